@@ -3,7 +3,6 @@
  * which order, and what it says and gives back when any call fails. */
 #include "lib/support.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "device/gpu/driver_cuda.h"
 #include "device/gpu/gpu_launch.h"
 #include "lib/alloc_fail.h"
-#include "lib/fake_cuda.h"
+#include "lib/fake_cuda_use.h"
 
 enum { N = 1000, PAGE = 4096, UNKNOWN = 999 };
 
@@ -23,28 +22,12 @@ static const struct gpu_driver *const d = &gpu_cuda;
 
 static const struct fake_cuda *fake(void)
 {
-    static const struct fake_cuda *f;
-    void *library;
-
-    assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA, 1), 0);
-    if (f)
-        return f;
-    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    f = dlsym(library, "fake_cuda");
-    assert_non_null(f);
-    return f;
+    return fake_cuda_use();
 }
 
-/* CUDA has no complaint, and nothing is held. */
 static void assert_clean(const struct fake_cuda *f)
 {
-    const char *wrong = f->wrong();
-
-    if (wrong)
-        fail_msg("%s", wrong);
-    assert_int_equal(f->n_live(), 0);
+    fake_cuda_assert_clean(f, "in the end");
 }
 
 static void *pages(size_t bytes, int protection)
@@ -568,13 +551,10 @@ TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
         int nth = 1;
 
         for (; fails_well(f, name[i], nth); nth++) {
-            const char *wrong = f->wrong();
+            char when[64];
 
-            if (wrong)
-                fail_msg("call %d of %s: %s", nth, name[i], wrong);
-            if (f->n_live() != 0)
-                fail_msg("call %d of %s: %d things are left", nth, name[i],
-                         f->n_live());
+            snprintf(when, sizeof when, "call %d of %s", nth, name[i]);
+            fake_cuda_assert_clean(f, when);
         }
         assert_true(helper || nth > 1);
     }

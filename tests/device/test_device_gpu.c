@@ -5,6 +5,7 @@
 
 #include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_speeds.h"
+#include "lib/command.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const kinds[] = {"emu", "bare"};
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
@@ -496,4 +498,30 @@ TEST(gpu_speeds_are_guessed_where_little_is_told)
         assert_true(g[0].float_macs_per_s < g[1].float_macs_per_s);
         assert_true(g[0].mem_bytes_per_s < g[1].mem_bytes_per_s);
     }
+}
+
+/* The bench runs through, on an emulated GPU and with tiny sizes. */
+TEST(gpu_bench_measures_all_that_it_names)
+{
+    static const char *const row[] = {
+        "copy_on_device",    "launch_to_launch",     "matvec_Q8_0_",
+        "matvec_Q4_K_",      "matmul_BF16_",         "attention_f16_decode_",
+        "queues_wait_for_e", "attention_f16_prompt_"};
+    char line[5000];
+    struct ran r;
+
+    snprintf(line, sizeof line, "%s", command_path());
+    assert_non_null(strrchr(line, '/'));
+    strcpy(strrchr(line, '/') + 1, "bench-gpu");
+    if (access(line, X_OK) != 0)
+        TEST_SKIP("%s is not built", line);
+    strcat(line, " -t emu");
+    r = sh(0, line);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        if (!strstr(r.out, row[i]))
+            fail_msg("no row %s: %s", row[i], r.out);
+    strcpy(strstr(line, " -t"), " -t emu:9");
+    must_say(sh(1, line), "emu has 1 GPUs here");
+    strcpy(strstr(line, " -t"), " -t nix");
+    must_say(sh(1, line), "a driver is cuda, opencl or emu");
 }

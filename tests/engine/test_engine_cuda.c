@@ -1,130 +1,160 @@
-/* What CUDA is asked for while a model writes: calls a token, of a library
- * that is made for tests (lib/fake_cuda.c). */
+/* A whole engine over a CUDA library that is made for tests (lib/fake_cuda.c),
+ * while any call of it fails: who runs the engine is told, or nothing shows;
+ * nobody is left waiting, and nothing is left behind. */
 #include "lib/engine_run.h"
+#include "lib/fake_cuda_use.h"
+#include "lib/scene_model.h"
 
-#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/gpu/cuda_api.h"
-#include "lib/fake_cuda.h"
+#include "program/program.h"
 
-static const struct fake_cuda *fake(void)
-{
-    const struct fake_cuda *f;
-    void *library;
+enum { N = 5, N_VOCAB = 96, UNKNOWN = 999 };
 
-    assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA, 1), 0);
-    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    f = dlsym(library, "fake_cuda");
-    assert_non_null(f);
-    return f;
-}
+static const struct scene_model scene = {1, 4, 2, 64, false};
 
-enum { TOKENS = 6 };
+static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
 
-/* Calls of the library, all and some. */
-struct asked {
-    int all, launches, graphs;
+struct attempt {
+    pl_model *model;
+    const char *devices;
+    float out[(N + 1) * N_VOCAB], again[(N + 1) * N_VOCAB];
+    bool hit; /* a call has failed that was to */
 };
 
-static struct asked count(const struct fake_cuda *f)
+static pl_options options(const char *dev)
 {
-    return (struct asked){f->n_call(NULL), f->n_call("cuLaunchKernel"),
-                          f->n_call("cuGraphLaunch")};
-}
-
-/* The logits of tokens of the bundled model, one by one, and what was asked for
- * at each. */
-static float *write_tokens(const char *devices, struct asked *asked, int64_t *n)
-{
-    const struct fake_cuda *f = fake();
     pl_options o = engine_run_options();
-    struct engine_run r;
-    float *out;
 
-    o.devices = devices;
+    o.devices = dev;
     o.n_ranks = 2;
     o.no_fit = true;
-    engine_run_open(&r, test_model(), "the bundled model", &o);
-    *n = TOKENS * r.n_vocab;
-    out = test_need((size_t)*n, sizeof *out);
-    for (int i = 0; i < TOKENS; i++) {
-        struct asked before = count(f), after;
-        int32_t token = 3 + 17 * i;
+    o.host_experts = "all";
+    o.offload = PL_OFFLOAD_ON;
+    return o;
+}
 
-        engine_run_decode(&r, 0, 1, &token, out + i * r.n_vocab);
-        after = count(f);
-        asked[i] = (struct asked){after.all - before.all,
-                                  after.launches - before.launches,
-                                  after.graphs - before.graphs};
+/* N tokens at once, then one. */
+static pl_status decode(pl_engine *e, float *out, pl_err *err)
+{
+    static const int32_t token[N + 1] = {3, 1, 4, 1, 5, 9}, seq[N] = {0};
+    pl_batch b = {
+        .size = sizeof b, .n = N, .token = token, .seq = seq, .logits = out};
+    pl_status s = pl_engine_decode(e, &b, NULL, err);
+
+    if (s != PL_OK)
+        return s;
+    b.n = 1;
+    b.token = token + N;
+    b.logits = out + (size_t)N * N_VOCAB;
+    return pl_engine_decode(e, &b, NULL, err);
+}
+
+/* An engine's life. After a failure it is asked once more, for whatever it
+ * gives. What fails while it is given back is another case's
+ * (test_device_cuda.c). */
+static pl_status live(struct attempt *a, const struct fake_cuda *f, pl_err *err)
+{
+    const pl_options o = options(a->devices);
+    pl_engine *e = NULL;
+    pl_status s = pl_engine_create(&e, a->model, &o, err);
+
+    if (s == PL_OK) {
+        s = decode(e, a->out, err);
+        if (s != PL_OK && pl_seq_trim(e, 0, 0, NULL, NULL) == PL_OK)
+            decode(e, a->again, NULL);
     }
-    engine_run_close(&r);
-    return out;
+    a->hit = f->failed();
+    f->break_at(NULL, 0, 0);
+    pl_engine_free(e);
+    return s;
 }
 
-/* Tokens on CUDA devices, which have the bits of CPUs. */
-static void tokens_on(const char *devices, struct asked *asked)
+/* What map(), graphs and whatever gives something back call: a GPU goes without
+ * memory of the host in place, without graphs, and has the same bits. So does
+ * one whose empty queues could not be waited for before it was loaded. */
+static bool is_optional(const char *name, int nth)
 {
-    const struct fake_cuda *f = fake();
-    struct asked none[TOKENS];
-    int64_t n;
-    float *want = write_tokens("cpu*2", none, &n);
-    float *have = write_tokens(devices, asked, &n);
-    const char *wrong = f->wrong();
+    enum { BEFORE = 2 * QUEUE_COUNT };
+    static const char *const optional[] = {"cuDeviceGetAttribute",
+                                           "cuMemHostRegister",
+                                           "cuMemHostUnregister",
+                                           "cuMemHostGetDevicePointer",
+                                           "cuCtxPushCurrent",
+                                           "cuCtxPopCurrent",
+                                           "cuMemFree",
+                                           "cuMemFreeHost",
+                                           "cuEventDestroy",
+                                           "cuStreamDestroy",
+                                           "cuGraphCreate",
+                                           "cuGraphAddKernelNode",
+                                           "cuGraphInstantiateWithFlags",
+                                           "cuGraphDestroy",
+                                           "cuGraphExecDestroy",
+                                           "cuModuleUnload"};
 
-    if (wrong)
-        fail_msg("%s", wrong);
-    assert_int_equal(f->n_live(), 0);
-    assert_memory_equal(have, want, (size_t)n * sizeof *have);
-    free(have);
-    free(want);
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+        if (strcmp(optional[i], name) == 0)
+            return true;
+    return strcmp(name, "cuStreamSynchronize") == 0 && nth <= BEFORE;
 }
 
-/* Some 150 launches are one graph; beside it there are the context's, events'
- * and queues' ends. */
-TEST(cuda_writes_a_token_with_few_calls)
+/* The nth call of the function fails; false: there are not so many. */
+static bool fails_well(struct attempt *a, const float *want, const char *name,
+                       int nth)
 {
-    struct asked a[TOKENS];
+    const struct fake_cuda *f = fake_cuda_use();
+    char when[128];
+    pl_err err = {0};
+    pl_status s;
 
-    tokens_on("cuda:0", a);
-    assert_true(a[0].launches > 100 && a[0].graphs == 0);
-    for (int i = 1; i < TOKENS; i++)
-        assert_true(a[i].launches == 0 && a[i].graphs == 1);
-    for (int i = 2; i < TOKENS; i++)
-        assert_in_range(a[i].all, 1, 12);
+    snprintf(when, sizeof when, "-dev %s, call %d of %s", a->devices, nth,
+             name);
+    memset(a->out, 0xff, sizeof a->out);
+    f->break_at(name, nth, UNKNOWN);
+    s = live(a, f, &err);
+    if (s == PL_OK && memcmp(a->out, want, sizeof a->out) != 0)
+        fail_msg("%s: other logits and no error", when);
+    if (s == PL_OK && a->hit && !is_optional(name, nth))
+        fail_msg("%s: no error", when);
+    if (s != PL_OK && (!a->hit || !strstr(err.message, name)))
+        fail_msg("%s: %s", when, err.message);
+    fake_cuda_assert_clean(f, when);
+    return a->hit;
 }
 
-/* Between two messages each device has a graph at most. */
-TEST(cuda_writes_a_token_with_few_calls_on_two)
+TEST(engine_outlives_each_call_of_cuda_that_fails)
 {
-    enum { MOST = 2 * 12 };
-    struct asked a[TOKENS];
+    static const char *const name[] = {
+#define ROW(name, suffix, parameters) #name,
+        CUDA_CALL_MAP(ROW)
+#undef ROW
+    };
+    static float want[(N + 1) * N_VOCAB];
+    static struct attempt a;
+    pl_err err;
+    int n_fail = 0;
 
-    tokens_on("cuda:0*2", a);
-    assert_true(a[0].launches > 100 && a[0].graphs == 0);
-    for (int i = 2; i < TOKENS; i++) {
-        assert_in_range(a[i].graphs, 2, MOST);
-        assert_in_range(a[i].launches, 0, 3 * MOST);
-    }
-}
+    TEST_OK(pl_model_open(&a.model, scene_model_write(&scene), &err), err);
+    a.devices = "cpu*2";
+    TEST_OK(live(&a, fake_cuda_use(), &err), err);
+    memcpy(want, a.out, sizeof want);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+            int nth = 1;
 
-/* Where no graph can be made, launches are issued one by one. */
-TEST(cuda_writes_without_graphs)
-{
-    static const char *const name[] = {"cuGraphCreate", "cuGraphAddKernelNode",
-                                       "cuGraphInstantiateWithFlags"};
-    const struct fake_cuda *f = fake();
-
-    for (int k = 0; k < 3; k++) {
-        struct asked a[TOKENS];
-
-        f->break_at(name[k], 1, CUDA_CODE_OUT_OF_MEMORY);
-        tokens_on("cuda:0", a);
-        assert_true(f->failed());
-        f->break_at(NULL, 0, 0);
-        for (int i = 0; i < TOKENS; i++)
-            assert_true(a[i].launches == a[0].launches && a[i].graphs == 0);
-    }
+            a.devices = devices[k];
+            while (fails_well(&a, want, name[i], nth)) {
+                n_fail++;
+                if (!test_long() && k > 0)
+                    break;
+                nth += test_long() ? 1 : nth;
+            }
+        }
+    pl_model_free(a.model);
+    assert_true(n_fail > 80);
+    print_message("%d calls failed\n", n_fail);
 }

@@ -1,10 +1,13 @@
 /* Whole models on GPUs: one of each kind of memory, with experts and without,
  * in floats and in blocks, has the bits that cpu devices give with as many
  * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
- * The GPUs are emulated (device/gpu/emu), so models are small and few. */
+ * The GPUs are emulated (device/gpu/emu), those of CUDA behind a library made
+ * for tests, so models are small and few. A GPU at hand that PLAIT_GPU_TEST
+ * names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
+#include "lib/fake_cuda_use.h"
 #include "lib/gpu_watch.h"
 
 #include <stdio.h>
@@ -52,6 +55,22 @@ static const struct place places[] = {
     {"bare,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"bare*3", 3, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_OFF},
     {"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
+    {"cuda:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cuda:0*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cuda*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cuda:0*2", 2, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
+    {"cpu*1,cuda:0*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+    {"emu,cuda:0,sim", 3, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_OFF},
+};
+
+/* The same on the GPU that is asked for, in place of %s. */
+static const struct place asked_places[] = {
+    {"%s", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"%s*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"%s,cpu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"%s*2", 2, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+    {"%s", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_ON},
+    {"%s*2", 2, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_AUTO},
 };
 
 static pl_options options(const struct place *p)
@@ -123,6 +142,43 @@ static void compare(const char *model, const struct place *p, const float *want,
     free(have);
 }
 
+/* ---- a GPU at hand ------------------------------------------------------- */
+/* First, since the others put a library of their own in CUDA's place. */
+
+static void asked_case(const char *model, const char *gpu)
+{
+    int64_t n;
+    float *want = cpu_logits(model, 2, &n);
+
+    for (int i = 0; i < COUNT(asked_places); i++) {
+        struct place p = asked_places[i];
+        char devices[256];
+
+        assert_int_equal(p.n_rank, 2);
+        snprintf(devices, sizeof devices, "%s%s", gpu, p.devices + 2);
+        p.devices = devices;
+        compare(model, &p, want, n);
+    }
+    free(want);
+}
+
+TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
+{
+    const char *gpu = getenv("PLAIT_GPU_TEST");
+    int n = 0;
+
+    if (!gpu)
+        TEST_SKIP("PLAIT_GPU_TEST names no GPU of this machine");
+    for (int m = 0; m < COUNT(models); m++)
+        if (test_ref(models[m])) {
+            asked_case(models[m], gpu);
+            n++;
+        }
+    assert_true(n > 0);
+}
+
+/* ---- emulated ones ------------------------------------------------------- */
+
 /* The places go round: each model meets a third of them, each place two
  * models. */
 static void model_case(int m)
@@ -130,6 +186,7 @@ static void model_case(int m)
     bool all = test_long();
 
     test_ref_or_skip(models[m]);
+    fake_cuda_use();
     for (int n_rank = 2; n_rank <= 3; n_rank++) {
         int64_t n;
         float *want = cpu_logits(models[m], n_rank, &n);

@@ -10,7 +10,9 @@
  * A combination that makes no sense may be refused with PL_BAD_ARGUMENT; how
  * many are, and why, is printed. The short tier covers all pairs of values of
  * any two parameters and some more, 400 in all; the long tier has 3,500. Of
- * each family with memories of its own kind come some more, 4 or 300. */
+ * each family with memories of its own kind come some more, 4 or 300; of GPUs,
+ * which are emulated and slow, 21 or 600. */
+#include "device/device_spec.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/pairs.h"
@@ -86,17 +88,29 @@ static const struct {
              {PL_SPLIT_TENSOR, "tensor", "tensor"},
              {PL_SPLIT_HYBRID, "hybrid:2", "hybrid0"},
              {PL_SPLIT_AUTO, "auto", "host"}};
-static const struct {
+static const struct device_set {
     const char *spec, *one; /* a device of it */
     int n;
-} devices[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
-               {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
-               {"sim", "sim0", 1},         {"sim*2", "sim1", 2},
-               {"sim*3", "sim0", 3},       {"sim*4", "sim3", 4},
-               {"cpu,sim", "sim0", 2},     {"sim*2,cpu", "cpu0", 3},
-               {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
-               {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3},
-               {"cpu*8", "cpu5", 8},       {"sim*5", "sim4", 5}};
+} ours[] = {{"cpu", "cpu0", 1},         {"cpu*2", "cpu1", 2},
+            {"cpu*3", "cpu2", 3},       {"cpu*4", "cpu1", 4},
+            {"sim", "sim0", 1},         {"sim*2", "sim1", 2},
+            {"sim*3", "sim0", 3},       {"sim*4", "sim3", 4},
+            {"cpu,sim", "sim0", 2},     {"sim*2,cpu", "cpu0", 3},
+            {"cpu*2,sim*2", "sim0", 4}, {"proc*2", "proc1", 2},
+            {"cpu,proc", "proc0", 2},   {"cpu,sim,proc", "proc0", 3},
+            {"cpu*8", "cpu5", 8},       {"sim*5", "sim4", 5}};
+/* GPUs, emulated, which are slow: a slice of the matrix is theirs. */
+static const struct device_set gpus[] = {
+    {"emu", "emu0", 1},          {"emu*2", "emu1", 2},
+    {"emu*3", "emu0", 3},        {"emu*4", "emu3", 4},
+    {"cpu,emu", "emu0", 2},      {"emu,cpu,sim", "emu0", 3},
+    {"emu*2,cpu,sim", "cpu0", 4}};
+static const struct device_set opencl[] = {{"opencl:0", "opencl0", 1},
+                                           {"opencl:0*2", "opencl1", 2},
+                                           {"opencl:0,cpu", "opencl0", 2}};
+/* What the running case takes. */
+static const struct device_set *devices = ours;
+static int n_devices = COUNT(ours);
 static const char *const shares[] = {"", "uneven", "one with none"};
 static const char *const layers[] = {NULL, "0", "1", "2", "all"};
 static const char *const experts[] = {NULL, "all", "1"};
@@ -122,7 +136,6 @@ static int n_values(int p)
         [P_CACHE_K] = COUNT(caches),
         [P_CACHE_V] = COUNT(caches),
         [P_MODE] = COUNT(modes),
-        [P_DEVICES] = COUNT(devices),
         [P_SHARES] = COUNT(shares),
         [P_LAYERS] = COUNT(layers),
         [P_EXPERTS] = COUNT(experts),
@@ -138,7 +151,7 @@ static int n_values(int p)
         [P_GUARD] = 2,
     };
 
-    return n[p];
+    return p == P_DEVICES ? n_devices : n[p];
 }
 
 /* ---- models -------------------------------------------------------------- */
@@ -456,7 +469,7 @@ static pl_engine *other_split(const int *v, const char *what)
     pl_engine *e;
     pl_err err = {0};
 
-    o.devices = devices[(v[P_DEVICES] + STEP) % COUNT(devices)].spec;
+    o.devices = devices[(v[P_DEVICES] + STEP) % n_devices].spec;
     o.split_mode = modes[v[P_MODE]].mode == PL_SPLIT_TENSOR ? PL_SPLIT_LAYER
                                                             : PL_SPLIT_TENSOR;
     check(pl_engine_create(&e, open_models[v[P_MODEL]].model, &o, &err), &err,
@@ -589,3 +602,49 @@ FAMILY(gemma4, "gemma4-")
 FAMILY(gptoss, "gptoss-")
 FAMILY(deepseek2, "deepseek2-")
 FAMILY(glm4moe, "glm4moe-")
+
+/* ---- GPUs ---------------------------------------------------------------- */
+
+/* Of all models, on the sets of devices; GPUs have no float kernels. */
+static void slice(const struct device_set *set, int n_set, int n)
+{
+    uint64_t random = test_seed() + (uint64_t)n_set;
+    struct pairs pairs;
+    int v[P_COUNT];
+
+    devices = set;
+    n_devices = n_set;
+    if (open_all() == 0)
+        TEST_SKIP("no reference models are at hand");
+    memset(&tally, 0, sizeof tally);
+    pairs_init(&pairs, P_COUNT, n_values);
+    while (tally.runs < n) {
+        pairs_draw(&pairs, v, &random);
+        v[P_KERNELS] = COUNT(kernels) - 1;
+        v[P_DEVICES] = tally.runs % n_set;
+        run(v);
+    }
+    pairs_fini(&pairs);
+    close_all();
+    print_tally();
+    assert_in_range(tally.refused, 0, tally.runs / 3);
+}
+
+TEST(engine_placements_of_gpus)
+{
+    slice(gpus, COUNT(gpus), test_long() ? 600 : 3 * COUNT(gpus));
+}
+
+TEST(engine_placements_of_opencl)
+{
+    struct device_list l;
+    pl_err err;
+
+    if (!test_long())
+        TEST_SKIP("its compilers are slow: the long tier");
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+    if (device_parse(&l, opencl[0].spec, 0, &err) != PL_OK)
+        TEST_SKIP("%s", err.message);
+    device_list_free(&l);
+    slice(opencl, COUNT(opencl), 30);
+}

@@ -730,17 +730,15 @@ static unsigned check_node(struct thing *g,
     }
     if (k->grid_x < 1 || k->grid_x > INT32_MAX || k->grid_y != 1 ||
         k->grid_z != 1 || k->block_x != (unsigned)gpu_kernel_lanes(f->kernel) ||
-        k->block_y != 1 || k->block_z != 1 || k->shared_bytes != 0 ||
-        k->extra || k->kernel || k->context)
+        k->block_y != 1 || k->block_z != 1 || k->shared_bytes != 0 || k->extra)
         return blame(INVALID_VALUE, "cuGraphAddKernelNode: a size is wrong");
     return 0;
 }
 
-unsigned cuGraphAddKernelNode_v2(struct cuda_graph_node **out,
-                                 struct cuda_graph *graph,
-                                 struct cuda_graph_node *const *after,
-                                 size_t n_after,
-                                 const struct cuda_kernel_node *k)
+unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
+                              struct cuda_graph *graph,
+                              struct cuda_graph_node *const *after,
+                              size_t n_after, const struct cuda_kernel_node *k)
 {
     struct thing *g = (struct thing *)graph;
     TAKE(call_inside(F_cuGraphAddKernelNode));

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/err.h"
 #include "device/gpu/emu/emu_run.h"
 #include "quant/grid.h"
 
@@ -108,43 +109,66 @@ static struct {
     } kind[1024]; /* [n_kind] calls that were made */
 } driver;
 
+/* The i-th GPU that the driver lists: -dev means the same. */
+static pl_status open_listed(int i, pl_err *err)
+{
+    struct gpu_info info[64];
+    int n;
+
+    PL_TRY(driver.d->list(info, 64, &n, err));
+    if (i < 0 || i >= n)
+        fail_msg("PLAIT_GPU_TEST: %s has %d GPUs", driver.d->name, n);
+    return driver.d->open(&driver.g, info[i].index, err);
+}
+
 static void say_calls(void)
 {
     printf("%s%d\n", GPU_BRIDGE_CALLS, driver.n_call);
     driver.d->close(driver.g);
 }
 
-/* $PLAIT_TEST_OPENCL is the number of a device of OpenCL. */
+/* $PLAIT_GPU_TEST is NAME or NAME:I, a driver and a number of its list. */
 static void begin(void)
 {
-    const char *index = getenv("PLAIT_TEST_OPENCL");
+    static const struct gpu_driver *const drivers[] = {&gpu_emu, &gpu_cuda,
+                                                       &gpu_opencl};
+    const char *wanted = getenv("PLAIT_GPU_TEST");
     const char *cache = getenv("PLAIT_TEST_CACHE");
-    static bool asked;
+    size_t n;
     pl_err err;
 
-    if (asked || !index)
+    if (driver.g || !wanted)
         return;
-    asked = true;
-    assert_non_null(cache);
-    assert_int_equal(setenv("XDG_CACHE_HOME", cache, 1), 0);
-    TEST_OK(gpu_opencl.open(&driver.g, atoi(index), &err), err);
-    driver.d = &gpu_opencl;
+    assert_int_equal(
+        setenv("XDG_CACHE_HOME", cache ? cache : test_temp("cache"), 1), 0);
+    n = strcspn(wanted, ":");
+    for (size_t i = 0; i < sizeof drivers / sizeof *drivers; i++)
+        if (strlen(drivers[i]->name) == n &&
+            strncmp(drivers[i]->name, wanted, n) == 0)
+            driver.d = drivers[i];
+    if (!driver.d)
+        fail_msg("PLAIT_GPU_TEST=%s: a driver is emu, cuda or opencl", wanted);
+    TEST_OK(open_listed(wanted[n] ? atoi(wanted + n + 1) : 0, &err), err);
     assert_int_equal(atexit(say_calls), 0);
 }
 
-/* Compilers take seconds for a kernel, and each format of weights has some. */
+/* OpenCL's compilers take seconds for a kernel, and each format of weights has
+ * some. */
 static bool is_common(const struct cpu_tensor *w)
 {
     return test_long() || !w->pack || w->format == PL_Q8_0 ||
            w->format == PL_Q4_K || w->format == PL_BF16;
 }
 
-/* Three calls of each kernel and pair of formats, then one in sixteen. */
+/* Through OpenCL three calls of each kernel and pair of formats, then one in
+ * sixteen. */
 static bool chosen(const struct cpu_call *c, enum kernel k)
 {
     struct kind want = {k, {c->in[0].format, c->in[1].format}, 0};
     int i = 0;
 
+    if (driver.d != &gpu_opencl)
+        return true;
     if (!is_common(&c->in[0]) || !is_common(&c->in[1]))
         return false;
     while (i < driver.n_kind &&

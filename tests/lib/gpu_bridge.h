@@ -1,17 +1,19 @@
 /* The GPUs' kernels where a CPU's are called: launches made from a cpu_call,
  * run by the emulator. So each test of a CPU kernel is one of a GPU's.
  *
- * In a process with PLAIT_TEST_OPENCL=INDEX and PLAIT_TEST_CACHE=DIRECTORY a
- * selection of calls goes through that device of OpenCL instead, operands
- * copied there and back, and what is not chosen is plain C's. The test fails
- * where a kernel writes what is not its own. How many calls went through is
- * printed at the end, behind GPU_BRIDGE_CALLS (kernel/test_gpu_opencl.c). */
+ * In a process with PLAIT_GPU_TEST=DRIVER:INDEX, "cuda:0" for one, the calls go
+ * through that GPU instead, operands copied there and back: through OpenCL,
+ * whose compilers are slow, a selection, and what is not chosen is plain C's.
+ * PLAIT_TEST_CACHE names a directory for what drivers keep from group to group.
+ * The test fails where a kernel writes what is not its own. How many calls went
+ * through is printed at the end, behind GPU_BRIDGE_CALLS
+ * (kernel/test_gpu_opencl.c). */
 #ifndef TEST_GPU_BRIDGE_H
 #define TEST_GPU_BRIDGE_H
 
 #include "device/cpu/cpu_kernel.h"
 
-#define GPU_BRIDGE_CALLS "calls that went through OpenCL: "
+#define GPU_BRIDGE_CALLS "calls that went through the GPU: "
 
 /* Fills the table with the GPUs' kernels; what they lack is plain C's. They
  * work on the first thread alone. Fails the test where a kernel does what no

@@ -32,7 +32,7 @@ static pl_status open_library(struct cuda *cu, pl_err *err)
     if (!lacks)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "%s has no %s: NVIDIA's driver must be of version 525 or "
+                   "%s has no %s: NVIDIA's driver must be of version 520 or "
                    "later; PLAIT_LIBCUDA names another library",
                    path, lacks);
 }

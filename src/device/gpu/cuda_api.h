@@ -25,7 +25,6 @@ struct cuda_kernel_node {
     struct cuda_function *function;
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
     void **parameter, **extra;
-    void *kernel, *context; /* NULL: the function's */
 };
 
 enum {
@@ -127,7 +126,7 @@ enum {
        void **extra))                                                          \
     X(cuGraphCreate, , (struct cuda_graph * *out, unsigned flags))             \
     X(cuGraphDestroy, , (struct cuda_graph * g))                               \
-    X(cuGraphAddKernelNode, _v2,                                               \
+    X(cuGraphAddKernelNode, ,                                                  \
       (struct cuda_graph_node * *out, struct cuda_graph * g,                   \
        struct cuda_graph_node *const *after, size_t n_after,                   \
        const struct cuda_kernel_node *node))                                   \

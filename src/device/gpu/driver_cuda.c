@@ -416,15 +416,22 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     struct cuda_module *m = NULL;
     unsigned code =
         g->cu.cuModuleLoadDataEx(&m, g->text.program[k], 2, option, value);
+    pl_status s;
 
     log[sizeof log - 1] = '\0';
     snprintf(what, sizeof what, "%s, kernel %s%s%s", g->name,
              gpu_kernel_name(k), *log ? ": " : "", log);
     PL_TRY(cuda_check(&g->cu, code, "cuModuleLoadDataEx", what, err));
-    g->module[k] = m;
-    return cuda_check(
+    s = cuda_check(
         &g->cu, g->cu.cuModuleGetFunction(&g->kernel[k], m, gpu_kernel_name(k)),
         "cuModuleGetFunction", what, err);
+    if (s != PL_OK) { /* the next launch tries again */
+        g->cu.cuModuleUnload(m);
+        m = NULL;
+        g->kernel[k] = NULL;
+    }
+    g->module[k] = m;
+    return s;
 }
 
 static pl_status check_kernel(const struct gpu *g, unsigned code,

@@ -1,0 +1,33 @@
+/* See fake_cuda_use.h. */
+#include "lib/fake_cuda_use.h"
+
+#include "lib/support.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+const struct fake_cuda *fake_cuda_use(void)
+{
+    static const struct fake_cuda *f;
+    void *library;
+
+    assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA, 1), 0);
+    if (f)
+        return f;
+    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    f = dlsym(library, "fake_cuda");
+    assert_non_null(f);
+    return f;
+}
+
+void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when)
+{
+    const char *wrong = f->wrong();
+
+    if (wrong)
+        fail_msg("%s: %s", when, wrong);
+    if (f->n_live() != 0)
+        fail_msg("%s: %d things are left", when, f->n_live());
+}
