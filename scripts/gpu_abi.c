@@ -1,11 +1,11 @@
 /* Compiles if what device/gpu/cuda_api.h says of the CUDA driver API is what the
  * vendor's header says. `make check-ptx` tries, where there is such a header. */
-#define cuda_context  CUctx_st
-#define cuda_module   CUmod_st
-#define cuda_function CUfunc_st
-#define cuda_stream   CUstream_st
-#define cuda_event    CUevent_st
-#define cuda_graph    CUgraph_st
+#define cuda_context    CUctx_st
+#define cuda_module     CUmod_st
+#define cuda_function   CUfunc_st
+#define cuda_stream     CUstream_st
+#define cuda_event      CUevent_st
+#define cuda_graph      CUgraph_st
 #define cuda_graph_exec CUgraphExec_st
 #define cuda_graph_node CUgraphNode_st
 #include "device/gpu/cuda_api.h"
@@ -33,8 +33,8 @@ _Static_assert(sizeof(struct cuda_kernel_node) ==
 #define cuda_kernel_node CUDA_KERNEL_NODE_PARAMS_v2_st
 
 #define SAME(name, suffix, parameters)                                         \
-    _Static_assert(__builtin_types_compatible_p(                               \
-                       __typeof__(name##suffix), unsigned parameters),         \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(name##suffix),      \
+                                                unsigned parameters),          \
                    #name #suffix);
 #define IS(own, theirs) _Static_assert((int)(own) == (int)(theirs), #own);
 
