@@ -471,7 +471,6 @@ static pl_status truncate(struct render *r, const struct call *c,
     PL_TRY(get_int(r, leeway_of, 5, &leeway));
     if (end.kind == V_ABSENT)
         PL_TRY(render_view(r, "...", 3, &end));
-    PL_TRY(need_string(r, c->self, &s));
     PL_TRY(need_string(r, end, &s));
     PL_TRY(value_length(r, c->self, &len));
     PL_TRY(value_length(r, end, &n_end));
@@ -483,6 +482,7 @@ static pl_status truncate(struct render *r, const struct call *c,
     *out = c->self;
     if (len <= leeway || len - leeway <= most)
         return PL_OK;
+    PL_TRY(need_string(r, c->self, &s));
     part[1] = value_int(most - n_end);
     PL_TRY(value_slice(r, c->self, part, out));
     if (!value_truth(c->arg[1]))

@@ -352,8 +352,9 @@ static pl_status eval_dict_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
+/* caller: what a block that calls gives, or NULL. */
 static pl_status eval_args(struct render *r, const struct node *n,
-                           struct args *args)
+                           struct macro *caller, struct args *args)
 {
     args->n = n->n_kid;
     args->n_word = 0;
@@ -367,6 +368,9 @@ static pl_status eval_args(struct render *r, const struct node *n,
         PL_TRY(eval(r, n->word[i].value, &v));
         PL_TRY(add_word(r, args, n->word[i].name, v));
     }
+    if (caller)
+        PL_TRY(add_word(r, args, caller->node->value.str,
+                        (struct value){.kind = V_MACRO, .macro = caller}));
     if (n->c)
         PL_TRY(eval_dict_args(r, n, args));
     r->line = n->line;
@@ -384,10 +388,7 @@ __attribute__((noinline)) static pl_status eval_call(struct render *r,
     struct value callee;
 
     PL_TRY(eval(r, n->a, &callee));
-    PL_TRY(eval_args(r, n, &args));
-    if (caller)
-        PL_TRY(add_word(r, &args, caller->node->value.str,
-                        (struct value){.kind = V_MACRO, .macro = caller}));
+    PL_TRY(eval_args(r, n, caller, &args));
     return render_call(r, callee, &args, out);
 }
 
@@ -399,7 +400,7 @@ eval_builtin(struct render *r, const struct node *n, struct value *out)
     char shown[ERR_SHOWN];
 
     PL_TRY(eval(r, n->a, &self));
-    PL_TRY(eval_args(r, n, &args));
+    PL_TRY(eval_args(r, n, NULL, &args));
     if (!n->builtin)
         return render_fail(
             r, PL_UNSUPPORTED, "there is no %s \"%s\"",
