@@ -395,6 +395,23 @@ static pl_status items(struct render *r, const struct call *c,
     return make_iter(r, &l, out);
 }
 
+/* Python tells apart what it can hash: no list or dict, nor a tuple with one. */
+static pl_status check_hashable(struct render *r, struct value v)
+{
+    if (v.kind == V_LIST || v.kind == V_DICT)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "a %s cannot be told from others",
+                           value_kind_name(v.kind));
+    if (v.kind != V_TUPLE)
+        return PL_OK;
+    PL_TRY(render_deeper(r));
+    PL_TRY(render_spend(r, v.list->n));
+    for (size_t i = 0; i < v.list->n; i++)
+        PL_TRY(check_hashable(r, v.list->item[i]));
+    r->left.depth++;
+    return PL_OK;
+}
+
 static pl_status unique(struct render *r, const struct call *c,
                         struct value *out)
 {
@@ -407,10 +424,7 @@ static pl_status unique(struct render *r, const struct call *c,
         bool seen = false;
 
         PL_TRY(sort_key(r, l.item[i], c->arg[1], value_truth(c->arg[0]), &key));
-        if (key.kind == V_LIST || key.kind == V_DICT)
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "a %s cannot be told from others",
-                               value_kind_name(key.kind));
+        PL_TRY(check_hashable(r, key));
         for (size_t k = 0; k < keys.n && !seen; k++)
             PL_TRY(value_equal(r, keys.item[k], key, &seen));
         if (seen)
