@@ -562,17 +562,18 @@ static pl_status bind_parameters(struct render *r, const struct node *macro,
 static pl_status bind_words(struct render *r, const struct node *macro,
                             struct binding_words *w)
 {
-    struct dict *d = dict_create(&r->arena, 0);
+    const bool kept = macro->flags & 1 << SYM_KWARGS;
+    struct dict *d = kept ? dict_create(&r->arena, 0) : NULL;
     char shown[ERR_SHOWN], of[ERR_SHOWN];
 
-    if (!d)
+    if (kept && !d)
         return err_no_memory(r->err, "a template's values");
     for (int k = 0; k < w->args->n_word; k++) {
         struct string *name = w->args->word[k];
 
         if (w->taken[k])
             continue;
-        if (!(macro->flags & 1 << SYM_KWARGS))
+        if (!kept)
             return render_fail(
                 r, PL_BAD_ARGUMENT,
                 "the macro \"%s\" has no parameter \"%s\" that is still free",
@@ -582,10 +583,9 @@ static pl_status bind_words(struct render *r, const struct node *macro,
                       w->args->value[w->args->n + k]))
             return err_no_memory(r->err, "a template's values");
     }
-    if (macro->flags & 1 << SYM_KWARGS)
-        return set_name(r, SYM_KWARGS,
-                        (struct value){.kind = V_DICT, .dict = d});
-    return PL_OK;
+    return kept ? set_name(r, SYM_KWARGS,
+                           (struct value){.kind = V_DICT, .dict = d})
+                : PL_OK;
 }
 
 /* Arguments behind the last parameter: a tuple, or an error. */
