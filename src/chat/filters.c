@@ -1,5 +1,5 @@
-/* Filters of lists and dicts, and of anything: x|name(arguments). Those of texts
- * and numbers are in filters_text.c. */
+/* Filters of lists and dicts, and of anything: x|name(arguments). Those of
+ * texts and numbers are in filters_text.c. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -395,7 +395,7 @@ static pl_status items(struct render *r, const struct call *c,
     return make_iter(r, &l, out);
 }
 
-/* Python tells apart what it can hash: no list or dict, nor a tuple with one. */
+/* Python tells apart what it can hash: no list or dict, no tuple with one. */
 static pl_status check_hashable(struct render *r, struct value v)
 {
     if (v.kind == V_LIST || v.kind == V_DICT)

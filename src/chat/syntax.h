@@ -116,7 +116,7 @@ struct node {
 };
 
 /* Names are numbered in the order of their first use, these before all: what
- * loops set; and what a macro is given beside its parameters, if it reads it. */
+ * loops set; and what a macro is given beside its parameters, if read. */
 enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYM };
 
 struct syntax {
