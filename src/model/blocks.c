@@ -162,7 +162,7 @@ pl_tensor model_enter(struct build *b, int64_t *end)
     x[1] = pl_input(b->g, "hidden", PL_F32, 2, shape);
     x[0] = model_norm(b, x[0], "nextn.enorm", e);
     x[1] = model_norm(b, x[1], "nextn.hnorm", e);
-    return model_matmul(b, pl_concat(b->g, 1, x, 2), "nextn.eh_proj",
+    return model_matmul(b, pl_concat(b->g, 2, x, 1), "nextn.eh_proj",
                         PL_ROLE_MTP_PROJ, e, both, false);
 }
 
