@@ -65,7 +65,12 @@ static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
     size_t all = (size_t)n_seq * (size_t)n;
     int32_t *id = malloc(2 * all * sizeof(*id)), *seq = id + all;
     uint8_t *wanted = calloc(all, 1);
-    pl_batch b = {sizeof b, (int64_t)all, id, seq, wanted, logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = (int64_t)all,
+                  .token = id,
+                  .seq = seq,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_status r = PL_NO_MEMORY;
     static uint32_t random; /* the same ids in each process */
 

@@ -229,6 +229,10 @@ const struct option_row option_table[] = {
      "keep experts on the host: N, those of the first N layers, or "
      "layers like 0-5,20-",
      PLANNED | OPTION_MANY, option_set_text, AT(pl.host_experts), 0, 0},
+    {{"--mtp"}, "N",
+     "plan the file's Nth block for multi-token prediction, which guesses "
+     "tokens behind the next one, in place of the model",
+     PLAN, option_set_int64, AT(pl.mtp), 1, MANY},
     {{"-nkvo", "--no-kv-offload"}, NULL, "keep the cache on the host",
      PLANNED, option_set_flag, AT(pl.host_cache), 0, 0},
     {{"-ot", "--override-tensor"}, "REGEX=WHERE",

@@ -17,7 +17,7 @@ static void require(bool ok)
 
 static void walk(const struct model *m)
 {
-    const struct model_graph_options opt = {PL_F16, PL_F16};
+    const struct model_graph_options opt = {PL_F16, PL_F16, 0};
     pl_graph *g;
     pl_err err;
 

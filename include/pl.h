@@ -226,6 +226,9 @@ typedef struct pl_options {
                            trace format; kept until the executor or engine is
                            freed, which ends the text */
     void *trace_user;
+    int64_t mtp; /* N: in place of the model, the Nth of its file's blocks for
+                    multi-token prediction, which guess tokens behind the next
+                    one; see pl_batch */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -311,7 +314,21 @@ typedef struct pl_batch {
     const uint8_t *wanted; /* [n], logits wanted; NULL: all */
     float *logits;         /* [number wanted, n_vocab], in order; may be NULL
                               if none is wanted */
+    const float *hidden;   /* [n, d_model], for a block for multi-token
+                              prediction, else NULL; see below */
+    float *hidden_out;     /* [number wanted, d_model], what the last norm is
+                              given; NULL: not asked for. To be had where
+                              pl_options.keep names "result_hidden" */
 } pl_batch;
+
+/* An engine of a block for multi-token prediction (pl_options.mtp) has its own
+ * weights, cache and sequences, and predicts one token further: what it is
+ * given as token i is the one behind the token that hidden[i] is of, and its
+ * logits are those of the token behind that. hidden is the model's hidden_out;
+ * for a second block, the first one's. */
+PL_API int64_t pl_model_d_model(const pl_model *m);
+/* How many such blocks the file has. */
+PL_API int64_t pl_model_n_mtp(const pl_model *m);
 
 static inline void pl_batch_init(pl_batch *b)
 {

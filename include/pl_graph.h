@@ -84,6 +84,7 @@ typedef struct pl_dim {
     X(CONV)                                                                    \
     X(DELTA_GATE)                                                              \
     X(DELTA_GATES)                                                             \
+    X(MTP_PROJ)                                                                \
     X(CACHE_K)                                                                 \
     X(CACHE_V)                                                                 \
     X(STATE)                                                                   \

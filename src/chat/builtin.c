@@ -23,7 +23,9 @@ const struct builtin *builtin_function(const struct string *name)
 
 const struct builtin *builtin_filter(const struct string *name)
 {
-    return find(builtin_filters, name);
+    const struct builtin *text = find(builtin_text_filters, name);
+
+    return text ? text : find(builtin_filters, name);
 }
 
 const struct builtin *builtin_test(const struct string *name)
@@ -44,6 +46,8 @@ const struct builtin *builtin_method(enum value_kind kind,
         return find(builtin_list_methods, name);
     case V_LOOP:
         return find(builtin_loop_methods, name);
+    case V_CYCLER:
+        return find(builtin_cycler_methods, name);
     default:
         return NULL;
     }
@@ -226,6 +230,22 @@ static pl_status joiner(struct render *r, const struct call *c,
     return PL_OK;
 }
 
+static pl_status cycler(struct render *r, const struct call *c,
+                        struct value *out)
+{
+    struct cycler *cycle;
+
+    if (c->args->n == 0 || c->args->n_word > 0)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "\"cycler\" takes one item at least, and no names");
+    PL_TRY(render_alloc(r, 1, sizeof *cycle, &cycle));
+    PL_TRY(render_list(r, (size_t)c->args->n, &cycle->list));
+    for (int i = 0; i < c->args->n; i++)
+        cycle->list->item[i] = c->args->value[i];
+    *out = (struct value){.kind = V_CYCLER, .cycler = cycle};
+    return PL_OK;
+}
+
 /* The time of the machine's place, in words of the C locale. */
 static pl_status strftime_now(struct render *r, const struct call *c,
                               struct value *out)
@@ -261,5 +281,6 @@ const struct builtin builtin_functions[] = {
     {"dict", "*", 0, dict},
     {"namespace", "*", 0, namespace},
     {"joiner", "sep", 0, joiner},
+    {"cycler", "*", 0, cycler},
     {0},
 };

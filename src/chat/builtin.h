@@ -47,6 +47,7 @@ pl_status builtin_run(struct render *r, const struct builtin *b,
 /* The tables, each ended by a row without a name. */
 extern const struct builtin builtin_functions[], builtin_filters[],
     builtin_tests[], builtin_string_methods[], builtin_dict_methods[],
-    builtin_list_methods[], builtin_loop_methods[];
+    builtin_text_filters[], builtin_list_methods[], builtin_loop_methods[],
+    builtin_cycler_methods[];
 
 #endif

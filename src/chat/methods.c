@@ -1073,3 +1073,30 @@ const struct builtin builtin_loop_methods[] = {
     {"changed", "*", 0, changed},
     {0},
 };
+
+/* ---- methods of cyclers ------------------------------------------------- */
+
+static pl_status next(struct render *r, const struct call *c, struct value *out)
+{
+    struct cycler *cycle = c->self.cycler;
+
+    (void)r;
+    *out = cycle->list->item[cycle->at];
+    cycle->at = (cycle->at + 1) % cycle->list->n;
+    return PL_OK;
+}
+
+static pl_status reset(struct render *r, const struct call *c,
+                       struct value *out)
+{
+    (void)r;
+    c->self.cycler->at = 0;
+    *out = value_none();
+    return PL_OK;
+}
+
+const struct builtin builtin_cycler_methods[] = {
+    {"next", "", 0, next},
+    {"reset", "", 0, reset},
+    {0},
+};

@@ -673,6 +673,11 @@ pl_status value_attribute(struct render *r, struct value of,
     }
     if (of.kind == V_LOOP)
         loop_attribute(of.loop, name, out);
+    if (of.kind == V_TUPLE && of.sub == TUPLE_GROUP &&
+        (string_is(name, "grouper") || string_is(name, "list")))
+        *out = of.list->item[string_is(name, "list")];
+    if (of.kind == V_CYCLER && string_is(name, "current"))
+        *out = of.cycler->list->item[of.cycler->at];
     if (of.kind == V_DICT || of.kind == V_NAMESPACE)
         found = dict_find(of.dict, value_str(name));
     if (found)

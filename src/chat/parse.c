@@ -15,7 +15,8 @@ struct parser {
     const struct token *t; /* the next one */
     struct dict *name;
     int depth_left;
-    int n_loop; /* loops around, within the macro */
+    int n_loop;          /* loops around, within the macro */
+    uint8_t reads, sets; /* names of enum SYM_ that the macro's body does */
     pl_err *err;
 };
 
@@ -184,7 +185,10 @@ static pl_status make_name(struct parser *p, struct string *name, int line,
     PL_TRY(make(p, N_NAME, line, out));
     (*out)->value = value_str(name);
     (*out)->builtin = builtin_function(name);
-    return number_of(p, name, &(*out)->sym);
+    PL_TRY(number_of(p, name, &(*out)->sym));
+    if ((*out)->sym < N_SYM)
+        p->reads |= (uint8_t)(1 << (*out)->sym & ~p->sets);
+    return PL_OK;
 }
 
 /* ---- expressions ------------------------------------------------------- */
@@ -385,6 +389,32 @@ static pl_status add_word(struct parser *p, struct node *node, struct word word)
     return PL_OK;
 }
 
+/* One argument: *list, **dict, name=value, or value. */
+static pl_status argument(struct parser *p, struct node *node, struct kids *k)
+{
+    bool named = p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
+                 strcmp(p->t[1].op, "=") == 0;
+    struct node *value;
+
+    if (node->c || (node->b && !named && !is_op(p, "**")))
+        return unexpected(p, "the last argument has been");
+    if (skip_op(p, "*"))
+        return expression(p, &node->b);
+    if (skip_op(p, "**"))
+        return expression(p, &node->c);
+    if (named) {
+        struct word w = {.name = p->t->value.str};
+
+        p->t += 2;
+        PL_TRY(expression(p, &w.value));
+        return add_word(p, node, w);
+    }
+    if (node->n_word > 0)
+        return unexpected(p, "arguments without a name come first");
+    PL_TRY(expression(p, &value));
+    return add_kid(p, k, value);
+}
+
 /* What stands between brackets behind a function, filter or test. */
 static pl_status arguments(struct parser *p, struct node *node)
 {
@@ -392,24 +422,7 @@ static pl_status arguments(struct parser *p, struct node *node)
 
     PL_TRY(need_op(p, "("));
     while (!is_op(p, ")")) {
-        struct node *value;
-
-        if (is_op(p, "*") || is_op(p, "**"))
-            return fail(p, PL_UNSUPPORTED,
-                        "* and ** before an argument are not supported");
-        if (p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
-            strcmp(p->t[1].op, "=") == 0) {
-            struct word w = {.name = p->t->value.str};
-
-            p->t += 2;
-            PL_TRY(expression(p, &w.value));
-            PL_TRY(add_word(p, node, w));
-        } else {
-            if (node->n_word > 0)
-                return unexpected(p, "arguments without a name come first");
-            PL_TRY(expression(p, &value));
-            PL_TRY(add_kid(p, &k, value));
-        }
+        PL_TRY(argument(p, node, &k));
         if (!skip_op(p, ","))
             break;
     }
@@ -804,6 +817,13 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "nothing can be assigned to this expression");
 }
 
+/* From here on the macro's body has a variable of this name of its own. */
+static void sets_name(struct parser *p, int sym)
+{
+    if (sym < N_SYM)
+        p->sets |= (uint8_t)(1 << sym);
+}
+
 /* Names, attributes of names where allowed, and tuples of them. */
 static pl_status target(struct parser *p, const char *end, bool attributes,
                         struct node **out)
@@ -811,6 +831,7 @@ static pl_status target(struct parser *p, const char *end, bool attributes,
     struct kids k = {0};
     int line = p->t->line;
     bool is_tuple = false;
+    uint8_t reads = p->reads;
     const struct tuple_form f = {.end = end};
 
     while (!tuple_ends(p, &f)) {
@@ -821,10 +842,13 @@ static pl_status target(struct parser *p, const char *end, bool attributes,
             PL_TRY(subscript(p, &node));
         PL_TRY(check_target(p, node, attributes));
         PL_TRY(add_kid(p, &k, node));
+        if (node->kind == N_NAME)
+            sets_name(p, node->sym);
         if (!skip_op(p, ","))
             break;
         is_tuple = true;
     }
+    p->reads = reads;
     if (k.n == 0)
         return unexpected(p, "a name belongs");
     *out = k.node[0];
@@ -871,8 +895,7 @@ static pl_status for_statement(struct parser *p, struct node *out)
     PL_TRY(tuple(p, (struct tuple_form){.end = "recursive"}, &out->b));
     if (skip_name(p, "if"))
         PL_TRY(expression(p, &out->c));
-    if (is_name(p, "recursive"))
-        return fail(p, PL_UNSUPPORTED, "recursive loops are not supported");
+    out->flags = skip_name(p, "recursive");
     skip_op(p, ":");
     PL_TRY(need_block_end(p));
     p->n_loop++;
@@ -967,15 +990,9 @@ static pl_status generation_statement(struct parser *p, struct node *out)
     return only_kid(p, out, part);
 }
 
-static pl_status macro_statement(struct parser *p, struct node *out)
+/* The parameters of a macro, in brackets. */
+static pl_status signature(struct parser *p, struct node *out)
 {
-    struct node *part;
-    struct string *name;
-    int outer = p->n_loop;
-
-    PL_TRY(need_name(p, &name));
-    out->value = value_str(name);
-    PL_TRY(number_of(p, name, &out->sym));
     PL_TRY(need_op(p, "("));
     while (!is_op(p, ")")) {
         struct word w = {0};
@@ -991,11 +1008,77 @@ static pl_status macro_statement(struct parser *p, struct node *out)
         if (!skip_op(p, ","))
             break;
     }
-    PL_TRY(need_op(p, ")"));
+    return need_op(p, ")");
+}
+
+/* The body of a macro: what it reads of what it is given beside parameters. */
+static pl_status macro_body(struct parser *p, const char *end, struct node *out)
+{
+    const struct parser outer = *p;
+    struct node *part;
+
     p->n_loop = 0;
-    PL_TRY(body(p, "endmacro", &part));
-    p->n_loop = outer;
+    p->reads = p->sets = 0;
+    PL_TRY(body(p, end, &part));
+    out->flags = p->reads;
+    for (int i = 0; i < out->n_word; i++) {
+        int sym = out->word[i].sym;
+
+        if (sym == SYM_CALLER && p->reads & 1 << sym && !out->word[i].value)
+            return fail(p, PL_BAD_FILE,
+                        "the parameter \"caller\" needs a default");
+        if (sym < N_SYM)
+            out->flags &= (uint8_t) ~(1 << sym);
+    }
+    p->n_loop = outer.n_loop;
+    p->sets |= outer.sets;
+    for (int i = 0; i < out->n_word; i++)
+        sets_name(p, out->word[i].sym);
+    p->reads = (uint8_t)(outer.reads | (out->flags & ~outer.sets));
     return only_kid(p, out, part);
+}
+
+static pl_status macro_statement(struct parser *p, struct node *out)
+{
+    struct string *name;
+
+    PL_TRY(need_name(p, &name));
+    out->value = value_str(name);
+    PL_TRY(number_of(p, name, &out->sym));
+    PL_TRY(signature(p, out));
+    return macro_body(p, "endmacro", out);
+}
+
+static pl_status call_statement(struct parser *p, struct node *out)
+{
+    out->value = value_str(string_view(p->arena, "caller", 6));
+    if (!out->value.str)
+        return no_memory(p);
+    string_hash(out->value.str);
+    if (is_op(p, "("))
+        PL_TRY(signature(p, out));
+    PL_TRY(expression(p, &out->a));
+    if (out->a->kind != N_CALL)
+        return fail(p, PL_BAD_FILE, "behind \"call\" a macro is called");
+    return macro_body(p, "endcall", out);
+}
+
+static pl_status print_statement(struct parser *p, struct node *out)
+{
+    struct kids k = {0};
+
+    while (p->t->kind != T_BLOCK_END) {
+        struct node *node;
+        int line = p->t->line;
+
+        if (k.n > 0)
+            PL_TRY(need_op(p, ","));
+        PL_TRY(expression(p, &node));
+        PL_TRY(make_ab(p, N_PRINT, node, NULL, line, &node));
+        PL_TRY(add_kid(p, &k, node));
+    }
+    take_kids(out, &k);
+    return need_block_end(p);
 }
 
 static pl_status loop_statement(struct parser *p, struct node *out)
@@ -1016,6 +1099,8 @@ static const struct tag {
     {"for", N_FOR, for_statement},
     {"set", N_SET, set_statement},
     {"macro", N_MACRO, macro_statement},
+    {"call", N_CALL_BLOCK, call_statement},
+    {"print", N_BLOCK, print_statement},
     {"filter", N_FILTERED, filter_statement},
     {"with", N_SCOPE, with_statement},
     {"generation", N_SCOPE, generation_statement},
@@ -1025,9 +1110,8 @@ static const struct tag {
 
 static pl_status statement(struct parser *p, struct node **out)
 {
-    static const char *const refused[] = {"call",       "block", "extends",
-                                          "import",     "from",  "include",
-                                          "autoescape", "print", NULL};
+    static const char *const refused[] = {
+        "block", "extends", "import", "from", "include", "autoescape", NULL};
     size_t i = 0, n = sizeof tags / sizeof tags[0];
     int line = p->t->line;
 
@@ -1108,20 +1192,25 @@ pl_status parse_template(struct arena *a, const char *text, size_t len,
 {
     static const char *const nothing[] = {NULL};
     struct parser p = {.arena = a, .depth_left = SYNTAX_MAX_DEPTH, .err = err};
+    static const char *const first[N_SYM] = {[SYM_LOOP] = "loop",
+                                             [SYM_CALLER] = "caller",
+                                             [SYM_KWARGS] = "kwargs",
+                                             [SYM_VARARGS] = "varargs"};
     struct token *token;
-    struct string *loop;
     size_t n;
-    int sym;
 
     PL_TRY(lex_template(a, text, len, &token, &n, err));
     p.t = token;
     p.name = dict_create(a, 64);
     if (!p.name)
         return no_memory(&p);
-    loop = string_view(a, "loop", 4);
-    if (!loop)
-        return no_memory(&p);
-    PL_TRY(number_of(&p, loop, &sym)); /* SYM_LOOP */
+    for (int i = 0, sym; i < N_SYM; i++) {
+        struct string *name = string_view(a, first[i], strlen(first[i]));
+
+        if (!name)
+            return no_memory(&p);
+        PL_TRY(number_of(&p, name, &sym)); /* i */
+    }
     PL_TRY(block(&p, nothing, &out->root));
     out->name = p.name;
     return PL_OK;

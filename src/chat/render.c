@@ -25,12 +25,33 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     return err_set(r->err, s, "template line %d: %s", r->line, text);
 }
 
+/* Python's methods that change a list or a dict, which the sandbox takes away:
+ * templates that some other program renders may use them. */
+static bool is_change(const struct value *v)
+{
+    static const char *const names[] = {
+        "append", "clear",      "extend", "insert",  "pop",   "popitem",
+        "remove", "setdefault", "sort",   "reverse", "update"};
+
+    if (!v->str || (v->sub != V_LIST && v->sub != V_DICT))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (string_is(v->str, names[i]))
+            return true;
+    return false;
+}
+
 pl_status render_undefined(struct render *r, struct value v)
 {
     char shown[ERR_SHOWN] = "value";
 
     if (v.str)
         err_shown(shown, v.str->s, v.str->len);
+    if (is_change(&v))
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "'%s' would change a %s, which no template may; "
+                           "put a new one together, as in x = x + [item]",
+                           shown, value_kind_name(v.sub));
     if (v.sub == V_ABSENT)
         return render_fail(r, PL_BAD_ARGUMENT, "'%s' is undefined", shown);
     return render_fail(r, PL_BAD_ARGUMENT, "'%s' has no attribute '%s'",
@@ -266,31 +287,108 @@ static pl_status eval_slice(struct render *r, const struct node *n,
     return value_slice(r, of, part, out);
 }
 
+/* What one call is given is bounded, whatever * and ** hold. */
+static pl_status check_count(struct render *r, size_t n)
+{
+    if (n <= BUILTIN_MAX_ARG)
+        return PL_OK;
+    return render_fail(r, PL_UNSUPPORTED, "a call takes at most %d arguments",
+                       BUILTIN_MAX_ARG);
+}
+
+static pl_status add_word(struct render *r, struct args *args,
+                          struct string *name, struct value v)
+{
+    char shown[ERR_SHOWN];
+
+    for (int i = 0; i < args->n_word; i++)
+        if (string_equal(args->word[i], name))
+            return render_fail(r, PL_BAD_ARGUMENT,
+                               "the argument \"%s\" is given twice",
+                               err_shown(shown, name->s, name->len));
+    PL_TRY(check_count(r, (size_t)(args->n + args->n_word) + 1));
+    args->word[args->n_word] = name;
+    args->value[args->n + args->n_word++] = v;
+    return PL_OK;
+}
+
+/* *list behind the arguments without a name. */
+static pl_status eval_list_args(struct render *r, const struct node *n,
+                                struct args *args)
+{
+    struct value v;
+    struct list l;
+
+    PL_TRY(eval(r, n->b, &v));
+    PL_TRY(value_items(r, v, &l));
+    PL_TRY(check_count(r, (size_t)args->n + l.n));
+    for (size_t i = 0; i < l.n; i++)
+        args->value[args->n++] = l.item[i];
+    return PL_OK;
+}
+
+/* **dict behind those with one. */
+static pl_status eval_dict_args(struct render *r, const struct node *n,
+                                struct args *args)
+{
+    struct value v;
+
+    PL_TRY(eval(r, n->c, &v));
+    if (v.kind == V_UNDEFINED)
+        return render_undefined(r, v);
+    if (v.kind != V_DICT)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "behind ** belongs a dict, not a %s",
+                           value_kind_name(v.kind));
+    for (size_t i = 0; i < v.dict->n; i++) {
+        const struct pair *p = &v.dict->pair[i];
+
+        if (p->key.kind != V_STR)
+            return render_fail(r, PL_BAD_ARGUMENT,
+                               "a %s names no argument; use strings",
+                               value_kind_name(p->key.kind));
+        PL_TRY(add_word(r, args, p->key.str, p->value));
+    }
+    return PL_OK;
+}
+
+/* caller: what a block that calls gives, or NULL. */
 static pl_status eval_args(struct render *r, const struct node *n,
-                           struct args *args)
+                           struct macro *caller, struct args *args)
 {
     args->n = n->n_kid;
-    args->n_word = n->n_word;
+    args->n_word = 0;
     for (int i = 0; i < n->n_kid; i++)
         PL_TRY(eval(r, n->kid[i], &args->value[i]));
+    if (n->b)
+        PL_TRY(eval_list_args(r, n, args));
     for (int i = 0; i < n->n_word; i++) {
-        args->word[i] = n->word[i].name;
-        PL_TRY(eval(r, n->word[i].value, &args->value[n->n_kid + i]));
+        struct value v;
+
+        PL_TRY(eval(r, n->word[i].value, &v));
+        PL_TRY(add_word(r, args, n->word[i].name, v));
     }
+    if (caller)
+        PL_TRY(add_word(r, args, caller->node->value.str,
+                        (struct value){.kind = V_MACRO, .macro = caller}));
+    if (n->c)
+        PL_TRY(eval_dict_args(r, n, args));
     r->line = n->line;
     return PL_OK;
 }
 
 /* These two are functions of their own so that the arguments do not lie on the
  * stack of every expression. */
-__attribute__((noinline)) static pl_status
-eval_call(struct render *r, const struct node *n, struct value *out)
+__attribute__((noinline)) static pl_status eval_call(struct render *r,
+                                                     const struct node *n,
+                                                     struct macro *caller,
+                                                     struct value *out)
 {
     struct args args;
     struct value callee;
 
     PL_TRY(eval(r, n->a, &callee));
-    PL_TRY(eval_args(r, n, &args));
+    PL_TRY(eval_args(r, n, caller, &args));
     return render_call(r, callee, &args, out);
 }
 
@@ -302,7 +400,7 @@ eval_builtin(struct render *r, const struct node *n, struct value *out)
     char shown[ERR_SHOWN];
 
     PL_TRY(eval(r, n->a, &self));
-    PL_TRY(eval_args(r, n, &args));
+    PL_TRY(eval_args(r, n, NULL, &args));
     if (!n->builtin)
         return render_fail(
             r, PL_UNSUPPORTED, "there is no %s \"%s\"",
@@ -374,7 +472,7 @@ static pl_status eval_inner(struct render *r, const struct node *n,
     case N_SLICE:
         return eval_slice(r, n, out);
     case N_CALL:
-        return eval_call(r, n, out);
+        return eval_call(r, n, NULL, out);
     case N_FILTER:
     case N_TEST:
         return eval_builtin(r, n, out);
@@ -424,75 +522,148 @@ static pl_status eval(struct render *r, const struct node *n, struct value *out)
 
 /* ---- calls ------------------------------------------------------------- */
 
-/* The argument for parameter i of a macro, or V_ABSENT. */
-static pl_status macro_argument(struct render *r, const struct node *macro,
-                                int i, const struct args *args,
-                                struct value *out)
-{
-    struct string *name = macro->word[i].name;
+/* A call of a macro: which of its words have found their parameter. */
+struct binding_words {
+    const struct args *args;
+    bool taken[BUILTIN_MAX_ARG];
+};
 
-    out->kind = V_ABSENT;
-    if (i < args->n)
-        *out = args->value[i];
-    for (int k = 0; k < args->n_word; k++) {
-        if (!string_equal(args->word[k], name))
-            continue;
-        if (out->kind != V_ABSENT)
-            return render_fail(r, PL_BAD_ARGUMENT,
-                               "a macro's parameter %d is given twice", i + 1);
-        *out = args->value[args->n + k];
+/* The argument of that name, which is then taken; V_ABSENT: there is none. */
+static struct value take_word(struct binding_words *w, struct string *name)
+{
+    const struct args *args = w->args;
+
+    for (int k = 0; k < args->n_word; k++)
+        if (!w->taken[k] && string_equal(args->word[k], name)) {
+            w->taken[k] = true;
+            return args->value[args->n + k];
+        }
+    return (struct value){.kind = V_ABSENT};
+}
+
+static pl_status bind_parameters(struct render *r, const struct node *macro,
+                                 struct binding_words *w)
+{
+    for (int i = 0; i < macro->n_word; i++) {
+        const struct word *par = &macro->word[i];
+        struct value v =
+            i < w->args->n ? w->args->value[i] : take_word(w, par->name);
+
+        if (v.kind == V_ABSENT && par->value)
+            PL_TRY(eval(r, par->value, &v));
+        else if (v.kind == V_ABSENT)
+            v = (struct value){.kind = V_UNDEFINED, .str = par->name};
+        PL_TRY(set_name(r, par->sym, v));
     }
     return PL_OK;
 }
 
-static pl_status check_words(struct render *r, const struct node *macro,
-                             const struct args *args)
+/* Words for which there is no parameter: a dict, or an error. */
+static pl_status bind_words(struct render *r, const struct node *macro,
+                            struct binding_words *w)
 {
-    char shown[ERR_SHOWN];
+    const bool kept = macro->flags & 1 << SYM_KWARGS;
+    struct dict *d = kept ? dict_create(&r->arena, 0) : NULL;
+    char shown[ERR_SHOWN], of[ERR_SHOWN];
 
-    if (args->n > macro->n_word)
-        return render_fail(
-            r, PL_BAD_ARGUMENT, "the macro \"%s\" takes %d arguments, not %d",
-            err_shown(shown, macro->value.str->s, macro->value.str->len),
-            macro->n_word, args->n);
-    for (int k = 0; k < args->n_word; k++) {
-        int i = 0;
+    if (kept && !d)
+        return err_no_memory(r->err, "a template's values");
+    for (int k = 0; k < w->args->n_word; k++) {
+        struct string *name = w->args->word[k];
 
-        while (i < macro->n_word &&
-               !string_equal(macro->word[i].name, args->word[k]))
-            i++;
-        if (i == macro->n_word)
+        if (w->taken[k])
+            continue;
+        if (!kept)
             return render_fail(
-                r, PL_BAD_ARGUMENT, "a macro has no parameter \"%s\"",
-                err_shown(shown, args->word[k]->s, args->word[k]->len));
+                r, PL_BAD_ARGUMENT,
+                "the macro \"%s\" has no parameter \"%s\" that is still free",
+                err_shown(of, macro->value.str->s, macro->value.str->len),
+                err_shown(shown, name->s, name->len));
+        if (!dict_put(&r->arena, d, value_str(name),
+                      w->args->value[w->args->n + k]))
+            return err_no_memory(r->err, "a template's values");
     }
-    return PL_OK;
+    return kept ? set_name(r, SYM_KWARGS,
+                           (struct value){.kind = V_DICT, .dict = d})
+                : PL_OK;
+}
+
+/* Arguments behind the last parameter: a tuple, or an error. */
+static pl_status bind_rest(struct render *r, const struct node *macro,
+                           const struct args *args)
+{
+    int n = args->n > macro->n_word ? args->n - macro->n_word : 0;
+    char shown[ERR_SHOWN];
+    struct list *l;
+
+    if (macro->flags & 1 << SYM_VARARGS) {
+        PL_TRY(render_list(r, (size_t)n, &l));
+        for (int i = 0; i < n; i++)
+            l->item[i] = args->value[macro->n_word + i];
+        return set_name(r, SYM_VARARGS,
+                        (struct value){.kind = V_TUPLE, .list = l});
+    }
+    if (n == 0)
+        return PL_OK;
+    return render_fail(
+        r, PL_BAD_ARGUMENT, "the macro \"%s\" takes %d arguments, not %d",
+        err_shown(shown, macro->value.str->s, macro->value.str->len),
+        macro->n_word, args->n);
+}
+
+static pl_status bind_macro(struct render *r, const struct node *macro,
+                            const struct args *args)
+{
+    struct string *name = r->syntax->name->pair[SYM_CALLER].key.str;
+    struct binding_words w = {.args = args};
+
+    PL_TRY(bind_parameters(r, macro, &w));
+    if (macro->flags & 1 << SYM_CALLER) {
+        struct value v = take_word(&w, name);
+
+        if (v.kind == V_ABSENT || v.kind == V_NONE)
+            v = (struct value){.kind = V_UNDEFINED, .str = name};
+        PL_TRY(set_name(r, SYM_CALLER, v));
+    }
+    PL_TRY(bind_words(r, macro, &w));
+    return bind_rest(r, macro, args);
 }
 
 static pl_status call_macro(struct render *r, const struct macro *m,
                             const struct args *args, struct value *out)
 {
-    const struct node *n = m->node;
     struct scope *outer = r->scope;
-    int depth = r->loop_depth;
     size_t from = r->n_out;
 
-    PL_TRY(check_words(r, n, args));
     PL_TRY(scope_open(r, m->scope));
-    r->loop_depth = m->loop_depth;
-    for (int i = 0; i < n->n_word; i++) {
-        struct value v;
-
-        PL_TRY(macro_argument(r, n, i, args, &v));
-        if (v.kind == V_ABSENT && n->word[i].value)
-            PL_TRY(eval(r, n->word[i].value, &v));
-        else if (v.kind == V_ABSENT)
-            v = (struct value){.kind = V_UNDEFINED, .str = n->word[i].name};
-        PL_TRY(set_name(r, n->word[i].sym, v));
-    }
-    PL_TRY(run(r, n->kid[0]));
+    PL_TRY(bind_macro(r, m->node, args));
+    PL_TRY(run(r, m->node->kid[0]));
     r->scope = outer;
-    r->loop_depth = depth;
+    return render_take(r, from, out);
+}
+
+static pl_status run_over(struct render *r, const struct node *n,
+                          struct value items, int depth);
+
+/* A recursive loop over other items, within a turn of it. */
+static pl_status call_loop(struct render *r, const struct loop *loop,
+                           const struct args *args, struct value *out)
+{
+    struct scope *outer = r->scope;
+    size_t from = r->n_out;
+
+    if (!loop->node->flags)
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "the loop is no recursive one; write \"recursive\" "
+                           "behind what it runs over");
+    if (args->n + args->n_word != 1 ||
+        (args->n_word == 1 && !string_is(args->word[0], "iterable")))
+        return render_fail(r, PL_BAD_ARGUMENT,
+                           "a recursive loop is called with what it is to run "
+                           "over, and nothing else");
+    r->scope = loop->scope;
+    PL_TRY(run_over(r, loop->node, args->value[0], loop->depth + 1));
+    r->scope = outer;
     return render_take(r, from, out);
 }
 
@@ -509,6 +680,8 @@ pl_status render_call(struct render *r, struct value callee,
                            out);
     case V_MACRO:
         return call_macro(r, callee.macro, args, out);
+    case V_LOOP:
+        return call_loop(r, callee.loop, args, out);
     case V_JOINER:
         *out = (struct value){.kind = V_STR, .str = callee.joiner->sep};
         if (!callee.joiner->used)
@@ -589,13 +762,13 @@ static pl_status loop_filter(struct render *r, const struct node *n,
 
 /* *whole: did any turn come to its end, without break or continue? */
 static pl_status run_loop(struct render *r, const struct node *n,
-                          const struct list *l, bool *whole)
+                          const struct list *l, int depth, bool *whole)
 {
     struct loop *loop;
 
     PL_TRY(render_alloc(r, 1, sizeof *loop, &loop));
-    loop->list = l;
-    loop->depth = ++r->loop_depth;
+    *loop = (struct loop){
+        .node = n, .scope = r->scope->outer, .list = l, .depth = depth};
     for (size_t i = 0; i < l->n && r->flow != FLOW_BREAK; i++) {
         PL_TRY(render_spend(r, 1));
         loop->at = i;
@@ -608,29 +781,35 @@ static pl_status run_loop(struct render *r, const struct node *n,
         *whole |= r->flow == FLOW_ON;
     }
     r->flow = FLOW_ON;
-    r->loop_depth--;
     return PL_OK;
 }
 
-static pl_status run_for(struct render *r, const struct node *n)
+static pl_status run_over(struct render *r, const struct node *n,
+                          struct value items, int depth)
 {
     struct scope *outer = r->scope;
     bool whole = false;
-    struct value v;
     struct list *l;
 
-    PL_TRY(eval(r, n->b, &v));
     PL_TRY(render_alloc(r, 1, sizeof *l, &l)); /* a macro may outlive it */
-    PL_TRY(value_items(r, v, l));
+    PL_TRY(value_items(r, items, l));
     if (n->c)
         PL_TRY(loop_filter(r, n, l));
     PL_TRY(scope_open(r, outer));
-    PL_TRY(run_loop(r, n, l, &whole));
+    PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
     if (!whole && n->n_kid > 1) /* as jinja2 does, even after a break */
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;
     return PL_OK;
+}
+
+static pl_status run_for(struct render *r, const struct node *n)
+{
+    struct value v;
+
+    PL_TRY(eval(r, n->b, &v));
+    return run_over(r, n, v, 1);
 }
 
 static pl_status run_if(struct render *r, const struct node *n)
@@ -689,8 +868,20 @@ static pl_status run_macro(struct render *r, const struct node *n)
     struct macro *m;
 
     PL_TRY(render_alloc(r, 1, sizeof *m, &m));
-    *m = (struct macro){n, r->scope, r->loop_depth};
+    *m = (struct macro){n, r->scope};
     return set_name(r, n->sym, (struct value){.kind = V_MACRO, .macro = m});
+}
+
+/* The call of a macro that is given the block as another, "caller". */
+static pl_status run_call(struct render *r, const struct node *n)
+{
+    struct macro *m;
+    struct value v;
+
+    PL_TRY(render_alloc(r, 1, sizeof *m, &m));
+    *m = (struct macro){n, r->scope};
+    PL_TRY(eval_call(r, n->a, m, &v));
+    return put_str(r, v);
 }
 
 static pl_status run_inner(struct render *r, const struct node *n)
@@ -724,6 +915,8 @@ static pl_status run_inner(struct render *r, const struct node *n)
         return run_scope(r, n);
     case N_MACRO:
         return run_macro(r, n);
+    case N_CALL_BLOCK:
+        return run_call(r, n);
     default:
         r->flow = n->kind == N_BREAK ? FLOW_BREAK : FLOW_CONTINUE;
         return PL_OK;

@@ -23,16 +23,17 @@ struct scope {
 };
 
 struct loop {
+    const struct node *node;
+    struct scope *scope; /* where it stands */
     const struct list *list;
     size_t at;
-    int depth;
+    int depth;         /* of a recursive loop's calls; else 1 */
     struct value last; /* what changed() saw */
 };
 
 struct macro {
     const struct node *node;
     struct scope *scope; /* where it was defined */
-    int loop_depth;
 };
 
 struct method {
@@ -50,8 +51,7 @@ struct render {
     struct scope *scope;     /* NULL: root */
     enum flow flow;
     struct value hole; /* what the filters of a block are given */
-    int loop_depth;
-    int line; /* of the node that is worked on */
+    int line;          /* of the node that is worked on */
     int64_t now;
     char *out; /* malloc'ed, [n_out] of [cap_out] */
     size_t n_out, cap_out;

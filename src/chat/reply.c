@@ -621,6 +621,8 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
                           format->think_open)) {
         r->state = IN_REASONING;
         r->trimmed = true;
+    } else {
+        r->trimmed = format->led;
     }
     if (tools)
         s = read_tools(r, tools, err);

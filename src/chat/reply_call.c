@@ -142,12 +142,33 @@ static bool read_object(const struct reply_format *f, struct span t,
            out->arguments.s[0] == '{';
 }
 
+/* functions.f:0 is the first call, of f. */
+static struct span bare_name(const struct reply_format *f, struct span name)
+{
+    const struct span functions = span_of("functions.");
+    size_t colon = span_find(name, span_of(":"));
+
+    if (colon > 0)
+        name.n = colon;
+    if (f->id_named && span_begins(name, functions))
+        name = span_from(name, functions.n);
+    return name;
+}
+
 static bool read_named(const struct reply_format *f, struct span t,
                        struct reply_text *made, struct reply_call *out)
 {
-    struct span rest = span_from(t, out->name.n), gap = rest, id;
-    size_t colon = span_find(out->name, span_of(":"));
+    struct span rest = span_from(t, out->name.n), gap, id;
 
+    if (f->name_open.n > 0) { /* what was read is an identifier */
+        if (!span_begins(rest, f->name_open))
+            return false;
+        out->id = out->name;
+        rest = span_from(rest, f->name_open.n);
+        out->name = (struct span){rest.s, span_name(rest)};
+        rest = span_from(rest, out->name.n);
+    }
+    gap = rest;
     gap.n = span_find(rest, span_of("{"));
     out->arguments = span_trim(span_from(rest, gap.n));
     id = span_from(gap, span_find(gap, f->id_open));
@@ -155,9 +176,10 @@ static bool read_named(const struct reply_format *f, struct span t,
         id = span_from(id, f->id_open.n);
         out->id = (struct span){id.s, span_name(id)};
     }
-    if (colon > 0 && colon < out->name.n) /* f:0 is the first call, of f */
-        out->name.n = colon;
-    return is_object(out->arguments, made);
+    if (f->id_named)
+        out->id = out->name;
+    out->name = bare_name(f, out->name);
+    return out->name.n > 0 && is_object(out->arguments, made);
 }
 
 /* Where a value ends: before the mark that closes it and what must follow. */
@@ -234,45 +256,60 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
+/* The value that t begins with, up to the mark that closes it. */
+static bool take_value(const struct reply_format *f, struct span *t,
+                       struct span *value)
+{
+    *value = (struct span){t->s, value_end(f, *t)};
+    if (value->n == t->n)
+        return false;
+    *t = span_from(*t, value->n + f->value_close.n);
+    if (f->value_lead.n > 0 && span_begins(*value, f->value_lead))
+        *value = span_from(*value, f->value_lead.n);
+    if (value->n >= f->value_tail.n &&
+        span_equal(span_from(*value, value->n - f->value_tail.n),
+                   f->value_tail))
+        value->n -= f->value_tail.n;
+    return true;
+}
+
+/* The key and the value that t begins with, as JSON. */
+static bool take_argument(const struct reply_format *f, struct span *t,
+                          const json_t *tools, struct span name,
+                          struct reply_text *made)
+{
+    struct span key, value;
+    bool json;
+
+    if (!span_begins(*t, f->key_open))
+        return false;
+    *t = span_from(*t, f->key_open.n);
+    if (!take_key(f, t, &key, &json) || !take_value(f, t, &value))
+        return false;
+    reply_add_string(made, key);
+    add(made, ": ");
+    if (f->json_open.n > 0 && !json)
+        reply_add_string(made, value);
+    else
+        add_value(made, plain_text(value), type_of(tools, name, key));
+    return true;
+}
+
 static bool read_tagged(const struct reply_format *f, struct span t,
                         const json_t *tools, struct reply_text *made,
                         struct reply_call *out)
 {
     const size_t from = made->n;
-    const char *comma = "";
 
     t = span_trim(span_from(t, out->name.n));
     if (f->name_close.n > 0 && !span_begins(t, f->name_close))
         return false;
     t = span_from(t, f->name_close.n);
     add(made, "{");
-    while (t = span_from(t, span_blanks(t)), t.n > 0) {
-        struct span key, value;
-        bool json;
-
-        if (!span_begins(t, f->key_open))
+    for (int i = 0; t = span_from(t, span_blanks(t)), t.n > 0; i++) {
+        add(made, i > 0 ? ", " : "");
+        if (!take_argument(f, &t, tools, out->name, made))
             return false;
-        t = span_from(t, f->key_open.n);
-        if (!take_key(f, &t, &key, &json))
-            return false;
-        value = (struct span){t.s, value_end(f, t)};
-        if (value.n == t.n)
-            return false;
-        t = span_from(t, value.n + f->value_close.n);
-        if (f->value_lead.n > 0 && span_begins(value, f->value_lead))
-            value = span_from(value, f->value_lead.n);
-        if (value.n >= f->value_tail.n &&
-            span_equal(span_from(value, value.n - f->value_tail.n),
-                       f->value_tail))
-            value.n -= f->value_tail.n;
-        add(made, comma);
-        reply_add_string(made, key);
-        add(made, ": ");
-        if (f->json_open.n > 0 && !json)
-            reply_add_string(made, value);
-        else
-            add_value(made, plain_text(value), type_of(tools, out->name, key));
-        comma = ", ";
     }
     add(made, "}");
     if (made->failed)

@@ -352,6 +352,18 @@ static struct span written(const struct reply_format *f,
     return t;
 }
 
+/* Do blanks alone stand between a prompt and content? Where there may be
+ * reasoning, that is left to its marks. */
+static bool is_led(const struct reply_format *f, const struct answers *a,
+                   struct span before)
+{
+    const struct span prompt = a->text[PROMPT];
+
+    return f->think_open.n == 0 && before.n > prompt.n &&
+           span_begins(before, prompt) &&
+           span_trim(span_from(before, prompt.n)).n == 0;
+}
+
 /* `before` gets what a message has before its content. */
 static void learn_content(struct reply_format *f, const struct answers *a,
                           struct span *before)
@@ -363,6 +375,7 @@ static void learn_content(struct reply_format *f, const struct answers *a,
         *before = none;
         return;
     }
+    f->led = is_led(f, a, *before);
     t = trim_end(written(f, a, *before, none));
     if (t.n > 0 && tag_length(t) == t.n) {
         f->content_open = t;
@@ -544,6 +557,58 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     }
 }
 
+/* The first n bytes of t are gone, or all of it. */
+static struct span span_skip(struct span t, size_t n)
+{
+    return span_from(t, n < t.n ? n : t.n);
+}
+
+/* What opens and closes calls, given what stands before one and up to the name
+ * of the next. */
+static void learn_between(struct reply_format *f, struct span open,
+                          struct span between)
+{
+    f->call_open = common_end(open, between);
+    f->calls_open = span_trim(span_until(open, open.n - f->call_open.n));
+    f->call_close = span_trim(span_until(between, between.n - f->call_open.n));
+    f->call_open = span_trim(f->call_open);
+}
+
+/* <tool_call> <function=: where each call has two marks on either side, the
+ * outer ones. */
+static void split_marks(struct reply_format *f)
+{
+    struct span mark = first_tag(f->call_open);
+
+    if (mark.n > 0 && mark.n < f->call_open.n) {
+        f->calls_open = mark;
+        f->call_open = span_trim(span_from(f->call_open, mark.n));
+    }
+    mark = first_tag(f->call_close);
+    if (mark.n > 0 && mark.n < f->call_close.n) {
+        f->calls_close = span_trim(span_from(f->call_close, mark.n));
+        f->call_close = mark;
+    }
+}
+
+/* What closes all calls, and what ends the message; `rest` is behind the last
+ * call. */
+static void learn_end(struct reply_format *f, struct span rest)
+{
+    rest = span_from(rest, span_blanks(rest));
+    if (span_begins(rest, f->call_close))
+        rest = span_from(rest, f->call_close.n);
+    if (f->calls_open.n > 0) {
+        f->calls_close = first_tag(rest);
+        rest = span_from(rest, span_blanks(rest) + f->calls_close.n);
+    } else if (f->calls == CALLS_TAGGED) {
+        split_marks(f);
+    }
+    f->end[1] = first_end(rest);
+    if (span_equal(f->end[1], f->call_close))
+        f->end[1] = (struct span){0};
+}
+
 /* What stands around calls, given what a message has before its content. */
 static void learn_around(struct reply_format *f, const struct answers *a,
                          struct span plain, const struct seen *one,
@@ -553,46 +618,32 @@ static void learn_around(struct reply_format *f, const struct answers *a,
     const size_t tail = f->value_tail.n + f->value_close.n;
     const bool listed = second && second->unit.s == one->unit.s;
 
-    f->call_open = open;
     if (second && !listed) {
         struct span between = {
             rest.s, (size_t)(second->before.s + second->before.n - rest.s)};
 
-        between = span_from(between, tail < between.n ? tail : between.n);
-        f->call_open = common_end(open, between);
-        f->calls_open = span_until(open, open.n - f->call_open.n);
-        f->call_close =
-            span_trim(span_until(between, between.n - f->call_open.n));
-        rest = second->after;
+        learn_between(f, open, span_skip(between, tail));
+        rest = span_skip(second->after, tail);
+    } else {
+        f->call_open = span_trim(open);
+        rest = span_skip(rest, tail);
+        if (f->call_open.n > 0)
+            f->call_close =
+                span_trim(span_until(rest, span_find(rest, f->end[0])));
     }
-    rest = span_from(rest, tail < rest.n ? tail : rest.n);
-    f->call_open = span_trim(f->call_open);
-    f->calls_open = span_trim(f->calls_open);
-    if ((listed || !second) && f->call_open.n > 0)
-        f->call_close = span_trim(span_until(rest, span_find(rest, f->end[0])));
-    rest = span_from(rest, span_blanks(rest));
-    if (span_begins(rest, f->call_close))
-        rest = span_from(rest, f->call_close.n);
-    if (f->calls_open.n > 0) {
-        f->calls_close = first_tag(rest);
-        rest = span_from(rest, span_blanks(rest) + f->calls_close.n);
-    } else if (f->calls == CALLS_TAGGED) {
-        /* <tool_call> <function=: each has two marks on either side. */
-        struct span mark = first_tag(f->call_open);
+    learn_end(f, rest);
+}
 
-        if (mark.n > 0 && mark.n < f->call_open.n) {
-            f->calls_open = mark;
-            f->call_open = span_trim(span_from(f->call_open, mark.n));
-        }
-        mark = first_tag(f->call_close);
-        if (mark.n > 0 && mark.n < f->call_close.n) {
-            f->calls_close = span_trim(span_from(f->call_close, mark.n));
-            f->call_close = mark;
-        }
-    }
-    f->end[1] = first_end(rest);
-    if (span_equal(f->end[1], f->call_close))
-        f->end[1] = (struct span){0};
+/* An identifier before the name belongs to the call: what is between them. */
+static struct span leave_id(struct seen *c, const char *id)
+{
+    struct span before, after;
+
+    if (!around(c->before, id, &before, &after) || after.n == 0 ||
+        tag_length(after) != after.n)
+        return (struct span){0};
+    c->before = before;
+    return after;
 }
 
 /* The marks around [f(k='v', n=1)]. */
@@ -616,35 +667,69 @@ static void learn_python(struct reply_format *f, const struct answers *a,
     f->end[1] = first_end(span_from(rest, f->call_close.n));
 }
 
+/* Finds the calls of two, or of one where no text shows two of a kind. */
+static enum reply_calls look_for(const struct answers *a,
+                                 const char *const name[2], struct seen c[2],
+                                 bool *has_two, bool *no_memory)
+{
+    enum reply_calls calls =
+        look(a->text[TWO_CALLS], name[0], &c[0], no_memory);
+
+    *has_two = calls != CALLS_NONE &&
+               look(a->text[TWO_CALLS], name[1], &c[1], no_memory) == calls;
+    return *has_two ? calls
+                    : look(a->text[ONE_CALL], name[0], &c[0], no_memory);
+}
+
+/* Likewise; some templates show a call's identifier and no name, since it has
+ * the name in it. */
+static void find_calls(struct reply_format *f, const struct answers *a,
+                       struct seen c[2], bool *has_two, bool *no_memory)
+{
+    static const char *const names[] = {FIRST, SECOND};
+    static const char *const ids[] = {FIRST_ID, SECOND_ID};
+    const struct span one = a->text[ONE_CALL];
+
+    f->calls = look_for(a, names, c, has_two, no_memory);
+    if (f->calls != CALLS_NONE || span_find(one, span_of(FIRST)) < one.n)
+        return;
+    f->calls = look_for(a, ids, c, has_two, no_memory);
+    f->id_named = f->calls == CALLS_NAMED;
+    if (!f->id_named)
+        f->calls = CALLS_NONE;
+}
+
+/* Without marks only an object can be told from content. */
+static bool is_marked(const struct reply_format *f)
+{
+    if (f->calls == CALLS_OBJECT)
+        return true;
+    return f->call_open.n > 0 &&
+           (f->calls == CALLS_NAMED || f->call_close.n > 0);
+}
+
 static void learn_calls(struct reply_format *f, const struct answers *a,
                         struct span plain, bool *no_memory)
 {
-    struct seen one = {0}, second = {0};
-    const struct span two = a->text[TWO_CALLS];
+    struct seen c[2] = {0};
     bool has_two;
 
-    f->calls = look(two, FIRST, &one, no_memory);
-    has_two = f->calls != CALLS_NONE &&
-              look(two, SECOND, &second, no_memory) == f->calls;
-    if (!has_two)
-        f->calls = look(a->text[ONE_CALL], FIRST, &one, no_memory);
+    find_calls(f, a, c, &has_two, no_memory);
     if (f->calls == CALLS_NONE)
         return;
     f->as_text = a->as_text;
-    if (f->calls == CALLS_PYTHON) {
-        learn_python(f, a, plain, no_memory);
-    } else if (!learn_inside(f, &one)) {
-        f->calls = CALLS_NONE;
-        return;
-    } else {
-        learn_around(f, a, plain, &one, has_two ? &second : NULL);
+    if (f->calls == CALLS_NAMED) {
+        f->name_open = leave_id(&c[0], FIRST_ID);
+        if (f->name_open.n > 0 && has_two)
+            leave_id(&c[1], SECOND_ID);
     }
-    /* Without marks only an object can be told from content. */
-    if (f->calls != CALLS_OBJECT && f->call_open.n == 0)
+    if (f->calls == CALLS_PYTHON)
+        learn_python(f, a, plain, no_memory);
+    else if (learn_inside(f, &c[0]))
+        learn_around(f, a, plain, &c[0], has_two ? &c[1] : NULL);
+    else
         f->calls = CALLS_NONE;
-    if ((f->calls == CALLS_TAGGED || f->calls == CALLS_QUOTED ||
-         f->calls == CALLS_PYTHON) &&
-        f->call_close.n == 0)
+    if (!is_marked(f))
         f->calls = CALLS_NONE;
 }
 
@@ -653,13 +738,13 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 /* The marks are parts of the answers: now the format gets its own. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
-    struct span *all[] = {&f->think_open,    &f->think_close, &f->content_open,
-                          &f->content_close, &f->end[0],      &f->end[1],
-                          &f->calls_open,    &f->calls_close, &f->call_open,
-                          &f->call_close,    &f->name_key,    &f->arguments_key,
-                          &f->id_open,       &f->name_close,  &f->key_open,
-                          &f->value_open,    &f->value_close, &f->json_open,
-                          &f->value_lead,    &f->value_tail,  &f->quote};
+    struct span *all[] = {
+        &f->think_open, &f->think_close, &f->content_open, &f->content_close,
+        &f->end[0],     &f->end[1],      &f->calls_open,   &f->calls_close,
+        &f->call_open,  &f->call_close,  &f->name_key,     &f->arguments_key,
+        &f->id_open,    &f->name_open,   &f->name_close,   &f->key_open,
+        &f->value_open, &f->value_close, &f->json_open,    &f->value_lead,
+        &f->value_tail, &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)

@@ -4,11 +4,9 @@
  * The language is Jinja's with the settings of Hugging Face's templates:
  * blocks lose the newline behind them and the blanks before them, loops know
  * break and continue, and {% generation %} marks text without changing it.
- * There is no inheritance, import or include, no {% call %}, no recursive loop,
- * and no * or ** before an argument: these are refused by name.
+ * There is no inheritance, import or include: these are refused by name.
  *
- * Two things differ from jinja2, which templates of models do not use: a string
- * that went through `safe` or `escape` is a string like any other, and a
+ * One thing differs from jinja2, which templates of models do not use: a
  * variable is seen up to the place where one of its name is set, while jinja2
  * takes some of these for undefined.
  *
@@ -50,16 +48,18 @@ pl_status lex_template(struct arena *a, const char *text, size_t len,
  * that it may be NULL. */
 enum node_kind {
     /* statements */
-    N_BLOCK,     /* kid: statements */
-    N_DATA,      /* value */
-    N_PRINT,     /* a */
-    N_IF,        /* kid: condition, block, condition, block ...; a: else? */
-    N_FOR,       /* a: target, b: iterable, c: filter?, kid: body, else? */
-    N_SET,       /* a: target, b: value */
-    N_SET_BLOCK, /* a: target, b: filters? (of N_HOLE), kid: body */
-    N_FILTERED,  /* b: filters (of N_HOLE), kid: body */
-    N_SCOPE,     /* kid: body, then targets and values in turn (with) */
-    N_MACRO,     /* sym, kid: body; par */
+    N_BLOCK,      /* kid: statements */
+    N_DATA,       /* value */
+    N_PRINT,      /* a */
+    N_IF,         /* kid: condition, block, condition, block ...; a: else? */
+    N_FOR,        /* a: target, b: iterable, c: filter?, kid: body, else?;
+                    flags: is it recursive? */
+    N_SET,        /* a: target, b: value */
+    N_SET_BLOCK,  /* a: target, b: filters? (of N_HOLE), kid: body */
+    N_FILTERED,   /* b: filters (of N_HOLE), kid: body */
+    N_SCOPE,      /* kid: body, then targets and values in turn (with) */
+    N_MACRO,      /* sym, value: its name, word: parameters, kid: body */
+    N_CALL_BLOCK, /* a: N_CALL; the rest is the macro that it is given */
     N_BREAK,
     N_CONTINUE,
     /* expressions */
@@ -72,8 +72,8 @@ enum node_kind {
     N_ATTRIBUTE, /* a, value: the name; as a target: of the namespace a */
     N_ITEM,      /* a, b: the index */
     N_SLICE,     /* a, kid: first?, behind the last?, step? */
-    N_CALL,      /* a, kid, word */
-    N_FILTER,    /* a, kid, word, builtin?, value: its name */
+    N_CALL,      /* a, kid, word, b: more arguments?, c: more words? */
+    N_FILTER,    /* likewise, builtin?, value: its name */
     N_TEST,      /* likewise */
     N_NOT,       /* a */
     N_NEGATE,
@@ -109,13 +109,15 @@ struct node {
     struct node **kid;
     struct word *word;
     int n_kid, n_word;
+    uint8_t flags; /* of a macro: 1 << each name below that its body reads */
     const uint8_t *op;
     const struct builtin *builtin;
     struct value value;
 };
 
-/* Names are numbered in the order of their first use; `loop` is 0. */
-enum { SYM_LOOP };
+/* Names are numbered in the order of their first use, these before all: what
+ * loops set; and what a macro is given beside its parameters, if read. */
+enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYM };
 
 struct syntax {
     struct node *root;

@@ -32,7 +32,8 @@
     X(MACRO, "macro")                                                          \
     X(METHOD, "method")                                                        \
     X(FUNCTION, "function")                                                    \
-    X(JOINER, "joiner")
+    X(JOINER, "joiner")                                                        \
+    X(CYCLER, "Cycler object")
 
 enum value_kind {
 #define VALUE_KIND_ENUM(name, text) V_##name,
@@ -51,8 +52,8 @@ struct string {
 struct value {
     uint8_t kind;
     uint8_t sub; /* of a view: what of the dict; of a string: STR_MARKUP, or 0;
-                    of what is undefined: the kind that lacks it, V_ABSENT:
-                    there is no such variable */
+                    of a tuple: TUPLE_GROUP, or 0; of what is undefined: the
+                    kind that lacks it, V_ABSENT: there is no such variable */
     union {
         bool truth;
         int64_t i;
@@ -67,11 +68,15 @@ struct value {
         struct method *method;
         const struct builtin *function;
         struct joiner *joiner;
+        struct cycler *cycler;
     };
 };
 
 /* HTML, as |safe and |escape mark it: what joins it is escaped. */
 enum { STR_MARKUP = 1 };
+
+/* What |groupby makes: (grouper, list). */
+enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
@@ -103,6 +108,11 @@ struct range {
 struct joiner {
     struct string *sep;
     bool used;
+};
+
+struct cycler {
+    struct list *list; /* one item at least */
+    size_t at;
 };
 
 static inline struct value value_none(void)

@@ -177,6 +177,12 @@ static pl_status repr_inner(struct render *r, struct value v)
         PL_TRY(render_puts(r, "<Namespace "));
         PL_TRY(repr_dict(r, v.dict));
         return render_puts(r, ">");
+    case V_MACRO:
+        if (v.macro->node->kind == N_CALL_BLOCK)
+            return render_puts(r, "<Macro anonymous>");
+        PL_TRY(render_puts(r, "<Macro "));
+        PL_TRY(repr_string(r, v.macro->node->value.str));
+        return render_puts(r, ">");
     default: /* Python would show an address */
         PL_TRY(render_puts(r, "<"));
         PL_TRY(render_puts(r, value_kind_name(v.kind)));

@@ -96,6 +96,25 @@ static pl_status check_room(const pl_engine *e, pl_err *err)
     return PL_OK;
 }
 
+static pl_status check_hidden(const pl_engine *e, const pl_batch *b,
+                              pl_err *err)
+{
+    if (e->hidden >= 0 && b->n > 0 && !b->hidden)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a block for multi-token prediction works on hidden "
+                       "values of a model; give the batch's tokens theirs");
+    if (e->hidden < 0 && b->hidden)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "hidden values are given, and this is no engine of a "
+                       "block for multi-token prediction; options' mtp makes "
+                       "one");
+    if (e->hidden_out < 0 && b->hidden_out)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "hidden values are wanted and not kept; let options' "
+                       "keep name \"result_hidden\"");
+    return PL_OK;
+}
+
 static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
 {
     const struct compiled *p = e->plan->compiled;
@@ -104,6 +123,7 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     if (b->n < 0 || (b->n > 0 && !b->token))
         return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
                        b->n, b->n < 0 ? "" : ", and no ids of them");
+    PL_TRY(check_hidden(e, b, err));
     memset(e->n_new, 0, (size_t)p->max.n_seq * sizeof *e->n_new);
     for (int64_t i = 0; i < b->n; i++) {
         if (seq_of(b, i) < 0 || seq_of(b, i) >= p->max.n_seq)
@@ -224,9 +244,45 @@ static pl_status check_logits(const struct micro *m, int64_t i,
                    m->from[at], m->seq[at], m->position[at], k, (double)row[k]);
 }
 
+static size_t hidden_width(const pl_engine *e)
+{
+    return (size_t)e->plan->model->model->d_model;
+}
+
+/* The hidden values of micro-batch k, which has tokens in an order of its own.
+ */
+static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
+{
+    const struct micro *m = &e->micro[k];
+    const size_t width = hidden_width(e);
+
+    for (int64_t i = 0; i < m->n && e->hidden >= 0; i++)
+        PL_TRY(exec_set_input(e->exec, k, e->hidden,
+                              b->hidden + (size_t)m->from[i] * width,
+                              4 * (size_t)i * width, 4 * width, err));
+    return PL_OK;
+}
+
+/* Wanted token i of micro-batch k. */
+static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
+                         pl_err *err)
+{
+    const size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
+    const size_t width = hidden_width(e);
+    const size_t at = (size_t)e->micro[k].row_of[i];
+    float *row = b->logits + at * n_vocab;
+
+    PL_TRY(exec_get_output(e->exec, k, e->logits, row, 4 * (size_t)i * n_vocab,
+                           4 * n_vocab, err));
+    if (b->hidden_out)
+        PL_TRY(exec_get_output(e->exec, k, e->hidden_out,
+                               b->hidden_out + at * width,
+                               4 * (size_t)i * width, 4 * width, err));
+    return check_logits(&e->micro[k], i, row, n_vocab, err);
+}
+
 static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
-    size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
     pl_rows rows[PROG_MAX_MICRO] = {{0}};
 
     for (int k = 0; k < n; k++) {
@@ -244,16 +300,12 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         PL_TRY(exec_set_input(e->exec, k, e->ids, m->token, 0, all, err));
         PL_TRY(exec_set_input(e->exec, k, e->pos, m->position, 0, all, err));
         PL_TRY(exec_set_input(e->exec, k, e->out_ids, m->out_row, 0, out, err));
+        PL_TRY(put_hidden(e, b, k, err));
     }
     PL_TRY(exec_steps(e->exec, n, rows, err));
     for (int k = 0; k < n; k++)
-        for (int64_t i = 0; i < e->micro[k].n_out; i++) {
-            float *row = b->logits + (size_t)e->micro[k].row_of[i] * n_vocab;
-
-            PL_TRY(exec_get_output(e->exec, k, e->logits, row,
-                                   4 * (size_t)i * n_vocab, 4 * n_vocab, err));
-            PL_TRY(check_logits(&e->micro[k], i, row, n_vocab, err));
-        }
+        for (int64_t i = 0; i < e->micro[k].n_out; i++)
+            PL_TRY(get_row(e, b, k, i, err));
     return PL_OK;
 }
 

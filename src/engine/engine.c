@@ -97,6 +97,10 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     e->pos = pl_tensor_find(e->plan->graph, "pos");
     e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
     e->logits = pl_tensor_find(e->plan->graph, "logits");
+    e->hidden = pl_tensor_find(e->plan->graph, "hidden");
+    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
+    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
+        e->hidden_out = -1;
     *out = e;
     return PL_OK;
 }

@@ -35,11 +35,12 @@ struct pl_engine {
     void *log_user;
     uint64_t fingerprint; /* of the model, for states; 0: not made yet */
     pl_tensor ids, pos, out_ids, logits;
-    int n_micro;         /* most micro-batches a run */
-    struct micro *micro; /* owned, [n_micro] */
-    int64_t *n_new;      /* owned, [n_seq] tokens a sequence gets */
-    int64_t *n_old;      /* owned, [n_seq] lengths before a batch */
-    int64_t *n_run;      /* owned, [n_seq] lengths before its last run */
+    pl_tensor hidden, hidden_out; /* -1: the graph has none, keeps none */
+    int n_micro;                  /* most micro-batches a run */
+    struct micro *micro;          /* owned, [n_micro] */
+    int64_t *n_new;               /* owned, [n_seq] tokens a sequence gets */
+    int64_t *n_old;               /* owned, [n_seq] lengths before a batch */
+    int64_t *n_run; /* owned, [n_seq] lengths before its last run */
 };
 
 /* batch.c: tables for batches, the cache's pages. */

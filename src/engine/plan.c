@@ -60,6 +60,16 @@ int64_t pl_model_n_ctx_train(const pl_model *m)
     return m->model->n_ctx_train;
 }
 
+int64_t pl_model_d_model(const pl_model *m)
+{
+    return m->model->d_model;
+}
+
+int64_t pl_model_n_mtp(const pl_model *m)
+{
+    return m->model->n_next;
+}
+
 const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 {
     return m->tokenizer;
@@ -71,7 +81,7 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
 {
     char text[160];
 
-    if (m->n_next == 0 || !opt->log)
+    if (m->n_next == 0 || opt->mtp > 0 || !opt->log)
         return;
     snprintf(text, sizeof text,
              "%" PRId64 " layer%s for multi-token prediction, from blk.%" PRId64
@@ -98,7 +108,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     p->model = m;
     p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
     p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
-    go = (struct model_graph_options){p->cache_k, p->cache_v};
+    go = (struct model_graph_options){p->cache_k, p->cache_v, opt->mtp};
     s = pl_graph_create(&p->graph, err);
     if (s == PL_OK)
         s = model_graph(m->model, p->graph, &go, err);

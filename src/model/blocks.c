@@ -4,6 +4,7 @@
  * whatever the compiler. */
 #include "model/blocks.h"
 
+#include "base/err.h"
 #include "graph/graph.h"
 
 #include <inttypes.h>
@@ -29,7 +30,7 @@ static struct model_dim d_key(const struct build *b)
 void model_layer(struct build *b, int64_t layer)
 {
     b->layer = layer;
-    pl_layer(b->g, (int)layer);
+    pl_layer(b->g, (int)(layer < 0 ? layer : layer - b->first));
 }
 
 pl_tensor model_name(struct build *b, pl_tensor x, const char *name)
@@ -120,18 +121,49 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
         b->m->eps);
 }
 
-static pl_tensor embedding(struct build *b)
+/* Rows of `base` for the step's tokens. */
+static pl_tensor embed(struct build *b, const char *base)
 {
     const struct model_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
                                      model_width(b)};
+    pl_tensor table =
+        model_weight(b, base, "weight", PL_ROLE_TOKEN_EMBD, false, 2, dim);
 
-    return model_weight(b, "token_embd", "weight", PL_ROLE_TOKEN_EMBD, false, 2,
-                        dim);
+    return scaled(b, pl_gather_rows(b->g, table, b->ids), base);
 }
 
 pl_tensor model_embed(struct build *b)
 {
-    return scaled(b, pl_gather_rows(b->g, embedding(b), b->ids), "token_embd");
+    if (b->block && b->g->err.status == PL_OK)
+        err_set(&b->g->err, PL_UNSUPPORTED,
+                "%s: multi-token prediction is not supported for %s",
+                gguf_path(b->m->file), b->m->family->arch);
+    return embed(b, "token_embd");
+}
+
+pl_tensor model_enter(struct build *b, int64_t *end)
+{
+    const struct model_dim e = model_width(b);
+    const struct model_dim both = {2 * e.n, "2 * embedding_length"};
+    const pl_dim shape[2] = {n_tok, size(e.n)};
+    pl_tensor x[2];
+
+    *end = b->block ? b->first + 1 : b->m->n_layer;
+    if (!b->block)
+        return model_embed(b);
+    model_layer(b, b->first);
+    if (model_has(b, "nextn.embed_tokens", "weight")) {
+        x[0] = embed(b, "nextn.embed_tokens");
+    } else {
+        model_layer(b, -1);
+        x[0] = embed(b, "token_embd");
+        model_layer(b, b->first);
+    }
+    x[1] = pl_input(b->g, "hidden", PL_F32, 2, shape);
+    x[0] = model_norm(b, x[0], "nextn.enorm", e);
+    x[1] = model_norm(b, x[1], "nextn.hnorm", e);
+    return model_matmul(b, pl_concat(b->g, 2, x, 1), "nextn.eh_proj",
+                        PL_ROLE_MTP_PROJ, e, both, false);
 }
 
 /* Attention -------------------------------------------------------------- */
@@ -442,19 +474,45 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
 
 /* Frame ------------------------------------------------------------------ */
 
-void model_head(struct build *b, pl_tensor x)
+/* A block for multi-token prediction may have a last norm of its own. */
+static pl_tensor last_norm(struct build *b, pl_tensor x)
+{
+    const bool own =
+        b->block && model_has(b, "nextn.shared_head_norm", "weight");
+
+    if (!own)
+        model_layer(b, -1);
+    x = model_norm(b, x, own ? "nextn.shared_head_norm" : "output_norm",
+                   model_width(b));
+    pl_name(b->g, x, "result_norm");
+    return x;
+}
+
+/* And so with the matrix that makes logits. */
+static pl_tensor last_matmul(struct build *b, pl_tensor x)
 {
     const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};
+    const struct model_dim e = model_width(b);
     bool tied;
 
-    x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
-    model_layer(b, -1);
+    if (b->block) {
+        model_layer(b, b->first);
+        if (model_has(b, "nextn.shared_head_head", "weight"))
+            return model_matmul(b, x, "nextn.shared_head_head", PL_ROLE_OUTPUT,
+                                vocab, e, false);
+        model_layer(b, -1);
+    }
     tied = !model_has(b, "output", "weight");
-    x = model_norm(b, x, "output_norm", model_width(b));
-    pl_name(b->g, x, "result_norm");
-    x = model_matmul(b, x, tied ? "token_embd" : "output",
-                     tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab,
-                     model_width(b), false);
+    return model_matmul(b, x, tied ? "token_embd" : "output",
+                        tied ? PL_ROLE_TOKEN_EMBD : PL_ROLE_OUTPUT, vocab, e,
+                        false);
+}
+
+void model_head(struct build *b, pl_tensor x)
+{
+    x = pl_gather_rows(b->g, x, b->out_ids); /* still the last layer's */
+    pl_name(b->g, x, "result_hidden");
+    x = last_matmul(b, last_norm(b, x));
     if (b->m->softcap > 0) {
         x = pl_tanh(b->g, pl_scale(b->g, x, 1 / b->m->softcap));
         x = pl_scale(b->g, x, b->m->softcap);
@@ -466,9 +524,10 @@ void model_head(struct build *b, pl_tensor x)
 void model_decoder(struct build *b, const struct model_attention *o,
                    const char *ffn_norm, model_glu *glu)
 {
-    pl_tensor x = model_embed(b), h;
+    int64_t end;
+    pl_tensor x = model_enter(b, &end), h;
 
-    for (int64_t i = 0; i < b->m->n_layer; i++) {
+    for (int64_t i = b->first; i < end; i++) {
         model_layer(b, i);
         h = model_norm(b, x, "attn_norm", model_width(b));
         model_name(b, h, "attn_norm");

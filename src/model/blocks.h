@@ -21,6 +21,8 @@ struct build {
     const struct model *m;
     pl_graph *g;
     int64_t layer; /* which one, -1 outside of them */
+    int64_t first; /* the first one of the graph */
+    bool block;    /* it is for multi-token prediction, and the only one */
     pl_tensor ids, pos, out_ids;
     pl_format cache_k, cache_v;
     struct model_kv kv; /* what the last attention has read */
@@ -79,8 +81,17 @@ pl_tensor model_matmul(struct build *b, pl_tensor x, const char *base,
 pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
                      struct model_dim d);
 
-/* Rows of token_embd for the step's tokens: [n_tok, d_model]. */
+/* Rows of token_embd for the step's tokens: [n_tok, d_model]. A family that
+ * begins so has no blocks for multi-token prediction. */
 pl_tensor model_embed(struct build *b);
+
+/* What the layers from b->first up to *end begin with: the same, or in a block
+ * for multi-token prediction
+ *
+ *   eh_proj (norm(embedding, enorm), norm(hidden, hnorm))
+ *
+ * Source: arXiv:2412.19437, section 2.2. */
+pl_tensor model_enter(struct build *b, int64_t *end);
 
 /* Whether each head of q and k is normed before rope. */
 enum model_qk_norm { QK_NORM_NEVER, QK_NORM_IF_GIVEN, QK_NORM_ALWAYS };

@@ -224,9 +224,10 @@ static pl_tensor attention(struct build *b, pl_tensor h)
 void model_deepseek2(struct build *b)
 {
     const struct model_dim e = model_width(b);
-    pl_tensor x = model_embed(b), h;
+    int64_t end;
+    pl_tensor x = model_enter(b, &end), h;
 
-    for (int64_t i = 0; i < b->m->n_layer; i++) {
+    for (int64_t i = b->first; i < end; i++) {
         model_layer(b, i);
         h = model_norm(b, x, "attn_norm", e);
         model_name(b, h, "attn_norm");

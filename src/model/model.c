@@ -9,6 +9,7 @@
 #include "model/blocks.h"
 #include "model/params.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static void count_unused(struct model *m, const pl_graph *g)
 
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
 {
-    const struct model_graph_options opt = {PL_F32, PL_F32};
+    const struct model_graph_options opt = {PL_F32, PL_F32, 0};
     struct model *m = calloc(1, sizeof *m);
     pl_graph *g = NULL;
     pl_status s;
@@ -131,12 +132,20 @@ pl_status model_graph(const struct model *m, pl_graph *g,
     struct build b = {.m = m,
                       .g = g,
                       .layer = -1,
+                      .first = opt->mtp > 0 ? m->n_layer + opt->mtp - 1 : 0,
+                      .block = opt->mtp > 0,
                       .cache_k = opt->cache_k,
                       .cache_v = opt->cache_v};
 
+    if (opt->mtp < 0 || opt->mtp > m->n_next)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: block %" PRId64 " for multi-token prediction is "
+                       "asked for; the file has %" PRId64,
+                       gguf_path(m->file), opt->mtp, m->n_next);
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);
     b.pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
     b.out_ids = pl_input(g, "out_ids", PL_I32, 1, &n_out);
     m->family->graph(&b);
-    return pl_graph_check(g, err);
+    PL_TRY(pl_graph_check(g, err));
+    return b.block ? model_check_values(m, g, err) : PL_OK;
 }

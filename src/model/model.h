@@ -43,18 +43,20 @@ struct model {
     const struct model_family *family;
     struct arena arena; /* owns the arrays below */
     int64_t n_vocab, n_ctx_train, d_model;
-    int64_t n_layer;                   /* those that are evaluated */
-    int64_t n_next;                    /* behind them, of further tokens */
-    const char *vocab_key;             /* where n_vocab comes from */
-    const int64_t *n_head, *n_head_kv; /* [n_layer] */
-    const int64_t *d_key, *d_value;    /* [n_layer], of a head */
-    int64_t n_shared_kv;               /* trailing layers that read the cache of
+    int64_t n_layer;       /* those that are evaluated */
+    int64_t n_next;        /* behind them, of further tokens */
+    const char *vocab_key; /* where n_vocab comes from */
+    /* Of [n_layer]; behind them are the n_next others, which are as the last
+     * layer that attends. */
+    const int64_t *n_head, *n_head_kv;
+    const int64_t *d_key, *d_value;  /* of a head */
+    int64_t n_shared_kv;             /* trailing layers that read the cache of
                                           an earlier one and have none */
-    int64_t n_dense;                   /* leading layers without experts */
-    const int64_t *d_ff;               /* [n_layer]; NULL: none */
-    int64_t n_expert, n_expert_used;   /* 0: no experts */
-    const int64_t *d_expert;           /* [n_layer], of one; NULL: none */
-    int64_t n_shared;                  /* experts that serve every token */
+    int64_t n_dense;                 /* leading layers without experts */
+    const int64_t *d_ff;             /* [n_layer]; NULL: none */
+    int64_t n_expert, n_expert_used; /* 0: no experts */
+    const int64_t *d_expert;         /* [n_layer], of one; NULL: none */
+    int64_t n_shared;                /* experts that serve every token */
     int64_t d_shared;    /* their width; 0: n_shared times that of the others */
     bool shared_gate;    /* they are weighed by a sigmoid of their own */
     int64_t d_per_layer; /* of what a token brings to each layer; 0: nothing */
@@ -91,6 +93,8 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
 
 struct model_graph_options {
     pl_format cache_k, cache_v;
+    int64_t mtp; /* 0: the network; N: its Nth block that predicts a further
+                    token, in its place */
 };
 
 /* Builds the whole network into `g`, which is empty:
@@ -103,8 +107,15 @@ struct model_graph_options {
  *   weights                  by their names in the file, formats as there
  *   logits     F32 [n_out, n_vocab], marked as output
  *
+ * A block for multi-token prediction has the same, with ids one token further
+ * than pos says, the logits of the token behind those, and
+ *
+ *   hidden     F32 [n_tok, d_model]  input: result_hidden of the tokens before,
+ *                                    of the network or the block before
+ *
  * Values on the way have the names that users of reference traces know:
- * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N, result_norm. */
+ * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N, result_norm;
+ * result_hidden is what is normed last: l_out of the rows that are wanted. */
 pl_status model_graph(const struct model *m, pl_graph *g,
                       const struct model_graph_options *opt, pl_err *err);
 

@@ -56,7 +56,8 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
 /* Room for a number a layer; NULL: out of memory. */
 static int64_t *layers_alloc(struct model *m, pl_err *err)
 {
-    int64_t *v = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *v);
+    int64_t *v =
+        arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next), sizeof *v);
 
     if (!v)
         err_no_memory(err, "hyper-parameters");
@@ -416,6 +417,21 @@ static pl_status read_rope(struct model *m, pl_err *err)
     return PL_OK;
 }
 
+/* The blocks behind the layers have what the last one that attends has: files
+ * tell no more of them. The arrays are this file's own. */
+static void follow_layers(struct model *m)
+{
+    const int64_t *all[] = {m->n_head, m->n_head_kv, m->d_key, m->d_value,
+                            m->d_ff,   m->d_expert,  m->window};
+    int64_t last = m->n_layer - 1;
+
+    while (last > 0 && m->recurrent && m->recurrent[last])
+        last--;
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        for (int64_t i = m->n_layer; all[k] && i < m->n_layer + m->n_next; i++)
+            ((int64_t *)all[k])[i] = all[k][last];
+}
+
 pl_status model_params_read(struct model *m, pl_err *err)
 {
     struct params_key k;
@@ -441,6 +457,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
     m->query_scale = (float)(1 / sqrt((double)m->d_key[0]));
     if (m->family->read)
         PL_TRY(m->family->read(m, err));
+    follow_layers(m);
     for (int64_t i = 0; i < m->n_layer; i++)
         if (m->n_head_kv[i] == 0 && !(m->recurrent && m->recurrent[i]))
             return err_set(err, PL_BAD_FILE,

@@ -63,11 +63,12 @@ pl_status model_qwen35_read(struct model *m, pl_err *err)
     PL_TRY(read_delta(m, err));
     PL_TRY(params_get(m, "full_attention_interval", INTERVAL, 1, INT32_MAX,
                       &interval, err));
-    recurrent = arena_alloc(&m->arena, (size_t)m->n_layer, sizeof *recurrent);
+    recurrent = arena_alloc(&m->arena, (size_t)(m->n_layer + m->n_next),
+                            sizeof *recurrent);
     if (!recurrent)
         return err_no_memory(err, "hyper-parameters");
     for (int64_t i = 0; i < m->n_layer; i++)
-        recurrent[i] = (i + 1) % interval != 0;
+        recurrent[i] = (i + 1) % interval != 0; /* and no block behind them */
     m->recurrent = recurrent;
     if (m->n_expert == 0)
         return PL_OK;

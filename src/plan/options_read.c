@@ -23,10 +23,7 @@ static const struct field ints[] = {
     FIELD(n_seq),       FIELD(n_keep),         FIELD(n_checkpoint),
 };
 static const struct field wide_ints[] = {
-    FIELD(fit_ctx),
-    FIELD(n_ctx),
-    FIELD(n_ubatch),
-    FIELD(n_out),
+    FIELD(fit_ctx), FIELD(n_ctx), FIELD(n_ubatch), FIELD(n_out), FIELD(mtp),
 };
 #undef FIELD
 

@@ -83,6 +83,7 @@ static const struct role_row {
     [PL_ROLE_CONV] = {"conv", AXIS_QKV, 0},
     [PL_ROLE_DELTA_GATE] = {"delta_gate", AXIS_HEAD, 0},
     [PL_ROLE_DELTA_GATES] = {"delta_gates", AXIS_GATES, 0},
+    [PL_ROLE_MTP_PROJ] = {"mtp_proj", AXIS_NONE, 0},
     [PL_ROLE_CACHE_K] = {"cache_k", AXIS_KV, 1},
     [PL_ROLE_CACHE_V] = {"cache_v", AXIS_KV, 1},
     [PL_ROLE_STATE] = {"state", AXIS_HEAD, 1},

@@ -28,7 +28,12 @@ static void turns_init(struct turns *t, const struct engine_run *r, float *out)
     for (int i = 0; i < N; i++)
         t->seq[i] = i % N_SEQ;
     t->wanted[N - 2] = t->wanted[N - 1] = 1;
-    t->b = (pl_batch){sizeof(pl_batch), N, t->token, t->seq, t->wanted, out};
+    t->b = (pl_batch){.size = sizeof(pl_batch),
+                      .n = N,
+                      .token = t->token,
+                      .seq = t->seq,
+                      .wanted = t->wanted,
+                      .logits = out};
 }
 
 static void empty(const struct engine_run *r)

@@ -48,7 +48,12 @@ static void one_round(struct worker *w, float *logits)
 {
     int32_t seq[N_TOK];
     uint8_t wanted[N_TOK] = {[N_TOK - 1] = 1};
-    const pl_batch b = {sizeof b, N_TOK, w->token, seq, wanted, logits};
+    const pl_batch b = {.size = sizeof b,
+                        .n = N_TOK,
+                        .token = w->token,
+                        .seq = seq,
+                        .wanted = wanted,
+                        .logits = logits};
     pl_exec *x = pl_engine_exec(w->engine);
     pl_tensor t = pl_engine_tensor(w->engine, "output_norm.weight");
     float norm[4];

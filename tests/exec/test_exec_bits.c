@@ -502,7 +502,12 @@ TEST(bits_of_sequences_together_are_those_of_each_alone)
         while (at[0] + at[1] + at[2] + at[3] < S * N) {
             int32_t id[40], seq[40];
             int64_t row[40];
-            pl_batch b = {sizeof b, 0, id, seq, NULL, got};
+            pl_batch b = {.size = sizeof b,
+                          .n = 0,
+                          .token = id,
+                          .seq = seq,
+                          .wanted = NULL,
+                          .logits = got};
             int n = 1 + (int)test_below(&random, 40);
 
             for (int i = 0; i < n; i++) {

@@ -26,7 +26,12 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
     static const int32_t token[3] = {1, 2, 3};
     static float logits[4096];
     static const uint8_t wanted[3] = {0, 0, 1};
-    pl_batch b = {sizeof b, 3, token, NULL, wanted, logits};
+    pl_batch b = {.size = sizeof b,
+                  .n = 3,
+                  .token = token,
+                  .seq = NULL,
+                  .wanted = wanted,
+                  .logits = logits};
     pl_model *m = NULL;
     pl_plan *p = NULL;
     pl_engine *e = NULL;
@@ -354,7 +359,12 @@ TEST(steps_allocate_nothing)
         engine_run_decode(&r, 0, 2, token, logits); /* warm-up */
         alloc_stat_reset();
         for (int n = 1; n <= N; n += 13) {
-            pl_batch b = {sizeof b, n, token, seq, NULL, logits};
+            pl_batch b = {.size = sizeof b,
+                          .n = n,
+                          .token = token,
+                          .seq = seq,
+                          .wanted = NULL,
+                          .logits = logits};
 
             TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }
@@ -363,7 +373,12 @@ TEST(steps_allocate_nothing)
         for (int k = 0; k < N; k++)
             seq[k] = 3;
         {
-            pl_batch b = {sizeof b, N, token, seq, NULL, logits};
+            pl_batch b = {.size = sizeof b,
+                          .n = N,
+                          .token = token,
+                          .seq = seq,
+                          .wanted = NULL,
+                          .logits = logits};
 
             TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
         }

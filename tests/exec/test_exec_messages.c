@@ -105,7 +105,12 @@ static void counted(const char *path, const char *name, const char *on,
     engine_run_tokens(&r, &random, MAX, token);
     for (int i = 0; i < 5; i++) {
         uint8_t wanted[MAX];
-        pl_batch b = {sizeof b, sizes[i], token, NULL, wanted, logits};
+        pl_batch b = {.size = sizeof b,
+                      .n = sizes[i],
+                      .token = token,
+                      .seq = NULL,
+                      .wanted = wanted,
+                      .logits = logits};
 
         for (int k = 0; k < sizes[i]; k++) /* all, some, none */
             wanted[k] = i == 1 || (i == 3 && k % 3 == 0) || (i == 0);

@@ -63,14 +63,29 @@ TEST(chat_errors_name_the_line)
     must_fail("{% break %}", PL_BAD_FILE, "stands in no loop");
     must_fail("{% extends 'x' %}", PL_UNSUPPORTED, "\"extends\" is not");
     must_fail("{% nonsense %}", PL_BAD_FILE, "\"nonsense\" where a tag");
-    must_fail("{{ f(*x) }}", PL_UNSUPPORTED, "before an argument");
+    must_fail("{{ range(*l, 1) }}", PL_BAD_FILE, "last argument has been");
+    must_fail("{{ range(*range(40)) }}", PL_UNSUPPORTED, "at most 32");
+    must_fail("{{ dict(**[1]) }}", PL_BAD_ARGUMENT, "** belongs a dict");
+    must_fail("{{ dict(a=1, **{'a': 2}) }}", PL_BAD_ARGUMENT, "given twice");
+    must_fail("{% call s %}{% endcall %}", PL_BAD_FILE, "a macro is called");
+    must_fail("{% macro m(caller) %}{{ caller }}{% endmacro %}", PL_BAD_FILE,
+              "\"caller\" needs a default");
+    must_fail("{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
+              PL_BAD_ARGUMENT, "'caller' is undefined");
+    must_fail("{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}",
+              PL_BAD_ARGUMENT, "has no parameter \"caller\"");
+    must_fail("{% for x in 'a' %}{{ loop('b') }}{% endfor %}", PL_BAD_ARGUMENT,
+              "write \"recursive\"");
+    must_fail("{% for x in 'a' recursive %}{{ loop('a') }}{% endfor %}",
+              PL_FULL, "nest too deeply");
     must_fail("\n{{ s|nonsense }}", PL_UNSUPPORTED, "line 2: there is no fil");
     must_fail("{{ s is nonsense }}", PL_UNSUPPORTED, "no test \"nonsense\"");
     must_fail("\n\n{{ x.y }}", PL_BAD_ARGUMENT, "line 3: 'x' is undefined");
     must_fail("{{ d.b.c }}", PL_BAD_ARGUMENT,
               "'dict object' has no attribute 'b'");
     must_fail("{{ s + 1 }}", PL_BAD_ARGUMENT, "\"+\" does not go with");
-    must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT, "'append'");
+    must_fail("{{ [1].append(2) }}", PL_BAD_ARGUMENT,
+              "'append' would change a list object, which no template may");
     must_fail("{{ 9223372036854775807 + 1 }}", PL_UNSUPPORTED, "64 bits");
     must_fail("{{ 9223372036854775807|round(-1) }}", PL_UNSUPPORTED, "64");
     must_fail("{{ 1 // 0 }}", PL_BAD_ARGUMENT, "division by zero");

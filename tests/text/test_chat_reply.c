@@ -433,6 +433,18 @@ static const char counted[] = /* the number of the call is with its name */
           "{{ c.function.name }}:{{ loop.index0 }}<|arguments|>"
           "{{ c.function.arguments | tojson }}<|call_end|>"
           "{{ '<|calls_end|>' if loop.last }}");
+static const char identified[] = /* the identifier comes first */
+    TURNS("{{ '<|calls|>' if loop.first }}<|call|>{{ c.id }}<|name|>"
+          "{{ c.function.name }}<|arguments|>"
+          "{{ c.function.arguments | tojson }}<|call_end|>"
+          "{{ '<|calls_end|>' if loop.last }}");
+static const char nameless[] = /* the identifier has the name in it */
+    TURNS("{{ '<|calls|>' if loop.first }}<|call|>{{ c.id }}<|arguments|>"
+          "{{ c.function.arguments | tojson }}<|call_end|>"
+          "{{ '<|calls_end|>' if loop.last }}");
+static const char led[] = /* content follows a blank */
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}";
 static const char texts[] = /* takes arguments as a text alone */
     TURNS("\n<tool_call>{\"name\": \"{{ c.function.name }}\", "
           "\"arguments\": {{ '' + c.function.arguments }}}</tool_call>");
@@ -563,6 +575,18 @@ static const struct {
      "<|calls|><|call|>functions.f:0<|arguments|>{\"a\": 1}<|call_end|><|call|>"
      "functions.g:1<|arguments|>{}<|call_end|><|calls_end|><end>",
      "", "", "f({\"a\": 1})g({})"},
+    {identified, "",
+     "<|calls|><|call|>id.1<|name|>f<|arguments|>{\"a\": 1}<|call_end|><|call|>"
+     "x2<|name|>g<|arguments|>{}<|call_end|><|calls_end|><end>",
+     "", "", "f({\"a\": 1})g({})"},
+    {identified, "", "<|calls|><|call|>id.1<|arguments|>{}<|call_end|>",
+     "<|calls|><|call|>id.1<|arguments|>{}<|call_end|>", "", ""},
+    {nameless, "",
+     "<|calls|><|call|>functions.f:0<|arguments|>{\"a\": 1}<|call_end|><|call|>"
+     "functions.g.h:1<|arguments|>{}<|call_end|><|calls_end|><end>",
+     "", "", "f({\"a\": 1})g.h({})"},
+    {led, "assistant:", " \n Hello</s>", "Hello", "", ""},
+    {led, "assistant:", "Hello", "Hello", "", ""},
     {texts, "", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
      "", "", "f({})"},
     {thinks, "<assistant><think>",
