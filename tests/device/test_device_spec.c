@@ -445,6 +445,9 @@ TEST(spec_host_may_be_described)
     assert_true(l.dev[1].host && l.dev[1].described);
     assert_true(l.dev[1].memory_bytes == 64ull << 30);
     assert_true(l.dev[1].mem_bytes_per_s == 80e9);
+    assert_int_equal(device_list_add_io(&l, true, NULL), PL_OK);
+    assert_true(l.dev[0].accelerator);
+    assert_false(l.dev[1].accelerator || l.dev[2].accelerator);
     device_list_free(&l);
     assert_int_equal(device_parse_paper(&l, "none", NULL), PL_OK);
     assert_int_equal(l.n, 0);

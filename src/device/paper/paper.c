@@ -13,7 +13,6 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                             .numa_node = -1,
                             .memory = -1,
                             .reads = true,
-                            .accelerator = true,
                             .described = true};
     struct device_list own = {0};
     double v[DEVICE_FIGURES];
@@ -24,10 +23,9 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
         return device_item_bad(it, err, "the %s is missing",
                                v[DEVICE_MEMORY] == 0 ? "memory"
                                                      : "memory's bandwidth");
-    if (shared) {
+    if (shared)
         d.memory = 0;
-        d.accelerator = false;
-    }
+    d.accelerator = !shared && strcmp(it->name, "host") != 0;
     if (strcmp(it->name, "host") != 0)
         return device_item_append(l, it, &d, v, err);
     if (l->host_described || it->count > 1)
@@ -59,7 +57,6 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
     if (l->host_described)
         d = l->host;
     d.host = true;
-    d.accelerator = false;
     d.memory = 0;
     d.reads = false;
     d.one_queue = true;
