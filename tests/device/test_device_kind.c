@@ -6,6 +6,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 #include "lib/gpu_bare.h"
+#include "lib/gpu_odd.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
 #include "program/program_text.h"
@@ -20,6 +21,7 @@ const struct device_ops *const device_kinds[] = {
 #undef KIND
     &plain_ops,
     &bare_ops,
+    &eager_ops,
     NULL,
 };
 

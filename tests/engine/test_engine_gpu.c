@@ -170,3 +170,18 @@ TEST(gpu_super_blocks_have_the_bits_of_cpu)
 {
     model_case(5);
 }
+
+/* What runs launch is known when the program is loaded, whatever their sizes:
+ * the kind `eager` refuses all else. */
+TEST(gpu_kernels_are_asked_for_before_runs)
+{
+    static const struct place two = {"eager*2", 2,     PL_SPLIT_TENSOR,
+                                     NULL,      false, PL_OFFLOAD_AUTO};
+
+    for (int m = 0; m < COUNT(models); m++) {
+        int64_t n;
+
+        test_ref_or_skip(models[m]);
+        free(logits_on(models[m], &two, &n));
+    }
+}

@@ -1,7 +1,7 @@
 /* The driver for NVIDIA's GPUs, over the CUDA driver API.
  *
- * The kernels come as PTX (ptx/), a program each, which CUDA compiles when the
- * kernel is launched first, and keeps for later processes. A GPU is the
+ * The kernels come as PTX (ptx/), a program each, which CUDA compiles when a
+ * program is loaded that launches the kernel, and keeps for later processes. A GPU is the
  * device's primary context, which other parts of the process may use too, with
  * two streams; each function makes the context the thread's for as long as it
  * lasts, so any thread may call, one at a time.
@@ -15,6 +15,7 @@
  * the process's order of issuing. */
 #include "device/gpu/driver_cuda.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,6 +399,81 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
         "cuModuleGetFunction", what, err);
 }
 
+/* ---- compiling by several threads ---- */
+
+enum { MAX_COMPILERS = 16 };
+
+struct compiling {
+    struct gpu *g;
+    const bool *want; /* [GPU_KERNEL_COUNT] */
+    atomic_int next;  /* kernel */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of what follows: the first that failed */
+    pl_status s;
+    pl_err err;
+};
+
+static void say_failed(struct compiling *c, pl_status s, const pl_err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->s == PL_OK) {
+        c->s = s;
+        c->err = *err;
+    }
+    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->failed, true);
+}
+
+static pl_status compile_next(struct compiling *c, pl_err *err)
+{
+    struct gpu *g = c->g;
+    int k;
+
+    while (!atomic_load(&c->failed) &&
+           (k = atomic_fetch_add(&c->next, 1)) < GPU_KERNEL_COUNT)
+        if (c->want[k] && !g->kernel[k])
+            PL_TRY(compile(g, (enum gpu_kernel)k, err));
+    return PL_OK;
+}
+
+static void *compiler(void *user)
+{
+    struct compiling *c = user;
+    pl_err err = {0};
+    pl_status s = enter(c->g, &err);
+
+    if (s == PL_OK)
+        s = leave(c->g, compile_next(c, &err), &err);
+    if (s != PL_OK)
+        say_failed(c, s, &err);
+    return NULL;
+}
+
+/* Threads that do not start are not missed: this one compiles too. */
+static pl_status ready(struct gpu *g, const bool want[], int n_thread,
+                       pl_err *err)
+{
+    struct compiling c = {
+        .g = g, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread[MAX_COMPILERS];
+    int n = 0, n_kernel = 0;
+
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        n_kernel += want[k] && !g->kernel[k];
+    n_thread = n_thread < n_kernel ? n_thread : n_kernel;
+    n_thread = n_thread < MAX_COMPILERS ? n_thread : MAX_COMPILERS;
+    while (n < n_thread - 1 &&
+           pthread_create(&thread[n], NULL, compiler, &c) == 0)
+        n++;
+    compiler(&c);
+    for (int i = 0; i < n; i++)
+        pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&c.lock);
+    if (c.s != PL_OK && err)
+        *err = c.err;
+    return c.s;
+}
+
 static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,
                                int32_t n_group, const void *args, pl_err *err)
 {
@@ -483,6 +559,7 @@ const struct gpu_driver gpu_cuda = {
     .list = cuda_list,
     .open = open_gpu,
     .close = close_gpu,
+    .ready = ready,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,

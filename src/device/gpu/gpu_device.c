@@ -9,6 +9,7 @@
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
 #include "device/gpu/gpu_kind.h"
+#include "machine/topology.h"
 
 enum { GPU_LIST_MAX = 64 };
 
@@ -283,12 +284,25 @@ static pl_status load_tables(struct gpu_device *x, pl_err *err)
     return s;
 }
 
+/* Compilers take seconds, and memory of the device. */
+static pl_status ready_kernels(struct gpu_device *x, pl_err *err)
+{
+    const struct topology *t = device_set_topology(x->set);
+    bool want[GPU_KERNEL_COUNT];
+
+    if (!x->driver->ready)
+        return PL_OK;
+    PL_TRY(gpu_foresee(x->set, x->dev, want, err));
+    return x->driver->ready(x->gpu, want, t ? t->n_core_quota : 1, err);
+}
+
 static pl_status load_gpu(struct gpu_device *x, pl_err *err)
 {
     struct device *d = x->dev;
     const struct program *p = d->prog;
     size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
 
+    PL_TRY(ready_kernels(x, err));
     for (int r = 0; r < REGION_INBOX; r++) {
         PL_TRY(allocate(x, region_name((enum region)r), d->bytes[r],
                         &x->region[r], err));

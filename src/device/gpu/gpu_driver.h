@@ -36,12 +36,17 @@ struct gpu_driver {
 
     /* The GPUs that this machine has, up to `max`. */
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
-    /* Queues, and all kernels of the text, compiled. */
+    /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
     /* Where the order of two queues is one of chance: of which. NULL: it is
      * not, or not to be repeated. */
     void (*seed)(struct gpu *g, uint64_t seed);
+
+    /* Has the kernels compiled that a program launches, by up to n_thread
+     * threads; others are when they are launched first. NULL: all are. */
+    pl_status (*ready)(struct gpu *g, const bool want[], int n_thread,
+                       pl_err *err);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
