@@ -111,9 +111,11 @@ struct device_options {
     uint64_t sim_seed;
     bool guard; /* tests: one step at a time, and no page of another device can
                    be touched but what the step may read */
-    bool sim_merge; /* tests: a sim device's queues are one, in an order of
+    bool sim_merge;     /* tests: a sim device's queues are one, in an order of
                        chance that the law of waits allows (program.h) */
-    bool trace;     /* steps are timed, see device_set_trace */
+    double gpu_limit_s; /* tests: seconds in which a GPU must do something; 0:
+                           what is right */
+    bool trace;         /* steps are timed, see device_set_trace */
 };
 
 struct device_set; /* opaque */

@@ -191,6 +191,7 @@ static pl_status carry_out(struct work *w, pl_err *err)
         [GPU_binary] = true, [GPU_unary] = true};
     struct gpu *g = w->g;
     struct binary_args a = sum(w->at[2], w->at[0], w->at[1]);
+    bool yes;
 
     PL_TRY(d->ready(g, wanted, 2, err));
     PL_TRY(d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
@@ -212,7 +213,10 @@ static pl_status carry_out(struct work *w, pl_err *err)
         PL_TRY(d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
         PL_TRY(d->finish(g, QUEUE_COMPUTE, err));
     }
-    return d->finish(g, QUEUE_COPY, err);
+    PL_TRY(d->finish(g, QUEUE_COPY, err));
+    PL_TRY(d->reached(g, 0, &yes, err));
+    assert_true(yes);
+    return PL_OK;
 }
 
 static void give_back(struct work *w)

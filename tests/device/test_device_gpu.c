@@ -1,5 +1,6 @@
 /* GPUs, whatever their driver: bytes on their way to them, marks between their
  * queues, and inboxes that kernels reach or do not. */
+#include "lib/gpu_odd.h"
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
@@ -172,4 +173,115 @@ TEST(gpu_items_name_gpus)
         if (!strstr(err.message, bad[i].says))
             fail_msg("\"%s\" does not say \"%s\"", err.message, bad[i].says);
     }
+}
+
+/* ---- a GPU that hangs ---------------------------------------------------- */
+
+/* 100 steps of a GPU and of a cpu, each of which waits for the other's. */
+static struct program *hand_over(struct arena *a)
+{
+    char *text = test_need(500, 100), *p = text;
+    struct program *prog;
+
+    p += sprintf(p, "programs 2\nmax n_tok 1\n"
+                    "device 0\n"
+                    "  %%0: f32[n_tok, 8]\n"
+                    "  %%1: f32[n_tok, 8] inbox\n"
+                    "device 1\n"
+                    "  %%0: f32[n_tok, 8]\n"
+                    "  %%1: f32[n_tok, 8] inbox\n"
+                    "script\n");
+    for (int i = 0; i < 100; i++)
+        p += sprintf(p, "  0: %%0 = scale(%%0) scale=1\n");
+    p += sprintf(p, "  0: push 1.%%1 <- %%0 32\n"
+                    "  0: post 0\n"
+                    "  1: wait 0.0\n"
+                    "  1: %%0 = scale(%%1) scale=1\n"
+                    "  1: push 0.%%1 <- %%0 32\n"
+                    "  1: post 0\n"
+                    "  0: wait 1.0\n"
+                    "  0: %%0 = scale(%%1) scale=1\n");
+    prog = build_text(a, text, 2);
+    free(text);
+    return prog;
+}
+
+static struct device_set *hung_set(struct arena *a)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_set *s = build_set_as("hung,cpu*1", 1, &opt);
+
+    LOAD_OK(s, hand_over(a));
+    return s;
+}
+
+static void says(const pl_err *err, const char *what)
+{
+    if (!strstr(err->message, what))
+        fail_msg("\"%s\" does not say \"%s\"", err->message, what);
+}
+
+/* A run with a GPU that hangs after n kernels ends, names it and where it was,
+ * and nothing is asked of its driver any more. */
+static void hang_after(int n, const char *where)
+{
+    const float one[8] = {1};
+    struct arena a = {0};
+    struct device_set *s;
+    struct device_run run = build_run(1);
+    double begin;
+    float v[8];
+    pl_err err;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.n_call = 0;
+    s = hung_set(&a);
+    build_put(s, 0, 0, one, 8);
+    RUN_OK(s, &run);
+    gpu_hung.n_left = n;
+    begin = device_now();
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    assert_true(device_now() - begin < 10);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s");
+    says(&err, where);
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    assert_int_equal(device_write(s, 0, REGION_WORK, 0, one, sizeof one, &err),
+                     PL_DEVICE);
+    assert_int_equal(device_read(s, 0, REGION_WORK, 0, v, sizeof v, &err),
+                     PL_DEVICE);
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
+/* It is noticed where the GPU is waited for, and where others are that wait for
+ * it themselves. */
+TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
+{
+    hang_after(102, "steps 64 to 103");
+    hang_after(80, "steps 64 to 102");
+    hang_after(10, "steps 0 to 63");
+}
+
+/* Before a run too, when what was written is waited for. */
+TEST(gpu_that_hangs_is_found_between_runs)
+{
+    struct arena a = {0};
+    struct device_run run = build_run(1);
+    struct device_set *s;
+    float v[8] = {0};
+    pl_err err;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.n_call = 0;
+    s = hung_set(&a);
+    build_put(s, 0, 0, v, 8);
+    gpu_hung.n_left = 0;
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s;");
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
 }

@@ -22,6 +22,7 @@ const struct device_ops *const device_kinds[] = {
     &plain_ops,
     &bare_ops,
     &eager_ops,
+    &hung_ops,
     NULL,
 };
 

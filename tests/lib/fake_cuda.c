@@ -736,6 +736,18 @@ unsigned cuEventRecord(struct cuda_event *v, struct cuda_stream *s)
     GIVE;
 }
 
+unsigned cuEventQuery(struct cuda_event *v)
+{
+    const struct thing *t = (const struct thing *)v;
+    TAKE(call_inside(F_cuEventQuery));
+    if (!e && !usable(v, EVENT, "cuEventQuery"))
+        e = INVALID_HANDLE;
+    stir();
+    if (!e && t->n_reached < t->n_set)
+        e = CUDA_CODE_NOT_READY;
+    GIVE;
+}
+
 unsigned cuStreamWaitEvent(struct cuda_stream *s, struct cuda_event *v,
                            unsigned flags)
 {

@@ -60,9 +60,79 @@ static void eager_close(struct gpu *g)
     gpu_emu.close(g);
 }
 
+/* ---- hung ---------------------------------------------------------------- */
+
+struct gpu_hung gpu_hung;
+
+/* Counts a call of what would not return; false: it hangs. */
+static bool works(void)
+{
+    if (gpu_hung.n_left > 0)
+        return true;
+    gpu_hung.n_call++;
+    return false;
+}
+
+static pl_status hung_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                             int32_t n_group, const void *args, pl_err *err)
+{
+    if (gpu_hung.n_left > 0)
+        gpu_hung.n_left--;
+    return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
+{
+    return gpu_hung.n_left > 0 ? gpu_emu.flush(g, q, err) : PL_OK;
+}
+
+/* Which marks were set before it hung: they are reached. */
+static atomic_bool early[GPU_MAX_MARKS];
+
+static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    early[i] = gpu_hung.n_left > 0;
+    return gpu_emu.mark(g, q, i, err);
+}
+
+static pl_status hung_reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    *yes = early[i];
+    return gpu_hung.n_left > 0 ? gpu_emu.reached(g, i, yes, err) : PL_OK;
+}
+
+static pl_status hung_finish(struct gpu *g, enum queue q, pl_err *err)
+{
+    return works() ? gpu_emu.finish(g, q, err) : PL_OK;
+}
+
+static void hung_close(struct gpu *g)
+{
+    if (works())
+        gpu_emu.close(g);
+}
+
+static void hung_release(struct gpu *g, uint64_t at)
+{
+    if (works())
+        gpu_emu.release(g, at);
+}
+
+static void hung_host_release(struct gpu *g, void *p)
+{
+    if (works())
+        gpu_emu.host_release(g, p);
+}
+
+static void hung_unmap(struct gpu *g, void *p)
+{
+    if (works())
+        gpu_emu.unmap(g, p);
+}
+
 /* ---- the kinds ----------------------------------------------------------- */
 
-static struct gpu_driver gpu_eager;
+static struct gpu_driver gpu_eager, gpu_hangs;
 
 __attribute__((constructor)) static void make(void)
 {
@@ -71,6 +141,19 @@ __attribute__((constructor)) static void make(void)
     gpu_eager.ready = eager_ready;
     gpu_eager.launch = eager_launch;
     gpu_eager.close = eager_close;
+    gpu_hangs = gpu_emu;
+    gpu_hangs.name = "hung";
+    gpu_hangs.drop = NULL; /* nothing can be taken out */
+    gpu_hangs.launch = hung_launch;
+    gpu_hangs.flush = hung_flush;
+    gpu_hangs.mark = hung_mark;
+    gpu_hangs.reached = hung_reached;
+    gpu_hangs.finish = hung_finish;
+    gpu_hangs.close = hung_close;
+    gpu_hangs.release = hung_release;
+    gpu_hangs.host_release = hung_host_release;
+    gpu_hangs.unmap = hung_unmap;
 }
 
 const struct device_ops eager_ops = GPU_KIND(eager, gpu_eager);
+const struct device_ops hung_ops = GPU_KIND(hung, gpu_hangs);

@@ -1,11 +1,20 @@
 /* Kinds of GPU for tests: the emulator with a habit.
  *
- *   eager  launches no kernel that ready() was not asked for */
+ *   eager  launches no kernel that ready() was not asked for
+ *   hung   does nothing more when it has launched so many kernels */
 #ifndef TEST_GPU_ODD_H
 #define TEST_GPU_ODD_H
 
 #include "device/device_ops.h"
 
-extern const struct device_ops eager_ops;
+#include <stdatomic.h>
+
+extern const struct device_ops eager_ops, hung_ops;
+
+/* Of all GPUs of the kind `hung`. */
+extern struct gpu_hung {
+    atomic_int n_left; /* kernels to launch until it hangs */
+    atomic_int n_call; /* of functions that would not return then */
+} gpu_hung;
 
 #endif

@@ -91,6 +91,7 @@ enum {
        unsigned flags))                                                        \
     X(cuEventCreate, , (struct cuda_event * *out, unsigned flags))             \
     X(cuEventDestroy, _v2, (struct cuda_event * e))                            \
+    X(cuEventQuery, , (struct cuda_event * e))                                 \
     X(cuEventRecord, , (struct cuda_event * e, struct cuda_stream * s))        \
     X(cuMemAlloc, _v2, (unsigned long long *out, size_t bytes))                \
     X(cuMemFree, _v2, (unsigned long long at))                                 \

@@ -502,6 +502,19 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     INSIDE(g, err, cuEventRecord, g->mark[i], g->stream[q]);
 }
 
+/* Any code: also that of what has failed before. */
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    unsigned code;
+
+    PL_TRY(enter(g, err));
+    code = g->cu.cuEventQuery(g->mark[i]);
+    *yes = code == CUDA_SUCCESS_CODE;
+    if (code == CUDA_CODE_NOT_READY)
+        code = CUDA_SUCCESS_CODE;
+    return leave(g, check(g, code, "cuEventQuery", err), err);
+}
+
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     INSIDE(g, err, cuStreamWaitEvent, g->stream[q], g->mark[i], 0);
@@ -571,6 +584,7 @@ const struct gpu_driver gpu_cuda = {
     .copy = copy,
     .launch = launch,
     .mark = mark,
+    .reached = reached,
     .await = await,
     .post = post,
     .wait = wait,

@@ -399,6 +399,21 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
                 &g->mark[i]);
 }
 
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    int32_t status = CL_STATUS_COMPLETE;
+
+    PL_TRY(CALL(g, err, NULL, clGetEventInfo, g->mark[i], CL_EVENT_STATUS,
+                sizeof status, &status, NULL));
+    *yes = status == CL_STATUS_COMPLETE;
+    return check(g, status < 0 ? status : CL_OK, "a command", NULL, err);
+}
+
+static bool on_cores(const struct gpu *g)
+{
+    return opencl_on_cores(&g->cl, g->at.device);
+}
+
 /* A queue that another waits for must have been sent off. */
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
@@ -433,6 +448,8 @@ const struct gpu_driver gpu_opencl = {
     .copy = copy,
     .launch = launch,
     .mark = mark,
+    .reached = reached,
+    .on_cores = on_cores,
     .await = await,
     .flush = flush,
     .finish = finish,

@@ -106,11 +106,11 @@ size_t gpu_scratch(const struct device_desc *d,
 
 static void close_gpu(struct gpu_device *x)
 {
-    if (x->gpu)
-        for (int q = 0; q < QUEUE_COUNT; q++)
-            if (x->half[q])
-                x->driver->host_release(x->gpu, x->half[q]);
-    x->driver->close(x->gpu);
+    for (int q = 0; q < QUEUE_COUNT && x->gpu && !x->lost; q++)
+        if (x->half[q])
+            x->driver->host_release(x->gpu, x->half[q]);
+    if (!x->lost)
+        x->driver->close(x->gpu);
     pthread_mutex_destroy(&x->lock);
 }
 
@@ -190,13 +190,9 @@ static void release(struct gpu_device *x, uint64_t *at)
     *at = 0;
 }
 
-static void unload_gpu(struct gpu_device *x)
+/* What the driver has given. */
+static void give_back(struct gpu_device *x)
 {
-    if (!x->gpu)
-        return;
-    for (int q = 0; q < QUEUE_COUNT; q++) /* of a load that has failed */
-        x->driver->finish(x->gpu, (enum queue)q, NULL);
-    gpu_reach_end(x);
     for (int r = 0; r < REGION_COUNT; r++)
         release(x, &x->region[r]);
     release(x, &x->scratch);
@@ -204,6 +200,18 @@ static void unload_gpu(struct gpu_device *x)
     if (x->table)
         x->driver->host_release(x->gpu, x->table);
     x->table = NULL;
+}
+
+static void unload_gpu(struct gpu_device *x)
+{
+    if (!x->gpu)
+        return;
+    /* A load that has failed may have copies under way. */
+    for (int q = 0; q < QUEUE_COUNT && x->region[0]; q++)
+        gpu_settle(x, (enum queue)q, NULL);
+    gpu_reach_end(x);
+    if (!x->lost)
+        give_back(x);
     free(x->event);
     free(x->await);
     x->event = NULL;

@@ -77,6 +77,11 @@ struct gpu_driver {
                         int32_t n_group, const void *args, pl_err *err);
     /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
     pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
+    /* Has the mark, set and sent off before, been reached? NULL: the GPU never
+     * hangs, and finish() is waited for. */
+    pl_status (*reached)(struct gpu *g, int i, bool *yes, pl_err *err);
+    /* Do this machine's processors its work? So it takes long. NULL: no. */
+    bool (*on_cores)(const struct gpu *g);
     /* Queue q goes on when the mark, set before, has been reached. */
     pl_status (*await)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Stores `value` into a word of map()'ed memory when all that stands before
@@ -99,7 +104,7 @@ struct gpu_driver {
     pl_status (*finish)(struct gpu *g, enum queue q, pl_err *err);
 };
 
-enum { GPU_MAX_MARKS = 64 };
+enum { GPU_MAX_MARKS = 72 };
 
 extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_opencl;
 
