@@ -285,3 +285,52 @@ TEST(gpu_that_hangs_is_found_between_runs)
     assert_int_equal(gpu_hung.n_call, 0);
     arena_fini(&a);
 }
+
+/* ---- a GPU that differs -------------------------------------------------- */
+
+static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
+                            pl_err *err)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .inexact = inexact};
+    struct device_set *s = build_set_as("wrong", 1, &opt);
+    struct arena a = {0};
+    pl_status st;
+
+    gpu_wrong_kernel = kernel;
+    st = device_set_load(s,
+                         build_text(&a,
+                                    "programs 1\n"
+                                    "max n_tok 1\n"
+                                    "device 0\n"
+                                    "  %0: f32[n_tok, 8]\n"
+                                    "script\n"
+                                    "  0: %0 = scale(%0) scale=2\n",
+                                    1),
+                         err);
+    *differs = device_set_differs(s);
+    device_set_free(s);
+    arena_fini(&a);
+    gpu_wrong_kernel = GPU_KERNEL_COUNT;
+    return st;
+}
+
+/* One bit is enough, in any operation or in a kernel that the program has; with
+ * `inexact` it runs, and is known. */
+TEST(gpu_that_differs_is_refused_by_name)
+{
+    uint64_t differs;
+    pl_err err;
+
+    TEST_OK(load_wrong(GPU_KERNEL_COUNT, false, &differs, &err), err);
+    assert_true(differs == 0);
+    TEST_OK(load_wrong(GPU_softmax, false, &differs, &err), err);
+    assert_true(differs == 0);
+    assert_int_equal(load_wrong(GPU_probe, false, &differs, &err), PL_DEVICE);
+    says(&err, "wrong0 fails its self test: kernel probe, plain sum gives");
+    assert_int_equal(load_wrong(GPU_unary, false, &differs, &err), PL_DEVICE);
+    says(&err, "kernel unary gives");
+    says(&err, "--inexact");
+    TEST_OK(load_wrong(GPU_unary, true, &differs, &err), err);
+    assert_true(differs != 0);
+}

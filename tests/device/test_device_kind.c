@@ -23,6 +23,7 @@ const struct device_ops *const device_kinds[] = {
     &bare_ops,
     &eager_ops,
     &hung_ops,
+    &wrong_ops,
     NULL,
 };
 

@@ -3,8 +3,10 @@
  * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
  * The GPUs are emulated (device/gpu/emu), so models are small and few. */
 #include "device/device_inner.h"
+#include "device/gpu/gpu_kernel.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
+#include "lib/gpu_odd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,4 +186,34 @@ TEST(gpu_kernels_are_asked_for_before_runs)
         test_ref_or_skip(models[m]);
         free(logits_on(models[m], &two, &n));
     }
+}
+
+static uint64_t hash_with(int wrong_kernel)
+{
+    const char *name = "models/fable-moe-Q8_0.gguf";
+    pl_options o = engine_run_options();
+    struct engine_run r;
+    uint64_t hash;
+
+    o.devices = "wrong";
+    o.no_fit = true;
+    o.inexact = true;
+    gpu_wrong_kernel = wrong_kernel;
+    engine_run_open(&r, test_file(name), name, &o);
+    hash = r.engine->plan->compiled->numeric_hash;
+    engine_run_close(&r);
+    gpu_wrong_kernel = GPU_KERNEL_COUNT;
+    return hash;
+}
+
+/* Results of a device that fails its self test are told apart from others'; all
+ * kernels that a model wants are tested, those of its formats too. */
+TEST(gpu_that_differs_is_in_the_numeric_hash)
+{
+    uint64_t good = hash_with(GPU_KERNEL_COUNT);
+
+    assert_true(hash_with(GPU_KERNEL_COUNT) == good);
+    assert_true(hash_with(GPU_matvec_q8_0) != good);
+    assert_true(hash_with(GPU_matmul_q8_0) != good);
+    assert_true(hash_with(GPU_matvec_q4_k) == good);
 }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "device/gpu/gpu_kind.h"
+#include "device/gpu/gpu_launch.h"
 
 /* ---- eager --------------------------------------------------------------- */
 
@@ -130,9 +131,38 @@ static void hung_unmap(struct gpu *g, void *p)
         gpu_emu.unmap(g, p);
 }
 
+/* ---- wrong --------------------------------------------------------------- */
+
+atomic_int gpu_wrong_kernel = GPU_KERNEL_COUNT;
+
+/* All kernels' arguments begin with where the result goes, but a contraction's.
+ */
+static uint64_t result_of(enum gpu_kernel k, const void *args)
+{
+    uint64_t at;
+
+    if (strncmp(gpu_kernel_name(k), "mat", 3) == 0)
+        return ((const struct contract_args *)args)->out;
+    memcpy(&at, args, sizeof at);
+    return at;
+}
+
+static pl_status wrong_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                              int32_t n_group, const void *args, pl_err *err)
+{
+    uint32_t *word = (uint32_t *)(uintptr_t)result_of(k, args);
+
+    PL_TRY(gpu_emu.launch(g, q, k, n_group, args, err));
+    if ((int)k != gpu_wrong_kernel)
+        return PL_OK;
+    PL_TRY(gpu_emu.finish(g, q, err));
+    word[5] ^= 1;
+    return PL_OK;
+}
+
 /* ---- the kinds ----------------------------------------------------------- */
 
-static struct gpu_driver gpu_eager, gpu_hangs;
+static struct gpu_driver gpu_eager, gpu_hangs, gpu_wrong;
 
 __attribute__((constructor)) static void make(void)
 {
@@ -141,6 +171,9 @@ __attribute__((constructor)) static void make(void)
     gpu_eager.ready = eager_ready;
     gpu_eager.launch = eager_launch;
     gpu_eager.close = eager_close;
+    gpu_wrong = gpu_emu;
+    gpu_wrong.name = "wrong";
+    gpu_wrong.launch = wrong_launch;
     gpu_hangs = gpu_emu;
     gpu_hangs.name = "hung";
     gpu_hangs.drop = NULL; /* nothing can be taken out */
@@ -157,3 +190,4 @@ __attribute__((constructor)) static void make(void)
 
 const struct device_ops eager_ops = GPU_KIND(eager, gpu_eager);
 const struct device_ops hung_ops = GPU_KIND(hung, gpu_hangs);
+const struct device_ops wrong_ops = GPU_KIND(wrong, gpu_wrong);

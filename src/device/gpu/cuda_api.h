@@ -59,6 +59,7 @@ enum {
  * or an error, which may be one of an earlier command. */
 #define CUDA_CALL_MAP(X)                                                       \
     X(cuInit, , (unsigned flags))                                              \
+    X(cuDriverGetVersion, , (int *out))                                        \
     X(cuGetErrorName, , (unsigned code, const char **out))                     \
     X(cuGetErrorString, , (unsigned code, const char **out))                   \
     X(cuDeviceGetCount, , (int *n))                                            \

@@ -15,12 +15,15 @@
  * the process's order of issuing. */
 #include "device/gpu/driver_cuda.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash64.h"
 #include "device/gpu/cuda_api.h"
+#include "device/gpu/gpu_ptx.h"
 
 /* Memory of the host that the device has in its reach. */
 struct mapped {
@@ -352,6 +355,20 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
     return PL_OK;
 }
 
+static void identity(struct gpu *g, char *out, size_t size)
+{
+    char name[96] = "";
+    int version = 0;
+    uint64_t text = 0;
+
+    g->cu.cuDeviceGetName(name, sizeof name, g->device);
+    g->cu.cuDriverGetVersion(&version);
+    for (int i = 0; gpu_ptx[i].packed; i++)
+        text = hash64(text, gpu_ptx[i].packed, gpu_ptx[i].n_packed);
+    snprintf(out, size, "cuda, %s, driver %d, %016" PRIx64, name, version,
+             text);
+}
+
 /* ---- queues -------------------------------------------------------------- */
 
 static pl_status write_to(struct gpu *g, enum queue q, uint64_t dst,
@@ -572,6 +589,7 @@ const struct gpu_driver gpu_cuda = {
     .list = cuda_list,
     .open = open_gpu,
     .close = close_gpu,
+    .identity = identity,
     .ready = ready,
     .alloc = alloc,
     .release = release,

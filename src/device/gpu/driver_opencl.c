@@ -9,12 +9,14 @@
  * other devices, and posts to them. */
 #include "device/gpu/driver_opencl.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hash64.h"
 #include "device/gpu/gpu_text.h"
 #include "device/gpu/opencl_api.h"
 
@@ -79,6 +81,20 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
     check(g, (g)->cl.name(__VA_ARGS__), #name, what, err)
 
 /* ---- open and close ------------------------------------------------------ */
+
+static void identity(struct gpu *g, char *out, size_t size)
+{
+    char driver[64], version[64];
+    uint64_t text = hash64(0, gpu_text, strlen(gpu_text));
+
+    opencl_text(&g->cl, g->at.device, CL_DEVICE_DRIVER_TEXT, driver,
+                sizeof driver);
+    opencl_text(&g->cl, g->at.device, CL_DEVICE_VERSION_TEXT, version,
+                sizeof version);
+    text = hash64(text, gpu_prelude_opencl, strlen(gpu_prelude_opencl));
+    snprintf(out, size, "opencl, %s, %s, %s, %016" PRIx64, g->name, version,
+             driver, text);
+}
 
 static void close_gpu(struct gpu *g)
 {
@@ -439,6 +455,7 @@ const struct gpu_driver gpu_opencl = {
     .list = opencl_list,
     .open = open_gpu,
     .close = close_gpu,
+    .identity = identity,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,

@@ -6,8 +6,10 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/hash64.h"
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
+#include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
 #include "machine/topology.h"
 
@@ -292,16 +294,39 @@ static pl_status load_tables(struct gpu_device *x, pl_err *err)
     return s;
 }
 
-/* Compilers take seconds, and memory of the device. */
+static uint64_t name_hash(const struct gpu_device *x)
+{
+    char name[256] = "";
+
+    if (x->driver->identity)
+        x->driver->identity(x->gpu, name, sizeof name);
+    return hash64(hash64(1, x->driver->name, strlen(x->driver->name)), name,
+                  strlen(name));
+}
+
+static pl_status check_kernels(struct gpu_device *x, const bool want[],
+                               pl_err *err)
+{
+    bool differs;
+    pl_status s = gpu_check(x, want, &differs, err);
+
+    x->dev->differs = differs ? name_hash(x) | 1 : 0;
+    return differs && device_set_options(x->set)->inexact ? PL_OK : s;
+}
+
+/* Compiles and tests. Compilers take seconds, and memory of the device. */
 static pl_status ready_kernels(struct gpu_device *x, pl_err *err)
 {
     const struct topology *t = device_set_topology(x->set);
     bool want[GPU_KERNEL_COUNT];
 
-    if (!x->driver->ready)
+    if (x->driver->launch == gpu_emu.launch) /* the reference itself */
         return PL_OK;
     PL_TRY(gpu_foresee(x->set, x->dev, want, err));
-    return x->driver->ready(x->gpu, want, t ? t->n_core_quota : 1, err);
+    want[GPU_probe] = true;
+    if (x->driver->ready)
+        PL_TRY(x->driver->ready(x->gpu, want, t ? t->n_core_quota : 1, err));
+    return check_kernels(x, want, err);
 }
 
 static pl_status load_gpu(struct gpu_device *x, pl_err *err)
