@@ -191,8 +191,10 @@ static pl_status carry_out(struct work *w, pl_err *err)
         [GPU_binary] = true, [GPU_unary] = true};
     struct gpu *g = w->g;
     struct binary_args a = sum(w->at[2], w->at[0], w->at[1]);
+    char name[256];
     bool yes;
 
+    PL_TRY(d->identity(g, name, sizeof name, err));
     PL_TRY(d->ready(g, wanted, 2, err));
     PL_TRY(d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
     PL_TRY(d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));

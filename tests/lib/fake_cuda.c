@@ -386,7 +386,7 @@ unsigned cuInit(unsigned flags)
 
 unsigned cuDriverGetVersion(int *out)
 {
-    TAKE(count(F_cuDriverGetVersion));
+    TAKE(call(F_cuDriverGetVersion));
     *out = 12080;
     GIVE;
 }

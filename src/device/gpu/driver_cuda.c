@@ -355,18 +355,19 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
     return PL_OK;
 }
 
-static void identity(struct gpu *g, char *out, size_t size)
+static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
     char name[96] = "";
     int version = 0;
     uint64_t text = 0;
 
-    g->cu.cuDeviceGetName(name, sizeof name, g->device);
-    g->cu.cuDriverGetVersion(&version);
+    PL_TRY(CALL(g, err, cuDeviceGetName, name, sizeof name, g->device));
+    PL_TRY(CALL(g, err, cuDriverGetVersion, &version));
     for (int i = 0; gpu_ptx[i].packed; i++)
         text = hash64(text, gpu_ptx[i].packed, gpu_ptx[i].n_packed);
     snprintf(out, size, "cuda, %s, driver %d, %016" PRIx64, name, version,
              text);
+    return PL_OK;
 }
 
 /* ---- queues -------------------------------------------------------------- */

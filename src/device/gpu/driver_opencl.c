@@ -82,7 +82,7 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
 
 /* ---- open and close ------------------------------------------------------ */
 
-static void identity(struct gpu *g, char *out, size_t size)
+static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
     char driver[64], version[64];
     uint64_t text = hash64(0, gpu_text, strlen(gpu_text));
@@ -94,6 +94,8 @@ static void identity(struct gpu *g, char *out, size_t size)
     text = hash64(text, gpu_prelude_opencl, strlen(gpu_prelude_opencl));
     snprintf(out, size, "opencl, %s, %s, %s, %016" PRIx64, g->name, version,
              driver, text);
+    (void)err;
+    return PL_OK;
 }
 
 static void close_gpu(struct gpu *g)

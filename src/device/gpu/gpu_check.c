@@ -455,7 +455,8 @@ pl_status gpu_check(struct gpu_device *x, const bool want[], bool *differs,
     key.text = hash64(0, gpu_text, strlen(gpu_text));
     memcpy(key.want, want, sizeof key.want);
     if (keeps)
-        x->driver->identity(x->gpu, key.identity, sizeof key.identity);
+        PL_TRY(x->driver->identity(x->gpu, key.identity, sizeof key.identity,
+                                   err));
     found = keeps ? gpu_cache_load(&key, sizeof key, &n) : NULL;
     free(found);
     if (found)

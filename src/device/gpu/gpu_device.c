@@ -299,7 +299,7 @@ static uint64_t name_hash(const struct gpu_device *x)
     char name[256] = "";
 
     if (x->driver->identity)
-        x->driver->identity(x->gpu, name, sizeof name);
+        x->driver->identity(x->gpu, name, sizeof name, NULL);
     return hash64(hash64(1, x->driver->name, strlen(x->driver->name)), name,
                   strlen(name));
 }

@@ -41,7 +41,7 @@ struct gpu_driver {
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
     /* What decides which bits its kernels give: the device, the driver's version,
      * the text. What it says is kept from process to process; NULL: nothing. */
-    void (*identity)(struct gpu *g, char *out, size_t size);
+    pl_status (*identity)(struct gpu *g, char *out, size_t size, pl_err *err);
     /* Where the order of two queues is one of chance: of which. NULL: it is
      * not, or not to be repeated. */
     void (*seed)(struct gpu *g, uint64_t seed);
