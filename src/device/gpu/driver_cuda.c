@@ -1,10 +1,10 @@
 /* The driver for NVIDIA's GPUs, over the CUDA driver API.
  *
  * The kernels come as PTX (ptx/), a program each, which CUDA compiles when a
- * program is loaded that launches the kernel, and keeps for later processes. A GPU is the
- * device's primary context, which other parts of the process may use too, with
- * two streams; each function makes the context the thread's for as long as it
- * lasts, so any thread may call, one at a time.
+ * program is loaded that launches the kernel, and keeps for later processes. A
+ * GPU is the device's primary context, which other parts of the process may use
+ * too, with two streams; each function makes the context the thread's for as
+ * long as it lasts, so any thread may call, one at a time.
  *
  * A post is a write of the stream, with a system-wide fence before it: whoever
  * reads the word sees what was written before. A wait is the stream's too;

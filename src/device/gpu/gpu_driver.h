@@ -39,8 +39,9 @@ struct gpu_driver {
     /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
-    /* What decides which bits its kernels give: the device, the driver's version,
-     * the text. What it says is kept from process to process; NULL: nothing. */
+    /* What decides which bits its kernels give: the device, the driver's
+     * version, the text. That it passed its self test is kept from process to
+     * process; NULL: it is not. */
     pl_status (*identity)(struct gpu *g, char *out, size_t size, pl_err *err);
     /* Where the order of two queues is one of chance: of which. NULL: it is
      * not, or not to be repeated. */
