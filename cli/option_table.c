@@ -219,6 +219,10 @@ const struct option_row option_table[] = {
      PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_threads), 1, 256},
     {{"--no-pin"}, NULL, "leave threads where the system puts them",
      PLANNED, option_set_flag, AT(pl.no_pin), 0, 0},
+    {{"--inexact"}, NULL,
+     "run on devices that fail the self test too; their results differ from "
+     "those of others",
+     PLANNED, option_set_flag, AT(pl.inexact), 0, 0},
     {{"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N",
      "layers on the devices: the last N, the output counting as one; the "
      "host runs the rest; all, or auto: all that fit (auto)",

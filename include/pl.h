@@ -201,6 +201,8 @@ typedef struct pl_options {
     int64_t fit_ctx;     /* never fit to a shorter context; 0: 4096 */
     uint64_t fit_margin; /* bytes left free on each device; 0: 1/64 of it */
     bool no_pin;         /* leave threads where the system puts them */
+    bool inexact;        /* run on devices that fail the self test too; the
+                            numeric hash tells */
     const char *cpu;     /* kernel set, one that pl_devices_print names;
                             NULL: the best there is */
     int64_t n_ctx;       /* token slots of the cache; 0: 4096 or the model's

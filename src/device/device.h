@@ -118,9 +118,12 @@ struct device_options {
     uint64_t sim_seed;
     bool guard; /* tests: one step at a time, and no page of another device can
                    be touched but what the step may read */
-    bool sim_merge; /* tests: a sim device's queues are one, in an order of
+    bool sim_merge;     /* tests: a sim device's queues are one, in an order of
                        chance that the law of waits allows (program.h) */
-    bool trace;     /* steps are timed, see device_set_trace */
+    bool inexact;       /* a device whose kernels give other bits runs */
+    double gpu_limit_s; /* tests: seconds in which a GPU must do something; 0:
+                           what is right */
+    bool trace;         /* steps are timed, see device_set_trace */
 };
 
 struct device_set; /* opaque */
@@ -178,6 +181,10 @@ struct device_timing {
  * apart. NULL and 0 if the set was not made to trace. */
 const struct device_timing *device_set_trace(const struct device_set *s,
                                              int *n);
+
+/* Of the devices whose kernels give other bits than they should, which ones;
+ * 0: there are none. Of a set that is loaded. */
+uint64_t device_set_differs(const struct device_set *s);
 
 /* Sums since creation; adds into *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);

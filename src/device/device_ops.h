@@ -47,6 +47,8 @@ struct device {
        in every process. All NULL where desc.memory is -1, but the inbox. */
     unsigned char *at[REGION_COUNT];
     int fail_step; /* tests: the device fails instead of this step; -1: never */
+    uint64_t differs; /* its kernels give other bits than all others': its
+                         name's hash; 0: they do not. Set by load() */
     /* ---- the set's; a kind reads them */
     struct device_desc desc;
     struct device_bank *bank;   /* of its kind */

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/hash64.h"
 #include "device/device_inner.h"
 #include "machine/topology.h"
 #include "program/program_check.h"
@@ -165,6 +166,16 @@ int device_set_size(const struct device_set *s)
 const struct topology *device_set_topology(const struct device_set *s)
 {
     return s->topology;
+}
+
+uint64_t device_set_differs(const struct device_set *s)
+{
+    uint64_t all = 0;
+
+    for (int i = 0; i < s->n; i++)
+        if (s->dev[i].differs)
+            all = hash64(all, &s->dev[i].differs, sizeof s->dev[i].differs) | 1;
+    return all;
 }
 
 const struct device_options *device_set_options(const struct device_set *s)

@@ -85,6 +85,7 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
                       pl_err *err)
 {
     struct device_options dopt = {.no_pin = opt->no_pin,
+                                  .inexact = opt->inexact,
                                   .guard = debug_asks("guard"),
                                   .sim_merge = debug_asks("merge"),
                                   .kernel_set = p->kernel_set,
@@ -108,6 +109,8 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
         s = device_set_create(&x->set, &p->list, &dopt, err);
     if (s == PL_OK)
         s = device_set_load(x->set, p->low->prog, err);
+    if (s == PL_OK)
+        p->numeric_hash ^= device_set_differs(x->set);
     if (s == PL_OK && opt->trace)
         s = exec_trace_create(&x->trace, p, opt->trace, opt->trace_user, err);
 done:

@@ -191,9 +191,15 @@ static pl_status run_graph(struct work *w, pl_err *err)
 
 static pl_status carry_out(struct work *w, pl_err *err)
 {
+    static const bool wanted[GPU_KERNEL_COUNT] = {
+        [GPU_binary] = true, [GPU_unary] = true};
     struct gpu *g = w->g;
     struct binary_args a = sum(w->at[2], w->at[0], w->at[1]);
+    char name[256];
+    bool yes;
 
+    PL_TRY(d->identity(g, name, sizeof name, err));
+    PL_TRY(d->ready(g, wanted, 2, err));
     PL_TRY(d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
     PL_TRY(d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
     PL_TRY(d->mark(g, QUEUE_COPY, 0, err));
@@ -212,7 +218,10 @@ static pl_status carry_out(struct work *w, pl_err *err)
         PL_TRY(d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
         PL_TRY(d->finish(g, QUEUE_COMPUTE, err));
     }
-    return d->finish(g, QUEUE_COPY, err);
+    PL_TRY(d->finish(g, QUEUE_COPY, err));
+    PL_TRY(d->reached(g, 0, &yes, err));
+    assert_true(yes);
+    return PL_OK;
 }
 
 static void give_back(struct work *w)
@@ -320,6 +329,33 @@ TEST(cuda_posts_on_devices_without_words)
     assert_int_equal(d->wait(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
                      PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "cuda:2"));
+    give_back(&w);
+    empty(&w);
+    assert_clean(f);
+}
+
+/* What is wanted is compiled before it is launched, once, by threads of its
+ * own; what is not, when it is launched. */
+TEST(cuda_compiles_what_is_wanted)
+{
+    const struct fake_cuda *f = fake();
+    bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};
+    int before = f->n_call("cuModuleLoadDataEx");
+    struct binary_args a;
+    struct work w;
+    pl_err err;
+
+    fill(&w);
+    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
+    TEST_OK(d->ready(w.g, want, 64, &err), err);
+    assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
+    want[GPU_rope] = true;
+    TEST_OK(d->ready(w.g, want, 1, &err), err);
+    assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 3);
+    a = sum(w.at[2], w.at[0], w.at[1]);
+    for (int i = 0; i < 2; i++)
+        TEST_OK(d->launch(w.g, QUEUE_COMPUTE, GPU_binary, 4, &a, &err), err);
+    assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 4);
     give_back(&w);
     empty(&w);
     assert_clean(f);
@@ -480,7 +516,7 @@ TEST(cuda_shows_what_the_compiler_said)
     fill(&w);
     f->break_at("cuModuleLoadDataEx", 1, CUDA_CODE_INVALID_PTX);
     assert_int_equal(work(&w, FAKE_NEW, &err), PL_DEVICE);
-    assert_non_null(strstr(err.message, "binary: what the log says"));
+    assert_non_null(strstr(err.message, "ary: what the log says"));
     f->break_at(NULL, 0, 0);
     give_back(&w);
     empty(&w);

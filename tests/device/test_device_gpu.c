@@ -1,5 +1,6 @@
 /* GPUs, whatever their driver: bytes on their way to them, marks between their
  * queues, and inboxes that kernels reach or do not. */
+#include "lib/gpu_odd.h"
 #include "lib/gpu_watch.h"
 #include "lib/program_build.h"
 
@@ -524,4 +525,164 @@ TEST(gpu_bench_measures_all_that_it_names)
     must_say(sh(1, line), "emu has 1 GPUs here");
     strcpy(strstr(line, " -t"), " -t nix");
     must_say(sh(1, line), "a driver is cuda, opencl or emu");
+}
+
+/* ---- a GPU that hangs ---------------------------------------------------- */
+
+/* 100 steps of a GPU and of a cpu, each of which waits for the other's. */
+static struct program *hand_over(struct arena *a)
+{
+    char *text = test_need(500, 100), *p = text;
+    struct program *prog;
+
+    p += sprintf(p, "programs 2\nmax n_tok 1\n"
+                    "device 0\n"
+                    "  %%0: f32[n_tok, 8]\n"
+                    "  %%1: f32[n_tok, 8] inbox\n"
+                    "device 1\n"
+                    "  %%0: f32[n_tok, 8]\n"
+                    "  %%1: f32[n_tok, 8] inbox\n"
+                    "script\n");
+    for (int i = 0; i < 100; i++)
+        p += sprintf(p, "  0: %%0 = scale(%%0) scale=1\n");
+    p += sprintf(p, "  0: push 1.%%1 <- %%0 32\n"
+                    "  0: post 0\n"
+                    "  1: wait 0.0\n"
+                    "  1: %%0 = scale(%%1) scale=1\n"
+                    "  1: push 0.%%1 <- %%0 32\n"
+                    "  1: post 0\n"
+                    "  0: wait 1.0\n"
+                    "  0: %%0 = scale(%%1) scale=1\n");
+    prog = build_text(a, text, 2);
+    free(text);
+    return prog;
+}
+
+static struct device_set *hung_set(struct arena *a)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_set *s = build_set_as("hung,cpu*1", 1, &opt);
+
+    LOAD_OK(s, hand_over(a));
+    return s;
+}
+
+static void says(const pl_err *err, const char *what)
+{
+    if (!strstr(err->message, what))
+        fail_msg("\"%s\" does not say \"%s\"", err->message, what);
+}
+
+/* A run with a GPU that hangs after n kernels ends, names it and where it was,
+ * and nothing is asked of its driver any more. */
+static void hang_after(int n, const char *where)
+{
+    const float one[8] = {1};
+    struct arena a = {0};
+    struct device_set *s;
+    struct device_run run = build_run(1);
+    double begin;
+    float v[8];
+    pl_err err;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.n_call = 0;
+    s = hung_set(&a);
+    build_put(s, 0, 0, one, 8);
+    RUN_OK(s, &run);
+    gpu_hung.n_left = n;
+    begin = device_now();
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    assert_true(device_now() - begin < 10);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s");
+    says(&err, where);
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    assert_int_equal(device_write(s, 0, REGION_WORK, 0, one, sizeof one, &err),
+                     PL_DEVICE);
+    assert_int_equal(device_read(s, 0, REGION_WORK, 0, v, sizeof v, &err),
+                     PL_DEVICE);
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
+/* It is noticed where the GPU is waited for, and where others are that wait for
+ * it themselves. */
+TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
+{
+    hang_after(102, "steps 64 to 103");
+    hang_after(80, "steps 64 to 102");
+    hang_after(10, "steps 0 to 63");
+}
+
+/* Before a run too, when what was written is waited for. */
+TEST(gpu_that_hangs_is_found_between_runs)
+{
+    struct arena a = {0};
+    struct device_run run = build_run(1);
+    struct device_set *s;
+    float v[8] = {0};
+    pl_err err;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.n_call = 0;
+    s = hung_set(&a);
+    build_put(s, 0, 0, v, 8);
+    gpu_hung.n_left = 0;
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s;");
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
+/* ---- a GPU that differs -------------------------------------------------- */
+
+static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
+                            pl_err *err)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .inexact = inexact};
+    struct device_set *s = build_set_as("wrong", 1, &opt);
+    struct arena a = {0};
+    pl_status st;
+
+    gpu_wrong_kernel = kernel;
+    st = device_set_load(s,
+                         build_text(&a,
+                                    "programs 1\n"
+                                    "max n_tok 1\n"
+                                    "device 0\n"
+                                    "  %0: f32[n_tok, 8]\n"
+                                    "script\n"
+                                    "  0: %0 = scale(%0) scale=2\n",
+                                    1),
+                         err);
+    *differs = device_set_differs(s);
+    device_set_free(s);
+    arena_fini(&a);
+    gpu_wrong_kernel = GPU_KERNEL_COUNT;
+    return st;
+}
+
+/* One bit is enough, in any operation or in a kernel that the program has; with
+ * `inexact` it runs, and is known. */
+TEST(gpu_that_differs_is_refused_by_name)
+{
+    uint64_t differs;
+    pl_err err;
+
+    TEST_OK(load_wrong(GPU_KERNEL_COUNT, false, &differs, &err), err);
+    assert_true(differs == 0);
+    TEST_OK(load_wrong(GPU_softmax, false, &differs, &err), err);
+    assert_true(differs == 0);
+    assert_int_equal(load_wrong(GPU_probe, false, &differs, &err), PL_DEVICE);
+    says(&err, "wrong0 fails its self test: kernel probe, plain sum gives");
+    assert_int_equal(load_wrong(GPU_unary, false, &differs, &err), PL_DEVICE);
+    says(&err, "kernel unary gives");
+    says(&err, "--inexact");
+    TEST_OK(load_wrong(GPU_unary, true, &differs, &err), err);
+    assert_true(differs != 0);
 }

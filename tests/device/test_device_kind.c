@@ -6,6 +6,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/engine_run.h"
 #include "lib/gpu_bare.h"
+#include "lib/gpu_odd.h"
 #include "lib/gpu_watch.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
@@ -19,9 +20,7 @@ const struct device_ops *const device_kinds[] = {
 #define KIND(name) &name##_ops,
 #include "device/device_kinds.def"
 #undef KIND
-    &plain_ops,
-    &bare_ops,
-    &watched_ops,
+    &plain_ops, &bare_ops, &eager_ops, &hung_ops, &wrong_ops, &watched_ops,
     NULL,
 };
 

@@ -5,9 +5,11 @@
  * for tests, so models are small and few. A GPU at hand that PLAIT_GPU_TEST
  * names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
+#include "device/gpu/gpu_kernel.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
+#include "lib/gpu_odd.h"
 #include "lib/gpu_watch.h"
 
 #include <stdio.h>
@@ -259,4 +261,49 @@ TEST(gpu_experts_of_blocks_have_the_bits_of_cpu)
 TEST(gpu_super_blocks_have_the_bits_of_cpu)
 {
     model_case(5);
+}
+
+/* What runs launch is known when the program is loaded, whatever their sizes:
+ * the kind `eager` refuses all else. */
+TEST(gpu_kernels_are_asked_for_before_runs)
+{
+    static const struct place two = {"eager*2", 2,     PL_SPLIT_TENSOR,
+                                     NULL,      false, PL_OFFLOAD_AUTO};
+
+    for (int m = 0; m < COUNT(models); m++) {
+        int64_t n;
+
+        test_ref_or_skip(models[m]);
+        free(logits_on(models[m], &two, &n));
+    }
+}
+
+static uint64_t hash_with(int wrong_kernel)
+{
+    const char *name = "models/fable-moe-Q8_0.gguf";
+    pl_options o = engine_run_options();
+    struct engine_run r;
+    uint64_t hash;
+
+    o.devices = "wrong";
+    o.no_fit = true;
+    o.inexact = true;
+    gpu_wrong_kernel = wrong_kernel;
+    engine_run_open(&r, test_file(name), name, &o);
+    hash = r.engine->plan->compiled->numeric_hash;
+    engine_run_close(&r);
+    gpu_wrong_kernel = GPU_KERNEL_COUNT;
+    return hash;
+}
+
+/* Results of a device that fails its self test are told apart from others'; all
+ * kernels that a model wants are tested, those of its formats too. */
+TEST(gpu_that_differs_is_in_the_numeric_hash)
+{
+    uint64_t good = hash_with(GPU_KERNEL_COUNT);
+
+    assert_true(hash_with(GPU_KERNEL_COUNT) == good);
+    assert_true(hash_with(GPU_matvec_q8_0) != good);
+    assert_true(hash_with(GPU_matmul_q8_0) != good);
+    assert_true(hash_with(GPU_matvec_q4_k) == good);
 }

@@ -408,6 +408,13 @@ unsigned cuInit(unsigned flags)
     GIVE;
 }
 
+unsigned cuDriverGetVersion(int *out)
+{
+    TAKE(call(F_cuDriverGetVersion));
+    *out = 12080;
+    GIVE;
+}
+
 unsigned cuGetErrorName(unsigned code, const char **out)
 {
     *out = code == CUDA_CODE_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -923,6 +930,18 @@ unsigned cuEventRecord(struct cuda_event *v, struct cuda_stream *s)
         c->value = ++t->n_set;
     }
     stir();
+    GIVE;
+}
+
+unsigned cuEventQuery(struct cuda_event *v)
+{
+    const struct thing *t = (const struct thing *)v;
+    TAKE(call_inside(F_cuEventQuery));
+    if (!e && !usable(v, EVENT, "cuEventQuery"))
+        e = INVALID_HANDLE;
+    stir();
+    if (!e && t->n_reached < t->n_set)
+        e = CUDA_CODE_NOT_READY;
     GIVE;
 }
 

@@ -146,6 +146,7 @@ static struct gpu_driver gpu_watch;
 __attribute__((constructor)) static void make(void)
 {
     gpu_watch = gpu_emu;
+    gpu_watch.graph_make = NULL; /* each launch is seen */
     gpu_watch.name = "watched";
     gpu_watch.map = map;
     gpu_watch.unmap = unmap;

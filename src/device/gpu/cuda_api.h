@@ -69,6 +69,7 @@ enum {
  * or an error, which may be one of an earlier command. */
 #define CUDA_CALL_MAP(X)                                                       \
     X(cuInit, , (unsigned flags))                                              \
+    X(cuDriverGetVersion, , (int *out))                                        \
     X(cuGetErrorName, , (unsigned code, const char **out))                     \
     X(cuGetErrorString, , (unsigned code, const char **out))                   \
     X(cuDeviceGetCount, , (int *n))                                            \
@@ -101,6 +102,7 @@ enum {
        unsigned flags))                                                        \
     X(cuEventCreate, , (struct cuda_event * *out, unsigned flags))             \
     X(cuEventDestroy, _v2, (struct cuda_event * e))                            \
+    X(cuEventQuery, , (struct cuda_event * e))                                 \
     X(cuEventRecord, , (struct cuda_event * e, struct cuda_stream * s))        \
     X(cuMemAlloc, _v2, (unsigned long long *out, size_t bytes))                \
     X(cuMemFree, _v2, (unsigned long long at))                                 \

@@ -1,10 +1,10 @@
 /* The driver for NVIDIA's GPUs, over the CUDA driver API.
  *
- * The kernels come as PTX (ptx/), a program each, which CUDA compiles when the
- * kernel is launched first, and keeps for later processes. A GPU is the
- * device's primary context, which other parts of the process may use too, with
- * two streams; each function makes the context the thread's for as long as it
- * lasts, so any thread may call, one at a time.
+ * The kernels come as PTX (ptx/), a program each, which CUDA compiles when a
+ * program is loaded that launches the kernel, and keeps for later processes. A
+ * GPU is the device's primary context, which other parts of the process may use
+ * too, with two streams; each function makes the context the thread's for as
+ * long as it lasts, so any thread may call, one at a time.
  *
  * A post is a write of the stream, with a system-wide fence before it: whoever
  * reads the word sees what was written before. A wait is the stream's too;
@@ -15,12 +15,15 @@
  * the process's order of issuing. */
 #include "device/gpu/driver_cuda.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash64.h"
 #include "device/gpu/cuda_api.h"
+#include "device/gpu/gpu_ptx.h"
 
 /* Memory of the host that the device has in its reach. */
 struct mapped {
@@ -380,6 +383,21 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
     return PL_OK;
 }
 
+static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
+{
+    char name[96] = "";
+    int version = 0;
+    uint64_t text = 0;
+
+    PL_TRY(CALL(g, err, cuDeviceGetName, name, sizeof name, g->device));
+    PL_TRY(CALL(g, err, cuDriverGetVersion, &version));
+    for (int i = 0; gpu_ptx[i].packed; i++)
+        text = hash64(text, gpu_ptx[i].packed, gpu_ptx[i].n_packed);
+    snprintf(out, size, "cuda, %s, driver %d, %016" PRIx64, name, version,
+             text);
+    return PL_OK;
+}
+
 /* ---- queues -------------------------------------------------------------- */
 
 static pl_status write_to(struct gpu *g, enum queue q, uint64_t dst,
@@ -444,6 +462,81 @@ static pl_status check_kernel(const struct gpu *g, unsigned code,
         return PL_OK;
     snprintf(what, sizeof what, "%s, kernel %s", g->name, gpu_kernel_name(k));
     return cuda_check(&g->cu, code, function, what, err);
+}
+
+/* ---- compiling by several threads ---- */
+
+enum { MAX_COMPILERS = 16 };
+
+struct compiling {
+    struct gpu *g;
+    const bool *want; /* [GPU_KERNEL_COUNT] */
+    atomic_int next;  /* kernel */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of what follows: the first that failed */
+    pl_status s;
+    pl_err err;
+};
+
+static void say_failed(struct compiling *c, pl_status s, const pl_err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->s == PL_OK) {
+        c->s = s;
+        c->err = *err;
+    }
+    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->failed, true);
+}
+
+static pl_status compile_next(struct compiling *c, pl_err *err)
+{
+    struct gpu *g = c->g;
+    int k;
+
+    while (!atomic_load(&c->failed) &&
+           (k = atomic_fetch_add(&c->next, 1)) < GPU_KERNEL_COUNT)
+        if (c->want[k] && !g->kernel[k])
+            PL_TRY(compile(g, (enum gpu_kernel)k, err));
+    return PL_OK;
+}
+
+static void *compiler(void *user)
+{
+    struct compiling *c = user;
+    pl_err err = {0};
+    pl_status s = enter(c->g, &err);
+
+    if (s == PL_OK)
+        s = leave(c->g, compile_next(c, &err), &err);
+    if (s != PL_OK)
+        say_failed(c, s, &err);
+    return NULL;
+}
+
+/* Threads that do not start are not missed: this one compiles too. */
+static pl_status ready(struct gpu *g, const bool want[], int n_thread,
+                       pl_err *err)
+{
+    struct compiling c = {
+        .g = g, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread[MAX_COMPILERS];
+    int n = 0, n_kernel = 0;
+
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        n_kernel += want[k] && !g->kernel[k];
+    n_thread = n_thread < n_kernel ? n_thread : n_kernel;
+    n_thread = n_thread < MAX_COMPILERS ? n_thread : MAX_COMPILERS;
+    while (n < n_thread - 1 &&
+           pthread_create(&thread[n], NULL, compiler, &c) == 0)
+        n++;
+    compiler(&c);
+    for (int i = 0; i < n; i++)
+        pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&c.lock);
+    if (c.s != PL_OK && err)
+        *err = c.err;
+    return c.s;
 }
 
 static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,
@@ -563,6 +656,19 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     INSIDE(g, err, cuEventRecord, g->mark[i], g->stream[q]);
 }
 
+/* Any code: also that of what has failed before. */
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    unsigned code;
+
+    PL_TRY(enter(g, err));
+    code = g->cu.cuEventQuery(g->mark[i]);
+    *yes = code == CUDA_SUCCESS_CODE;
+    if (code == CUDA_CODE_NOT_READY)
+        code = CUDA_SUCCESS_CODE;
+    return leave(g, check(g, code, "cuEventQuery", err), err);
+}
+
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     INSIDE(g, err, cuStreamWaitEvent, g->stream[q], g->mark[i], 0);
@@ -622,6 +728,8 @@ const struct gpu_driver gpu_cuda = {
     .close = close_gpu,
     .enter = enter_thread,
     .leave = leave_thread,
+    .identity = identity,
+    .ready = ready,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,
@@ -636,6 +744,7 @@ const struct gpu_driver gpu_cuda = {
     .graph_run = graph_run,
     .graph_free = graph_free,
     .mark = mark,
+    .reached = reached,
     .await = await,
     .post = post,
     .wait = wait,

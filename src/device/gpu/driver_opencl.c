@@ -9,12 +9,14 @@
  * other devices, and posts to them. */
 #include "device/gpu/driver_opencl.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hash64.h"
 #include "device/gpu/gpu_text.h"
 #include "device/gpu/opencl_api.h"
 
@@ -79,6 +81,22 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
     check(g, (g)->cl.name(__VA_ARGS__), #name, what, err)
 
 /* ---- open and close ------------------------------------------------------ */
+
+static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
+{
+    char driver[64], version[64];
+    uint64_t text = hash64(0, gpu_text, strlen(gpu_text));
+
+    opencl_text(&g->cl, g->at.device, CL_DEVICE_DRIVER_TEXT, driver,
+                sizeof driver);
+    opencl_text(&g->cl, g->at.device, CL_DEVICE_VERSION_TEXT, version,
+                sizeof version);
+    text = hash64(text, gpu_prelude_opencl, strlen(gpu_prelude_opencl));
+    snprintf(out, size, "opencl, %s, %s, %s, %016" PRIx64, g->name, version,
+             driver, text);
+    (void)err;
+    return PL_OK;
+}
 
 static void close_gpu(struct gpu *g)
 {
@@ -399,6 +417,21 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
                 &g->mark[i]);
 }
 
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    int32_t status = CL_STATUS_COMPLETE;
+
+    PL_TRY(CALL(g, err, NULL, clGetEventInfo, g->mark[i], CL_EVENT_STATUS,
+                sizeof status, &status, NULL));
+    *yes = status == CL_STATUS_COMPLETE;
+    return check(g, status < 0 ? status : CL_OK, "a command", NULL, err);
+}
+
+static bool on_cores(const struct gpu *g)
+{
+    return opencl_on_cores(&g->cl, g->at.device);
+}
+
 /* A queue that another waits for must have been sent off. */
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
@@ -424,6 +457,7 @@ const struct gpu_driver gpu_opencl = {
     .list = opencl_list,
     .open = open_gpu,
     .close = close_gpu,
+    .identity = identity,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,
@@ -433,6 +467,8 @@ const struct gpu_driver gpu_opencl = {
     .copy = copy,
     .launch = launch,
     .mark = mark,
+    .reached = reached,
+    .on_cores = on_cores,
     .await = await,
     .flush = flush,
     .finish = finish,

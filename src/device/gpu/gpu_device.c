@@ -6,9 +6,12 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/hash64.h"
 #include "device/cpu/cpu_image.h"
 #include "device/device_spec.h"
+#include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
+#include "machine/topology.h"
 
 enum { GPU_LIST_MAX = 64 };
 
@@ -108,11 +111,11 @@ size_t gpu_scratch(const struct device_desc *d,
 
 static void close_gpu(struct gpu_device *x)
 {
-    if (x->gpu)
-        for (int q = 0; q < QUEUE_COUNT; q++)
-            if (x->half[q])
-                x->driver->host_release(x->gpu, x->half[q]);
-    x->driver->close(x->gpu);
+    for (int q = 0; q < QUEUE_COUNT && x->gpu && !x->lost; q++)
+        if (x->half[q])
+            x->driver->host_release(x->gpu, x->half[q]);
+    if (!x->lost)
+        x->driver->close(x->gpu);
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
@@ -194,14 +197,9 @@ static void release(struct gpu_device *x, uint64_t *at)
     *at = 0;
 }
 
-static void unload_gpu(struct gpu_device *x)
+/* What the driver has given. */
+static void give_back(struct gpu_device *x)
 {
-    if (!x->gpu)
-        return;
-    for (int q = 0; q < QUEUE_COUNT; q++) /* of a load that has failed */
-        x->driver->finish(x->gpu, (enum queue)q, NULL);
-    gpu_graph_end(x);
-    gpu_reach_end(x);
     for (int r = 0; r < REGION_COUNT; r++)
         release(x, &x->region[r]);
     release(x, &x->scratch);
@@ -209,6 +207,19 @@ static void unload_gpu(struct gpu_device *x)
     if (x->table)
         x->driver->host_release(x->gpu, x->table);
     x->table = NULL;
+}
+
+static void unload_gpu(struct gpu_device *x)
+{
+    if (!x->gpu)
+        return;
+    /* A load that has failed may have copies under way. */
+    for (int q = 0; q < QUEUE_COUNT && x->region[0]; q++)
+        gpu_settle(x, (enum queue)q, NULL);
+    gpu_graph_end(x);
+    gpu_reach_end(x);
+    if (!x->lost)
+        give_back(x);
     free(x->event);
     free(x->await);
     x->event = NULL;
@@ -289,12 +300,48 @@ static pl_status load_tables(struct gpu_device *x, pl_err *err)
     return s;
 }
 
+static uint64_t name_hash(const struct gpu_device *x)
+{
+    char name[256] = "";
+
+    if (x->driver->identity)
+        x->driver->identity(x->gpu, name, sizeof name, NULL);
+    return hash64(hash64(1, x->driver->name, strlen(x->driver->name)), name,
+                  strlen(name));
+}
+
+static pl_status check_kernels(struct gpu_device *x, const bool want[],
+                               pl_err *err)
+{
+    bool differs;
+    pl_status s = gpu_check(x, want, &differs, err);
+
+    x->dev->differs = differs ? name_hash(x) | 1 : 0;
+    return differs && device_set_options(x->set)->inexact ? PL_OK : s;
+}
+
+/* Compiles and tests. Compilers take seconds, and memory of the device. */
+static pl_status ready_kernels(struct gpu_device *x, pl_err *err)
+{
+    const struct topology *t = device_set_topology(x->set);
+    bool want[GPU_KERNEL_COUNT];
+
+    if (x->driver->launch == gpu_emu.launch) /* the reference itself */
+        return PL_OK;
+    PL_TRY(gpu_foresee(x->set, x->dev, want, err));
+    want[GPU_probe] = true;
+    if (x->driver->ready)
+        PL_TRY(x->driver->ready(x->gpu, want, t ? t->n_core_quota : 1, err));
+    return check_kernels(x, want, err);
+}
+
 static pl_status load_gpu(struct gpu_device *x, pl_err *err)
 {
     struct device *d = x->dev;
     const struct program *p = d->prog;
     size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
 
+    PL_TRY(ready_kernels(x, err));
     for (int r = 0; r < REGION_INBOX; r++) {
         PL_TRY(allocate(x, region_name((enum region)r), d->bytes[r],
                         &x->region[r], err));

@@ -10,9 +10,16 @@
 #include "device/team.h"
 
 enum {
-    GPU_STAGE = 2 << 20, /* bytes of half a staging buffer */
-    GPU_STAGE_MARK = GPU_MAX_MARKS - 1,
-    GPU_RING = GPU_MAX_MARKS - 1, /* marks of events, in turn */
+    GPU_STAGE = 2 << 20,       /* bytes of half a staging buffer */
+    GPU_PULSES = 8,            /* see gpu_watch.c */
+    GPU_RING = 63,             /* marks of events, in turn */
+    GPU_STAGE_MARK = GPU_RING, /* and what the others are for */
+    GPU_PULSE_MARK = GPU_RING + 1,
+};
+_Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
+
+struct gpu_pulse {
+    int step; /* of the script that comes behind it; 0: none has come yet */
 };
 
 /* An event of this device that its other queue waits for. */
@@ -36,6 +43,14 @@ struct gpu_device {
     bool looked;      /* for what others have: from the first run on */
     bool maps_events; /* its own; their words can be posted to */
     bool maps_all;    /* and all else that its program wants */
+
+    /* Of whoever waits for it: the issuing thread, or who holds the lock. */
+    bool lost; /* hangs: nothing is asked of the driver any more */
+    struct gpu_pulse pulse[GPU_PULSES];
+    uint64_t n_pulse, n_reached; /* put into the queues; come to */
+    double since;                /* when something was come to last */
+    int n_step;                  /* since the last pulse */
+    int at_step;                 /* the run is at, from 1 */
 
     /* Between runs several threads write. */
     pthread_mutex_t lock;
@@ -87,6 +102,24 @@ pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
 pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
                          size_t bytes, pl_err *err);
 pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
+
+/* ---- gpu_watch.c ---- */
+/* Seconds in which a GPU must do something. */
+double gpu_limit(const struct gpu_device *x);
+/* An error if it is lost. */
+pl_status gpu_is_there(const struct gpu_device *x, pl_err *err);
+/* Waits until a queue is empty; what it waits for has come. */
+pl_status gpu_settle(struct gpu_device *x, enum queue q, pl_err *err);
+/* A run begins. */
+void gpu_watch_begin(struct gpu_device *x);
+/* A step has been put into a queue; waits where too much is under way. */
+pl_status gpu_beat(struct gpu_device *x, enum queue q, int step, pl_err *err);
+/* Looks how far it has come. */
+pl_status gpu_watch(struct gpu_device *x, pl_err *err);
+/* The same in a wait for others that lasts since `begin`: not at once.
+ * *marked: false at first. */
+pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
+                         pl_err *err);
 
 /* ---- gpu_carry.c ---- */
 /* Puts what a step does into its queue, but for events. */

@@ -48,9 +48,13 @@ struct gpu_driver {
 
     /* The GPUs that this machine has, up to `max`. */
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
-    /* Queues, and all kernels of the text, compiled. */
+    /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
+    /* What decides which bits its kernels give: the device, the driver's
+     * version, the text. That it passed its self test is kept from process to
+     * process; NULL: it is not. */
+    pl_status (*identity)(struct gpu *g, char *out, size_t size, pl_err *err);
     /* Where the order of two queues is one of chance: of which. NULL: it is
      * not, or not to be repeated. */
     void (*seed)(struct gpu *g, uint64_t seed);
@@ -58,6 +62,11 @@ struct gpu_driver {
      * both: it makes no difference. */
     pl_status (*enter)(struct gpu *g, pl_err *err);
     void (*leave)(struct gpu *g);
+
+    /* Has the kernels compiled that a program launches, by up to n_thread
+     * threads; others are when they are launched first. NULL: all are. */
+    pl_status (*ready)(struct gpu *g, const bool want[], int n_thread,
+                       pl_err *err);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
@@ -96,6 +105,11 @@ struct gpu_driver {
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
     /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
     pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
+    /* Has the mark, set and sent off before, been reached? NULL: the GPU never
+     * hangs, and finish() is waited for. */
+    pl_status (*reached)(struct gpu *g, int i, bool *yes, pl_err *err);
+    /* Do this machine's processors its work? So it takes long. NULL: no. */
+    bool (*on_cores)(const struct gpu *g);
     /* Queue q goes on when the mark, set before, has been reached. */
     pl_status (*await)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Stores `value` into a word of map()'ed memory when all that stands before
@@ -118,7 +132,7 @@ struct gpu_driver {
     pl_status (*finish)(struct gpu *g, enum queue q, pl_err *err);
 };
 
-enum { GPU_MAX_MARKS = 64 };
+enum { GPU_MAX_MARKS = 72 };
 
 extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_opencl;
 

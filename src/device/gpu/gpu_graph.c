@@ -222,7 +222,7 @@ static bool record(struct gpu_device *x, struct gpu_recording *r)
 
 static void forget(struct gpu_device *x, struct gpu_recording *r)
 {
-    for (int i = 0; i < r->n_segment; i++)
+    for (int i = 0; i < r->n_segment && !x->lost; i++)
         x->driver->graph_free(x->gpu, r->segment[i].graph);
     free(r->segment);
     free(r->of);

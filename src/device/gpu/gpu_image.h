@@ -60,6 +60,10 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
 void gpu_image_place(struct gpu_image *m);
 void gpu_image_fini(struct gpu_image *m);
 
+/* The kernels that runs of its program can launch; needs nothing of a GPU. */
+pl_status gpu_foresee(struct device_set *set, const struct device *d,
+                      bool want[GPU_KERNEL_COUNT], pl_err *err);
+
 /* Makes the launches of a run, if they are not those of the last one. False:
  * there is no memory for them. */
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,

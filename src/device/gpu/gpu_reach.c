@@ -83,7 +83,7 @@ void gpu_reach_others(struct gpu_device *x)
 
 void gpu_reach_end(struct gpu_device *x)
 {
-    for (int i = 0; i < x->n_mapped; i++)
+    for (int i = 0; i < x->n_mapped && !x->lost; i++)
         x->driver->unmap(x->gpu, x->mapped[i]);
     free(x->mapped);
     x->mapped = NULL;

@@ -41,13 +41,19 @@ static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
                 pl_err *err)
 {
     const struct device_flag *f = flag_of(x, e);
+    double begin = 0;
+    bool marked = false;
 
     *s = PL_OK;
     for (int i = 0;; i++) {
         if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
             return true;
+        if (i == 0)
+            begin = device_now();
         if (i % LOOKS == 0)
             *s = flush_both(x, err);
+        if (i % LOOKS == 0 && *s == PL_OK)
+            *s = gpu_watch_long(x, begin, &marked, err);
         if (*s != PL_OK ||
             atomic_load_explicit(x->failed, memory_order_acquire))
             return false;
@@ -66,7 +72,7 @@ bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
         if (!see(x, x->await[i], s, err))
             return false;
     x->n_await = 0;
-    *s = x->driver->finish(x->gpu, q, err);
+    *s = gpu_settle(x, q, err);
     return *s == PL_OK;
 }
 
@@ -174,6 +180,8 @@ static bool take_step(struct gpu_device *x, const struct step *st, int i,
         *s = gpu_graph_step(x, i, &is_in, err);
         if (*s == PL_OK && !is_in)
             *s = gpu_carry(x, st, i, err);
+        if (*s == PL_OK)
+            *s = gpu_beat(x, st->queue, i, err);
         if (*s != PL_OK)
             return false;
     }
@@ -194,6 +202,7 @@ static bool take(struct gpu_device *x, const struct step *st, int i)
     }
     if (atomic_load_explicit(x->failed, memory_order_acquire))
         return false;
+    x->at_step = i + 1;
     if (take_step(x, st, i, &s, &err))
         return true;
     tell(x, i, s, &err);
@@ -226,20 +235,27 @@ static bool end(struct gpu_device *x)
     return true;
 }
 
-/* Nothing that was put into a queue may touch memory later. What queues may
- * wait for in vain is taken out of them. */
+/* Nothing that was put into a queue may touch memory later, unless the GPU is
+ * lost. What queues may wait for in vain is taken out of them. */
 static void leave(struct gpu_device *x)
 {
-    for (int q = 0; q < QUEUE_COUNT && x->ahead; q++)
+    for (int q = 0; q < QUEUE_COUNT && x->ahead && !x->lost; q++)
         x->driver->drop(x->gpu, (enum queue)q);
     x->n_await = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        x->driver->finish(x->gpu, (enum queue)q, NULL);
+        gpu_settle(x, (enum queue)q, NULL);
     gpu_image_forget(&x->image);
 }
 
 static bool begin(struct gpu_device *x)
 {
+    pl_err err = {0};
+
+    if (gpu_is_there(x, &err) != PL_OK) {
+        device_fail(x->set, x->dev, -1, err.message);
+        return false;
+    }
+    gpu_watch_begin(x);
     if (!x->looked)
         gpu_reach_others(x);
     x->n_await = 0;
@@ -268,6 +284,7 @@ static void run_script(struct gpu_device *x)
         count_pages(x, c);
     else
         leave(x);
+    x->run = NULL;
 }
 
 void gpu_run(struct gpu_device *x)

@@ -18,7 +18,7 @@ static pl_status turn(struct gpu_device *x, pl_err *err)
 
     PL_TRY(x->driver->mark(x->gpu, q, GPU_STAGE_MARK, err));
     PL_TRY(x->driver->flush(x->gpu, q, err));
-    PL_TRY(x->driver->finish(x->gpu, next, err));
+    PL_TRY(gpu_settle(x, next, err));
     PL_TRY(x->driver->await(x->gpu, next, GPU_STAGE_MARK, err));
     x->filling = next;
     x->filled = 0;
@@ -37,7 +37,7 @@ static pl_status empty(struct gpu_device *x, pl_err *err)
 {
     settle(x);
     for (int q = 0; q < QUEUE_COUNT; q++)
-        PL_TRY(x->driver->finish(x->gpu, (enum queue)q, err));
+        PL_TRY(gpu_settle(x, (enum queue)q, err));
     x->filled = 0;
     return PL_OK;
 }
@@ -78,6 +78,7 @@ static pl_status give(struct gpu_device *x, uint64_t dst,
 static pl_status write_all(struct gpu_device *x, uint64_t dst,
                            const unsigned char *src, size_t bytes, pl_err *err)
 {
+    PL_TRY(gpu_is_there(x, err));
     while (bytes > 0) {
         size_t n = bytes;
         unsigned char *to;
@@ -103,7 +104,7 @@ static pl_status read_all(struct gpu_device *x, unsigned char *dst,
 
         PL_TRY(x->driver->read(x->gpu, QUEUE_COPY, x->half[QUEUE_COPY], src, n,
                                err));
-        PL_TRY(x->driver->finish(x->gpu, QUEUE_COPY, err));
+        PL_TRY(gpu_settle(x, QUEUE_COPY, err));
         memcpy(dst, x->half[QUEUE_COPY], n);
         dst += n;
         src += n;

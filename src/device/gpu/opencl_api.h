@@ -85,6 +85,11 @@ enum {
     CL_PROGRAM_LOG = 0x1183,
 };
 
+enum {
+    CL_EVENT_STATUS = 0x11D3,
+    CL_STATUS_COMPLETE = 0, /* more: not yet; less: an error */
+};
+
 typedef void cl_notify(const char *what, const void *detail, size_t n,
                        void *user);
 
@@ -164,6 +169,8 @@ typedef void cl_notify(const char *what, const void *detail, size_t n,
       (struct cl_queue * q, OPENCL_EVENTS))                                    \
     X(int32_t, clEnqueueBarrierWithWaitList,                                   \
       (struct cl_queue * q, OPENCL_EVENTS))                                    \
+    X(int32_t, clGetEventInfo,                                                 \
+      (struct cl_event * e, uint32_t what, size_t max, void *out, size_t *n))  \
     X(int32_t, clReleaseEvent, (struct cl_event * e))
 /* What a command waits for, and its own event, which may be NULL. */
 #define OPENCL_EVENTS                                                          \

@@ -54,8 +54,9 @@ struct gpu {
     struct pending queue[QUEUE_COUNT];
     uint64_t set[GPU_MAX_MARKS];     /* how often each was put into a queue */
     uint64_t reached[GPU_MAX_MARKS]; /* and has been come to */
-    enum gpu_kernel bad;             /* that did something wrong */
-    const char *wrong;               /* what; NULL: all is well */
+    enum queue marked[GPU_MAX_MARKS];
+    enum gpu_kernel bad; /* that did something wrong */
+    const char *wrong;   /* what; NULL: all is well */
 };
 
 static int draw(struct gpu *g, int n)
@@ -431,8 +432,27 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
     if (c) {
         c->mark.i = i;
         c->mark.n = ++g->set[i];
+        g->marked[i] = q;
     }
     return s;
+}
+
+static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
+
+/* It has, or must be asked again. */
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    *yes = g->reached[i] == g->set[i];
+    if (*yes || draw(g, 3) == 0)
+        return PL_OK;
+    *yes = true;
+    return finish(g, g->marked[i], err);
+}
+
+static bool on_cores(const struct gpu *g)
+{
+    (void)g;
+    return true;
 }
 
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -520,6 +540,8 @@ const struct gpu_driver gpu_emu = {
     .graph_run = graph_run,
     .graph_free = graph_free,
     .mark = mark,
+    .reached = reached,
+    .on_cores = on_cores,
     .await = await,
     .post = post,
     .wait = wait,

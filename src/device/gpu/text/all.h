@@ -25,3 +25,6 @@
 #include "quantize.h"
 #include "recurrent.h"
 #include "router.h"
+
+/* the self test */
+#include "probe.h"

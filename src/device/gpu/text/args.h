@@ -380,3 +380,35 @@ struct route_args {
     u64 block, list; /* [..][3], [n_tok * n_used] */
     s32 n_pair, n_used, n_matrix, n_step, n_key, mode;
 };
+
+/* ---- the self test ---- */
+
+/* A lane takes three words and gives what probe.h makes of them. */
+enum {
+    PROBE_ADD,
+    PROBE_SUB,
+    PROBE_MUL,
+    PROBE_DIV,
+    PROBE_FMA,
+    PROBE_MUL_ADD,
+    PROBE_SQRT,
+    PROBE_RINT,
+    PROBE_TO_F16,
+    PROBE_TO_BF16,
+    PROBE_EXP,
+    PROBE_TANH,
+    PROBE_DADD,
+    PROBE_DMUL,
+    PROBE_DDIV,
+    PROBE_DSUB,
+    PROBE_COS,
+    PROBE_SIN,
+    PROBE_FROM_F16,
+    PROBE_DOT4,
+    PROBE_INT,
+    PROBE_COUNT
+};
+struct probe_args {
+    u64 out, x; /* [n, PROBE_COUNT], [n, 3] words */
+    s32 n;
+};

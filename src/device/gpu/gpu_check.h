@@ -1,0 +1,17 @@
+/* The self test of a GPU: do its kernels have the bits that they must have?
+ * Compilers of drivers change under us, and hardware breaks; this is what keeps
+ * the promise of the same bits on all devices. */
+#ifndef DEVICE_GPU_GPU_CHECK_H
+#define DEVICE_GPU_GPU_CHECK_H
+
+#include "device/gpu/gpu_device.h"
+
+/* Each operation that kernels are made of, at corner cases and at random, then
+ * elementwise kernels, rows and contractions among those wanted, at small
+ * sizes. What has passed is remembered in the cache folder, by device, driver
+ * and text. PL_DEVICE: a difference, which the message names; *differs says so
+ * too, since other errors have the same status. */
+pl_status gpu_check(struct gpu_device *x, const bool want[], bool *differs,
+                    pl_err *err);
+
+#endif

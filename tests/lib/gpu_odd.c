@@ -1,0 +1,196 @@
+/* Copies of the emulator's driver with a function or two of their own. */
+#include "lib/gpu_odd.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "device/gpu/gpu_kind.h"
+#include "device/gpu/gpu_launch.h"
+
+/* ---- eager --------------------------------------------------------------- */
+
+enum { MAX_GPU = 16 };
+
+/* Of each GPU that is open. */
+static struct asked {
+    struct gpu *g;
+    bool kernel[GPU_KERNEL_COUNT];
+} asked[MAX_GPU];
+
+static struct asked *asked_of(const struct gpu *g)
+{
+    for (int i = 0; i < MAX_GPU; i++)
+        if (asked[i].g == g)
+            return &asked[i];
+    return NULL;
+}
+
+static pl_status eager_ready(struct gpu *g, const bool want[], int n_thread,
+                             pl_err *err)
+{
+    struct asked *a = asked_of(g);
+
+    (void)n_thread;
+    if (!a)
+        a = asked_of(NULL);
+    if (!a)
+        return err_set(err, PL_DEVICE, "more than %d GPUs", MAX_GPU);
+    a->g = g;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        a->kernel[k] |= want[k];
+    return PL_OK;
+}
+
+static pl_status eager_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                              int32_t n_group, const void *args, pl_err *err)
+{
+    const struct asked *a = asked_of(g);
+
+    if (!a || !a->kernel[k])
+        return err_set(err, PL_DEVICE, "kernel %s was not asked for",
+                       gpu_kernel_name(k));
+    return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static void eager_close(struct gpu *g)
+{
+    struct asked *a = g ? asked_of(g) : NULL;
+
+    if (a)
+        *a = (struct asked){0};
+    gpu_emu.close(g);
+}
+
+/* ---- hung ---------------------------------------------------------------- */
+
+struct gpu_hung gpu_hung;
+
+/* Counts a call of what would not return; false: it hangs. */
+static bool works(void)
+{
+    if (gpu_hung.n_left > 0)
+        return true;
+    gpu_hung.n_call++;
+    return false;
+}
+
+static pl_status hung_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                             int32_t n_group, const void *args, pl_err *err)
+{
+    if (gpu_hung.n_left > 0)
+        gpu_hung.n_left--;
+    return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
+{
+    return gpu_hung.n_left > 0 ? gpu_emu.flush(g, q, err) : PL_OK;
+}
+
+/* Which marks were set before it hung: they are reached. */
+static atomic_bool early[GPU_MAX_MARKS];
+
+static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    early[i] = gpu_hung.n_left > 0;
+    return gpu_emu.mark(g, q, i, err);
+}
+
+static pl_status hung_reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    *yes = early[i];
+    return gpu_hung.n_left > 0 ? gpu_emu.reached(g, i, yes, err) : PL_OK;
+}
+
+static pl_status hung_finish(struct gpu *g, enum queue q, pl_err *err)
+{
+    return works() ? gpu_emu.finish(g, q, err) : PL_OK;
+}
+
+static void hung_close(struct gpu *g)
+{
+    if (works())
+        gpu_emu.close(g);
+}
+
+static void hung_release(struct gpu *g, uint64_t at)
+{
+    if (works())
+        gpu_emu.release(g, at);
+}
+
+static void hung_host_release(struct gpu *g, void *p)
+{
+    if (works())
+        gpu_emu.host_release(g, p);
+}
+
+static void hung_unmap(struct gpu *g, void *p)
+{
+    if (works())
+        gpu_emu.unmap(g, p);
+}
+
+/* ---- wrong --------------------------------------------------------------- */
+
+atomic_int gpu_wrong_kernel = GPU_KERNEL_COUNT;
+
+/* All kernels' arguments begin with where the result goes, but a contraction's.
+ */
+static uint64_t result_of(enum gpu_kernel k, const void *args)
+{
+    uint64_t at;
+
+    if (strncmp(gpu_kernel_name(k), "mat", 3) == 0)
+        return ((const struct contract_args *)args)->out;
+    memcpy(&at, args, sizeof at);
+    return at;
+}
+
+static pl_status wrong_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                              int32_t n_group, const void *args, pl_err *err)
+{
+    uint32_t *word = (uint32_t *)(uintptr_t)result_of(k, args);
+
+    PL_TRY(gpu_emu.launch(g, q, k, n_group, args, err));
+    if ((int)k != gpu_wrong_kernel)
+        return PL_OK;
+    PL_TRY(gpu_emu.finish(g, q, err));
+    word[5] ^= 1;
+    return PL_OK;
+}
+
+/* ---- the kinds ----------------------------------------------------------- */
+
+static struct gpu_driver gpu_eager, gpu_hangs, gpu_wrong;
+
+__attribute__((constructor)) static void make(void)
+{
+    gpu_eager = gpu_emu;
+    gpu_eager.graph_make = NULL; /* each launch is seen */
+    gpu_eager.name = "eager";
+    gpu_eager.ready = eager_ready;
+    gpu_eager.launch = eager_launch;
+    gpu_eager.close = eager_close;
+    gpu_wrong = gpu_emu;
+    gpu_wrong.graph_make = NULL;
+    gpu_wrong.name = "wrong";
+    gpu_wrong.launch = wrong_launch;
+    gpu_hangs = gpu_emu;
+    gpu_hangs.graph_make = NULL;
+    gpu_hangs.name = "hung";
+    gpu_hangs.drop = NULL; /* nothing can be taken out */
+    gpu_hangs.launch = hung_launch;
+    gpu_hangs.flush = hung_flush;
+    gpu_hangs.mark = hung_mark;
+    gpu_hangs.reached = hung_reached;
+    gpu_hangs.finish = hung_finish;
+    gpu_hangs.close = hung_close;
+    gpu_hangs.release = hung_release;
+    gpu_hangs.host_release = hung_host_release;
+    gpu_hangs.unmap = hung_unmap;
+}
+
+const struct device_ops eager_ops = GPU_KIND(eager, gpu_eager);
+const struct device_ops hung_ops = GPU_KIND(hung, gpu_hangs);
+const struct device_ops wrong_ops = GPU_KIND(wrong, gpu_wrong);

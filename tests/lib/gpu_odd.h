@@ -1,0 +1,25 @@
+/* Kinds of GPU for tests: the emulator with a habit.
+ *
+ *   eager  launches no kernel that ready() was not asked for
+ *   wrong  has the lowest bit of a float other than it should, now and then
+ *   hung   does nothing more when it has launched so many kernels */
+#ifndef TEST_GPU_ODD_H
+#define TEST_GPU_ODD_H
+
+#include "device/device_ops.h"
+
+#include <stdatomic.h>
+
+extern const struct device_ops eager_ops, hung_ops, wrong_ops;
+
+/* Of all GPUs of the kind `wrong`: the kernel whose results are wrong, an enum
+ * gpu_kernel. */
+extern atomic_int gpu_wrong_kernel;
+
+/* Of all GPUs of the kind `hung`. */
+extern struct gpu_hung {
+    atomic_int n_left; /* kernels to launch until it hangs */
+    atomic_int n_call; /* of functions that would not return then */
+} gpu_hung;
+
+#endif
