@@ -86,27 +86,36 @@ TEST(cuda_without_its_library_names_it)
     assert_non_null(strstr(err.message, "libm.so.6 has no cuInit"));
 }
 
-TEST(cuda_lists_devices_that_can_run_the_text)
+/* Without a context, so without taking anything of any of them. */
+TEST(cuda_lists_devices_by_its_own_numbers)
 {
-    static const int index[] = {FAKE_NEW, FAKE_PLAIN, FAKE_FAR};
+    static const unsigned all = (1 << GPU_FEATURES) - 1, fits = 1 << GPU_DOT4;
+    static const unsigned has[] = {all, 1 << GPU_MAPS, fits | 1 << GPU_MAPS,
+                                   fits | 1 << GPU_MMA | 1 << GPU_WORDS};
     const struct fake_cuda *f = fake();
+    int n_context = f->n_call("cuDevicePrimaryCtxRetain");
     struct gpu_info info[FAKE_COUNT];
     pl_err err;
     int n;
 
     TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
-    assert_int_equal(n, 3);
+    assert_int_equal(n, FAKE_COUNT);
     for (int i = 0; i < n; i++) {
-        assert_int_equal(info[i].index, index[i]);
-        assert_int_equal(info[i].memory_bytes,
-                         ((uint64_t)7 << 30) + (uint64_t)index[i]);
-        assert_int_equal(info[i].n_unit, 100 + index[i]);
+        assert_int_equal(info[i].index, i);
+        assert_int_equal(info[i].total_bytes, (uint64_t)8 << 30);
+        assert_int_equal(info[i].memory_bytes, 0);
+        assert_int_equal(info[i].n_unit, 100 + i);
         assert_true(info[i].mem_bytes_per_s == 512e9);
+        assert_int_equal(info[i].has, has[i]);
+        assert_int_equal(info[i].why[0] != '\0', i == FAKE_OLD);
     }
+    assert_non_null(strstr(info[FAKE_OLD].why, "is 5.2, and the kernels need"));
     assert_string_equal(info[0].title, "Fake 9.0");
     assert_string_equal(info[0].bus, "0000:3b:00.0");
+    assert_string_equal(info[0].version, "CUDA 12.4, compute 9.0");
     assert_true(info[0].flops == 128.0 * 100 * 1e9);
-    assert_true(info[2].flops == 64.0 * 103 * 1e9);
+    assert_true(info[3].flops == 64.0 * 103 * 1e9);
+    assert_int_equal(f->n_call("cuDevicePrimaryCtxRetain"), n_context);
     TEST_OK(d->list(info, 1, &n, &err), err);
     assert_int_equal(n, 1);
     f->break_at("cuInit", 1, CUDA_CODE_NO_DEVICE);
@@ -458,12 +467,14 @@ TEST(cuda_shows_what_the_compiler_said)
     assert_clean(f);
 }
 
-/* Functions whose failing nobody can be told of: they give something back. */
+/* Functions whose failing nobody is told of: they give something back, or say
+ * what is for people to read. */
 static bool is_silent(const char *name)
 {
     static const char *const silent[] = {
-        "cuMemFree",      "cuMemFreeHost",   "cuMemHostUnregister",
-        "cuEventDestroy", "cuStreamDestroy", "cuModuleUnload"};
+        "cuMemFree",          "cuMemFreeHost",  "cuMemHostUnregister",
+        "cuDriverGetVersion", "cuEventDestroy", "cuStreamDestroy",
+        "cuModuleUnload"};
 
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
         if (strcmp(silent[i], name) == 0)
@@ -471,19 +482,35 @@ static bool is_silent(const char *name)
     return false;
 }
 
+/* What it knows of the device, as the choice of devices asks. */
+static pl_status ask(pl_err *err)
+{
+    struct gpu_info info[FAKE_COUNT];
+    uint64_t bytes;
+    int n;
+
+    PL_TRY(d->list(info, FAKE_COUNT, &n, err));
+    for (int i = 0; i < n; i++)
+        if (info[i].why[0] && i != FAKE_OLD)
+            return err_set(err, PL_DEVICE, "%s", info[i].why);
+    if (!strstr(info[FAKE_OLD].why, "5.2"))
+        return err_set(err, PL_DEVICE, "%s", info[FAKE_OLD].why);
+    PL_TRY(d->free_memory(FAKE_FAR, &bytes, err));
+    assert_int_equal(bytes, ((uint64_t)7 << 30) + FAKE_FAR);
+    return PL_OK;
+}
+
 /* The nth call of the function fails; false: there are not so many. */
 static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
 {
-    struct gpu_info info[FAKE_COUNT];
     pl_status s, told = PL_OK;
     pl_err err = {0};
     struct work w;
     bool before, hit;
-    int n;
 
     fill(&w);
     f->break_at(name, nth, UNKNOWN);
-    s = d->list(info, FAKE_COUNT, &n, &err);
+    s = ask(&err);
     if (s == PL_OK)
         s = work(&w, FAKE_NEW, &err);
     before = f->failed();

@@ -291,7 +291,7 @@ static pl_status open_at(struct gpu *g, int index, pl_err *err)
     if (index < 0 || index >= n_device)
         return err_set(err, PL_NOT_FOUND,
                        "cuda:%d: CUDA has %d devices here, counted from 0; "
-                       "nvidia-smi lists them",
+                       "`plait devices` lists them",
                        index, n_device);
     PL_TRY(examine(g, index, err));
     PL_TRY(CALL(g, err, cuDevicePrimaryCtxRetain, &g->context, g->device));
@@ -481,6 +481,7 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 const struct gpu_driver gpu_cuda = {
     .name = "cuda",
     .list = cuda_list,
+    .free_memory = cuda_free_memory,
     .open = open_gpu,
     .close = close_gpu,
     .alloc = alloc,

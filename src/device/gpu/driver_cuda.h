@@ -5,6 +5,8 @@
 #include "device/gpu/gpu_driver.h"
 
 pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err);
+/* Of a device that may be taken; it must not be too old. */
+pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err);
 
 /* The kernels' text for devices of a capability, a program a kernel. */
 struct cuda_text {

@@ -7,74 +7,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "device/cpu/cpu_image.h"
-#include "device/device_spec.h"
 #include "device/gpu/gpu_kind.h"
 
-enum { GPU_LIST_MAX = 64 };
-
 /* ---- what it can do ------------------------------------------------------ */
-
-/* A GPU's place in its driver's list, from the item's only field; -1: none was
- * given. */
-static pl_status read_index(const struct device_item *it, int n, int *index,
-                            pl_err *err)
-{
-    int i = 0;
-
-    *index = -1;
-    if (it->field >= it->end)
-        return PL_OK;
-    for (const char *p = it->field; p < it->end; p++) {
-        if (*p < '0' || *p > '9' || i > n)
-            return device_item_bad(it, err, "\"%.*s\" is no number of a GPU",
-                                   (int)(it->end - it->field), it->field);
-        i = i * 10 + (*p - '0');
-    }
-    if (i >= n)
-        return device_item_bad(it, err, "there is no GPU %d; there are %d", i,
-                               n);
-    *index = i;
-    return PL_OK;
-}
-
-static struct device_desc describe_gpu(const struct device_ops *ops,
-                                       const struct gpu_info *g)
-{
-    return (struct device_desc){.ops = ops,
-                                .n_thread = 1,
-                                .numa_node = -1,
-                                .memory = -1,
-                                .reads = true,
-                                .index = g->index,
-                                .memory_bytes = g->memory_bytes,
-                                .mem_bytes_per_s = g->mem_bytes_per_s,
-                                .flops = g->flops};
-}
-
-/* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
- * in turn. */
-pl_status gpu_describe(struct device_list *l, const struct device_item *it,
-                       pl_err *err)
-{
-    struct gpu_info g[GPU_LIST_MAX];
-    int n, index, count, share; /* devices on one GPU, at most */
-
-    PL_TRY(it->ops->driver->list(g, GPU_LIST_MAX, &n, err));
-    if (n == 0)
-        return device_item_bad(it, err, "there is no GPU that %s shows",
-                               it->ops->name);
-    PL_TRY(read_index(it, n, &index, err));
-    count = it->count > 0 ? it->count : index < 0 ? n : 1;
-    share = index < 0 ? (count + n - 1) / n : count;
-    for (int i = 0; i < count; i++) {
-        struct device_desc d =
-            describe_gpu(it->ops, &g[index < 0 ? i % n : index]);
-
-        d.memory_bytes /= (uint64_t)share;
-        PL_TRY(device_list_append(l, &d, it, err));
-    }
-    return PL_OK;
-}
 
 /* In the forms of the CPU's kernels, whose bits they have: those of `reference`
  * are others. */
@@ -388,3 +323,11 @@ void gpu_wait(struct device_bank *b)
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
 const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda);
 const struct device_ops opencl_ops = GPU_KIND(opencl, gpu_opencl);
+
+/* Each GPU by its best driver: its devices are of the other kinds. */
+const struct device_ops gpu_ops = {
+    .name = "gpu",
+    .accepts = "gpu (each GPU), gpu:0, gpu*2",
+    .describe = gpu_describe,
+    .open = gpu_open,
+};
