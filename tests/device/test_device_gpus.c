@@ -5,6 +5,7 @@
 #include "lib/support.h"
 
 #include <dlfcn.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "device/device_ops.h"
 #include "device/gpu_info.h"
 #include "lib/fake_cuda.h"
+#include "pl.h"
 
 enum { OUT_OF_MEMORY = 2, UNAVAILABLE = 46, TWIN = 9 };
 
@@ -216,6 +218,50 @@ TEST(gpus_that_are_shown_have_a_reason_where_they_fail)
     assert_non_null(strstr(g[FAKE_OLD].why, "5.2"));
     assert_non_null(strstr(g[FAKE_PLAIN].why, "cuDevicePrimaryCtxRetain"));
     f->refuse(FAKE_PLAIN, 0);
-    TEST_OK(emu_ops.show(&emu_ops, g, GPU_LIST_MAX, &n, &err), err);
-    assert_int_equal(n, 0);
+    assert_null(emu_ops.show); /* what the emulator has is no GPU */
+}
+
+static const json_t *field(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (!v)
+        fail_msg("no %s", key);
+    return v;
+}
+
+TEST(gpus_stand_in_the_list_of_devices)
+{
+    struct test_text t = {0};
+    const json_t *all, *old;
+    const struct fake_cuda *f = fakes();
+    json_t *o;
+    pl_err err;
+
+    TEST_OK(pl_devices_print(false, test_text_add, &t, &err), err);
+    assert_non_null(strstr(t.s, "cuda:0    Fake 9.0, 0000:3b:00.0, CUDA 12.4"));
+    assert_non_null(strstr(t.s, "100 units, 7.00G free of 8.00G bytes, dot4"));
+    assert_non_null(strstr(t.s, "cannot be used: its compute capability is"));
+    assert_non_null(strstr(t.s, "twin, 0000:3b:00.0"));
+    assert_non_null(strstr(t.s, "driver fake, the GPU of cuda:0\n"));
+    t.n = 0;
+    name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
+    TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);
+    o = json_loads(t.s, 0, NULL);
+    assert_non_null(o);
+    all = field(o, "gpus");
+    assert_int_equal(json_array_size(all), FAKE_COUNT);
+    old = json_array_get(all, FAKE_OLD);
+    assert_string_equal(json_string_value(field(old, "device")), "cuda:1");
+    assert_non_null(strstr(json_string_value(field(old, "why")), "5.2"));
+    assert_true(json_is_null(field(old, "free")));
+    assert_true(json_is_null(field(field(o, "drivers"), "cuda")));
+    assert_non_null(
+        strstr(json_string_value(field(field(o, "drivers"), "opencl")),
+               "/nowhere/libOpenCL.so.1"));
+    assert_int_equal(json_object_size(field(o, "drivers")), 2);
+    json_decref(o);
+    free(t.s);
+    fakes();
+    assert_int_equal(f->n_live(), 0);
 }

@@ -321,8 +321,9 @@ void gpu_wait(struct device_bank *b)
 /* ---- the kinds ----------------------------------------------------------- */
 
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
-const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda);
-const struct device_ops opencl_ops = GPU_KIND(opencl, gpu_opencl);
+const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
+const struct device_ops opencl_ops =
+    GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
 /* Each GPU by its best driver: its devices are of the other kinds. */
 const struct device_ops gpu_ops = {
