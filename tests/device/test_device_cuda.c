@@ -382,6 +382,34 @@ TEST(cuda_devices_meet_in_mapped_memory)
     assert_clean(f);
 }
 
+/* Memory is mapped until nobody works on it any more, whoever mapped it first;
+ * a part of it is its own holder. */
+TEST(cuda_maps_for_as_long_as_any_device_wants)
+{
+    const struct fake_cuda *f = fake();
+    int n_register = f->n_call("cuMemHostRegister");
+    unsigned char *shared = pages(2 * PAGE, PROT_READ | PROT_WRITE);
+    _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(shared + PAGE);
+    struct gpu *g[2];
+    uint64_t at[2];
+    pl_err err;
+
+    TEST_OK(d->open(&g[0], FAKE_NEW, &err), err);
+    TEST_OK(d->open(&g[1], FAKE_NEW, &err), err);
+    TEST_OK(d->map(g[0], shared, 2 * PAGE, &at[0], &err), err);
+    TEST_OK(d->map(g[1], shared + PAGE, PAGE, &at[1], &err), err);
+    assert_int_equal(at[1], at[0] + PAGE);
+    d->unmap(g[0], shared);
+    d->close(g[0]);
+    TEST_OK(d->post(g[1], QUEUE_COMPUTE, word, 3, &err), err);
+    TEST_OK(d->finish(g[1], QUEUE_COMPUTE, &err), err);
+    assert_int_equal(*word, 3);
+    assert_int_equal(f->n_call("cuMemHostRegister"), n_register + 1);
+    d->close(g[1]);
+    munmap(shared, 2 * PAGE);
+    assert_clean(f);
+}
+
 /* ---- failing ------------------------------------------------------------- */
 
 TEST(cuda_maps_writable_memory_alone)
@@ -398,7 +426,10 @@ TEST(cuda_maps_writable_memory_alone)
     assert_non_null(strstr(err.message, "cuMemHostRegister"));
     assert_non_null(strstr(err.message, "writable"));
     TEST_OK(d->map(g, open + PAGE, PAGE, &at, &err), err);
-    assert_int_equal(d->map(g, open, 2 * PAGE, &at, &err), PL_DEVICE);
+    assert_int_equal(d->map(g, open, 2 * PAGE, &at, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "map the whole first"));
+    assert_int_equal(d->map(g, open + 2 * PAGE - 8, 16, &at, &err),
+                     PL_UNSUPPORTED);
     assert_int_equal(d->post(g, QUEUE_COMPUTE, (void *)open, 1, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(

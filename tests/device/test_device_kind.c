@@ -20,6 +20,7 @@ const struct device_ops *const device_kinds[] = {
 #undef KIND
     &plain_ops,
     &bare_ops,
+    &parts_ops,
     NULL,
 };
 

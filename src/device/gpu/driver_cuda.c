@@ -27,7 +27,7 @@ struct mapped {
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    bool own; /* registered by this GPU, not found so */
+    struct cuda_range *range; /* held; NULL: not yet */
 };
 
 struct gpu {
@@ -138,22 +138,12 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     return s;
 }
 
-/* Registers m, or finds that another GPU of the process has. */
+/* Has m registered, and finds where the device has it. */
 static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
 {
     unsigned long long at = 0, last = 0;
-    unsigned code = g->cu.cuMemHostRegister(
-        m->p, m->bytes, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
-    char what[256];
 
-    m->own = code == CUDA_SUCCESS_CODE;
-    if (!m->own && code != CUDA_CODE_ALREADY_REGISTERED) {
-        snprintf(what, sizeof what,
-                 "%s, mapping %zu bytes (memory must be writable, and this "
-                 "process's own)",
-                 g->name, m->bytes);
-        return cuda_check(&g->cu, code, "cuMemHostRegister", what, err);
-    }
+    PL_TRY(cuda_range_hold(&m->range, &g->cu, m->p, m->bytes, g->name, err));
     PL_TRY(CALL(g, err, cuMemHostGetDevicePointer, &at, m->p, 0));
     PL_TRY(
         CALL(g, err, cuMemHostGetDevicePointer, &last, m->p + m->bytes - 1, 0));
@@ -169,8 +159,8 @@ static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
 /* Gives m back, which is in no list. */
 static void drop_mapped(struct gpu *g, struct mapped *m)
 {
-    if (m->own && enter(g, NULL) == PL_OK) {
-        g->cu.cuMemHostUnregister(m->p);
+    if (m->range && enter(g, NULL) == PL_OK) {
+        cuda_range_drop(m->range, &g->cu);
         leave(g, PL_OK, NULL);
     }
     free(m);

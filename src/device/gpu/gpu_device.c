@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/err.h"
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_kind.h"
@@ -131,8 +130,7 @@ static void unload_gpu(struct gpu_device *x)
     for (int q = 0; q < QUEUE_COUNT; q++) /* of a load that has failed */
         x->driver->finish(x->gpu, (enum queue)q, NULL);
     gpu_reach_end(x);
-    for (int r = 0; r < REGION_COUNT; r++)
-        release(x, &x->region[r]);
+    gpu_region_unload(x);
     release(x, &x->scratch);
     release(x, &x->tables);
     if (x->table)
@@ -151,19 +149,6 @@ void gpu_unload(struct device_bank *b)
 
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
-}
-
-static pl_status allocate(struct gpu_device *x, const char *what, size_t bytes,
-                          uint64_t *at, pl_err *err)
-{
-    pl_err why = {0};
-    char b[24];
-
-    if (x->driver->alloc(x->gpu, bytes + (bytes == 0), at, &why) == PL_OK)
-        return PL_OK;
-    *at = 0;
-    return err_set(err, PL_NO_DEVICE_MEMORY, "%s does not give %s for %s: %s",
-                   x->dev->desc.name, bytes_text(b, bytes), what, why.message);
 }
 
 static bool has_pages(const struct program *p)
@@ -210,7 +195,7 @@ static pl_status load_tables(struct gpu_device *x, pl_err *err)
     if (!all)
         return err_no_memory(err, "a device's tables");
     gpu_tables_write(t, all);
-    s = allocate(x, "tables", t->bytes, &x->tables, err);
+    s = gpu_allocate(x, "tables", t->bytes, &x->tables, err);
     if (s == PL_OK)
         s = gpu_stage_write(x, x->tables, all, t->bytes, err);
     free(all);
@@ -224,15 +209,12 @@ static pl_status load_gpu(struct gpu_device *x, pl_err *err)
     const struct program *p = d->prog;
     size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
 
-    for (int r = 0; r < REGION_INBOX; r++) {
-        PL_TRY(allocate(x, region_name((enum region)r), d->bytes[r],
-                        &x->region[r], err));
-        x->image.base[r] = x->region[r];
-    }
+    for (int r = 0; r < REGION_INBOX; r++)
+        PL_TRY(gpu_region_load(x, (enum region)r, err));
     PL_TRY(gpu_reach_own(x, err));
     if (own > d->scratch_bytes || d->scratch_bytes >= GPU_SCRATCH_UNKNOWN)
         return err_no_memory(err, "a device's tables");
-    PL_TRY(allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
+    PL_TRY(gpu_allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
     x->image.scratch[QUEUE_COMPUTE] = x->scratch;
     x->image.scratch[QUEUE_COPY] = x->scratch + own;
     PL_TRY(gpu_image_init(&x->image, x->set, d, err));
@@ -268,7 +250,7 @@ pl_status gpu_write(struct device *d, enum region r, size_t offset,
     struct gpu_device *x = d->own;
 
     if (r != REGION_INBOX)
-        return gpu_stage_write(x, x->region[r] + offset, src, bytes, err);
+        return gpu_region_write(x, r, offset, src, bytes, err);
     memcpy(d->at[r] + offset, src, bytes);
     return PL_OK;
 }
@@ -279,7 +261,7 @@ pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
     struct gpu_device *x = d->own;
 
     if (r != REGION_INBOX)
-        return gpu_stage_read(x, dst, x->region[r] + offset, bytes, err);
+        return gpu_region_read(x, r, offset, dst, bytes, err);
     memcpy(dst, d->at[r] + offset, bytes);
     return PL_OK;
 }

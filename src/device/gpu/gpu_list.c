@@ -253,6 +253,7 @@ static struct device_desc desc_of(const struct view *w)
                             .numa_node = -1,
                             .memory = -1,
                             .reads = true,
+                            .maps = w->ops->driver->map != NULL,
                             .index = w->info.index,
                             .memory_bytes = w->info.memory_bytes,
                             .largest_bytes = (size_t)w->info.largest_bytes,
