@@ -40,8 +40,8 @@ struct device_desc {
                        and what it has for others it pushes to them */
     bool reads;     /* it pulls from any memory that is not private; else only
                        from that of its own number */
-    bool maps;      /* its kernels may read and write the host's memory in place,
-                       which must be whole pages then */
+    bool maps;      /* its kernels may use the host's memory in place, which
+                       must be whole pages then */
     bool one_queue; /* its threads copy too: all its steps are in the compute
                        queue. Else copies between groups are in a copy queue,
                        which goes on beside the other one */

@@ -30,7 +30,7 @@
 struct device_bank;
 struct device_item; /* device_spec.h */
 struct gpu_driver;  /* gpu/gpu_driver.h */
-struct gpu_info;    /* gpu_info.h */
+struct gpu_info;    /* listed_gpu.h */
 struct topology;    /* machine/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors

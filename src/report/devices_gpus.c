@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "device/device_ops.h"
-#include "device/gpu_info.h"
+#include "device/listed_gpu.h"
 
 static const char *const feature_name[GPU_FEATURES] = {
     [GPU_DOT4] = "dot4",

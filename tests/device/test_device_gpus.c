@@ -11,7 +11,7 @@
 
 #include "device/device.h"
 #include "device/device_ops.h"
-#include "device/gpu_info.h"
+#include "device/listed_gpu.h"
 #include "lib/fake_cuda.h"
 #include "pl.h"
 

@@ -21,11 +21,11 @@ struct cuda_range {
 static struct {
     pthread_mutex_t lock;
     struct cuda_range *first; /* owned */
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cuda_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct cuda_range *find(const unsigned char *p, size_t bytes)
 {
-    for (struct cuda_range *r = all.first; r; r = r->next)
+    for (struct cuda_range *r = cuda_ranges.first; r; r = r->next)
         if (p >= r->p && bytes <= r->bytes &&
             (size_t)(p - r->p) <= r->bytes - bytes)
             return r;
@@ -37,7 +37,7 @@ static bool shares_page(const unsigned char *p, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    for (struct cuda_range *r = all.first; r; r = r->next)
+    for (struct cuda_range *r = cuda_ranges.first; r; r = r->next)
         if (((uintptr_t)p + bytes - 1) / page >= (uintptr_t)r->p / page &&
             ((uintptr_t)r->p + r->bytes - 1) / page >= (uintptr_t)p / page)
             return true;
@@ -73,8 +73,8 @@ static pl_status add(struct cuda_range **out, const struct cuda *cu, void *p,
     r->p = p;
     r->bytes = bytes;
     r->ours = code == CUDA_SUCCESS_CODE;
-    r->next = all.first;
-    all.first = r;
+    r->next = cuda_ranges.first;
+    cuda_ranges.first = r;
     *out = r;
     return PL_OK;
 }
@@ -84,21 +84,21 @@ pl_status cuda_range_hold(struct cuda_range **out, const struct cuda *cu,
 {
     pl_status s = PL_OK;
 
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&cuda_ranges.lock);
     *out = find(p, bytes);
     if (!*out)
         s = add(out, cu, p, bytes, who, err);
     if (s == PL_OK)
         (*out)->n_holder++;
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&cuda_ranges.lock);
     return s;
 }
 
 void cuda_range_drop(struct cuda_range *r, const struct cuda *cu)
 {
-    struct cuda_range **at = &all.first;
+    struct cuda_range **at = &cuda_ranges.first;
 
-    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&cuda_ranges.lock);
     if (--r->n_holder == 0) {
         while (*at != r)
             at = &(*at)->next;
@@ -107,5 +107,5 @@ void cuda_range_drop(struct cuda_range *r, const struct cuda *cu)
             cu->cuMemHostUnregister(r->p);
         free(r);
     }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&cuda_ranges.lock);
 }

@@ -14,7 +14,7 @@
 #define DEVICE_GPU_GPU_DRIVER_H
 
 #include "device/gpu/gpu_kernel.h"
-#include "device/gpu_info.h"
+#include "device/listed_gpu.h"
 
 struct gpu; /* an open one; each driver has its own */
 

@@ -1,7 +1,7 @@
 /* What is known of a GPU before it is opened: what `plait devices` shows, and
  * what device strings choose by. */
-#ifndef DEVICE_GPU_INFO_H
-#define DEVICE_GPU_INFO_H
+#ifndef DEVICE_LISTED_GPU_H
+#define DEVICE_LISTED_GPU_H
 
 #include <stdbool.h>
 #include <stdint.h>
