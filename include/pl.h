@@ -175,8 +175,8 @@ typedef enum pl_offload {
 typedef struct pl_options {
     size_t size;                /* sizeof(pl_options); see above */
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
-                                   "sim:2GiB:16GB/s:10us*2", "proc*2";
-                                   NULL = "cpu" */
+                                   "sim:2GiB:16GB/s:10us*2", "proc*2",
+                                   "gpu", "cuda:0"; NULL = "cpu" */
     const char *device_spec;    /* plan only: a machine that is not there,
                                    "gpu:24GiB:1TB/s*4"; replaces devices */
     int n_ranks;                /* 0: one a device of the widest group; of
@@ -573,7 +573,8 @@ PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* What this machine offers: NUMA nodes, cores, memory, instruction sets. */
+/* What this machine offers: NUMA nodes, cores, memory, instruction sets, GPUs,
+ * each of which is asked what memory is free. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
 /* Measures in a few seconds how fast its cores, memory and messages are, prints

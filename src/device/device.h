@@ -31,6 +31,9 @@ struct device_desc {
                                none */
     int numa_node;          /* -1: none */
     int index;              /* of a GPU, among its driver's */
+    char bus[24];           /* of a GPU: its PCI address, "" if unknown; devices
+                               that have the same are on one GPU */
+    size_t largest_bytes;   /* that one allocation of it may have; 0: any */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
     int n_core;
@@ -41,6 +44,8 @@ struct device_desc {
                        and what it has for others it pushes to them */
     bool reads;     /* it pulls from any memory that is not private; else only
                        from that of its own number */
+    bool maps;      /* its kernels may use the host's memory in place, which
+                       must be whole pages then */
     bool one_queue; /* its threads copy too: all its steps are in the compute
                        queue. Else copies between groups are in a copy queue,
                        which goes on beside the other one */
@@ -78,6 +83,9 @@ struct device_list {
  *   none              alone: an empty list, everything is the host's
  *   proc...           as cpu, each device in a process of its own
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
+ *   gpu               each GPU by its best driver; gpu:I one of them; gpu*N
+ *   cuda, opencl      each that this driver shows; cuda:I the one that it
+ *                     numbers I; cuda*N so many devices, on each in turn
  *   emu[*N]           emulated GPUs
  * n_thread 0: as many as the device has cores. An error names the item and
  * shows what is accepted. */

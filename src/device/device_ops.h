@@ -30,6 +30,7 @@
 struct device_bank;
 struct device_item; /* device_spec.h */
 struct gpu_driver;  /* gpu/gpu_driver.h */
+struct gpu_info;    /* listed_gpu.h */
 struct topology;    /* machine/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors
@@ -77,7 +78,8 @@ struct device_bank {
 struct device_ops {
     const char *name;                /* as -dev and --device-spec spell it */
     const char *accepts;             /* how an item looks, for errors */
-    const struct gpu_driver *driver; /* of a kind of GPU */
+    const struct gpu_driver *driver; /* of a kind of GPU; NULL: it takes each
+                                        GPU by that of another kind */
     bool works_in_wait; /* wait() has the caller's thread compute, so this
                             kind's comes before all others'; one kind can */
 
@@ -89,6 +91,11 @@ struct device_ops {
      * device: see device_desc. */
     pl_status (*describe)(struct device_list *l, const struct device_item *it,
                           pl_err *err);
+    /* The GPUs that its driver shows, up to `max`, with what memory is free now
+     * and why any of them cannot be used: what `plait devices` prints. `ops` is
+     * this kind's row. NULL: it has none to show. */
+    pl_status (*show)(const struct device_ops *ops, struct gpu_info *out,
+                      int max, int *n, pl_err *err);
     /* Appends the host's devices, as device_list_add_host has them. NULL: the
      * kind makes no hosts. */
     pl_status (*add_host)(struct device_list *l, int n_rank, int n_thread,

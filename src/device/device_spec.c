@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/numeral.h"
 
-enum { ACCEPTED = 512 };
+enum { ACCEPTED = 640 };
 
 /* What all kinds take, for messages. */
 static void say_accepted(char s[ACCEPTED])

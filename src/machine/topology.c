@@ -384,48 +384,60 @@ bool topology_one_node(void)
     return one;
 }
 
-/* Small pieces share pages with others and are neither bound nor huge. */
-void *topology_alloc(const struct topology *t, int os, size_t bytes)
-{
-    void *p;
-
-    if (bytes < MAP_FROM) {
-        if (posix_memalign(&p, ALIGN, bytes > 0 ? bytes : ALIGN) != 0)
-            return NULL;
-        memset(p, 0, bytes);
-        return p;
-    }
-    p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-             -1, 0);
-    if (p == MAP_FAILED)
-        return NULL;
-    madvise(p, bytes, MADV_HUGEPAGE);
-    madvise(p, bytes, MADV_DONTFORK); /* or each write would copy a page */
-    if (t && t->here && os >= 0) {
-        hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
-
-        if (o)
-            hwloc_set_area_membind(t->hw, p, bytes, o->nodeset,
-                                   HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET);
-    }
-    return p;
-}
-
-void topology_free(void *p, size_t bytes)
-{
-    if (!p)
-        return;
-    if (bytes < MAP_FROM)
-        free(p);
-    else
-        munmap(p, bytes);
-}
-
 static size_t whole_pages(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     return (bytes / page + 1) * page;
+}
+
+/* Of less than MAP_FROM no huge page would come of it. */
+void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
+{
+    size_t all = whole_pages(bytes);
+    void *p = mmap(NULL, all, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    if (bytes >= MAP_FROM)
+        madvise(p, all, MADV_HUGEPAGE);
+    madvise(p, all, MADV_DONTFORK); /* or each write would copy a page */
+    if (t && t->here && os >= 0) {
+        hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
+
+        if (o)
+            hwloc_set_area_membind(t->hw, p, all, o->nodeset,
+                                   HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET);
+    }
+    return p;
+}
+
+void topology_free_pages(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
+}
+
+/* Small pieces share pages with others and are neither bound nor huge. */
+void *topology_alloc(const struct topology *t, int os, size_t bytes)
+{
+    void *p;
+
+    if (bytes >= MAP_FROM)
+        return topology_alloc_pages(t, os, bytes);
+    if (posix_memalign(&p, ALIGN, bytes > 0 ? bytes : ALIGN) != 0)
+        return NULL;
+    memset(p, 0, bytes);
+    return p;
+}
+
+void topology_free(void *p, size_t bytes)
+{
+    if (bytes >= MAP_FROM)
+        topology_free_pages(p, bytes);
+    else
+        free(p);
 }
 
 void *topology_share(size_t bytes)

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "device/device.h"
 #include "machine/topology.h"
+#include "report/devices_gpus.h"
 #include "report/sink.h"
 
 #include <stdio.h>
@@ -49,7 +50,7 @@ static void say_example(const struct sink *to, const char *spec,
 }
 
 static void print_text(const struct sink *to, const struct topology *t,
-                       const struct device_list *l)
+                       const struct gpus *g, const struct device_list *l)
 {
     char buf[200], size[16];
 
@@ -68,6 +69,7 @@ static void print_text(const struct sink *to, const struct topology *t,
             sink_say(to, " %s%s", kernel_set_name(f),
                      f == (int)kernel_set_best() ? " (used)" : "");
     sink_say(to, "\n");
+    gpus_say(g, to);
     for (int i = 0; i < N_EXAMPLE; i++)
         say_example(to, examples[i], &l[i]);
 }
@@ -137,13 +139,35 @@ static json_t *json_examples(const struct device_list *l)
     return NULL;
 }
 
+static pl_status print(bool json, const struct topology *t,
+                       const struct gpus *g, const struct device_list *l,
+                       const struct sink *to, pl_err *err)
+{
+    char cpus[200];
+
+    if (!json) {
+        print_text(to, t, g, l);
+        return PL_OK;
+    }
+    topology_list_cpus(t, cpus, sizeof cpus);
+    return sink_json(
+        to,
+        json_pack("{s:o, s:i, s:i, s:s, s:I, s:o, s:s, s:o, s:o, s:o}", "nodes",
+                  json_nodes(t), "cores", t->n_core, "quota", t->n_core_quota,
+                  "processors", cpus, "memory", (json_int_t)t->memory_bytes,
+                  "kernels", json_kernels(), "best",
+                  kernel_set_name(kernel_set_best()), "gpus", gpus_json(g),
+                  "drivers", gpus_json_drivers(g), "devices", json_examples(l)),
+        "the description of this machine", err);
+}
+
 pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                            pl_err *err)
 {
     struct sink to = {write, user};
     struct topology t = {0};
     struct device_list l[N_EXAMPLE] = {{0}};
-    char cpus[200];
+    struct gpus *g;
     pl_status s;
 
     if (!write)
@@ -152,20 +176,11 @@ pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
     s = topology_load(&t, err);
     for (int i = 0; i < N_EXAMPLE && s == PL_OK; i++)
         s = device_parse(&l[i], examples[i], 0, err);
-    if (s == PL_OK && json) {
-        topology_list_cpus(&t, cpus, sizeof cpus);
-        s = sink_json(&to,
-                      json_pack("{s:o, s:i, s:i, s:s, s:I, s:o, s:s, s:o}",
-                                "nodes", json_nodes(&t), "cores", t.n_core,
-                                "quota", t.n_core_quota, "processors", cpus,
-                                "memory", (json_int_t)t.memory_bytes, "kernels",
-                                json_kernels(), "best",
-                                kernel_set_name(kernel_set_best()), "devices",
-                                json_examples(l)),
-                      "the description of this machine", err);
-    } else if (s == PL_OK) {
-        print_text(&to, &t, l);
-    }
+    g = s == PL_OK ? gpus_find() : NULL;
+    if (s == PL_OK)
+        s = g ? print(json, &t, g, l, &to, err)
+              : err_no_memory(err, "the list of GPUs");
+    gpus_free(g);
     for (int i = 0; i < N_EXAMPLE; i++)
         device_list_free(&l[i]);
     topology_fini(&t);

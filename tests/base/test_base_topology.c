@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/alloc_fail.h"
@@ -138,6 +140,38 @@ TEST(topology_of_this_machine_has_a_core)
         }
     }
     topology_fini(&t);
+}
+
+/* Is there memory at p for a process that is forked now? */
+static bool child_has(void *p)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        unsigned char in_core;
+
+        _exit(mincore(p, 1, &in_core) == 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WEXITSTATUS(status) != 0;
+}
+
+TEST(topology_pages_are_whole_and_stay_here)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    for (size_t bytes = 0; bytes < 8 << 20; bytes = bytes * 5 + 100) {
+        unsigned char *p = topology_alloc_pages(NULL, -1, bytes);
+
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % page, 0);
+        for (size_t i = 0; i < bytes; i += 61)
+            assert_int_equal(p[i], 0);
+        memset(p, 1, bytes / page * page + page); /* all of the last one */
+        assert_false(child_has(p));
+        topology_free_pages(p, bytes);
+    }
 }
 
 TEST(topology_several_nodes_are_not_one)

@@ -415,6 +415,94 @@ TEST(gpu_serves_itself)
     }
 }
 
+/* Weights of more bytes than an allocation has: cut between tensors, the fewest
+ * times, and written, read and computed with as one region. */
+TEST(gpu_weights_lie_in_several_allocations)
+{
+    enum { N = 5, ROWS = 128, BYTES = ROWS << 10, ALL = N * BYTES };
+    struct device_set *s = build_set("parts", 1, 1);
+    struct device_run run = build_run(1);
+    const struct gpu_device *x;
+    struct arena a = {0};
+    uint64_t rng = test_seed();
+    float *in = test_need(1, ALL), *out = test_need(1, ALL);
+    char text[1024], *p = text;
+
+    p += sprintf(p, "programs 1\nmax n_tok 1\ndevice 0\n");
+    for (int i = 0; i < N; i++)
+        p += sprintf(p, "  %%%d: f32[%d, 256] weights\n", i, ROWS);
+    p += sprintf(p, "  %%%d: f32[%d, 256]\nscript\n", N, ROWS);
+    sprintf(p, "  0: %%%d = scale(%%%d) scale=2\n", N, N - 1);
+    for (int i = 0; i < ALL / 4; i++)
+        in[i] = test_unit(&rng);
+    LOAD_OK(s, build_text(&a, text, 1));
+    x = device_of(s, 0)->own;
+    assert_int_equal(x->image.n_cut, N - 1); /* two tensors are too much */
+    assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, in, ALL, NULL),
+                     PL_OK);
+    assert_int_equal(device_read(s, 0, REGION_WEIGHTS, 0, out, ALL, NULL),
+                     PL_OK);
+    assert_memory_equal(in, out, ALL);
+    RUN_OK(s, &run);
+    build_get(s, 0, N, out, BYTES / 4);
+    for (int i = 0; i < BYTES / 4; i++)
+        assert_true(out[i] == 2 * in[(N - 1) * BYTES / 4 + i]);
+    device_set_free(s);
+    free(in);
+    free(out);
+    arena_fini(&a);
+}
+
+/* What GPUs map shares no page with anything else, however small it is. */
+TEST(gpu_maps_whole_pages_of_the_host)
+{
+    static const char *const devices[] = {"emu,cpu*1", "cpu*1,emu"};
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    for (int k = 0; k < 2; k++) {
+        struct device_set *s = build_set(devices[k], 1, 1);
+        const struct device *cpu = device_of(s, !k);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a,
+                              "programs 2\n"
+                              "device 0 weights 100 cache 100\n"
+                              "device 1 weights 100 cache 100\n"
+                              "script\n",
+                              2));
+        assert_true(cpu->desc.memory == 0);
+        for (int r = 0; r < REGION_COUNT; r++)
+            assert_true((uintptr_t)cpu->at[r] % page == 0);
+        assert_ptr_not_equal(cpu->at[REGION_WEIGHTS], cpu->at[REGION_CACHE]);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+TEST(gpu_tensors_above_an_allocation_are_refused)
+{
+    struct device_set *s = build_set("parts", 1, 1);
+    struct arena a = {0};
+    pl_err err;
+
+    assert_int_equal(device_set_load(s,
+                                     build_text(&a,
+                                                "programs 1\n"
+                                                "device 0\n"
+                                                "  %0: f32[4, 256] weights\n"
+                                                "  %1: f32[208, 256] weights\n"
+                                                "script\n",
+                                                1),
+                                     &err),
+                     PL_NO_DEVICE_MEMORY);
+    if (!strstr(err.message, "parts0: a tensor among its weights has 208") ||
+        !strstr(err.message, "is promised 192") ||
+        !strstr(err.message, "-sm tensor"))
+        fail_msg("%s", err.message);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 /* An item means each GPU, one of them, or a number of devices. */
 TEST(gpu_items_name_gpus)
 {

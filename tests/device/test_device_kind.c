@@ -20,8 +20,8 @@ const struct device_ops *const device_kinds[] = {
 #define KIND(name) &name##_ops,
 #include "device/device_kinds.def"
 #undef KIND
-    &plain_ops, &bare_ops, &eager_ops, &hung_ops, &wrong_ops, &watched_ops,
-    NULL,
+    &plain_ops, &bare_ops,  &parts_ops,   &eager_ops,
+    &hung_ops,  &wrong_ops, &watched_ops, NULL,
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

@@ -286,7 +286,7 @@ TEST(spec_errors_name_item_and_remedy)
         {"cpu*513", "1 to 512"},
         {"cpu*99999999999", "1 to 512"},
         {"sim*500,sim*13", "more than 512"},
-        {"gpu", "no kind \"gpu\"; this machine has 4 cores in 1 NUMA node"},
+        {"igpu", "no kind \"igpu\"; this machine has 4 cores in 1 NUMA node"},
         {"cpu0", "no kind \"cpu0\""},
         {"CUDA0,CUDA1", "no kind \"CUDA0\""},
         {"Vulkan0", "--device-spec"},

@@ -56,6 +56,8 @@ static const struct place places[] = {
     {"bare*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"bare,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"bare*3", 3, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_OFF},
+    {"parts*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"parts,cpu*1", 2, PL_SPLIT_LAYER, "1", false, PL_OFFLOAD_ON},
     {"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
     {"cuda:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"cuda:0*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},

@@ -111,7 +111,7 @@ TEST(opencl_refuses_devices_that_have_other_bits)
     must_refuse(6, PL_UNSUPPORTED, "floats does not compute in doubles");
     must_refuse(7, PL_UNSUPPORTED, "small has less than 32 KiB");
     must_refuse(8, PL_UNSUPPORTED, "narrow runs groups of less than 256");
-    must_refuse(9, PL_NOT_FOUND, "opencl:9: there are 9 devices");
+    must_refuse(10, PL_NOT_FOUND, "opencl:10: there are 10 devices");
     must_refuse(-1, PL_NOT_FOUND, "opencl:-1: ");
     library(NULL);
 }
@@ -139,7 +139,11 @@ TEST(opencl_lists_devices_with_their_bus)
         assert_int_equal(info[i].index, i);
         assert_int_equal(info[i].n_unit, 7);
         assert_int_equal(info[i].on_cores, i > 0);
+        assert_int_equal(info[i].largest_bytes, 2ull << 30);
+        assert_int_equal(info[i].why[0] != '\0', i > 2);
     }
+    assert_string_equal(info[0].version, "OpenCL 3.0, driver fake");
+    assert_non_null(strstr(info[4].why, "takes subnormal floats for zeros"));
     library(NULL);
 }
 

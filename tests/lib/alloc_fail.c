@@ -21,6 +21,8 @@ int __real_posix_memalign(void **out, size_t align, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
 void __real_free(void *p);
 void *__real_topology_alloc(const struct topology *t, int os, size_t bytes);
+void *__real_topology_alloc_pages(const struct topology *t, int os,
+                                  size_t bytes);
 void *__real_topology_share(size_t bytes);
 pid_t __real_fork(void);
 
@@ -33,6 +35,8 @@ char *__wrap_strdup(const char *s);
 char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes);
+void *__wrap_topology_alloc_pages(const struct topology *t, int os,
+                                  size_t bytes);
 void *__wrap_topology_share(size_t bytes);
 pid_t __wrap_fork(void);
 
@@ -219,6 +223,13 @@ void *__wrap_topology_alloc(const struct topology *t, int os, size_t bytes)
 {
     region[n_region++ % MAX_REGION] = bytes;
     return __real_topology_alloc(t, os, bytes);
+}
+
+void *__wrap_topology_alloc_pages(const struct topology *t, int os,
+                                  size_t bytes)
+{
+    region[n_region++ % MAX_REGION] = bytes;
+    return request(0) ? NULL : __real_topology_alloc_pages(t, os, bytes);
 }
 
 void *__wrap_topology_share(size_t bytes)

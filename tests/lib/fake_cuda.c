@@ -37,7 +37,8 @@ enum {
 
 struct cuda_context {
     int device, n_retained;
-    unsigned lost; /* an error that all later calls return */
+    unsigned lost;    /* an error that all later calls return */
+    unsigned refused; /* what retaining it returns; 0: it may be */
 };
 
 static const struct {
@@ -408,13 +409,6 @@ unsigned cuInit(unsigned flags)
     GIVE;
 }
 
-unsigned cuDriverGetVersion(int *out)
-{
-    TAKE(call(F_cuDriverGetVersion));
-    *out = 12080;
-    GIVE;
-}
-
 unsigned cuGetErrorName(unsigned code, const char **out)
 {
     *out = code == CUDA_CODE_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
@@ -430,6 +424,14 @@ unsigned cuGetErrorString(unsigned code, const char **out)
     (void)code;
     *out = "some text";
     return 0;
+}
+
+unsigned cuDriverGetVersion(int *version)
+{
+    TAKE(call(F_cuDriverGetVersion));
+    if (!e)
+        *version = 12040;
+    GIVE;
 }
 
 unsigned cuDeviceGetCount(int *n)
@@ -457,6 +459,14 @@ unsigned cuDeviceGet(int *device, int ordinal)
         e = is_device(0, ordinal + HANDLE);
     if (!e)
         *device = ordinal + HANDLE;
+    GIVE;
+}
+
+unsigned cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    TAKE(is_device(call(F_cuDeviceTotalMem), device));
+    if (!e)
+        *bytes = (size_t)8 << 30;
     GIVE;
 }
 
@@ -517,6 +527,8 @@ unsigned cuDeviceGetAttribute(int *out, unsigned what, int device)
 unsigned cuDevicePrimaryCtxRetain(struct cuda_context **out, int device)
 {
     TAKE(is_device(call(F_cuDevicePrimaryCtxRetain), device));
+    if (!e)
+        e = all.context[device - HANDLE].refused;
     if (!e) {
         *out = &all.context[device - HANDLE];
         (*out)->device = device - HANDLE;
@@ -1197,6 +1209,13 @@ static void break_at(const char *function, int nth, unsigned code)
     pthread_mutex_unlock(&all.lock);
 }
 
+static void refuse(int device, unsigned code)
+{
+    pthread_mutex_lock(&all.lock);
+    all.context[device].refused = code;
+    pthread_mutex_unlock(&all.lock);
+}
+
 static bool failed(void)
 {
     return all.failed;
@@ -1243,5 +1262,5 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, failed, n_live,
+const struct fake_cuda fake_cuda = {break_at, refuse, failed,  n_live,
                                     wrong,    n_call, set_free};

@@ -19,6 +19,9 @@ struct fake_cuda {
     /* The nth call of the function from now on, 1 the next, returns the code;
      * functions that give something back do so nonetheless. NULL: none. */
     void (*break_at)(const char *function, int nth, unsigned code);
+    /* Makes no context on the device any more but returns the code; 0: it does
+     * again. */
+    void (*refuse)(int device, unsigned code);
     bool (*failed)(void); /* has one, since break_at()? */
     /* Contexts retained or current, streams, events, modules, memory. */
     int (*n_live)(void);

@@ -9,7 +9,7 @@
 enum {
     GOOD = CL_FLOATS_SUBNORMAL | CL_FLOATS_INF_NAN | CL_FLOATS_NEAREST |
            CL_FLOATS_DIVIDE_SQRT,
-    N_DEVICE = 9,
+    N_DEVICE = 10,
     NO_RESOURCES = -5,
     BUILD_FAILED = -11,
 };
@@ -36,7 +36,23 @@ static struct cl_device device[N_DEVICE] = {
     {"floats", "OpenCL 1.2 x", "", GOOD, 0, 65536, 1024, CL_OK},
     {"small", "OpenCL 1.2 x", "", GOOD, GOOD, 16384, 1024, CL_OK},
     {"narrow", "OpenCL 1.2 x", "", GOOD, GOOD, 65536, 64, CL_OK},
+    {"twin", "OpenCL 3.0 x", "cl_khr_pci_bus_info", GOOD, GOOD, 65536, 1024,
+     CL_OK}, /* of fake_cuda.c's first */
 };
+
+/* Those that are GPUs, with what cl_khr_pci_bus_info tells. */
+static const struct gpu {
+    const struct cl_device *device;
+    uint32_t pci[4];
+} gpu[] = {{&device[0], {1, 0x3b, 2, 3}}, {&device[9], {0, 0x3b, 0, 0}}};
+
+static const struct gpu *gpu_of(const struct cl_device *d)
+{
+    for (size_t i = 0; i < sizeof gpu / sizeof *gpu; i++)
+        if (gpu[i].device == d)
+            return &gpu[i];
+    return NULL;
+}
 
 int32_t clGetPlatformIDs(uint32_t max, struct cl_platform **out, uint32_t *n)
 {
@@ -90,13 +106,12 @@ static const char *text_of(const struct cl_device *d, uint32_t what)
 /* Bytes of the answer; 0: it has none. */
 static size_t value_of(const struct cl_device *d, uint32_t what, uint64_t *out)
 {
-    static const uint32_t pci[] = {1, 0x3b, 2, 3};
     static const uint64_t free_kib[] = {4096, 1024};
     static const unsigned char topology[24] = {1, [21] = 0x83, 4, 1};
 
     switch (what) {
     case CL_DEVICE_KIND:
-        *out = d == device ? 1 << 2 : CL_KIND_CPU;
+        *out = gpu_of(d) ? CL_KIND_GPU : CL_KIND_CPU;
         return 8;
     case CL_DEVICE_UNITS:
         *out = 7;
@@ -108,6 +123,9 @@ static size_t value_of(const struct cl_device *d, uint32_t what, uint64_t *out)
         return 4;
     case CL_DEVICE_BYTES:
         *out = (uint64_t)8 << 30;
+        return 8;
+    case CL_DEVICE_MOST_BYTES:
+        *out = (uint64_t)2 << 30;
         return 8;
     case CL_DEVICE_FLOATS:
         *out = d->floats;
@@ -125,8 +143,10 @@ static size_t value_of(const struct cl_device *d, uint32_t what, uint64_t *out)
         *out = 1024;
         return sizeof(size_t);
     case CL_DEVICE_PCI:
-        memcpy(out, pci, sizeof pci);
-        return sizeof pci;
+        if (!gpu_of(d))
+            return 0;
+        memcpy(out, gpu_of(d)->pci, sizeof gpu_of(d)->pci);
+        return sizeof gpu_of(d)->pci;
     case CL_DEVICE_NV_PCI_BUS:
         *out = 0xc1;
         return 4;

@@ -1,9 +1,18 @@
-/* The emulator's driver, less some functions. */
+/* The emulator's driver, less some functions, or with small allocations. */
 #include "lib/gpu_bare.h"
 
 #include "device/gpu/gpu_kind.h"
 
-static struct gpu_driver gpu_bare;
+static struct gpu_driver gpu_bare, gpu_parts;
+
+static pl_status list_parts(struct gpu_info *out, int max, int *n, pl_err *err)
+{
+    pl_status s = gpu_emu.list(out, max, n, err);
+
+    for (int i = 0; s == PL_OK && i < *n; i++)
+        out[i].largest_bytes = GPU_PARTS_LARGEST;
+    return s;
+}
 
 __attribute__((constructor)) static void make(void)
 {
@@ -17,6 +26,10 @@ __attribute__((constructor)) static void make(void)
     gpu_bare.graph_make = NULL;
     gpu_bare.graph_run = NULL;
     gpu_bare.graph_free = NULL;
+    gpu_parts = gpu_emu;
+    gpu_parts.name = "parts";
+    gpu_parts.list = list_parts;
 }
 
 const struct device_ops bare_ops = GPU_KIND(bare, gpu_bare);
+const struct device_ops parts_ops = GPU_KIND(parts, gpu_parts);

@@ -7,4 +7,10 @@
 
 extern const struct device_ops bare_ops;
 
+/* The kind `parts`: the emulator, which promises no allocation of more bytes
+ * than these. */
+enum { GPU_PARTS_LARGEST = 192 << 10 };
+
+extern const struct device_ops parts_ops;
+
 #endif

@@ -77,15 +77,41 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
 
 /* ---- memory ------------------------------------------------------------ */
 
+/* Does any device of the set map memory of these? */
+static bool is_mapped(struct device_set *s)
+{
+    for (int i = 0; i < device_set_size(s); i++)
+        if (device_of(s, i)->desc.maps)
+            return true;
+    return false;
+}
+
+static void *take(struct device_set *s, const struct topology *t,
+                  const struct device *d, size_t bytes)
+{
+    if (device_guarded(s))
+        return device_guard_alloc(bytes);
+    if (is_mapped(s))
+        return topology_alloc_pages(t, d->desc.numa_node, bytes);
+    return topology_alloc(t, d->desc.numa_node, bytes);
+}
+
+static void give_back(struct device_set *s, void *p, size_t bytes)
+{
+    if (device_guarded(s))
+        device_guard_dealloc(p, bytes);
+    else if (is_mapped(s))
+        topology_free_pages(p, bytes);
+    else
+        topology_free(p, bytes);
+}
+
 static void unload_device(struct device_set *s, struct device *d)
 {
     struct cpu_device *c = d->own;
 
     for (int r = 0; r < REGION_INBOX; r++) {
-        if (device_guarded(s))
-            device_guard_dealloc(d->at[r], d->bytes[r]);
-        else
-            topology_free(d->at[r], d->bytes[r]);
+        give_back(s, d->at[r], d->bytes[r]);
         d->at[r] = NULL;
     }
     if (!c)
@@ -142,9 +168,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     if (!x->arrived || !x->taken)
         return err_no_memory(err, "a device's tables");
     for (int r = 0; r < REGION_INBOX; r++) {
-        d->at[r] = device_guarded(b->set)
-                       ? device_guard_alloc(d->bytes[r])
-                       : topology_alloc(t, d->desc.numa_node, d->bytes[r]);
+        d->at[r] = take(b->set, t, d, d->bytes[r]);
         if (!d->at[r])
             return not_given(d, region_name((enum region)r), d->bytes[r], err);
         device_guard_region(b->set, d, (enum region)r, d->at[r]);

@@ -76,6 +76,7 @@ enum {
     X(cuDeviceGet, , (int *device, int ordinal))                               \
     X(cuDeviceGetName, , (char *out, int n, int device))                       \
     X(cuDeviceGetPCIBusId, , (char *out, int n, int device))                   \
+    X(cuDeviceTotalMem, _v2, (size_t * bytes, int device))                     \
     X(cuDeviceGetAttribute, , (int *out, unsigned what, int device))           \
     X(cuDevicePrimaryCtxRetain, , (struct cuda_context * *out, int device))    \
     X(cuDevicePrimaryCtxRelease, _v2, (int device))                            \

@@ -31,7 +31,7 @@ struct mapped {
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    bool own; /* registered by this GPU, not found so */
+    struct cuda_range *range; /* held; NULL: not yet */
 };
 
 struct gpu {
@@ -170,22 +170,12 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     return s;
 }
 
-/* Registers m, or finds that another GPU of the process has. */
+/* Has m registered, and finds where the device has it. */
 static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
 {
     unsigned long long at = 0, last = 0;
-    unsigned code = g->cu.cuMemHostRegister(
-        m->p, m->bytes, CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED);
-    char what[256];
 
-    m->own = code == CUDA_SUCCESS_CODE;
-    if (!m->own && code != CUDA_CODE_ALREADY_REGISTERED) {
-        snprintf(what, sizeof what,
-                 "%s, mapping %zu bytes (memory must be writable, and this "
-                 "process's own)",
-                 g->name, m->bytes);
-        return cuda_check(&g->cu, code, "cuMemHostRegister", what, err);
-    }
+    PL_TRY(cuda_range_hold(&m->range, &g->cu, m->p, m->bytes, g->name, err));
     PL_TRY(CALL(g, err, cuMemHostGetDevicePointer, &at, m->p, 0));
     PL_TRY(
         CALL(g, err, cuMemHostGetDevicePointer, &last, m->p + m->bytes - 1, 0));
@@ -201,8 +191,8 @@ static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
 /* Gives m back, which is in no list. */
 static void drop_mapped(struct gpu *g, struct mapped *m)
 {
-    if (m->own && enter(g, NULL) == PL_OK) {
-        g->cu.cuMemHostUnregister(m->p);
+    if (m->range && enter(g, NULL) == PL_OK) {
+        cuda_range_drop(m->range, &g->cu);
         leave(g, PL_OK, NULL);
     }
     free(m);
@@ -323,7 +313,7 @@ static pl_status open_at(struct gpu *g, int index, pl_err *err)
     if (index < 0 || index >= n_device)
         return err_set(err, PL_NOT_FOUND,
                        "cuda:%d: CUDA has %d devices here, counted from 0; "
-                       "nvidia-smi lists them",
+                       "`plait devices` lists them",
                        index, n_device);
     PL_TRY(examine(g, index, err));
     PL_TRY(CALL(g, err, cuDevicePrimaryCtxRetain, &g->context, g->device));
@@ -724,6 +714,7 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 const struct gpu_driver gpu_cuda = {
     .name = "cuda",
     .list = cuda_list,
+    .free_memory = cuda_free_memory,
     .open = open_gpu,
     .close = close_gpu,
     .enter = enter_thread,

@@ -5,6 +5,22 @@
 #include "device/gpu/gpu_driver.h"
 
 pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err);
+/* Of a device that may be taken; it must not be too old. */
+pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err);
+
+/* ---- cuda_range.c ---- */
+
+struct cuda;       /* cuda_api.h */
+struct cuda_range; /* memory of this process that is registered with CUDA */
+
+/* Registers the range for all GPUs of the process, or holds the one that it
+ * lies in: it stays registered until the last holder drops it. The thread has a
+ * context. `who` is for messages. */
+pl_status cuda_range_hold(struct cuda_range **out, const struct cuda *cu,
+                          void *p, size_t bytes, const char *who, pl_err *err);
+void cuda_range_drop(struct cuda_range *r, const struct cuda *cu);
+
+/* ---- cuda_text.c ---- */
 
 /* The kernels' text for devices of a capability, a program a kernel. */
 struct cuda_text {

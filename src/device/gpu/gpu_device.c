@@ -4,83 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "base/err.h"
 #include "base/hash64.h"
 #include "device/cpu/cpu_image.h"
-#include "device/device_spec.h"
 #include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
 #include "machine/topology.h"
 
-enum { GPU_LIST_MAX = 64 };
-
 /* ---- what it can do ------------------------------------------------------ */
-
-/* A GPU's place in its driver's list, from the item's only field; -1: none was
- * given. */
-static pl_status read_index(const struct device_item *it, int n, int *index,
-                            pl_err *err)
-{
-    int i = 0;
-
-    *index = -1;
-    if (it->field >= it->end)
-        return PL_OK;
-    for (const char *p = it->field; p < it->end; p++) {
-        if (*p < '0' || *p > '9' || i > n)
-            return device_item_bad(it, err, "\"%.*s\" is no number of a GPU",
-                                   (int)(it->end - it->field), it->field);
-        i = i * 10 + (*p - '0');
-    }
-    if (i >= n)
-        return device_item_bad(it, err, "there is no GPU %d; there are %d", i,
-                               n);
-    *index = i;
-    return PL_OK;
-}
-
-static struct device_desc describe_gpu(const struct device_ops *ops,
-                                       const struct gpu_info *g)
-{
-    return (struct device_desc){.ops = ops,
-                                .n_thread = 1,
-                                .numa_node = -1,
-                                .memory = -1,
-                                .reads = true,
-                                .index = g->index,
-                                .memory_bytes = g->memory_bytes,
-                                .mem_bytes_per_s = g->mem_bytes_per_s,
-                                .float_macs_per_s = g->float_macs_per_s,
-                                .block_macs_per_s = g->block_macs_per_s,
-                                .launch_s = g->launch_s,
-                                .accelerator = true};
-}
-
-/* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
- * in turn. */
-pl_status gpu_describe(struct device_list *l, const struct device_item *it,
-                       pl_err *err)
-{
-    struct gpu_info g[GPU_LIST_MAX];
-    int n, index, count, share; /* devices on one GPU, at most */
-
-    PL_TRY(it->ops->driver->list(g, GPU_LIST_MAX, &n, err));
-    if (n == 0)
-        return device_item_bad(it, err, "there is no GPU that %s shows",
-                               it->ops->name);
-    PL_TRY(read_index(it, n, &index, err));
-    count = it->count > 0 ? it->count : index < 0 ? n : 1;
-    share = index < 0 ? (count + n - 1) / n : count;
-    for (int i = 0; i < count; i++) {
-        struct device_desc d =
-            describe_gpu(it->ops, &g[index < 0 ? i % n : index]);
-
-        d.memory_bytes /= (uint64_t)share;
-        PL_TRY(device_list_append(l, &d, it, err));
-    }
-    return PL_OK;
-}
 
 /* In the forms of the CPU's kernels, whose bits they have: those of `reference`
  * are others. */
@@ -200,8 +131,7 @@ static void release(struct gpu_device *x, uint64_t *at)
 /* What the driver has given. */
 static void give_back(struct gpu_device *x)
 {
-    for (int r = 0; r < REGION_COUNT; r++)
-        release(x, &x->region[r]);
+    gpu_region_unload(x);
     release(x, &x->scratch);
     release(x, &x->tables);
     if (x->table)
@@ -233,19 +163,6 @@ void gpu_unload(struct device_bank *b)
 
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
-}
-
-static pl_status allocate(struct gpu_device *x, const char *what, size_t bytes,
-                          uint64_t *at, pl_err *err)
-{
-    pl_err why = {0};
-    char b[24];
-
-    if (x->driver->alloc(x->gpu, bytes + (bytes == 0), at, &why) == PL_OK)
-        return PL_OK;
-    *at = 0;
-    return err_set(err, PL_NO_DEVICE_MEMORY, "%s does not give %s for %s: %s",
-                   x->dev->desc.name, bytes_text(b, bytes), what, why.message);
 }
 
 static bool has_pages(const struct program *p)
@@ -292,7 +209,7 @@ static pl_status load_tables(struct gpu_device *x, pl_err *err)
     if (!all)
         return err_no_memory(err, "a device's tables");
     gpu_tables_write(t, all);
-    s = allocate(x, "tables", t->bytes, &x->tables, err);
+    s = gpu_allocate(x, "tables", t->bytes, &x->tables, err);
     if (s == PL_OK)
         s = gpu_stage_write(x, x->tables, all, t->bytes, err);
     free(all);
@@ -342,15 +259,12 @@ static pl_status load_gpu(struct gpu_device *x, pl_err *err)
     size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
 
     PL_TRY(ready_kernels(x, err));
-    for (int r = 0; r < REGION_INBOX; r++) {
-        PL_TRY(allocate(x, region_name((enum region)r), d->bytes[r],
-                        &x->region[r], err));
-        x->image.base[r] = x->region[r];
-    }
+    for (int r = 0; r < REGION_INBOX; r++)
+        PL_TRY(gpu_region_load(x, (enum region)r, err));
     PL_TRY(gpu_reach_own(x, err));
     if (own > d->scratch_bytes || d->scratch_bytes >= GPU_SCRATCH_UNKNOWN)
         return err_no_memory(err, "a device's tables");
-    PL_TRY(allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
+    PL_TRY(gpu_allocate(x, "scratch", d->scratch_bytes, &x->scratch, err));
     x->image.scratch[QUEUE_COMPUTE] = x->scratch;
     x->image.scratch[QUEUE_COPY] = x->scratch + own;
     PL_TRY(gpu_image_init(&x->image, x->set, d, err));
@@ -386,7 +300,7 @@ pl_status gpu_write(struct device *d, enum region r, size_t offset,
     struct gpu_device *x = d->own;
 
     if (r != REGION_INBOX)
-        return gpu_stage_write(x, x->region[r] + offset, src, bytes, err);
+        return gpu_region_write(x, r, offset, src, bytes, err);
     memcpy(d->at[r] + offset, src, bytes);
     return PL_OK;
 }
@@ -397,7 +311,7 @@ pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
     struct gpu_device *x = d->own;
 
     if (r != REGION_INBOX)
-        return gpu_stage_read(x, dst, x->region[r] + offset, bytes, err);
+        return gpu_region_read(x, r, offset, dst, bytes, err);
     memcpy(dst, d->at[r] + offset, bytes);
     return PL_OK;
 }
@@ -439,5 +353,14 @@ void gpu_wait(struct device_bank *b)
 /* ---- the kinds ----------------------------------------------------------- */
 
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
-const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda);
-const struct device_ops opencl_ops = GPU_KIND(opencl, gpu_opencl);
+const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
+const struct device_ops opencl_ops =
+    GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
+
+/* Each GPU by its best driver: its devices are of the other kinds. */
+const struct device_ops gpu_ops = {
+    .name = "gpu",
+    .accepts = "gpu (each GPU), gpu:0, gpu*2",
+    .describe = gpu_describe,
+    .open = gpu_open,
+};

@@ -89,6 +89,18 @@ static inline int32_t *gpu_table_of(const struct gpu_device *x, int micro)
     return x->table + micro * program_token_table_words(x->dev->prog);
 }
 
+/* ---- gpu_region.c ---- */
+/* An error names the device, and `what` it is for. */
+pl_status gpu_allocate(struct gpu_device *x, const char *what, size_t bytes,
+                       uint64_t *at, pl_err *err);
+/* A region but the inbox: in as many allocations as it takes. */
+pl_status gpu_region_load(struct gpu_device *x, enum region r, pl_err *err);
+void gpu_region_unload(struct gpu_device *x); /* all */
+pl_status gpu_region_write(struct gpu_device *x, enum region r, size_t offset,
+                           const void *src, size_t bytes, pl_err *err);
+pl_status gpu_region_read(struct gpu_device *x, enum region r, size_t offset,
+                          void *dst, size_t bytes, pl_err *err);
+
 /* ---- gpu_reach.c ---- */
 /* Maps the inbox, if that can be, and makes its mirror; its own events. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);

@@ -14,22 +14,7 @@
 #define DEVICE_GPU_GPU_DRIVER_H
 
 #include "device/gpu/gpu_kernel.h"
-
-/* What is known of a GPU before it is opened. */
-struct gpu_info {
-    char title[96];          /* "NVIDIA H200", for people */
-    char bus[24];            /* PCI address, "0000:3b:00.0"; "": unknown. A GPU
-                              that two drivers show has the same */
-    int index;               /* of the driver */
-    uint64_t memory_bytes;   /* free now; 0: unknown */
-    int n_unit;              /* that run groups side by side (SMs, CUs) */
-    double mem_bytes_per_s;  /* 0: unknown */
-    double float_macs_per_s; /* multiply-adds of floats; 0: unknown */
-    double block_macs_per_s; /* of weights in blocks; 0: as of floats */
-    double launch_s;         /* to begin a kernel; 0: unknown */
-    bool on_cores; /* this machine's processors, not to be taken for a GPU
-                      unless asked for by its driver's name */
-};
+#include "device/listed_gpu.h"
 
 /* A launch of a graph, which begins when some before it have ended. */
 struct gpu_node {
@@ -46,8 +31,12 @@ struct gpu_graph; /* and of graphs */
 struct gpu_driver {
     const char *name; /* "emu", "cuda", "hip", "opencl" */
 
-    /* The GPUs that this machine has, up to `max`. */
+    /* The GPUs that it shows, up to `max`, those that cannot be used among
+     * them, by questions that take nothing of any GPU. What fails for one of
+     * them is said in its `why`. */
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
+    /* Bytes that are free on one of them now. NULL: list() has told. */
+    pl_status (*free_memory)(int index, uint64_t *bytes, pl_err *err);
     /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */

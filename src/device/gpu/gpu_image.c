@@ -136,7 +136,7 @@ void gpu_image_place(struct gpu_image *m)
         size_t bytes;
         const uint16_t *grid = quant_grid(t->format, &bytes);
 
-        m->tensor[i].at = m->base[t->region] + t->offset;
+        m->tensor[i].at = gpu_image_byte(m, t->region, t->offset);
         if (t->pack)
             m->tensor[i].chunk = at(m, t->pack->chunk, chunk_bytes(t->pack));
         else

@@ -32,11 +32,22 @@ struct gpu_inbox {
     bool no_memory; /* something was left out */
 };
 
+/* A region lies in several allocations: from a tensor on in another one. */
+struct gpu_cut {
+    enum region region;
+    size_t from;
+    uint64_t at;
+};
+
+enum { GPU_MAX_CUTS = 16 };
+
 struct gpu_image {
-    struct device_set *set;      /* borrowed */
-    const struct program *prog;  /* borrowed */
-    uint64_t base[REGION_COUNT]; /* of the device's regions; of the inbox
-                                          its mirror */
+    struct device_set *set;           /* borrowed */
+    const struct program *prog;       /* borrowed */
+    uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
+                                         its mirror */
+    struct gpu_cut cut[GPU_MAX_CUTS]; /* of a region ascending */
+    int n_cut;
     uint64_t scratch[QUEUE_COUNT];
     uint64_t *view;     /* owned, [devices of the set][REGION_COUNT]:
                                   where kernels find it; 0: nowhere */
@@ -89,15 +100,30 @@ size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st);
 /* Can kernels reach all that the step touches? */
 bool gpu_image_reaches(const struct gpu_image *m, const struct step *st);
 
+/* Where a byte of a region of the device itself lies; 0: nowhere. */
+static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
+                                      size_t offset)
+{
+    uint64_t base = m->base[r];
+    size_t from = 0;
+
+    for (int i = 0; i < m->n_cut; i++)
+        if (m->cut[i].region == r && m->cut[i].from <= offset) {
+            base = m->cut[i].at;
+            from = m->cut[i].from;
+        }
+    return base ? base + (offset - from) : 0;
+}
+
 /* Where a tensor of a device lies for kernels; 0: nowhere. */
 static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
                                     int tensor)
 {
     const struct prog_tensor *t = &device_of(m->set, dev)->prog->tensor[tensor];
-    uint64_t base = dev == m->prog->dev
-                        ? m->base[t->region]
-                        : m->view[dev * REGION_COUNT + (int)t->region];
+    uint64_t base = m->view[dev * REGION_COUNT + (int)t->region];
 
+    if (dev == m->prog->dev)
+        return gpu_image_byte(m, t->region, t->offset);
     return base ? base + t->offset : 0;
 }
 

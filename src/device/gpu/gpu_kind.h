@@ -8,6 +8,8 @@
 /* As struct device_ops has them. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
+pl_status gpu_show(const struct device_ops *ops, struct gpu_info *out, int max,
+                   int *n, pl_err *err);
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
                     const struct step_kernel *k, const struct prog_tensor *t);
@@ -25,16 +27,17 @@ pl_status gpu_flush(struct device *d, pl_err *err);
 void gpu_submit(struct device_bank *b);
 void gpu_wait(struct device_bank *b);
 
-#define GPU_KIND(kind, its_driver)                                             \
+/* More columns may stand behind the driver. */
+#define GPU_KIND(kind, its_driver, ...)                                        \
     {                                                                          \
-        .name = #kind,                                                         \
-        .accepts = #kind " (each GPU), " #kind ":0, " #kind "*2",              \
+        .name = #kind, .accepts = #kind ", " #kind ":0, " #kind "*2",          \
         .driver = &its_driver, .describe = gpu_describe,                       \
         .has_kernel = gpu_has_kernel, .packing = cpu_image_packing,            \
         .activations = cpu_image_activations, .scratch = gpu_scratch,          \
         .open = gpu_open, .close = gpu_close, .load = gpu_load,                \
         .unload = gpu_unload, .write = gpu_write, .read = gpu_read,            \
         .flush = gpu_flush, .submit = gpu_submit, .wait = gpu_wait,            \
+        __VA_ARGS__                                                            \
     }
 
 #endif

@@ -62,7 +62,7 @@ enum {
     CL_DEVICE_AMD_FREE = 0x4039, /* size_t[2]: KiB free, of it in one piece */
 };
 
-enum { CL_KIND_CPU = 1 << 1, CL_KIND_ALL = -1 };
+enum { CL_KIND_CPU = 1 << 1, CL_KIND_GPU = 1 << 2, CL_KIND_ALL = -1 };
 
 enum {
     CL_FLOATS_SUBNORMAL = 1 << 0,

@@ -17,6 +17,8 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
     uint32_t n_platform = 0;
     int32_t e = cl->clGetPlatformIDs(MAX_PLATFORM, platform, &n_platform);
 
+    pl_status s = PL_OK;
+
     out->n = 0;
     if (e == CL_ERROR_NO_PLATFORM)
         return PL_OK;
@@ -29,12 +31,15 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                                OPENCL_MAX_DEVICE, device, &n);
         if (e == CL_ERROR_NO_DEVICE)
             continue;
-        PL_TRY(opencl_check(e, "clGetDeviceIDs", "opencl", err));
+        if (e != CL_OK) { /* the others are there nonetheless */
+            s = opencl_check(e, "clGetDeviceIDs", "opencl", err);
+            continue;
+        }
         for (uint32_t i = 0; i < n && out->n < OPENCL_MAX_DEVICE; i++)
             out->item[out->n++] =
                 (struct opencl_device){platform[p], device[i]};
     }
-    return PL_OK;
+    return out->n > 0 ? PL_OK : s;
 }
 
 /* False where the device has no such answer; the value is 0 then. */
@@ -122,19 +127,38 @@ static void pci_address(const struct opencl *cl, struct cl_device *d,
     }
 }
 
+/* "OpenCL 3.0, driver 580.82": of the standard's two numbers what vendors write
+ * behind them is left out. */
+static void version_text(const struct opencl *cl, struct cl_device *d,
+                         char *out, size_t size)
+{
+    char version[96], driver[64];
+    int n = 0;
+
+    opencl_text(cl, d, CL_DEVICE_VERSION_TEXT, version, sizeof version);
+    opencl_text(cl, d, CL_DEVICE_DRIVER_TEXT, driver, sizeof driver);
+    sscanf(version, "OpenCL %*d.%*d%n", &n);
+    snprintf(out, size, "%.*s%s%s", n > 0 ? n : 24, version,
+             *driver ? ", driver " : "", driver);
+}
+
 static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
                                int index)
 {
     struct gpu_info g = {.index = index};
     bool amd = extends(cl, d, "cl_amd_device_attribute_query");
     size_t kib[2];
+    pl_err why;
 
     if (amd)
         opencl_text(cl, d, CL_DEVICE_AMD_TITLE, g.title, sizeof g.title);
     if (!g.title[0])
         opencl_text(cl, d, CL_DEVICE_NAME_TEXT, g.title, sizeof g.title);
     pci_address(cl, d, g.bus);
-    g.memory_bytes = number(cl, d, CL_DEVICE_BYTES);
+    version_text(cl, d, g.version, sizeof g.version);
+    g.total_bytes = number(cl, d, CL_DEVICE_BYTES);
+    g.memory_bytes = g.total_bytes;
+    g.largest_bytes = number(cl, d, CL_DEVICE_MOST_BYTES);
     if (amd && ask(cl, d, CL_DEVICE_AMD_FREE, kib, sizeof kib) && kib[0])
         g.memory_bytes = (uint64_t)kib[0] << 10;
     g.n_unit = (int)number(cl, d, CL_DEVICE_UNITS);
@@ -142,6 +166,9 @@ static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
     gpu_speeds_opencl(&g, (uint32_t)number(cl, d, CL_DEVICE_VENDOR),
                       (double)number(cl, d, CL_DEVICE_MHZ) * 1e6,
                       number(cl, d, CL_DEVICE_SHARES_MEMORY) != 0);
+    if (opencl_demands(cl, d, &why) != PL_OK)
+        snprintf(g.why, sizeof g.why, "%.*s", (int)sizeof g.why - 1,
+                 why.message);
     return g;
 }
 
