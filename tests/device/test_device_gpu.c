@@ -1,7 +1,7 @@
 /* GPUs, whatever their driver: bytes on their way to them, marks between their
  * queues, and inboxes that kernels reach or do not. */
 #include "lib/gpu_odd.h"
-#include "lib/gpu_watch.h"
+#include "lib/gpu_watched.h"
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"

@@ -7,7 +7,7 @@
 #include "lib/engine_run.h"
 #include "lib/gpu_bare.h"
 #include "lib/gpu_odd.h"
-#include "lib/gpu_watch.h"
+#include "lib/gpu_watched.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
 #include "program/program_text.h"

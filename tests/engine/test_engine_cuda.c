@@ -73,10 +73,10 @@ static pl_status live(struct attempt *a, const struct fake_cuda *f, pl_err *err)
     return s;
 }
 
-/* What map(), graphs and whatever gives something back call, and what other GPUs
- * than those in use are asked: a GPU goes without memory of the host in place,
- * without graphs, and has the same bits. So does
- * one whose empty queues could not be waited for before it was loaded. */
+/* What map(), graphs and whatever gives something back call, and what is asked
+ * of other GPUs than those in use: a GPU goes without memory of the host in
+ * place, without graphs, and has the same bits. So does one whose empty queues
+ * could not be waited for before it was loaded. */
 static bool is_optional(const char *name, int nth)
 {
     enum { BEFORE = 2 * QUEUE_COUNT };

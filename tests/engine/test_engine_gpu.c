@@ -10,7 +10,7 @@
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
-#include "lib/gpu_watch.h"
+#include "lib/gpu_watched.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The emulator's driver behind functions that look at what they are given. */
-#include "lib/gpu_watch.h"
+#include "lib/gpu_watched.h"
 
 #include "device/gpu/gpu_kind.h"
 #include "device/gpu/gpu_launch.h"

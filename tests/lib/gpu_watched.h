@@ -1,7 +1,7 @@
 /* The kind `watched`: the emulator, which notes what its kernels and copies do
  * with this process's memory. */
-#ifndef TEST_GPU_WATCH_H
-#define TEST_GPU_WATCH_H
+#ifndef TEST_GPU_WATCHED_H
+#define TEST_GPU_WATCHED_H
 
 #include "device/device_ops.h"
 
