@@ -400,6 +400,17 @@ static pl_status try_one(const struct side side[2], struct trial *t, int i,
     return s;
 }
 
+/* What has failed may have copies under way, of memory that is given back next.
+ * False: a GPU that is lost keeps them for ever. */
+static bool at_rest(const struct side side[2], pl_status s)
+{
+    if (side[0].x->lost)
+        return false;
+    for (int k = 0; k < 2 && s != PL_OK; k++)
+        side[k].driver->finish(side[k].gpu, QUEUE_COMPUTE, NULL);
+    return true;
+}
+
 static pl_status try_all(const struct side side[2], const bool want[],
                          bool *differs, pl_err *err)
 {
@@ -411,7 +422,8 @@ static pl_status try_all(const struct side side[2], const bool want[],
             s = try_one(side, &t, (int)i, k, want, t.image + IMAGE, differs,
                         err);
     gpu_list_free(&t.list);
-    free(t.image);
+    if (at_rest(side, s))
+        free(t.image);
     return s;
 }
 
