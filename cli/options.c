@@ -188,7 +188,8 @@ void options_free(struct options *o)
     o->sampling.n_bias = 0;
 }
 
-/* Names and value, then the help from one column on, broken at blanks. */
+/* Names and value, then the help from one column on, broken at blanks; a
+ * word wider than the column gets a line of its own. */
 static void print_row(const struct option_row *row)
 {
     enum { COLUMN = 26, COLUMNS = 79 };
@@ -211,6 +212,8 @@ static void print_row(const struct option_row *row)
             n = COLUMNS - COLUMN;
             while (n > 0 && s[n] != ' ')
                 n--;
+            if (n == 0)
+                n = (int)strcspn(s, " ");
         }
         printf("%*s%.*s\n", COLUMN - width, "", n, s);
         width = 0;

@@ -167,7 +167,6 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -ts 0,0", "not all 0"},
         {"plait run " MODEL "-p x -ts 3,-1", "like 3,1"},
         {"plait run " MODEL "-p x -dev 'cpu*2' -ts 1,2,3", "3"},
-        {"plait run " MODEL "-p x -dev gpu", "gpu"},
         {"plait run " MODEL "-p x -sm hybrid", "hybrid:N"},
         {"plait run " MODEL "-p x -sm hybrid:0", "hybrid:N"},
         {"plait run " MODEL "-p x -sm columns", "tensor"},
@@ -324,6 +323,11 @@ TEST(cli_failures_exit_1_and_name_the_thing)
          "no token is possible"},
         {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
+        {"PLAIT_LIBCUDA=no/cuda OCL_ICD_VENDORS=no/such/ plait run " MODEL
+         "-p x -dev gpu",
+         "there is no GPU here"},
+        {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev cuda:0",
+         "no/cuda"},
     };
 
     MUST_REFUSE(list, 1);
