@@ -735,6 +735,14 @@ TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
     hang_after(10, "steps 0 to 63");
 }
 
+TEST(gpu_that_hangs_without_words_ends_the_run)
+{
+    gpu_hung.wordless = true;
+    hang_after(102, "steps 102 to 103");
+    hang_after(80, "steps 64 to 101");
+    gpu_hung.wordless = false;
+}
+
 /* Before a run too, when what was written is waited for. */
 TEST(gpu_that_hangs_is_found_between_runs)
 {
