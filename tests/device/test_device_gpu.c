@@ -513,10 +513,12 @@ TEST(gpu_items_name_gpus)
     } good[] = {{"emu", 1}, {"emu:0", 1}, {"emu*3", 3}, {"emu:0*2", 2}};
     static const struct {
         const char *item, *says;
-    } bad[] = {{"emu:1", "there is no GPU 1; there are 1"},
-               {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
-               {"emu:-1", "\"-1\" is no number of a GPU"},
-               {"emu:99999999999999999999", "is no number of a GPU"}};
+    } bad[] = {
+        {"emu:1",
+         "there is no GPU 1; there are 1, counted from 0: `plait devices`"},
+        {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
+        {"emu:-1", "\"-1\" is no number of a GPU"},
+        {"emu:99999999999999999999", "is no number of a GPU"}};
     struct device_list l;
     pl_err err;
 

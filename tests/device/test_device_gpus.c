@@ -15,7 +15,7 @@
 #include "lib/fake_cuda.h"
 #include "pl.h"
 
-enum { OUT_OF_MEMORY = 2, UNAVAILABLE = 46, TWIN = 9 };
+enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, UNAVAILABLE = 46, TWIN = 9 };
 
 #define FREE(index) (((uint64_t)7 << 30) + (uint64_t)(index))
 
@@ -197,6 +197,10 @@ TEST(gpus_of_missing_libraries_are_missed_by_name)
     name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     must_take(&opencl);
     REFUSE("cuda", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA");
+    fakes()->break_at("cuInit", 1, NO_DEVICE);
+    REFUSE("cuda", "shows no GPU", "plait devices");
+    fakes()->break_at(NULL, 0, 0);
+    name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
     REFUSE("gpu", "no GPU here", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA",
            "/nowhere/libOpenCL.so.1", "PLAIT_LIBOPENCL");
