@@ -269,3 +269,23 @@ TEST(gpus_stand_in_the_list_of_devices)
     fakes();
     assert_int_equal(f->n_live(), 0);
 }
+
+/* Names of drivers, and paths, may be no UTF-8. */
+TEST(gpus_stand_in_json_whatever_drivers_say)
+{
+    struct test_text t = {0};
+    json_t *o;
+    pl_err err;
+
+    fakes();
+    name("PLAIT_LIBOPENCL", "/nowhere/\xff.so");
+    TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);
+    o = json_loads(t.s, 0, NULL);
+    assert_non_null(o);
+    assert_non_null(
+        strstr(json_string_value(field(field(o, "drivers"), "opencl")),
+               "/nowhere/?.so"));
+    json_decref(o);
+    free(t.s);
+    fakes();
+}
