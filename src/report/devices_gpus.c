@@ -140,24 +140,10 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* A text that is not UTF-8, as drivers may have it or a path, or where it was
- * cut off, goes without what is not ASCII. */
-static json_t *json_plain(const char *s)
-{
-    char plain[512];
-    size_t n = 0;
-
-    for (; s[n] && n + 1 < sizeof plain; n++)
-        plain[n] = s[n] >= ' ' && s[n] <= '~' ? s[n] : '?';
-    plain[n] = '\0';
-    return json_string(plain);
-}
-
+/* Drivers may say what is no UTF-8, and so may paths. */
 static json_t *text_or_null(const char *s)
 {
-    json_t *text = s[0] ? json_string(s) : json_null();
-
-    return text ? text : json_plain(s);
+    return s[0] ? sink_json_text(s, strlen(s)) : json_null();
 }
 
 static json_t *json_features(const struct gpu_info *x)
