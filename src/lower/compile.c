@@ -7,6 +7,7 @@
 #include "kv/pages.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
+#include "program/program_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -354,6 +355,36 @@ static pl_status stages(struct compiled *p, const struct intent *in,
     PL_TRY(device_list_add_io(&p->list, p->paper, err));
     PL_TRY(propagate(p, &y, err));
     return lower_all(p, in->offload, err); /* placing ops first */
+}
+
+/* Each kernel is looked at where it comes first. */
+static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
+{
+    const struct device_options opt = {.kernel_set = p->kernel_set};
+    const struct device_desc *d = &p->list.dev[dev];
+    const struct program *g = &p->low->prog[dev];
+    bool seen[KERNEL_COUNT] = {false};
+
+    for (int i = 0; i < g->n_script; i++)
+        for (int n = 0; n < g->script[i].n_step; n++) {
+            const struct step *st = &g->script[i].step[n];
+
+            if (st->kind != STEP_KERNEL || seen[st->kernel.kernel])
+                continue;
+            seen[st->kernel.kernel] = true;
+            if (!d->ops->has_kernel(d, &opt, &st->kernel, g->tensor))
+                return program_lacks_kernel(d->name,
+                                            kernel_set_name(p->kernel_set),
+                                            st->kernel.kernel, err);
+        }
+    return PL_OK;
+}
+
+pl_status compiled_check_kernels(const struct compiled *p, pl_err *err)
+{
+    for (int i = 0; i < p->list.n; i++)
+        PL_TRY(check_device(p, i, err));
+    return PL_OK;
 }
 
 pl_status compile_intent(struct compiled **out, const struct intent *in,

@@ -11,6 +11,7 @@
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
+#include "lib/scene_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +297,30 @@ static uint64_t hash_with(int wrong_kernel)
     engine_run_close(&r);
     gpu_wrong_kernel = GPU_KERNEL_COUNT;
     return hash;
+}
+
+/* A plan for what no GPU has kernels for says what a run would. */
+TEST(gpu_without_kernels_is_refused_by_plans)
+{
+    const struct scene_model scene = {1, 4, 2, 64, false};
+    pl_options o = engine_run_options();
+    pl_model *m;
+    pl_plan *p = NULL;
+    pl_err err;
+
+    o.devices = "cpu*1,emu";
+    o.n_ranks = 2;
+    o.split_mode = PL_SPLIT_TENSOR;
+    o.cpu = "reference";
+    TEST_OK(pl_model_open(&m, scene_model_write(&scene), &err), err);
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_UNSUPPORTED);
+    if (!strstr(err.message, "emu0 has no reference kernel for ") ||
+        !strstr(err.message, "-dev"))
+        fail_msg("%s", err.message);
+    o.devices = "cpu*2";
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
+    pl_plan_free(p);
+    pl_model_free(m);
 }
 
 /* Results of a device that fails its self test are told apart from others'; all

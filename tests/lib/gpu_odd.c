@@ -147,6 +147,21 @@ static pl_status hung_reached(struct gpu *g, int i, bool *yes, pl_err *err)
     return gpu_hung.n_left > 0 ? gpu_emu.reached(g, i, yes, err) : PL_OK;
 }
 
+static bool hung_words(const struct gpu *g)
+{
+    (void)g;
+    return !gpu_hung.wordless;
+}
+
+/* Without words it could only wait. */
+static pl_status hung_post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                           uint64_t value, pl_err *err)
+{
+    if (gpu_hung.wordless && !works())
+        return PL_OK;
+    return gpu_emu.post(g, q, word, value, err);
+}
+
 static pl_status hung_finish(struct gpu *g, enum queue q, pl_err *err)
 {
     return works() ? gpu_emu.finish(g, q, err) : PL_OK;
@@ -232,6 +247,8 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.flush = hung_flush;
     gpu_hangs.mark = hung_mark;
     gpu_hangs.reached = hung_reached;
+    gpu_hangs.words = hung_words;
+    gpu_hangs.post = hung_post;
     gpu_hangs.finish = hung_finish;
     gpu_hangs.close = hung_close;
     gpu_hangs.release = hung_release;

@@ -669,18 +669,29 @@ static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
     INSIDE(g, err, cuStreamSynchronize, g->stream[q]);
 }
 
-/* Without memory operations of streams this thread does it. */
+static bool words(const struct gpu *g)
+{
+    return g->words;
+}
+
+/* Where the device has the word, if its streams know words. */
+static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
+                           unsigned long long *at, pl_err *err)
+{
+    if (!g->words)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: its streams neither post a word nor wait for one; "
+                       "the issuing thread must",
+                       g->name);
+    return place_of(g, word, at, err);
+}
+
 static pl_status post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err)
 {
     unsigned long long at = 0;
 
-    if (!g->words) {
-        PL_TRY(finish(g, q, err));
-        atomic_store_explicit(word, value, memory_order_release);
-        return PL_OK;
-    }
-    PL_TRY(place_of(g, word, &at, err));
+    PL_TRY(find_word(g, word, &at, err));
     INSIDE(g, err, cuStreamWriteValue64, g->stream[q], at, value,
            CUDA_WRITE_FENCED);
 }
@@ -690,12 +701,7 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
 {
     unsigned long long at = 0;
 
-    if (!g->words)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: its streams cannot wait for a word; the issuing "
-                       "thread must",
-                       g->name);
-    PL_TRY(place_of(g, word, &at, err));
+    PL_TRY(find_word(g, word, &at, err));
     INSIDE(g, err, cuStreamWaitValue64, g->stream[q], at, value, g->wait_flags);
 }
 
@@ -737,6 +743,7 @@ const struct gpu_driver gpu_cuda = {
     .mark = mark,
     .reached = reached,
     .await = await,
+    .words = words,
     .post = post,
     .wait = wait,
     .flush = flush,
