@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash64.h"
 #include "program/cache_tile.h"
 #include "quant/grid.h"
 #include "quant/q8.h"
@@ -496,6 +497,11 @@ bool trial_make(struct trial *t, int i)
     t->dry = dry;
     t->no_memory = t->no_memory || t->list.no_memory;
     return any;
+}
+
+uint64_t trial_hash(void)
+{
+    return hash64(TRIAL_BY_HAND, rows, sizeof rows);
 }
 
 void trial_fini(struct trial *t)

@@ -43,6 +43,8 @@ struct trial {
  * its lists is used again. False: there are no more. */
 bool trial_make(struct trial *t, int i);
 void trial_fini(struct trial *t);
+/* Of the table of calls: with another one, what has passed is tried again. */
+uint64_t trial_hash(void);
 /* What element `word` of its result is, "plain sum", or NULL. */
 const char *trial_word(const struct trial *t, size_t word);
 
