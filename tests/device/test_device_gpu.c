@@ -807,9 +807,9 @@ TEST(gpu_that_differs_is_refused_by_name)
     TEST_OK(load_wrong(GPU_softmax, false, &differs, &err), err);
     assert_true(differs == 0);
     assert_int_equal(load_wrong(GPU_probe, false, &differs, &err), PL_DEVICE);
-    says(&err, "wrong0 fails its self test: kernel probe, plain sum gives");
+    says(&err, "wrong0 fails its self test: kernel probe (plain sum) gives");
     assert_int_equal(load_wrong(GPU_unary, false, &differs, &err), PL_DEVICE);
-    says(&err, "kernel unary gives");
+    says(&err, "kernel unary (scale, F32) gives");
     says(&err, "--inexact");
     TEST_OK(load_wrong(GPU_unary, true, &differs, &err), err);
     assert_true(differs != 0);

@@ -5,7 +5,8 @@
  * for tests, so models are small and few. A GPU at hand that PLAIT_GPU_TEST
  * names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
-#include "device/gpu/gpu_kernel.h"
+#include "device/gpu/gpu_image.h"
+#include "device/gpu/gpu_trial.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
@@ -278,6 +279,45 @@ TEST(gpu_kernels_are_asked_for_before_runs)
 
         test_ref_or_skip(models[m]);
         free(logits_on(models[m], &two, &n));
+    }
+}
+
+/* Does the self test try each of these kernels, with no others? */
+static void all_tried(const char *model, const bool want[])
+{
+    struct trial t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};
+    bool tried[GPU_KERNEL_COUNT] = {false};
+
+    for (int i = 0; trial_make(&t, i); i++)
+        for (int k = 0; trial_takes(&t, want) && k < t.list.n; k++)
+            tried[t.list.launch[k].kernel] = true;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        if (want[k] && !tried[k])
+            fail_msg("%s: kernel %s is launched but not tried", model,
+                     gpu_kernel_name((enum gpu_kernel)k));
+    trial_fini(&t);
+    free(t.image);
+}
+
+/* A model's kernels come in the company that trials have them in. */
+TEST(gpu_kernels_of_models_are_tried)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = "emu*2";
+    o.n_ranks = 2;
+    o.no_fit = true;
+    for (int m = 0; m < COUNT(models); m++) {
+        bool want[GPU_KERNEL_COUNT];
+        struct engine_run r;
+        struct device_set *s;
+        pl_err err;
+
+        engine_run_open(&r, test_ref_or_skip(models[m]), models[m], &o);
+        s = r.engine->exec->set;
+        TEST_OK(gpu_foresee(s, device_of(s, 0), want, &err), err);
+        all_tried(models[m], want);
+        engine_run_close(&r);
     }
 }
 
