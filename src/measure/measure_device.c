@@ -16,6 +16,7 @@
 #include "measure/measure_graphs.h"
 #include "program/cache_tile.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@ enum {
     MOST_RUNS = 50,
     MOST_JUMP = 5, /* doublings at once */
     FEW_LAYERS = 2,
+    MANY_LAYERS = 512,
+    NEXT_TO_NOTHING = 30, /* less of a run is not told from chance */
 };
 static const double device_s = 10;   /* for a device, and for a pair */
 static const double enough_s = 2e-3; /* of work in a run */
@@ -45,6 +48,7 @@ struct experiment {
     size_t rate; /* field of struct cost_rates that is solved for */
     int usual;   /* doublings of work until its shapes are a model's */
     bool past_caches;
+    bool multiplies; /* reading what is multiplied goes on beside it */
     struct measure_size first, most;
 };
 
@@ -52,81 +56,65 @@ struct experiment {
 
 #define AT(field) offsetof(struct cost_rates, field)
 
-static const struct experiment steps = {
-    .build = measure_layers,
-    .rate = AT(step_s),
-    .first = {PL_Q8_0, 1, 0, 8, 32, 32},
-    .most = {PL_Q8_0, 1, 0, 512, 32, 32},
-};
+static const struct measure_size tiny = {PL_Q8_0, 1, 0, 0, 32, 32};
 
 static const struct experiment alone[] = {
-    {measure_values,
-     NULL,
-     AT(cached_bytes_per_s),
-     10,
-     false,
-     {PL_F32, 16, 0, 4, 64, 0},
-     {PL_F32, MOST_TOK, 0, 64, 16384, 0}},
-    {measure_into,
-     NULL,
-     AT(link_bytes_per_s),
-     10,
-     false,
-     {PL_F32, 16, 0, 0, 64, 0},
-     {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
-    {measure_out_of,
-     measure_values,
-     AT(out_bytes_per_s),
-     10,
-     false,
-     {PL_F32, 16, 0, 0, 64, 0},
-     {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
-    {measure_layers,
-     NULL,
-     AT(read_bytes_per_s),
-     7,
-     true,
-     {PL_Q8_0, 1, 0, 1, 256, 256},
-     {PL_Q8_0, 1, 0, 8, 8192, 32768}},
-    {measure_layers,
-     NULL,
-     AT(block_macs_per_s),
-     11,
-     false,
-     {PL_Q8_0, 32, 0, 1, 256, 256},
-     {PL_Q8_0, MOST_TOK, 0, 4, 8192, 32768}},
-    {measure_layers,
-     NULL,
-     AT(float_macs_per_s),
-     11,
-     false,
-     {PL_F16, 32, 0, 1, 256, 256},
-     {PL_F16, MOST_TOK, 0, 2, 8192, 32768}},
-    {measure_attention,
-     NULL,
-     AT(attention_macs_per_s),
-     10,
-     false,
-     {PL_F16, 16, 16, 1, 0, 0},
-     {PL_F16, MOST_TOK, MOST_PAST, 8, 0, 0}},
+    {.build = measure_values,
+     .rate = AT(cached_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 4, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 64, 16384, 0}},
+    {.build = measure_into,
+     .rate = AT(link_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 0, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
+    {.build = measure_out_of,
+     .against = measure_values,
+     .rate = AT(out_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 0, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
+    {.build = measure_layers,
+     .rate = AT(read_bytes_per_s),
+     .usual = 7,
+     .past_caches = true,
+     .first = {PL_Q8_0, 1, 0, 1, 256, 256},
+     .most = {PL_Q8_0, 1, 0, 8, 8192, 32768}},
+    {.build = measure_layers,
+     .rate = AT(block_macs_per_s),
+     .usual = 11,
+     .multiplies = true,
+     .first = {PL_Q8_0, 32, 0, 1, 256, 256},
+     .most = {PL_Q8_0, MOST_TOK, 0, 4, 8192, 32768}},
+    {.build = measure_layers,
+     .rate = AT(float_macs_per_s),
+     .usual = 11,
+     .multiplies = true,
+     .first = {PL_F16, 32, 0, 1, 256, 256},
+     .most = {PL_F16, MOST_TOK, 0, 2, 8192, 32768}},
+    {.build = measure_attention,
+     .rate = AT(attention_macs_per_s),
+     .usual = 10,
+     .multiplies = true,
+     .first = {PL_F16, 16, 16, 1, 0, 0},
+     .most = {PL_F16, MOST_TOK, MOST_PAST, 8, 0, 0}},
 };
-enum { N_ALONE = sizeof alone / sizeof alone[0] };
+enum {
+    N_ALONE = sizeof alone / sizeof alone[0],
+    N_WORK = 4, /* those that say what next to nothing takes */
+};
 
 static const struct experiment together[] = {
-    {measure_layers,
-     NULL,
-     AT(p2p_s),
-     0,
-     false,
-     {PL_Q8_0, 1, 0, 8, 64, 64},
-     {PL_Q8_0, 1, 0, 64, 64, 64}},
-    {measure_layers,
-     NULL,
-     AT(p2p_bytes_per_s),
-     10,
-     false,
-     {PL_Q8_0, 16, 0, 4, 64, 64},
-     {PL_Q8_0, MOST_TOK, 0, 16, 16384, 64}},
+    {.build = measure_layers,
+     .rate = AT(p2p_s),
+     .first = {PL_Q8_0, 1, 0, 8, 64, 64},
+     .most = {PL_Q8_0, 1, 0, 64, 64, 64}},
+    {.build = measure_layers,
+     .rate = AT(p2p_bytes_per_s),
+     .usual = 10,
+     .first = {PL_Q8_0, 16, 0, 4, 64, 64},
+     .most = {PL_Q8_0, MOST_TOK, 0, 16, 16384, 64}},
 };
 enum { N_TOGETHER = sizeof together / sizeof together[0] };
 
@@ -149,6 +137,9 @@ static bool size_of(struct measure_size *z, const struct experiment *e, int k)
         *(z->ff < most->ff && (z->ff <= z->d || z->d == most->d) ? &z->ff
                                                                  : &z->d) *= 2;
     twice(&z->n_layer, most->n_layer, &k);
+    if (z->n_past > 0) /* whole pages */
+        z->n_past +=
+            (PAGE_TOKENS - (z->n_past + z->n_tok) % PAGE_TOKENS) % PAGE_TOKENS;
     return k == 0;
 }
 
@@ -411,7 +402,7 @@ static pl_status find(struct probe *p, const struct experiment *e,
 /* Seconds that the rate stands for. */
 static double work_of(const struct trial *t, const struct finding *f)
 {
-    return fmax(f->run_s - f->known_s, t->run_s / 10);
+    return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
 }
 
 /* How many doublings more of a trial of k; 0: it is enough, or time is up. */
@@ -436,28 +427,42 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
     return n;
 }
 
+/* Of up to *k doublings, more than `last`; *k is how many, or `last`. */
+static pl_status try_larger(struct probe *p, const struct experiment *e,
+                            int last, int *k, double *seconds, int *more)
+{
+    struct trial t = {0};
+    struct finding f;
+    pl_status s = plan_largest(p, e, last, k, &t);
+
+    *more = 0;
+    if (s == PL_OK && *k > last) {
+        s = find(p, e, &t, &f);
+        if (s == PL_OK) {
+            *seconds = work_of(&t, &f) / f.times;
+            *more = doublings(p, e, *k, &t, &f);
+        }
+    }
+    end_trial(&t);
+    return s;
+}
+
 /* Runs the experiment larger and larger; the last one says how fast it is. */
 static pl_status find_rate(struct probe *p, const struct experiment *e)
 {
     double *rate = rate_of(p, e), seconds = 0;
-    int last = -1, k = 0;
+    int last = -1, k = 0, most = INT_MAX, more;
 
     while (k > last) {
-        struct trial t = {0};
-        struct finding f;
-        pl_status s = plan_largest(p, e, last, &k, &t);
+        pl_status s = try_larger(p, e, last, &k, &seconds, &more);
 
-        if (s == PL_OK && k > last)
-            s = find(p, e, &t, &f);
-        if (s == PL_OK && k > last) {
-            seconds = work_of(&t, &f) / f.times;
-            last = k;
-            k += doublings(p, e, k, &t, &f);
+        if (last >= 0 && no_room(s)) { /* it has less than it says */
+            most = --k;
+            continue;
         }
-        end_trial(&t);
-        if (last >= 0 && no_room(s))
-            break;
         PL_TRY(s);
+        last = k;
+        k = k + more < most ? k + more : most;
     }
     *rate = *rate < 1 ? seconds : 1 / seconds; /* free: no time, or INFINITY */
     return PL_OK;
@@ -465,49 +470,51 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
 
 /* ---- steps -------------------------------------------------------------- */
 
-/* Beyond the few: what a step takes. */
-static pl_status find_more(struct probe *p, const struct trial *few, int k,
-                           double *gained)
-{
-    double *rate = rate_of(p, &steps), known[2], times[2];
-    struct trial many = {0};
-    struct measure_size z;
-    pl_status s;
+/* Graphs of few and of many steps. */
+struct stairs {
+    struct trial few, many;
+};
 
-    size_of(&z, &steps, k);
-    s = plan_trial(p, measure_layers, &z, &many);
-    if (s == PL_OK)
-        s = run_trial(p, &many);
-    if (s == PL_OK)
-        s = count(p, few, rate, &known[0], &times[0]);
-    if (s == PL_OK)
-        s = count(p, &many, rate, &known[1], &times[1]);
-    if (s == PL_OK) {
-        *gained = many.run_s - few->run_s;
-        *rate = fmax(*gained, many.run_s / 10) / (times[1] - times[0]);
+static pl_status climb(struct probe *p, struct trial *t, int64_t n_layer)
+{
+    struct measure_size z = tiny;
+
+    z.n_layer = n_layer;
+    end_trial(t);
+    PL_TRY(plan_trial(p, measure_layers, &z, t));
+    return run_trial(p, t);
+}
+
+/* Many are so many that what they take can be told from the few. */
+static pl_status run_stairs(struct probe *p, struct stairs *w)
+{
+    pl_status s = climb(p, &w->few, FEW_LAYERS);
+
+    for (int64_t n = 4 * FEW_LAYERS; s == PL_OK && n <= MANY_LAYERS; n *= 4) {
+        s = climb(p, &w->many, n);
+        if (s != PL_OK || p->left_s <= 0 ||
+            w->many.run_s - w->few.run_s > fmax(enough_s, w->few.run_s))
+            break;
     }
-    end_trial(&many);
     return s;
 }
 
-/* What a step costs, and then from the few what a copy does. */
-static pl_status find_steps(struct probe *p, const struct trial *few)
+/* What a step takes beside its work, as far as that is known; and then from the
+ * few what a copy does. */
+static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
-    double *rate = rate_of(p, &steps), known, times, gained = 0;
-    struct measure_size z;
+    double *step = &p->rates.step_s, *copy = &p->rates.message_s;
+    double known[2], times[2], more = w->many.run_s - w->few.run_s;
 
-    for (int k = 0; size_of(&z, &steps, k) && p->left_s > 0 &&
-                    gained < fmax(enough_s, few->run_s);
-         k += 2) {
-        double was = *rate;
-
-        *rate = 0;
-        PL_TRY(find_more(p, few, k, &gained));
-        if (k > 0 && gained <= 0)
-            *rate = was;
-    }
-    PL_TRY(count(p, few, &p->rates.message_s, &known, &times));
-    p->rates.message_s = fmax(few->run_s - known, few->run_s / 100) / times;
+    *step = *copy = 0;
+    PL_TRY(count(p, &w->few, step, &known[0], &times[0]));
+    PL_TRY(count(p, &w->many, step, &known[1], &times[1]));
+    *step =
+        fmax(more - (known[1] - known[0]), w->many.run_s / NEXT_TO_NOTHING) /
+        (times[1] - times[0]);
+    PL_TRY(count(p, &w->few, copy, &known[0], &times[0]));
+    *copy = fmax(w->few.run_s - known[0], w->few.run_s / NEXT_TO_NOTHING) /
+            times[0];
     return PL_OK;
 }
 
@@ -526,37 +533,44 @@ static void probe_init(struct probe *p, const struct device_list *l, int d,
     p->rates.one_queue = p->dev[0].one_queue;
 }
 
-static pl_status find_all(struct probe *p, const struct experiment *e, int n)
+/* In so many seconds. */
+static pl_status find_all(struct probe *p, const struct experiment *e, int n,
+                          double left)
 {
-    double left = device_s;
-
     for (int i = 0; i < n; i++) {
-        double share = left / (n - i);
+        double share = left / (n - i), read = p->rates.read_bytes_per_s;
 
         p->left_s = share;
+        if (e[i].multiplies)
+            p->rates.read_bytes_per_s = INFINITY;
         PL_TRY(find_rate(p, &e[i]));
+        if (e[i].multiplies)
+            p->rates.read_bytes_per_s = read;
         left -= share - p->left_s;
     }
     return PL_OK;
 }
 
-/* While the few stand ready the driver need not begin anew each time. */
 static pl_status measure_alone(struct probe *p)
 {
-    struct measure_size z = steps.first;
-    struct trial few;
+    const double each_s = device_s / (N_ALONE + 1);
+    struct stairs w = {0}; /* while they stand ready the driver need not begin
+                              anew each time */
     pl_status s;
 
-    z.n_layer = FEW_LAYERS;
-    p->left_s = device_s / (N_ALONE + 1);
-    s = plan_trial(p, measure_layers, &z, &few);
+    p->left_s = each_s;
+    s = run_stairs(p, &w);
     if (s == PL_OK)
-        s = run_trial(p, &few);
+        s = find_steps(p, &w);
     if (s == PL_OK)
-        s = find_steps(p, &few);
+        s = find_all(p, alone, N_WORK, each_s * N_WORK);
     if (s == PL_OK)
-        s = find_all(p, alone, N_ALONE);
-    end_trial(&few);
+        s = find_steps(p, &w);
+    if (s == PL_OK)
+        s = find_all(p, alone + N_WORK, N_ALONE - N_WORK,
+                     each_s * (N_ALONE - N_WORK));
+    end_trial(&w.many);
+    end_trial(&w.few);
     return s;
 }
 
@@ -567,7 +581,7 @@ static pl_status measure_pair(struct probe *p, const struct cost_rates *known)
     p->rates.one_queue = p->dev[0].one_queue;
     p->rates.p2p_bytes_per_s = INFINITY;
     p->rates.p2p_s = no_time;
-    return find_all(p, together, N_TOGETHER);
+    return find_all(p, together, N_TOGETHER, device_s);
 }
 
 /* Who it was stands before the reason. */

@@ -57,14 +57,15 @@ static pl_status measure(struct calibration *c, const pl_options *opt,
 {
     const struct measure_device_options o = {.kernel_set = set,
                                              .no_pin = opt->no_pin};
-    struct calibration before;
+    struct calibration known;
 
+    if (calibration_load(&known, set, t, NULL) != PL_OK)
+        known.n_device = 0;
+    PL_TRY(measure_devices(&known, l, &o, err));
     PL_TRY(measure_machine(c, set, opt->no_pin, t, err));
-    if (calibration_load(&before, set, t, NULL) == PL_OK) {
-        c->n_device = before.n_device;
-        memcpy(c->device, before.device, sizeof c->device);
-    }
-    return measure_devices(c, l, &o, err);
+    c->n_device = known.n_device;
+    memcpy(c->device, known.device, sizeof c->device);
+    return PL_OK;
 }
 
 pl_status pl_devices_measure(const pl_options *opt, bool json,
