@@ -431,6 +431,32 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     return s;
 }
 
+pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
+                            const struct device_list *l, const pl_options *opt,
+                            pl_err *err)
+{
+    struct arena a = {0};
+    struct notes notes = {.a = &a};
+    struct intent in = {0};
+    pl_options own = *opt;
+    pl_status s = pl_graph_check(g, err);
+
+    *out = NULL;
+    own.devices = "none";
+    own.device_spec = NULL;
+    if (s == PL_OK)
+        s = intent_read(&in, &a, g, &own, &notes, err);
+    intent_free(&in);
+    if (s == PL_OK)
+        s = device_list_copy(&in.list, l, err);
+    in.n_on = in.n_layer + 1;
+    if (s == PL_OK)
+        s = compile_intent(out, &in, err);
+    intent_free(&in);
+    arena_fini(&a);
+    return s;
+}
+
 void compiled_free(struct compiled *p)
 {
     if (!p)

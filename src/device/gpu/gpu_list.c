@@ -269,6 +269,8 @@ static struct device_desc desc_of(const struct view *w)
                             .accelerator = true};
 
     memcpy(d.bus, w->info.bus, sizeof d.bus);
+    memcpy(d.title, w->info.title, sizeof d.title);
+    memcpy(d.version, w->info.version, sizeof d.version);
     return d;
 }
 
