@@ -2,7 +2,8 @@
  *
  * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
  * arguments, lanes) begins a kernel, whose arguments are `a`; KERNEL_DENSE one
- * of many registers, of which two groups should fit a unit; DEV a function of
+ * of many registers, of which two groups should fit a unit, KERNEL_ALONE one of
+ * so many that one does; DEV a function of
  * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
  * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
@@ -34,6 +35,7 @@ typedef int64_t s64;
 #define UNROLL
 #define KERNEL(name, args, lanes)       static void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_ALONE(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
 #define GLOBAL
 #define LOCAL
