@@ -33,8 +33,8 @@ struct OF(unit) {
     s32 n;                  /* tiles that there are */
 };
 
-/* The unit's blocks, a power of two, of n_row rows of activations from `row` on;
- * zeros where there are none. */
+/* The unit's blocks, a power of two, of n_row rows of activations from `row`
+ * on; zeros where there are none. */
 DEV void OF(ask_blocks)(struct OF(unit) * u, s64 step, s32 r, s32 tiles,
                         s32 row, s32 n_row)
 {
