@@ -20,10 +20,12 @@ typedef long s64;
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
         const args a)
-#define DEV static inline
 #ifdef ON_CORES /* driver_opencl.c says it of processors */
+/* PoCL finds no shared memory in a function that is called. */
+#define DEV static inline __attribute__((always_inline))
 #define UNROLL
 #else
+#define DEV    static inline
 #define UNROLL _Pragma("unroll")
 #endif
 #define GLOBAL                     __global
