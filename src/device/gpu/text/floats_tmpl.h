@@ -1,24 +1,23 @@
 /* Weights in floats, packed or in plain rows: FORMAT the name, WORD the type of
- * one, VALUE(word) what it says, FEW_KERNEL what begins matvec. All are
- * undefined at the end. */
+ * one, VALUE(word) what it says. All are undefined at the end. */
 
-/* Of n words that lie w_k apart the first 16. */
-DEV void OF(ask_words)(GLOBAL const WORD *w, s64 w_k, s32 n, WORD *word)
+/* 16 words that lie w_k apart: ROWS, or 1. */
+DEV void OF(ask_words)(GLOBAL const WORD *w, s32 w_k, WORD *word)
 {
-    if (n >= 16) {
+    if (w_k == ROWS) {
         UNROLL
         for (s32 i = 0; i < 16; i++)
-            word[i] = w[i * w_k];
-    } else if (n > 0) {
+            word[i] = w[i * ROWS];
+    } else {
         UNROLL
         for (s32 i = 0; i < 16; i++)
-            word[i] = w[(i < n ? i : 0) * w_k];
+            word[i] = w[i];
     }
 }
 
-/* sum[j] = fma(word[i], x[j][i], sum[j]) by i < n, at most 16; x [n_row][step],
- * aligned as quads. */
-DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step, s32 n,
+/* sum[j] = fma(word[i], x[j][i], sum[j]) by i; x [n_row][step], aligned as
+ * quads. */
+DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step,
                        s32 n_row, float *sum)
 {
     UNROLL
@@ -30,33 +29,33 @@ DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step, s32 n,
             quad_get(y, x + j * step + i);
             UNROLL
             for (s32 k = 0; k < 4; k++)
-                if (n >= 16 || i + k < n)
-                    sum[j] = fma_(VALUE(word[i + k]), y[k], sum[j]);
+                sum[j] = fma_(VALUE(word[i + k]), y[k], sum[j]);
         }
     }
 }
 
 /* What a lane of matvec has of a segment: a row's n values from w on and w_k
- * apart, of which some are under way; x those of the activations. */
+ * apart, of which some are under way, sixteen by sixteen; x those of the
+ * activations. */
 struct OF(segment) {
     WORD word[FLOAT_AHEAD];
     float next[SEGMENT / 16]; /* every 16th of what is held next */
     GLOBAL const WORD *w;
     GLOBAL const float *x;
-    s64 w_k;
-    s32 n, has_row;
+    s32 w_k, n, has_row;
 };
 
-/* Values i .. i + step - 1 of activations, zeros where there are none. */
-DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n_row, s32 r, s32 i,
-                   s32 step)
+/* Values i .. i + step - 1 of n rows of activations, of which n_row are held;
+ * zeros where there are none. */
+DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n, s32 n_row, s32 r,
+                   s32 i, s32 step)
 {
     UNROLL
-    for (s32 p = 0; p < SEGMENT / 16; p++) {
+    for (s32 p = 0; p < n_row * step / 16; p++) {
         s32 row = 16 * p / step, at = i + 16 * p % step + r;
 
         g->next[p] = 0;
-        if (row < n_row && at < g->n)
+        if (row < n && at < g->n)
             g->next[p] = g->x[row * x_next + at];
     }
 }
@@ -68,67 +67,80 @@ DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
     s32 item = f->n_unit < n_all ? at / f->n_unit : 0, matrix = f->matrix;
     s32 i = (at - item * f->n_unit) * SEGMENT - f->first;
     s32 end = i + SEGMENT < f->len ? i + SEGMENT : f->len;
-    s64 x = f->x_row;
+    s32 x = f->x_row;
 
     i = i < 0 ? 0 : i;
     g->n = at < n_all ? end - i : 0;
-    if (at < n_all && f->id) {
+    if (at < n_all && f->down) {
         x += f->order[item];
-        matrix = f->id[f->order[item]];
+        matrix = f->id[x];
     }
     g->x = (GLOBAL const float *)f->x + x * f->x_step + i;
     g->w = (GLOBAL const WORD *)(f->w + (u64)matrix * f->matrix_bytes) +
            i * g->w_k;
     UNROLL
     for (s32 p = 0; p < FLOAT_AHEAD; p += 16)
-        if (g->has_row)
-            OF(ask_words)(g->w + p * g->w_k, g->w_k, g->n - p, g->word + p);
-    OF(ask_x)
-    (g, f->x_next, f->n, r, 0, f->n == 1 ? SEGMENT : SEGMENT / FEW_TOKENS);
+        if (g->has_row && p + 16 <= g->n)
+            OF(ask_words)(g->w + p * g->w_k, g->w_k, g->word + p);
+    if (f->n == 1)
+        OF(ask_x)(g, 0, 1, 1, r, 0, SEGMENT);
+    else
+        OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, FLOAT_AHEAD);
 }
 
 /* Values i .. i + step - 1 onto the sums: n_row rows of activations, `step` of
- * which are held. */
+ * which are held; the first is in word[from]. What is short of sixteen was not
+ * asked for. */
 DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
-                      s32 step, s32 n_row, float *sum)
+                      s32 step, s32 from, s32 n_row, float *sum)
 {
-    for (s32 end = i + step; i < end && i < g->n; i += FLOAT_AHEAD) {
-        UNROLL
-        for (s32 p = 0; p < FLOAT_AHEAD; p += 16) {
-            s32 at = i + p, next = at + FLOAT_AHEAD;
+    s32 ahead = step < FLOAT_AHEAD ? step : FLOAT_AHEAD;
+    s32 end = i + step < g->n ? i + step : g->n;
 
-            if (at + 16 <= g->n)
+    for (s32 j = i; j < end; j += ahead) {
+        UNROLL
+        for (s32 p = 0; p < ahead; p += 16) {
+            s32 next = j + p + FLOAT_AHEAD;
+
+            if (j + p + 16 <= end)
                 OF(add_words)
-            (g->word + p, held + at % step, step, 16, n_row, sum);
-            else OF(add_words)(g->word + p, held + at % step, step, g->n - at,
-                               n_row, sum);
-            OF(ask_words)
-            (g->w + next * g->w_k, g->w_k, g->n - next, g->word + p);
+            (g->word + from + p, held + (j + p - i), step, n_row, sum);
+            if (next + 16 <= g->n)
+                OF(ask_words)(g->w + next * g->w_k, g->w_k, g->word + from + p);
         }
+    }
+    for (s32 j = g->n & ~15; j >= i && j < end; j++) {
+        float v = VALUE(g->w[j * g->w_k]);
+
+        UNROLL
+        for (s32 k = 0; k < n_row; k++)
+            sum[k] = fma_(v, held[k * step + j - i], sum[k]);
     }
 }
 
 /* The sums of a segment, n_row of them, which is 1 or FEW_TOKENS; n of these
  * there are. */
 DEV void OF(add_segment)(struct OF(segment) * g, LOCAL float *held, s32 r,
-                         s32 n_row, s64 x_next, s32 n, float *sum)
+                         s32 n_row, s32 step, s64 x_next, s32 n, float *sum)
 {
-    s32 step = SEGMENT / n_row;
-
     UNROLL
     for (s32 j = 0; j < n_row; j++)
         sum[j] = 0;
-    for (s32 i = 0; i < SEGMENT; i += step) {
+    for (s32 i = 0; i < SEGMENT;) {
         UNROLL
-        for (s32 p = 0; p < SEGMENT / 16; p++)
-            held[16 * p + r] = g->next[p];
-        BARRIER();
-        if (i + step < SEGMENT)
-            OF(ask_x)(g, x_next, n, r, i + step, step);
-        if (g->has_row)
-            OF(add_held)(g, held, i, step, n_row, sum);
-        if (i + step < SEGMENT)
+        for (s32 from = 0; from < FLOAT_AHEAD; from += step) {
+            UNROLL
+            for (s32 p = 0; p < n_row * step / 16; p++)
+                held[16 * p + r] = g->next[p];
             BARRIER();
+            if (i + step < SEGMENT)
+                OF(ask_x)(g, x_next, n, n_row, r, i + step, step);
+            if (g->has_row)
+                OF(add_held)(g, held, i, step, from, n_row, sum);
+            i += step;
+            if (i < SEGMENT)
+                BARRIER();
+        }
     }
 }
 
@@ -160,7 +172,7 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
 }
 
 /* Few rows of activations: as matvec_tmpl.h, but units are segments. */
-FEW_KERNEL(OF(matvec), struct contract_args, 256)
+KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads, 16 * (SEGMENT + 4) / 4);
     LOCAL_ARRAY(float, part, 16 * FEW_TOKENS * ROWS);
@@ -175,6 +187,7 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
     struct OF(segment) g;
     float acc = 0;
 
+    g.n = 0;
     g.w_k = a.w_k;
     g.has_row = row < a.n;
     if (a.mode == CONTRACT_EXPERTS)
@@ -194,12 +207,9 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
         run.w = (GLOBAL const u8 *)((AT(const WORD, a.w)) + (s64)r * a.w_row) +
                 (u64)panel * a.panel_bytes + a.run[k].off;
         run.x = AT(const u32, a.x) + a.run[k].x;
-        run.id = 0;
-        run.x_row = f.x;
-        if (a.mode == CONTRACT_DOWN) {
-            run.x_row = (s64)f.out * a.n_used;
-            run.id = AT(const s32, a.id) + run.x_row;
-        }
+        run.id = AT(const s32, a.id);
+        run.down = a.mode == CONTRACT_DOWN;
+        run.x_row = run.down ? f.out * a.n_used : f.x;
         run.order = order;
         run.matrix_bytes = a.matrix_bytes;
         run.x_step = a.x_step;
@@ -210,23 +220,25 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
         run.first = a.run[k].first;
         run.n_unit = (run.len + run.first + SEGMENT - 1) / SEGMENT;
         total = run.len > 0 ? run.n_unit * f.n_item : 0;
-        OF(ask)(&g, &run, unit, total, r);
-        for (s32 t = 0; t < total; t += 16) {
+        for (s32 t = -16; t < total; t += 16) {
             s32 n = total - t < 16 ? total - t : 16;
-            float sum[FEW_TOKENS];
 
-            if (f.n == 1)
-                OF(add_segment)(&g, held, r, 1, 0, 1, sum);
-            else
-                OF(add_segment)
-            (&g, held, r, FEW_TOKENS, run.x_next, f.n, sum);
-            UNROLL
-            for (s32 j = 0; j < FEW_TOKENS; j++)
-                if (j == 0 || f.n > 1)
-                    part[(unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
+            if (t >= 0) {
+                float sum[FEW_TOKENS];
+
+                if (f.n == 1)
+                    OF(add_segment)(&g, held, r, 1, SEGMENT, 0, 1, sum);
+                else
+                    OF(add_segment)
+                (&g, held, r, FEW_TOKENS, FLOAT_AHEAD, run.x_next, f.n, sum);
+                UNROLL
+                for (s32 j = 0; j < FEW_TOKENS; j++)
+                    if (j == 0 || f.n > 1)
+                        part[(unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
+            }
             OF(ask)(&g, &run, t + 16 + unit, total, r);
             BARRIER();
-            for (s32 i = 0; i < n && adds; i++)
+            for (s32 i = 0; i < n && adds && t >= 0; i++)
                 acc = add_(acc, part[(i * FEW_TOKENS + mine) * ROWS + r]);
         }
         n_add = a.run[k].n_add;
@@ -371,4 +383,3 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
 #undef FORMAT
 #undef WORD
 #undef VALUE
-#undef FEW_KERNEL

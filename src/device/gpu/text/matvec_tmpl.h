@@ -8,18 +8,17 @@
  * add it in order, while the next turn's weights are under way. */
 #if WHOLE
 #define UNIT_TILES 8
-#define MORE_TILES 8 /* the same with several rows of activations */
-#define HELD_ROWS  1 /* of these, whose blocks are held at a time */
+#define HELD_TILES 2 /* whose blocks are held of several rows of activations */
 #define UNIT_SLOTS 4 /* (tile or chunk, row of activations) of a unit */
 #else
 #define UNIT_TILES 4
-#define MORE_TILES (PAIRED ? 1 : 2)
-#define HELD_ROWS  FEW_TOKENS
+#define HELD_TILES (PAIRED ? 1 : 2) /* a unit has no more of them */
 #define UNIT_SLOTS (PAIRED ? 4 : 8)
 #endif
 #define DWORDS (LOW + HIGH) /* that a row of a tile has */
 #define UNIT_BLOCKS                                                            \
-    (MORE_TILES * HELD_ROWS > UNIT_TILES ? MORE_TILES * HELD_ROWS : UNIT_TILES)
+    (HELD_TILES * FEW_TOKENS > UNIT_TILES ? HELD_TILES * FEW_TOKENS            \
+                                          : UNIT_TILES)
 #define BLOCK_LOADS ((UNIT_BLOCKS * X_BLOCK + 15) / 16)
 #define UNIT_STRIDE (UNIT_BLOCKS * X_STRIDE + 4) /* the banks of two differ */
 
@@ -33,19 +32,19 @@ struct OF(unit) {
     s32 n;                  /* tiles that there are */
 };
 
-/* The unit's blocks, a power of two, of n_row rows of activations from `row`
- * on; zeros where there are none. */
+/* Of n rows of activations the blocks of `tiles` tiles, a power of two, from
+ * `tile` on; zeros where there are none. */
 DEV void OF(ask_blocks)(struct OF(unit) * u, s64 step, s32 r, s32 tiles,
-                        s32 row, s32 n_row)
+                        s32 tile, s32 n)
 {
     UNROLL
     for (s32 p = 0; p < BLOCK_LOADS; p++) {
-        s32 at = r + 16 * p, block = at / X_BLOCK, tile = block & (tiles - 1);
+        s32 at = r + 16 * p, block = at / X_BLOCK;
+        s32 t = tile + (block & (tiles - 1)), row = block / tiles;
 
         u->x[p] = 0;
-        if (block < n_row * tiles && tile < u->n)
-            u->x[p] = u->from[(row + (block - tile) / tiles) * step +
-                              tile * X_BLOCK + at % X_BLOCK];
+        if (row < n && t < u->n)
+            u->x[p] = u->from[row * step + t * X_BLOCK + at % X_BLOCK];
     }
 }
 DEV void OF(hold_blocks)(const struct OF(unit) * u, LOCAL u32 *held, s32 r)
@@ -68,13 +67,13 @@ DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
     s32 i = (at - item * f->n_unit) * tiles - (WHOLE ? f->first : 0);
     s32 begin = i < 0 ? 0 : i, end = i + tiles < f->len ? i + tiles : f->len;
     s32 off = SUP_BYTES;
-    s64 x = f->x_row;
+    s32 x = f->x_row;
     GLOBAL const u8 *w = f->w;
 
     u->n = at < n_all ? end - begin : 0;
-    if (at < n_all && f->id) {
+    if (at < n_all && f->down) {
         x += f->order[item];
-        matrix = f->id[f->order[item]];
+        matrix = f->id[x];
     }
     u->from = f->x + x * f->x_step + (s64)begin * X_BLOCK;
     w += (u64)matrix * f->matrix_bytes +
@@ -105,8 +104,10 @@ DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
             off += t + 1 < u->n ? TILE_BYTES : 0;
         }
     }
-    OF(ask_blocks)
-    (u, f->x_next, r, tiles, 0, f->n < HELD_ROWS ? f->n : HELD_ROWS);
+    if (f->n == 1)
+        OF(ask_blocks)(u, 0, r, UNIT_TILES, 0, 1);
+    else
+        OF(ask_blocks)(u, f->x_next, r, HELD_TILES, 0, f->n);
 }
 
 /* The levels of tile t; level[q], level[q + 4] meet values 4 q and 16 + 4 q. */
@@ -128,40 +129,106 @@ DEV void OF(unit_levels)(const struct OF(unit) * u, s32 t, u32 *level)
 }
 
 #if WHOLE
-/* The slot `to` of a chunk and the row of activations whose blocks are held. */
-DEV void OF(fill_slot)(const struct OF(unit) * u, LOCAL const u32 *held, s32 to,
-                       LOCAL s32 *isum, LOCAL float *scale, LOCAL s32 *msum,
-                       LOCAL float *mscale)
-{
-    s32 sum = 0, sum2 = 0;
-    float d[2], dx = 0;
+/* What a lane sums of a chunk, and a block's d, by the row of activations. */
+struct OF(chunk) {
+    s32 isum[FEW_TOKENS], msum[FEW_TOKENS];
+    float d[FEW_TOKENS];
+};
 
+/* The first `tiles` tiles that the unit has left, the last of which is number
+ * `last`, onto the sums of n of n_row rows of activations. */
+DEV void OF(add_tiles)(const struct OF(unit) * u, LOCAL const u32 *held,
+                       s32 tiles, s32 last, s32 n_row, s32 n,
+                       struct OF(chunk) * c)
+{
     UNROLL
-    for (s32 t = 0; t < UNIT_TILES; t++) {
+    for (s32 t = 0; t < tiles; t++) {
         u32 level[8], sub[2];
         s32 s[2], m[2];
-        struct few_block b;
 
         OF(unit_levels)(u, t, level);
         sub[0] = u->sub[t] & 0xffff;
         sub[1] = u->sub[t] >> 16;
         OF(factors)(sub, s, m);
-        b = few_meet(level, held + t * X_STRIDE);
-        sum += s[0] * b.lo + s[1] * b.hi;
-        sum2 += m[0] * b.sum[0] + m[1] * b.sum[1];
-        if (t + 1 == u->n)
-            dx = b.d;
+        UNROLL
+        for (s32 j = 0; j < n_row; j++) {
+            if (j < n) {
+                struct few_block b =
+                    few_meet(level, held + (j * tiles + t) * X_STRIDE);
+
+                c->isum[j] += s[0] * b.lo + s[1] * b.hi;
+                c->msum[j] += m[0] * b.sum[0] + m[1] * b.sum[1];
+                if (t == last)
+                    c->d[j] = b.d;
+            }
+        }
     }
+}
+
+/* The slots of a chunk from `to` on. */
+DEV void OF(put_chunk)(const struct OF(unit) * u, const struct OF(chunk) * c,
+                       s32 to, s32 n_row, LOCAL s32 *isum, LOCAL float *scale,
+                       LOCAL s32 *msum, LOCAL float *mscale)
+{
+    float d[2];
+
     OF(scales)(u->sup, u->sub, d);
-    isum[to] = sum;
-    scale[to] = mul_(d[0], dx);
+    UNROLL
+    for (s32 j = 0; j < n_row; j++) {
+        isum[to + j * ROWS] = c->isum[j];
+        scale[to + j * ROWS] = mul_(d[0], c->d[j]);
 #if PAIRED
-    msum[to] = sum2;
-    mscale[to] = mul_(d[1], dx);
+        msum[to + j * ROWS] = c->msum[j];
+        mscale[to + j * ROWS] = mul_(d[1], c->d[j]);
 #endif
-    (void)sum2;
+    }
     (void)msum;
     (void)mscale;
+}
+
+/* The next tiles of several rows of activations come to the front. */
+DEV void OF(next_tiles)(struct OF(unit) * u)
+{
+    UNROLL
+    for (s32 i = 0; i < (UNIT_TILES - HELD_TILES) * DWORDS; i++)
+        u->raw[i] = u->raw[i + HELD_TILES * DWORDS];
+    UNROLL
+    for (s32 t = 0; t < UNIT_TILES - HELD_TILES; t++)
+        u->sub[t] = u->sub[t + HELD_TILES];
+}
+
+/* A unit's blocks are held, and its slots filled from `to` on. */
+DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
+                  s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
+                  LOCAL s32 *msum, LOCAL float *mscale)
+{
+    struct OF(chunk) c;
+
+    UNROLL
+    for (s32 j = 0; j < FEW_TOKENS; j++) {
+        c.isum[j] = c.msum[j] = 0;
+        c.d[j] = 0;
+    }
+    OF(hold_blocks)(u, held, r);
+    BARRIER();
+    if (n == 1) {
+        OF(add_tiles)(u, held, UNIT_TILES, u->n - 1, 1, 1, &c);
+        OF(put_chunk)(u, &c, to + r, 1, isum, scale, msum, mscale);
+        return;
+    }
+    for (s32 t = 0; t < UNIT_TILES; t += HELD_TILES) {
+        if (t + HELD_TILES < UNIT_TILES)
+            OF(ask_blocks)(u, x_next, r, HELD_TILES, t + HELD_TILES, n);
+        OF(add_tiles)(u, held, HELD_TILES, u->n - 1 - t, FEW_TOKENS, n, &c);
+        OF(next_tiles)(u);
+        if (t + HELD_TILES < UNIT_TILES) {
+            BARRIER();
+            OF(hold_blocks)(u, held, r);
+            BARRIER();
+        }
+    }
+    OF(put_chunk)
+    (u, &c, to * FEW_TOKENS + r, FEW_TOKENS, isum, scale, msum, mscale);
 }
 #else
 /* The slots of a unit's tiles from `to` on, for n_row rows of activations. A
@@ -199,15 +266,24 @@ DEV void OF(fill_slots)(const struct OF(unit) * u, LOCAL const u32 *held,
     (void)msum;
     (void)mscale;
 }
+
+/* A unit's blocks are held, and its slots filled from `to` on. */
+DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
+                  s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
+                  LOCAL s32 *msum, LOCAL float *mscale)
+{
+    OF(hold_blocks)(u, held, r);
+    BARRIER();
+    if (n == 1)
+        OF(fill_slots)
+    (u, held, to * UNIT_TILES + r, UNIT_TILES, 1, isum, scale, msum, mscale);
+    else OF(fill_slots)(u, held, to * HELD_TILES * FEW_TOKENS + r, HELD_TILES,
+                        FEW_TOKENS, isum, scale, msum, mscale);
+    (void)x_next;
+}
 #endif
 
-/* What a lane asks for leaves room for two groups, or hardly. */
-#if WHOLE && LOW + HIGH > 4
-#define FEW_KERNEL KERNEL_ALONE_OF
-#else
-#define FEW_KERNEL KERNEL_DENSE_OF
-#endif
-FEW_KERNEL(OF(matvec), struct contract_args, 256)
+KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct dwords, blocks, 16 * UNIT_STRIDE / 4);
     LOCAL_ARRAY(s32, isum, 16 * UNIT_SLOTS * ROWS);
@@ -227,11 +303,12 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
                             a.n_head, a.share);
     s32 top = a.top, adds = mine < f.n && row < a.n;
     s32 n_row = f.n == 1 ? 1 : FEW_TOKENS;
-    s32 tiles = f.n == 1 ? UNIT_TILES : MORE_TILES;
+    s32 tiles = WHOLE || f.n == 1 ? UNIT_TILES : HELD_TILES;
     s64 at = (f.out + (s64)mine * a.n_head) * a.n + row;
     struct OF(unit) u;
     float acc = 0;
 
+    u.n = 0;
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)
@@ -248,12 +325,9 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
 
         g.w = AT(const u8, a.w) + (u64)panel * a.panel_bytes + a.run[k].off;
         g.x = AT(const u32, a.x) + (s64)a.run[k].x * X_BLOCK;
-        g.id = 0;
-        g.x_row = f.x;
-        if (a.mode == CONTRACT_DOWN) {
-            g.x_row = (s64)f.out * a.n_used;
-            g.id = AT(const s32, a.id) + g.x_row;
-        }
+        g.id = AT(const s32, a.id);
+        g.down = a.mode == CONTRACT_DOWN;
+        g.x_row = g.down ? f.out * a.n_used : f.x;
         g.order = order;
         g.matrix_bytes = a.matrix_bytes;
         g.x_step = a.x_step;
@@ -265,36 +339,16 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
         g.n_unit =
             WHOLE ? (g.len + g.first + 7) / 8 : (g.len + tiles - 1) / tiles;
         total = g.len > 0 ? g.n_unit * f.n_item : 0;
-        OF(ask)(&u, &g, unit, total, tiles, r, row < a.n);
-        for (s32 t = 0; t < total; t += 16) {
+        for (s32 t = -16; t < total; t += 16) {
             s32 n = total - t < 16 ? total - t : 16;
 
-            OF(hold_blocks)(&u, held, r);
-            BARRIER();
-#if WHOLE
-            for (s32 j = 0; j < f.n; j++) {
-                if (j > 0) {
-                    OF(ask_blocks)(&u, g.x_next, r, tiles, j, 1);
-                    BARRIER();
-                    OF(hold_blocks)(&u, held, r);
-                    BARRIER();
-                }
-                OF(fill_slot)
-                (&u, held, (unit * n_row + j) * ROWS + r, isum, scale, msum,
-                 mscale);
-            }
-#else
-            if (f.n == 1)
-                OF(fill_slots)
-            (&u, held, unit * UNIT_TILES * ROWS + r, UNIT_TILES, 1, isum, scale,
-             msum, mscale);
-            else OF(fill_slots)(
-                &u, held, unit * MORE_TILES * FEW_TOKENS * ROWS + r, MORE_TILES,
-                FEW_TOKENS, isum, scale, msum, mscale);
-#endif
+            if (t >= 0)
+                OF(fill)
+            (&u, held, r, g.x_next, f.n, unit * ROWS, isum, scale, msum,
+             mscale);
             OF(ask)(&u, &g, t + 16 + unit, total, tiles, r, row < a.n);
             BARRIER();
-            if (adds)
+            if (adds && t >= 0)
                 acc = few_add(acc, isum, scale, PAIRED, msum, mscale,
                               WHOLE ? n : n * tiles, n_row * ROWS,
                               mine * ROWS + r);
@@ -313,11 +367,9 @@ FEW_KERNEL(OF(matvec), struct contract_args, 256)
     }
 }
 #undef UNIT_TILES
-#undef MORE_TILES
-#undef HELD_ROWS
+#undef HELD_TILES
 #undef UNIT_SLOTS
 #undef DWORDS
 #undef UNIT_BLOCKS
 #undef BLOCK_LOADS
 #undef UNIT_STRIDE
-#undef FEW_KERNEL

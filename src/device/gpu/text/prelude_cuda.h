@@ -13,19 +13,18 @@ typedef long long s64;
     extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
 #define KERNEL_DENSE(name, args, lanes)                                        \
     extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
-#define KERNEL_ALONE(name, args, lanes)                                        \
-    extern "C" __global__ void __launch_bounds__(lanes, 1) name(const args a)
 #define DEV    static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
-/* Said to be global: of an integer a compiler cannot tell. */
-#define AT(type, address) ((type *)__cvta_global_to_generic((size_t)(address)))
-#define LANE()            ((s32)threadIdx.x)
-#define GROUP()           ((s32)blockIdx.x)
-#define N_GROUP()         ((s32)gridDim.x)
-#define BARRIER()         __syncthreads()
+#define AT(type, address)          ((type *)(address))
+#define AT_HELD(type, address)                                                 \
+    ((type *)__cvta_global_to_generic((size_t)(address)))
+#define LANE()    ((s32)threadIdx.x)
+#define GROUP()   ((s32)blockIdx.x)
+#define N_GROUP() ((s32)gridDim.x)
+#define BARRIER() __syncthreads()
 
 DEV float add_(float a, float b)
 {

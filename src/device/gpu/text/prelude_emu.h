@@ -2,15 +2,16 @@
  *
  * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
  * arguments, lanes) begins a kernel, whose arguments are `a`; KERNEL_DENSE one
- * of many registers, of which two groups should fit a unit, KERNEL_ALONE one of
- * so many that one does; DEV a function of
+ * of many registers, of which two groups should fit a unit; DEV a function of
  * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
  * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
- * AT(type, address) is the pointer to what an argument names; only kernels
- * have it, not functions of the device. UNROLL stands before a `for` of known
- * count which indexes an array that should stay in registers. HAVE_PRMT and
- * HAVE_MMA_S8_16832 say that there is more, below.
+ * AT(type, address) is the pointer to what an argument names: the argument
+ * itself, so that the compiler sees whose it is; what one adds to it is added
+ * to the pointer. AT_HELD takes an address that stood in memory or was reckoned.
+ * Only kernels have them, not functions of the device. UNROLL stands before a
+ * `for` of known count which indexes an array that should stay in registers.
+ * HAVE_PRMT and HAVE_MMA_S8_16832 say that there is more, below.
  *
  * Every operation on floats is a call, since compilers may fuse what they see
  * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_
@@ -35,12 +36,12 @@ typedef int64_t s64;
 #define UNROLL
 #define KERNEL(name, args, lanes)       static void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
-#define KERNEL_ALONE(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) type *name = emu_local((n) * sizeof(type))
 #define AT(type, address)          ((type *)(uintptr_t)(address))
+#define AT_HELD(type, address)     AT(type, address)
 #define LANE()                     emu_now.lane
 #define GROUP()                    emu_now.group
 #define N_GROUP()                  emu_now.n_group

@@ -18,7 +18,6 @@ typedef long long s64;
 #endif
 
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
-#define KERNEL_ALONE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
@@ -31,8 +30,9 @@ typedef long long s64;
 /* Said to be global: of an integer a compiler cannot tell. */
 #define AT(type, address)                                                      \
     ((type *)(__attribute__((address_space(1))) type *)(address))
-#define LANE()  ((s32)__builtin_amdgcn_workitem_id_x())
-#define GROUP() ((s32)__builtin_amdgcn_workgroup_id_x())
+#define AT_HELD(type, address) AT(type, address)
+#define LANE()                 ((s32)__builtin_amdgcn_workitem_id_x())
+#define GROUP()                ((s32)__builtin_amdgcn_workgroup_id_x())
 #define N_GROUP()                                                              \
     ((s32)(__builtin_amdgcn_grid_size_x() /                                    \
            __builtin_amdgcn_workgroup_size_x()))

@@ -14,7 +14,6 @@ typedef ulong u64;
 typedef long s64;
 
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
-#define KERNEL_ALONE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void name(     \
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
@@ -33,10 +32,11 @@ typedef long s64;
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
 #define AT(type, address)                                                      \
     ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, m6, m7, address))
-#define LANE()    ((s32)get_local_id(0))
-#define GROUP()   ((s32)get_group_id(0))
-#define N_GROUP() ((s32)get_num_groups(0))
-#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define AT_HELD(type, address) AT(type, address)
+#define LANE()                 ((s32)get_local_id(0))
+#define GROUP()                ((s32)get_group_id(0))
+#define N_GROUP()              ((s32)get_num_groups(0))
+#define BARRIER()              barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
                            __global u8 *m3, __global u8 *m4, __global u8 *m5,

@@ -6,7 +6,6 @@
 /* Kernels whose names are macros. */
 #define KERNEL_OF(name, args, lanes)       KERNEL(name, args, lanes)
 #define KERNEL_DENSE_OF(name, args, lanes) KERNEL_DENSE(name, args, lanes)
-#define KERNEL_ALONE_OF(name, args, lanes) KERNEL_ALONE(name, args, lanes)
 #define WEIGHTS_PASTE(a, b)                a##_##b
 #define WEIGHTS_JOIN(a, b)                 WEIGHTS_PASTE(a, b)
 #define OF(name)                           WEIGHTS_JOIN(name, FORMAT)
@@ -25,7 +24,7 @@ enum {
     STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
     X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
                       together begin in one bank */
-    FLOAT_AHEAD = 64, /* weights that a lane of matvec of floats asks for */
+    FLOAT_AHEAD = 48, /* weights that a lane of matvec of floats asks for */
     FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
     FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
     FLOAT_TOKENS = 65
@@ -123,12 +122,14 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
 struct few_run {
     GLOBAL const u8 *w;     /* the panel's, of matrix 0 */
     GLOBAL const u32 *x;    /* blocks of row 0 */
-    GLOBAL const s32 *id;   /* down: the token's experts; else none */
-    LOCAL const s32 *order; /* and theirs */
+    GLOBAL const s32 *id;   /* of `down`: the tokens' experts */
+    LOCAL const s32 *order; /* and the token's */
     u64 matrix_bytes;
-    s64 x_row, x_step, x_next; /* the first row; dwords a row; to the next */
-    s32 matrix, n;             /* n: rows of activations */
-    s32 len, first, n_unit;    /* n_unit: of an expert's run */
+    s64 x_step, x_next;     /* dwords a row; to the next */
+    s32 x_row;              /* the first */
+    s32 matrix, n;          /* n: rows of activations */
+    s32 len, first, n_unit; /* n_unit: of an expert's run */
+    s32 down;               /* over the token's experts */
 };
 
 /* A block's d and sums, and its products with levels, of which level[q] meet
@@ -523,20 +524,17 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #define BIAS   1
 #include "weights_tmpl.h"
 
-#define FORMAT     f32
-#define WORD       float
-#define VALUE(x)   (x)
-#define FEW_KERNEL KERNEL_ALONE_OF
+#define FORMAT   f32
+#define WORD     float
+#define VALUE(x) (x)
 #include "floats_tmpl.h"
 
-#define FORMAT     f16
-#define WORD       u16
-#define VALUE(x)   f16_to_f32(x)
-#define FEW_KERNEL KERNEL_DENSE_OF
+#define FORMAT   f16
+#define WORD     u16
+#define VALUE(x) f16_to_f32(x)
 #include "floats_tmpl.h"
 
-#define FORMAT     bf16
-#define WORD       u16
-#define VALUE(x)   bf16_float(x)
-#define FEW_KERNEL KERNEL_DENSE_OF
+#define FORMAT   bf16
+#define WORD     u16
+#define VALUE(x) bf16_float(x)
 #include "floats_tmpl.h"
