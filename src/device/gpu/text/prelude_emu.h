@@ -8,10 +8,10 @@
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
  * AT(type, address) is the pointer to what an argument names: the argument
  * itself, so that the compiler sees whose it is; what one adds to it is added
- * to the pointer. AT_HELD takes an address that stood in memory or was reckoned.
- * Only kernels have them, not functions of the device. UNROLL stands before a
- * `for` of known count which indexes an array that should stay in registers.
- * HAVE_PRMT and HAVE_MMA_S8_16832 say that there is more, below.
+ * to the pointer. AT_HELD takes an address that stood in memory. Only kernels
+ * have them, not functions of the device. UNROLL stands before a `for` of known
+ * count which indexes an array that should stay in registers. HAVE_PRMT and
+ * HAVE_MMA_S8_16832 say that there is more, below.
  *
  * Every operation on floats is a call, since compilers may fuse what they see
  * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_

@@ -30,13 +30,13 @@ typedef long s64;
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
+#define AT_HELD(type, address)     AT(type, address)
 #define AT(type, address)                                                      \
     ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, m6, m7, address))
-#define AT_HELD(type, address) AT(type, address)
-#define LANE()                 ((s32)get_local_id(0))
-#define GROUP()                ((s32)get_group_id(0))
-#define N_GROUP()              ((s32)get_num_groups(0))
-#define BARRIER()              barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define LANE()    ((s32)get_local_id(0))
+#define GROUP()   ((s32)get_group_id(0))
+#define N_GROUP() ((s32)get_num_groups(0))
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 
 DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
                            __global u8 *m3, __global u8 *m4, __global u8 *m5,
