@@ -84,11 +84,11 @@ const struct option_row option_table[] = {
     {{"--svg"}, "FILE",
      "draw the plan too: devices as lanes, layers as columns, tensors as "
      "boxes, collectives and copies as lines; - draws it alone, to standard "
-     "output", PLAN, option_set_text, AT(svg),
-     0, 0},
+     "output",
+     PLAN, option_set_text, AT(svg), 0, 0},
     {{"--measure"}, NULL,
-     "measure how fast cores, memory, messages and GPUs are (all GPUs, or those "
-     "of -dev), some seconds each, and keep the figures for later plans in "
+     "measure how fast cores, memory, messages and GPUs are (all GPUs, or "
+     "those of -dev), some seconds each, and keep the figures for later plans in "
      "$XDG_CACHE_HOME/plait, else ~/.cache/plait",
      DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
