@@ -17,11 +17,25 @@ typedef long long s64;
 #define __shared__ __attribute__((shared))
 #endif
 
+/* Where SOME_KERNELS is defined, only those are made for which there is a
+ * `#define WANT_name ~, KERNEL_MADE`. */
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
-#define KERNEL(name, args, lanes)                                              \
+#define KERNEL_MADE(name, args, lanes)                                         \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
         name(const args a)
+#ifdef SOME_KERNELS
+#define KERNEL_LEFT_OUT(name, args, lanes)                                     \
+    static __device__ __attribute__((unused)) void name(const args a)
+#define KERNEL_SECOND(a, b, ...) b
+#define KERNEL_PICK(want, name, args, lanes)                                   \
+    KERNEL_SECOND(want, KERNEL_LEFT_OUT, )(name, args, lanes)
+#define KERNEL_ASK(name, args, lanes)                                          \
+    KERNEL_PICK(WANT_##name, name, args, lanes)
+#define KERNEL(name, args, lanes) KERNEL_ASK(name, args, lanes)
+#else
+#define KERNEL(name, args, lanes) KERNEL_MADE(name, args, lanes)
+#endif
 #define DEV    static __device__ inline __attribute__((always_inline))
 #define UNROLL _Pragma("unroll")
 #define GLOBAL
