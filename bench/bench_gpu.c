@@ -1,6 +1,6 @@
 /* What a GPU gives: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, hip, opencl,
- * emu; without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes, for tests
- * of the bench itself: what it prints then means nothing.
+ * emu; without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes,
+ * for tests of the bench itself: what it prints then means nothing.
  *
  * One row a case: the median of some rounds in microseconds, each of many calls
  * in a row, and what that is a second. Bytes are set beside those that the GPU

@@ -208,9 +208,9 @@ TEST(cuda_posts_on_devices_without_words)
     assert_clean(f);
 }
 
-/* What is gpu_work_wanted is compiled before it is launched, once, by threads of its
- * own; what is not, when it is launched. */
-TEST(cuda_compiles_what_is_gpu_work_wanted)
+/* What is wanted is compiled before it is launched, once, by threads
+ * of its own; what is not, when it is launched. */
+TEST(cuda_compiles_what_is_wanted)
 {
     const struct fake_cuda *f = fake();
     bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};

@@ -1,7 +1,7 @@
 /* Which GPUs a -dev string takes where there are several, of several drivers,
  * and some of them cannot be used. The drivers' libraries are made for tests
- * (lib/fake_cuda.c, lib/fake_hip.c, lib/fake_opencl.c); the first GPU of CUDA's is OpenCL's
- * last. */
+ * (lib/fake_cuda.c, lib/fake_hip.c, lib/fake_opencl.c); the first GPU of CUDA's
+ * is OpenCL's last. */
 #include "lib/support.h"
 
 #include <dlfcn.h>

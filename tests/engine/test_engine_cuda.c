@@ -1,6 +1,7 @@
 /* A whole engine over a library of CUDA or HIP that is made for tests
- * (lib/fake_cuda.c, lib/fake_hip.c), while any call of it fails: who runs the engine is told, or nothing shows;
- * nobody is left waiting, and nothing is left behind. */
+ * (lib/fake_cuda.c, lib/fake_hip.c), while any call of it fails: who runs the
+ * engine is told, or nothing shows; nobody is left waiting, and nothing is left
+ * behind. */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/scene_model.h"
@@ -154,8 +155,8 @@ static bool fails_well(struct attempt *a, const float *want, const char *name,
     return a->hit;
 }
 
-/* Each of these calls fails, one at a time, on devices of either kind; how often
- * one did. */
+/* Each of these calls fails, one at a time, on devices of either kind; how
+ * often one did. */
 static int fail_all(const struct fake_cuda *f, const char *const devices[2],
                     const char *const name[], int n)
 {

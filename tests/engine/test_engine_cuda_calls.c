@@ -1,5 +1,5 @@
-/* What CUDA and HIP are asked for while a model writes: calls a token, of a library
- * that is made for tests (lib/fake_cuda.c, lib/fake_hip.c). */
+/* What CUDA and HIP are asked for while a model writes: calls a token, of a
+ * library that is made for tests (lib/fake_cuda.c, lib/fake_hip.c). */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 

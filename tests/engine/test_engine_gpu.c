@@ -2,8 +2,8 @@
  * in floats and in blocks, has the bits that cpu devices give with as many
  * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
  * The GPUs are emulated (device/gpu/emu), those of CUDA and HIP behind
- * libraries made for tests, so models are small and few. A GPU at hand that PLAIT_GPU_TEST
- * names, an item of -dev, meets all of them. */
+ * libraries made for tests, so models are small and few. A GPU at hand that
+ * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
 #include "device/gpu/gpu_kernel.h"
 #include "engine/engine.h"

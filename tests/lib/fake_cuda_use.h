@@ -9,8 +9,8 @@
 const struct fake_cuda *fake_cuda_use(void);
 /* The same of HIP's library, and of its compiler. */
 const struct fake_cuda *fake_hip_use(void);
-/* The library has no complaint, and nothing is held; else the case fails and says in
- * which situation. */
+/* The library has no complaint, and nothing is held; else the case fails and
+ * says in which situation. */
 void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when);
 
 #endif

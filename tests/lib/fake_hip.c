@@ -1,7 +1,7 @@
 /* A HIP library for tests, with its compiler: the CUDA library for tests under
- * HIP's names, and what HIP has of its own. A thread's device is the one that it
- * has set. The compiler makes "ARCH\n.entry KERNEL(" of a text in which the one
- * kernel is wanted. */
+ * HIP's names, and what HIP has of its own. A thread's device is the one that
+ * it has set. The compiler makes "ARCH\n.entry KERNEL(" of a text in which the
+ * one kernel is wanted. */
 #define FAKE_HIP 1
 #include "lib/fake_cuda.c"
 
@@ -115,7 +115,7 @@ unsigned hipStreamBeginCapture(struct api_stream *s, unsigned mode)
     GIVE;
 }
 
-/* The capture ends whatever is returned; a graph that is not handed out goes. */
+/* The capture ends whatever is returned; a graph not handed out goes. */
 unsigned hipStreamEndCapture(struct api_stream *s, struct api_graph **out)
 {
     struct thing *t = (struct thing *)s;

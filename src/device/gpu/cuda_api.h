@@ -1,5 +1,6 @@
 /* What of the CUDA driver API is CUDA's alone here, in words of our own; the
- * rest is stream_api.h. `make check-ptx` compares both with the vendor's header.
+ * rest is stream_api.h. `make check-ptx` compares both with the vendor's
+ * header.
  *
  * Source: CUDA Driver API reference, 12.0. */
 #ifndef DEVICE_GPU_CUDA_API_H

@@ -7,8 +7,8 @@
  *
  * A post is a write of the stream: whoever reads the word sees what was written
  * before. A wait is the stream's too. Neither API knows of the order that such
- * words make, and may carry out two streams as one: what is waited for must have
- * been issued before, in the process's order of issuing. */
+ * words make, and may carry out two streams as one: what is waited for must
+ * have been issued before, in the process's order of issuing. */
 #include "device/gpu/driver_stream.h"
 
 #include <inttypes.h>

@@ -51,8 +51,8 @@ struct hip_text {
     const char *(*hiprtcGetErrorString)(unsigned code);
 };
 
-/* Opens the compiler; `hip` is HIP's library, `version` the driver's. On failure
- * nothing is held. */
+/* Opens the compiler; `hip` is HIP's library, `version` the driver's. On
+ * failure nothing is held. */
 pl_status hip_text_init(struct hip_text *t, void *hip, int version,
                         const struct stream_device *d, pl_err *err);
 void hip_text_fini(struct hip_text *t); /* takes one that is all zero */

@@ -33,8 +33,8 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, double hz)
 /* ---- HIP ----------------------------------------------------------------- */
 
 /* What HIP counts is a compute unit of 64 lanes, from gfx10 on a pair of them
- * (AMD's CDNA and RDNA white papers). Multiply-adds of weights in blocks a lane:
- * four of dot4, half of which scales take. */
+ * (AMD's CDNA and RDNA white papers). Multiply-adds of weights in blocks a
+ * lane: four of dot4, half of which scales take. */
 static const double hip_launch_s = 5e-6; /* a guess */
 
 void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, bool dot4,

@@ -1,8 +1,8 @@
-/* The kernels' text for a device of HIP: compiled by hiprtc, a program a kernel,
- * when one is first wanted, and kept for later processes (gpu_cache.h).
+/* The kernels' text for a device of HIP: compiled by hiprtc, a program a
+ * kernel, when one is first wanted, and kept for later processes (gpu_cache.h).
  *
- * hiprtc is a library of its own, or, in versions before 6, a part of HIP's. Its
- * functions may be called by several threads. */
+ * hiprtc is a library of its own, or, in versions before 6, a part of HIP's.
+ * Its functions may be called by several threads. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>

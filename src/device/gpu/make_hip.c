@@ -2,10 +2,10 @@
  *
  * HIP has devices, not contexts: what a thread calls is for the device that it
  * has set, so what was set before is set again. The kernels are compiled by
- * hiprtc from their text (hip_text.c). A graph is made of launches that a stream
- * takes down instead of carrying them out, one after another: nodes that could
- * run at once do not. HIP does not say that a write of a stream shows what stands
- * before it to others, so an event that does stands before it.
+ * hiprtc from their text (hip_text.c). A graph is made of launches that a
+ * stream takes down instead of carrying them out, one after another: nodes that
+ * could run at once do not. HIP does not say that a write of a stream shows
+ * what stands before it to others, so an event that does stands before it.
  *
  * None of this has been run on hardware: it was written by AMD's documentation,
  * and runs in tests over a library made for them. */

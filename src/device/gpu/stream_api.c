@@ -1,5 +1,5 @@
-/* The libraries of CUDA and HIP: opening them, their errors, what they tell of a
- * device. */
+/* The libraries of CUDA and HIP: opening them, their errors, what they tell of
+ * a device. */
 #include "device/gpu/stream_api.h"
 
 #include <dlfcn.h>

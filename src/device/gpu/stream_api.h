@@ -1,8 +1,8 @@
-/* The driver APIs whose queues are called streams, CUDA's and HIP's, in words of
- * our own: a library is opened when it is asked for, and no vendor's header is
- * needed. HIP's functions mirror CUDA's, so that one driver (driver_stream.c)
- * works with one table of functions. What differs is a *make*: make_cuda.c,
- * make_hip.c.
+/* The driver APIs whose queues are called streams, CUDA's and HIP's, in words
+ * of our own: a library is opened when it is asked for, and no vendor's header
+ * is needed. HIP's functions mirror CUDA's, so that one driver
+ * (driver_stream.c) works with one table of functions. What differs is a
+ * *make*: make_cuda.c, make_hip.c.
  *
  * Source: CUDA Driver API reference, 12.0; HIP Runtime API reference, 5.2. */
 #ifndef DEVICE_GPU_STREAM_API_H

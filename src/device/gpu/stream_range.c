@@ -1,6 +1,6 @@
 /* Memory of this process that CUDA or HIP was told of, so that GPUs reach it in
- * place. Either registers a page once, for all its GPUs, and forgets it for all:
- * so who uses a range is counted for the process, whichever set or GPU it
+ * place. Either registers a page once, for all its GPUs, and forgets it for
+ * all: so who uses a range is counted for the process, whichever set or GPU it
  * belongs to. What other parts of the process have registered is theirs to give
  * back. */
 #include <pthread.h>
@@ -22,12 +22,12 @@ struct stream_range {
 static struct {
     pthread_mutex_t lock;
     struct stream_range *first; /* owned */
-} ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} stream_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct stream_range *find(const struct stream_make *make,
                                  const unsigned char *p, size_t bytes)
 {
-    for (struct stream_range *r = ranges.first; r; r = r->next)
+    for (struct stream_range *r = stream_ranges.first; r; r = r->next)
         if (r->make == make && p >= r->p && bytes <= r->bytes &&
             (size_t)(p - r->p) <= r->bytes - bytes)
             return r;
@@ -40,7 +40,7 @@ static bool shares_page(const struct stream_make *make, const unsigned char *p,
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    for (struct stream_range *r = ranges.first; r; r = r->next)
+    for (struct stream_range *r = stream_ranges.first; r; r = r->next)
         if (r->make == make &&
             ((uintptr_t)p + bytes - 1) / page >= (uintptr_t)r->p / page &&
             ((uintptr_t)r->p + r->bytes - 1) / page >= (uintptr_t)p / page)
@@ -77,8 +77,8 @@ static pl_status add(struct stream_range **out, const struct stream_api *api,
     r->p = p;
     r->bytes = bytes;
     r->ours = code == API_SUCCESS;
-    r->next = ranges.first;
-    ranges.first = r;
+    r->next = stream_ranges.first;
+    stream_ranges.first = r;
     *out = r;
     return PL_OK;
 }
@@ -89,21 +89,21 @@ pl_status stream_range_hold(struct stream_range **out,
 {
     pl_status s = PL_OK;
 
-    pthread_mutex_lock(&ranges.lock);
+    pthread_mutex_lock(&stream_ranges.lock);
     *out = find(api->make, p, bytes);
     if (!*out)
         s = add(out, api, p, bytes, who, err);
     if (s == PL_OK)
         (*out)->n_holder++;
-    pthread_mutex_unlock(&ranges.lock);
+    pthread_mutex_unlock(&stream_ranges.lock);
     return s;
 }
 
 void stream_range_drop(struct stream_range *r, const struct stream_api *api)
 {
-    struct stream_range **at = &ranges.first;
+    struct stream_range **at = &stream_ranges.first;
 
-    pthread_mutex_lock(&ranges.lock);
+    pthread_mutex_lock(&stream_ranges.lock);
     if (--r->n_holder == 0) {
         while (*at != r)
             at = &(*at)->next;
@@ -112,5 +112,5 @@ void stream_range_drop(struct stream_range *r, const struct stream_api *api)
             api->host_unregister(r->p);
         free(r);
     }
-    pthread_mutex_unlock(&ranges.lock);
+    pthread_mutex_unlock(&stream_ranges.lock);
 }

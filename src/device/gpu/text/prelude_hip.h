@@ -61,9 +61,32 @@ DEV float fma_(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
 }
+DEV u32 float_bits(float a)
+{
+    return __builtin_bit_cast(u32, a);
+}
+DEV float float_from_bits(u32 a)
+{
+    return __builtin_bit_cast(float, a);
+}
+/* The device's root is a unit in the last place off at most, and of subnormal
+ * numbers more; compilers before clang 18 leave it so. Of its neighbours r,
+ * that whose r * root stands on the right side of a is the rounded root (as
+ * LLVM has it since). */
 DEV float sqrt_(float a)
 {
-    return __builtin_sqrtf(a);
+    const int tiny = a < 0x1p-96f;
+    const float x = tiny ? a * 0x1p32f : a;
+    const float root = __builtin_amdgcn_sqrtf(x);
+    const float below = float_from_bits(float_bits(root) - 1);
+    const float above = float_from_bits(float_bits(root) + 1);
+    float r = root;
+
+    if (!(x > 0) || x == __builtin_inff())
+        return x == 0 ? a : root; /* signed zeros, infinity, not a number */
+    r = __builtin_fmaf(-below, root, x) <= 0 ? below : r;
+    r = __builtin_fmaf(-above, root, x) > 0 ? above : r;
+    return tiny ? r * 0x1p-16f : r;
 }
 DEV float rint_(float a)
 {
@@ -72,14 +95,6 @@ DEV float rint_(float a)
 DEV float abs_(float a)
 {
     return __builtin_fabsf(a);
-}
-DEV u32 float_bits(float a)
-{
-    return __builtin_bit_cast(u32, a);
-}
-DEV float float_from_bits(u32 a)
-{
-    return __builtin_bit_cast(float, a);
 }
 DEV u64 double_bits(double a)
 {
