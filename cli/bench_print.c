@@ -33,6 +33,33 @@ static bool is_host(const json_t *device)
     return strcmp(bench_word(device, "name"), "host") == 0;
 }
 
+static bool is_accelerator(const json_t *device)
+{
+    return json_is_true(json_object_get(device, "accelerator"));
+}
+
+/* "CPU avx2", "cuda", "cuda, CPU avx2": who computes; the host where no other
+ * does. */
+static void backend_of(const json_t *plan, char *buf, size_t size)
+{
+    json_t *devices = json_object_get(plan, "devices"), *d;
+    bool alone = is_host(json_array_get(devices, 0)), cores = false;
+    size_t i, n = 0;
+
+    buf[0] = '\0';
+    json_array_foreach (devices, i, d) {
+        const char *kind = bench_word(d, "kind");
+
+        cores |= !is_accelerator(d) && (alone || !is_host(d));
+        if (is_accelerator(d) && !strstr(buf, kind) && n + 24 < size)
+            n += (size_t)snprintf(buf + n, size - n, "%s%.16s",
+                                  n > 0 ? ", " : "", kind);
+    }
+    if (cores && n + 24 < size)
+        snprintf(buf + n, size - n, "%sCPU %.16s", n > 0 ? ", " : "",
+                 bench_word(plan, "kernels"));
+}
+
 /* Mean, standard deviation, median, least and most of n values, under keys that
  * end like `unit`; and the values. */
 static bool add_samples(json_t *row, const char *unit, double *v, int n)
@@ -106,7 +133,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     const struct bench_work work = bench_work(m, t);
     double tokens = (double)t->n_seq * (t->n_prompt + t->n_gen);
     double *v = malloc((size_t)n * sizeof(*v));
-    char mode[24], shares[200], backend[40];
+    char mode[24], shares[200], backend[64];
     int n_thread = 0, n_dev = 0;
     json_t *row, *caches = json_object_get(c->plan, "caches"), *d;
     size_t k;
@@ -118,8 +145,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     }
     option_of(c->plan, "-sm ", mode, sizeof(mode));
     option_of(c->plan, "-ts ", shares, sizeof(shares));
-    snprintf(backend, sizeof(backend), "CPU %.30s",
-             bench_word(c->plan, "kernels"));
+    backend_of(c->plan, backend, sizeof(backend));
     row = json_pack(
         "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
         "s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}",
@@ -149,6 +175,12 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     return NULL;
 }
 
+/* What is measured is this machine's processors: no limit of other devices. */
+static bool on_processors(const json_t *row)
+{
+    return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
+}
+
 bool bench_add_limits(json_t *rows, const pl_limits *l)
 {
     json_t *row;
@@ -163,12 +195,15 @@ bool bench_add_limits(json_t *rows, const pl_limits *l)
         double multiply_s = bench_number(row, "int8_ops") / l->int8_ops_per_s +
                             bench_number(row, "float_ops") / l->float_ops_per_s;
         double limit = tokens / fmax(read_s, multiply_s);
+        double share = bench_number(row, "median_ts") / limit;
+        bool whole = on_processors(row);
 
-        ok &= json_object_set_new(row, "limit_ts", json_real(limit)) == 0 &&
-              json_object_set_new(
-                  row, "limit_share",
-                  json_real(bench_number(row, "median_ts") / limit)) == 0 &&
-              json_object_update_new(row, json_limits(l)) == 0;
+        ok &=
+            json_object_set_new(row, "limit_ts",
+                                whole ? json_real(limit) : json_null()) == 0 &&
+            json_object_set_new(row, "limit_share",
+                                whole ? json_real(share) : json_null()) == 0 &&
+            json_object_update_new(row, json_limits(l)) == 0;
     }
     return ok;
 }
@@ -205,11 +240,12 @@ static void print_csv(json_t *rows)
     json_array_foreach (rows, i, row) {
         first = true;
         json_object_foreach (row, key, v) {
-            char buf[40];
+            char buf[40] = "";
 
             if (json_is_array(v))
                 continue;
-            snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
+            if (json_is_number(v))
+                snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
             printf(first ? "" : ",");
             say_quoted(json_is_string(v) ? json_string_value(v) : buf);
             first = false;
@@ -309,7 +345,7 @@ static void cell_spread(char *buf, const json_t *r)
 
 static void percent(char *buf, const json_t *r, const char *key)
 {
-    if (json_object_get(r, key) == NULL)
+    if (!json_is_number(json_object_get(r, key)))
         snprintf(buf, CELL, "-");
     else
         snprintf(buf, CELL, "%.0f %%", 100 * bench_number(r, key));

@@ -17,8 +17,13 @@ enum exit_code cmd_inspect(const struct options *o)
 enum exit_code cmd_devices(const struct options *o)
 {
     pl_err err;
-    pl_status r =
-        o->measure ? pl_devices_measure(&o->pl, o->json, write_out, NULL, &err)
+    pl_status r;
+
+    if (o->pl.devices && !o->measure)
+        return complain(o->command, EXIT_USAGE,
+                        "-dev says what --measure shall measure; without it "
+                        "all that there is is shown");
+    r = o->measure ? pl_devices_measure(&o->pl, o->json, write_out, NULL, &err)
                    : pl_devices_print(o->json, write_out, NULL, &err);
 
     return r == PL_OK ? finish_out(o) : report(o, r, &err);

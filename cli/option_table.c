@@ -87,8 +87,9 @@ const struct option_row option_table[] = {
      "output", PLAN, option_set_text, AT(svg),
      0, 0},
     {{"--measure"}, NULL,
-     "measure how fast cores, memory and messages are, and keep the figures "
-     "for later plans", DEVICES, option_set_flag, AT(measure), 0, 0},
+     "measure how fast cores, memory, messages and GPUs are (those of -dev; "
+     "each there is), some seconds each, and keep the figures for later plans "
+     "in $XDG_CACHE_HOME/plait, else ~/.cache/plait", DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
      PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
 
@@ -191,7 +192,7 @@ const struct option_row option_table[] = {
      "a process of its own; gpu (each GPU), gpu:I, gpu*N; cuda:I, hip:I, "
      "opencl:I: the one that this driver numbers I; emu*N: emulated GPUs, "
      "for tests; none: the host does everything (cpu)",
-     PLANNED | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
+     PLANNED | DEVICES | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
      "plan for a machine that is not there: gpu:24GiB:1TB/s*4, "
      "gpu:141GiB:4.8TB/s:p2p=450GB/s*8; also flops=60T, int8=470T, "

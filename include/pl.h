@@ -579,8 +579,13 @@ PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
 /* Measures in a few seconds how fast its cores, memory and messages are, prints
  * that, and keeps it in $XDG_CACHE_HOME/plait, else ~/.cache/plait, for the
- * estimates of later plans; that it cannot be kept is no error. Of `opt` (may
- * be NULL): cpu and no_pin. */
+ * estimates of later plans; that it cannot be kept is no error. So it does with
+ * each GPU that opt->devices names, by default all that can be used, in some
+ * ten seconds each beside what its driver needs to make kernels: memory,
+ * multiplying, attention, launches, copies from and to the host, and messages
+ * between neighbours; of others, what was measured before stays. A GPU that
+ * fails meanwhile is an error that names it, and nothing is kept. Of `opt` (may
+ * be NULL): cpu, no_pin and devices. */
 PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);

@@ -813,6 +813,7 @@ TEST(cli_json_is_one_object_on_standard_output)
         {"plait plan " MODEL "-dev 'cpu*3' -ts 2,1,1 --json", "numeric_hash"},
         {"plait plan " MODEL "--device-spec 'gpu:24GiB:1TB/s*4' --json",
          "devices"},
+        {"plait plan " MODEL "-ot $(printf '\\377')=host --json", "options"},
         {"plait devices --json", NULL},
     };
 

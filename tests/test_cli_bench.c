@@ -124,6 +124,33 @@ TEST(bench_limit_is_that_of_reading)
                              "per_layer_token_embd.weight");
 }
 
+/* Who computes is named, and a GPU is not held against the processors. */
+TEST(bench_names_gpus_and_gives_them_no_limit)
+{
+    static const struct {
+        const char *dev, *backend;
+    } list[] = {{"emu*2", "emu"}, {"emu,cpu", "emu, CPU "}};
+    char line[400];
+
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const char *backend;
+        json_t *all, *row;
+
+        snprintf(line, sizeof line,
+                 "plait bench -m '%s' -sm tensor -p 2 -n 0 -r 1 -dev '%s' "
+                 "-o json",
+                 test_file("tests/refs/llama-q-q4_0.gguf"), list[i].dev);
+        all = rows(line);
+        row = json_array_get(all, 0);
+        backend = json_string_value(json_object_get(row, "backend"));
+        if (strncmp(backend, list[i].backend, strlen(list[i].backend)) != 0)
+            fail_msg("-dev %s is called %s", list[i].dev, backend);
+        assert_true(json_is_null(json_object_get(row, "limit_ts")));
+        assert_true(json_is_null(json_object_get(row, "limit_share")));
+        json_decref(all);
+    }
+}
+
 /* Of 7 layers one sees all tokens, behind which the others are far: a token
  * more costs 2 heads of 32 keys and as many values, in F16. */
 TEST(bench_limit_knows_windows)

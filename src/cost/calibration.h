@@ -1,11 +1,12 @@
 /* What this machine's cores do, measured once and kept: rates of a thread alone
  * and of each of as many as there are cores, from which those of any devices on
- * these cores follow. So a plan need not measure, and plans made at different
- * times are estimated alike.
+ * these cores follow; and rates of each GPU that was measured. So a plan need
+ * not measure, and plans made at different times are estimated alike.
  *
  * Kept in $XDG_CACHE_HOME/plait, else ~/.cache/plait, in a file a processor,
- * number of cores, kernel set and version. A file that is damaged counts as
- * none. */
+ * number of cores, kernel set and version; GPUs stand in it by the driver that
+ * runs them, their name, PCI address and driver's version. A file that is
+ * damaged counts as none. */
 #ifndef COST_CALIBRATION_H
 #define COST_CALIBRATION_H
 
@@ -14,7 +15,22 @@
 
 #include <jansson.h>
 
-enum { CALIBRATION_PATH = CACHE_PATH, CALIBRATION_FIELDS = 8 };
+enum {
+    CALIBRATION_PATH = CACHE_PATH,
+    CALIBRATION_FIELDS = 8,
+    CALIBRATION_DEVICES = 64,
+    CALIBRATION_DEVICE_FIELDS = 11,
+};
+
+/* A device with processors of its own, and what was measured of it. It is found
+ * again by all of its names: another driver may make it faster. */
+struct calibrated_device {
+    char kind[16];    /* "cuda": whose kernels were measured */
+    char title[96];   /* as device_desc has them */
+    char bus[24];     /* */
+    char version[96]; /* */
+    struct cost_rates rates;
+};
 
 struct calibration {
     char cpu[128]; /* the processor's name */
@@ -23,6 +39,8 @@ struct calibration {
     /* Of a thread while 1 and while n_core are at work. Messages: of two
      * devices that share these threads, at least one each. */
     struct cost_rates one, all;
+    int n_device;
+    struct calibrated_device device[CALIBRATION_DEVICES];
 };
 
 /* ---- what is measured --------------------------------------------------- */
@@ -39,6 +57,12 @@ struct calibration_field {
 };
 
 extern const struct calibration_field calibration_field[CALIBRATION_FIELDS];
+
+/* What is measured of a device with processors of its own. Rates between it and
+ * others like it are 0 where there was none beside it. */
+extern const struct calibration_field
+    calibration_device_field[CALIBRATION_DEVICE_FIELDS];
+bool calibration_may_lack(const struct calibration_field *f);
 
 /* The field's value in `r`. */
 double *calibration_value(struct cost_rates *r,
@@ -62,6 +86,26 @@ bool calibration_covers(const struct calibration *c,
  * priced by its description is left alone. */
 void calibration_rates(const struct calibration *c, const struct device_list *l,
                        uint64_t weights, struct cost_rates *rates);
+
+/* ---- calibration_device.c ----------------------------------------------- */
+
+/* What was measured of this device; NULL: it was not. */
+const struct calibrated_device *calibration_device(const struct calibration *c,
+                                                   const struct device_desc *d);
+/* Was it the same device? */
+bool calibration_same_device(const struct calibrated_device *a,
+                             const struct calibrated_device *b);
+/* Names the device; rates are left alone. */
+void calibration_name_device(struct calibrated_device *out,
+                             const struct device_desc *d);
+/* Puts it in place of what was known of it, or behind the others; of too many
+ * the first is forgotten. */
+void calibration_put_device(struct calibration *c,
+                            const struct calibrated_device *d);
+/* Rates of each device of the list that was measured go into rates[l->n]. */
+void calibration_device_rates(const struct calibration *c,
+                              const struct device_list *l,
+                              struct cost_rates *rates);
 
 /* ---- calibration_file.c ------------------------------------------------- */
 

@@ -1,7 +1,10 @@
 /* The calibration's file:
  *
  *   {"plait": version, "cpu": name, "cores": n, "kernels": kernel set,
- *    "rates": {"one": {...}, "all": {...}}, "check": "0123456789abcdef"}
+ *    "rates": {"one": {...}, "all": {...},
+ *              "devices": [{"kind": "cuda", "name": title, "bus": address,
+ *                           "version": the driver's, "rates": {...}}]},
+ *    "check": "0123456789abcdef"}
  *
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
  * not as it should be, down to one digit, makes the file count for nothing. */
@@ -31,20 +34,39 @@ static uint64_t hash(const char *s)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static json_t *of_rates(struct cost_rates r)
+static json_t *of_rates(struct cost_rates r, int n,
+                        const struct calibration_field *f)
 {
     json_t *all = json_object();
 
-    for (int i = 0; i < CALIBRATION_FIELDS && all; i++) {
-        const struct calibration_field *f = &calibration_field[i];
-
+    for (int i = 0; i < n && all; i++, f++)
         if (json_object_set_new(all, f->name,
                                 json_real(*calibration_value(&r, f))) != 0) {
             json_decref(all);
             return NULL;
         }
-    }
     return all;
+}
+
+static json_t *of_devices(const struct calibration *c)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < c->n_device; i++) {
+        const struct calibrated_device *d = &c->device[i];
+        json_t *r = of_rates(d->rates, CALIBRATION_DEVICE_FIELDS,
+                             calibration_device_field);
+
+        ok &= json_array_append_new(
+                  all, json_pack("{s:s, s:s, s:s, s:s, s:o}", "kind", d->kind,
+                                 "name", d->title, "bus", d->bus, "version",
+                                 d->version, "rates", r)) == 0;
+    }
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
 }
 
 static bool check_of(char text[20], const json_t *rates)
@@ -61,8 +83,11 @@ static bool check_of(char text[20], const json_t *rates)
 
 json_t *calibration_json(const struct calibration *c)
 {
-    json_t *rates = json_pack("{s:o, s:o}", "one", of_rates(c->one), "all",
-                              of_rates(c->all));
+    json_t *rates = json_pack(
+        "{s:o, s:o, s:o}", "one",
+        of_rates(c->one, CALIBRATION_FIELDS, calibration_field), "all",
+        of_rates(c->all, CALIBRATION_FIELDS, calibration_field), "devices",
+        of_devices(c));
     char check[20];
 
     if (!rates || !check_of(check, rates)) {
@@ -75,14 +100,15 @@ json_t *calibration_json(const struct calibration *c)
                      check);
 }
 
-static bool to_rates(struct cost_rates *r, const json_t *o)
+static bool to_rates(struct cost_rates *r, const json_t *o, int n,
+                     const struct calibration_field *f)
 {
-    for (int i = 0; i < CALIBRATION_FIELDS; i++) {
-        const struct calibration_field *f = &calibration_field[i];
+    for (int i = 0; i < n; i++, f++) {
         const json_t *x = json_object_get(o, f->name);
         double v = json_number_value(x);
 
-        if (!json_is_number(x) || !isfinite(v) || !(v > 0))
+        if (!json_is_number(x) || !isfinite(v) ||
+            !(v > 0 || (v == 0 && calibration_may_lack(f))))
             return false;
         *calibration_value(r, f) = v;
     }
@@ -97,6 +123,35 @@ static bool says(const json_t *o, const char *name, const char *text)
     return s && strcmp(s, text) == 0;
 }
 
+static bool to_text(char *out, size_t size, const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+
+    return s && (size_t)snprintf(out, size, "%s", s) < size;
+}
+
+/* None at all is no damage. */
+static bool to_devices(struct calibration *c, const json_t *all)
+{
+    c->n_device = 0;
+    if (json_array_size(all) > CALIBRATION_DEVICES)
+        return false;
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *o = json_array_get(all, i);
+        struct calibrated_device *d = &c->device[i];
+
+        if (!to_text(d->kind, sizeof d->kind, o, "kind") ||
+            !to_text(d->title, sizeof d->title, o, "name") ||
+            !to_text(d->bus, sizeof d->bus, o, "bus") ||
+            !to_text(d->version, sizeof d->version, o, "version") ||
+            !to_rates(&d->rates, json_object_get(o, "rates"),
+                      CALIBRATION_DEVICE_FIELDS, calibration_device_field))
+            return false;
+        c->n_device++;
+    }
+    return true;
+}
+
 /* It is of this machine, and whole. */
 static bool from_json(struct calibration *c, const json_t *o)
 {
@@ -107,8 +162,11 @@ static bool from_json(struct calibration *c, const json_t *o)
            says(o, "plait", PLAIT_VERSION) && says(o, "cpu", c->cpu) &&
            says(o, "kernels", kernel_set_name(c->kernel_set)) &&
            json_integer_value(json_object_get(o, "cores")) == c->n_core &&
-           to_rates(&c->one, json_object_get(rates, "one")) &&
-           to_rates(&c->all, json_object_get(rates, "all"));
+           to_rates(&c->one, json_object_get(rates, "one"), CALIBRATION_FIELDS,
+                    calibration_field) &&
+           to_rates(&c->all, json_object_get(rates, "all"), CALIBRATION_FIELDS,
+                    calibration_field) &&
+           to_devices(c, json_object_get(rates, "devices"));
 }
 
 /* ---- files -------------------------------------------------------------- */

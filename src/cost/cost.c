@@ -285,6 +285,12 @@ static double merge(const struct cost_machine *m, int dev,
     return t;
 }
 
+/* Of bytes that leave the device for the host. */
+static double out_of(const struct cost_rates *r)
+{
+    return r->out_bytes_per_s > 0 ? r->out_bytes_per_s : r->link_bytes_per_s;
+}
+
 /* From one device to another. The slower end counts; but what an engine carries
  * between its device and the host's memory is as fast as that engine, and what
  * goes past the host as fast as the ends are there. */
@@ -297,17 +303,17 @@ static struct route route(const struct cost_rates *a,
                           const struct cost_rates *b)
 {
     struct route w = {fmax(a->message_s, b->message_s),
-                      fmin(a->link_bytes_per_s, b->link_bytes_per_s), true};
+                      fmin(out_of(a), b->link_bytes_per_s), true};
 
-    if (a->carries != b->carries) {
-        const struct cost_rates *own = a->carries ? a : b;
-
-        return (struct route){own->message_s, own->link_bytes_per_s,
-                              a->carries};
-    }
+    if (a->carries && !b->carries)
+        return (struct route){a->message_s, out_of(a), true};
+    if (b->carries && !a->carries)
+        return (struct route){b->message_s, b->link_bytes_per_s, false};
     if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0) {
         w.bytes_per_s = fmin(a->p2p_bytes_per_s, b->p2p_bytes_per_s);
         w.by_link = false;
+        if (a->p2p_s > 0 && b->p2p_s > 0)
+            w.latency_s = fmax(a->p2p_s, b->p2p_s);
     }
     return w;
 }
@@ -358,7 +364,7 @@ static double push(const struct cost_machine *m, int dev,
         else if (from->p2p_bytes_per_s > 0)
             past_host += bytes;
     }
-    slowest = fmax(slowest, by_link / from->link_bytes_per_s);
+    slowest = fmax(slowest, by_link / out_of(from));
     return past_host > 0 ? fmax(slowest, past_host / from->p2p_bytes_per_s)
                          : slowest;
 }

@@ -21,7 +21,9 @@ struct cost_rates {
     double step_s;               /* each step of a program beside its work */
     double message_s;            /* each message or copy beside its bytes */
     double link_bytes_per_s;     /* of messages and copies */
+    double out_bytes_per_s;      /* of those from it to the host; 0: the same */
     double p2p_bytes_per_s; /* of those to devices that have it too; 0: none */
+    double p2p_s;           /* each of these beside its bytes; 0: message_s */
     bool carries;   /* copies between it and memory of the host are its own
                        engine's: its link alone counts */
     bool one_queue; /* its threads copy too: no copy queue beside them */

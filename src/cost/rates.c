@@ -20,9 +20,10 @@ pl_status rates_find(const struct compiled *q, struct calibration *c,
     return s == PL_NO_MEMORY ? s : PL_OK;
 }
 
-/* Of devices that were not measured; returns COST_GUESSED_ bits. */
+/* Of devices as if none was measured; returns COST_GUESSED_ bits of those that
+ * were not. c: of this machine, or NULL. */
 static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
-                           struct cost_rates *r)
+                           const struct calibration *c, struct cost_rates *r)
 {
     unsigned guessed = 0;
 
@@ -31,7 +32,7 @@ static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
 
         if (!cost_by_description(x))
             cost_assumed(&r[d], x, set);
-        else if (x->io)
+        else if (x->io || (c && calibration_device(c, x)))
             cost_described(&r[d], x);
         else
             guessed |= cost_described(&r[d], x);
@@ -43,9 +44,11 @@ void rates_of_list(const struct device_list *l, enum kernel_set set,
                    const struct calibration *c, uint64_t weights,
                    struct cost_rates *r)
 {
-    unmeasured(l, set, r);
+    unmeasured(l, set, c, r);
     if (c && calibration_covers(c, l))
         calibration_rates(c, l, weights, r);
+    if (c)
+        calibration_device_rates(c, l, r);
 }
 
 pl_status rates_known(const struct compiled *q, const struct calibration *c,
@@ -56,7 +59,10 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
     struct device_list l = q->list;
     uint64_t weights = 0;
 
-    *basis = (struct rates_basis){.guessed = unmeasured(&l, q->kernel_set, r)};
+    if (q->paper)
+        c = NULL;
+    *basis =
+        (struct rates_basis){.guessed = unmeasured(&l, q->kernel_set, c, r)};
     l.dev = malloc((n + 1) * sizeof *l.dev);
     if (!l.dev)
         return err_no_memory(err, "an estimate");
@@ -67,9 +73,11 @@ pl_status rates_known(const struct compiled *q, const struct calibration *c,
         if (!q->low->prog[d].active && !l.dev[d].host)
             l.dev[d].n_thread = 0;
     }
-    basis->calibrated = !q->paper && c && calibration_covers(c, &l);
+    basis->calibrated = c && calibration_covers(c, &l);
     if (basis->calibrated)
         calibration_rates(c, &l, weights, r);
+    if (c)
+        calibration_device_rates(c, &l, r);
     free(l.dev);
     return PL_OK;
 }

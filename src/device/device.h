@@ -33,7 +33,9 @@ struct device_desc {
     int index;              /* of a GPU, among its driver's */
     char bus[24];           /* of a GPU: its PCI address, "" if unknown; devices
                                that have the same are on one GPU */
-    size_t largest_bytes;   /* that one allocation of it may have; 0: any */
+    char title[96], version[96]; /* of a GPU, and of it and its driver: what was
+                                    measured of one is found by these */
+    size_t largest_bytes; /* that one allocation of it may have; 0: any */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
     int n_core;

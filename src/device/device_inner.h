@@ -37,6 +37,7 @@ struct device_set {
     const struct device_run *run;
     uint64_t run_number; /* from 1 */
     bool loaded;
+    bool keeps; /* its memory, whatever becomes of it: device_set_keep() */
     uint64_t n_run;
 };
 

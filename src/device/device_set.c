@@ -124,8 +124,10 @@ static void unload(struct device_set *s)
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
-        topology_unshare(d->event, d->event_bytes);
-        topology_unshare(d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
+        if (!s->keeps) {
+            topology_unshare(d->event, d->event_bytes);
+            topology_unshare(d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
+        }
         d->event = NULL;
         d->at[REGION_INBOX] = NULL;
         d->prog = NULL;
@@ -202,6 +204,16 @@ const struct device_run *device_set_now(const struct device_set *s,
 {
     *number = s->run_number;
     return s->run;
+}
+
+void device_set_keep(struct device_set *s)
+{
+    s->keeps = true;
+}
+
+bool device_set_keeps(const struct device_set *s)
+{
+    return s->keeps;
 }
 
 void device_set_inherit(struct device_set *s)

@@ -288,6 +288,10 @@ static pl_status no_such_kind(const struct device_item *it, size_t n,
     struct topology own = {0};
     char shown[ERR_SHOWN], here[80] = "";
 
+    if (n == 4 && strncmp(it->text, "none", n) == 0)
+        return device_item_bad(it, err,
+                               "none stands alone: no device but the "
+                               "host");
     if ((!t || t->n_core == 0) && topology_load(&own, NULL) == PL_OK)
         t = &own;
     if (t && t->n_core > 0)

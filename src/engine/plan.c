@@ -119,6 +119,8 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                        m->model->n_ctx_train, err);
     if (s == PL_OK)
         s = fit_offload(p->compiled, opt->offload, err);
+    if (s == PL_OK)
+        s = compiled_check_kernels(p->compiled, err);
     if (s == PL_OK) {
         tell_unused_layers(m->model, opt);
         *out = p;

@@ -7,6 +7,7 @@
 #include "kv/pages.h"
 #include "plan/roles.h"
 #include "program/cache_tile.h"
+#include "program/program_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -356,6 +357,36 @@ static pl_status stages(struct compiled *p, const struct intent *in,
     return lower_all(p, in->offload, err); /* placing ops first */
 }
 
+/* Each kernel is looked at where it comes first. */
+static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
+{
+    const struct device_options opt = {.kernel_set = p->kernel_set};
+    const struct device_desc *d = &p->list.dev[dev];
+    const struct program *g = &p->low->prog[dev];
+    bool seen[KERNEL_COUNT] = {false};
+
+    for (int i = 0; i < g->n_script; i++)
+        for (int n = 0; n < g->script[i].n_step; n++) {
+            const struct step *st = &g->script[i].step[n];
+
+            if (st->kind != STEP_KERNEL || seen[st->kernel.kernel])
+                continue;
+            seen[st->kernel.kernel] = true;
+            if (!d->ops->has_kernel(d, &opt, &st->kernel, g->tensor))
+                return program_lacks_kernel(d->name,
+                                            kernel_set_name(p->kernel_set),
+                                            st->kernel.kernel, err);
+        }
+    return PL_OK;
+}
+
+pl_status compiled_check_kernels(const struct compiled *p, pl_err *err)
+{
+    for (int i = 0; i < p->list.n; i++)
+        PL_TRY(check_device(p, i, err));
+    return PL_OK;
+}
+
 pl_status compile_intent(struct compiled **out, const struct intent *in,
                          pl_err *err)
 {
@@ -395,6 +426,32 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
     notes_tell(&notes, opt->log, opt->log_user);
     if (s == PL_OK)
         notes_tell(&(*out)->notes, opt->log, opt->log_user);
+    intent_free(&in);
+    arena_fini(&a);
+    return s;
+}
+
+pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
+                            const struct device_list *l, const pl_options *opt,
+                            pl_err *err)
+{
+    struct arena a = {0};
+    struct notes notes = {.a = &a};
+    struct intent in = {0};
+    pl_options own = *opt;
+    pl_status s = pl_graph_check(g, err);
+
+    *out = NULL;
+    own.devices = "none";
+    own.device_spec = NULL;
+    if (s == PL_OK)
+        s = intent_read(&in, &a, g, &own, &notes, err);
+    intent_free(&in);
+    if (s == PL_OK)
+        s = device_list_copy(&in.list, l, err);
+    in.n_on = in.n_layer + 1;
+    if (s == PL_OK)
+        s = compile_intent(out, &in, err);
     intent_free(&in);
     arena_fini(&a);
     return s;

@@ -53,7 +53,16 @@ pl_status compile_intent(struct compiled **out, const struct intent *in,
  * log. */
 pl_status compile_graph(struct compiled **out, const pl_graph *g,
                         const pl_options *opt, pl_err *err);
+/* The same for devices that were found before; opt->devices and device_spec
+ * are not looked at. */
+pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
+                            const struct device_list *l, const pl_options *opt,
+                            pl_err *err);
 void compiled_free(struct compiled *p);
+
+/* Has each device the kernels that its programs name? Else the error that
+ * loading them would give. */
+pl_status compiled_check_kernels(const struct compiled *p, pl_err *err);
 
 /* What lowering asks of device d. */
 struct lower_device compiled_device(const struct compiled *p, int d);

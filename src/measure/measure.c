@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "exec/exec.h"
+#include "measure/measure_graphs.h"
 #include "program/cache_tile.h"
 #include "quant/format.h"
 
@@ -28,16 +29,13 @@ enum {
 static const double enough_s = 0.2;
 
 struct experiment {
-    void (*build)(pl_graph *g, const struct experiment *e);
+    void (*build)(pl_graph *g, const struct measure_size *z);
     int n_dev;
-    int64_t n_tok, n_past;
     size_t solve, keep; /* fields of struct cost_rates: which is solved for,
                            and which then has the result */
     bool rest; /* what experiments before it found counts; else it is too little
                   to, or overlaps */
-    /* of layers: matrices [ff, d] and back */
-    pl_format format;
-    int64_t n_layer, d, ff;
+    struct measure_size z;
 };
 
 struct measuring {
@@ -50,76 +48,58 @@ struct measuring {
     pl_err *err;
 };
 
-/* ---- graphs ------------------------------------------------------------- */
-
-static pl_dim constant(int64_t n)
-{
-    return (pl_dim){n, PL_CONST};
-}
-
-static pl_tensor weight(pl_graph *g, const char *kind, int64_t layer,
-                        pl_format f, int64_t rows, int64_t k, pl_role role)
-{
-    const int64_t dim[2] = {rows, k};
-    char name[32];
-
-    snprintf(name, sizeof name, "blk.%d.%s", (int)layer, kind);
-    return pl_weight(g, name, f, 2, dim, role);
-}
-
-static void layers(pl_graph *g, const struct experiment *e)
-{
-    const pl_dim dim[2] = {{1, PL_N_TOK}, constant(e->d)};
-    pl_tensor x = pl_input(g, "x", PL_F32, 2, dim), h;
-
-    for (int64_t i = 0; i < e->n_layer; i++) {
-        h = pl_rms_norm(g, x, -1, 1e-6f);
-        h = pl_matmul(
-            g, h, weight(g, "up", i, e->format, e->ff, e->d, PL_ROLE_FFN_UP));
-        h = pl_matmul(
-            g, pl_silu(g, h),
-            weight(g, "down", i, e->format, e->d, e->ff, PL_ROLE_FFN_DOWN));
-        x = pl_add(g, x, h);
-    }
-    pl_output(g, x);
-}
-
-/* Heads as a model of middling size has them. */
-static void attention(pl_graph *g, const struct experiment *e)
-{
-    enum { N_KV = 8, N_QUERY = 32, D_HEAD = 64 };
-    const pl_dim q[3] = {{1, PL_N_TOK}, constant(N_QUERY), constant(D_HEAD)};
-    const pl_dim kv[3] = {{1, PL_N_TOK}, constant(N_KV), constant(D_HEAD)};
-    pl_tensor k = pl_input(g, "k", PL_F32, 3, kv);
-    pl_tensor v = pl_input(g, "v", PL_F32, 3, kv);
-
-    k = pl_cache_write(
-        g, pl_cache(g, "cache_k.0", e->format, N_KV, D_HEAD, false, 0), k);
-    v = pl_cache_write(
-        g, pl_cache(g, "cache_v.0", e->format, N_KV, D_HEAD, true, 0), v);
-    pl_output(g, pl_attention(g, pl_input(g, "q", PL_F32, 3, q), k, v, -1,
-                              0.125f, 0, 0));
-}
-
 /* ---- experiments -------------------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 static const struct experiment experiments[] = {
-    {layers, 1, 1, 0, AT(read_bytes_per_s), AT(cached_bytes_per_s), false,
-     PL_Q4_K, 3, 1024, 2048},
-    {layers, 1, 1, 0, AT(read_bytes_per_s), AT(read_bytes_per_s), false,
-     PL_Q8_0, 64, 1024, 2048},
-    {layers, 1, MANY, 0, AT(block_macs_per_s), AT(block_macs_per_s), false,
-     PL_Q8_0, 1, 1024, 2048},
-    {layers, 1, MANY, 0, AT(float_macs_per_s), AT(float_macs_per_s), false,
-     PL_F16, 1, 1024, 2048},
-    {attention, 1, MANY, N_SLOT / 2, AT(attention_macs_per_s),
-     AT(attention_macs_per_s), false, PL_F16, 0, 0, 0},
-    {layers, 1, 1, 0, AT(step_s), AT(step_s), true, PL_Q4_K, 24, 256, 256},
-    {layers, 2, 1, 0, AT(message_s), AT(message_s), true, PL_Q4_K, 12, 256,
-     1024},
-    {layers, 2, MANY, 0, AT(link_bytes_per_s), AT(link_bytes_per_s), true,
-     PL_Q4_K, 12, 256, 1024},
+    {measure_layers,
+     1,
+     AT(read_bytes_per_s),
+     AT(cached_bytes_per_s),
+     false,
+     {PL_Q4_K, 1, 0, 3, 1024, 2048}},
+    {measure_layers,
+     1,
+     AT(read_bytes_per_s),
+     AT(read_bytes_per_s),
+     false,
+     {PL_Q8_0, 1, 0, 64, 1024, 2048}},
+    {measure_layers,
+     1,
+     AT(block_macs_per_s),
+     AT(block_macs_per_s),
+     false,
+     {PL_Q8_0, MANY, 0, 1, 1024, 2048}},
+    {measure_layers,
+     1,
+     AT(float_macs_per_s),
+     AT(float_macs_per_s),
+     false,
+     {PL_F16, MANY, 0, 1, 1024, 2048}},
+    {measure_attention,
+     1,
+     AT(attention_macs_per_s),
+     AT(attention_macs_per_s),
+     false,
+     {PL_F16, MANY, N_SLOT / 2, 1, 0, 0}},
+    {measure_layers,
+     1,
+     AT(step_s),
+     AT(step_s),
+     true,
+     {PL_Q4_K, 1, 0, 24, 256, 256}},
+    {measure_layers,
+     2,
+     AT(message_s),
+     AT(message_s),
+     true,
+     {PL_Q4_K, 1, 0, 12, 256, 1024}},
+    {measure_layers,
+     2,
+     AT(link_bytes_per_s),
+     AT(link_bytes_per_s),
+     true,
+     {PL_Q4_K, MANY, 0, 12, 256, 1024}},
 };
 enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
 
@@ -129,7 +109,7 @@ enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
 static void fill_weights(struct measuring *m)
 {
     const struct compiled *q = m->compiled;
-    int harmless = format_info(m->e->format)->block == 1 ? 0x3c : 0x11;
+    int harmless = format_info(m->e->z.format)->block == 1 ? 0x3c : 0x11;
 
     for (int d = 0; d < q->list.n; d++) {
         size_t n = q->low->prog[d].bytes[REGION_WEIGHTS];
@@ -156,7 +136,7 @@ static pl_status time_run(struct measuring *m, double *seconds)
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
     pl_rows rows = {
         .size = sizeof rows,
-        .n_tok = m->e->n_tok,
+        .n_tok = m->e->z.n_tok,
         .n_out = 1,
         .pos = pos,
         .pages = {pages},
@@ -166,8 +146,8 @@ static pl_status time_run(struct measuring *m, double *seconds)
 
     for (int i = 0; i < N_SLOT / PAGE_TOKENS; i++)
         pages[i] = i;
-    for (int64_t i = 0; i < m->e->n_tok; i++)
-        pos[i] = (int32_t)(m->e->n_past + i);
+    for (int64_t i = 0; i < m->e->z.n_tok; i++)
+        pos[i] = (int32_t)(m->e->z.n_past + i);
     *seconds = INFINITY;
     for (int n = 0; n < LEAST_RUNS || (n < MOST_RUNS && end - start < enough_s);
          n++) {
@@ -186,8 +166,8 @@ static pl_status estimate(struct measuring *m, double *seconds)
     struct cost_rates r[DEVICE_MAX];
     struct cost_machine machine = {
         .n_dev = q->list.n, .prog = q->low->prog, .rates = r};
-    struct cost_micro z = {graph_sizes_of(&q->max, m->e->n_tok, 1, 1),
-                           m->e->n_past};
+    struct cost_micro z = {graph_sizes_of(&q->max, m->e->z.n_tok, 1, 1),
+                           m->e->z.n_past};
 
     for (int d = 0; d < q->list.n; d++)
         r[d] = calibration_times(m->rates, q->list.dev[d].n_thread);
@@ -215,7 +195,7 @@ static pl_status run(struct measuring *m, double *result)
     pl_status s = pl_graph_create(&m->g, m->err);
 
     if (s == PL_OK) {
-        m->e->build(m->g, m->e);
+        m->e->build(m->g, &m->e->z);
         s = compile_graph(&m->compiled, m->g, &m->opt, m->err);
     }
     if (s == PL_OK)

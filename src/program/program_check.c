@@ -351,6 +351,15 @@ static pl_status check_args(const struct check *c, const struct step *st)
     return PL_OK;
 }
 
+pl_status program_lacks_kernel(const char *dev, const char *kernels,
+                               enum kernel k, pl_err *err)
+{
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s has no %s kernel for %s; leave it out of -dev, or take "
+                   "other kernels (PLAIT_CPU)",
+                   dev, kernels, kernel_name(k));
+}
+
 static pl_status check_kernel(const struct check *c, const struct step *st)
 {
     const struct step_kernel *k = &st->kernel;
@@ -363,9 +372,8 @@ static pl_status check_kernel(const struct check *c, const struct step *st)
     if (fault)
         return bad(c, fault);
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
-        return err_set(c->err, PL_UNSUPPORTED,
-                       "%s has no %s kernel for %s (step %d)", c->dev->name,
-                       c->dev->kernels, kernel_name(k->kernel), c->step);
+        return program_lacks_kernel(c->dev->name, c->dev->kernels, k->kernel,
+                                    c->err);
     if (k->tree.n_out > 1) { /* entries of a stack */
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;

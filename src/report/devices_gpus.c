@@ -140,9 +140,10 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
+/* Drivers may say what is no UTF-8, and so may paths. */
 static json_t *text_or_null(const char *s)
 {
-    return s[0] ? json_string(s) : json_null();
+    return s[0] ? sink_json_text(s, strlen(s)) : json_null();
 }
 
 static json_t *json_features(const struct gpu_info *x)

@@ -1,10 +1,13 @@
-/* pl_devices_measure: calibrates, keeps what it found, and prints it. */
+/* pl_devices_measure: calibrates, keeps what it found, and prints it. Of GPUs
+ * that are not measured now, what was known stays. */
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "machine/topology.h"
 #include "measure/measure.h"
 #include "plan/options_read.h"
 #include "report/sink.h"
+
+#include <string.h>
 
 /* Of all threads together where they add up. */
 static void say_rates(const struct sink *to, const struct calibration *c)
@@ -22,12 +25,56 @@ static void say_rates(const struct sink *to, const struct calibration *c)
     }
 }
 
+static void say_device(const struct sink *to, const struct calibrated_device *d)
+{
+    struct cost_rates r = d->rates;
+
+    sink_say(to, "\n%s: %s%s%s%s%s\n", d->kind, d->title, d->bus[0] ? ", " : "",
+             d->bus, d->version[0] ? ", " : "", d->version);
+    for (int i = 0; i < CALIBRATION_DEVICE_FIELDS; i++) {
+        const struct calibration_field *f = &calibration_device_field[i];
+        double unit = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
+
+        if (*calibration_value(&r, f) > 0)
+            sink_say(to, "%-32s %10.4g\n", f->what,
+                     *calibration_value(&r, f) * unit);
+    }
+}
+
+/* GPUs that are asked for, or all there are; there may be none. */
+static pl_status find_devices(struct device_list *l, const pl_options *opt,
+                              pl_err *err)
+{
+    pl_status s = device_parse(l, opt->devices ? opt->devices : "gpu", 0, err);
+
+    return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
+}
+
+/* All that can be measured now, and what is known of other GPUs. */
+static pl_status measure(struct calibration *c, const pl_options *opt,
+                         enum kernel_set set, const struct topology *t,
+                         const struct device_list *l, pl_err *err)
+{
+    const struct measure_device_options o = {.kernel_set = set,
+                                             .no_pin = opt->no_pin};
+    struct calibration known;
+
+    if (calibration_load(&known, set, t, NULL) != PL_OK)
+        known.n_device = 0;
+    PL_TRY(measure_devices(&known, l, &o, err));
+    PL_TRY(measure_machine(c, set, opt->no_pin, t, err));
+    c->n_device = known.n_device;
+    memcpy(c->device, known.device, sizeof c->device);
+    return PL_OK;
+}
+
 pl_status pl_devices_measure(const pl_options *opt, bool json,
                              pl_write_fn *write, void *user, pl_err *err)
 {
     struct sink to = {write, user};
     enum kernel_set set;
     char path[CALIBRATION_PATH];
+    struct device_list l = {0};
     const struct topology *t;
     struct calibration c;
     pl_options own;
@@ -41,7 +88,10 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     PL_TRY(options_read(&own, opt, err));
     PL_TRY(kernel_set_find(&set, own.cpu, false, err));
     PL_TRY(topology_open(&t, err));
-    s = measure_machine(&c, set, own.no_pin, t, err);
+    s = find_devices(&l, &own, err);
+    if (s == PL_OK)
+        s = measure(&c, &own, set, t, &l, err);
+    device_list_free(&l);
     topology_drop(t);
     PL_TRY(s);
     kept = calibration_save(&c, &why) == PL_OK &&
@@ -59,6 +109,8 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     sink_say(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
              c.n_core, kernel_set_name(set));
     say_rates(&to, &c);
+    for (int i = 0; i < c.n_device; i++)
+        say_device(&to, &c.device[i]);
     if (kept)
         sink_say(&to, "\nkept for later plans in %.400s\n", path);
     else

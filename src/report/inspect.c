@@ -62,26 +62,6 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* Bytes of the UTF-8 character at s, 0 if there is none (RFC 3629). */
-static size_t utf8_len(const char *s, size_t left)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-    if (n == 1)
-        return 1;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || n > left)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    /* over-long forms, surrogates, beyond U+10FFFF */
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* The shortest decimal that reads back as the same float (digits 9) or double
  * (digits 17). */
 static void shortest(char buf[40], double v, bool is_f32)
@@ -133,7 +113,7 @@ static size_t say_escaped(const struct sink *to, const char *s, size_t len,
         bool control = c < ' ' || c == 0x7f;
         char buf[8];
 
-        n = utf8_len(s + i, len - i);
+        n = sink_utf8_len(s + i, len - i);
         control |= n == 2 && c == 0xc2 && (unsigned char)s[i + 1] < 0xa0;
         if (n > 0 && !control)
             snprintf(buf, sizeof buf, "%.*s", (int)n, s + i);
@@ -269,33 +249,6 @@ static void print_text(const struct gguf *g, const struct sink *to)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-/* A copy that is UTF-8, to be freed; NULL when memory is out. */
-static char *clean(const char *s, size_t len, size_t *clean_len)
-{
-    char *copy = len < SIZE_MAX / 3 ? malloc(3 * len + 1) : NULL;
-    size_t n, at = 0;
-
-    if (!copy)
-        return NULL;
-    for (size_t i = 0; i < len; i += n ? n : 1) {
-        n = utf8_len(s + i, len - i);
-        memcpy(copy + at, n ? s + i : "\xef\xbf\xbd", n ? n : 3);
-        at += n ? n : 3;
-    }
-    copy[at] = '\0';
-    *clean_len = at;
-    return copy;
-}
-
-static json_t *json_text(const char *s, size_t len)
-{
-    char *copy = clean(s, len, &len);
-    json_t *text = copy ? json_stringn(copy, len) : NULL;
-
-    free(copy);
-    return text;
-}
-
 /* Numbers that JSON cannot hold become strings. */
 static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
 {
@@ -306,7 +259,7 @@ static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
     char buf[40];
 
     if (gguf_as_str(kv, i, &s))
-        return json_text(s.s, s.len);
+        return sink_json_text(s.s, s.len);
     if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b))
         return json_boolean(b);
     if (kv->elem != GGUF_F32 && kv->elem != GGUF_F64 && gguf_as_i64(kv, i, &v))
@@ -340,14 +293,14 @@ static json_t *json_kv(const struct gguf_kv *kv)
 static json_t *json_metadata(const struct gguf *g)
 {
     json_t *all = json_object();
-    size_t len;
 
     for (int64_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
-        char *key = clean(kv->key, strlen(kv->key), &len);
-        bool ok = key && json_object_set_new(all, key, json_kv(kv)) == 0;
+        json_t *key = sink_json_text(kv->key, strlen(kv->key));
+        bool ok = key && json_object_set_new(all, json_string_value(key),
+                                             json_kv(kv)) == 0;
 
-        free(key);
+        json_decref(key);
         if (!ok) {
             json_decref(all);
             return NULL;
@@ -367,7 +320,7 @@ static json_t *json_tensor(const struct gguf_tensor *t)
             return NULL;
         }
     return json_pack("{s:o, s:o, s:s, s:I, s:I, s:i, s:b}", "name",
-                     json_text(t->name, strlen(t->name)), "shape", shape,
+                     sink_json_text(t->name, strlen(t->name)), "shape", shape,
                      "type", gguf_format_name(t->id, id), "bytes",
                      (json_int_t)t->bytes, "offset", (json_int_t)t->offset,
                      "part", t->part, "supported",
@@ -418,10 +371,10 @@ static pl_status print_json(const struct gguf *g, const struct sink *to,
     const char *path = gguf_path(g);
     json_t *all = json_pack(
         "{s:o, s:i, s:i, s:I, s:I, s:o, s:o, s:o}", "file",
-        json_text(path, strlen(path)), "version", (int)gguf_version(g), "parts",
-        gguf_n_part(g), "alignment", (json_int_t)gguf_alignment(g), "bytes",
-        (json_int_t)gguf_file_bytes(g), "metadata", json_metadata(g), "tensors",
-        json_tensors(g), "totals", json_totals(g));
+        sink_json_text(path, strlen(path)), "version", (int)gguf_version(g),
+        "parts", gguf_n_part(g), "alignment", (json_int_t)gguf_alignment(g),
+        "bytes", (json_int_t)gguf_file_bytes(g), "metadata", json_metadata(g),
+        "tensors", json_tensors(g), "totals", json_totals(g));
 
     return sink_json(to, all, "the description of a GGUF file", err);
 }

@@ -2,12 +2,14 @@
 #include "report/plan_facts.h"
 
 #include "cost/cost.h"
+#include "device/device_ops.h"
 #include "graph/shape.h"
 #include "plan/roles.h"
 #include "report/sink.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool append(json_t *to, json_t *what)
 {
@@ -45,12 +47,15 @@ static json_t *json_devices(const struct compiled *q,
             filled &= append(ranks, json_integer(rank0 + r));
         ok &= append(
             all,
-            json_pack("{s:s, s:o, s:i, s:I, s:{s:I, s:I, s:I}, s:{s:o, s:o}}",
-                      "name", q->list.dev[d].name, "ranks",
-                      if_ok(ranks, filled), "threads", q->list.dev[d].n_thread,
-                      "memory", (json_int_t)q->list.dev[d].memory_bytes,
-                      "bytes", "weights", (json_int_t)f->dev[d].weights,
-                      "cache", (json_int_t)f->dev[d].cache, "buffers",
+            json_pack("{s:s, s:s, s:b, s:o, s:i, s:I, s:{s:I, s:I, s:I}, "
+                      "s:{s:o, s:o}}",
+                      "name", q->list.dev[d].name, "kind",
+                      q->list.dev[d].ops->name, "accelerator",
+                      q->list.dev[d].accelerator, "ranks", if_ok(ranks, filled),
+                      "threads", q->list.dev[d].n_thread, "memory",
+                      (json_int_t)q->list.dev[d].memory_bytes, "bytes",
+                      "weights", (json_int_t)f->dev[d].weights, "cache",
+                      (json_int_t)f->dev[d].cache, "buffers",
                       (json_int_t)f->dev[d].buffers, "predicted", "prefill",
                       json_use(&f->prefill.use[d]), "decode",
                       json_use(&f->decode.use[d])));
@@ -257,12 +262,13 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     return sink_json(
         to,
         json_pack(
-            "{s:s, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+            "{s:s, s:o, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
             "s:o, s:o, "
             "s:o, "
             "s:{s:i, s:I, s:o}, s:o, s:o}",
-            "arch", pl_model_arch(p->model), "options", p->options,
-            "numeric_hash", hash, "n_ranks", q->place.n_rank, "kernels",
+            "arch", pl_model_arch(p->model), "options",
+            sink_json_text(p->options, strlen(p->options)), "numeric_hash",
+            hash, "n_ranks", q->place.n_rank, "kernels",
             kernel_set_name(q->kernel_set), "n_ctx", (json_int_t)p->n_ctx,
             "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
             (json_int_t)(q->script[SCRIPT_STREAM] >= 0 ? q->stream_from : 0),

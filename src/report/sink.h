@@ -20,6 +20,11 @@ void sink_say(const struct sink *to, const char *fmt, ...)
 pl_status sink_json(const struct sink *to, json_t *all, const char *what,
                     pl_err *err);
 
+/* Bytes of the UTF-8 character at s, at most `left`; 0 if there is none. */
+size_t sink_utf8_len(const char *s, size_t left);
+/* For JSON: what is not UTF-8 becomes U+FFFD. NULL when memory is out. */
+json_t *sink_json_text(const char *s, size_t len);
+
 /* "812", "34.0K", "5.12M", "1.2T": powers of 1024, at most 5 characters. */
 const char *sink_size(char buf[16], uint64_t bytes);
 

@@ -8,6 +8,7 @@
 #include "device/gpu/gpu_speeds.h"
 #include "lib/command.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -512,10 +513,12 @@ TEST(gpu_items_name_gpus)
     } good[] = {{"emu", 1}, {"emu:0", 1}, {"emu*3", 3}, {"emu:0*2", 2}};
     static const struct {
         const char *item, *says;
-    } bad[] = {{"emu:1", "there is no GPU 1; there are 1"},
-               {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
-               {"emu:-1", "\"-1\" is no number of a GPU"},
-               {"emu:99999999999999999999", "is no number of a GPU"}};
+    } bad[] = {
+        {"emu:1",
+         "there is no GPU 1; there are 1, counted from 0: `plait devices`"},
+        {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
+        {"emu:-1", "\"-1\" is no number of a GPU"},
+        {"emu:99999999999999999999", "is no number of a GPU"}};
     struct device_list l;
     pl_err err;
 
@@ -656,6 +659,35 @@ static struct device_set *hung_set(struct arena *a)
     return s;
 }
 
+/* A lost GPU may still write there. */
+static void assert_there(void *p, size_t bytes)
+{
+    if (msync(p, bytes, MS_ASYNC) != 0)
+        fail_msg("%zu bytes at %p: %s", bytes, p, strerror(errno));
+}
+
+/* Frees a set whose GPU is lost. */
+static void free_lost(struct device_set *s)
+{
+    struct lent {
+        void *p;
+        size_t bytes;
+    } lent[5];
+    int n = 0;
+
+    for (int i = 0; i < 2; i++) {
+        const struct device *d = device_of(s, i);
+
+        lent[n++] = (struct lent){d->event, d->event_bytes};
+        lent[n++] = (struct lent){d->at[REGION_INBOX], d->bytes[REGION_INBOX]};
+    }
+    lent[n++] = (struct lent){device_of(s, 1)->at[REGION_WORK],
+                              device_of(s, 1)->bytes[REGION_WORK]};
+    device_set_free(s);
+    for (int i = 0; i < n; i++)
+        assert_there(lent[i].p, lent[i].bytes);
+}
+
 static void says(const pl_err *err, const char *what)
 {
     if (!strstr(err->message, what))
@@ -691,7 +723,7 @@ static void hang_after(int n, const char *where)
                      PL_DEVICE);
     assert_int_equal(device_read(s, 0, REGION_WORK, 0, v, sizeof v, &err),
                      PL_DEVICE);
-    device_set_free(s);
+    free_lost(s);
     assert_int_equal(gpu_hung.n_call, 0);
     arena_fini(&a);
 }
@@ -703,6 +735,14 @@ TEST(gpu_that_hangs_ends_the_run_and_is_left_alone)
     hang_after(102, "steps 64 to 103");
     hang_after(80, "steps 64 to 102");
     hang_after(10, "steps 0 to 63");
+}
+
+TEST(gpu_that_hangs_without_words_ends_the_run)
+{
+    gpu_hung.wordless = true;
+    hang_after(102, "steps 102 to 103");
+    hang_after(80, "steps 64 to 101");
+    gpu_hung.wordless = false;
 }
 
 /* Before a run too, when what was written is waited for. */
@@ -721,7 +761,7 @@ TEST(gpu_that_hangs_is_found_between_runs)
     gpu_hung.n_left = 0;
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
     says(&err, "hung0 hangs: it has done nothing for 0.2 s;");
-    device_set_free(s);
+    free_lost(s);
     assert_int_equal(gpu_hung.n_call, 0);
     arena_fini(&a);
 }
@@ -767,9 +807,9 @@ TEST(gpu_that_differs_is_refused_by_name)
     TEST_OK(load_wrong(GPU_softmax, false, &differs, &err), err);
     assert_true(differs == 0);
     assert_int_equal(load_wrong(GPU_probe, false, &differs, &err), PL_DEVICE);
-    says(&err, "wrong0 fails its self test: kernel probe, plain sum gives");
+    says(&err, "wrong0 fails its self test: kernel probe (plain sum) gives");
     assert_int_equal(load_wrong(GPU_unary, false, &differs, &err), PL_DEVICE);
-    says(&err, "kernel unary gives");
+    says(&err, "kernel unary (scale, F32) gives");
     says(&err, "--inexact");
     TEST_OK(load_wrong(GPU_unary, true, &differs, &err), err);
     assert_true(differs != 0);

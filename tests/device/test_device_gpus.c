@@ -15,7 +15,7 @@
 #include "lib/fake_cuda_use.h"
 #include "pl.h"
 
-enum { OUT_OF_MEMORY = 2, UNAVAILABLE = 46, TWIN = 9 };
+enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, UNAVAILABLE = 46, TWIN = 9 };
 
 #define FREE(index) (((uint64_t)7 << 30) + (uint64_t)(index))
 
@@ -231,6 +231,10 @@ TEST(gpus_of_missing_libraries_are_missed_by_name)
     must_take(&opencl);
     REFUSE("cuda", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA");
     REFUSE("hip", "/nowhere/libamdhip64.so", "PLAIT_LIBHIP");
+    fakes()->break_at("cuInit", 1, NO_DEVICE);
+    REFUSE("cuda", "shows no GPU", "plait devices");
+    fakes()->break_at(NULL, 0, 0);
+    name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
     REFUSE("gpu", "no GPU here", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA",
            "/nowhere/libamdhip64.so", "PLAIT_LIBHIP", "/nowhere/libOpenCL.so.1",
@@ -301,4 +305,24 @@ TEST(gpus_stand_in_the_list_of_devices)
     free(t.s);
     fakes();
     assert_int_equal(f->n_live(), 0);
+}
+
+/* Names of drivers, and paths, may be no UTF-8. */
+TEST(gpus_stand_in_json_whatever_drivers_say)
+{
+    struct test_text t = {0};
+    json_t *o;
+    pl_err err;
+
+    fakes();
+    name("PLAIT_LIBOPENCL", "/nowhere/\xff.so");
+    TEST_OK(pl_devices_print(true, test_text_add, &t, &err), err);
+    o = json_loads(t.s, 0, NULL);
+    assert_non_null(o);
+    assert_non_null(
+        strstr(json_string_value(field(field(o, "drivers"), "opencl")),
+               "/nowhere/\xef\xbf\xbd.so"));
+    json_decref(o);
+    free(t.s);
+    fakes();
 }

@@ -8,6 +8,7 @@
 #include "lib/gpu_bare.h"
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
+#include "lib/kind_known.h"
 #include "lib/kind_plain.h"
 #include "lib/program_build.h"
 #include "program/program_text.h"
@@ -20,8 +21,8 @@ const struct device_ops *const device_kinds[] = {
 #define KIND(name) &name##_ops,
 #include "device/device_kinds.def"
 #undef KIND
-    &plain_ops, &bare_ops,  &parts_ops,   &eager_ops,
-    &hung_ops,  &wrong_ops, &watched_ops, NULL,
+    &plain_ops, &bare_ops,    &parts_ops, &eager_ops, &hung_ops,
+    &wrong_ops, &watched_ops, &known_ops, NULL,
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

@@ -289,6 +289,7 @@ TEST(spec_errors_name_item_and_remedy)
         {"igpu", "no kind \"igpu\"; this machine has 4 cores in 1 NUMA node"},
         {"cpu0", "no kind \"cpu0\""},
         {"CUDA0,CUDA1", "no kind \"CUDA0\""},
+        {"cpu,none", "none stands alone"},
         {"Vulkan0", "--device-spec"},
         {"ROCm0:2GiB*2", "no kind \"ROCm0\""},
         {"a-name-of-many-letters-and-digits-0123456789", "no kind \"a-name-of"},

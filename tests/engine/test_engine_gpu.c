@@ -5,12 +5,14 @@
  * libraries made for tests, so models are small and few. A GPU at hand that
  * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
-#include "device/gpu/gpu_kernel.h"
+#include "device/gpu/gpu_image.h"
+#include "device/gpu/gpu_trial.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
 #include "lib/gpu_watched.h"
+#include "lib/scene_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,6 +285,45 @@ TEST(gpu_kernels_are_asked_for_before_runs)
     }
 }
 
+/* Does the self test try each of these kernels, with no others? */
+static void all_tried(const char *model, const bool want[])
+{
+    struct trial t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};
+    bool tried[GPU_KERNEL_COUNT] = {false};
+
+    for (int i = 0; trial_make(&t, i); i++)
+        for (int k = 0; trial_takes(&t, want) && k < t.list.n; k++)
+            tried[t.list.launch[k].kernel] = true;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        if (want[k] && !tried[k])
+            fail_msg("%s: kernel %s is launched but not tried", model,
+                     gpu_kernel_name((enum gpu_kernel)k));
+    trial_fini(&t);
+    free(t.image);
+}
+
+/* A model's kernels come in the company that trials have them in. */
+TEST(gpu_kernels_of_models_are_tried)
+{
+    pl_options o = engine_run_options();
+
+    o.devices = "emu*2";
+    o.n_ranks = 2;
+    o.no_fit = true;
+    for (int m = 0; m < COUNT(models); m++) {
+        bool want[GPU_KERNEL_COUNT];
+        struct engine_run r;
+        struct device_set *s;
+        pl_err err;
+
+        engine_run_open(&r, test_ref_or_skip(models[m]), models[m], &o);
+        s = r.engine->exec->set;
+        TEST_OK(gpu_foresee(s, device_of(s, 0), want, &err), err);
+        all_tried(models[m], want);
+        engine_run_close(&r);
+    }
+}
+
 static uint64_t hash_with(int wrong_kernel)
 {
     const char *name = "models/fable-moe-Q8_0.gguf";
@@ -299,6 +340,30 @@ static uint64_t hash_with(int wrong_kernel)
     engine_run_close(&r);
     gpu_wrong_kernel = GPU_KERNEL_COUNT;
     return hash;
+}
+
+/* A plan for what no GPU has kernels for says what a run would. */
+TEST(gpu_without_kernels_is_refused_by_plans)
+{
+    const struct scene_model scene = {1, 4, 2, 64, false};
+    pl_options o = engine_run_options();
+    pl_model *m;
+    pl_plan *p = NULL;
+    pl_err err;
+
+    o.devices = "cpu*1,emu";
+    o.n_ranks = 2;
+    o.split_mode = PL_SPLIT_TENSOR;
+    o.cpu = "reference";
+    TEST_OK(pl_model_open(&m, scene_model_write(&scene), &err), err);
+    assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_UNSUPPORTED);
+    if (!strstr(err.message, "emu0 has no reference kernel for ") ||
+        !strstr(err.message, "-dev"))
+        fail_msg("%s", err.message);
+    o.devices = "cpu*2";
+    TEST_OK(pl_plan_create(&p, m, &o, &err), err);
+    pl_plan_free(p);
+    pl_model_free(m);
 }
 
 /* Results of a device that fails its self test are told apart from others'; all

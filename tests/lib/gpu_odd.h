@@ -20,6 +20,7 @@ extern atomic_int gpu_wrong_kernel;
 extern struct gpu_hung {
     atomic_int n_left; /* kernels to launch until it hangs */
     atomic_int n_call; /* of functions that would not return then */
+    bool wordless;     /* its queues neither post nor wait for words */
 } gpu_hung;
 
 #endif

@@ -98,6 +98,8 @@ static void *take(struct device_set *s, const struct topology *t,
 
 static void give_back(struct device_set *s, void *p, size_t bytes)
 {
+    if (device_set_keeps(s))
+        return;
     if (device_guarded(s))
         device_guard_dealloc(p, bytes);
     else if (is_mapped(s))

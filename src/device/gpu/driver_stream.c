@@ -679,18 +679,29 @@ static pl_status post_inside(struct gpu *g, enum queue q, uint64_t at,
     return MAKE(g, post, g->stream[q], at, value, err);
 }
 
-/* Without memory operations of streams this thread does it. */
+static bool words(const struct gpu *g)
+{
+    return g->words;
+}
+
+/* Where the device has the word, if its streams know words. */
+static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
+                           unsigned long long *at, pl_err *err)
+{
+    if (!g->words)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: its streams neither post a word nor wait for one; "
+                       "the issuing thread must",
+                       g->device.who);
+    return place_of(g, word, at, err);
+}
+
 static pl_status post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                       uint64_t value, pl_err *err)
 {
     unsigned long long at = 0;
 
-    if (!g->words) {
-        PL_TRY(finish(g, q, err));
-        atomic_store_explicit(word, value, memory_order_release);
-        return PL_OK;
-    }
-    PL_TRY(place_of(g, word, &at, err));
+    PL_TRY(find_word(g, word, &at, err));
     DO_INSIDE(g, err, post_inside(g, q, at, value, err));
 }
 
@@ -699,12 +710,7 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
 {
     unsigned long long at = 0;
 
-    if (!g->words)
-        return err_set(err, PL_UNSUPPORTED,
-                       "%s: its streams cannot wait for a word; the issuing "
-                       "thread must",
-                       g->device.who);
-    PL_TRY(place_of(g, word, &at, err));
+    PL_TRY(find_word(g, word, &at, err));
     DO_INSIDE(g, err, MAKE(g, wait, g->stream[q], at, value, err));
 }
 
@@ -761,8 +767,8 @@ static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
     .unmap = unmap, .write = write_to, .read = read_from, .copy = copy,        \
     .launch = launch, .graph_make = graph_make, .graph_run = graph_run,        \
     .graph_free = graph_free, .mark = mark, .reached = reached,                \
-    .await = await, .post = post, .wait = wait, .flush = flush,                \
-    .finish = finish
+    .await = await, .words = words, .post = post, .wait = wait,                \
+    .flush = flush, .finish = finish
 
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,

@@ -7,10 +7,10 @@
 #include "device/gpu/gpu_device.h"
 
 /* Each operation that kernels are made of, at corner cases and at random, then
- * elementwise kernels, rows and contractions among those wanted, at small
- * sizes. What has passed is remembered in the cache folder, by device, driver
- * and text. PL_DEVICE: a difference, which the message names; *differs says so
- * too, since other errors have the same status. */
+ * each kernel that is wanted, in small calls (gpu_trials.def), against the
+ * processors' plain C. What has passed is remembered in the cache folder, by
+ * device, driver and text. PL_DEVICE: a difference, which the message names;
+ * *differs says so too, since other errors have the same status. */
 pl_status gpu_check(struct gpu_device *x, const bool want[], bool *differs,
                     pl_err *err);
 

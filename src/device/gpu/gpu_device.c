@@ -243,7 +243,7 @@ static pl_status ready_kernels(struct gpu_device *x, pl_err *err)
     const struct topology *t = device_set_topology(x->set);
     bool want[GPU_KERNEL_COUNT];
 
-    if (x->driver->launch == gpu_emu.launch) /* the reference itself */
+    if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
         return PL_OK;
     PL_TRY(gpu_foresee(x->set, x->dev, want, err));
     want[GPU_probe] = true;

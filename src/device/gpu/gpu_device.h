@@ -67,6 +67,7 @@ struct gpu_device {
     const atomic_bool *failed;
     int n_spin;
     bool slow;               /* a step at a time: traced or guarded */
+    bool posts;              /* queues post, not the thread */
     bool ahead;              /* queues wait for other devices, not the thread */
     struct gpu_event *event; /* owned, [prog->n_event] */
     uint64_t n_mark;         /* set so far */

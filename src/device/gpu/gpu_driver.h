@@ -101,6 +101,8 @@ struct gpu_driver {
     bool (*on_cores)(const struct gpu *g);
     /* Queue q goes on when the mark, set before, has been reached. */
     pl_status (*await)(struct gpu *g, enum queue q, int i, pl_err *err);
+    /* Can queues post() and wait()? NULL: they can, where the driver can. */
+    bool (*words)(const struct gpu *g);
     /* Stores `value` into a word of map()'ed memory when all that stands before
      * in the queue can be seen by whoever reads the word, on any device.
      * NULL: the issuing thread must finish() and store it. */

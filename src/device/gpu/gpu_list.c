@@ -108,8 +108,10 @@ static pl_status find_of(struct views *v, const struct device_item *it,
         leave_out_cores(v);
     if (v->n > 0)
         return PL_OK;
-    return device_item_bad(it, err, "there is no GPU that %s shows",
-                           it->ops->name);
+    return err_set(err, PL_UNSUPPORTED,
+                   "device \"%.*s\": %s is here and shows no GPU; `plait "
+                   "devices` lists what there is",
+                   shown(it), it->text, it->ops->name);
 }
 
 /* Of all drivers; one that is not there is missed where there is no GPU. */
@@ -225,8 +227,11 @@ static pl_status choose_one(struct views *v, const struct device_item *it,
             add_failure(why, sizeof why, w);
         return none_works(it, why, err);
     }
-    return device_item_bad(it, err, "there is no GPU %d; there are %d", index,
-                           it->ops->driver ? v->n : v->n_gpu);
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "device \"%.*s\": there is no GPU %d; there are %d, counted "
+                   "from 0: `plait devices` lists them",
+                   shown(it), it->text, index,
+                   it->ops->driver ? v->n : v->n_gpu);
 }
 
 /* Those that work, `most` of them at most, in their order. */
@@ -265,6 +270,8 @@ static struct device_desc desc_of(const struct view *w)
                             .accelerator = true};
 
     memcpy(d.bus, w->info.bus, sizeof d.bus);
+    memcpy(d.title, w->info.title, sizeof d.title);
+    memcpy(d.version, w->info.version, sizeof d.version);
     return d;
 }
 

@@ -134,7 +134,7 @@ static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
-    if (*s == PL_OK && x->driver->post && x->maps_events && !x->slow) {
+    if (*s == PL_OK && x->posts) {
         *s = x->driver->post(x->gpu, st->queue, word, x->number, err);
         if (*s == PL_OK)
             *s = x->driver->flush(x->gpu, st->queue, err);
@@ -247,6 +247,11 @@ static void leave(struct gpu_device *x)
     gpu_image_forget(&x->image);
 }
 
+static bool knows_words(const struct gpu_device *x)
+{
+    return x->driver->post && (!x->driver->words || x->driver->words(x->gpu));
+}
+
 static bool begin(struct gpu_device *x)
 {
     pl_err err = {0};
@@ -260,8 +265,8 @@ static bool begin(struct gpu_device *x)
         gpu_reach_others(x);
     x->n_await = 0;
     x->slow = device_traces(x->set) || device_guarded(x->set);
-    x->ahead = !x->slow && x->maps_all && x->driver->post && x->driver->wait &&
-               x->driver->drop;
+    x->posts = !x->slow && x->maps_events && knows_words(x);
+    x->ahead = x->posts && x->maps_all && x->driver->wait && x->driver->drop;
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
     if (gpu_image_prepare(&x->image, x->dev, x->run)) {

@@ -4,8 +4,8 @@
  * and a GPU that reaches none for half a minute is lost. Drivers keep a thread
  * that puts too much into a queue, so no more than the pulses are under way.
  *
- * What a lost GPU has is not given back: its driver might not return, and what
- * it works on might still be written. */
+ * What a lost GPU has is not given back, nor what it reaches of this process:
+ * its driver might not return, and what it works on might still be written. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -52,6 +52,7 @@ static pl_status lose(struct gpu_device *x, pl_err *err)
     char where[64] = "";
 
     x->lost = true;
+    device_set_keep(x->set);
     if (to > 0)
         snprintf(where, sizeof where, ", in one of the steps %d to %d", from,
                  to - 1);

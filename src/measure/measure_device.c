@@ -1,0 +1,682 @@
+/* How fast a device with processors of its own is, a GPU above all. As for
+ * threads (measure.c), small graphs are run on it and each experiment finds one
+ * rate; but here devices differ by five orders of magnitude, and what a run
+ * costs beside its work may hide the work. So each experiment begins small and
+ * grows until the work takes long enough, as far as memory and time allow: on a
+ * fast device it ends beyond caches and with full queues, on a slow one early.
+ *
+ * First what a step costs, by a graph of many that do next to nothing against
+ * one of few; then the rest, from what runs take beyond what is known already.
+ * Between two devices it is layers split over both. */
+#include "measure/measure.h"
+
+#include "base/err.h"
+#include "device/device_ops.h"
+#include "exec/exec.h"
+#include "measure/measure_graphs.h"
+#include "program/cache_tile.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_TOK = 512,
+    MOST_PAST = 4096,
+    MOST_RUNS = 50,
+    MOST_JUMP = 5, /* doublings at once */
+    FEW_LAYERS = 2,
+    MANY_LAYERS = 512,
+    NEXT_TO_NOTHING = 30, /* less of a run is not told from chance */
+};
+static const double device_s = 10;   /* for a device, and for a pair */
+static const double enough_s = 2e-3; /* of work in a run */
+static const double enough_steps = 20;
+static const double runs_s = 0.05;         /* of runs, but three of them; */
+static const double most_runs_s = 0.3;     /* but no more than this, with one */
+static const double beyond_caches = 512e6; /* bytes */
+static const double most_bytes = 4294967296.0;
+/* Stands for no seconds where 0 means something else. */
+static const double no_time = 1e-30;
+
+struct experiment {
+    void (*build)(pl_graph *g, const struct measure_size *z);
+    /* What a run of this takes of the same size is not looked at; may be NULL.
+     */
+    void (*against)(pl_graph *g, const struct measure_size *z);
+    size_t rate; /* field of struct cost_rates that is solved for */
+    int usual;   /* doublings of work until its shapes are a model's */
+    bool past_caches;
+    bool multiplies; /* reading what is multiplied goes on beside it */
+    struct measure_size first, most;
+};
+
+/* ---- what is run -------------------------------------------------------- */
+
+#define AT(field) offsetof(struct cost_rates, field)
+
+static const struct measure_size tiny = {PL_Q8_0, 1, 0, 0, 32, 32};
+
+static const struct experiment alone[] = {
+    {.build = measure_values,
+     .rate = AT(cached_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 4, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 64, 16384, 0}},
+    {.build = measure_into,
+     .rate = AT(link_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 0, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
+    {.build = measure_out_of,
+     .against = measure_values,
+     .rate = AT(out_bytes_per_s),
+     .usual = 10,
+     .first = {PL_F32, 16, 0, 0, 64, 0},
+     .most = {PL_F32, MOST_TOK, 0, 0, 32768, 0}},
+    {.build = measure_layers,
+     .rate = AT(read_bytes_per_s),
+     .usual = 7,
+     .past_caches = true,
+     .first = {PL_Q8_0, 1, 0, 1, 256, 256},
+     .most = {PL_Q8_0, 1, 0, 8, 8192, 32768}},
+    {.build = measure_layers,
+     .rate = AT(block_macs_per_s),
+     .usual = 11,
+     .multiplies = true,
+     .first = {PL_Q8_0, 32, 0, 1, 256, 256},
+     .most = {PL_Q8_0, MOST_TOK, 0, 4, 8192, 32768}},
+    {.build = measure_layers,
+     .rate = AT(float_macs_per_s),
+     .usual = 11,
+     .multiplies = true,
+     .first = {PL_F16, 32, 0, 1, 256, 256},
+     .most = {PL_F16, MOST_TOK, 0, 2, 8192, 32768}},
+    {.build = measure_attention,
+     .rate = AT(attention_macs_per_s),
+     .usual = 10,
+     .multiplies = true,
+     .first = {PL_F16, 16, 16, 1, 0, 0},
+     .most = {PL_F16, MOST_TOK, MOST_PAST, 8, 0, 0}},
+};
+enum {
+    N_ALONE = sizeof alone / sizeof alone[0],
+    N_WORK = 4, /* those that say what next to nothing takes */
+};
+
+static const struct experiment together[] = {
+    {.build = measure_layers,
+     .rate = AT(p2p_s),
+     .first = {PL_Q8_0, 1, 0, 8, 64, 64},
+     .most = {PL_Q8_0, 1, 0, 64, 64, 64}},
+    {.build = measure_layers,
+     .rate = AT(p2p_bytes_per_s),
+     .usual = 10,
+     .first = {PL_Q8_0, 16, 0, 4, 64, 64},
+     .most = {PL_Q8_0, MOST_TOK, 0, 16, 16384, 64}},
+};
+enum { N_TOGETHER = sizeof together / sizeof together[0] };
+
+static void twice(int64_t *n, int64_t most, int *k)
+{
+    for (; *k > 0 && *n < most; --*k)
+        *n *= 2;
+}
+
+/* The experiment's size `k` doublings of work from the first; false: there is
+ * none so large. Tokens first, then values, which keeps shapes near models'. */
+static bool size_of(struct measure_size *z, const struct experiment *e, int k)
+{
+    const struct measure_size *most = &e->most;
+
+    *z = e->first;
+    twice(&z->n_tok, most->n_tok, &k);
+    twice(&z->n_past, most->n_past, &k);
+    for (; k > 0 && (z->d < most->d || z->ff < most->ff); k--)
+        *(z->ff < most->ff && (z->ff <= z->d || z->d == most->d) ? &z->ff
+                                                                 : &z->d) *= 2;
+    twice(&z->n_layer, most->n_layer, &k);
+    if (z->n_past > 0) /* whole pages */
+        z->n_past +=
+            (PAGE_TOKENS - (z->n_past + z->n_tok) % PAGE_TOKENS) % PAGE_TOKENS;
+    return k == 0;
+}
+
+/* ---- a run -------------------------------------------------------------- */
+
+struct probe {
+    const struct measure_device_options *opt;
+    struct device_desc dev[2];
+    struct device_list l;    /* of dev[] */
+    struct cost_rates rates; /* of each; what is not known is free */
+    double left_s;           /* for the experiment */
+    pl_err *err;
+};
+
+/* A graph on the probe's devices. */
+struct trial {
+    struct measure_size z;
+    pl_options opt;
+    pl_graph *g;
+    struct compiled *q;
+    pl_exec *x;
+    double weights; /* bytes */
+    double run_s;   /* the least that a run took */
+    double spent_s; /* on it, the driver's making kernels apart */
+};
+
+static double now(const struct probe *p)
+{
+    return p->opt->now ? p->opt->now(p->opt->user) : device_now();
+}
+
+static void end_trial(struct trial *t)
+{
+    pl_exec_free(t->x);
+    compiled_free(t->q);
+    pl_graph_free(t->g);
+    *t = (struct trial){0};
+}
+
+static pl_status plan_trial(const struct probe *p,
+                            void (*build)(pl_graph *g,
+                                          const struct measure_size *z),
+                            const struct measure_size *z, struct trial *t)
+{
+    *t = (struct trial){.z = *z};
+    t->opt = (pl_options){.size = sizeof t->opt,
+                          .split_mode = PL_SPLIT_TENSOR,
+                          .no_pin = p->opt->no_pin,
+                          .cpu = kernel_set_name(p->opt->kernel_set),
+                          .n_ubatch = z->n_tok,
+                          .n_ctx = z->n_past + z->n_tok,
+                          .n_out = 1,
+                          .n_seq = 1};
+    PL_TRY(pl_graph_create(&t->g, p->err));
+    build(t->g, &t->z);
+    PL_TRY(compile_graph_for(&t->q, t->g, &p->l, &t->opt, p->err));
+    for (int d = 0; d < p->l.n; d++)
+        t->weights += (double)t->q->low->prog[d].bytes[REGION_WEIGHTS];
+    return PL_OK;
+}
+
+/* With room for what else the device holds. */
+static bool fits(const struct probe *p, const struct trial *t)
+{
+    for (int d = 0; d < p->l.n; d++) {
+        const struct program *g = &t->q->low->prog[d];
+        double has = (double)p->dev[d].memory_bytes / 2 / p->l.n;
+        double all =
+            (double)device_scratch_bytes(&p->dev[d], p->opt->kernel_set, g);
+
+        for (int r = 0; r < REGION_COUNT; r++)
+            all += (double)g->bytes[r];
+        if (all > most_bytes || (has > 0 && all > has))
+            return false;
+    }
+    return true;
+}
+
+/* Bytes that are numbers like a model's, scales and all. */
+static pl_status fill_weights(const struct probe *p, const struct trial *t)
+{
+    enum { PIECE = 1 << 20 };
+    int harmless = format_info(t->z.format)->block == 1 ? 0x3c : 0x11;
+    unsigned char *piece = malloc(PIECE);
+    pl_status s = PL_OK;
+
+    if (!piece)
+        return err_no_memory(p->err, "weights to measure with");
+    memset(piece, harmless, PIECE);
+    for (int d = 0; d < p->l.n; d++) {
+        size_t all = t->q->low->prog[d].bytes[REGION_WEIGHTS];
+
+        for (size_t at = 0; at < all && s == PL_OK; at += PIECE)
+            s = device_write(t->x->set, d, REGION_WEIGHTS, at, piece,
+                             all - at < PIECE ? all - at : PIECE, p->err);
+    }
+    if (s == PL_OK)
+        s = device_flush(t->x->set, p->err);
+    free(piece);
+    return s;
+}
+
+static pl_status time_runs(const struct probe *p, struct trial *t)
+{
+    enum { N_PAGE = (MOST_PAST + MOST_TOK) / PAGE_TOKENS };
+    int32_t pos[MOST_TOK], pages[N_PAGE];
+    pl_rows rows = {.size = sizeof rows,
+                    .n_tok = t->z.n_tok,
+                    .n_out = 1,
+                    .pos = pos,
+                    .pages = {pages},
+                    .page_stride = t->q->page_stride};
+    double sum = 0;
+
+    for (int i = 0; i < N_PAGE; i++)
+        pages[i] = i;
+    for (int64_t i = 0; i < t->z.n_tok; i++)
+        pos[i] = (int32_t)(t->z.n_past + i);
+    PL_TRY(pl_exec_step(t->x, &rows, p->err)); /* kernels are made */
+    t->run_s = INFINITY;
+    for (int n = 0; n < MOST_RUNS && (n < 3 ? sum < most_runs_s : sum < runs_s);
+         n++) {
+        double begin = now(p), seconds;
+
+        PL_TRY(pl_exec_step(t->x, &rows, p->err));
+        seconds = fmax(now(p) - begin, 1e-9);
+        t->run_s = fmin(t->run_s, seconds);
+        sum += seconds;
+    }
+    t->spent_s += sum + t->run_s;
+    return PL_OK;
+}
+
+static pl_status run_trial(struct probe *p, struct trial *t)
+{
+    double begin;
+
+    PL_TRY(exec_create(&t->x, t->q, &t->opt, p->err));
+    begin = now(p);
+    PL_TRY(fill_weights(p, t));
+    t->spent_s = now(p) - begin;
+    PL_TRY(time_runs(p, t));
+    p->left_s -= t->spent_s;
+    return PL_OK;
+}
+
+/* ---- what a run should take --------------------------------------------- */
+
+/* Beside them stands "io", which costs nothing. */
+static const struct cost_rates nothing_costs = {
+    .read_bytes_per_s = INFINITY,
+    .cached_bytes_per_s = INFINITY,
+    .block_macs_per_s = INFINITY,
+    .float_macs_per_s = INFINITY,
+    .attention_macs_per_s = INFINITY,
+    .link_bytes_per_s = INFINITY,
+    .out_bytes_per_s = INFINITY,
+};
+
+static pl_status estimate(const struct probe *p, const struct trial *t,
+                          double *seconds)
+{
+    struct cost_rates r[DEVICE_MAX];
+    struct cost_machine m = {
+        .n_dev = t->q->list.n, .prog = t->q->low->prog, .rates = r};
+    struct cost_micro z = {graph_sizes_of(&t->q->max, t->z.n_tok, 1, 1),
+                           t->z.n_past};
+
+    for (int d = 0; d < m.n_dev; d++)
+        r[d] = d < p->l.n ? p->rates : nothing_costs;
+    return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
+}
+
+/* Seconds of a run without the rate, and how often its time counts. */
+static pl_status count(struct probe *p, const struct trial *t, double *rate,
+                       double *known, double *times)
+{
+    double was = *rate;
+    pl_status s = estimate(p, t, known);
+
+    *rate = 1;
+    if (s == PL_OK)
+        s = estimate(p, t, times);
+    *rate = was;
+    *times -= *known;
+    return s;
+}
+
+static double *rate_of(struct probe *p, const struct experiment *e)
+{
+    return (double *)((char *)&p->rates + e->rate);
+}
+
+/* ---- growing ------------------------------------------------------------ */
+
+/* No trial beyond this size can be made: there is no memory for it. */
+static bool no_room(pl_status s)
+{
+    return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY;
+}
+
+/* Plans the largest trial of at most *k doublings that fits, but more than
+ * `last`; *k = last: there is none. The first is not asked whether it fits: if
+ * it does not, the device says what it lacks. */
+static pl_status plan_largest(const struct probe *p, const struct experiment *e,
+                              int last, int *k, struct trial *t)
+{
+    struct measure_size z;
+    pl_status s;
+
+    for (; *k > last; --*k) {
+        if (!size_of(&z, e, *k))
+            continue;
+        s = plan_trial(p, e->build, &z, t);
+        if (s != PL_OK || *k == 0 || fits(p, t))
+            return s;
+        end_trial(t);
+    }
+    return PL_OK;
+}
+
+/* What a trial says of the rate. */
+struct finding {
+    double run_s, known_s; /* a run took, and takes without the rate */
+    double times;          /* as often its time counts */
+};
+
+static pl_status look(struct probe *p, struct trial *t, double *rate,
+                      struct finding *f)
+{
+    PL_TRY(run_trial(p, t));
+    f->run_s = t->run_s;
+    return count(p, t, rate, &f->known_s, &f->times);
+}
+
+/* The trial beyond what it is measured against. */
+static pl_status find(struct probe *p, const struct experiment *e,
+                      struct trial *t, struct finding *f)
+{
+    struct trial base = {0};
+    struct finding of_base;
+    pl_status s;
+
+    PL_TRY(look(p, t, rate_of(p, e), f));
+    if (!e->against)
+        return PL_OK;
+    s = plan_trial(p, e->against, &t->z, &base);
+    if (s == PL_OK)
+        s = look(p, &base, rate_of(p, e), &of_base);
+    if (s == PL_OK) {
+        f->run_s -= of_base.run_s;
+        f->known_s -= of_base.known_s;
+        f->times -= of_base.times;
+        t->spent_s += base.spent_s;
+    }
+    end_trial(&base);
+    return s;
+}
+
+/* Seconds that the rate stands for. */
+static double work_of(const struct trial *t, const struct finding *f)
+{
+    return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
+}
+
+/* How many doublings more of a trial of k; 0: it is enough, or time is up. */
+static int doublings(const struct probe *p, const struct experiment *e, int k,
+                     const struct trial *t, const struct finding *f)
+{
+    double rest = fmax(t->run_s - work_of(t, f), 0);
+    double want =
+        fmax(enough_s, fmax(enough_steps * p->rates.step_s, 3 * rest));
+    double more = want / work_of(t, f);
+    int n;
+
+    if (e->past_caches)
+        more = fmax(more, beyond_caches / (t->weights + 1));
+    more = fmax(more, ldexp(1, e->usual - k));
+    if (more <= 1)
+        return 0;
+    n = (int)ceil(log2(more));
+    n = n > MOST_JUMP ? MOST_JUMP : n;
+    while (n > 0 && t->spent_s * ldexp(1, n) > p->left_s)
+        n--;
+    return n;
+}
+
+/* Of up to *k doublings, more than `last`; *k is how many, or `last`. */
+static pl_status try_larger(struct probe *p, const struct experiment *e,
+                            int last, int *k, double *seconds, int *more)
+{
+    struct trial t = {0};
+    struct finding f;
+    pl_status s = plan_largest(p, e, last, k, &t);
+
+    *more = 0;
+    if (s == PL_OK && *k > last) {
+        s = find(p, e, &t, &f);
+        if (s == PL_OK) {
+            *seconds = work_of(&t, &f) / f.times;
+            *more = doublings(p, e, *k, &t, &f);
+        }
+    }
+    end_trial(&t);
+    return s;
+}
+
+/* Runs the experiment larger and larger; the last one says how fast it is. */
+static pl_status find_rate(struct probe *p, const struct experiment *e)
+{
+    double *rate = rate_of(p, e), seconds = 0;
+    int last = -1, k = 0, most = INT_MAX, more;
+
+    while (k > last) {
+        pl_status s = try_larger(p, e, last, &k, &seconds, &more);
+
+        if (last >= 0 && no_room(s)) { /* it has less than it says */
+            most = --k;
+            continue;
+        }
+        PL_TRY(s);
+        last = k;
+        k = k + more < most ? k + more : most;
+    }
+    *rate = *rate < 1 ? seconds : 1 / seconds; /* free: no time, or INFINITY */
+    return PL_OK;
+}
+
+/* ---- steps -------------------------------------------------------------- */
+
+/* Graphs of few and of many steps. */
+struct stairs {
+    struct trial few, many;
+};
+
+static pl_status climb(struct probe *p, struct trial *t, int64_t n_layer)
+{
+    struct measure_size z = tiny;
+
+    z.n_layer = n_layer;
+    end_trial(t);
+    PL_TRY(plan_trial(p, measure_layers, &z, t));
+    return run_trial(p, t);
+}
+
+/* Many are so many that what they take can be told from the few. */
+static pl_status run_stairs(struct probe *p, struct stairs *w)
+{
+    pl_status s = climb(p, &w->few, FEW_LAYERS);
+
+    for (int64_t n = 4 * FEW_LAYERS; s == PL_OK && n <= MANY_LAYERS; n *= 4) {
+        s = climb(p, &w->many, n);
+        if (s != PL_OK || p->left_s <= 0 ||
+            w->many.run_s - w->few.run_s > fmax(enough_s, w->few.run_s))
+            break;
+    }
+    return s;
+}
+
+/* What a step takes beside its work, as far as that is known; and then from the
+ * few what a copy does. */
+static pl_status find_steps(struct probe *p, const struct stairs *w)
+{
+    double *step = &p->rates.step_s, *copy = &p->rates.message_s;
+    double known[2], times[2], more = w->many.run_s - w->few.run_s;
+
+    *step = *copy = 0;
+    PL_TRY(count(p, &w->few, step, &known[0], &times[0]));
+    PL_TRY(count(p, &w->many, step, &known[1], &times[1]));
+    *step =
+        fmax(more - (known[1] - known[0]), w->many.run_s / NEXT_TO_NOTHING) /
+        (times[1] - times[0]);
+    PL_TRY(count(p, &w->few, copy, &known[0], &times[0]));
+    *copy = fmax(w->few.run_s - known[0], w->few.run_s / NEXT_TO_NOTHING) /
+            times[0];
+    return PL_OK;
+}
+
+/* ---- devices ------------------------------------------------------------ */
+
+static void probe_init(struct probe *p, const struct device_list *l, int d,
+                       int peer, const struct measure_device_options *opt,
+                       pl_err *err)
+{
+    *p = (struct probe){.opt = opt, .rates = nothing_costs, .err = err};
+    p->dev[0] = l->dev[d];
+    p->l = (struct device_list){.n = 1, .dev = p->dev, .topology = l->topology};
+    if (peer >= 0)
+        p->dev[p->l.n++] = l->dev[peer];
+    p->rates.carries = true;
+    p->rates.one_queue = p->dev[0].one_queue;
+}
+
+/* In so many seconds. */
+static pl_status find_all(struct probe *p, const struct experiment *e, int n,
+                          double left)
+{
+    for (int i = 0; i < n; i++) {
+        double share = left / (n - i), read = p->rates.read_bytes_per_s;
+
+        p->left_s = share;
+        if (e[i].multiplies)
+            p->rates.read_bytes_per_s = INFINITY;
+        PL_TRY(find_rate(p, &e[i]));
+        if (e[i].multiplies)
+            p->rates.read_bytes_per_s = read;
+        left -= share - p->left_s;
+    }
+    return PL_OK;
+}
+
+static pl_status measure_alone(struct probe *p)
+{
+    const double each_s = device_s / (N_ALONE + 1);
+    struct stairs w = {0}; /* while they stand ready the driver need not begin
+                              anew each time */
+    pl_status s;
+
+    p->left_s = each_s;
+    s = run_stairs(p, &w);
+    if (s == PL_OK)
+        s = find_steps(p, &w);
+    if (s == PL_OK)
+        s = find_all(p, alone, N_WORK, each_s * N_WORK);
+    if (s == PL_OK)
+        s = find_steps(p, &w);
+    if (s == PL_OK)
+        s = find_all(p, alone + N_WORK, N_ALONE - N_WORK,
+                     each_s * (N_ALONE - N_WORK));
+    end_trial(&w.many);
+    end_trial(&w.few);
+    return s;
+}
+
+static pl_status measure_pair(struct probe *p, const struct cost_rates *known)
+{
+    p->rates = *known;
+    p->rates.carries = true;
+    p->rates.one_queue = p->dev[0].one_queue;
+    p->rates.p2p_bytes_per_s = INFINITY;
+    p->rates.p2p_s = no_time;
+    return find_all(p, together, N_TOGETHER, device_s);
+}
+
+/* Who it was stands before the reason. */
+static pl_status tell(const struct probe *p, pl_status s, const pl_err *why,
+                      pl_err *err)
+{
+    const struct device_desc *d = &p->dev[p->l.n - 1];
+
+    return s == PL_OK
+               ? s
+               : err_set(err, s, "measuring %s (%s%s%s): %.700s", d->name,
+                         d->title, d->bus[0] ? ", " : "", d->bus, why->message);
+}
+
+/* The other it has messages with: the next, and the first's is the last's. */
+static int next_of(const struct device_list *l, int d)
+{
+    int n = 0;
+
+    for (int i = 0; i < l->n; i++)
+        n += l->dev[i].accelerator;
+    for (int i = d + 1; i < l->n; i++)
+        if (l->dev[i].accelerator)
+            return i;
+    for (int i = 0; i < d && n > 2; i++)
+        if (l->dev[i].accelerator)
+            return i;
+    return -1;
+}
+
+/* The slowest of its pairs counts. */
+static void take_pair(struct calibration *c, const struct device_desc *d,
+                      const struct cost_rates *r)
+{
+    struct calibrated_device x = *calibration_device(c, d);
+    bool first = x.rates.p2p_bytes_per_s == 0;
+
+    x.rates.p2p_s = fmax(x.rates.p2p_s, r->p2p_s);
+    x.rates.p2p_bytes_per_s =
+        first ? r->p2p_bytes_per_s
+              : fmin(x.rates.p2p_bytes_per_s, r->p2p_bytes_per_s);
+    calibration_put_device(c, &x);
+}
+
+static pl_status each(struct calibration *found, const struct device_list *l,
+                      const struct measure_device_options *opt, pl_err *err)
+{
+    for (int d = 0; d < l->n; d++) {
+        struct calibrated_device x;
+        struct probe p;
+        pl_err why;
+
+        if (!l->dev[d].accelerator || calibration_device(found, &l->dev[d]))
+            continue;
+        probe_init(&p, l, d, -1, opt, &why);
+        PL_TRY(tell(&p, measure_alone(&p), &why, err));
+        calibration_name_device(&x, &l->dev[d]);
+        x.rates = p.rates;
+        calibration_put_device(found, &x);
+    }
+    return PL_OK;
+}
+
+static pl_status pairs(struct calibration *found, const struct device_list *l,
+                       const struct measure_device_options *opt, pl_err *err)
+{
+    for (int d = 0; d < l->n; d++) {
+        int peer = next_of(l, d);
+        struct probe p;
+        pl_err why;
+
+        if (!l->dev[d].accelerator || peer < 0)
+            continue;
+        probe_init(&p, l, d, peer, opt, &why);
+        PL_TRY(tell(
+            &p, measure_pair(&p, &calibration_device(found, &l->dev[d])->rates),
+            &why, err));
+        take_pair(found, &l->dev[d], &p.rates);
+        take_pair(found, &l->dev[peer], &p.rates);
+    }
+    return PL_OK;
+}
+
+pl_status measure_devices(struct calibration *c, const struct device_list *l,
+                          const struct measure_device_options *opt, pl_err *err)
+{
+    struct calibration *found = calloc(1, sizeof *found);
+    pl_status s = found ? PL_OK : err_no_memory(err, "what is measured");
+
+    if (s == PL_OK)
+        s = each(found, l, opt, err);
+    if (s == PL_OK)
+        s = pairs(found, l, opt, err);
+    for (int i = 0; s == PL_OK && i < found->n_device; i++)
+        calibration_put_device(c, &found->device[i]);
+    free(found);
+    return s;
+}
