@@ -126,6 +126,11 @@ LOOSE = re.compile(r'\b(?:(?:add|sub|mul|fma|div|sqrt|rcp)\.(?!rn\.)'
                    r'\w+\.(?:approx|full|ftz)\.[.\w]*)\b')
 
 
+# Reads and writes that do not say of which memory: the text has made a pointer
+# of an address that it reckoned.
+GENERIC = re.compile(r'\b(?:ld|st)(?:\.volatile)?(?:\.v[24])?\.[ufsb]\d+\b')
+
+
 def complaints():
     """What is wrong with the committed PTX: (path, what)."""
     size = 0
@@ -144,6 +149,10 @@ def complaints():
             if m:
                 yield shown, f'{name}: {m[0]}: an operation on floats must ' \
                              'be a call of the prelude'
+            m = GENERIC.search(body)
+            if m:
+                yield shown, f'{name}: {m[0]}: of no memory; add to the ' \
+                             'pointer, not to what AT() is given'
     if size > MOST_BYTES:
         yield os.path.relpath(PTX, gpu_text.ROOT), \
             f'{size} bytes of PTX, {MOST_BYTES} allowed'

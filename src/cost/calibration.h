@@ -25,10 +25,8 @@ enum {
 /* A device with processors of its own, and what was measured of it. It is found
  * again by all of its names: another driver may make it faster. */
 struct calibrated_device {
-    char kind[16];    /* "cuda": whose kernels were measured */
-    char title[96];   /* as device_desc has them */
-    char bus[24];     /* */
-    char version[96]; /* */
+    char kind[16]; /* "cuda": whose kernels were measured */
+    char title[96], bus[24], version[96]; /* as device_desc has them */
     struct cost_rates rates;
 };
 

@@ -71,7 +71,7 @@ static size_t scratch(const struct device_desc *d,
     return 0;
 }
 
-/* ---- a bank -------------------------------------------------------------- */
+/* ---- a bank ------------------------------------------------------------ */
 
 static pl_status open_bank(struct device_bank *b, pl_err *err)
 {
@@ -141,7 +141,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- what steps take ------------------------------------------------------ */
+/* ---- what steps take ----------------------------------------------------- */
 
 static double values(const struct prog_tensor *t, const struct graph_sizes *z)
 {
@@ -247,7 +247,7 @@ static void work(struct known_device *x, const struct step *st,
     }
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------- */
 
 /* False: the event has not come yet. */
 static bool await(struct known_device *x, struct step_event e, uint64_t number)

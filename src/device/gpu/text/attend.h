@@ -270,7 +270,7 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
         AT(const float, a.part) +
         ((s64)row * a.n_state + block * MERGE_STATES) * size;
     GLOBAL float *next =
-        AT(float, a.next + (u64)(((s64)row * a.n_block + block) * size * 4));
+        AT(float, a.next) + ((s64)row * a.n_block + block) * size;
 
     if (n == 0)
         return;

@@ -31,7 +31,10 @@ DEV struct text_place piece_place(s64 i, s64 n, s64 per, s64 n1)
 /* A lane has four units under way. */
 KERNEL(copy_pieces, struct copy_pieces_args, 256)
 {
-    u64 value[4], dst[4];
+    u64 value[4];
+    GLOBAL u8 *dst[4];
+    GLOBAL const u8 *from;
+    GLOBAL u8 *to;
     s32 p = 0, first, end, unit;
     s64 n, per, step;
 
@@ -43,36 +46,38 @@ KERNEL(copy_pieces, struct copy_pieces_args, 256)
     per = a.piece[p].bytes / unit;
     n = per * a.piece[p].n0 * a.piece[p].n1;
     step = (s64)(end - first) * 256;
+    from = AT(const u8, a.piece[p].src);
+    to = AT(u8, a.piece[p].dst);
     for (s64 i = (s64)(GROUP() - first) * 256 + LANE(); i < n; i += 4 * step) {
         UNROLL
         for (s32 k = 0; k < 4; k++) {
             struct text_place at =
                 piece_place(i + k * step, n, per, a.piece[p].n1);
-            u64 src = a.piece[p].src + (u64)(at.i0 * a.piece[p].src_s0) +
-                      (u64)(at.i1 * a.piece[p].src_s1) + (u64)(at.unit * unit);
+            GLOBAL const u8 *src = from + at.i0 * a.piece[p].src_s0 +
+                                   at.i1 * a.piece[p].src_s1 + at.unit * unit;
 
-            dst[k] = a.piece[p].dst + (u64)(at.i0 * a.piece[p].dst_s0) +
-                     (u64)(at.i1 * a.piece[p].dst_s1) + (u64)(at.unit * unit);
+            dst[k] = to + at.i0 * a.piece[p].dst_s0 +
+                     at.i1 * a.piece[p].dst_s1 + at.unit * unit;
             value[k] = 0;
             if (i + k * step >= n)
                 continue;
-            value[k] = unit == 8   ? *AT(const u64, src)
-                       : unit == 4 ? *AT(const u32, src)
-                       : unit == 2 ? *AT(const u16, src)
-                                   : *AT(const u8, src);
+            value[k] = unit == 8   ? *(GLOBAL const u64 *)src
+                       : unit == 4 ? *(GLOBAL const u32 *)src
+                       : unit == 2 ? *(GLOBAL const u16 *)src
+                                   : *src;
         }
         UNROLL
         for (s32 k = 0; k < 4; k++) {
             if (i + k * step >= n)
                 continue;
             if (unit == 8)
-                *AT(u64, dst[k]) = value[k];
+                *(GLOBAL u64 *)dst[k] = value[k];
             else if (unit == 4)
-                *AT(u32, dst[k]) = (u32)value[k];
+                *(GLOBAL u32 *)dst[k] = (u32)value[k];
             else if (unit == 2)
-                *AT(u16, dst[k]) = (u16)value[k];
+                *(GLOBAL u16 *)dst[k] = (u16)value[k];
             else
-                *AT(u8, dst[k]) = (u8)value[k];
+                *dst[k] = (u8)value[k];
         }
     }
 }
@@ -105,7 +110,7 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
                     s64 skip =
                         d[k].skip_tok * a.n_tok + d[k].skip_out * a.n_out;
 
-                    x[k] = *AT(const float, d[k].at + (u64)(src - skip));
+                    x[k] = *AT_HELD(const float, d[k].at + (u64)(src - skip));
                 }
             }
             UNROLL
@@ -118,15 +123,15 @@ KERNEL(merge_tree, struct merge_tree_args, 256)
                 stack[top++] = sum;
             }
         }
-        *AT(float, a.piece.dst + (u64)dst) = sum;
+        *(GLOBAL float *)(AT(u8, a.piece.dst) + dst) = sum;
     }
 }
 
 /* A tile, in words of a type; four of a lane are under way. */
 #define TILE_COPY(type)                                                        \
     for (s64 i = LANE(); i < a.tile_bytes / (s64)sizeof(type); i += 4 * 256) { \
-        GLOBAL type *out = AT(type, to);                                       \
-        GLOBAL const type *x = AT(const type, from);                           \
+        GLOBAL type *out = (GLOBAL type *)to;                                  \
+        GLOBAL const type *x = (GLOBAL const type *)from;                      \
         s64 n = a.tile_bytes / (s64)sizeof(type);                              \
                                                                                \
         UNROLL                                                                 \
@@ -163,10 +168,11 @@ KERNEL(pages, struct pages_args, 256)
     }
     if (last[0] >= 0 && k <= last[0] / a.page_tokens && head_x >= 0 &&
         page >= 0 && page < a.n_page) {
-        u64 to =
-            a.out + ((u64)page * (u64)a.n_head + (u64)head) * (u64)a.tile_bytes;
-        u64 from = a.x + ((u64)page * (u64)a.n_head_x + (u64)head_x) *
-                             (u64)a.tile_bytes;
+        GLOBAL u8 *to =
+            AT(u8, a.out) + ((s64)page * a.n_head + head) * a.tile_bytes;
+        GLOBAL const u8 *from =
+            AT(const u8, a.x) +
+            ((s64)page * a.n_head_x + head_x) * a.tile_bytes;
 
         if (a.tile_bytes % 8 == 0) {
             TILE_COPY(u64)

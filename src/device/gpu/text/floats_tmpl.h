@@ -1,33 +1,147 @@
-/* Weights in floats, packed or in plain rows: FORMAT the name, ELEMENT(p, i)
- * the i-th, BYTES of one. All are undefined at the end. */
+/* Weights in floats, packed or in plain rows: FORMAT the name, WORD the type of
+ * one, VALUE(word) what it says. All are undefined at the end. */
 
-/* A segment of one row, n values from w on and w_k apart, with up to FEW_TOKENS
- * rows of activations that lie x_step apart. */
-DEV void OF(segment)(GLOBAL const u8 *w, s64 w_k, GLOBAL const float *x,
-                     s64 x_step, s32 n_tok, s32 n, float *sum)
+/* 16 words that lie w_k apart: ROWS, or 1. */
+DEV void OF(ask_words)(GLOBAL const WORD *w, s32 w_k, WORD *word)
 {
-    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-
-    if (n_tok == 1) {
-        for (s32 i = 0; i < n; i++)
-            s0 = fma_(ELEMENT(w, i * w_k), x[i], s0);
+    if (w_k == ROWS) {
+        UNROLL
+        for (s32 i = 0; i < 16; i++)
+            word[i] = w[i * ROWS];
     } else {
-        s64 x1 = x_step, x2 = n_tok > 2 ? 2 * x_step : 0;
-        s64 x3 = n_tok > 3 ? 3 * x_step : 0;
+        UNROLL
+        for (s32 i = 0; i < 16; i++)
+            word[i] = w[i];
+    }
+}
 
-        for (s32 i = 0; i < n; i++) {
-            float v = ELEMENT(w, i * w_k);
+/* sum[j] = fma(word[i], x[j][i], sum[j]) by i; x [n_row][step], aligned as
+ * quads. */
+DEV void OF(add_words)(const WORD *word, LOCAL const float *x, s32 step,
+                       s32 n_row, float *sum)
+{
+    UNROLL
+    for (s32 i = 0; i < 16; i += 4) {
+        UNROLL
+        for (s32 j = 0; j < n_row; j++) {
+            float y[4];
 
-            s0 = fma_(v, x[i], s0);
-            s1 = fma_(v, x[i + x1], s1);
-            s2 = fma_(v, x[i + x2], s2);
-            s3 = fma_(v, x[i + x3], s3);
+            quad_get(y, x + j * step + i);
+            UNROLL
+            for (s32 k = 0; k < 4; k++)
+                sum[j] = fma_(VALUE(word[i + k]), y[k], sum[j]);
         }
     }
-    sum[0] = s0;
-    sum[1] = s1;
-    sum[2] = s2;
-    sum[3] = s3;
+}
+
+/* What a lane of matvec has of a segment: a row's n values from w on and w_k
+ * apart, of which some are under way, sixteen by sixteen; x those of the
+ * activations. */
+struct OF(segment) {
+    WORD word[FLOAT_AHEAD];
+    float next[SEGMENT / 16]; /* every 16th of what is held next */
+    GLOBAL const WORD *w;
+    GLOBAL const float *x;
+    s32 w_k, n, has_row;
+};
+
+/* Values i .. i + step - 1 of n rows of activations, of which n_row are held;
+ * zeros where there are none. */
+DEV void OF(ask_x)(struct OF(segment) * g, s64 x_next, s32 n, s32 n_row, s32 r,
+                   s32 i, s32 step)
+{
+    UNROLL
+    for (s32 p = 0; p < n_row * step / 16; p++) {
+        s32 row = 16 * p / step, at = i + 16 * p % step + r;
+
+        g->next[p] = 0;
+        if (row < n && at < g->n)
+            g->next[p] = g->x[row * x_next + at];
+    }
+}
+
+/* Asks for segment `at` of a run; from n_all on there is none. */
+DEV void OF(ask)(struct OF(segment) * g, const struct few_run *f, s32 at,
+                 s32 n_all, s32 r)
+{
+    s32 item = f->n_unit < n_all ? at / f->n_unit : 0, matrix = f->matrix;
+    s32 i = (at - item * f->n_unit) * SEGMENT - f->first;
+    s32 end = i + SEGMENT < f->len ? i + SEGMENT : f->len;
+    s32 x = f->x_row;
+
+    i = i < 0 ? 0 : i;
+    g->n = at < n_all ? end - i : 0;
+    if (at < n_all && f->down) {
+        x += f->order[item];
+        matrix = f->id[x];
+    }
+    g->x = (GLOBAL const float *)f->x + x * f->x_step + i;
+    g->w = (GLOBAL const WORD *)(f->w + (u64)matrix * f->matrix_bytes) +
+           i * g->w_k;
+    UNROLL
+    for (s32 p = 0; p < FLOAT_AHEAD; p += 16)
+        if (g->has_row && p + 16 <= g->n)
+            OF(ask_words)(g->w + p * g->w_k, g->w_k, g->word + p);
+    if (f->n == 1)
+        OF(ask_x)(g, 0, 1, 1, r, 0, SEGMENT);
+    else
+        OF(ask_x)(g, f->x_next, f->n, FEW_TOKENS, r, 0, FLOAT_AHEAD);
+}
+
+/* Values i .. i + step - 1 onto the sums: n_row rows of activations, `step` of
+ * which are held; the first is in word[from]. What is short of sixteen was not
+ * asked for. */
+DEV void OF(add_held)(struct OF(segment) * g, LOCAL const float *held, s32 i,
+                      s32 step, s32 from, s32 n_row, float *sum)
+{
+    s32 ahead = step < FLOAT_AHEAD ? step : FLOAT_AHEAD;
+    s32 end = i + step < g->n ? i + step : g->n;
+
+    for (s32 j = i; j < end; j += ahead) {
+        UNROLL
+        for (s32 p = 0; p < ahead; p += 16) {
+            s32 next = j + p + FLOAT_AHEAD;
+
+            if (j + p + 16 <= end)
+                OF(add_words)
+            (g->word + from + p, held + (j + p - i), step, n_row, sum);
+            if (next + 16 <= g->n)
+                OF(ask_words)(g->w + next * g->w_k, g->w_k, g->word + from + p);
+        }
+    }
+    for (s32 j = g->n & ~15; j >= i && j < end; j++) {
+        float v = VALUE(g->w[j * g->w_k]);
+
+        UNROLL
+        for (s32 k = 0; k < n_row; k++)
+            sum[k] = fma_(v, held[k * step + j - i], sum[k]);
+    }
+}
+
+/* The sums of a segment, n_row of them, which is 1 or FEW_TOKENS; n of these
+ * there are. */
+DEV void OF(add_segment)(struct OF(segment) * g, LOCAL float *held, s32 r,
+                         s32 n_row, s32 step, s64 x_next, s32 n, float *sum)
+{
+    UNROLL
+    for (s32 j = 0; j < n_row; j++)
+        sum[j] = 0;
+    for (s32 i = 0; i < SEGMENT;) {
+        UNROLL
+        for (s32 from = 0; from < FLOAT_AHEAD; from += step) {
+            UNROLL
+            for (s32 p = 0; p < n_row * step / 16; p++)
+                held[16 * p + r] = g->next[p];
+            BARRIER();
+            if (i + step < SEGMENT)
+                OF(ask_x)(g, x_next, n, n_row, r, i + step, step);
+            if (g->has_row)
+                OF(add_held)(g, held, i, step, from, n_row, sum);
+            i += step;
+            if (i < SEGMENT)
+                BARRIER();
+        }
+    }
 }
 
 /* What a lane moves to shared memory of values k .. k + n - 1 of all rows: of
@@ -45,8 +159,9 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
     for (s32 p = 0; p < 8; p++) {
         next_w[p] = 0;
         if (i < n && p * ROWS + r < n_row)
-            next_w[p] =
-                ELEMENT(w + (u64)p * panel_bytes, (k + i) * w_k + r * w_row);
+            next_w[p] = VALUE(
+                ((GLOBAL const WORD
+                      *)(w + (u64)p * panel_bytes))[(k + i) * w_k + r * w_row]);
     }
     UNROLL
     for (s32 j = 0; j < 4; j++) {
@@ -56,20 +171,25 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
     }
 }
 
-/* Few rows of activations: as matvec_tmpl.h, but what lanes share is
- * segments. */
-KERNEL_OF(OF(matvec), struct contract_args, 256)
+/* Few rows of activations: as matvec_tmpl.h, but units are segments. */
+KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
 {
-    LOCAL_ARRAY(float, part, 2 * FEW_SLOTS * ROWS);
+    LOCAL_ARRAY(struct quad, quads, 16 * (SEGMENT + 4) / 4);
+    LOCAL_ARRAY(float, part, 16 * FEW_TOKENS * ROWS);
     LOCAL_ARRAY(s32, order, FEW_ITEMS);
+    LOCAL float *held = (LOCAL float *)quads + (LANE() >> 4) * (SEGMENT + 4);
     s32 id = LANE(), r = id & 15, unit = id >> 4, mine = id >> 4;
     s32 panel = GROUP() % a.n_panel, row = panel * ROWS + r;
     struct few f = few_find(GROUP() / a.n_panel, a.mode, a.n_tok, a.tok,
                             a.n_head, a.share);
-    s32 top = a.top, buffer = 0, adds = mine < f.n && row < a.n;
-    u64 at = ((u64)(f.out + (s64)mine * a.n_head) * (u64)a.n + (u64)row) * 4;
+    s32 top = a.top, adds = mine < f.n && row < a.n;
+    s64 at = (f.out + (s64)mine * a.n_head) * a.n + row;
+    struct OF(segment) g;
     float acc = 0;
 
+    g.n = 0;
+    g.w_k = a.w_k;
+    g.has_row = row < a.n;
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)
@@ -79,44 +199,47 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
         f.n_item = 0;
     BARRIER();
     if (a.open && adds)
-        acc = *AT(const float, ENTRY(top) + at);
+        acc = ENTRY(const float, top)[at];
     for (s32 k = 0; k < a.n_run; k++) {
-        s32 len = a.run[k].n, first = a.run[k].first;
-        s32 n_part = (len + first + SEGMENT - 1) / SEGMENT, n_add;
-        s32 total = len > 0 ? n_part * f.n_item : 0;
-        u64 w = a.w + (u64)panel * a.panel_bytes + a.run[k].off;
+        struct few_run run;
+        s32 total, n_add;
 
-        for (s32 t = 0; t < total; t += 16) {
+        run.w = (GLOBAL const u8 *)((AT(const WORD, a.w)) + (s64)r * a.w_row) +
+                (u64)panel * a.panel_bytes + a.run[k].off;
+        run.x = AT(const u32, a.x) + a.run[k].x;
+        run.id = AT(const s32, a.id);
+        run.down = a.mode == CONTRACT_DOWN;
+        run.x_row = run.down ? f.out * a.n_used : f.x;
+        run.order = order;
+        run.matrix_bytes = a.matrix_bytes;
+        run.x_step = a.x_step;
+        run.x_next = (s64)a.n_head * a.x_step;
+        run.matrix = f.matrix;
+        run.n = f.n;
+        run.len = a.run[k].n;
+        run.first = a.run[k].first;
+        run.n_unit = (run.len + run.first + SEGMENT - 1) / SEGMENT;
+        total = run.len > 0 ? run.n_unit * f.n_item : 0;
+        for (s32 t = -16; t < total; t += 16) {
             s32 n = total - t < 16 ? total - t : 16;
 
-            if (unit < n && row < a.n) {
-                s32 item = f.n_item > 1 ? (t + unit) / n_part : 0;
-                s32 i = (t + unit - item * n_part) * SEGMENT - first;
-                s32 end = i + SEGMENT < len ? i + SEGMENT : len;
-                s32 matrix = f.matrix;
-                s64 x = f.x;
-                float sum[4];
+            if (t >= 0) {
+                float sum[FEW_TOKENS];
 
-                i = i < 0 ? 0 : i;
-                if (a.mode == CONTRACT_DOWN) {
-                    x = (s64)f.out * a.n_used + order[item];
-                    matrix = AT(const s32, a.id)[x];
-                }
-                OF(segment)
-                (AT(const u8,
-                    w + (u64)matrix * a.matrix_bytes +
-                        ((u64)r * (u64)a.w_row + (u64)i * (u64)a.w_k) * BYTES),
-                 a.w_k, AT(const float, a.x) + x * a.x_step + a.run[k].x + i,
-                 (s64)a.n_head * a.x_step, f.n, end - i, sum);
+                if (f.n == 1)
+                    OF(add_segment)(&g, held, r, 1, SEGMENT, 0, 1, sum);
+                else
+                    OF(add_segment)
+                (&g, held, r, FEW_TOKENS, FLOAT_AHEAD, run.x_next, f.n, sum);
                 UNROLL
                 for (s32 j = 0; j < FEW_TOKENS; j++)
-                    part[(buffer + unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
+                    if (j == 0 || f.n > 1)
+                        part[(unit * FEW_TOKENS + j) * ROWS + r] = sum[j];
             }
+            OF(ask)(&g, &run, t + 16 + unit, total, r);
             BARRIER();
-            for (s32 i = 0; i < n && adds; i++)
-                acc = add_(acc,
-                           part[(buffer + i * FEW_TOKENS + mine) * ROWS + r]);
-            buffer ^= FEW_SLOTS;
+            for (s32 i = 0; i < n && adds && t >= 0; i++)
+                acc = add_(acc, part[(i * FEW_TOKENS + mine) * ROWS + r]);
         }
         n_add = a.run[k].n_add;
         if (n_add < 0 && k + 1 < a.n_run)
@@ -124,8 +247,8 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
         n_add = n_add < 0 ? 0 : n_add;
         if (adds) {
             for (s32 i = 1; i <= n_add; i++)
-                acc = add_(*AT(const float, ENTRY(top - i) + at), acc);
-            *AT(float, ENTRY(top - n_add) + at) = acc;
+                acc = add_(ENTRY(const float, top - i)[at], acc);
+            ENTRY(float, top - n_add)[at] = acc;
         }
         top += 1 - n_add;
         acc = 0;
@@ -158,7 +281,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         many_rows(&f, id, a.mode, a.n_head, a.n_used, a.share,
                   AT(const s32, a.list), row_x, row_out);
     BARRIER();
-    before = AT(const float, ENTRY(top));
+    before = ENTRY(const float, top);
     UNROLL
     for (s32 p = 0; p < 8; p++) {
         UNROLL
@@ -176,9 +299,9 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         s32 first = a.run[k].first, at = 0, n_add;
         s32 n = stage_floats(0, len, first);
         GLOBAL const float *x = AT(const float, a.x) + a.run[k].x;
-        GLOBAL const u8 *w =
-            AT(const u8, a.w + (u64)f.matrix * a.matrix_bytes +
-                             (u64)(row0 / ROWS) * a.panel_bytes + a.run[k].off);
+        GLOBAL const u8 *w = AT(const u8, a.w) +
+                             (u64)f.matrix * a.matrix_bytes +
+                             (u64)(row0 / ROWS) * a.panel_bytes + a.run[k].off;
         float next_w[8], next_x[4];
 
         OF(stage_load)
@@ -227,7 +350,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             continue;
         n_add = n_add < 0 ? 0 : n_add;
         for (s32 i = 1; i <= n_add; i++) {
-            before = AT(const float, ENTRY(top - i));
+            before = ENTRY(const float, top - i);
             UNROLL
             for (s32 p = 0; p < 8; p++) {
                 UNROLL
@@ -241,7 +364,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             }
         }
         top -= n_add;
-        after = AT(float, ENTRY(top));
+        after = ENTRY(float, top);
         UNROLL
         for (s32 p = 0; p < 8; p++) {
             UNROLL
@@ -258,5 +381,5 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
 }
 
 #undef FORMAT
-#undef ELEMENT
-#undef BYTES
+#undef WORD
+#undef VALUE

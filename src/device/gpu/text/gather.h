@@ -476,7 +476,8 @@ KERNEL(gather, struct gather_args, 256)
             value = lane_value(&l, a.sub, a.sup, (s32)(k % 32) / 16, level);
         }
         for (s32 e = 0; e < a.n_out; e++) {
-            GLOBAL float *out = AT(float, a.out + (u64)e * (u64)a.out_stride);
+            GLOBAL float *out =
+                (GLOBAL float *)(AT(u8, a.out) + (u64)e * (u64)a.out_stride);
 
             /* + 0: zeros have the sign of a sum over ranks. */
             out[i * a.width + k] = e == entry ? add_(value, 0.0f) : 0;

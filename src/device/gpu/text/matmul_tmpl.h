@@ -33,7 +33,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         many_rows(&f, id, a.mode, a.n_head, a.n_used, a.share,
                   AT(const s32, a.list), row_x, row_out);
     BARRIER();
-    before = AT(const float, ENTRY(top));
+    before = ENTRY(const float, top);
     UNROLL
     for (s32 e = 0; e < 8; e++) {
         UNROLL
@@ -49,12 +49,11 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         s32 len = f.matrix < a.n_matrix ? a.run[k].n : 0;
         s32 first = a.run[k].first, n_add;
         GLOBAL const u32 *x = AT(const u32, a.x) + (s64)a.run[k].x * X_BLOCK;
-        GLOBAL const u8 *w =
-            AT(const u8, a.w + (u64)f.matrix * a.matrix_bytes +
-                             (u64)panel * a.panel_bytes + a.run[k].off);
-        u32 next[STAGE_LOADS], raw[RAWS]; /* raw, next_*: the tile to come */
-        s32 next_s[4], next_m[4];
-        float next_d[4];
+        GLOBAL const u8 *w = AT(const u8, a.w) +
+                             (u64)f.matrix * a.matrix_bytes +
+                             (u64)panel * a.panel_bytes + a.run[k].off;
+        u32 next[STAGE_LOADS], raw[RAWS]; /* raw, sub, sup: the tile to come */
+        u32 sub[4], sup[4];
 
 #if WHOLE
         UNROLL
@@ -71,12 +70,11 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             raw[j] = 0;
         UNROLL
         for (s32 j = 0; j < 4; j++) {
-            next_s[j] = next_m[j] = 0;
-            next_d[j] = 0;
+            sub[j] = sup[j] = 0;
         }
         if (panel < a.n_panel && len > 0)
             OF(fetch_tile)
-        (w, 0, len, first, g, q, raw, next_s, next_m, next_d);
+        (w, 0, len, first, g, q, raw, sub, sup);
         stage_load(x, a.x_step, row_x, f.n, 0, len, id, next);
         stage_put(held + buffer, id, next);
         BARRIER();
@@ -107,17 +105,15 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                     (raw + (4 + j) * RAW, j, &level[j + 8], &level[j + 12]);
                 }
 #endif
-                UNROLL
-                for (s32 j = 0; j < 4; j++) {
-                    s[j] = next_s[j];
-                    m[j] = next_m[j];
-                    d[j] = next_d[j];
-                }
+                OF(factors)(sub, s, m);
+                OF(factors)(sub + 2, s + 2, m + 2);
+                OF(scales)(sup, sub, d);
+                OF(scales)(sup + 2, sub + 2, d + 2);
                 (void)s;
                 (void)m;
                 if (tile + 1 < len)
                     OF(fetch_tile)
-                (w, tile + 1, len, first, g, q, raw, next_s, next_m, next_d);
+                (w, tile + 1, len, first, g, q, raw, sub, sup);
                 UNROLL
                 for (s32 e = 0; e < 8; e++) {
                     LOCAL const u32 *be = b + e * 8 * X_STRIDE;
@@ -222,7 +218,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             continue;
         n_add = n_add < 0 ? 0 : n_add;
         for (s32 i = 1; i <= n_add; i++) {
-            before = AT(const float, ENTRY(top - i));
+            before = ENTRY(const float, top - i);
             UNROLL
             for (s32 e = 0; e < 8; e++) {
                 UNROLL
@@ -236,7 +232,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             }
         }
         top -= n_add;
-        after = AT(float, ENTRY(top));
+        after = ENTRY(float, top);
         UNROLL
         for (s32 e = 0; e < 8; e++) {
             UNROLL

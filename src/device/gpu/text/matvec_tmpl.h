@@ -1,28 +1,314 @@
 /* Few rows of activations against a packed, quantized format (weights_tmpl.h).
  *
- * A group has a panel and up to FEW_TOKENS rows of activations. Its lanes take
- * a row of a tile each; what an accumulator wants of a tile goes to shared
- * memory, where 16 lanes a row of activations add it in order. One row of
- * activations has two buffers, so that they add while others multiply. */
-KERNEL_OF(OF(matvec), struct contract_args, 256)
+ * A group has a panel and up to FEW_TOKENS rows of activations. It goes along k
+ * by turns of 16 units, whose 16 lanes have a row each. A unit is a chunk where
+ * integers run over it, else some tiles. What a lane wants of its unit's tiles
+ * it asks for at once; activations come through shared memory. What an
+ * accumulator wants of a unit goes there too, and 16 lanes a row of activations
+ * add it in order, while the next turn's weights are under way. */
+#if WHOLE
+#define UNIT_TILES 8
+#define HELD_TILES 2 /* whose blocks are held of several rows of activations */
+#define UNIT_SLOTS 4 /* (tile or chunk, row of activations) of a unit */
+#else
+#define UNIT_TILES 4
+#define HELD_TILES (PAIRED ? 1 : 2) /* a unit has no more of them */
+#define UNIT_SLOTS (PAIRED ? 4 : 8)
+#endif
+#define DWORDS (LOW + HIGH) /* that a row of a tile has */
+#define UNIT_BLOCKS                                                            \
+    (HELD_TILES * FEW_TOKENS > UNIT_TILES ? HELD_TILES * FEW_TOKENS            \
+                                          : UNIT_TILES)
+#define BLOCK_LOADS ((UNIT_BLOCKS * X_BLOCK + 15) / 16)
+#define UNIT_STRIDE (UNIT_BLOCKS * X_STRIDE + 4) /* the banks of two differ */
+
+/* What a lane asks for: of tiles its row of weights, and every 16th dword of
+ * the unit's blocks of activations. */
+struct OF(unit) {
+    u32 raw[UNIT_TILES * DWORDS], sub[UNIT_TILES]; /* sub: two in a dword */
+    u32 sup[2];
+    u32 x[BLOCK_LOADS];
+    GLOBAL const u32 *from; /* the blocks */
+    s32 n;                  /* tiles that there are */
+};
+
+/* Of n rows of activations the blocks of `tiles` tiles, a power of two, from
+ * `tile` on; zeros where there are none. */
+DEV void OF(ask_blocks)(struct OF(unit) * u, s64 step, s32 r, s32 tiles,
+                        s32 tile, s32 n)
 {
-    LOCAL_ARRAY(s32, isum, FEW_SLOTS * ROWS);
-    LOCAL_ARRAY(float, scale, FEW_SLOTS *ROWS);
+    UNROLL
+    for (s32 p = 0; p < BLOCK_LOADS; p++) {
+        s32 at = r + 16 * p, block = at / X_BLOCK;
+        s32 t = tile + (block & (tiles - 1)), row = block / tiles;
+
+        u->x[p] = 0;
+        if (row < n && t < u->n)
+            u->x[p] = u->from[row * step + t * X_BLOCK + at % X_BLOCK];
+    }
+}
+DEV void OF(hold_blocks)(const struct OF(unit) * u, LOCAL u32 *held, s32 r)
+{
+    UNROLL
+    for (s32 p = 0; p < BLOCK_LOADS; p++) {
+        s32 at = r + 16 * p;
+
+        if (at < UNIT_BLOCKS * X_BLOCK)
+            held[at / X_BLOCK * X_STRIDE + 2 + at % X_BLOCK] = u->x[p];
+    }
+}
+
+/* Asks for unit `at` of a run; from `n_all` on there is none. `tiles` of a unit
+ * that is no chunk. */
+DEV void OF(ask)(struct OF(unit) * u, const struct few_run *f, s32 at,
+                 s32 n_all, s32 tiles, s32 r, s32 has_row)
+{
+    s32 item = f->n_unit < n_all ? at / f->n_unit : 0, matrix = f->matrix;
+    s32 i = (at - item * f->n_unit) * tiles - (WHOLE ? f->first : 0);
+    s32 begin = i < 0 ? 0 : i, end = i + tiles < f->len ? i + tiles : f->len;
+    s32 off = SUP_BYTES;
+    s32 x = f->x_row;
+    GLOBAL const u8 *w = f->w;
+
+    u->n = at < n_all ? end - begin : 0;
+    if (at < n_all && f->down) {
+        x += f->order[item];
+        matrix = f->id[x];
+    }
+    u->from = f->x + x * f->x_step + (s64)begin * X_BLOCK;
+    w += (u64)matrix * f->matrix_bytes +
+         (WHOLE ? OF(sup_at)(begin, f->first) : (u64)begin * TILE_BYTES);
+    UNROLL
+    for (s32 d = 0; d < UNIT_TILES * DWORDS; d++)
+        u->raw[d] = 0;
+    UNROLL
+    for (s32 d = 0; d < UNIT_TILES; d++)
+        u->sub[d] = 0;
+    u->sup[0] = u->sup[1] = 0;
+    if (u->n > 0 && has_row) {
+        OF(fetch_sup)(w, r, u->sup);
+        UNROLL
+        for (s32 t = 0; t < UNIT_TILES; t++) {
+            GLOBAL const u8 *p = w + off;
+            GLOBAL const u32 *low = (GLOBAL const u32 *)(p + SUB_BYTES) + r;
+            u32 sub[2];
+
+            if (!WHOLE && t >= tiles)
+                continue;
+            UNROLL
+            for (s32 d = 0; d < DWORDS; d++)
+                u->raw[t * DWORDS + d] = low[16 * d];
+            OF(fetch_sub)(p, r, sub);
+            u->sub[t] = sub[0] | sub[1] << 16;
+            /* Where there is no tile activations are zeros: any will do. */
+            off += t + 1 < u->n ? TILE_BYTES : 0;
+        }
+    }
+    if (f->n == 1)
+        OF(ask_blocks)(u, 0, r, UNIT_TILES, 0, 1);
+    else
+        OF(ask_blocks)(u, f->x_next, r, HELD_TILES, 0, f->n);
+}
+
+/* The levels of tile t; level[q], level[q + 4] meet values 4 q and 16 + 4 q. */
+DEV void OF(unit_levels)(const struct OF(unit) * u, s32 t, u32 *level)
+{
+    UNROLL
+    for (s32 q = 0; q < 4; q++) {
+        u32 raw[2];
+
+        raw[0] = raw[1] = u->raw[t * DWORDS + (LOW == 2 ? q & 1 : q)];
+#if LOW == 8
+        raw[1] = u->raw[t * DWORDS + 4 + q];
+#endif
+#if HIGH > 0
+        raw[RAW - 1] = u->raw[t * DWORDS + LOW + (HIGH == 2 ? q & 1 : 0)];
+#endif
+        OF(unpack)(raw, q, &level[q], &level[q + 4]);
+    }
+}
+
+#if WHOLE
+/* What a lane sums of a chunk, and a block's d, by the row of activations. */
+struct OF(chunk) {
+    s32 isum[FEW_TOKENS], msum[FEW_TOKENS];
+    float d[FEW_TOKENS];
+};
+
+/* The first `tiles` tiles that the unit has left, the last of which is number
+ * `last`, onto the sums of n of n_row rows of activations. */
+DEV void OF(add_tiles)(const struct OF(unit) * u, LOCAL const u32 *held,
+                       s32 tiles, s32 last, s32 n_row, s32 n,
+                       struct OF(chunk) * c)
+{
+    UNROLL
+    for (s32 t = 0; t < tiles; t++) {
+        u32 level[8], sub[2];
+        s32 s[2], m[2];
+
+        OF(unit_levels)(u, t, level);
+        sub[0] = u->sub[t] & 0xffff;
+        sub[1] = u->sub[t] >> 16;
+        OF(factors)(sub, s, m);
+        UNROLL
+        for (s32 j = 0; j < n_row; j++) {
+            if (j < n) {
+                struct few_block b =
+                    few_meet(level, held + (j * tiles + t) * X_STRIDE);
+
+                c->isum[j] += s[0] * b.lo + s[1] * b.hi;
+                c->msum[j] += m[0] * b.sum[0] + m[1] * b.sum[1];
+                if (t == last)
+                    c->d[j] = b.d;
+            }
+        }
+    }
+}
+
+/* The slots of a chunk from `to` on. */
+DEV void OF(put_chunk)(const struct OF(unit) * u, const struct OF(chunk) * c,
+                       s32 to, s32 n_row, LOCAL s32 *isum, LOCAL float *scale,
+                       LOCAL s32 *msum, LOCAL float *mscale)
+{
+    float d[2];
+
+    OF(scales)(u->sup, u->sub, d);
+    UNROLL
+    for (s32 j = 0; j < n_row; j++) {
+        isum[to + j * ROWS] = c->isum[j];
+        scale[to + j * ROWS] = mul_(d[0], c->d[j]);
 #if PAIRED
-    LOCAL_ARRAY(s32, msum, FEW_SLOTS * ROWS);
-    LOCAL_ARRAY(float, mscale, FEW_SLOTS *ROWS);
+        msum[to + j * ROWS] = c->msum[j];
+        mscale[to + j * ROWS] = mul_(d[1], c->d[j]);
+#endif
+    }
+    (void)msum;
+    (void)mscale;
+}
+
+/* The next tiles of several rows of activations come to the front. */
+DEV void OF(next_tiles)(struct OF(unit) * u)
+{
+    UNROLL
+    for (s32 i = 0; i < (UNIT_TILES - HELD_TILES) * DWORDS; i++)
+        u->raw[i] = u->raw[i + HELD_TILES * DWORDS];
+    UNROLL
+    for (s32 t = 0; t < UNIT_TILES - HELD_TILES; t++)
+        u->sub[t] = u->sub[t + HELD_TILES];
+}
+
+/* A unit's blocks are held, and its slots filled from `to` on. */
+DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
+                  s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
+                  LOCAL s32 *msum, LOCAL float *mscale)
+{
+    struct OF(chunk) c;
+
+    UNROLL
+    for (s32 j = 0; j < FEW_TOKENS; j++) {
+        c.isum[j] = c.msum[j] = 0;
+        c.d[j] = 0;
+    }
+    OF(hold_blocks)(u, held, r);
+    BARRIER();
+    if (n == 1) {
+        OF(add_tiles)(u, held, UNIT_TILES, u->n - 1, 1, 1, &c);
+        OF(put_chunk)(u, &c, to + r, 1, isum, scale, msum, mscale);
+        return;
+    }
+    for (s32 t = 0; t < UNIT_TILES; t += HELD_TILES) {
+        if (t + HELD_TILES < UNIT_TILES)
+            OF(ask_blocks)(u, x_next, r, HELD_TILES, t + HELD_TILES, n);
+        OF(add_tiles)(u, held, HELD_TILES, u->n - 1 - t, FEW_TOKENS, n, &c);
+        OF(next_tiles)(u);
+        if (t + HELD_TILES < UNIT_TILES) {
+            BARRIER();
+            OF(hold_blocks)(u, held, r);
+            BARRIER();
+        }
+    }
+    OF(put_chunk)
+    (u, &c, to * FEW_TOKENS + r, FEW_TOKENS, isum, scale, msum, mscale);
+}
+#else
+/* The slots of a unit's tiles from `to` on, for n_row rows of activations. A
+ * tile that there is not adds -0: nothing. */
+DEV void OF(fill_slots)(const struct OF(unit) * u, LOCAL const u32 *held,
+                        s32 to, s32 tiles, s32 n_row, LOCAL s32 *isum,
+                        LOCAL float *scale, LOCAL s32 *msum,
+                        LOCAL float *mscale)
+{
+    UNROLL
+    for (s32 t = 0; t < tiles; t++) {
+        u32 level[8], sub[2];
+        s32 s[2], m[2];
+        float d[2];
+
+        OF(unit_levels)(u, t, level);
+        sub[0] = u->sub[t] & 0xffff;
+        sub[1] = u->sub[t] >> 16;
+        OF(factors)(sub, s, m);
+        OF(scales)(u->sup, sub, d);
+        UNROLL
+        for (s32 j = 0; j < n_row; j++) {
+            struct few_block b =
+                few_meet(level, held + (j * tiles + t) * X_STRIDE);
+
+            isum[to] = TWO_D ? b.lo : s[0] * b.lo + s[1] * b.hi;
+            scale[to] = t < u->n ? mul_(d[0], b.d) : -0.0f;
+#if PAIRED
+            msum[to] = TWO_D ? b.hi : m[0] * b.sum[0] + m[1] * b.sum[1];
+            mscale[to] = t < u->n ? mul_(d[1], b.d) : -0.0f;
+#endif
+            to += ROWS;
+        }
+    }
+    (void)msum;
+    (void)mscale;
+}
+
+/* A unit's blocks are held, and its slots filled from `to` on. */
+DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
+                  s32 n, s32 to, LOCAL s32 *isum, LOCAL float *scale,
+                  LOCAL s32 *msum, LOCAL float *mscale)
+{
+    OF(hold_blocks)(u, held, r);
+    BARRIER();
+    if (n == 1)
+        OF(fill_slots)
+    (u, held, to * UNIT_TILES + r, UNIT_TILES, 1, isum, scale, msum, mscale);
+    else OF(fill_slots)(u, held, to * HELD_TILES * FEW_TOKENS + r, HELD_TILES,
+                        FEW_TOKENS, isum, scale, msum, mscale);
+    (void)x_next;
+}
+#endif
+
+KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
+{
+    LOCAL_ARRAY(struct dwords, blocks, 16 * UNIT_STRIDE / 4);
+    LOCAL_ARRAY(s32, isum, 16 * UNIT_SLOTS * ROWS);
+    LOCAL_ARRAY(float, scale, 16 * UNIT_SLOTS * ROWS);
+#if PAIRED
+    LOCAL_ARRAY(s32, msum, 16 * UNIT_SLOTS * ROWS);
+    LOCAL_ARRAY(float, mscale, 16 * UNIT_SLOTS * ROWS);
+#else
+    LOCAL s32 *msum = isum;
+    LOCAL float *mscale = scale;
 #endif
     LOCAL_ARRAY(s32, order, FEW_ITEMS);
+    LOCAL u32 *held = (LOCAL u32 *)blocks + (LANE() >> 4) * UNIT_STRIDE;
     s32 id = LANE(), r = id & 15, unit = id >> 4, mine = id >> 4;
     s32 panel = GROUP() % a.n_panel, row = panel * ROWS + r;
     struct few f = few_find(GROUP() / a.n_panel, a.mode, a.n_tok, a.tok,
                             a.n_head, a.share);
-    s32 batch = f.n == 1 ? FEW_SLOTS / 2 : FEW_SLOTS / FEW_TOKENS;
-    s32 top = a.top, buffer = 0;
-    s32 adds = mine < f.n && row < a.n;
-    u64 at = ((u64)(f.out + (s64)mine * a.n_head) * (u64)a.n + (u64)row) * 4;
+    s32 top = a.top, adds = mine < f.n && row < a.n;
+    s32 n_row = f.n == 1 ? 1 : FEW_TOKENS;
+    s32 tiles = WHOLE || f.n == 1 ? UNIT_TILES : HELD_TILES;
+    s64 at = (f.out + (s64)mine * a.n_head) * a.n + row;
+    struct OF(unit) u;
     float acc = 0;
 
+    u.n = 0;
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)
@@ -32,88 +318,40 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
         f.n_item = 0;
     BARRIER();
     if (a.open && adds)
-        acc = *AT(const float, ENTRY(top) + at);
+        acc = ENTRY(const float, top)[at];
     for (s32 k = 0; k < a.n_run; k++) {
-        s32 len = a.run[k].n, first = a.run[k].first, total = len * f.n_item;
-        s32 n_add;
-        u64 w = a.w + (u64)panel * a.panel_bytes + a.run[k].off;
-        s32 place = 0, sum = 0;
-#if PAIRED
-        s32 sum2 = 0;
-#endif
+        struct few_run g;
+        s32 total, n_add;
 
-        for (s32 t = 0; t < total; t += batch) {
-            s32 n = total - t < batch ? total - t : batch;
+        g.w = AT(const u8, a.w) + (u64)panel * a.panel_bytes + a.run[k].off;
+        g.x = AT(const u32, a.x) + (s64)a.run[k].x * X_BLOCK;
+        g.id = AT(const s32, a.id);
+        g.down = a.mode == CONTRACT_DOWN;
+        g.x_row = g.down ? f.out * a.n_used : f.x;
+        g.order = order;
+        g.matrix_bytes = a.matrix_bytes;
+        g.x_step = a.x_step;
+        g.x_next = (s64)a.n_head * a.x_step;
+        g.n = f.n;
+        g.matrix = f.matrix;
+        g.len = a.run[k].n;
+        g.first = a.run[k].first;
+        g.n_unit =
+            WHOLE ? (g.len + g.first + 7) / 8 : (g.len + tiles - 1) / tiles;
+        total = g.len > 0 ? g.n_unit * f.n_item : 0;
+        for (s32 t = -16; t < total; t += 16) {
+            s32 n = total - t < 16 ? total - t : 16;
 
-            for (s32 i = unit; i < n && row < a.n; i += 16) {
-                s32 item = f.n_item > 1 ? (t + i) / len : 0;
-                s32 tile = t + i - item * len, s[2], m[2];
-                s64 x = f.x;
-                u64 from = w + (u64)f.matrix * a.matrix_bytes;
-                GLOBAL const u8 *p;
-                u32 level[8];
-                float d[2];
-
-                if (a.mode == CONTRACT_DOWN) {
-                    x = (s64)f.out * a.n_used + order[item];
-                    from = w + (u64)AT(const s32, a.id)[x] * a.matrix_bytes;
-                }
-                p = AT(const u8, from + OF(tile_at)(tile, first));
-                UNROLL
-                for (s32 q = 0; q < 4; q++)
-                    OF(levels)(p, r, q, &level[q], &level[q + 4]);
-                OF(factors)(p, r, s, m);
-                d[0] = d[1] = 0;
-                if (!WHOLE || tile + 1 == len || ((tile + first) & 7) == 7)
-                    OF(scales)
-                (AT(const u8, from + (WHOLE ? OF(sup_at)(tile, first) : 0)), p,
-                 r, d);
-                for (s32 j = 0; j < f.n; j++) {
-                    GLOBAL const u32 *b = AT(const u32, a.x) +
-                                          (x + (s64)j * a.n_head) * a.x_step +
-                                          (a.run[k].x + tile) * X_BLOCK;
-                    s32 to = (buffer + i * f.n + j) * ROWS + r;
-                    s32 lo = 0, hi = 0;
-                    float dx = float_from_bits(b[0]);
-
-                    UNROLL
-                    for (s32 q = 0; q < 4; q++) {
-                        lo = dot4(level[q], b[2 + q], lo);
-                        hi = dot4(level[q + 4], b[6 + q], hi);
-                    }
-                    isum[to] = TWO_D ? lo : s[0] * lo + s[1] * hi;
-                    scale[to] = mul_(d[0], dx);
-#if PAIRED
-                    msum[to] = TWO_D ? hi
-                                     : m[0] * (s16)(b[1] & 0xffff) +
-                                           m[1] * (s16)(b[1] >> 16);
-                    mscale[to] = mul_(d[1], dx);
-#endif
-                }
-            }
+            if (t >= 0)
+                OF(fill)
+            (&u, held, r, g.x_next, f.n, unit * ROWS, isum, scale, msum,
+             mscale);
+            OF(ask)(&u, &g, t + 16 + unit, total, tiles, r, row < a.n);
             BARRIER();
-            for (s32 i = 0; i < n && adds; i++) {
-                s32 from = (buffer + i * f.n + mine) * ROWS + r;
-
-                sum += isum[from];
-#if PAIRED
-                sum2 += msum[from];
-#endif
-                place++;
-                if (WHOLE && place < len && ((place + first) & 7))
-                    continue;
-                acc = fma_(scale[from], int_float(sum), acc);
-#if PAIRED
-                acc = fma_(mscale[from], int_float(sum2), acc);
-                sum2 = 0;
-#endif
-                sum = 0;
-                place = place == len ? 0 : place;
-            }
-            if (f.n == 1)
-                buffer ^= FEW_SLOTS / 2;
-            else
-                BARRIER();
+            if (adds && t >= 0)
+                acc = few_add(acc, isum, scale, PAIRED, msum, mscale,
+                              WHOLE ? n : n * tiles, n_row * ROWS,
+                              mine * ROWS + r);
         }
         n_add = a.run[k].n_add;
         if (n_add < 0 && k + 1 < a.n_run)
@@ -121,10 +359,17 @@ KERNEL_OF(OF(matvec), struct contract_args, 256)
         n_add = n_add < 0 ? 0 : n_add;
         if (adds) {
             for (s32 i = 1; i <= n_add; i++)
-                acc = add_(*AT(const float, ENTRY(top - i) + at), acc);
-            *AT(float, ENTRY(top - n_add) + at) = acc;
+                acc = add_(ENTRY(const float, top - i)[at], acc);
+            ENTRY(float, top - n_add)[at] = acc;
         }
         top += 1 - n_add;
         acc = 0;
     }
 }
+#undef UNIT_TILES
+#undef HELD_TILES
+#undef UNIT_SLOTS
+#undef DWORDS
+#undef UNIT_BLOCKS
+#undef BLOCK_LOADS
+#undef UNIT_STRIDE

@@ -19,10 +19,12 @@ typedef long long s64;
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
 #define AT(type, address)          ((type *)(address))
-#define LANE()                     ((s32)threadIdx.x)
-#define GROUP()                    ((s32)blockIdx.x)
-#define N_GROUP()                  ((s32)gridDim.x)
-#define BARRIER()                  __syncthreads()
+#define AT_HELD(type, address)                                                 \
+    ((type *)__cvta_global_to_generic((size_t)(address)))
+#define LANE()    ((s32)threadIdx.x)
+#define GROUP()   ((s32)blockIdx.x)
+#define N_GROUP() ((s32)gridDim.x)
+#define BARRIER() __syncthreads()
 
 DEV float add_(float a, float b)
 {

@@ -6,8 +6,10 @@
  * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
  * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
  * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
- * AT(type, address) is the pointer to what an argument names; only kernels
- * have it, not functions of the device. UNROLL stands before a `for` of known
+ * AT(type, address) is the pointer to what an argument names: the argument
+ * itself, so that the compiler sees whose it is; what one adds to it is added
+ * to the pointer. AT_HELD takes an address that stood in memory. Only kernels
+ * have them, not functions of the device. UNROLL stands before a `for` of known
  * count which indexes an array that should stay in registers. HAVE_PRMT and
  * HAVE_MMA_S8_16832 say that there is more, below.
  *
@@ -39,6 +41,7 @@ typedef int64_t s64;
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) type *name = emu_local((n) * sizeof(type))
 #define AT(type, address)          ((type *)(uintptr_t)(address))
+#define AT_HELD(type, address)     AT(type, address)
 #define LANE()                     emu_now.lane
 #define GROUP()                    emu_now.group
 #define N_GROUP()                  emu_now.n_group

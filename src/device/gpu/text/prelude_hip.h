@@ -41,9 +41,12 @@ typedef long long s64;
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
-#define AT(type, address)          ((type *)(address))
-#define LANE()                     ((s32)__builtin_amdgcn_workitem_id_x())
-#define GROUP()                    ((s32)__builtin_amdgcn_workgroup_id_x())
+/* Said to be global: of an integer a compiler cannot tell. */
+#define AT(type, address)                                                      \
+    ((type *)(__attribute__((address_space(1))) type *)(address))
+#define AT_HELD(type, address) AT(type, address)
+#define LANE()                 ((s32)__builtin_amdgcn_workitem_id_x())
+#define GROUP()                ((s32)__builtin_amdgcn_workgroup_id_x())
 #define N_GROUP()                                                              \
     ((s32)(__builtin_amdgcn_grid_size_x() /                                    \
            __builtin_amdgcn_workgroup_size_x()))

@@ -19,15 +19,18 @@ typedef long s64;
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
         __global u8 *m4, __global u8 *m5, __global u8 *m6, __global u8 *m7,    \
         const args a)
-#define DEV static inline
 #ifdef ON_CORES /* driver_opencl.c says it of processors */
+/* PoCL finds no shared memory in a function that is called. */
+#define DEV static inline __attribute__((always_inline))
 #define UNROLL
 #else
+#define DEV    static inline
 #define UNROLL _Pragma("unroll")
 #endif
 #define GLOBAL                     __global
 #define LOCAL                      __local
 #define LOCAL_ARRAY(type, name, n) __local type name[n]
+#define AT_HELD(type, address)     AT(type, address)
 #define AT(type, address)                                                      \
     ((__global type *)memory_at(m0, m1, m2, m3, m4, m5, m6, m7, address))
 #define LANE()    ((s32)get_local_id(0))

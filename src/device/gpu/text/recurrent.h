@@ -130,8 +130,9 @@ KERNEL(delta_norm, struct delta_net_args, 128)
             run[RUN_WORDS * n + RUN_END] = a.n_tok;
         }
     } else {
-        GLOBAL const float *x = AT(const float, side ? a.q : a.k) + at;
-        GLOBAL float *out = AT(float, side ? a.qn : a.kn) + at;
+        GLOBAL const float *x =
+            (side ? AT(const float, a.q) : AT(const float, a.k)) + at;
+        GLOBAL float *out = (side ? AT(float, a.qn) : AT(float, a.kn)) + at;
         GLOBAL const float *kn = AT(const float, a.kn) + at;
         GLOBAL const float *qn = AT(const float, a.qn) + at;
         float s = 0, norm;

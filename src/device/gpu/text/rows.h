@@ -154,7 +154,8 @@ KERNEL(sum, struct sum_args, 256)
             stack[top++] = s;
         }
         for (s32 i = 0; i < top; i++)
-            AT(float, a.out + (u64)i * (u64)a.out_stride)
-        [row * a.d + col] = stack[i];
+            ((GLOBAL float *)(AT(u8, a.out) +
+                              (u64)i * (u64)a.out_stride))[row * a.d + col] =
+                stack[i];
     }
 }

@@ -103,3 +103,18 @@ DEV void quad_get(float *x, LOCAL const float *p)
     x[2] = q.z;
     x[3] = q.w;
 }
+
+/* The same of dwords. */
+struct __attribute__((aligned(16))) dwords {
+    u32 x, y, z, w;
+};
+
+DEV void dwords_get(u32 *x, LOCAL const u32 *p)
+{
+    struct dwords d = *(LOCAL const struct dwords *)p;
+
+    x[0] = d.x;
+    x[1] = d.y;
+    x[2] = d.z;
+    x[3] = d.w;
+}

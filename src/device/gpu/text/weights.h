@@ -3,11 +3,12 @@
  * operations are those of device/cpu/cpu_matmul.h; how formats are packed
  * stands in quant/pack.h. */
 
-/* A kernel whose name is a macro. */
-#define KERNEL_OF(name, args, lanes) KERNEL(name, args, lanes)
-#define WEIGHTS_PASTE(a, b)          a##_##b
-#define WEIGHTS_JOIN(a, b)           WEIGHTS_PASTE(a, b)
-#define OF(name)                     WEIGHTS_JOIN(name, FORMAT)
+/* Kernels whose names are macros. */
+#define KERNEL_OF(name, args, lanes)       KERNEL(name, args, lanes)
+#define KERNEL_DENSE_OF(name, args, lanes) KERNEL_DENSE(name, args, lanes)
+#define WEIGHTS_PASTE(a, b)                a##_##b
+#define WEIGHTS_JOIN(a, b)                 WEIGHTS_PASTE(a, b)
+#define OF(name)                           WEIGHTS_JOIN(name, FORMAT)
 
 enum {
     TILE = 32,        /* values */
@@ -16,7 +17,6 @@ enum {
     SEGMENT = 256,    /* values that a sum of floats runs over */
     FEW_TOKENS = 4,   /* most that a group of matvec takes */
     FEW_ITEMS = 256,  /* experts that an accumulator of a launch runs over */
-    FEW_SLOTS = 64,   /* (tile, token) whose sums a group holds */
     MANY_TOKENS = 64, /* that a group of matmul takes */
     MANY_PANELS = 8,  /* the same, panels */
     STAGE_TILES = 4,  /* of activations that it holds twice */
@@ -24,6 +24,7 @@ enum {
     STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
     X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
                       together begin in one bank */
+    FLOAT_AHEAD = 48, /* weights that a lane of matvec of floats asks for */
     FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
     FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
     FLOAT_TOKENS = 65
@@ -86,9 +87,10 @@ DEV float ue4m3_half(u32 x)
 }
 
 /* Where entry e of the stack begins. */
-#define ENTRY(e)                                                               \
-    ((e) < a.n_out ? a.out + (u64)(e)*a.out_stride                             \
-                   : a.stack + (u64)((e)-a.n_out) * a.stack_stride)
+#define ENTRY(type, e)                                                         \
+    ((e) < a.n_out ? (GLOBAL type *)(AT(u8, a.out) + (u64)(e)*a.out_stride)    \
+                   : (GLOBAL type *)(AT(u8, a.stack) +                         \
+                                     (u64)((e)-a.n_out) * a.stack_stride))
 
 /* What a group of few rows of activations has. */
 struct few {
@@ -114,6 +116,81 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
         f.out = f.x = first * n_head + f.matrix;
     }
     return f;
+}
+
+/* A run of k, for its units. */
+struct few_run {
+    GLOBAL const u8 *w;     /* the panel's, of matrix 0 */
+    GLOBAL const u32 *x;    /* blocks of row 0 */
+    GLOBAL const s32 *id;   /* of `down`: the tokens' experts */
+    LOCAL const s32 *order; /* and the token's */
+    u64 matrix_bytes;
+    s64 x_step, x_next;     /* dwords a row; to the next */
+    s32 x_row;              /* the first */
+    s32 matrix, n;          /* n: rows of activations */
+    s32 len, first, n_unit; /* n_unit: of an expert's run */
+    s32 down;               /* over the token's experts */
+};
+
+/* A block's d and sums, and its products with levels, of which level[q] meet
+ * values 4 q, level[q + 4] values 16 + 4 q. */
+struct few_block {
+    float d;
+    s32 sum[2], lo, hi;
+};
+DEV struct few_block few_meet(const u32 *level, LOCAL const u32 *block)
+{
+    struct few_block b;
+    u32 head[4], v[8];
+
+    dwords_get(head, block);
+    dwords_get(v, block + 4);
+    dwords_get(v + 4, block + 8);
+    b.d = float_from_bits(head[2]);
+    b.sum[0] = (s16)(head[3] & 0xffff);
+    b.sum[1] = (s16)(head[3] >> 16);
+    b.lo = b.hi = 0;
+    UNROLL
+    for (s32 q = 0; q < 4; q++) {
+        b.lo = dot4(level[q], v[q], b.lo);
+        b.hi = dot4(level[q + 4], v[q + 4], b.hi);
+    }
+    return b;
+}
+
+/* acc += scale[] * isum[] by n slots, then, if `paired`, mscale[] * msum[] of
+ * the same. Eight are loaded before they are used. */
+DEV float few_add(float acc, LOCAL const s32 *isum, LOCAL const float *scale,
+                  s32 paired, LOCAL const s32 *msum, LOCAL const float *mscale,
+                  s32 n, s32 step, s32 at)
+{
+    s32 i = 0;
+
+    for (; i + 8 <= n; i += 8) {
+        s32 x[8], y[8];
+        float f[8], g[8];
+
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            x[k] = isum[(i + k) * step + at];
+            f[k] = scale[(i + k) * step + at];
+            y[k] = paired ? msum[(i + k) * step + at] : 0;
+            g[k] = paired ? mscale[(i + k) * step + at] : 0;
+        }
+        UNROLL
+        for (s32 k = 0; k < 8; k++) {
+            acc = fma_(f[k], int_float(x[k]), acc);
+            if (paired)
+                acc = fma_(g[k], int_float(y[k]), acc);
+        }
+    }
+    for (; i < n; i++) {
+        acc = fma_(scale[i * step + at], int_float(isum[i * step + at]), acc);
+        if (paired)
+            acc = fma_(mscale[i * step + at], int_float(msum[i * step + at]),
+                       acc);
+    }
+    return acc;
 }
 
 /* A token's slots by ascending id, equal ones as they are, without ids that
@@ -447,17 +524,17 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
 #define BIAS   1
 #include "weights_tmpl.h"
 
-#define FORMAT        f32
-#define ELEMENT(p, i) ((GLOBAL const float *)(p))[i]
-#define BYTES         4
+#define FORMAT   f32
+#define WORD     float
+#define VALUE(x) (x)
 #include "floats_tmpl.h"
 
-#define FORMAT        f16
-#define ELEMENT(p, i) f16_to_f32(((GLOBAL const u16 *)(p))[i])
-#define BYTES         2
+#define FORMAT   f16
+#define WORD     u16
+#define VALUE(x) f16_to_f32(x)
 #include "floats_tmpl.h"
 
-#define FORMAT        bf16
-#define ELEMENT(p, i) bf16_float(((GLOBAL const u16 *)(p))[i])
-#define BYTES         2
+#define FORMAT   bf16
+#define WORD     u16
+#define VALUE(x) bf16_float(x)
 #include "floats_tmpl.h"

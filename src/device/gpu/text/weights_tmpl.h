@@ -81,69 +81,87 @@ DEV void OF(unpack)(const u32 *raw, s32 t, u32 *lo, u32 *hi)
     *lo = a;
     *hi = b;
 }
-DEV void OF(levels)(GLOBAL const u8 *tile, s32 r, s32 t, u32 *lo, u32 *hi)
+/* A row's bytes of a tile's scales, and its factors: S of the halves in s[], M
+ * in m[]. */
+DEV void OF(fetch_sub)(GLOBAL const u8 *tile, s32 r, u32 *sub)
 {
-    u32 raw[RAW];
-
-    OF(fetch)(tile, r, t, raw);
-    OF(unpack)(raw, t, lo, hi);
+    sub[0] = sub[1] = 0;
+#if SUB == SUB_F16 || SUB == SUB_F16_MIN
+    sub[0] = ((GLOBAL const u16 *)tile)[r];
+#elif SUB != SUB_NONE
+    sub[0] = tile[r];
+#endif
+#if SUB == SUB_F16_MIN
+    sub[1] = ((GLOBAL const u16 *)tile)[16 + r];
+#elif SUB_BYTES == 32 && SUB != SUB_F16
+    sub[1] = tile[16 + r];
+#endif
+    (void)tile;
+    (void)r;
 }
-
-/* The integer factors of row r: S of the halves in s[], M in m[]. */
-DEV void OF(factors)(GLOBAL const u8 *tile, s32 r, s32 *s, s32 *m)
+DEV void OF(factors)(const u32 *sub, s32 *s, s32 *m)
 {
     s[0] = s[1] = 1;
     m[0] = m[1] = SUB == SUB_F16_MIN;
 #if SUB == SUB_S8
-    s[0] = s[1] = (s8)tile[r];
+    s[0] = s[1] = (s8)sub[0];
 #elif SUB == SUB_S8X2
-    s[0] = (s8)tile[r];
-    s[1] = (s8)tile[16 + r];
+    s[0] = (s8)sub[0];
+    s[1] = (s8)sub[1];
 #elif SUB == SUB_U8_MIN
-    s[0] = s[1] = tile[r];
-    m[0] = m[1] = tile[16 + r];
+    s[0] = s[1] = (s32)sub[0];
+    m[0] = m[1] = (s32)sub[1];
 #elif SUB == SUB_U8X2_MIN
-    s[0] = tile[r] & 15;
-    s[1] = tile[16 + r] & 15;
-    m[0] = tile[r] >> 4;
-    m[1] = tile[16 + r] >> 4;
+    s[0] = (s32)(sub[0] & 15);
+    s[1] = (s32)(sub[1] & 15);
+    m[0] = (s32)(sub[0] >> 4);
+    m[1] = (s32)(sub[1] >> 4);
 #elif SUB == SUB_ODD4X2
-    s[0] = 2 * (tile[r] & 15) + 1;
-    s[1] = 2 * (tile[r] >> 4) + 1;
+    s[0] = (s32)(2 * (sub[0] & 15) + 1);
+    s[1] = (s32)(2 * (sub[0] >> 4) + 1);
 #else
-    (void)tile;
-    (void)r;
+    (void)sub;
 #endif
 }
 
-/* The float factors of row r: of the first product in d[0], of the second in
- * d[1]: -dmin, or d of the second half. */
-DEV void OF(scales)(GLOBAL const u8 *sup, GLOBAL const u8 *tile, s32 r,
-                    float *d)
+/* A row's super scales, and its float factors: of the first product in d[0], of
+ * the second in d[1]: -dmin, or d of the second half. Without super scales they
+ * are in the bytes of the tile. */
+DEV void OF(fetch_sup)(GLOBAL const u8 *at, s32 r, u32 *sup)
+{
+    sup[0] = sup[1] = 0;
+#if WHOLE
+    sup[0] = ((GLOBAL const u16 *)at)[r];
+#endif
+#if SUP == SUP_D_DMIN
+    sup[1] = ((GLOBAL const u16 *)at)[16 + r];
+#endif
+    (void)at;
+    (void)r;
+}
+DEV void OF(scales)(const u32 *sup, const u32 *sub, float *d)
 {
 #if SUB == SUB_E8M0
-    d[0] = e8m0_half(tile[r]);
+    d[0] = e8m0_half(sub[0]);
     d[1] = 0;
 #elif SUB == SUB_UE4M3X2
-    d[0] = ue4m3_half(tile[r]);
-    d[1] = ue4m3_half(tile[16 + r]);
+    d[0] = ue4m3_half(sub[0]);
+    d[1] = ue4m3_half(sub[1]);
 #else
-    GLOBAL const u16 *f = (GLOBAL const u16 *)(WHOLE ? sup : tile);
-
-    d[0] = f16_to_f32(f[r]);
+    d[0] = f16_to_f32((u16)(WHOLE ? sup : sub)[0]);
 #if SUP == SUP_D_8TH
     d[0] = mul_(d[0], 0.125f);
 #endif
 #if SUP == SUP_D_DMIN
-    d[1] = -f16_to_f32(f[16 + r]);
+    d[1] = -f16_to_f32((u16)sup[1]);
 #elif SUB == SUB_F16_MIN
-    d[1] = f16_to_f32(f[16 + r]);
+    d[1] = f16_to_f32((u16)sub[1]);
 #else
     d[1] = -d[0];
 #endif
 #endif
     (void)sup;
-    (void)tile;
+    (void)sub;
 }
 
 /* Where tile t of a run is that begins, at byte 0, with tile `first` of its
@@ -170,7 +188,7 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
 #define RAWS (8 * RAW)
 #endif
 DEV void OF(fetch_tile)(GLOBAL const u8 *w, s32 t, s32 len, s32 first, s32 g,
-                        s32 q, u32 *raw, s32 *s, s32 *m, float *d)
+                        s32 q, u32 *raw, u32 *sub, u32 *sup)
 {
     GLOBAL const u8 *p = w + OF(tile_at)(t, first);
 
@@ -185,13 +203,11 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *w, s32 t, s32 len, s32 first, s32 g,
         OF(fetch)(p, g + 8, j, raw + (4 + j) * RAW);
     }
 #endif
-    OF(factors)(p, g, s, m);
-    OF(factors)(p, g + 8, s + 2, m + 2);
-    if (!WHOLE || t + 1 == len || ((t + first) & 7) == 7) {
-        GLOBAL const u8 *sup = w + (WHOLE ? OF(sup_at)(t, first) : 0);
-
-        OF(scales)(sup, p, g, d);
-        OF(scales)(sup, p, g + 8, d + 2);
+    OF(fetch_sub)(p, g, sub);
+    OF(fetch_sub)(p, g + 8, sub + 2);
+    if (WHOLE && (t + 1 == len || ((t + first) & 7) == 7)) {
+        OF(fetch_sup)(w + OF(sup_at)(t, first), g, sup);
+        OF(fetch_sup)(w + OF(sup_at)(t, first), g + 8, sup + 2);
     }
 }
 
