@@ -87,9 +87,9 @@ const struct option_row option_table[] = {
      "output", PLAN, option_set_text, AT(svg),
      0, 0},
     {{"--measure"}, NULL,
-     "measure how fast cores, memory, messages and GPUs are (all GPUs, or those "
-     "of -dev), some seconds each, and keep the figures for later plans in "
-     "$XDG_CACHE_HOME/plait, else ~/.cache/plait",
+     "measure how fast cores, memory, messages and GPUs are (all GPUs, or "
+     "those of -dev), some seconds each, and keep the figures for later "
+     "plans in $XDG_CACHE_HOME/plait, else ~/.cache/plait",
      DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
      PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
