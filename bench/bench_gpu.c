@@ -1,6 +1,6 @@
-/* What a GPU gives: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, opencl, emu;
- * without it the first that CUDA or OpenCL has. -t takes tiny sizes, for tests
- * of the bench itself: what it prints then means nothing.
+/* What a GPU gives: `bench-gpu [-t] [DRIVER[:I]]`, one of cuda, hip, opencl,
+ * emu; without it the first that CUDA, HIP or OpenCL has. -t takes tiny sizes,
+ * for tests of the bench itself: what it prints then means nothing.
  *
  * One row a case: the median of some rounds in microseconds, each of many calls
  * in a row, and what that is a second. Bytes are set beside those that the GPU
@@ -391,11 +391,11 @@ static bool open_gpu(const struct gpu_driver *d, int i)
 
 static void find(const char *name)
 {
-    static const struct gpu_driver *const drivers[] = {&gpu_cuda, &gpu_opencl,
-                                                       &gpu_emu};
+    static const struct gpu_driver *const drivers[] = {&gpu_cuda, &gpu_hip,
+                                                       &gpu_opencl, &gpu_emu};
     size_t n = name ? strcspn(name, ":") : 0;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         const char *own = drivers[i]->name;
 
         if (name && strlen(own) == n && strncmp(own, name, n) == 0) {
@@ -403,11 +403,12 @@ static void find(const char *name)
                 bench_die(name, err.message);
             return;
         }
-        if (!name && i < 2 && open_gpu(drivers[i], -1))
+        if (!name && i < 3 && open_gpu(drivers[i], -1))
             return;
     }
-    bench_die(name ? name : "GPUs", name ? "a driver is cuda, opencl or emu"
-                                         : "neither CUDA nor OpenCL has one");
+    bench_die(name ? name : "GPUs",
+              name ? "a driver is cuda, hip, opencl or emu"
+                   : "none of CUDA, HIP and OpenCL has one");
 }
 
 static void allocate(void)

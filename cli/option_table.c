@@ -88,8 +88,8 @@ const struct option_row option_table[] = {
      PLAN, option_set_text, AT(svg), 0, 0},
     {{"--measure"}, NULL,
      "measure how fast cores, memory, messages and GPUs are (all GPUs, or "
-     "those of -dev), some seconds each, and keep the figures for later plans in "
-     "$XDG_CACHE_HOME/plait, else ~/.cache/plait",
+     "those of -dev), some seconds each, and keep the figures for later "
+     "plans in $XDG_CACHE_HOME/plait, else ~/.cache/plait",
      DEVICES, option_set_flag, AT(measure), 0, 0},
     {{"--chunks"}, "N", "measure the first N windows only (-1: all)",
      PERPLEXITY, option_set_int64, AT(n_chunks), -1, MANY},
@@ -190,9 +190,9 @@ const struct option_row option_table[] = {
     {{"-dev", "--device"}, "LIST",
      "devices to split over: cpu (one a NUMA node), cpu*N, "
      "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2; proc*N: as cpu*N, each "
-     "a process of its own; gpu (each GPU), gpu:I, gpu*N; cuda:I, opencl:I: "
-     "the one that this driver numbers I; emu*N: emulated GPUs, for tests; "
-     "none: the host does everything (cpu)",
+     "a process of its own; gpu (each GPU), gpu:I, gpu*N; cuda:I, hip:I, "
+     "opencl:I: the one that this driver numbers I; emu*N: emulated GPUs, "
+     "for tests; none: the host does everything (cpu)",
      PLANNED | DEVICES | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
      "plan for a machine that is not there: gpu:24GiB:1TB/s*4, "

@@ -1,7 +1,7 @@
 #!/bin/bash
 # gpu-check.sh [--short] [--use DIR] [DEVICE]: whether plait is right and fast on
 # the GPU at hand, a driver and a number as in -dev (cuda:0, opencl:1, emu); by
-# itself the first that CUDA or OpenCL has. In the end a table; exit code 1 where
+# itself the first that CUDA, HIP or OpenCL has. In the end a table; exit code 1 where
 # a bit differs or something fails, 2 where nothing could be tried.
 #
 # Builds in build-gpu, for which it needs a C compiler, meson, ninja and the

@@ -247,7 +247,7 @@ def check_api():
     header = gpu_tools.wheel(*HEADER)
     p = gpu_tools.run(os.environ.get('CC', 'gcc'), '-std=gnu17',
                       '-fsyntax-only', '-I', os.path.dirname(header),
-                      '-Iinclude', '-Isrc', 'scripts/gpu_abi.c',
+                      '-Iinclude', '-Isrc', 'scripts/gpu_abi_cuda.c',
                       cwd=gpu_text.ROOT)
     return p.stderr.strip().split('\n') if p.returncode != 0 else []
 

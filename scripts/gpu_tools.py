@@ -37,15 +37,24 @@ def wheel(package, version, pattern):
 
 def debian(command, *packages):
     """A command of a Debian package, which is installed if need be."""
-    if shutil.which(command):
-        return command
+    return install(command, lambda: shutil.which(command), packages)
+
+
+def debian_file(path, *packages):
+    """The same of a file."""
+    return install(path, lambda: os.path.exists(path), packages)
+
+
+def install(what, is_there, packages):
+    if is_there():
+        return what
     need = ' '.join(packages)
     if os.geteuid() != 0 or not shutil.which('apt-get'):
-        sys.exit(f'{command} is not there; install it: apt-get install {need}')
+        sys.exit(f'{what} is not there; install it: apt-get install {need}')
     print(f'installing {need}', flush=True)
     env = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
     p = run('apt-get', 'install', '-y', '-qq', '--no-install-recommends',
             *packages, env=env)
-    if not shutil.which(command):
+    if not is_there():
         sys.exit(f'apt-get cannot install {need}: {p.stderr.strip()}')
-    return command
+    return what

@@ -324,11 +324,12 @@ TEST(cli_failures_exit_1_and_name_the_thing)
          "no token is possible"},
         {"plait run " MODEL "-c 2 -p 'a longer prompt than that'", "-c 7"},
         {"plait run " MODEL "-p x --state-save no/such", "no/such"},
-        {"PLAIT_LIBCUDA=no/cuda OCL_ICD_VENDORS=no/such/ plait run " MODEL
-         "-p x -dev gpu",
+        {"PLAIT_LIBCUDA=no/cuda PLAIT_LIBHIP=no/hip OCL_ICD_VENDORS=no/such/ "
+         "plait run " MODEL "-p x -dev gpu",
          "there is no GPU here"},
         {"PLAIT_LIBCUDA=no/cuda plait run " MODEL "-p x -dev cuda:0",
          "no/cuda"},
+        {"PLAIT_LIBHIP=no/hip plait run " MODEL "-p x -dev hip:0", "no/hip"},
     };
 
     MUST_REFUSE(list, 1);

@@ -86,7 +86,7 @@ struct device_list {
  *   proc...           as cpu, each device in a process of its own
  *   sim[:MEM][:BW/s][:LATENCY]*N      sim:2GiB:16GB/s:10us*2
  *   gpu               each GPU by its best driver; gpu:I one of them; gpu*N
- *   cuda, opencl      each that this driver shows; cuda:I the one that it
+ *   cuda, hip, opencl each that this driver shows; cuda:I the one that it
  *                     numbers I; cuda*N so many devices, on each in turn
  *   emu[*N]           emulated GPUs
  * n_thread 0: as many as the device has cores. An error names the item and

@@ -10,13 +10,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "device/gpu/cuda_api.h"
-#include "device/gpu/driver_cuda.h"
+#include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_launch.h"
+#include "device/gpu/stream_api.h"
 #include "lib/alloc_fail.h"
 #include "lib/fake_cuda_use.h"
+#include "lib/gpu_work.h"
 
-enum { N = 1000, PAGE = 4096, UNKNOWN = 999 };
+enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
 
 static const struct gpu_driver *const d = &gpu_cuda;
 
@@ -28,26 +29,6 @@ static const struct fake_cuda *fake(void)
 static void assert_clean(const struct fake_cuda *f)
 {
     fake_cuda_assert_clean(f, "in the end");
-}
-
-static void *pages(size_t bytes, int protection)
-{
-    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(p != MAP_FAILED);
-    return p;
-}
-
-static struct binary_args sum(uint64_t out, uint64_t x, uint64_t y)
-{
-    return (struct binary_args){.out = out,
-                                .x = x,
-                                .y = y,
-                                .n = N,
-                                .dim = {N, 1, 1, 1},
-                                .stride_x = {1},
-                                .stride_y = {1},
-                                .op = TEXT_ADD};
 }
 
 /* ---- finding ------------------------------------------------------------- */
@@ -101,7 +82,7 @@ TEST(cuda_lists_devices_by_its_own_numbers)
     assert_int_equal(f->n_call("cuDevicePrimaryCtxRetain"), n_context);
     TEST_OK(d->list(info, 1, &n, &err), err);
     assert_int_equal(n, 1);
-    f->break_at("cuInit", 1, CUDA_CODE_NO_DEVICE);
+    f->break_at("cuInit", 1, API_NO_DEVICE);
     TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
     assert_int_equal(n, 0);
     f->break_at(NULL, 0, 0);
@@ -154,141 +135,22 @@ TEST(cuda_has_ptx_of_every_kernel)
 
 /* ---- working ------------------------------------------------------------- */
 
-/* Everything that a GPU is for, once, on device `index`: out = 4 (x + y), one
- * queue after the other, and a word. What fails ends it. */
-struct work {
-    struct gpu *g;
-    uint64_t at[4], shared_at; /* x, y, out, copy; mapped memory */
-    void *pinned;
-    float *x, *y, *out;       /* [N] */
-    _Atomic uint64_t *shared; /* a page */
-    struct gpu_graph *graph;
-};
-
-static pl_status take_memory(struct work *w, int index, pl_err *err)
-{
-    PL_TRY(d->open(&w->g, index, err));
-    for (int i = 0; i < 4; i++)
-        PL_TRY(d->alloc(w->g, N * sizeof(float), &w->at[i], err));
-    PL_TRY(d->host_alloc(w->g, N * sizeof(float), &w->pinned, err));
-    w->out = w->pinned;
-    memset(w->out, 0xff, N * sizeof(float));
-    if (index == FAKE_FAR)
-        return PL_OK;
-    return d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
-}
-
-/* out = 4 out by a graph: the two halves first, in any order. */
-static pl_status run_graph(struct work *w, pl_err *err)
-{
-    static const int after[] = {0, 1};
-    const uint64_t x = w->at[0], out = w->at[2], copy = w->at[3];
-    struct binary_args a[] = {sum(copy, out, out), sum(x, out, out),
-                              sum(out, x, copy)};
-    struct gpu_node node[3];
-
-    for (int i = 0; i < 3; i++)
-        node[i] = (struct gpu_node){.kernel = GPU_binary,
-                                    .n_group = (N + 255) / 256,
-                                    .args = &a[i],
-                                    .after = after,
-                                    .n_after = i < 2 ? 0 : 2};
-    PL_TRY(d->graph_make(w->g, node, 3, &w->graph, err));
-    memset(a, 0xff, sizeof a);
-    return d->graph_run(w->g, QUEUE_COMPUTE, w->graph, err);
-}
-
-static const bool wanted[GPU_KERNEL_COUNT] = {
-    [GPU_binary] = true, [GPU_unary] = true};
-
-static pl_status carry_out(struct work *w, pl_err *err)
-{
-    struct gpu *g = w->g;
-    struct binary_args a = sum(w->at[2], w->at[0], w->at[1]);
-    char name[256];
-    bool yes;
-
-    PL_TRY(d->identity(g, name, sizeof name, err));
-    PL_TRY(d->ready(g, wanted, 2, err));
-    PL_TRY(d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
-    PL_TRY(d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
-    PL_TRY(d->mark(g, QUEUE_COPY, 0, err));
-    PL_TRY(d->await(g, QUEUE_COMPUTE, 0, err));
-    PL_TRY(d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
-    PL_TRY(run_graph(w, err));
-    memset(&a, 0xff, sizeof a);
-    PL_TRY(d->flush(g, QUEUE_COMPUTE, err));
-    PL_TRY(d->mark(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
-    PL_TRY(d->await(g, QUEUE_COPY, GPU_MAX_MARKS - 1, err));
-    PL_TRY(d->copy(g, QUEUE_COPY, w->at[3], w->at[2], N * sizeof(float), err));
-    PL_TRY(d->read(g, QUEUE_COPY, w->out, w->at[3], N * sizeof(float), err));
-    if (w->shared_at) {
-        PL_TRY(d->post(g, QUEUE_COPY, w->shared + 5, 7, err));
-        PL_TRY(d->wait(g, QUEUE_COMPUTE, w->shared + 5, 7, err));
-        PL_TRY(d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
-        PL_TRY(d->finish(g, QUEUE_COMPUTE, err));
-    }
-    PL_TRY(d->finish(g, QUEUE_COPY, err));
-    PL_TRY(d->reached(g, 0, &yes, err));
-    assert_true(yes);
-    return PL_OK;
-}
-
-static void give_back(struct work *w)
-{
-    if (w->g) {
-        d->graph_free(w->g, w->graph);
-        if (w->shared_at)
-            d->unmap(w->g, (void *)w->shared);
-        d->host_release(w->g, w->pinned);
-        for (int i = 0; i < 4; i++)
-            d->release(w->g, w->at[i]);
-    }
-    d->close(w->g);
-}
-
-static void fill(struct work *w)
-{
-    uint64_t seed = test_seed();
-
-    *w = (struct work){.x = test_need(N, sizeof(float)),
-                       .y = test_need(N, sizeof(float)),
-                       .shared = pages(PAGE, PROT_READ | PROT_WRITE)};
-    for (int i = 0; i < N; i++) {
-        w->x[i] = test_unit(&seed);
-        w->y[i] = test_unit(&seed);
-    }
-}
-
-static void empty(struct work *w)
-{
-    free(w->x);
-    free(w->y);
-    munmap((void *)w->shared, PAGE);
-}
-
-static pl_status work(struct work *w, int index, pl_err *err)
-{
-    PL_TRY(take_memory(w, index, err));
-    return carry_out(w, err);
-}
-
 TEST(cuda_runs_the_text_in_the_order_of_marks)
 {
     static const int index[] = {FAKE_NEW, FAKE_FAR};
     const struct fake_cuda *f = fake();
 
     for (int run = 0; run < 20; run++) {
-        struct work w;
+        struct gpu_work w;
         pl_err err;
 
-        fill(&w);
-        TEST_OK(work(&w, index[run % 2], &err), err);
+        gpu_work_init(&w, d);
+        TEST_OK(gpu_work_all(&w, index[run % 2], &err), err);
         for (int i = 0; i < N; i++)
             assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
         assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
-        give_back(&w);
-        empty(&w);
+        gpu_work_give_back(&w);
+        gpu_work_fini(&w);
         assert_clean(f);
     }
 }
@@ -297,16 +159,17 @@ TEST(cuda_runs_the_text_in_the_order_of_marks)
 TEST(cuda_takes_its_context_once)
 {
     const struct fake_cuda *f = fake();
-    struct work w;
+    struct gpu_work w;
     pl_err err;
     int n;
 
-    fill(&w);
-    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
-    TEST_OK(d->ready(w.g, wanted, 2, &err), err); /* by threads of its own */
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
+    TEST_OK(d->ready(w.g, gpu_work_wanted, 2, &err),
+            err); /* by threads of its own */
     TEST_OK(d->enter(w.g, &err), err);
     n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
-    TEST_OK(carry_out(&w, &err), err);
+    TEST_OK(gpu_work_do(&w, &err), err);
     assert_int_equal(
         f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent"), n);
     d->leave(w.g);
@@ -314,8 +177,8 @@ TEST(cuda_takes_its_context_once)
     assert_int_equal(d->enter(w.g, &err), PL_DEVICE);
     f->break_at(NULL, 0, 0);
     TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err); /* on its own again */
-    give_back(&w);
-    empty(&w);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
     assert_clean(f);
 }
 
@@ -324,13 +187,13 @@ TEST(cuda_posts_nothing_on_devices_without_words)
 {
     const struct fake_cuda *f = fake();
     int n_write = f->n_call("cuStreamWriteValue64");
-    struct work w;
+    struct gpu_work w;
     struct binary_args a;
     pl_err err;
 
-    fill(&w);
-    TEST_OK(take_memory(&w, FAKE_PLAIN, &err), err);
-    a = sum(w.at[2], w.at[0], w.at[1]);
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_take(&w, FAKE_PLAIN, &err), err);
+    a = gpu_work_sum(w.at[2], w.at[0], w.at[1]);
     TEST_OK(d->launch(w.g, QUEUE_COMPUTE, GPU_binary, 4, &a, &err), err);
     TEST_OK(d->read(w.g, QUEUE_COMPUTE, w.out, w.at[2], 4, &err), err);
     assert_false(d->words(w.g));
@@ -340,35 +203,35 @@ TEST(cuda_posts_nothing_on_devices_without_words)
     assert_int_equal(d->wait(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
                      PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "cuda:2"));
-    give_back(&w);
-    empty(&w);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
     assert_clean(f);
 }
 
-/* What is wanted is compiled before it is launched, once, by threads of its
- * own; what is not, when it is launched. */
+/* What is wanted is compiled before it is launched, once, by threads
+ * of its own; what is not, when it is launched. */
 TEST(cuda_compiles_what_is_wanted)
 {
     const struct fake_cuda *f = fake();
     bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};
     int before = f->n_call("cuModuleLoadDataEx");
     struct binary_args a;
-    struct work w;
+    struct gpu_work w;
     pl_err err;
 
-    fill(&w);
-    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
     TEST_OK(d->ready(w.g, want, 64, &err), err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
     want[GPU_rope] = true;
     TEST_OK(d->ready(w.g, want, 1, &err), err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 3);
-    a = sum(w.at[2], w.at[0], w.at[1]);
+    a = gpu_work_sum(w.at[2], w.at[0], w.at[1]);
     for (int i = 0; i < 2; i++)
         TEST_OK(d->launch(w.g, QUEUE_COMPUTE, GPU_binary, 4, &a, &err), err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 4);
-    give_back(&w);
-    empty(&w);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
     assert_clean(f);
 }
 
@@ -393,8 +256,9 @@ static pl_status play(struct player *p)
     PL_TRY(d->alloc(p->g, sizeof(float), &one, &p->err));
     PL_TRY(d->write(p->g, QUEUE_COMPUTE, one, &unit, sizeof unit, &p->err));
     for (uint64_t r = 1; r <= ROUNDS; r++) {
-        struct binary_args a = sum(p->mine + r * sizeof(float),
-                                   p->theirs + (r - 1) * sizeof(float), one);
+        struct binary_args a =
+            gpu_work_sum(p->mine + r * sizeof(float),
+                         p->theirs + (r - 1) * sizeof(float), one);
 
         a.n = a.dim[0] = 1;
         PL_TRY(d->wait(p->g, QUEUE_COMPUTE, p->peer, r - 1, &p->err));
@@ -418,7 +282,7 @@ static void *player_main(void *user)
 TEST(cuda_devices_meet_in_mapped_memory)
 {
     const struct fake_cuda *f = fake();
-    unsigned char *shared = pages(2 * PAGE, PROT_READ | PROT_WRITE);
+    unsigned char *shared = test_pages(2 * PAGE, PROT_READ | PROT_WRITE);
     struct player p[2] = {0};
     uint64_t at[2];
     pthread_t thread[2];
@@ -455,7 +319,7 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 {
     const struct fake_cuda *f = fake();
     int n_register = f->n_call("cuMemHostRegister");
-    unsigned char *shared = pages(2 * PAGE, PROT_READ | PROT_WRITE);
+    unsigned char *shared = test_pages(2 * PAGE, PROT_READ | PROT_WRITE);
     _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(shared + PAGE);
     struct gpu *g[2];
     uint64_t at[2];
@@ -482,8 +346,8 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 TEST(cuda_maps_writable_memory_alone)
 {
     const struct fake_cuda *f = fake();
-    unsigned char *fixed = pages(PAGE, PROT_READ);
-    unsigned char *open = pages(4 * PAGE, PROT_READ | PROT_WRITE);
+    unsigned char *fixed = test_pages(PAGE, PROT_READ);
+    unsigned char *open = test_pages(4 * PAGE, PROT_READ | PROT_WRITE);
     struct gpu *g;
     uint64_t at;
     pl_err err;
@@ -523,7 +387,7 @@ TEST(cuda_says_when_there_is_no_memory)
     assert_int_equal(d->alloc(g, (size_t)8 << 30, &at, &err),
                      PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "8589934592 bytes"));
-    f->break_at("cuMemHostAlloc", 1, CUDA_CODE_OUT_OF_MEMORY);
+    f->break_at("cuMemHostAlloc", 1, API_OUT_OF_MEMORY);
     assert_int_equal(d->host_alloc(g, 1, &p, &err), PL_NO_MEMORY);
     assert_int_equal(err.status, PL_NO_MEMORY);
     f->break_at(NULL, 0, 0);
@@ -535,33 +399,33 @@ TEST(cuda_says_when_there_is_no_memory)
 TEST(cuda_tells_of_a_kernel_that_failed)
 {
     const struct fake_cuda *f = fake();
-    struct work w;
+    struct gpu_work w;
     pl_err err;
 
-    fill(&w);
-    TEST_OK(take_memory(&w, FAKE_NEW, &err), err);
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
     f->break_at("cuStreamSynchronize", 1, 719);
-    assert_int_equal(carry_out(&w, &err), PL_DEVICE);
+    assert_int_equal(gpu_work_do(&w, &err), PL_DEVICE);
     assert_non_null(strstr(err.message, "CUDA_ERROR_LAUNCH_FAILED"));
     f->break_at(NULL, 0, 0);
-    give_back(&w);
-    empty(&w);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
     assert_clean(f);
 }
 
 TEST(cuda_shows_what_the_compiler_said)
 {
     const struct fake_cuda *f = fake();
-    struct work w;
+    struct gpu_work w;
     pl_err err;
 
-    fill(&w);
+    gpu_work_init(&w, d);
     f->break_at("cuModuleLoadDataEx", 1, CUDA_CODE_INVALID_PTX);
-    assert_int_equal(work(&w, FAKE_NEW, &err), PL_DEVICE);
+    assert_int_equal(gpu_work_all(&w, FAKE_NEW, &err), PL_DEVICE);
     assert_non_null(strstr(err.message, "ary: what the log says"));
     f->break_at(NULL, 0, 0);
-    give_back(&w);
-    empty(&w);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
     assert_clean(f);
 }
 
@@ -603,23 +467,23 @@ static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
 {
     pl_status s, told = PL_OK;
     pl_err err = {0};
-    struct work w;
+    struct gpu_work w;
     bool before, hit;
 
-    fill(&w);
+    gpu_work_init(&w, d);
     f->break_at(name, nth, UNKNOWN);
     s = ask(&err);
     if (s == PL_OK)
-        s = work(&w, FAKE_NEW, &err);
+        s = gpu_work_all(&w, FAKE_NEW, &err);
     before = f->failed();
     told = s;
     if (strcmp(name, "cuCtxPushCurrent") == 0)
         f->break_at(NULL, 0, 0); /* without its context a GPU gives nothing
                                     back */
-    give_back(&w);
+    gpu_work_give_back(&w);
     hit = before || f->failed();
     f->break_at(NULL, 0, 0);
-    empty(&w);
+    gpu_work_fini(&w);
     /* For people alone the version may be unknown. */
     if (told == PL_OK && strcmp(name, "cuDriverGetVersion") == 0)
         return hit;
@@ -638,8 +502,11 @@ static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
 TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
 {
     static const char *const name[] = {
+#define ROW(name, cuda, suffix, hip, parameters) #cuda,
+        STREAM_CALL_MAP(ROW)
+#undef ROW
 #define ROW(name, suffix, parameters) #name,
-        CUDA_CALL_MAP(ROW)
+            CUDA_CALL_MAP(ROW)
 #undef ROW
     };
     const struct fake_cuda *f = fake();
@@ -663,7 +530,7 @@ TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
 TEST(cuda_gives_all_back_when_memory_ends)
 {
     const struct fake_cuda *f = fake();
-    void *shared = pages(PAGE, PROT_READ | PROT_WRITE);
+    void *shared = test_pages(PAGE, PROT_READ | PROT_WRITE);
 
     for (int64_t n = 0; alloc_each(&n);) {
         struct gpu *g;

@@ -615,7 +615,7 @@ TEST(gpu_bench_measures_all_that_it_names)
     strcpy(strstr(line, " -t"), " -t emu:9");
     must_say(sh(1, line), "emu has 1 GPUs here");
     strcpy(strstr(line, " -t"), " -t nix");
-    must_say(sh(1, line), "a driver is cuda, opencl or emu");
+    must_say(sh(1, line), "a driver is cuda, hip, opencl or emu");
 }
 
 /* ---- a GPU that hangs ---------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Which GPUs a -dev string takes where there are several, of several drivers,
  * and some of them cannot be used. The drivers' libraries are made for tests
- * (lib/fake_cuda.c, lib/fake_opencl.c); the first GPU of CUDA's is OpenCL's
- * last. */
+ * (lib/fake_cuda.c, lib/fake_hip.c, lib/fake_opencl.c); the first GPU of CUDA's
+ * is OpenCL's last. */
 #include "lib/support.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include "device/device.h"
 #include "device/device_ops.h"
 #include "device/listed_gpu.h"
-#include "lib/fake_cuda.h"
+#include "lib/fake_cuda_use.h"
 #include "pl.h"
 
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, UNAVAILABLE = 46, TWIN = 9 };
@@ -31,6 +31,7 @@ static const struct fake_cuda *fakes(void)
     void *library;
 
     name("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA);
+    name("PLAIT_LIBHIP", "/nowhere/libamdhip64.so");
     name("PLAIT_LIBOPENCL", PLAIT_FAKE_OPENCL);
     if (f)
         return f;
@@ -169,6 +170,38 @@ TEST(gpus_that_two_drivers_show_count_once)
     f->refuse(FAKE_NEW, 0);
 }
 
+/* The first GPU of HIP's is OpenCL's twin, too: HIP is before OpenCL. */
+TEST(gpus_of_hip_are_taken_by_hip)
+{
+    static const struct expected row[] = {
+        {"gpu", NULL, 4, {FAKE_NEW, FAKE_PLAIN, FAKE_FAR, 0}},
+        {"gpu*2", "hip", 2, {FAKE_NEW, FAKE_PLAIN}},
+        {"gpu:0", "hip", 1, {FAKE_NEW}},
+        {"gpu:4", "opencl", 1, {0}},
+        {"hip", "hip", 3, {FAKE_NEW, FAKE_PLAIN, FAKE_FAR}},
+        {"hip*2", "hip", 2, {FAKE_NEW, FAKE_PLAIN}},
+        {"hip:3,cpu*1,hip:0", NULL, 3, {FAKE_FAR, 0, FAKE_NEW}},
+    };
+    static const struct expected twin = {"gpu:0", "opencl", 1, {TWIN}};
+    static const struct expected cuda = {"gpu:0", "cuda", 1, {FAKE_NEW}};
+    const struct fake_cuda *f;
+
+    fakes();
+    f = fake_hip_use();
+    must_take(&cuda);
+    name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        must_take(&row[i]);
+    REFUSE("hip:1", "hip:1 (Fake gfx803, 0000:3c:00.0)", "gfx900 or later");
+    REFUSE("hip:4", "there is no GPU 4; there are 4");
+    f->refuse(FAKE_NEW, UNAVAILABLE);
+    must_take(&twin);
+    REFUSE("hip:0", "hip:0 (Fake gfx90a", "hipMemGetInfo", "(46,");
+    f->refuse(FAKE_NEW, 0);
+    fakes();
+    fake_cuda_assert_clean(f, "in the end");
+}
+
 /* What two devices of a GPU have is what is free there, once. */
 TEST(gpus_share_memory_among_their_devices)
 {
@@ -197,13 +230,15 @@ TEST(gpus_of_missing_libraries_are_missed_by_name)
     name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     must_take(&opencl);
     REFUSE("cuda", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA");
+    REFUSE("hip", "/nowhere/libamdhip64.so", "PLAIT_LIBHIP");
     fakes()->break_at("cuInit", 1, NO_DEVICE);
     REFUSE("cuda", "shows no GPU", "plait devices");
     fakes()->break_at(NULL, 0, 0);
     name("PLAIT_LIBCUDA", "/nowhere/libcuda.so.1");
     name("PLAIT_LIBOPENCL", "/nowhere/libOpenCL.so.1");
     REFUSE("gpu", "no GPU here", "/nowhere/libcuda.so.1", "PLAIT_LIBCUDA",
-           "/nowhere/libOpenCL.so.1", "PLAIT_LIBOPENCL");
+           "/nowhere/libamdhip64.so", "PLAIT_LIBHIP", "/nowhere/libOpenCL.so.1",
+           "PLAIT_LIBOPENCL");
     fakes();
 }
 
@@ -263,7 +298,9 @@ TEST(gpus_stand_in_the_list_of_devices)
     assert_non_null(
         strstr(json_string_value(field(field(o, "drivers"), "opencl")),
                "/nowhere/libOpenCL.so.1"));
-    assert_int_equal(json_object_size(field(o, "drivers")), 2);
+    assert_non_null(strstr(json_string_value(field(field(o, "drivers"), "hip")),
+                           "/nowhere/libamdhip64.so"));
+    assert_int_equal(json_object_size(field(o, "drivers")), 3);
     json_decref(o);
     free(t.s);
     fakes();

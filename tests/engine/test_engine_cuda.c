@@ -1,6 +1,7 @@
-/* A whole engine over a CUDA library that is made for tests (lib/fake_cuda.c),
- * while any call of it fails: who runs the engine is told, or nothing shows;
- * nobody is left waiting, and nothing is left behind. */
+/* A whole engine over a library of CUDA or HIP that is made for tests
+ * (lib/fake_cuda.c, lib/fake_hip.c), while any call of it fails: who runs the
+ * engine is told, or nothing shows; nobody is left waiting, and nothing is left
+ * behind. */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/scene_model.h"
@@ -9,16 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/cuda_api.h"
+#include "device/gpu/stream_api.h"
 #include "program/program.h"
 
 enum { N = 5, N_VOCAB = 96, UNKNOWN = 999 };
 
 static const struct scene_model scene = {1, 4, 2, 64, false};
 
-static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
-
 struct attempt {
+    const struct fake_cuda *fake;
     pl_model *model;
     const char *devices;
     float out[(N + 1) * N_VOCAB], again[(N + 1) * N_VOCAB];
@@ -56,7 +56,7 @@ static pl_status decode(pl_engine *e, float *out, pl_err *err)
 /* An engine's life. After a failure it is asked once more, for whatever it
  * gives. What fails while it is given back is another case's
  * (test_device_cuda.c). */
-static pl_status live(struct attempt *a, const struct fake_cuda *f, pl_err *err)
+static pl_status live(struct attempt *a, pl_err *err)
 {
     const pl_options o = options(a->devices);
     pl_engine *e = NULL;
@@ -67,8 +67,8 @@ static pl_status live(struct attempt *a, const struct fake_cuda *f, pl_err *err)
         if (s != PL_OK && pl_seq_trim(e, 0, 0, NULL, NULL) == PL_OK)
             decode(e, a->again, NULL);
     }
-    a->hit = f->failed();
-    f->break_at(NULL, 0, 0);
+    a->hit = a->fake->failed();
+    a->fake->break_at(NULL, 0, 0);
     pl_engine_free(e);
     return s;
 }
@@ -100,19 +100,42 @@ static bool is_optional(const char *name, int nth)
                                            "cuGraphInstantiateWithFlags",
                                            "cuGraphDestroy",
                                            "cuGraphExecDestroy",
-                                           "cuModuleUnload"};
+                                           "cuModuleUnload",
+                                           "hipDriverGetVersion",
+                                           "hipDeviceGet",
+                                           "hipDeviceGetName",
+                                           "hipDeviceGetPCIBusId",
+                                           "hipDeviceTotalMem",
+                                           "hipDeviceGetAttribute",
+                                           "hipGetDeviceProperties",
+                                           "hipGetDevice",
+                                           "hipSetDevice",
+                                           "hipHostRegister",
+                                           "hipHostUnregister",
+                                           "hipHostGetDevicePointer",
+                                           "hipFree",
+                                           "hipHostFree",
+                                           "hipEventDestroy",
+                                           "hipStreamDestroy",
+                                           "hipStreamBeginCapture",
+                                           "hipStreamEndCapture",
+                                           "hipGraphInstantiateWithFlags",
+                                           "hipGraphDestroy",
+                                           "hipGraphExecDestroy",
+                                           "hipModuleUnload",
+                                           "hiprtcDestroyProgram"};
 
     for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
         if (strcmp(optional[i], name) == 0)
             return true;
-    return strcmp(name, "cuStreamSynchronize") == 0 && nth <= BEFORE;
+    return nth <= BEFORE && (strcmp(name, "cuStreamSynchronize") == 0 ||
+                             strcmp(name, "hipStreamSynchronize") == 0);
 }
 
 /* The nth call of the function fails; false: there are not so many. */
 static bool fails_well(struct attempt *a, const float *want, const char *name,
                        int nth)
 {
-    const struct fake_cuda *f = fake_cuda_use();
     char when[128];
     pl_err err = {0};
     pl_status s;
@@ -120,36 +143,34 @@ static bool fails_well(struct attempt *a, const float *want, const char *name,
     snprintf(when, sizeof when, "-dev %s, call %d of %s", a->devices, nth,
              name);
     memset(a->out, 0xff, sizeof a->out);
-    f->break_at(name, nth, UNKNOWN);
-    s = live(a, f, &err);
+    a->fake->break_at(name, nth, UNKNOWN);
+    s = live(a, &err);
     if (s == PL_OK && memcmp(a->out, want, sizeof a->out) != 0)
         fail_msg("%s: other logits and no error", when);
     if (s == PL_OK && a->hit && !is_optional(name, nth))
         fail_msg("%s: no error", when);
     if (s != PL_OK && (!a->hit || !strstr(err.message, name)))
         fail_msg("%s: %s", when, err.message);
-    fake_cuda_assert_clean(f, when);
+    fake_cuda_assert_clean(a->fake, when);
     return a->hit;
 }
 
-TEST(engine_outlives_each_call_of_cuda_that_fails)
+/* Each of these calls fails, one at a time, on devices of either kind; how
+ * often one did. */
+static int fail_all(const struct fake_cuda *f, const char *const devices[2],
+                    const char *const name[], int n)
 {
-    static const char *const name[] = {
-#define ROW(name, suffix, parameters) #name,
-        CUDA_CALL_MAP(ROW)
-#undef ROW
-    };
     static float want[(N + 1) * N_VOCAB];
     static struct attempt a;
     pl_err err;
     int n_fail = 0;
 
+    a = (struct attempt){.fake = f, .devices = "cpu*2"};
     TEST_OK(pl_model_open(&a.model, scene_model_write(&scene), &err), err);
-    a.devices = "cpu*2";
-    TEST_OK(live(&a, fake_cuda_use(), &err), err);
+    TEST_OK(live(&a, &err), err);
     memcpy(want, a.out, sizeof want);
     for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        for (int i = 0; i < n; i++) {
             int nth = 1;
 
             a.devices = devices[k];
@@ -161,6 +182,43 @@ TEST(engine_outlives_each_call_of_cuda_that_fails)
             }
         }
     pl_model_free(a.model);
-    assert_true(n_fail > 80);
     print_message("%d calls failed\n", n_fail);
+    return n_fail;
+}
+
+TEST(engine_outlives_each_call_of_cuda_that_fails)
+{
+    static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
+    static const char *const name[] = {
+#define ROW(name, cuda, suffix, hip, parameters) #cuda,
+        STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, suffix, parameters) #name,
+            CUDA_CALL_MAP(ROW)
+#undef ROW
+    };
+
+    assert_true(fail_all(fake_cuda_use(), devices, name,
+                         sizeof name / sizeof *name) > 80);
+}
+
+/* Those that CUDA has, too, when there is time. */
+TEST(engine_outlives_each_call_of_hip_that_fails)
+{
+    static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1"};
+    static const char *const name[] = {
+#define ROW(name, parameters) #name,
+        HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
+#undef ROW
+    };
+    static const char *const common[] = {
+#define ROW(name, cuda, suffix, hip, parameters) #hip,
+        STREAM_CALL_MAP(ROW)
+#undef ROW
+    };
+    const struct fake_cuda *f = fake_hip_use();
+
+    assert_true(fail_all(f, devices, name, sizeof name / sizeof *name) > 40);
+    if (test_long())
+        fail_all(f, devices, common, sizeof common / sizeof *common);
 }

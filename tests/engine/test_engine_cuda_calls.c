@@ -1,11 +1,11 @@
-/* What CUDA is asked for while a model writes: calls a token, of a library
- * that is made for tests (lib/fake_cuda.c). */
+/* What CUDA and HIP are asked for while a model writes: calls a token, of a
+ * library that is made for tests (lib/fake_cuda.c, lib/fake_hip.c). */
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
 
 #include <stdlib.h>
 
-#include "device/gpu/cuda_api.h"
+#include "device/gpu/stream_api.h"
 
 enum { TOKENS = 6 };
 
@@ -17,10 +17,14 @@ struct asked {
 
 static struct asked count(const struct fake_cuda *f)
 {
-    static const char *const waiting[] = {
-        "cuEventQuery", "cuStreamQuery", "cuCtxPushCurrent", "cuCtxPopCurrent"};
-    struct asked a = {f->n_call(NULL), f->n_call("cuLaunchKernel"),
-                      f->n_call("cuGraphLaunch")};
+    static const char *const waiting[] = {"cuEventQuery",     "cuStreamQuery",
+                                          "cuCtxPushCurrent", "cuCtxPopCurrent",
+                                          "hipEventQuery",    "hipStreamQuery",
+                                          "hipGetDevice",     "hipSetDevice"};
+    struct asked a = {f->n_call(NULL),
+                      f->n_call("cuLaunchKernel") +
+                          f->n_call("hipModuleLaunchKernel"),
+                      f->n_call("cuGraphLaunch") + f->n_call("hipGraphLaunch")};
 
     for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++)
         a.all -= f->n_call(waiting[i]);
@@ -29,9 +33,9 @@ static struct asked count(const struct fake_cuda *f)
 
 /* The logits of tokens of the bundled model, one by one, and what was asked for
  * at each. */
-static float *write_tokens(const char *devices, struct asked *asked, int64_t *n)
+static float *write_tokens(const struct fake_cuda *f, const char *devices,
+                           struct asked *asked, int64_t *n)
 {
-    const struct fake_cuda *f = fake_cuda_use();
     pl_options o = engine_run_options();
     struct engine_run r;
     float *out;
@@ -56,14 +60,14 @@ static float *write_tokens(const char *devices, struct asked *asked, int64_t *n)
     return out;
 }
 
-/* Tokens on CUDA devices, which have the bits of CPUs. */
-static void tokens_on(const char *devices, struct asked *asked)
+/* Tokens on the library's devices, which have the bits of CPUs. */
+static void tokens_on(const struct fake_cuda *f, const char *devices,
+                      struct asked *asked)
 {
-    const struct fake_cuda *f = fake_cuda_use();
     struct asked none[TOKENS];
     int64_t n;
-    float *want = write_tokens("cpu*2", none, &n);
-    float *have = write_tokens(devices, asked, &n);
+    float *want = write_tokens(f, "cpu*2", none, &n);
+    float *have = write_tokens(f, devices, asked, &n);
     const char *wrong = f->wrong();
 
     if (wrong)
@@ -80,7 +84,7 @@ TEST(cuda_writes_a_token_with_few_calls)
 {
     struct asked a[TOKENS];
 
-    tokens_on("cuda:0", a);
+    tokens_on(fake_cuda_use(), "cuda:0", a);
     assert_true(a[0].launches > 100 && a[0].graphs == 0);
     for (int i = 1; i < TOKENS; i++)
         assert_true(a[i].launches == 0 && a[i].graphs == 1);
@@ -94,7 +98,7 @@ TEST(cuda_writes_a_token_with_few_calls_on_two)
     enum { MOST = 2 * 12 };
     struct asked a[TOKENS];
 
-    tokens_on("cuda:0*2", a);
+    tokens_on(fake_cuda_use(), "cuda:0*2", a);
     assert_true(a[0].launches > 100 && a[0].graphs == 0);
     for (int i = 2; i < TOKENS; i++) {
         assert_in_range(a[i].graphs, 2, MOST);
@@ -112,11 +116,50 @@ TEST(cuda_writes_without_graphs)
     for (int k = 0; k < 3; k++) {
         struct asked a[TOKENS];
 
-        f->break_at(name[k], 1, CUDA_CODE_OUT_OF_MEMORY);
-        tokens_on("cuda:0", a);
+        f->break_at(name[k], 1, API_OUT_OF_MEMORY);
+        tokens_on(fake_cuda_use(), "cuda:0", a);
         assert_true(f->failed());
         f->break_at(NULL, 0, 0);
         for (int i = 0; i < TOKENS; i++)
             assert_true(a[i].launches == a[0].launches && a[i].graphs == 0);
+    }
+}
+
+/* HIP's graph is taken down of launches, once; what is done with them later are
+ * as few calls. */
+TEST(hip_writes_a_token_with_few_calls)
+{
+    static const char *const devices[] = {"hip:0", "hip:0*2", "hip:0,cpu*1"};
+    struct asked a[TOKENS];
+
+    for (int k = 0; k < 3; k++) {
+        tokens_on(fake_hip_use(), devices[k], a);
+        assert_true(a[0].launches > 50 && a[0].graphs == 0);
+        for (int i = 3; i < TOKENS; i++)
+            assert_in_range(a[i].graphs, 1, 24);
+    }
+    tokens_on(fake_hip_use(), "hip:0", a);
+    for (int i = 3; i < TOKENS; i++) {
+        assert_int_equal(a[i].launches, 0);
+        assert_in_range(a[i].all, 1, 12);
+    }
+}
+
+TEST(hip_writes_without_graphs)
+{
+    static const char *const name[] = {"hipStreamBeginCapture",
+                                       "hipStreamEndCapture",
+                                       "hipGraphInstantiateWithFlags"};
+    const struct fake_cuda *f = fake_hip_use();
+
+    for (int k = 0; k < 3; k++) {
+        struct asked a[TOKENS];
+
+        f->break_at(name[k], 1, API_OUT_OF_MEMORY);
+        tokens_on(f, "hip:0", a);
+        assert_true(f->failed());
+        f->break_at(NULL, 0, 0);
+        for (int i = 0; i < TOKENS; i++)
+            assert_int_equal(a[i].graphs, 0);
     }
 }

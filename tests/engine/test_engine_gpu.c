@@ -1,9 +1,9 @@
 /* Whole models on GPUs: one of each kind of memory, with experts and without,
  * in floats and in blocks, has the bits that cpu devices give with as many
  * ranks, whatever stands beside the GPUs and wherever experts and caches lie.
- * The GPUs are emulated (device/gpu/emu), those of CUDA behind a library made
- * for tests, so models are small and few. A GPU at hand that PLAIT_GPU_TEST
- * names, an item of -dev, meets all of them. */
+ * The GPUs are emulated (device/gpu/emu), those of CUDA and HIP behind
+ * libraries made for tests, so models are small and few. A GPU at hand that
+ * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_trial.h"
@@ -66,6 +66,8 @@ static const struct place places[] = {
     {"cuda*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"cuda:0*2", 2, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
     {"cpu*1,cuda:0*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+    {"hip*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cuda:0,hip:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"emu,cuda:0,sim", 3, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_OFF},
 };
 
@@ -193,6 +195,7 @@ static void model_case(int m)
 
     test_ref_or_skip(models[m]);
     fake_cuda_use();
+    fake_hip_use();
     for (int n_rank = 2; n_rank <= 3; n_rank++) {
         int64_t n;
         float *want = cpu_logits(models[m], n_rank, &n);

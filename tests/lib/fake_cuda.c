@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/gpu/cuda_api.h"
 #include "device/gpu/emu/emu_run.h"
+#include "device/gpu/stream_api.h"
 
 enum {
     MAX_DEPTH = 8,
@@ -29,6 +29,7 @@ enum {
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
+    NO_BINARY = 209,
     UNSUPPORTED_PTX = 222,
     INVALID_HANDLE = 400,
     LAUNCH_FAILED = 719,
@@ -41,14 +42,24 @@ struct cuda_context {
     unsigned refused; /* what retaining it returns; 0: it may be */
 };
 
+/* HIP's library for tests (fake_hip.c) is this one under other names; where it
+ * differs is there, or so marked here. */
+#ifndef FAKE_HIP
+#define FAKE_HIP 0
+#endif
+
 static const struct {
-    const char *name, *bus;
+    const char *name, *bus, *arch;
     int major, minor, words, flushes, maps;
 } devices[FAKE_COUNT] = {
-    [FAKE_NEW] = {"Fake 9.0", "0000:3B:00.0", 9, 0, 1, 1, 1},
-    [FAKE_OLD] = {"Fake 5.2", "0000:3C:00.0", 5, 2, 0, 0, 1},
-    [FAKE_PLAIN] = {"Fake 6.1", "0000:3D:00.0", 6, 1, 0, 0, 1},
-    [FAKE_FAR] = {"Fake 8.0", "0000:3E:00.0", 8, 0, 1, 0, 0},
+    [FAKE_NEW] = {FAKE_HIP ? "Fake gfx90a" : "Fake 9.0", "0000:3B:00.0",
+                  "gfx90a:sramecc+:xnack-", 9, 0, 1, 1, 1},
+    [FAKE_OLD] = {FAKE_HIP ? "Fake gfx803" : "Fake 5.2", "0000:3C:00.0",
+                  "gfx803", 5, 2, 0, 0, 1},
+    [FAKE_PLAIN] = {FAKE_HIP ? "Fake gfx1030" : "Fake 6.1", "0000:3D:00.0",
+                    "gfx1030", 6, 1, 0, 0, 1},
+    [FAKE_FAR] = {FAKE_HIP ? "Fake gfx1151" : "Fake 8.0", "0000:3E:00.0",
+                  "gfx1151", 8, 0, 1, 0, 0},
 };
 
 enum kind {
@@ -75,6 +86,9 @@ struct thing {
     enum gpu_kernel kernel;       /* of a function */
     uint64_t n_set, n_reached;    /* of an event */
     struct command *first, *last; /* of a stream */
+    unsigned flags;               /* of an event */
+    bool fenced;                  /* of a stream: so its last command is */
+    struct thing *captures;       /* of a stream: the graph, owned */
     struct node *node;            /* of a graph, owned; the last one first */
     int n_node;
 };
@@ -108,15 +122,21 @@ struct command {
 };
 
 enum function {
-#define ROW(name, suffix, parameters) F_##name,
-    CUDA_CALL_MAP(ROW)
+#define ROW(name, cuda, suffix, hip, parameters) F_##cuda,
+    STREAM_CALL_MAP(ROW)
 #undef ROW
-        N_FUNCTION
+#define ROW(name, ...) F_##name,
+        CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
+#undef ROW
+            N_FUNCTION
 };
 
 static const char *const function_name[] = {
-#define ROW(name, suffix, parameters) #name,
-    CUDA_CALL_MAP(ROW)
+#define ROW(name, cuda, suffix, hip, parameters) FAKE_HIP ? #hip : #cuda,
+    STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, ...) #name,
+        CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
 #undef ROW
 };
 
@@ -153,8 +173,14 @@ blame(unsigned code, const char *fmt, ...)
     return code;
 }
 
+static _Thread_local int set_device; /* of HIP */
+
 static struct cuda_context *current(void)
 {
+    if (FAKE_HIP) {
+        all.context[set_device].device = set_device;
+        return &all.context[set_device];
+    }
     return depth ? stack[depth - 1] : NULL;
 }
 
@@ -187,7 +213,8 @@ static unsigned call_inside(enum function f)
         return code;
     if (!current())
         return blame(INVALID_CONTEXT, "%s without a context", function_name[f]);
-    return current()->lost;
+    return FAKE_HIP && current()->refused ? current()->refused
+                                          : current()->lost;
 }
 
 static struct thing *add(enum kind kind)
@@ -350,7 +377,7 @@ static void stir(void)
             step(t);
 }
 
-static struct command *push(struct cuda_stream *handle, enum command_kind kind)
+static struct command *push(struct api_stream *handle, enum command_kind kind)
 {
     struct thing *s = (struct thing *)handle;
     struct command *c = calloc(1, sizeof *c);
@@ -361,6 +388,7 @@ static struct command *push(struct cuda_stream *handle, enum command_kind kind)
     else
         s->first = c;
     s->last = c;
+    s->fenced = false;
     return c;
 }
 
@@ -384,6 +412,10 @@ static void drain(struct thing *s)
 /* ---- the library --------------------------------------------------------- */
 
 #define EXPORT __attribute__((visibility("default")))
+#define DECLARE(name, cuda, suffix, hip, parameters)                           \
+    EXPORT unsigned cuda##suffix parameters;
+STREAM_CALL_MAP(DECLARE)
+#undef DECLARE
 #define DECLARE(name, suffix, parameters)                                      \
     EXPORT unsigned name##suffix parameters;
 CUDA_CALL_MAP(DECLARE)
@@ -411,11 +443,11 @@ unsigned cuInit(unsigned flags)
 
 unsigned cuGetErrorName(unsigned code, const char **out)
 {
-    *out = code == CUDA_CODE_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
-           : code == INVALID_VALUE         ? "CUDA_ERROR_INVALID_VALUE"
-           : code == LAUNCH_FAILED         ? "CUDA_ERROR_LAUNCH_FAILED"
-           : code == 999                   ? "CUDA_ERROR_UNKNOWN"
-                                           : NULL;
+    *out = code == API_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+           : code == INVALID_VALUE   ? "CUDA_ERROR_INVALID_VALUE"
+           : code == LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
+           : code == 999             ? "CUDA_ERROR_UNKNOWN"
+                                     : NULL;
     return *out ? 0 : INVALID_VALUE;
 }
 
@@ -430,7 +462,7 @@ unsigned cuDriverGetVersion(int *version)
 {
     TAKE(call(F_cuDriverGetVersion));
     if (!e)
-        *version = 12040;
+        *version = FAKE_HIP ? 60241134 : 12040;
     GIVE;
 }
 
@@ -442,8 +474,8 @@ unsigned cuDeviceGetCount(int *n)
     GIVE;
 }
 
-/* Handles of devices are not their ordinals. */
-enum { HANDLE = 40 };
+/* Handles of CUDA's devices are not their ordinals. */
+enum { HANDLE = FAKE_HIP ? 0 : 40 };
 
 static unsigned is_device(unsigned e, int device)
 {
@@ -486,6 +518,29 @@ unsigned cuDeviceGetPCIBusId(char *out, int n, int device)
     GIVE;
 }
 
+#if FAKE_HIP
+static int attribute(unsigned what, int i)
+{
+    switch (what) {
+    case HIP_CLOCK_KHZ:
+        return 1000000;
+    case HIP_N_MULTIPROCESSOR:
+        return 100 + i;
+    case HIP_MAPS_HOST_MEMORY:
+        return devices[i].maps;
+    case HIP_MEMORY_CLOCK_KHZ:
+        return 2000000;
+    case HIP_MEMORY_BUS_BITS:
+        return i == FAKE_NEW ? 1024 : 128;
+    case HIP_INTEGRATED:
+        return i == FAKE_FAR;
+    case HIP_STREAMS_KNOW_WORDS:
+        return devices[i].words;
+    }
+    blame(0, "attribute %u", what);
+    return 0;
+}
+#else
 static int attribute(unsigned what, int i)
 {
     switch (what) {
@@ -513,6 +568,7 @@ static int attribute(unsigned what, int i)
     blame(0, "attribute %u", what);
     return 0;
 }
+#endif
 
 unsigned cuDeviceGetAttribute(int *out, unsigned what, int device)
 {
@@ -606,33 +662,43 @@ static void say_log(unsigned n, const unsigned *option, void **value)
     }
 }
 
-unsigned cuModuleLoadDataEx(struct cuda_module **out, const void *image,
-                            unsigned n_option, unsigned *option, void **value)
+/* What loading it returns. */
+static unsigned check_image(const char *image)
 {
     const char *target = strstr(image, "\n.target sm_");
-    int level;
+    int i = current()->device;
+    size_t n = strlen(devices[i].arch);
 
+    if (FAKE_HIP) /* "ARCH\n.entry KERNEL(" */
+        return strncmp(image, devices[i].arch, n) == 0 && image[n] == '\n'
+                   ? 0
+                   : blame(NO_BINARY, "code of another device");
+    if (!target || strncmp(image, ".version 7.8\n", 13) != 0)
+        return blame(CUDA_CODE_INVALID_PTX, "PTX of another version");
+    if (atoi(target + strlen("\n.target sm_")) >
+        devices[i].major * 10 + devices[i].minor)
+        return blame(UNSUPPORTED_PTX, "PTX of a later device");
+    return 0;
+}
+
+unsigned cuModuleLoadDataEx(struct api_module **out, const void *image,
+                            unsigned n_option, unsigned *option, void **value)
+{
     TAKE(call_inside(F_cuModuleLoadDataEx));
-    if (!e && (!target || strncmp(image, ".version 7.8\n", 13) != 0))
-        e = blame(CUDA_CODE_INVALID_PTX, "PTX of another version");
-    if (!e) {
-        level = devices[current()->device].major * 10 +
-                devices[current()->device].minor;
-        if (atoi(target + strlen("\n.target sm_")) > level)
-            e = blame(UNSUPPORTED_PTX, "PTX of a later device");
-    }
+    if (!e)
+        e = check_image(image);
     if (e) {
         say_log(n_option, option, value);
     } else {
         struct thing *t = add(MODULE);
 
         t->text = strdup(image);
-        *out = (struct cuda_module *)t;
+        *out = (struct api_module *)t;
     }
     GIVE;
 }
 
-unsigned cuModuleUnload(struct cuda_module *m)
+unsigned cuModuleUnload(struct api_module *m)
 {
     struct thing *t = (struct thing *)m;
     TAKE(call_inside(F_cuModuleUnload));
@@ -665,23 +731,40 @@ static struct thing *function_of(struct thing *m, const char *name)
     return NULL;
 }
 
-unsigned cuModuleGetFunction(struct cuda_function **out, struct cuda_module *m,
+unsigned cuModuleGetFunction(struct api_function **out, struct api_module *m,
                              const char *name)
 {
     TAKE(call_inside(F_cuModuleGetFunction));
     if (!e && !usable(m, MODULE, "cuModuleGetFunction"))
         e = INVALID_HANDLE;
     if (!e) {
-        *out = (struct cuda_function *)function_of((struct thing *)m, name);
-        e = *out ? 0 : CUDA_CODE_NOT_FOUND;
+        *out = (struct api_function *)function_of((struct thing *)m, name);
+        e = *out ? 0 : API_NOT_FOUND;
     }
     GIVE;
 }
 
-unsigned cuLaunchKernel(struct cuda_function *f, unsigned grid_x,
+/* A stream that captures puts a launch behind all others of its graph. */
+static void take_down(struct thing *g, struct thing *f, int32_t n_group,
+                      const void *args)
+{
+    struct node *n = calloc(1, sizeof *n);
+
+    n->function = f;
+    n->n_group = n_group;
+    memcpy(n->args, args, gpu_kernel_args(f->kernel));
+    n->after = calloc(1, sizeof *n->after);
+    n->n_after = g->n_node > 0;
+    n->after[0] = g->n_node - 1;
+    n->i = g->n_node++;
+    n->next = g->node;
+    g->node = n;
+}
+
+unsigned cuLaunchKernel(struct api_function *f, unsigned grid_x,
                         unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z,
-                        unsigned shared_bytes, struct cuda_stream *s,
+                        unsigned shared_bytes, struct api_stream *s,
                         void **parameter, void **extra)
 {
     struct thing *t = (struct thing *)f;
@@ -694,7 +777,10 @@ unsigned cuLaunchKernel(struct cuda_function *f, unsigned grid_x,
                block_x != (unsigned)gpu_kernel_lanes(t->kernel) ||
                block_y != 1 || block_z != 1 || shared_bytes != 0 || extra))
         e = blame(INVALID_VALUE, "cuLaunchKernel: a size is wrong");
-    if (!e) {
+    if (!e && ((struct thing *)s)->captures) {
+        take_down(((struct thing *)s)->captures, t, (int32_t)grid_x,
+                  parameter[0]);
+    } else if (!e) {
         c = push(s, LAUNCH);
         c->kernel = t->kernel;
         c->n_group = (int32_t)grid_x;
@@ -706,17 +792,17 @@ unsigned cuLaunchKernel(struct cuda_function *f, unsigned grid_x,
 
 /* ---- graphs ---- */
 
-unsigned cuGraphCreate(struct cuda_graph **out, unsigned flags)
+unsigned cuGraphCreate(struct api_graph **out, unsigned flags)
 {
     TAKE(call_inside(F_cuGraphCreate));
     if (!e && flags != 0)
         e = blame(INVALID_VALUE, "cuGraphCreate: flags");
     if (!e)
-        *out = (struct cuda_graph *)add(GRAPH);
+        *out = (struct api_graph *)add(GRAPH);
     GIVE;
 }
 
-unsigned cuGraphDestroy(struct cuda_graph *g)
+unsigned cuGraphDestroy(struct api_graph *g)
 {
     TAKE(call_inside(F_cuGraphDestroy));
     if (usable(g, GRAPH, "cuGraphDestroy"))
@@ -755,7 +841,7 @@ static unsigned check_node(struct thing *g,
 }
 
 unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
-                              struct cuda_graph *graph,
+                              struct api_graph *graph,
                               struct cuda_graph_node *const *after,
                               size_t n_after, const struct cuda_kernel_node *k)
 {
@@ -784,8 +870,8 @@ unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
 }
 
 /* A copy of the graph, which may go then. */
-unsigned cuGraphInstantiateWithFlags(struct cuda_graph_exec **out,
-                                     struct cuda_graph *graph,
+unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
+                                     struct api_graph *graph,
                                      unsigned long long flags)
 {
     const struct thing *g = (const struct thing *)graph;
@@ -805,12 +891,12 @@ unsigned cuGraphInstantiateWithFlags(struct cuda_graph_exec **out,
             to = &(*to)->next;
         }
         x->n_node = g->n_node;
-        *out = (struct cuda_graph_exec *)x;
+        *out = (struct api_graph_exec *)x;
     }
     GIVE;
 }
 
-unsigned cuGraphExecDestroy(struct cuda_graph_exec *g)
+unsigned cuGraphExecDestroy(struct api_graph_exec *g)
 {
     TAKE(call_inside(F_cuGraphExecDestroy));
     if (usable(g, GRAPH_EXEC, "cuGraphExecDestroy"))
@@ -827,7 +913,7 @@ static bool node_ready(struct node *const *node, const struct node *n)
 }
 
 /* All launches into the stream. */
-static unsigned put_nodes(struct thing *g, struct cuda_stream *s)
+static unsigned put_nodes(struct thing *g, struct api_stream *s)
 {
     struct node **node = calloc((size_t)g->n_node + 1, sizeof *node);
     unsigned e = 0;
@@ -856,7 +942,7 @@ static unsigned put_nodes(struct thing *g, struct cuda_stream *s)
     return e;
 }
 
-unsigned cuGraphLaunch(struct cuda_graph_exec *g, struct cuda_stream *s)
+unsigned cuGraphLaunch(struct api_graph_exec *g, struct api_stream *s)
 {
     TAKE(call_inside(F_cuGraphLaunch));
     if (!e && (!usable(g, GRAPH_EXEC, "cuGraphLaunch") ||
@@ -870,17 +956,17 @@ unsigned cuGraphLaunch(struct cuda_graph_exec *g, struct cuda_stream *s)
 
 /* ---- streams and events ---- */
 
-unsigned cuStreamCreate(struct cuda_stream **out, unsigned flags)
+unsigned cuStreamCreate(struct api_stream **out, unsigned flags)
 {
     TAKE(call_inside(F_cuStreamCreate));
-    if (!e && flags != CUDA_STREAM_NON_BLOCKING)
+    if (!e && flags != API_STREAM_NON_BLOCKING)
         e = blame(INVALID_VALUE, "a stream that waits for others");
     if (!e)
-        *out = (struct cuda_stream *)add(STREAM);
+        *out = (struct api_stream *)add(STREAM);
     GIVE;
 }
 
-unsigned cuStreamDestroy_v2(struct cuda_stream *s)
+unsigned cuStreamDestroy_v2(struct api_stream *s)
 {
     TAKE(call_inside(F_cuStreamDestroy));
     if (usable(s, STREAM, "cuStreamDestroy"))
@@ -888,7 +974,7 @@ unsigned cuStreamDestroy_v2(struct cuda_stream *s)
     GIVE;
 }
 
-unsigned cuStreamSynchronize(struct cuda_stream *s)
+unsigned cuStreamSynchronize(struct api_stream *s)
 {
     TAKE(call_inside(F_cuStreamSynchronize));
     if (!usable(s, STREAM, "cuStreamSynchronize"))
@@ -900,27 +986,30 @@ unsigned cuStreamSynchronize(struct cuda_stream *s)
     GIVE;
 }
 
-unsigned cuStreamQuery(struct cuda_stream *s)
+unsigned cuStreamQuery(struct api_stream *s)
 {
     TAKE(call_inside(F_cuStreamQuery));
     if (!e && !usable(s, STREAM, "cuStreamQuery"))
         e = INVALID_HANDLE;
     stir();
     if (!e && ((struct thing *)s)->first)
-        e = CUDA_CODE_NOT_READY;
+        e = API_NOT_READY;
     GIVE;
 }
 
-unsigned cuEventCreate(struct cuda_event **out, unsigned flags)
+unsigned cuEventCreate(struct api_event **out, unsigned flags)
 {
     TAKE(call_inside(F_cuEventCreate));
-    (void)flags;
-    if (!e)
-        *out = (struct cuda_event *)add(EVENT);
+    if (!e) {
+        struct thing *t = add(EVENT);
+
+        t->flags = flags;
+        *out = (struct api_event *)t;
+    }
     GIVE;
 }
 
-unsigned cuEventDestroy_v2(struct cuda_event *v)
+unsigned cuEventDestroy_v2(struct api_event *v)
 {
     TAKE(call_inside(F_cuEventDestroy));
     if (usable(v, EVENT, "cuEventDestroy"))
@@ -928,7 +1017,7 @@ unsigned cuEventDestroy_v2(struct cuda_event *v)
     GIVE;
 }
 
-unsigned cuEventRecord(struct cuda_event *v, struct cuda_stream *s)
+unsigned cuEventRecord(struct api_event *v, struct api_stream *s)
 {
     struct thing *t = (struct thing *)v;
     struct command *c;
@@ -940,12 +1029,13 @@ unsigned cuEventRecord(struct cuda_event *v, struct cuda_stream *s)
         c = push(s, RECORD);
         c->event = t;
         c->value = ++t->n_set;
+        ((struct thing *)s)->fenced = (t->flags & (unsigned)HIP_EVENT_FENCED);
     }
     stir();
     GIVE;
 }
 
-unsigned cuEventQuery(struct cuda_event *v)
+unsigned cuEventQuery(struct api_event *v)
 {
     const struct thing *t = (const struct thing *)v;
     TAKE(call_inside(F_cuEventQuery));
@@ -953,11 +1043,11 @@ unsigned cuEventQuery(struct cuda_event *v)
         e = INVALID_HANDLE;
     stir();
     if (!e && t->n_reached < t->n_set)
-        e = CUDA_CODE_NOT_READY;
+        e = API_NOT_READY;
     GIVE;
 }
 
-unsigned cuStreamWaitEvent(struct cuda_stream *s, struct cuda_event *v,
+unsigned cuStreamWaitEvent(struct api_stream *s, struct api_event *v,
                            unsigned flags)
 {
     struct thing *t = (struct thing *)v;
@@ -977,7 +1067,7 @@ unsigned cuStreamWaitEvent(struct cuda_stream *s, struct cuda_event *v,
     GIVE;
 }
 
-static unsigned word(unsigned e, struct cuda_stream *s, enum command_kind kind,
+static unsigned word(unsigned e, struct api_stream *s, enum command_kind kind,
                      unsigned long long at, uint64_t value)
 {
     struct command *c;
@@ -997,7 +1087,7 @@ static unsigned word(unsigned e, struct cuda_stream *s, enum command_kind kind,
     return e;
 }
 
-unsigned cuStreamWriteValue64_v2(struct cuda_stream *s, unsigned long long at,
+unsigned cuStreamWriteValue64_v2(struct api_stream *s, unsigned long long at,
                                  uint64_t value, unsigned flags)
 {
     TAKE(call_inside(F_cuStreamWriteValue64));
@@ -1007,7 +1097,7 @@ unsigned cuStreamWriteValue64_v2(struct cuda_stream *s, unsigned long long at,
     GIVE;
 }
 
-unsigned cuStreamWaitValue64_v2(struct cuda_stream *s, unsigned long long at,
+unsigned cuStreamWaitValue64_v2(struct api_stream *s, unsigned long long at,
                                 uint64_t value, unsigned flags)
 {
     TAKE(call_inside(F_cuStreamWaitValue64));
@@ -1059,7 +1149,7 @@ unsigned cuMemAlloc_v2(unsigned long long *out, size_t bytes)
     if (!e && bytes == 0)
         e = INVALID_VALUE;
     if (!e && bytes > (size_t)7 << 30)
-        e = CUDA_CODE_OUT_OF_MEMORY;
+        e = API_OUT_OF_MEMORY;
     if (!e)
         *out = (uintptr_t)allocate(DEVICE_MEMORY, bytes)->p;
     GIVE;
@@ -1075,7 +1165,7 @@ unsigned cuMemFree_v2(unsigned long long at)
 unsigned cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
     TAKE(call_inside(F_cuMemHostAlloc));
-    if (!e && (bytes == 0 || flags != (CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED)))
+    if (!e && (bytes == 0 || flags != (API_HOST_PORTABLE | API_HOST_MAPPED)))
         e = blame(INVALID_VALUE, "cuMemHostAlloc: arguments");
     if (!e)
         *out = allocate(PINNED, bytes)->p;
@@ -1117,9 +1207,9 @@ unsigned cuMemHostRegister_v2(void *p, size_t bytes, unsigned flags)
         if (t->kind == REGISTERED &&
             lo <= page((uintptr_t)t->p + t->bytes - 1) &&
             page((uintptr_t)t->p) <= hi)
-            e = CUDA_CODE_ALREADY_REGISTERED;
-    if (!e && (!writable(p, bytes) ||
-               flags != (CUDA_HOST_PORTABLE | CUDA_HOST_MAPPED)))
+            e = API_ALREADY_REGISTERED;
+    if (!e &&
+        (!writable(p, bytes) || flags != (API_HOST_PORTABLE | API_HOST_MAPPED)))
         e = INVALID_VALUE;
     if (!e) {
         struct thing *t = add(REGISTERED);
@@ -1151,7 +1241,7 @@ unsigned cuMemHostGetDevicePointer_v2(unsigned long long *out, void *p,
 
 static unsigned copy(unsigned e, void *dst, const void *src, size_t bytes,
                      bool dst_on_device, bool src_on_device,
-                     struct cuda_stream *s)
+                     struct api_stream *s)
 {
     struct command *c;
 
@@ -1174,7 +1264,7 @@ static unsigned copy(unsigned e, void *dst, const void *src, size_t bytes,
 }
 
 unsigned cuMemcpyHtoDAsync_v2(unsigned long long dst, const void *src,
-                              size_t bytes, struct cuda_stream *s)
+                              size_t bytes, struct api_stream *s)
 {
     TAKE(call_inside(F_cuMemcpyHtoDAsync));
     e = copy(e, pointer(dst), src, bytes, true, false, s);
@@ -1182,7 +1272,7 @@ unsigned cuMemcpyHtoDAsync_v2(unsigned long long dst, const void *src,
 }
 
 unsigned cuMemcpyDtoHAsync_v2(void *dst, unsigned long long src, size_t bytes,
-                              struct cuda_stream *s)
+                              struct api_stream *s)
 {
     TAKE(call_inside(F_cuMemcpyDtoHAsync));
     e = copy(e, dst, pointer(src), bytes, false, true, s);
@@ -1190,7 +1280,7 @@ unsigned cuMemcpyDtoHAsync_v2(void *dst, unsigned long long src, size_t bytes,
 }
 
 unsigned cuMemcpyAsync(unsigned long long dst, unsigned long long src,
-                       size_t bytes, struct cuda_stream *s)
+                       size_t bytes, struct api_stream *s)
 {
     TAKE(call_inside(F_cuMemcpyAsync));
     e = copy(e, pointer(dst), pointer(src), bytes, true, true, s);
@@ -1212,7 +1302,7 @@ static void break_at(const char *function, int nth, unsigned code)
 static void refuse(int device, unsigned code)
 {
     pthread_mutex_lock(&all.lock);
-    all.context[device].refused = code;
+    all.context[device].refused = code; /* of HIP: what is asked inside */
     pthread_mutex_unlock(&all.lock);
 }
 

@@ -22,6 +22,23 @@ const struct fake_cuda *fake_cuda_use(void)
     return f;
 }
 
+const struct fake_cuda *fake_hip_use(void)
+{
+    static const struct fake_cuda *f;
+    void *library;
+
+    assert_int_equal(setenv("PLAIT_LIBHIP", PLAIT_FAKE_HIP, 1), 0);
+    assert_int_equal(setenv("PLAIT_LIBHIPRTC", PLAIT_FAKE_HIP, 1), 0);
+    if (f)
+        return f;
+    library = dlopen(PLAIT_FAKE_HIP, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    f = dlsym(library, "fake_hip");
+    assert_non_null(f);
+    return f;
+}
+
 void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when)
 {
     const char *wrong = f->wrong();

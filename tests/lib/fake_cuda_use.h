@@ -1,4 +1,5 @@
-/* The CUDA library made for tests, where the test program meets it. */
+/* The libraries of CUDA and HIP made for tests, where the test program meets
+ * them. */
 #ifndef TEST_FAKE_CUDA_USE_H
 #define TEST_FAKE_CUDA_USE_H
 
@@ -6,8 +7,10 @@
 
 /* From now on the driver's CUDA library is the one made for tests. */
 const struct fake_cuda *fake_cuda_use(void);
-/* CUDA has no complaint, and nothing is held; else the case fails and says in
- * which situation. */
+/* The same of HIP's library, and of its compiler. */
+const struct fake_cuda *fake_hip_use(void);
+/* The library has no complaint, and nothing is held; else the case fails and
+ * says in which situation. */
 void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when);
 
 #endif

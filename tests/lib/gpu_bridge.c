@@ -131,7 +131,7 @@ static void say_calls(void)
 static void begin(void)
 {
     static const struct gpu_driver *const drivers[] = {&gpu_emu, &gpu_cuda,
-                                                       &gpu_opencl};
+                                                       &gpu_hip, &gpu_opencl};
     const char *wanted = getenv("PLAIT_GPU_TEST");
     const char *cache = getenv("PLAIT_TEST_CACHE");
     size_t n;
@@ -147,7 +147,8 @@ static void begin(void)
             strncmp(drivers[i]->name, wanted, n) == 0)
             driver.d = drivers[i];
     if (!driver.d)
-        fail_msg("PLAIT_GPU_TEST=%s: a driver is emu, cuda or opencl", wanted);
+        fail_msg("PLAIT_GPU_TEST=%s: a driver is emu, cuda, hip or opencl",
+                 wanted);
     TEST_OK(open_listed(wanted[n] ? atoi(wanted + n + 1) : 0, &err), err);
     assert_int_equal(atexit(say_calls), 0);
 }

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/inflate.h"
-#include "device/gpu/driver_cuda.h"
+#include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_ptx.h"
 
 bool cuda_has_text(int level)

@@ -354,6 +354,7 @@ void gpu_wait(struct device_bank *b)
 
 const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
 const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
+const struct device_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
 const struct device_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 

@@ -125,6 +125,6 @@ struct gpu_driver {
 
 enum { GPU_MAX_MARKS = 72 };
 
-extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_opencl;
+extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_hip, gpu_opencl;
 
 #endif

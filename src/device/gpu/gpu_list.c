@@ -16,7 +16,8 @@
 
 /* The drivers of real GPUs, the best first: `gpu` takes a GPU by the first that
  * can use it. */
-static const struct device_ops *const vendors[] = {&cuda_ops, &opencl_ops};
+static const struct device_ops *const vendors[] = {&cuda_ops, &hip_ops,
+                                                   &opencl_ops};
 enum { N_VENDOR = sizeof vendors / sizeof *vendors };
 
 /* What one driver shows of a GPU. */

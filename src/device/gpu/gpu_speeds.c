@@ -30,6 +30,23 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, double hz)
     i->launch_s = cuda_launch_s;
 }
 
+/* ---- HIP ----------------------------------------------------------------- */
+
+/* What HIP counts is a compute unit of 64 lanes, from gfx10 on a pair of them
+ * (AMD's CDNA and RDNA white papers). Multiply-adds of weights in blocks a
+ * lane: four of dot4, half of which scales take. */
+static const double hip_launch_s = 5e-6; /* a guess */
+
+void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, bool dot4,
+                    double hz)
+{
+    int lanes = generation >= 10 || paired ? 128 : 64;
+
+    i->float_macs_per_s = (double)lanes * i->n_unit * hz;
+    i->block_macs_per_s = (dot4 ? 2 : 0.5) * i->float_macs_per_s;
+    i->launch_s = hip_launch_s;
+}
+
 /* ---- OpenCL -------------------------------------------------------------- */
 
 /* What a vendor calls a unit has so many lanes. */

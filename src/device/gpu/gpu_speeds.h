@@ -9,6 +9,11 @@
 /* Of i->n_unit multiprocessors of compute capability `level` (90: 9.0). */
 void gpu_speeds_cuda(struct gpu_info *i, int level, double hz);
 
+/* Of i->n_unit units of HIP, of a generation: 9 is that of gfx90a, which is
+ * `paired`: it multiplies floats in pairs. */
+void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, bool dot4,
+                    double hz);
+
 /* Of i->n_unit units of OpenCL, i->on_cores known. hz 0: unknown. shared: its
  * memory is the machine's. */
 void gpu_speeds_opencl(struct gpu_info *i, uint32_t vendor, double hz,

@@ -5,6 +5,6 @@
 #define DEVICE_GPU_GPU_TEXT_H
 
 extern const char gpu_text[];
-extern const char gpu_prelude_opencl[];
+extern const char gpu_prelude_hip[], gpu_prelude_opencl[];
 
 #endif

@@ -17,11 +17,25 @@ typedef long long s64;
 #define __shared__ __attribute__((shared))
 #endif
 
+/* Where SOME_KERNELS is defined, only those are made for which there is a
+ * `#define WANT_name ~, KERNEL_MADE`. */
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
-#define KERNEL(name, args, lanes)                                              \
+#define KERNEL_MADE(name, args, lanes)                                         \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
         name(const args a)
+#ifdef SOME_KERNELS
+#define KERNEL_LEFT_OUT(name, args, lanes)                                     \
+    static __device__ __attribute__((unused)) void name(const args a)
+#define KERNEL_SECOND(a, b, ...) b
+#define KERNEL_PICK(want, name, args, lanes)                                   \
+    KERNEL_SECOND(want, KERNEL_LEFT_OUT, )(name, args, lanes)
+#define KERNEL_ASK(name, args, lanes)                                          \
+    KERNEL_PICK(WANT_##name, name, args, lanes)
+#define KERNEL(name, args, lanes) KERNEL_ASK(name, args, lanes)
+#else
+#define KERNEL(name, args, lanes) KERNEL_MADE(name, args, lanes)
+#endif
 #define DEV    static __device__ inline __attribute__((always_inline))
 #define UNROLL _Pragma("unroll")
 #define GLOBAL
@@ -50,9 +64,32 @@ DEV float fma_(float a, float b, float c)
 {
     return __builtin_fmaf(a, b, c);
 }
+DEV u32 float_bits(float a)
+{
+    return __builtin_bit_cast(u32, a);
+}
+DEV float float_from_bits(u32 a)
+{
+    return __builtin_bit_cast(float, a);
+}
+/* The device's root is a unit in the last place off at most, and of subnormal
+ * numbers more; compilers before clang 18 leave it so. Of its neighbours r,
+ * that whose r * root stands on the right side of a is the rounded root (as
+ * LLVM has it since). */
 DEV float sqrt_(float a)
 {
-    return __builtin_sqrtf(a);
+    const int tiny = a < 0x1p-96f;
+    const float x = tiny ? a * 0x1p32f : a;
+    const float root = __builtin_amdgcn_sqrtf(x);
+    const float below = float_from_bits(float_bits(root) - 1);
+    const float above = float_from_bits(float_bits(root) + 1);
+    float r = root;
+
+    if (!(x > 0) || x == __builtin_inff())
+        return x == 0 ? a : root; /* signed zeros, infinity, not a number */
+    r = __builtin_fmaf(-below, root, x) <= 0 ? below : r;
+    r = __builtin_fmaf(-above, root, x) > 0 ? above : r;
+    return tiny ? r * 0x1p-16f : r;
 }
 DEV float rint_(float a)
 {
@@ -61,14 +98,6 @@ DEV float rint_(float a)
 DEV float abs_(float a)
 {
     return __builtin_fabsf(a);
-}
-DEV u32 float_bits(float a)
-{
-    return __builtin_bit_cast(u32, a);
-}
-DEV float float_from_bits(u32 a)
-{
-    return __builtin_bit_cast(float, a);
 }
 DEV u64 double_bits(double a)
 {

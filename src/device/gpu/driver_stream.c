@@ -1,0 +1,783 @@
+/* The driver for GPUs of NVIDIA and AMD, over CUDA and HIP (stream_api.h).
+ *
+ * Each kernel is a program, which is compiled, or fetched from where it was
+ * kept, when a program of plait is loaded that launches it. A GPU has two
+ * streams; each function makes the device the thread's for as long as it lasts,
+ * so any thread may call, one at a time.
+ *
+ * A post is a write of the stream: whoever reads the word sees what was written
+ * before. A wait is the stream's too. Neither API knows of the order that such
+ * words make, and may carry out two streams as one: what is waited for must
+ * have been issued before, in the process's order of issuing. */
+#include "device/gpu/driver_stream.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Memory of the host that the device has in its reach. */
+struct mapped {
+    struct mapped *next;
+    unsigned char *p;
+    size_t bytes;
+    uint64_t at;
+    struct stream_range *range; /* held; NULL: not yet */
+};
+
+struct gpu {
+    struct stream_api api;
+    struct stream_device device;
+    bool held;
+    atomic_bool entered; /* it is that of the thread */
+    pthread_t thread;
+    int was;                                     /* for leave_thread() */
+    bool words;                                  /* streams post and wait */
+    struct stream_text *text;                    /* owned */
+    struct api_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
+    struct api_function *kernel[GPU_KERNEL_COUNT];
+    struct api_stream *stream[QUEUE_COUNT];
+    struct api_event *fence[QUEUE_COUNT]; /* before posts, or NULL */
+    struct api_event *mark[GPU_MAX_MARKS];
+    struct mapped *mapped; /* owned */
+};
+
+static pl_status check(const struct gpu *g, unsigned code,
+                       enum stream_call call, pl_err *err)
+{
+    return stream_check(&g->api, code, call, g->device.who, err);
+}
+
+/* Calls the function; a failure names it. */
+#define CALL(g, err, name, ...)                                                \
+    check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
+/* The same of a function of the make. */
+#define MAKE(g, name, ...)                                                     \
+    (g)->api.make->name(&(g)->api, &(g)->device, __VA_ARGS__)
+
+/* Has this thread the device, from enter_thread() to leave_thread()? */
+static bool inside(const struct gpu *g)
+{
+    return atomic_load_explicit(&g->entered, memory_order_acquire) &&
+           pthread_equal(g->thread, pthread_self());
+}
+
+/* The device is this thread's until leave(), which hands on the status of what
+ * was done in between. *was is for leave(). */
+static pl_status enter(const struct gpu *g, int *was, pl_err *err)
+{
+    *was = 0;
+    if (inside(g))
+        return PL_OK;
+    return MAKE(g, enter, was, err);
+}
+
+static pl_status leave(const struct gpu *g, int was, pl_status s, pl_err *err)
+{
+    pl_status left;
+
+    if (inside(g))
+        return s;
+    left = MAKE(g, leave, was, s == PL_OK ? err : NULL);
+    return s == PL_OK ? left : s;
+}
+
+static pl_status enter_thread(struct gpu *g, pl_err *err)
+{
+    int was;
+
+    PL_TRY(enter(g, &was, err));
+    g->was = was;
+    g->thread = pthread_self();
+    atomic_store_explicit(&g->entered, true, memory_order_release);
+    return PL_OK;
+}
+
+static void leave_thread(struct gpu *g)
+{
+    atomic_store_explicit(&g->entered, false, memory_order_release);
+    leave(g, g->was, PL_OK, NULL);
+}
+
+/* Returns what the expression gives, inside. */
+#define DO_INSIDE(g, err, expression)                                          \
+    do {                                                                       \
+        int was_;                                                              \
+                                                                               \
+        PL_TRY(enter(g, &was_, err));                                          \
+        return leave(g, was_, expression, err);                                \
+    } while (0)
+#define INSIDE(g, err, name, ...)                                              \
+    DO_INSIDE(g, err, CALL(g, err, name, __VA_ARGS__))
+
+/* ---- memory -------------------------------------------------------------- */
+
+static void release(struct gpu *g, uint64_t at)
+{
+    int was;
+
+    if (at && enter(g, &was, NULL) == PL_OK) {
+        g->api.release(at);
+        leave(g, was, PL_OK, NULL);
+    }
+}
+
+static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
+{
+    int was;
+    unsigned long long a = 0;
+    char what[160];
+    pl_status s;
+
+    *at = 0;
+    snprintf(what, sizeof what, "%s, %zu bytes", g->device.who, bytes);
+    PL_TRY(enter(g, &was, err));
+    s = stream_check(&g->api, g->api.alloc(&a, bytes ? bytes : 1), CALL_alloc,
+                     what, err);
+    if (s != PL_OK)
+        a = 0;
+    s = leave(g, was, s, err);
+    if (s == PL_OK)
+        *at = a;
+    else
+        release(g, a);
+    return s;
+}
+
+static void host_release(struct gpu *g, void *p)
+{
+    int was;
+
+    if (p && enter(g, &was, NULL) == PL_OK) {
+        g->api.host_release(p);
+        leave(g, was, PL_OK, NULL);
+    }
+}
+
+static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
+{
+    int was;
+    void *made = NULL;
+    pl_status s;
+
+    *p = NULL;
+    PL_TRY(enter(g, &was, err));
+    s = CALL(g, err, host_alloc, &made, bytes ? bytes : 1,
+             API_HOST_PORTABLE | API_HOST_MAPPED);
+    if (s == PL_NO_DEVICE_MEMORY) { /* it is not the device's */
+        s = PL_NO_MEMORY;
+        if (err)
+            err->status = s;
+    }
+    if (s != PL_OK)
+        made = NULL;
+    s = leave(g, was, s, err);
+    if (s == PL_OK)
+        *p = made;
+    else
+        host_release(g, made);
+    return s;
+}
+
+/* Has m registered, and finds where the device has it. */
+static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
+{
+    unsigned long long at = 0, last = 0;
+
+    PL_TRY(stream_range_hold(&m->range, &g->api, m->p, m->bytes, g->device.who,
+                             err));
+    PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
+    PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
+    if (last - at != m->bytes - 1)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s, mapping %zu bytes: parts of them are mapped "
+                       "already, by themselves; map the whole first",
+                       g->device.who, m->bytes);
+    m->at = at;
+    return PL_OK;
+}
+
+/* Gives m back, which is in no list. */
+static void drop_mapped(struct gpu *g, struct mapped *m)
+{
+    int was;
+
+    if (m->range && enter(g, &was, NULL) == PL_OK) {
+        stream_range_drop(m->range, &g->api);
+        leave(g, was, PL_OK, NULL);
+    }
+    free(m);
+}
+
+static void unmap(struct gpu *g, void *p)
+{
+    struct mapped **at = &g->mapped, *m;
+
+    while (*at && (*at)->p != p)
+        at = &(*at)->next;
+    m = *at;
+    if (!m)
+        return;
+    *at = m->next;
+    drop_mapped(g, m);
+}
+
+static pl_status can_map(const struct gpu *g, size_t bytes, pl_err *err)
+{
+    int maps, registers;
+
+    PL_TRY(stream_attribute(&g->api, &g->device, ATTRIBUTE_MAPS_HOST_MEMORY,
+                            &maps, err));
+    PL_TRY(stream_attribute(&g->api, &g->device,
+                            ATTRIBUTE_REGISTERS_HOST_MEMORY, &registers, err));
+    if (maps && registers && bytes > 0)
+        return PL_OK;
+    return err_set(err, PL_UNSUPPORTED,
+                   "%s cannot reach %zu bytes of this process in place",
+                   g->device.who, bytes);
+}
+
+static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                     pl_err *err)
+{
+    int was;
+    struct mapped *m;
+    pl_status s;
+
+    *at = 0;
+    PL_TRY(can_map(g, bytes, err));
+    m = calloc(1, sizeof *m);
+    if (!m)
+        return err_no_memory(err, "mapped memory");
+    m->p = p;
+    m->bytes = bytes;
+    s = enter(g, &was, err);
+    if (s == PL_OK)
+        s = leave(g, was, reach(g, m, err), err);
+    if (s != PL_OK) {
+        drop_mapped(g, m);
+        return s;
+    }
+    m->next = g->mapped;
+    g->mapped = m;
+    *at = m->at;
+    return PL_OK;
+}
+
+/* Where the device has a word of map()'ed memory. */
+static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
+                          unsigned long long *at, pl_err *err)
+{
+    uintptr_t w = (uintptr_t)word;
+
+    for (const struct mapped *m = g->mapped; m; m = m->next) {
+        uintptr_t p = (uintptr_t)m->p;
+
+        if (w >= p && w - p + sizeof *word <= m->bytes) {
+            *at = m->at + (w - p);
+            return PL_OK;
+        }
+    }
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "%s: a word that is waited for must lie in mapped memory",
+                   g->device.who);
+}
+
+/* ---- open and close ------------------------------------------------------ */
+
+static pl_status fill(struct gpu *g, pl_err *err)
+{
+    const unsigned fence = g->api.make->fence;
+
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        PL_TRY(CALL(g, err, stream_create, &g->stream[q],
+                    API_STREAM_NON_BLOCKING));
+        if (fence)
+            PL_TRY(CALL(g, err, event_create, &g->fence[q],
+                        fence | API_EVENT_NO_TIMING));
+    }
+    for (int i = 0; i < GPU_MAX_MARKS; i++)
+        PL_TRY(CALL(g, err, event_create, &g->mark[i], API_EVENT_NO_TIMING));
+    return PL_OK;
+}
+
+/* What the device can do, and the text for it. */
+static pl_status examine(struct gpu *g, int index, pl_err *err)
+{
+    char why[160];
+    int words;
+
+    PL_TRY(stream_device(&g->api, index, &g->device, err));
+    if (g->api.make->refuses(&g->device, why, sizeof why))
+        return err_set(err, PL_UNSUPPORTED, "%s: %s; leave it out of -dev",
+                       g->device.who, why);
+    PL_TRY(stream_attribute(&g->api, &g->device, ATTRIBUTE_STREAMS_KNOW_WORDS,
+                            &words, err));
+    g->words = words != 0;
+    return g->api.make->text_open(&g->text, &g->api, &g->device, err);
+}
+
+static pl_status open_at(struct gpu *g, const struct stream_make *make,
+                         int index, pl_err *err)
+{
+    int n_device;
+
+    PL_TRY(stream_load(&g->api, make, &n_device, err));
+    if (index < 0 || index >= n_device)
+        return err_set(err, PL_NOT_FOUND,
+                       "%s:%d: %s has %d devices here, counted from 0; `plait "
+                       "devices` lists them",
+                       make->name, index, make->title, n_device);
+    PL_TRY(examine(g, index, err));
+    PL_TRY(g->api.make->hold(&g->api, &g->device, err));
+    g->held = true;
+    DO_INSIDE(g, err, fill(g, err));
+}
+
+/* Errors tell nobody anything any more. */
+static void release_all(struct gpu *g)
+{
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (g->stream[q])
+            g->api.stream_synchronize(g->stream[q]);
+    while (g->mapped)
+        unmap(g, g->mapped->p);
+    for (int i = 0; i < GPU_MAX_MARKS; i++)
+        if (g->mark[i])
+            g->api.event_destroy(g->mark[i]);
+    for (int q = 0; q < QUEUE_COUNT; q++) {
+        if (g->fence[q])
+            g->api.event_destroy(g->fence[q]);
+        if (g->stream[q])
+            g->api.stream_destroy(g->stream[q]);
+    }
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        if (g->module[k])
+            g->api.module_unload(g->module[k]);
+}
+
+static void close_gpu(struct gpu *g)
+{
+    int was;
+
+    if (!g)
+        return;
+    if (g->held) {
+        if (enter(g, &was, NULL) == PL_OK) {
+            release_all(g);
+            leave(g, was, PL_OK, NULL);
+        }
+        g->api.make->drop(&g->api, &g->device, NULL);
+    }
+    if (g->text)
+        g->api.make->text_close(g->text);
+    stream_unload(&g->api);
+    free(g);
+}
+
+static pl_status open_gpu(struct gpu **out, const struct stream_make *make,
+                          int index, pl_err *err)
+{
+    struct gpu *g = calloc(1, sizeof *g);
+    pl_status s;
+
+    *out = NULL;
+    if (!g)
+        return err_no_memory(err, "a device of CUDA or HIP");
+    s = open_at(g, make, index, err);
+    if (s != PL_OK) {
+        close_gpu(g);
+        return s;
+    }
+    *out = g;
+    return PL_OK;
+}
+
+static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
+{
+    const struct stream_make *make = g->api.make;
+    char name[96] = "";
+    int version = 0;
+
+    PL_TRY(CALL(g, err, device_name, name, sizeof name, g->device.handle));
+    PL_TRY(CALL(g, err, version, &version));
+    snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, make->name, name,
+             g->device.arch[0] ? ", " : "", g->device.arch, version,
+             make->text_hash());
+    return PL_OK;
+}
+
+/* ---- queues -------------------------------------------------------------- */
+
+static pl_status copy_bytes(struct gpu *g, enum queue q,
+                            enum stream_direction way, uint64_t dst,
+                            uint64_t src, size_t bytes, pl_err *err)
+{
+    if (bytes == 0)
+        return PL_OK;
+    DO_INSIDE(g, err, MAKE(g, copy, g->stream[q], way, dst, src, bytes, err));
+}
+
+static pl_status write_to(struct gpu *g, enum queue q, uint64_t dst,
+                          const void *src, size_t bytes, pl_err *err)
+{
+    return copy_bytes(g, q, COPY_TO_DEVICE, dst, (uintptr_t)src, bytes, err);
+}
+
+static pl_status read_from(struct gpu *g, enum queue q, void *dst, uint64_t src,
+                           size_t bytes, pl_err *err)
+{
+    return copy_bytes(g, q, COPY_TO_HOST, (uintptr_t)dst, src, bytes, err);
+}
+
+/* Either may be mapped memory of the host. */
+static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
+                      size_t bytes, pl_err *err)
+{
+    return copy_bytes(g, q, COPY_ANY, dst, src, bytes, err);
+}
+
+/* Loads what the kernel is, by `image`. */
+static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
+                      struct api_module **m, pl_err *err)
+{
+    char log[512] = "", what[sizeof g->device.who + sizeof log + 128];
+    unsigned option[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
+    void *value[] = {log, (void *)(uintptr_t)sizeof log};
+    unsigned code =
+        g->api.module_load(m, image, g->api.make->logs ? 2 : 0, option, value);
+
+    log[sizeof log - 1] = '\0';
+    snprintf(what, sizeof what, "%s, kernel %s%s%s", g->device.who,
+             gpu_kernel_name(k), *log ? ": " : "", log);
+    return stream_check(&g->api, code, CALL_module_load, what, err);
+}
+
+/* Has the kernel compiled; the device is the thread's. */
+static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
+{
+    const void *image = NULL;
+    void *owned = NULL;
+    struct api_module *m = NULL;
+    pl_status s = g->api.make->text_program(g->text, k, &image, &owned, err);
+
+    if (s == PL_OK)
+        s = load(g, k, image, &m, err);
+    free(owned);
+    if (s != PL_OK)
+        return s;
+    s = stream_check_kernel(
+        &g->api, &g->device,
+        g->api.module_function(&g->kernel[k], m, gpu_kernel_name(k)),
+        CALL_module_function, k, err);
+    if (s != PL_OK) { /* the next launch tries again */
+        g->api.module_unload(m);
+        m = NULL;
+        g->kernel[k] = NULL;
+    }
+    g->module[k] = m;
+    return s;
+}
+
+/* ---- compiling by several threads ---- */
+
+enum { MAX_COMPILERS = 16 };
+
+struct compiling {
+    struct gpu *g;
+    const bool *want; /* [GPU_KERNEL_COUNT] */
+    atomic_int next;  /* kernel */
+    atomic_bool failed;
+    pthread_mutex_t lock; /* of what follows: the first that failed */
+    pl_status s;
+    pl_err err;
+};
+
+static void say_failed(struct compiling *c, pl_status s, const pl_err *err)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->s == PL_OK) {
+        c->s = s;
+        c->err = *err;
+    }
+    pthread_mutex_unlock(&c->lock);
+    atomic_store(&c->failed, true);
+}
+
+static pl_status compile_next(struct compiling *c, pl_err *err)
+{
+    struct gpu *g = c->g;
+    int k;
+
+    while (!atomic_load(&c->failed) &&
+           (k = atomic_fetch_add(&c->next, 1)) < GPU_KERNEL_COUNT)
+        if (c->want[k] && !g->kernel[k])
+            PL_TRY(compile(g, (enum gpu_kernel)k, err));
+    return PL_OK;
+}
+
+static void *compiler(void *user)
+{
+    int was;
+    struct compiling *c = user;
+    pl_err err = {0};
+    pl_status s = enter(c->g, &was, &err);
+
+    if (s == PL_OK)
+        s = leave(c->g, was, compile_next(c, &err), &err);
+    if (s != PL_OK)
+        say_failed(c, s, &err);
+    return NULL;
+}
+
+/* Threads that do not start are not missed: this one compiles too. */
+static pl_status ready(struct gpu *g, const bool want[], int n_thread,
+                       pl_err *err)
+{
+    struct compiling c = {
+        .g = g, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t thread[MAX_COMPILERS];
+    int n = 0, n_kernel = 0;
+
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        n_kernel += want[k] && !g->kernel[k];
+    n_thread = n_thread < n_kernel ? n_thread : n_kernel;
+    n_thread = n_thread < MAX_COMPILERS ? n_thread : MAX_COMPILERS;
+    while (n < n_thread - 1 &&
+           pthread_create(&thread[n], NULL, compiler, &c) == 0)
+        n++;
+    compiler(&c);
+    for (int i = 0; i < n; i++)
+        pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&c.lock);
+    if (c.s != PL_OK && err)
+        *err = c.err;
+    return c.s;
+}
+
+static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,
+                               int32_t n_group, const void *args, pl_err *err)
+{
+    void *parameter[] = {(void *)(uintptr_t)args};
+    unsigned code;
+
+    if (!g->kernel[k])
+        PL_TRY(compile(g, k, err));
+    code = g->api.launch(g->kernel[k], (unsigned)n_group, 1, 1,
+                         (unsigned)gpu_kernel_lanes(k), 1, 1, 0, g->stream[q],
+                         parameter, NULL);
+    return stream_check_kernel(&g->api, &g->device, code, CALL_launch, k, err);
+}
+
+static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
+                        int32_t n_group, const void *args, pl_err *err)
+{
+    DO_INSIDE(g, err, launch_inside(g, q, k, n_group, args, err));
+}
+
+/* ---- graphs -------------------------------------------------------------- */
+
+struct gpu_graph {
+    struct api_graph_exec *exec;
+};
+
+static pl_status make_exec(struct gpu *g, const struct gpu_node *node, int n,
+                           struct api_graph_exec **out, pl_err *err)
+{
+    const struct stream_launches l = {
+        .node = node, .n = n, .function = g->kernel};
+    struct api_graph *graph = NULL;
+    pl_status s = PL_OK;
+
+    for (int i = 0; i < n && s == PL_OK; i++)
+        if (!g->kernel[node[i].kernel])
+            s = compile(g, node[i].kernel, err);
+    if (s == PL_OK)
+        s = MAKE(g, graph, &l, g->stream[QUEUE_COMPUTE], &graph, err);
+    if (s == PL_OK)
+        s = CALL(g, err, graph_instantiate, out, graph, 0);
+    if (s != PL_OK)
+        *out = NULL;
+    if (graph)
+        g->api.graph_destroy(graph);
+    return s;
+}
+
+static void graph_free(struct gpu *g, struct gpu_graph *graph)
+{
+    int was;
+
+    if (!graph)
+        return;
+    if (graph->exec && enter(g, &was, NULL) == PL_OK) {
+        g->api.graph_exec_destroy(graph->exec);
+        leave(g, was, PL_OK, NULL);
+    }
+    free(graph);
+}
+
+static pl_status graph_make(struct gpu *g, const struct gpu_node *node, int n,
+                            struct gpu_graph **out, pl_err *err)
+{
+    struct gpu_graph *graph = calloc(1, sizeof *graph);
+    int was;
+    pl_status s = graph ? enter(g, &was, err) : err_no_memory(err, "a graph");
+
+    *out = NULL;
+    if (s == PL_OK)
+        s = leave(g, was, make_exec(g, node, n, &graph->exec, err), err);
+    if (s != PL_OK)
+        graph_free(g, graph);
+    else
+        *out = graph;
+    return s;
+}
+
+static pl_status graph_run(struct gpu *g, enum queue q,
+                           const struct gpu_graph *graph, pl_err *err)
+{
+    INSIDE(g, err, graph_launch, graph->exec, g->stream[q]);
+}
+
+/* ---- marks and words ----------------------------------------------------- */
+
+static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    INSIDE(g, err, event_record, g->mark[i], g->stream[q]);
+}
+
+/* Any code: also that of what has failed before. */
+static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
+{
+    int was;
+    unsigned code;
+
+    PL_TRY(enter(g, &was, err));
+    code = g->api.event_query(g->mark[i]);
+    *yes = code == API_SUCCESS;
+    if (code == API_NOT_READY)
+        code = API_SUCCESS;
+    return leave(g, was, check(g, code, CALL_event_query, err), err);
+}
+
+static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
+{
+    INSIDE(g, err, stream_wait_event, g->stream[q], g->mark[i], 0);
+}
+
+static pl_status finish(struct gpu *g, enum queue q, pl_err *err)
+{
+    INSIDE(g, err, stream_synchronize, g->stream[q]);
+}
+
+static pl_status post_inside(struct gpu *g, enum queue q, uint64_t at,
+                             uint64_t value, pl_err *err)
+{
+    if (g->fence[q])
+        PL_TRY(CALL(g, err, event_record, g->fence[q], g->stream[q]));
+    return MAKE(g, post, g->stream[q], at, value, err);
+}
+
+static bool words(const struct gpu *g)
+{
+    return g->words;
+}
+
+/* Where the device has the word, if its streams know words. */
+static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
+                           unsigned long long *at, pl_err *err)
+{
+    if (!g->words)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s: its streams neither post a word nor wait for one; "
+                       "the issuing thread must",
+                       g->device.who);
+    return place_of(g, word, at, err);
+}
+
+static pl_status post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err)
+{
+    unsigned long long at = 0;
+
+    PL_TRY(find_word(g, word, &at, err));
+    DO_INSIDE(g, err, post_inside(g, q, at, value, err));
+}
+
+static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                      uint64_t value, pl_err *err)
+{
+    unsigned long long at = 0;
+
+    PL_TRY(find_word(g, word, &at, err));
+    DO_INSIDE(g, err, MAKE(g, wait, g->stream[q], at, value, err));
+}
+
+/* To ask is to send off. */
+static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
+{
+    int was;
+    unsigned code;
+
+    PL_TRY(enter(g, &was, err));
+    code = g->api.stream_query(g->stream[q]);
+    if (code == API_NOT_READY)
+        code = API_SUCCESS;
+    return leave(g, was, check(g, code, CALL_stream_query, err), err);
+}
+
+/* ---- the drivers --------------------------------------------------------- */
+
+static pl_status cuda_open(struct gpu **out, int index, pl_err *err)
+{
+    return open_gpu(out, &make_cuda, index, err);
+}
+
+static pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err)
+{
+    return stream_list(&make_cuda, out, max, n, err);
+}
+
+static pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err)
+{
+    return stream_free_memory(&make_cuda, index, bytes, err);
+}
+
+static pl_status hip_open(struct gpu **out, int index, pl_err *err)
+{
+    return open_gpu(out, &make_hip, index, err);
+}
+
+static pl_status hip_list(struct gpu_info *out, int max, int *n, pl_err *err)
+{
+    return stream_list(&make_hip, out, max, n, err);
+}
+
+static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
+{
+    return stream_free_memory(&make_hip, index, bytes, err);
+}
+
+/* Rows that are the same in both. */
+#define STREAM_ROWS                                                            \
+    .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
+    .identity = identity, .ready = ready, .alloc = alloc, .release = release,  \
+    .host_alloc = host_alloc, .host_release = host_release, .map = map,        \
+    .unmap = unmap, .write = write_to, .read = read_from, .copy = copy,        \
+    .launch = launch, .graph_make = graph_make, .graph_run = graph_run,        \
+    .graph_free = graph_free, .mark = mark, .reached = reached,                \
+    .await = await, .words = words, .post = post, .wait = wait,                \
+    .flush = flush, .finish = finish
+
+const struct gpu_driver gpu_cuda = {.name = "cuda",
+                                    .list = cuda_list,
+                                    .free_memory = cuda_free_memory,
+                                    .open = cuda_open,
+                                    STREAM_ROWS};
+
+const struct gpu_driver gpu_hip = {.name = "hip",
+                                   .list = hip_list,
+                                   .free_memory = hip_free_memory,
+                                   .open = hip_open,
+                                   STREAM_ROWS};

@@ -1,0 +1,72 @@
+/* What of HIP, and of its compiler hiprtc, is HIP's alone here, in words of our
+ * own; the rest is stream_api.h. `make check-hip` compares both with the
+ * vendor's headers.
+ *
+ * Source: HIP Runtime API reference, 5.2 and 6.2: what is here has the same
+ * numbers and parameters in both. */
+#ifndef DEVICE_GPU_HIP_API_H
+#define DEVICE_GPU_HIP_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct api_stream;
+struct api_graph;
+struct hip_properties; /* of a device; only its text is read */
+struct hiprtc_program;
+
+/* What hipDeviceGetAttribute tells. */
+enum {
+    HIP_MAPS_HOST_MEMORY = 3,
+    HIP_CLOCK_KHZ = 5,
+    HIP_INTEGRATED = 16,
+    HIP_MEMORY_BUS_BITS = 59,
+    HIP_MEMORY_CLOCK_KHZ = 60,
+    HIP_N_MULTIPROCESSOR = 63,
+    HIP_STREAMS_KNOW_WORDS = 10013,
+};
+
+enum {
+    HIP_CODE_INVALID_DEVICE = 101, /* hipInit before 6.0, if there is none */
+    HIP_EVENT_FENCED = (int)0x80000000, /* what stands before it can be seen by
+                                           all when it is reached */
+    HIP_WAIT_AT_LEAST = 0,
+    HIP_COPY_TO_DEVICE = 1,
+    HIP_COPY_TO_HOST = 2,
+    HIP_COPY_ANY = 4, /* addresses say which */
+    HIP_CAPTURE_OF_THREAD = 1,
+};
+
+/* Bytes that hold the properties of any version. They begin with a name of 256
+ * bytes; what comes later has moved between versions. */
+enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
+
+/* name, parameters. */
+#define HIP_CALL_MAP(X)                                                        \
+    X(hipSetDevice, (int device))                                              \
+    X(hipGetDevice, (int *device))                                             \
+    X(hipMemcpyAsync, (void *dst, const void *src, size_t bytes,               \
+                       unsigned direction, struct api_stream *s))              \
+    X(hipStreamWriteValue64,                                                   \
+      (struct api_stream * s, void *at, uint64_t value, unsigned flags))       \
+    X(hipStreamWaitValue64, (struct api_stream * s, void *at, uint64_t value,  \
+                             unsigned flags, uint64_t mask))                   \
+    X(hipStreamBeginCapture, (struct api_stream * s, unsigned mode))           \
+    X(hipStreamEndCapture, (struct api_stream * s, struct api_graph * *out))   \
+    X(hipGetDeviceProperties, (struct hip_properties * out, int device))
+
+/* name, parameters. */
+#define HIPRTC_CALL_MAP(X)                                                     \
+    X(hiprtcVersion, (int *major, int *minor))                                 \
+    X(hiprtcCreateProgram,                                                     \
+      (struct hiprtc_program * *out, const char *text, const char *name,       \
+       int n_header, const char **header, const char **header_name))           \
+    X(hiprtcCompileProgram,                                                    \
+      (struct hiprtc_program * p, int n_option, const char **option))          \
+    X(hiprtcGetProgramLogSize, (struct hiprtc_program * p, size_t * n))        \
+    X(hiprtcGetProgramLog, (struct hiprtc_program * p, char *out))             \
+    X(hiprtcGetCodeSize, (struct hiprtc_program * p, size_t * n))              \
+    X(hiprtcGetCode, (struct hiprtc_program * p, char *out))                   \
+    X(hiprtcDestroyProgram, (struct hiprtc_program * *p))
+
+#endif

@@ -1,0 +1,162 @@
+/* The libraries of CUDA and HIP: opening them, their errors, what they tell of
+ * a device. */
+#include "device/gpu/stream_api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where struct stream_api has a call. */
+static const size_t place[] = {
+#define ROW(name, ...) [CALL_##name] = offsetof(struct stream_api, name),
+    STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
+#undef ROW
+};
+
+/* The libraries have threads that end with the process alone, so they are not
+ * taken out of it again. */
+void *stream_open_library(const char *variable, const char *const path[],
+                          const char **tried)
+{
+    const char *named = getenv(variable);
+    const char *const only[] = {named, NULL};
+    void *handle = NULL;
+
+    if (named && *named)
+        path = only;
+    for (; *path && !handle; path++) {
+        *tried = *path;
+        handle = dlopen(*path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    return handle;
+}
+
+static pl_status find_calls(struct stream_api *api, const char *path,
+                            pl_err *err)
+{
+    const struct stream_make *m = api->make;
+
+    for (int c = 0; c < STREAM_CALL_COUNT; c++) {
+        void *f = m->symbol[c] ? dlsym(api->handle, m->symbol[c]) : NULL;
+
+        if (m->symbol[c] && !f)
+            return err_set(err, PL_UNSUPPORTED,
+                           "%s has no %s: %s; %s names "
+                           "another library",
+                           path, m->symbol[c], m->least, m->variable);
+        memcpy((char *)api + place[c], &f, sizeof f);
+    }
+    *(void **)&api->hipGetErrorName = dlsym(api->handle, "hipGetErrorName");
+    *(void **)&api->hipGetErrorString = dlsym(api->handle, "hipGetErrorString");
+    return PL_OK;
+}
+
+static pl_status open_library(struct stream_api *api, pl_err *err)
+{
+    const struct stream_make *m = api->make;
+    const char *path = "", *why;
+
+    api->handle = stream_open_library(m->variable, m->path, &path);
+    if (api->handle)
+        return find_calls(api, path, err);
+    why = dlerror();
+    return err_set(err, PL_UNSUPPORTED,
+                   "no %s here: %s; %s, or name its library by %s", m->title,
+                   why && strstr(why, path) ? why : path, m->remedy,
+                   m->variable);
+}
+
+static pl_status count_devices(const struct stream_api *api, int *n,
+                               pl_err *err)
+{
+    char what[32];
+    unsigned code = api->init(0);
+
+    snprintf(what, sizeof what, "no %s here", api->make->title);
+    if (api->make->is_none(code))
+        return api->make->none(api, code, err);
+    if (code != API_SUCCESS) {
+        stream_check(api, code, CALL_init, what, err);
+        if (err)
+            err->status = PL_UNSUPPORTED;
+        return PL_UNSUPPORTED;
+    }
+    return stream_check(api, api->device_count(n), CALL_device_count,
+                        api->make->name, err);
+}
+
+pl_status stream_load(struct stream_api *api, const struct stream_make *make,
+                      int *n_device, pl_err *err)
+{
+    pl_status s;
+
+    *api = (struct stream_api){.make = make};
+    *n_device = 0;
+    s = open_library(api, err);
+    if (s == PL_OK)
+        s = count_devices(api, n_device, err);
+    if (s != PL_OK)
+        stream_unload(api);
+    return s;
+}
+
+void stream_unload(struct stream_api *api)
+{
+    if (api->handle)
+        dlclose(api->handle);
+    *api = (struct stream_api){0};
+}
+
+pl_status stream_check(const struct stream_api *api, unsigned code,
+                       enum stream_call call, const char *what, pl_err *err)
+{
+    const struct stream_make *m = api->make;
+    const char *name, *text;
+
+    if (code == API_SUCCESS)
+        return PL_OK;
+    name = m->error_name(api, code);
+    text = m->error_text(api, code);
+    return err_set(
+        err, code == API_OUT_OF_MEMORY ? PL_NO_DEVICE_MEMORY : PL_DEVICE,
+        "%s: %s failed: %s (%u, %s)", what, m->call[call],
+        name ? name : "an unknown error", code, text ? text : "no text");
+}
+
+pl_status stream_check_kernel(const struct stream_api *api,
+                              const struct stream_device *d, unsigned code,
+                              enum stream_call call, enum gpu_kernel k,
+                              pl_err *err)
+{
+    char what[160];
+
+    if (code == API_SUCCESS)
+        return PL_OK;
+    snprintf(what, sizeof what, "%s, kernel %s", d->who, gpu_kernel_name(k));
+    return stream_check(api, code, call, what, err);
+}
+
+pl_status stream_attribute(const struct stream_api *api,
+                           const struct stream_device *d,
+                           enum stream_attribute what, int *value, pl_err *err)
+{
+    int number = api->make->attribute[what];
+
+    *value = 1;
+    if (number == NO_ATTRIBUTE)
+        return PL_OK;
+    return stream_check(
+        api, api->device_attribute(value, (unsigned)number, d->handle),
+        CALL_device_attribute, d->who, err);
+}
+
+pl_status stream_device(const struct stream_api *api, int index,
+                        struct stream_device *d, pl_err *err)
+{
+    *d = (struct stream_device){0};
+    snprintf(d->who, sizeof d->who, "%s:%d", api->make->name, index);
+    PL_TRY(stream_check(api, api->device_get(&d->handle, index),
+                        CALL_device_get, d->who, err));
+    return api->make->examine(api, d, err);
+}

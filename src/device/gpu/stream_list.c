@@ -1,0 +1,136 @@
+/* Which devices CUDA and HIP have, and what is known of them before they are
+ * opened: what is told without a context, so that a device that is full, taken
+ * or broken does not keep others from being listed. A device bears its API's
+ * number always, those that are too old for the kernels among them.
+ *
+ * What memory is free can be asked of a context alone, so one is there for a
+ * moment, on the device that is asked for. What it takes itself is not free any
+ * more then, as it will be. */
+#include <stdio.h>
+#include <string.h>
+
+#include "device/gpu/driver_stream.h"
+
+/* ---- free memory --------------------------------------------------------- */
+
+static pl_status ask_inside(const struct stream_api *api,
+                            const struct stream_device *d, uint64_t *bytes,
+                            pl_err *err)
+{
+    size_t now = 0, total;
+    int was;
+    pl_status s, left;
+
+    PL_TRY(api->make->enter(api, d, &was, err));
+    s = stream_check(api, api->memory_info(&now, &total), CALL_memory_info,
+                     d->who, err);
+    left = api->make->leave(api, d, was, s == PL_OK ? err : NULL);
+    *bytes = now;
+    return s == PL_OK ? left : s;
+}
+
+static pl_status ask_device(const struct stream_api *api, int index,
+                            uint64_t *bytes, pl_err *err)
+{
+    struct stream_device d;
+    pl_status s, dropped;
+
+    PL_TRY(stream_device(api, index, &d, err));
+    PL_TRY(api->make->hold(api, &d, err));
+    s = ask_inside(api, &d, bytes, err);
+    dropped = api->make->drop(api, &d, s == PL_OK ? err : NULL);
+    return s == PL_OK ? dropped : s;
+}
+
+pl_status stream_free_memory(const struct stream_make *make, int index,
+                             uint64_t *bytes, pl_err *err)
+{
+    struct stream_api api;
+    int n_device;
+    pl_status s;
+
+    *bytes = 0;
+    PL_TRY(stream_load(&api, make, &n_device, err));
+    s = ask_device(&api, index, bytes, err);
+    stream_unload(&api);
+    return s;
+}
+
+/* ---- list ---------------------------------------------------------------- */
+
+static pl_status speeds(const struct stream_api *api,
+                        const struct stream_device *d, struct gpu_info *i,
+                        pl_err *err)
+{
+    int khz, memory_khz, bits, maps, registers, words;
+
+    PL_TRY(
+        stream_attribute(api, d, ATTRIBUTE_N_MULTIPROCESSOR, &i->n_unit, err));
+    PL_TRY(stream_attribute(api, d, ATTRIBUTE_CLOCK_KHZ, &khz, err));
+    PL_TRY(
+        stream_attribute(api, d, ATTRIBUTE_MEMORY_CLOCK_KHZ, &memory_khz, err));
+    PL_TRY(stream_attribute(api, d, ATTRIBUTE_MEMORY_BUS_BITS, &bits, err));
+    PL_TRY(stream_attribute(api, d, ATTRIBUTE_MAPS_HOST_MEMORY, &maps, err));
+    PL_TRY(stream_attribute(api, d, ATTRIBUTE_REGISTERS_HOST_MEMORY, &registers,
+                            err));
+    PL_TRY(stream_attribute(api, d, ATTRIBUTE_STREAMS_KNOW_WORDS, &words, err));
+    i->has = (unsigned)(maps && registers) << GPU_MAPS | (unsigned)(words != 0)
+                                                             << GPU_WORDS;
+    i->mem_bytes_per_s = (double)api->make->transfers(api, d, bits) *
+                         memory_khz * 1e3 * bits / 8;
+    api->make->show(api, d, khz * 1e3, i);
+    return PL_OK;
+}
+
+/* Letters of the address are written as the API likes. */
+static void lower_hex(char *s)
+{
+    for (; *s; s++)
+        if (*s >= 'A' && *s <= 'F')
+            *s = (char)(*s - 'A' + 'a');
+}
+
+static pl_status ask(const struct stream_api *api, struct gpu_info *i,
+                     pl_err *err)
+{
+    struct stream_device d;
+    size_t bytes;
+
+    PL_TRY(stream_device(api, i->index, &d, err));
+    PL_TRY(stream_check(api,
+                        api->device_name(i->title, sizeof i->title, d.handle),
+                        CALL_device_name, d.who, err));
+    i->title[sizeof i->title - 1] = '\0';
+    PL_TRY(stream_check(api, api->device_bus(i->bus, sizeof i->bus, d.handle),
+                        CALL_device_bus, d.who, err));
+    i->bus[sizeof i->bus - 1] = '\0';
+    lower_hex(i->bus);
+    PL_TRY(stream_check(api, api->device_bytes(&bytes, d.handle),
+                        CALL_device_bytes, d.who, err));
+    i->total_bytes = bytes;
+    PL_TRY(speeds(api, &d, i, err));
+    if (api->make->refuses(&d, i->why, sizeof i->why))
+        return err_set(err, PL_UNSUPPORTED, "%s", i->why);
+    return PL_OK;
+}
+
+pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
+                      int max, int *n, pl_err *err)
+{
+    struct stream_api api;
+    int n_device;
+
+    *n = 0;
+    PL_TRY(stream_load(&api, make, &n_device, err));
+    for (; *n < n_device && *n < max; ++*n) {
+        struct gpu_info *i = &out[*n];
+        pl_err why;
+
+        *i = (struct gpu_info){.index = *n};
+        if (ask(&api, i, &why) != PL_OK)
+            snprintf(i->why, sizeof i->why, "%.*s", (int)sizeof i->why - 1,
+                     why.message);
+    }
+    stream_unload(&api);
+    return PL_OK;
+}

@@ -1,0 +1,116 @@
+/* Memory of this process that CUDA or HIP was told of, so that GPUs reach it in
+ * place. Either registers a page once, for all its GPUs, and forgets it for
+ * all: so who uses a range is counted for the process, whichever set or GPU it
+ * belongs to. What other parts of the process have registered is theirs to give
+ * back. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "device/gpu/driver_stream.h"
+
+struct stream_range {
+    struct stream_range *next;
+    const struct stream_make *make;
+    unsigned char *p;
+    size_t bytes;
+    int n_holder;
+    bool ours; /* else it was registered already */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct stream_range *first; /* owned */
+} stream_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct stream_range *find(const struct stream_make *make,
+                                 const unsigned char *p, size_t bytes)
+{
+    for (struct stream_range *r = stream_ranges.first; r; r = r->next)
+        if (r->make == make && p >= r->p && bytes <= r->bytes &&
+            (size_t)(p - r->p) <= r->bytes - bytes)
+            return r;
+    return NULL;
+}
+
+/* They would take the pages that they share from one with the other. */
+static bool shares_page(const struct stream_make *make, const unsigned char *p,
+                        size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    for (struct stream_range *r = stream_ranges.first; r; r = r->next)
+        if (r->make == make &&
+            ((uintptr_t)p + bytes - 1) / page >= (uintptr_t)r->p / page &&
+            ((uintptr_t)r->p + r->bytes - 1) / page >= (uintptr_t)p / page)
+            return true;
+    return false;
+}
+
+static pl_status add(struct stream_range **out, const struct stream_api *api,
+                     void *p, size_t bytes, const char *who, pl_err *err)
+{
+    struct stream_range *r = calloc(1, sizeof *r);
+    char what[256];
+    unsigned code;
+
+    if (shares_page(api->make, p, bytes)) {
+        free(r);
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s, mapping %zu bytes: parts of their pages are mapped "
+                       "already, by themselves; map the whole first",
+                       who, bytes);
+    }
+    if (!r)
+        return err_no_memory(err, "mapped memory");
+    code = api->host_register(p, bytes, API_HOST_PORTABLE | API_HOST_MAPPED);
+    if (code != API_SUCCESS && code != API_ALREADY_REGISTERED) {
+        free(r);
+        snprintf(what, sizeof what,
+                 "%s, mapping %zu bytes (memory must be writable, and this "
+                 "process's own)",
+                 who, bytes);
+        return stream_check(api, code, CALL_host_register, what, err);
+    }
+    r->make = api->make;
+    r->p = p;
+    r->bytes = bytes;
+    r->ours = code == API_SUCCESS;
+    r->next = stream_ranges.first;
+    stream_ranges.first = r;
+    *out = r;
+    return PL_OK;
+}
+
+pl_status stream_range_hold(struct stream_range **out,
+                            const struct stream_api *api, void *p, size_t bytes,
+                            const char *who, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    pthread_mutex_lock(&stream_ranges.lock);
+    *out = find(api->make, p, bytes);
+    if (!*out)
+        s = add(out, api, p, bytes, who, err);
+    if (s == PL_OK)
+        (*out)->n_holder++;
+    pthread_mutex_unlock(&stream_ranges.lock);
+    return s;
+}
+
+void stream_range_drop(struct stream_range *r, const struct stream_api *api)
+{
+    struct stream_range **at = &stream_ranges.first;
+
+    pthread_mutex_lock(&stream_ranges.lock);
+    if (--r->n_holder == 0) {
+        while (*at != r)
+            at = &(*at)->next;
+        *at = r->next;
+        if (r->ours)
+            api->host_unregister(r->p);
+        free(r);
+    }
+    pthread_mutex_unlock(&stream_ranges.lock);
+}

@@ -1,0 +1,371 @@
+/* The driver over HIP, by a library that is made for tests (lib/fake_hip.c),
+ * whose devices run the text in the emulator: what differs from CUDA
+ * (test_device_cuda.c), and what it says and gives back when any call fails. */
+#include "lib/support.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "device/gpu/driver_stream.h"
+#include "lib/alloc_fail.h"
+#include "lib/fake_cuda_use.h"
+#include "lib/gpu_work.h"
+
+enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
+
+static const struct gpu_driver *const d = &gpu_hip;
+
+static void name(const char *variable, const char *path)
+{
+    assert_int_equal(setenv(variable, path, 1), 0);
+}
+
+static void assert_clean(const struct fake_cuda *f)
+{
+    fake_cuda_assert_clean(f, "in the end");
+}
+
+/* ---- finding ------------------------------------------------------------- */
+
+TEST(hip_without_its_libraries_names_them)
+{
+    const struct fake_cuda *f = fake_hip_use();
+    struct gpu_info info[FAKE_COUNT];
+    struct gpu *g;
+    pl_err err;
+    int n;
+
+    name("PLAIT_LIBHIPRTC", "/nowhere/libhiprtc.so");
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err); /* HIP's has it, too */
+    d->close(g);
+    name("PLAIT_LIBHIPRTC", "libm.so.6");
+    assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_UNSUPPORTED);
+    assert_null(g);
+    assert_non_null(strstr(err.message, "libm.so.6 lacks functions"));
+    assert_non_null(strstr(err.message, "PLAIT_LIBHIPRTC"));
+    name("PLAIT_LIBHIP", "/nowhere/libamdhip64.so");
+    assert_int_equal(d->list(info, FAKE_COUNT, &n, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "/nowhere/libamdhip64.so"));
+    assert_non_null(strstr(err.message, "PLAIT_LIBHIP"));
+    name("PLAIT_LIBHIP", "libm.so.6");
+    assert_int_equal(d->list(info, FAKE_COUNT, &n, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "libm.so.6 has no hipInit"));
+    fake_hip_use();
+    assert_clean(f);
+}
+
+/* AMD's library without AMD's GPU. Whether it is for want of the kernel's
+ * driver, its door says. */
+TEST(hip_without_a_gpu_says_what_is_missing)
+{
+    static const unsigned code[] = {API_NO_DEVICE, HIP_CODE_INVALID_DEVICE};
+    const struct fake_cuda *f = fake_hip_use();
+    struct gpu_info info[FAKE_COUNT];
+    pl_err err;
+    int n;
+
+    for (int i = 0; i < 2; i++) {
+        f->break_at("hipInit", 1, code[i]);
+        if (access("/dev/kfd", R_OK | W_OK) == 0) {
+            TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
+        } else {
+            assert_int_equal(d->list(info, FAKE_COUNT, &n, &err),
+                             PL_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "/dev/kfd"));
+        }
+        assert_int_equal(n, 0);
+    }
+    f->break_at(NULL, 0, 0);
+    assert_clean(f);
+}
+
+TEST(hip_lists_devices_by_its_own_numbers)
+{
+    static const unsigned fits = 1 << GPU_DOT4;
+    static const unsigned has[] = {fits | 1 << GPU_MAPS | 1 << GPU_WORDS,
+                                   1 << GPU_MAPS, fits | 1 << GPU_MAPS,
+                                   fits | 1 << GPU_WORDS};
+    static const double bytes_per_s[] = {512e9, 512e9, 512e9, 256e9};
+    const struct fake_cuda *f = fake_hip_use();
+    struct gpu_info info[FAKE_COUNT];
+    uint64_t bytes;
+    pl_err err;
+    int n;
+
+    TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
+    assert_int_equal(n, FAKE_COUNT);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(info[i].index, i);
+        assert_int_equal(info[i].total_bytes, (uint64_t)8 << 30);
+        assert_int_equal(info[i].n_unit, 100 + i);
+        assert_true(info[i].mem_bytes_per_s == bytes_per_s[i]);
+        assert_int_equal(info[i].has, has[i]);
+        assert_int_equal(info[i].why[0] != '\0', i == FAKE_OLD);
+    }
+    assert_non_null(strstr(info[FAKE_OLD].why, "is gfx803, and the kernels"));
+    assert_string_equal(info[0].title, "Fake gfx90a");
+    assert_string_equal(info[0].bus, "0000:3b:00.0");
+    assert_string_equal(info[0].version, "HIP 6.2, gfx90a");
+    assert_true(info[0].float_macs_per_s == 128.0 * 100 * 1e9);
+    TEST_OK(d->free_memory(FAKE_FAR, &bytes, &err), err);
+    assert_int_equal(bytes, ((uint64_t)7 << 30) + FAKE_FAR);
+    assert_clean(f);
+}
+
+TEST(hip_opens_no_device_that_is_not_there_or_too_old)
+{
+    const struct fake_cuda *f = fake_hip_use();
+    struct gpu *g;
+    pl_err err;
+
+    assert_int_equal(d->open(&g, FAKE_COUNT, &err), PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "hip:4: HIP has 4 devices"));
+    assert_int_equal(d->open(&g, FAKE_OLD, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "hip:1: its architecture is gfx803"));
+    assert_clean(f);
+}
+
+/* ---- working ------------------------------------------------------------- */
+
+TEST(hip_runs_the_text_in_the_order_of_marks)
+{
+    static const int index[] = {FAKE_NEW, FAKE_FAR};
+    const struct fake_cuda *f = fake_hip_use();
+
+    for (int run = 0; run < 20; run++) {
+        struct gpu_work w;
+        pl_err err;
+
+        gpu_work_init(&w, d);
+        TEST_OK(gpu_work_all(&w, index[run % 2], &err), err);
+        for (int i = 0; i < N; i++)
+            assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
+        assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
+        gpu_work_give_back(&w);
+        gpu_work_fini(&w);
+        assert_clean(f);
+    }
+}
+
+/* Other parts of a process may use HIP, too, on a device of their own. */
+TEST(hip_leaves_a_thread_the_device_that_it_had)
+{
+    const struct fake_cuda *f = fake_hip_use();
+    void *library = dlopen(PLAIT_FAKE_HIP, RTLD_NOW | RTLD_LOCAL);
+    unsigned (*set)(int), (*get)(int *);
+    struct gpu_work w;
+    pl_err err;
+    int now = -1;
+
+    assert_non_null(library);
+    *(void **)&set = dlsym(library, "hipSetDevice");
+    *(void **)&get = dlsym(library, "hipGetDevice");
+    assert_int_equal(set(FAKE_PLAIN), 0);
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
+    TEST_OK(d->enter(w.g, &err), err);
+    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err);
+    d->leave(w.g);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
+    assert_int_equal(get(&now), 0);
+    assert_int_equal(now, FAKE_PLAIN);
+    assert_int_equal(set(0), 0);
+    dlclose(library);
+    assert_clean(f);
+}
+
+/* What was compiled is kept for a device's architecture. */
+TEST(hip_compiles_for_an_architecture_once)
+{
+    static const int index[] = {FAKE_NEW, FAKE_NEW, FAKE_PLAIN};
+    static const int compiles[] = {2, 0, 2};
+    const struct fake_cuda *f = fake_hip_use();
+    char *old = getenv("XDG_CACHE_HOME");
+    char *was = old ? strdup(old) : NULL;
+    pl_err err;
+
+    name("XDG_CACHE_HOME", test_temp("cache"));
+    for (int i = 0; i < 3; i++) {
+        int before = f->n_call("hiprtcCompileProgram");
+        struct gpu *g;
+
+        TEST_OK(d->open(&g, index[i], &err), err);
+        TEST_OK(d->ready(g, gpu_work_wanted, 2, &err), err);
+        TEST_OK(d->ready(g, gpu_work_wanted, 2, &err), err);
+        assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
+                         compiles[i]);
+        d->close(g);
+    }
+    if (was)
+        name("XDG_CACHE_HOME", was);
+    free(was);
+    assert_clean(f);
+}
+
+/* ---- failing ------------------------------------------------------------- */
+
+TEST(hip_shows_what_the_compiler_said)
+{
+    const struct fake_cuda *f = fake_hip_use();
+    struct gpu_work w;
+    pl_err err;
+
+    gpu_work_init(&w, d);
+    f->break_at("hiprtcCompileProgram", 1, 6);
+    assert_int_equal(gpu_work_all(&w, FAKE_NEW, &err), PL_DEVICE);
+    assert_non_null(strstr(err.message, "hip:0, kernel "));
+    assert_non_null(strstr(err.message, "HIPRTC_ERROR_COMPILATION (6)"));
+    assert_non_null(strstr(err.message, "says: plait.hip:2: error: that"));
+    f->break_at(NULL, 0, 0);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
+    assert_clean(f);
+}
+
+/* Functions whose failing nobody is told of: they give something back, or say
+ * what is for people to read. */
+static bool is_silent(const char *call)
+{
+    static const char *const silent[] = {
+        "hipFree",         "hipHostFree",         "hipHostUnregister",
+        "hipEventDestroy", "hipStreamDestroy",    "hipModuleUnload",
+        "hipGraphDestroy", "hipGraphExecDestroy", "hiprtcDestroyProgram"};
+
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
+        if (strcmp(silent[i], call) == 0)
+            return true;
+    return false;
+}
+
+static pl_status ask(pl_err *err)
+{
+    struct gpu_info info[FAKE_COUNT];
+    uint64_t bytes;
+    int n;
+
+    PL_TRY(d->list(info, FAKE_COUNT, &n, err));
+    for (int i = 0; i < n; i++)
+        if (info[i].why[0] && !strstr(info[i].why, "gfx803"))
+            return err_set(err, PL_DEVICE, "%s", info[i].why);
+    return d->free_memory(FAKE_FAR, &bytes, err);
+}
+
+/* What is told, and what is given back though the nth call of it fails; false:
+ * there are not so many. */
+static bool fails_well(const struct fake_cuda *f, const char *call, int nth)
+{
+    pl_err err = {0};
+    struct gpu_work w;
+    pl_status s;
+    bool before, hit;
+
+    gpu_work_init(&w, d);
+    f->break_at(call, nth, UNKNOWN);
+    s = ask(&err);
+    if (s == PL_OK)
+        s = gpu_work_all(&w, FAKE_NEW, &err);
+    before = f->failed();
+    hit = before;
+    if (strcmp(call, "hipGetDevice") == 0 || strcmp(call, "hipSetDevice") == 0)
+        f->break_at(NULL, 0, 0); /* without its device a GPU gives nothing
+                                    back */
+    gpu_work_give_back(&w);
+    hit |= f->failed();
+    f->break_at(NULL, 0, 0);
+    gpu_work_fini(&w);
+    /* The version is for people, too, and so is what memory is. */
+    if (s == PL_OK && (strcmp(call, "hipDriverGetVersion") == 0 ||
+                       strcmp(call, "hipDeviceGetAttribute") == 0))
+        return hit;
+    if (before && !is_silent(call)) {
+        if (s == PL_OK)
+            fail_msg("call %d of %s: no error", nth, call);
+        if (!strstr(err.message, call) || !strstr(err.message, "(999"))
+            fail_msg("call %d of %s: %s", nth, call, err.message);
+    } else {
+        TEST_OK(s, err);
+    }
+    return hit;
+}
+
+TEST(hip_names_each_call_that_fails_and_leaves_nothing)
+{
+    static const char *const call[] = {
+#define ROW(name, cuda, suffix, hip, parameters) #hip,
+        STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, parameters) #name,
+            HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
+#undef ROW
+    };
+    const struct fake_cuda *f = fake_hip_use();
+
+    for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
+        bool of_log = strncmp(call[i], "hiprtcGetProgramLog", 19) == 0;
+        int nth = 1;
+
+        for (; fails_well(f, call[i], nth); nth += nth < 8 ? 1 : nth) {
+            char when[64];
+
+            snprintf(when, sizeof when, "call %d of %s", nth, call[i]);
+            fake_cuda_assert_clean(f, when);
+        }
+        if (nth == 1 && !of_log)
+            fail_msg("%s is never called", call[i]);
+    }
+    assert_clean(f);
+}
+
+TEST(hip_gives_all_back_when_memory_ends)
+{
+    const struct fake_cuda *f = fake_hip_use();
+
+    for (int64_t n = 0; alloc_each(&n);) {
+        struct gpu *g;
+        pl_status s = d->open(&g, FAKE_NEW, NULL);
+
+        if (s == PL_OK)
+            s = d->ready(g, gpu_work_wanted, 1, NULL);
+        alloc_ran(s);
+        d->close(g);
+    }
+    assert_clean(f);
+}
+
+/* ---- AMD's own compiler -------------------------------------------------- */
+
+/* It needs no GPU. Where it is not installed the case is skipped. */
+TEST(hip_text_is_compiled_by_the_compiler_of_amd)
+{
+    static const char *const path[] = {"libamdhip64.so.7", "libamdhip64.so.6",
+                                       "libamdhip64.so.5", NULL};
+    static const enum gpu_kernel kernel[] = {GPU_binary, GPU_softmax};
+    static const char *const arch[] = {"gfx90a", "gfx1030"};
+    const char *tried;
+    void *hip = stream_open_library("PLAIT_NO_VARIABLE", path, &tried);
+
+    name("PLAIT_LIBHIPRTC", "");
+    for (int i = 0; i < 2; i++) {
+        struct stream_device device = {.who = "hip:0"};
+        struct hip_text t;
+        void *code;
+        pl_err err;
+
+        snprintf(device.arch, sizeof device.arch, "%s", arch[i]);
+        if (hip_text_init(&t, hip, 0, &device, &err) != PL_OK) {
+            TEST_SKIP("%s", err.message);
+        }
+        for (int k = 0; k < 2; k++) {
+            TEST_OK(hip_text_compile(&t, kernel[k], &code, &err), err);
+            assert_memory_equal(code, "\177ELF", 4);
+            free(code);
+        }
+        hip_text_fini(&t);
+    }
+    fake_hip_use();
+}

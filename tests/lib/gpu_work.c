@@ -1,0 +1,144 @@
+/* See gpu_work.h. */
+#include "lib/gpu_work.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+#include "lib/fake_cuda.h"
+#include "lib/support.h"
+
+enum { N = GPU_WORK_N, PAGE = 4096 };
+
+void *test_pages(size_t bytes, int protection)
+{
+    void *p = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    return p;
+}
+
+struct binary_args gpu_work_sum(uint64_t out, uint64_t x, uint64_t y)
+{
+    return (struct binary_args){.out = out,
+                                .x = x,
+                                .y = y,
+                                .n = N,
+                                .dim = {N, 1, 1, 1},
+                                .stride_x = {1},
+                                .stride_y = {1},
+                                .op = TEXT_ADD};
+}
+
+pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err)
+{
+    PL_TRY(w->d->open(&w->g, index, err));
+    for (int i = 0; i < 4; i++)
+        PL_TRY(w->d->alloc(w->g, N * sizeof(float), &w->at[i], err));
+    PL_TRY(w->d->host_alloc(w->g, N * sizeof(float), &w->pinned, err));
+    w->out = w->pinned;
+    memset(w->out, 0xff, N * sizeof(float));
+    if (index == FAKE_FAR)
+        return PL_OK;
+    return w->d->map(w->g, (void *)w->shared, PAGE, &w->shared_at, err);
+}
+
+/* out = 4 out by a graph: the two halves first, in any order. */
+static pl_status run_graph(struct gpu_work *w, pl_err *err)
+{
+    static const int after[] = {0, 1};
+    const uint64_t x = w->at[0], out = w->at[2], copy = w->at[3];
+    struct binary_args a[] = {gpu_work_sum(copy, out, out),
+                              gpu_work_sum(x, out, out),
+                              gpu_work_sum(out, x, copy)};
+    struct gpu_node node[3];
+
+    for (int i = 0; i < 3; i++)
+        node[i] = (struct gpu_node){.kernel = GPU_binary,
+                                    .n_group = (N + 255) / 256,
+                                    .args = &a[i],
+                                    .after = after,
+                                    .n_after = i < 2 ? 0 : 2};
+    PL_TRY(w->d->graph_make(w->g, node, 3, &w->graph, err));
+    memset(a, 0xff, sizeof a);
+    return w->d->graph_run(w->g, QUEUE_COMPUTE, w->graph, err);
+}
+
+const bool gpu_work_wanted[GPU_KERNEL_COUNT] = {
+    [GPU_binary] = true, [GPU_unary] = true};
+
+pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
+{
+    struct gpu *g = w->g;
+    struct binary_args a = gpu_work_sum(w->at[2], w->at[0], w->at[1]);
+    char name[256];
+    bool yes;
+
+    PL_TRY(w->d->identity(g, name, sizeof name, err));
+    PL_TRY(w->d->ready(g, gpu_work_wanted, 2, err));
+    PL_TRY(w->d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
+    PL_TRY(w->d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
+    PL_TRY(w->d->mark(g, QUEUE_COPY, 0, err));
+    PL_TRY(w->d->await(g, QUEUE_COMPUTE, 0, err));
+    PL_TRY(
+        w->d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
+    PL_TRY(run_graph(w, err));
+    memset(&a, 0xff, sizeof a);
+    PL_TRY(w->d->flush(g, QUEUE_COMPUTE, err));
+    PL_TRY(w->d->mark(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
+    PL_TRY(w->d->await(g, QUEUE_COPY, GPU_MAX_MARKS - 1, err));
+    PL_TRY(
+        w->d->copy(g, QUEUE_COPY, w->at[3], w->at[2], N * sizeof(float), err));
+    PL_TRY(w->d->read(g, QUEUE_COPY, w->out, w->at[3], N * sizeof(float), err));
+    if (w->shared_at) {
+        PL_TRY(w->d->post(g, QUEUE_COPY, w->shared + 5, 7, err));
+        PL_TRY(w->d->wait(g, QUEUE_COMPUTE, w->shared + 5, 7, err));
+        PL_TRY(w->d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
+        PL_TRY(w->d->finish(g, QUEUE_COMPUTE, err));
+    }
+    PL_TRY(w->d->finish(g, QUEUE_COPY, err));
+    PL_TRY(w->d->reached(g, 0, &yes, err));
+    assert_true(yes);
+    return PL_OK;
+}
+
+void gpu_work_give_back(struct gpu_work *w)
+{
+    if (w->g) {
+        w->d->graph_free(w->g, w->graph);
+        if (w->shared_at)
+            w->d->unmap(w->g, (void *)w->shared);
+        w->d->host_release(w->g, w->pinned);
+        for (int i = 0; i < 4; i++)
+            w->d->release(w->g, w->at[i]);
+    }
+    w->d->close(w->g);
+}
+
+void gpu_work_init(struct gpu_work *w, const struct gpu_driver *d)
+{
+    uint64_t seed = test_seed();
+
+    *w = (struct gpu_work){.d = d,
+                           .x = test_need(N, sizeof(float)),
+                           .y = test_need(N, sizeof(float)),
+                           .shared = test_pages(PAGE, PROT_READ | PROT_WRITE)};
+    for (int i = 0; i < N; i++) {
+        w->x[i] = test_unit(&seed);
+        w->y[i] = test_unit(&seed);
+    }
+}
+
+void gpu_work_fini(struct gpu_work *w)
+{
+    free(w->x);
+    free(w->y);
+    munmap((void *)w->shared, PAGE);
+}
+
+pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err)
+{
+    PL_TRY(gpu_work_take(w, index, err));
+    return gpu_work_do(w, err);
+}
