@@ -148,6 +148,7 @@ static struct {
     int n_call[N_FUNCTION];
     int n_current;     /* contexts on threads' stacks */
     size_t free_bytes; /* of each device; 0: not set */
+    bool shut_out;     /* a thread could not enter a context */
     const char *fail;
     int fail_in;
     unsigned fail_code;
@@ -593,6 +594,21 @@ unsigned cuDevicePrimaryCtxRetain(struct cuda_context **out, int device)
     GIVE;
 }
 
+/* What a context holds ends with it. Who could enter it always gave all of it
+ * back before. */
+static void end_all(const struct cuda_context *c)
+{
+    for (struct thing *next, *t = all.thing; t; t = next) {
+        next = t->next;
+        if (t->context != c)
+            continue;
+        if (!all.shut_out)
+            blame(0, "a context is released that holds things");
+        else
+            drop(t);
+    }
+}
+
 unsigned cuDevicePrimaryCtxRelease_v2(int device)
 {
     TAKE(is_device(call(F_cuDevicePrimaryCtxRelease), device));
@@ -603,9 +619,7 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device)
             blame(0, "a context is released that nobody holds");
         if (c->n_retained == 0) {
             c->lost = 0;
-            for (struct thing *t = all.thing; t; t = t->next)
-                if (t->context == c)
-                    blame(0, "a context is released that holds things");
+            end_all(c);
         }
     }
     GIVE;
@@ -614,6 +628,7 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device)
 unsigned cuCtxPushCurrent_v2(struct cuda_context *c)
 {
     TAKE(call(F_cuCtxPushCurrent));
+    all.shut_out |= e != 0;
     if (!e && (depth == MAX_DEPTH || c->n_retained < 1))
         e = blame(INVALID_CONTEXT, "a context that is not held is pushed");
     if (!e) {
@@ -1296,6 +1311,8 @@ static void break_at(const char *function, int nth, unsigned code)
     all.fail_in = nth;
     all.fail_code = code;
     all.failed = false;
+    if (function)
+        all.shut_out = false;
     pthread_mutex_unlock(&all.lock);
 }
 
