@@ -166,7 +166,7 @@ TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
     }
 }
 
-/* A launch is moved past those that have nothing to do with it, and no other. */
+/* A launch goes past those that have nothing to do with it, and no others. */
 TEST(gpu_fuse_keeps_what_is_read_and_written_between)
 {
     static const struct {

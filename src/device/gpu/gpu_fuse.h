@@ -30,7 +30,8 @@ void gpu_fuse_written(struct gpu_sorted *s, uint64_t from, uint64_t to);
 enum { GPU_FUSE_REACH = 24 };
 
 /* Steps one after another as the pass sees them: step i is a queue's, -1: it is
- * not done at all. It touches touch[touched[i]] .. touch[touched[i + 1] - 1]. */
+ * not done at all. It touches touch[touched[i]] to touch[touched[i + 1] - 1].
+ */
 struct gpu_fuse_steps {
     int n;
     const int *queue; /* [n] */
