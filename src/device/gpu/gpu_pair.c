@@ -328,32 +328,6 @@ static enum gpu_pairing caches(const struct pairing *p)
     return PAIR_BESIDE;
 }
 
-/* ---- routers ------------------------------------------------------------- */
-
-static enum gpu_pairing experts_and_weights(const struct pairing *p)
-{
-    struct router_topk_args a;
-    struct router_weights_args b;
-    int64_t rows = p->first->n_group, bytes;
-
-    memcpy(&a, p->a, sizeof a);
-    memcpy(&b, p->b, sizeof b);
-    bytes = rows * b.n_used * 4;
-    if (a.weights || b.id != a.out || b.x != a.x || b.e != a.e ||
-        b.n_used != a.n_used || b.gating != a.gating ||
-        p->second->n_group != rows ||
-        !apart(b.out, bytes, a.x, rows * a.e * 4) ||
-        !apart(b.out, bytes, a.out, bytes) ||
-        !apart(b.out, bytes, a.bias, a.e * 4) ||
-        !apart(b.out, bytes, a.scratch, rows * a.e * 8))
-        return PAIR_NONE;
-    a.weights = b.out;
-    a.scale = b.scale;
-    a.normalise = b.normalise;
-    take(p, GPU_router_topk, rows, &a);
-    return PAIR_BEHIND;
-}
-
 /* ---- rules --------------------------------------------------------------- */
 
 static const struct {
@@ -368,7 +342,6 @@ static const struct {
     {GPU_quantize, GPU_quantize, product_and_blocks},
     {GPU_rope, GPU_rope, ropes},
     {GPU_cache_write, GPU_cache_write, caches},
-    {GPU_router_topk, GPU_router_weights, experts_and_weights},
 };
 
 enum gpu_pairing gpu_pair(const struct gpu_list *l, int a, int b,

@@ -463,10 +463,7 @@ static void add_behind(struct trial *t, enum kernel k, struct cpu_call last)
 
     *c = (struct cpu_call){.n_in = 2, .attr = &t->attr, .in = {last.out}};
     c->out = last.out;
-    if (k == KERNEL_router_weights) {
-        c->in[1] = last.out;
-        c->in[0] = last.in[0];
-    } else if (k == KERNEL_quantize) {
+    if (k == KERNEL_quantize) {
         c->n_in = 1;
         c->n_span = last.out.dim[last.out.n_dim - 1] == K;
         c->span = c->n_span ? trial_put(t, &whole, sizeof whole) : NULL;

@@ -284,9 +284,6 @@ struct router_topk_args {
     s64 e, n_used;
     s32 format, gating;        /* gating: GATING_SOFTMAX .. */
     s32 n_group, n_group_used; /* n_group 0: all may be chosen */
-    u64 weights;               /* as router_weights has them; or none */
-    float scale;
-    s32 normalise;
 };
 enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
 struct router_weights_args {

@@ -34,39 +34,6 @@ DEV s32 router_before(GLOBAL const float *x, s32 n, s32 i)
     return before;
 }
 
-/* The weights w[n_used] of the chosen experts; part[lanes]. */
-DEV void router_weigh(GLOBAL const float *x, s64 e, GLOBAL const s32 *id,
-                      s64 n_used, s32 gating, s32 normalise, float scale,
-                      GLOBAL float *w, s32 lane, s32 lanes, LOCAL float *part)
-{
-    float top = 0, sum = 0;
-
-    if (gating == GATING_SOFTMAX) {
-        top = row_top(x, e, lane, lanes, part);
-        sum = row_sum(x, e, top, 0, lane, lanes, part);
-    }
-    for (s64 k = lane; k < n_used; k += lanes)
-        w[k] = router_score(x[id[k]], gating, top, sum);
-    BARRIER();
-    if (gating == GATING_SELECTED) {
-        top = row_top(w, n_used, lane, lanes, part);
-        sum = row_sum(w, n_used, top, w, lane, lanes, part);
-        for (s64 k = lane; k < n_used; k += lanes)
-            w[k] = div_(w[k], sum);
-        BARRIER();
-    }
-    sum = 0;
-    for (s64 k = 0; normalise && k < n_used; k++)
-        sum = add_(sum, w[k]);
-    sum = sum > 0x1p-14f ? sum : 0x1p-14f;
-    BARRIER();
-    for (s64 k = lane; k < n_used; k += lanes) {
-        float v = normalise ? div_(w[k], sum) : w[k];
-
-        w[k] = mul_(v, scale);
-    }
-}
-
 enum { ROUTER_TILE = 1024 };
 
 /* A score's place is the number of those before it, so that a lane finds its
@@ -133,21 +100,39 @@ KERNEL(router_topk, struct router_topk_args, 256)
     }
     for (s64 k = n_valid + lane; k < a.n_used; k += 256)
         out[k] = 0;
-    if (!a.weights)
-        return;
-    BARRIER(); /* its experts are there */
-    router_weigh(x, a.e, out, a.n_used, a.gating, a.normalise, a.scale,
-                 AT(float, a.weights) + (s64)GROUP() * a.n_used, lane, 256,
-                 part);
 }
 
 KERNEL(router_weights, struct router_weights_args, 64)
 {
     LOCAL_ARRAY(float, part, 64);
-    s64 row = GROUP();
+    s32 lane = LANE();
+    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.e;
+    GLOBAL const s32 *id = AT(const s32, a.id) + (s64)GROUP() * a.n_used;
+    GLOBAL float *w = AT(float, a.out) + (s64)GROUP() * a.n_used;
+    float top = 0, sum = 0;
 
-    router_weigh(AT(const float, a.x) + row * a.e, a.e,
-                 AT(const s32, a.id) + row * a.n_used, a.n_used, a.gating,
-                 a.normalise, a.scale, AT(float, a.out) + row * a.n_used,
-                 LANE(), 64, part);
+    if (a.gating == GATING_SOFTMAX) {
+        top = row_top(x, a.e, lane, 64, part);
+        sum = row_sum(x, a.e, top, 0, lane, 64, part);
+    }
+    for (s64 k = lane; k < a.n_used; k += 64)
+        w[k] = router_score(x[id[k]], a.gating, top, sum);
+    BARRIER();
+    if (a.gating == GATING_SELECTED) {
+        top = row_top(w, a.n_used, lane, 64, part);
+        sum = row_sum(w, a.n_used, top, w, lane, 64, part);
+        for (s64 k = lane; k < a.n_used; k += 64)
+            w[k] = div_(w[k], sum);
+        BARRIER();
+    }
+    sum = 0;
+    for (s64 k = 0; a.normalise && k < a.n_used; k++)
+        sum = add_(sum, w[k]);
+    sum = sum > 0x1p-14f ? sum : 0x1p-14f;
+    BARRIER();
+    for (s64 k = lane; k < a.n_used; k += 64) {
+        float v = a.normalise ? div_(w[k], sum) : w[k];
+
+        w[k] = mul_(v, a.scale);
+    }
 }
