@@ -768,7 +768,7 @@ static void take_down(struct thing *g, struct thing *f, int32_t n_group,
     n->function = f;
     n->n_group = n_group;
     memcpy(n->args, args, gpu_kernel_args(f->kernel));
-    n->after = calloc(1, sizeof *n->after);
+    n->after = calloc(2, sizeof *n->after);
     n->n_after = g->n_node > 0;
     n->after[0] = g->n_node - 1;
     n->i = g->n_node++;
