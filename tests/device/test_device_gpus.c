@@ -4,7 +4,6 @@
  * is OpenCL's last. */
 #include "lib/support.h"
 
-#include <dlfcn.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +26,9 @@ static void name(const char *variable, const char *path)
 /* With these libraries in place of the machine's. */
 static const struct fake_cuda *fakes(void)
 {
-    static const struct fake_cuda *f;
-    void *library;
-
-    name("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA);
     name("PLAIT_LIBHIP", "/nowhere/libamdhip64.so");
     name("PLAIT_LIBOPENCL", PLAIT_FAKE_OPENCL);
-    if (f)
-        return f;
-    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    f = dlsym(library, "fake_cuda");
-    assert_non_null(f);
-    return f;
+    return fake_cuda_use();
 }
 
 struct expected {

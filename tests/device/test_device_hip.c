@@ -137,16 +137,7 @@ TEST(hip_runs_the_text_in_the_order_of_marks)
     const struct fake_cuda *f = fake_hip_use();
 
     for (int run = 0; run < 20; run++) {
-        struct gpu_work w;
-        pl_err err;
-
-        gpu_work_init(&w, d);
-        TEST_OK(gpu_work_all(&w, index[run % 2], &err), err);
-        for (int i = 0; i < N; i++)
-            assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
-        assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
-        gpu_work_give_back(&w);
-        gpu_work_fini(&w);
+        gpu_work_must_be_right(d, index[run % 2]);
         assert_clean(f);
     }
 }

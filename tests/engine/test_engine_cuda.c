@@ -132,9 +132,10 @@ static bool is_optional(const char *name, int nth)
                              strcmp(name, "hipStreamSynchronize") == 0);
 }
 
+static float want[(N + 1) * N_VOCAB]; /* what all attempts must have */
+
 /* The nth call of the function fails; false: there are not so many. */
-static bool fails_well(struct attempt *a, const float *want, const char *name,
-                       int nth)
+static bool fails_well(struct attempt *a, const char *name, int nth)
 {
     char when[128];
     pl_err err = {0};
@@ -155,26 +156,32 @@ static bool fails_well(struct attempt *a, const float *want, const char *name,
     return a->hit;
 }
 
+/* An attempt of no GPU gives what is wanted. */
+static void begin(struct attempt *a, const struct fake_cuda *f)
+{
+    pl_err err;
+
+    *a = (struct attempt){.fake = f, .devices = "cpu*2"};
+    TEST_OK(pl_model_open(&a->model, scene_model_write(&scene), &err), err);
+    TEST_OK(live(a, &err), err);
+    memcpy(want, a->out, sizeof want);
+}
+
 /* Each of these calls fails, one at a time, on devices of either kind; how
  * often one did. */
 static int fail_all(const struct fake_cuda *f, const char *const devices[2],
                     const char *const name[], int n)
 {
-    static float want[(N + 1) * N_VOCAB];
     static struct attempt a;
-    pl_err err;
     int n_fail = 0;
 
-    a = (struct attempt){.fake = f, .devices = "cpu*2"};
-    TEST_OK(pl_model_open(&a.model, scene_model_write(&scene), &err), err);
-    TEST_OK(live(&a, &err), err);
-    memcpy(want, a.out, sizeof want);
+    begin(&a, f);
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < n; i++) {
             int nth = 1;
 
             a.devices = devices[k];
-            while (fails_well(&a, want, name[i], nth)) {
+            while (fails_well(&a, name[i], nth)) {
                 n_fail++;
                 if (!test_long() && k > 0)
                     break;
@@ -186,20 +193,67 @@ static int fail_all(const struct fake_cuda *f, const char *const devices[2],
     return n_fail;
 }
 
+static const char *const cuda_name[] = {
+#define ROW(name, cuda, suffix, hip, parameters) #cuda,
+    STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, suffix, parameters) #name,
+        CUDA_CALL_MAP(ROW)
+#undef ROW
+};
+enum { N_CUDA_NAME = sizeof cuda_name / sizeof *cuda_name };
+
+/* What passed the self test is kept, so that few attempts take its time: the
+ * next case is for the calls that it makes. */
 TEST(engine_outlives_each_call_of_cuda_that_fails)
 {
     static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
-    static const char *const name[] = {
-#define ROW(name, cuda, suffix, hip, parameters) #cuda,
-        STREAM_CALL_MAP(ROW)
-#undef ROW
-#define ROW(name, suffix, parameters) #name,
-            CUDA_CALL_MAP(ROW)
-#undef ROW
-    };
 
-    assert_true(fail_all(fake_cuda_use(), devices, name,
-                         sizeof name / sizeof *name) > 80);
+    if (!test_long())
+        setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    assert_true(fail_all(fake_cuda_use(), devices, cuda_name, N_CUDA_NAME) >
+                80);
+}
+
+/* How often an engine's life calls each function. */
+static void count_calls(struct attempt *a, int out[N_CUDA_NAME])
+{
+    pl_err err;
+
+    for (int i = 0; i < N_CUDA_NAME; i++)
+        out[i] = -a->fake->n_call(cuda_name[i]);
+    TEST_OK(live(a, &err), err);
+    for (int i = 0; i < N_CUDA_NAME; i++)
+        out[i] += a->fake->n_call(cuda_name[i]);
+}
+
+/* A call of each function that the self test calls, drawn from as many as it
+ * makes. */
+TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
+{
+    static struct attempt a;
+    static int with[N_CUDA_NAME], without[N_CUDA_NAME];
+    uint64_t draw = test_seed();
+    int n_tried = 0;
+
+    begin(&a, fake_cuda_use());
+    a.devices = "cuda:0*2";
+    setenv("XDG_CACHE_HOME", test_temp("kept"), 1);
+    count_calls(&a, with);
+    count_calls(&a, without);
+    setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
+    for (int i = 0; i < N_CUDA_NAME; i++) {
+        int n = with[i] - without[i];
+
+        if (n <= 0)
+            continue;
+        assert_true(fails_well(&a, cuda_name[i],
+                               1 + (int)(test_random(&draw) % (unsigned)n)));
+        n_tried++;
+    }
+    pl_model_free(a.model);
+    print_message("%d functions\n", n_tried);
+    assert_true(n_tried > 5);
 }
 
 /* Those that CUDA has, too, when there is time. */

@@ -40,6 +40,7 @@ struct cuda_context {
     int device, n_retained;
     unsigned lost;    /* an error that all later calls return */
     unsigned refused; /* what retaining it returns; 0: it may be */
+    bool shut_out;    /* a thread could not enter it */
 };
 
 /* HIP's library for tests (fake_hip.c) is this one under other names; where it
@@ -148,7 +149,6 @@ static struct {
     int n_call[N_FUNCTION];
     int n_current;     /* contexts on threads' stacks */
     size_t free_bytes; /* of each device; 0: not set */
-    bool shut_out;     /* a thread could not enter a context */
     const char *fail;
     int fail_in;
     unsigned fail_code;
@@ -602,7 +602,7 @@ static void end_all(const struct cuda_context *c)
         next = t->next;
         if (t->context != c)
             continue;
-        if (!all.shut_out)
+        if (!c->shut_out)
             blame(0, "a context is released that holds things");
         else
             drop(t);
@@ -628,7 +628,7 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device)
 unsigned cuCtxPushCurrent_v2(struct cuda_context *c)
 {
     TAKE(call(F_cuCtxPushCurrent));
-    all.shut_out |= e != 0;
+    c->shut_out |= e != 0;
     if (!e && (depth == MAX_DEPTH || c->n_retained < 1))
         e = blame(INVALID_CONTEXT, "a context that is not held is pushed");
     if (!e) {
@@ -768,7 +768,7 @@ static void take_down(struct thing *g, struct thing *f, int32_t n_group,
     n->function = f;
     n->n_group = n_group;
     memcpy(n->args, args, gpu_kernel_args(f->kernel));
-    n->after = calloc(1, sizeof *n->after);
+    n->after = calloc(2, sizeof *n->after);
     n->n_after = g->n_node > 0;
     n->after[0] = g->n_node - 1;
     n->i = g->n_node++;
@@ -1311,8 +1311,8 @@ static void break_at(const char *function, int nth, unsigned code)
     all.fail_in = nth;
     all.fail_code = code;
     all.failed = false;
-    if (function)
-        all.shut_out = false;
+    for (int i = 0; function && i < FAKE_COUNT; i++)
+        all.context[i].shut_out = false;
     pthread_mutex_unlock(&all.lock);
 }
 

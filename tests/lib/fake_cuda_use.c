@@ -6,36 +6,34 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+static const struct fake_cuda *find(const char *path, const char *name)
+{
+    const struct fake_cuda *f;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (!library)
+        fail_msg("%s", dlerror());
+    f = dlsym(library, name);
+    assert_non_null(f);
+    return f;
+}
+
 const struct fake_cuda *fake_cuda_use(void)
 {
     static const struct fake_cuda *f;
-    void *library;
 
     assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA, 1), 0);
-    if (f)
-        return f;
-    library = dlopen(PLAIT_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    f = dlsym(library, "fake_cuda");
-    assert_non_null(f);
+    f = f ? f : find(PLAIT_FAKE_CUDA, "fake_cuda");
     return f;
 }
 
 const struct fake_cuda *fake_hip_use(void)
 {
     static const struct fake_cuda *f;
-    void *library;
 
     assert_int_equal(setenv("PLAIT_LIBHIP", PLAIT_FAKE_HIP, 1), 0);
     assert_int_equal(setenv("PLAIT_LIBHIPRTC", PLAIT_FAKE_HIP, 1), 0);
-    if (f)
-        return f;
-    library = dlopen(PLAIT_FAKE_HIP, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        fail_msg("%s", dlerror());
-    f = dlsym(library, "fake_hip");
-    assert_non_null(f);
+    f = f ? f : find(PLAIT_FAKE_HIP, "fake_hip");
     return f;
 }
 

@@ -142,3 +142,17 @@ pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err)
     PL_TRY(gpu_work_take(w, index, err));
     return gpu_work_do(w, err);
 }
+
+void gpu_work_must_be_right(const struct gpu_driver *d, int index)
+{
+    struct gpu_work w;
+    pl_err err;
+
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_all(&w, index, &err), err);
+    for (int i = 0; i < N; i++)
+        assert_true(w.out[i] == 4 * (w.x[i] + w.y[i]));
+    assert_int_equal(w.shared[6], w.shared_at ? 8 : 0);
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
+}

@@ -30,5 +30,7 @@ pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err);
 pl_status gpu_work_do(struct gpu_work *w, pl_err *err);
 pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err); /* both */
 void gpu_work_give_back(struct gpu_work *w);
+/* All of it on a GPU, from init to fini; else the case fails. */
+void gpu_work_must_be_right(const struct gpu_driver *d, int index);
 
 #endif

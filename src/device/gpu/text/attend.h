@@ -269,8 +269,6 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     GLOBAL const float *from =
         AT(const float, a.part) +
         ((s64)row * a.n_state + block * MERGE_STATES) * size;
-    GLOBAL float *next =
-        AT(float, a.next) + ((s64)row * a.n_block + block) * size;
 
     if (n == 0)
         return;
@@ -311,6 +309,9 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
         BARRIER();
     }
     if (a.next) {
+        GLOBAL float *next =
+            AT(float, a.next) + ((s64)row * a.n_block + block) * size;
+
         if (c0 == 0 && id < 16)
             next[id] = l[id];
         if (c0 == 0 && id == 16)
