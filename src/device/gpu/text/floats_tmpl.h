@@ -196,7 +196,7 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
         f.n_item = few_order(AT(const s32, a.id) + (s64)f.out * a.n_used,
                              a.n_used, a.n_matrix, a.item, a.n_item, id, order);
     else if (f.matrix < 0 || f.matrix >= a.n_matrix)
-        f.n_item = 0;
+        f.n_item = f.matrix = 0; /* addresses stay among the weights */
     BARRIER();
     if (a.open && adds)
         acc = ENTRY(const float, top)[at];
