@@ -236,7 +236,7 @@ static void count_told(void *user, const char *what, uint64_t done,
 TEST(cuda_tells_of_compiling)
 {
     const bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};
-    const struct fake_cuda *f = fake();
+    const struct fake_cuda *f = fake_cuda_use();
     pl_err err;
 
     for (int n_thread = 0; n_thread < 4; n_thread++) {
