@@ -40,7 +40,7 @@ const char *bench_word(const json_t *o, const char *key);
 
 /* What a model has that must be read and multiplied. */
 struct bench_model {
-    const char *name; /* as it was asked for; borrowed */
+    const char *name; /* the file's, in UTF-8, or the shape's; borrowed */
     char type[64];    /* "qwen3 Q8_0": family, most frequent format */
     double bytes;     /* of all weights */
     double n_param;

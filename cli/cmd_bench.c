@@ -304,8 +304,9 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
 
     snprintf(name, sizeof(name), "%.40s %.30s", b->o->shape ? b->o->shape : "",
              type_of(b->o));
-    ok = bench_model_read(&m, b->o->shape != NULL ? name : b->o->model, inspect,
-                          c->plan);
+    ok = bench_model_read(
+        &m, b->o->shape != NULL ? name : bench_word(inspect, "file"), inspect,
+        c->plan);
     for (int t = 0; t < b->n_test && ok; t++)
         ok = json_array_append_new(rows, bench_row(c, b, t, &m)) == 0;
     return ok ? EXIT_DONE

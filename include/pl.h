@@ -147,7 +147,8 @@ typedef enum pl_log_level {
     PL_LOG_WARN
 } pl_log_level;
 typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
-/* done of total units of `what` ("loading weights"). */
+/* done of total units of `what` ("compiling kernels", "loading weights"). One
+ * call at a time, which may come from another thread than the caller's. */
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 

@@ -88,6 +88,23 @@ TEST(bench_json_has_the_keys_of_llama_bench)
     json_decref(all);
 }
 
+/* A file's name need be no UTF-8; JSON must. */
+TEST(bench_json_has_a_model_of_any_name)
+{
+    json_t *all = rows("ln -s $PWD/models/fable-moe-Q8_0.gguf "
+                       "$(printf 'a\\377.gguf') && "
+                       "plait bench -m $(printf 'a\\377.gguf') --no-limits "
+                       "-r 1 -p 2 -n 0 -o json");
+
+    assert_string_equal(text(json_array_get(all, 0), "model_filename"),
+                        "a\xef\xbf\xbd.gguf");
+    json_decref(all);
+    all = rows("plait bench " MODEL "--no-limits -r 1 -p 2 -n 0 -o json");
+    assert_string_equal(text(json_array_get(all, 0), "model_filename"),
+                        "models/fable-moe-Q8_0.gguf");
+    json_decref(all);
+}
+
 /* A token of a dense model reads all weights but for tables of embeddings of
  * which it takes a row, and at the start next to nothing of the cache. */
 static void limit_is_that_of_reading(const char *model, const char *unread)

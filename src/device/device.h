@@ -134,6 +134,9 @@ struct device_options {
     double gpu_limit_s; /* tests: seconds in which a GPU must do something; 0:
                            what is right */
     bool trace;         /* steps are timed, see device_set_trace */
+    pl_progress_fn *progress; /* of kernels that device_set_load() has compiled;
+                                 called by its thread. NULL: nobody asks */
+    void *progress_user;
 };
 
 struct device_set; /* opaque */

@@ -90,7 +90,9 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
                                   .sim_merge = debug_asks("merge"),
                                   .kernel_set = p->kernel_set,
                                   .sim_seed = opt->sim_seed,
-                                  .trace = opt->trace != NULL};
+                                  .trace = opt->trace != NULL,
+                                  .progress = opt->progress,
+                                  .progress_user = opt->progress_user};
     pl_exec *x = calloc(1, sizeof *x);
     pl_status s;
 

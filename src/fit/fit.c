@@ -163,7 +163,8 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
     r->asked = f->asked;
     r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
     r->asked.experts = NULL;
-    r->asked.n_ubatch = INTENT_N_UBATCH;
+    if (r->asked.n_ubatch > INTENT_N_UBATCH)
+        r->asked.n_ubatch = INTENT_N_UBATCH;
     r->asked.open.layers = r->asked.open.experts = true;
     r->asked.open.ubatch = true;
     if (shorter) {

@@ -126,7 +126,7 @@ void fit_say_remedy(struct intent_text *out, const struct intent *in,
         intent_say(out, " -ncmoe ");
         intent_say_experts(out, in);
     }
-    if (in->n_ubatch != asked->n_ubatch)
+    if (in->n_ubatch < asked->n_ubatch)
         intent_say(out, " -ub %" PRId64, in->n_ubatch);
     if (in->n_ctx < asked->n_ctx)
         intent_say(out, " -c %" PRId64, in->n_ctx);

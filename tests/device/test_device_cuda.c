@@ -151,7 +151,7 @@ TEST(cuda_takes_its_context_once)
 
     gpu_work_init(&w, d);
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
-    TEST_OK(d->ready(w.g, gpu_work_wanted, 2, &err),
+    TEST_OK(d->ready(w.g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
             err); /* by threads of its own */
     TEST_OK(d->enter(w.g, &err), err);
     n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
@@ -207,10 +207,10 @@ TEST(cuda_compiles_what_is_wanted)
 
     gpu_work_init(&w, d);
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
-    TEST_OK(d->ready(w.g, want, 64, &err), err);
+    TEST_OK(d->ready(w.g, want, 64, &(struct gpu_progress){0}, &err), err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
     want[GPU_rope] = true;
-    TEST_OK(d->ready(w.g, want, 1, &err), err);
+    TEST_OK(d->ready(w.g, want, 1, &(struct gpu_progress){0}, &err), err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 3);
     a = gpu_work_sum(w.at[2], w.at[0], w.at[1]);
     for (int i = 0; i < 2; i++)
@@ -218,6 +218,40 @@ TEST(cuda_compiles_what_is_wanted)
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 4);
     gpu_work_give_back(&w);
     gpu_work_fini(&w);
+    assert_clean(f);
+}
+
+static void count_told(void *user, const char *what, uint64_t done,
+                       uint64_t total)
+{
+    uint64_t *n = user;
+
+    assert_string_equal(what, "compiling kernels");
+    assert_true(done >= n[1] && done <= total);
+    n[0]++;
+    n[1] = done;
+}
+
+/* By threads of its own, or by the one that asks. */
+TEST(cuda_tells_of_compiling)
+{
+    const bool want[GPU_KERNEL_COUNT] = {[GPU_unary] = true, [GPU_sum] = true};
+    const struct fake_cuda *f = fake_cuda_use();
+    pl_err err;
+
+    for (int n_thread = 0; n_thread < 4; n_thread++) {
+        int before = f->n_call("cuModuleLoadDataEx");
+        uint64_t told[2] = {0};
+        struct gpu_progress p = {count_told, told, 0, 2};
+        struct gpu *g;
+
+        TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+        TEST_OK(d->ready(g, want, n_thread, &p, &err), err);
+        assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
+        assert_true(told[0] > 0);
+        assert_true(n_thread > 0 || told[1] == 2);
+        d->close(g);
+    }
     assert_clean(f);
 }
 

@@ -186,8 +186,12 @@ TEST(hip_compiles_for_an_architecture_once)
         struct gpu *g;
 
         TEST_OK(d->open(&g, index[i], &err), err);
-        TEST_OK(d->ready(g, gpu_work_wanted, 2, &err), err);
-        TEST_OK(d->ready(g, gpu_work_wanted, 2, &err), err);
+        TEST_OK(
+            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
+            err);
+        TEST_OK(
+            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
+            err);
         assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
                          compiles[i]);
         d->close(g);
@@ -321,7 +325,8 @@ TEST(hip_gives_all_back_when_memory_ends)
         pl_status s = d->open(&g, FAKE_NEW, NULL);
 
         if (s == PL_OK)
-            s = d->ready(g, gpu_work_wanted, 1, NULL);
+            s = d->ready(g, gpu_work_wanted, 1, &(struct gpu_progress){0},
+                         NULL);
         alloc_ran(s);
         d->close(g);
     }

@@ -2,9 +2,12 @@
  * the bits of plain C, and one wrong bit is found. */
 #include "lib/support.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_trial.h"
 #include "lib/gpu_odd.h"
@@ -72,8 +75,9 @@ TEST(gpu_check_is_passed_by_the_emulator)
     pl_err err;
 
     memset(want, 1, sizeof want);
-    TEST_OK(x->driver->ready(x->gpu, want, 1, &err), err);
-    TEST_OK(gpu_check(x, want, &differs, &err), err);
+    TEST_OK(x->driver->ready(x->gpu, want, 1, &(struct gpu_progress){0}, &err),
+            err);
+    TEST_OK(gpu_check(x, want, &(struct gpu_progress){0}, &differs, &err), err);
     assert_false(differs);
     device_set_free(s);
 }
@@ -91,9 +95,12 @@ TEST(gpu_check_finds_a_wrong_bit_of_any_kernel)
 
         first_trial_of((enum gpu_kernel)k, want);
         gpu_wrong_kernel = GPU_KERNEL_COUNT;
-        TEST_OK(gpu_check(gpu_of(s), want, &differs, &err), err);
+        TEST_OK(gpu_check(gpu_of(s), want, &(struct gpu_progress){0}, &differs,
+                          &err),
+                err);
         gpu_wrong_kernel = k;
-        if (gpu_check(gpu_of(s), want, &differs, &err) != PL_DEVICE)
+        if (gpu_check(gpu_of(s), want, &(struct gpu_progress){0}, &differs,
+                      &err) != PL_DEVICE)
             fail_msg("a wrong bit of kernel %s is not seen", name);
         assert_true(differs);
         if (!strstr(err.message, name))
@@ -101,4 +108,126 @@ TEST(gpu_check_finds_a_wrong_bit_of_any_kernel)
     }
     gpu_wrong_kernel = GPU_KERNEL_COUNT;
     device_set_free(s);
+}
+
+/* ---- who is told of it --------------------------------------------------- */
+
+struct told {
+    pthread_t thread; /* the only one that may call */
+    atomic_int inside;
+    uint64_t done, total;
+    int n;       /* calls */
+    int n_value; /* different values of `done` */
+};
+
+static void tell(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    struct told *t = user;
+
+    assert_true(pthread_equal(t->thread, pthread_self()));
+    assert_int_equal(atomic_fetch_add(&t->inside, 1), 0);
+    assert_string_equal(what, "compiling kernels");
+    assert_true(done <= total && total > 0);
+    assert_true(t->n == 0 || (total == t->total && done >= t->done));
+    t->n_value += t->n == 0 || done > t->done;
+    t->n++;
+    t->done = done;
+    t->total = total;
+    if (gpu_eager_waits > 0)
+        gpu_eager_waits--;
+    atomic_fetch_sub(&t->inside, 1);
+}
+
+static void load_told(const char *spec, struct told *t)
+{
+    const struct device_options opt = {
+        .kernel_set = KERNEL_SET_GENERIC, .progress = tell, .progress_user = t};
+    struct device_set *s = build_set_as(spec, 2, &opt);
+    struct arena a = {0};
+
+    *t = (struct told){.thread = pthread_self()};
+    LOAD_OK(s, build_text(&a,
+                          "programs 2\n"
+                          "max n_tok 1\n"
+                          "device 0\n"
+                          "  %0: f32[n_tok, 8]\n"
+                          "device 1\n"
+                          "script\n"
+                          "  0: %0 = scale(%0) scale=2\n",
+                          2));
+    device_set_free(s);
+    arena_fini(&a);
+}
+
+/* Two GPUs compile and test the probe, and one of them another kernel. */
+TEST(gpu_compiling_is_told_by_the_thread_that_loads)
+{
+    struct told t;
+
+    load_told("eager*2", &t);
+    assert_int_equal(t.total, 2 * (2 + 1));
+    assert_int_equal(t.done, t.total);
+    load_told("wrong*2", &t); /* compiles nothing */
+    assert_int_equal(t.total, 2 + 1);
+    assert_int_equal(t.done, t.total);
+    assert_int_equal(t.n_value, 4);
+    load_told("emu*2", &t); /* tests nothing either */
+    assert_int_equal(t.n, 0);
+}
+
+/* Compilers that come to no end are told of all the same. */
+TEST(gpu_compiling_is_told_while_it_lasts)
+{
+    struct told t;
+
+    gpu_eager_waits = 5;
+    load_told("eager*2", &t);
+    assert_int_equal(gpu_eager_waits, 0);
+    assert_int_equal(t.done, t.total);
+}
+
+/* ---- by how many threads ------------------------------------------------- */
+
+enum { N_PROGRAM = 40 };
+
+struct made {
+    atomic_int n[N_PROGRAM];
+    int fails; /* from this program on; -1: none does */
+};
+
+static pl_status make_one(void *user, int i, pl_err *err)
+{
+    struct made *m = user;
+
+    atomic_fetch_add(&m->n[i], 1);
+    return m->fails >= 0 && i >= m->fails
+               ? err_set(err, PL_DEVICE, "program %d", i)
+               : PL_OK;
+}
+
+TEST(gpu_compiling_makes_each_program_once)
+{
+    struct told t;
+
+    for (int k = 0; k < 40; k++) {
+        struct made m = {.fails = k % 4 == 3 ? k : -1};
+        struct gpu_progress p = {k % 2 ? tell : NULL, &t, 0, N_PROGRAM};
+        int n_made = 0, n_failed = 0, n_thread = 1 + k % 20;
+        pl_err err = {0};
+        pl_status s;
+
+        t = (struct told){.thread = pthread_self()};
+        s = gpu_compile(&p, N_PROGRAM, n_thread, make_one, &m, &err);
+        for (int i = 0; i < N_PROGRAM; i++) {
+            assert_true(m.n[i] <= 1);
+            n_made += m.n[i];
+            n_failed += m.n[i] && m.fails >= 0 && i >= m.fails;
+        }
+        assert_int_equal(s, m.fails >= 0 ? PL_DEVICE : PL_OK);
+        if (m.fails < 0)
+            assert_int_equal(n_made, N_PROGRAM);
+        else
+            assert_in_range(n_failed, 1, n_thread); /* one of each at most */
+        assert_true(m.fails < 0 || strstr(err.message, "program ") != NULL);
+    }
 }

@@ -324,6 +324,41 @@ TEST(gpu_kernels_of_models_are_tried)
     }
 }
 
+struct told {
+    int n_compiling, n_loading;
+};
+
+static void tell(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    struct told *t = user;
+
+    assert_true(done <= total);
+    if (strcmp(what, "compiling kernels") == 0)
+        t->n_compiling++;
+    else
+        assert_string_equal(what, "loading weights");
+    t->n_loading += strcmp(what, "loading weights") == 0;
+    assert_true(t->n_loading == 0 || strcmp(what, "loading weights") == 0);
+}
+
+/* Whoever has an engine made hears what takes long. */
+TEST(gpu_kernels_are_told_of_before_weights)
+{
+    const char *name = "models/fable-moe-Q8_0.gguf";
+    pl_options o = engine_run_options();
+    struct told t = {0};
+    struct engine_run r;
+
+    o.devices = "eager*2";
+    o.no_fit = true;
+    o.progress = tell;
+    o.progress_user = &t;
+    engine_run_open(&r, test_file(name), name, &o);
+    assert_true(t.n_compiling > 2 * 10); /* kernels, of two GPUs */
+    assert_true(t.n_loading > 0);
+    engine_run_close(&r);
+}
+
 static uint64_t hash_with(int wrong_kernel)
 {
     const char *name = "models/fable-moe-Q8_0.gguf";

@@ -2,6 +2,7 @@
  * to the second one; engines of their own never meet, even over one model. The
  * thread sanitizer gives these cases their teeth. */
 #include "lib/engine_run.h"
+#include "lib/fake_cuda_use.h"
 #include "pl_graph.h"
 
 #include <pthread.h>
@@ -160,24 +161,31 @@ TEST(threads_of_one_engine_get_right_logits_or_busy)
     }
 }
 
-/* Created at the same time, over one model. */
+/* Created at the same time, over one model. A GPU reads and writes what CPUs
+ * have, while they work. */
 TEST(threads_with_engines_of_their_own_get_right_logits)
 {
+    static const char *const devices[] = {"cpu*2", "cuda:0,cpu"};
     pl_options o = engine_run_options();
     struct worker w[N_THREAD];
     struct engine_run r;
     float *want;
 
-    o.devices = "cpu*2";
+    fake_cuda_use();
+    o.n_ranks = 2;
+    o.devices = devices[0];
     engine_run_open(&r, test_file(model), model, &o);
     want = alone(&r);
-    workers_init(w, &r, want);
-    for (int i = 0; i < N_THREAD; i++) {
-        w[i].model = r.model;
-        w[i].o = &o;
+    for (int d = 0; d < 2; d++) {
+        o.devices = devices[d];
+        workers_init(w, &r, want);
+        for (int i = 0; i < N_THREAD; i++) {
+            w[i].model = r.model;
+            w[i].o = &o;
+        }
+        work_together(w);
+        assert_int_equal(w[0].n_busy + w[1].n_busy, 0);
     }
-    work_together(w);
-    assert_int_equal(w[0].n_busy + w[1].n_busy, 0);
     free(want);
     engine_run_close(&r);
 }

@@ -96,9 +96,33 @@ TEST(opencl_names_the_function_and_the_error)
     must_refuse(0, PL_DEVICE,
                 "khr, the fan is off: clCreateContext failed: "
                 "CL_OUT_OF_RESOURCES (-5)");
-    must_refuse(1, PL_DEVICE,
-                "nv: clBuildProgram failed: CL_BUILD_PROGRAM_FAILURE (-11); "
-                "the driver's compiler says: k.cl:7: error: no such word");
+    library(NULL);
+}
+
+/* When kernels are to be ready, and where they are not asked for before. */
+TEST(opencl_shows_what_the_compiler_said)
+{
+    static const char why[] =
+        "nv: clBuildProgram failed: CL_BUILD_PROGRAM_FAILURE (-11); the "
+        "driver's compiler says: k.cl:7: error: no such word";
+    const bool want[GPU_KERNEL_COUNT] = {[GPU_binary] = true};
+    struct gpu_progress p = {0};
+    struct binary_args a = {0};
+    struct gpu *g;
+    pl_err err;
+
+    library(PLAIT_FAKE_OPENCL);
+    TEST_OK(gpu_opencl.open(&g, 1, &err), err);
+    for (int n_thread = 1; n_thread < 3; n_thread++) {
+        assert_int_equal(gpu_opencl.ready(g, want, n_thread, &p, &err),
+                         PL_DEVICE);
+        assert_non_null(strstr(err.message, why));
+    }
+    assert_int_equal(
+        gpu_opencl.launch(g, QUEUE_COMPUTE, GPU_binary, 1, &a, &err),
+        PL_DEVICE);
+    assert_non_null(strstr(err.message, why));
+    gpu_opencl.close(g);
     library(NULL);
 }
 

@@ -2,6 +2,7 @@
 #include "lib/gpu_odd.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_kind.h"
@@ -25,12 +26,30 @@ static struct asked *asked_of(const struct gpu *g)
     return NULL;
 }
 
+atomic_int gpu_eager_waits;
+
+/* A kernel takes as long as the test says. */
+static pl_status eager_compile(void *user, int i, pl_err *err)
+{
+    const struct timespec ms = {.tv_nsec = 1000 * 1000};
+
+    (void)user;
+    for (int n = 0; gpu_eager_waits > 0 && n < 20 * 1000; n++)
+        nanosleep(&ms, NULL);
+    return gpu_eager_waits > 0
+               ? err_set(err, PL_DEVICE, "kernel %d waits for ever", i)
+               : PL_OK;
+}
+
 static pl_status eager_ready(struct gpu *g, const bool want[], int n_thread,
-                             pl_err *err)
+                             const struct gpu_progress *p, pl_err *err)
 {
     struct asked *a = asked_of(g);
+    int n = 0;
 
-    (void)n_thread;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        n += want[k];
+    PL_TRY(gpu_compile(p, n, n_thread, eager_compile, NULL, err));
     if (!a)
         a = asked_of(NULL);
     if (!a)

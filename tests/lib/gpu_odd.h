@@ -12,6 +12,10 @@
 
 extern const struct device_ops eager_ops, hung_ops, wrong_ops;
 
+/* Of all GPUs of the kind `eager`: while this is above zero its compilers do
+ * not come to an end, and fail after a while. */
+extern atomic_int gpu_eager_waits;
+
 /* Of all GPUs of the kind `wrong`: the kernel whose results are wrong, an enum
  * gpu_kernel. */
 extern atomic_int gpu_wrong_kernel;

@@ -76,7 +76,7 @@ pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
     bool yes;
 
     PL_TRY(w->d->identity(g, name, sizeof name, err));
-    PL_TRY(w->d->ready(g, gpu_work_wanted, 2, err));
+    PL_TRY(w->d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, err));
     PL_TRY(w->d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
     PL_TRY(w->d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
     PL_TRY(w->d->mark(g, QUEUE_COPY, 0, err));

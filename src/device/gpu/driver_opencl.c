@@ -143,24 +143,6 @@ static pl_status find(struct gpu *g, int index, pl_err *err)
     return opencl_demands(&g->cl, g->at.device, err);
 }
 
-/* Compilers for processors, as PoCL's, compile a kernel when it is launched
- * first, and keep it themselves. Asked for a binary they would compile all. */
-static pl_status make_kernels(struct gpu *g, pl_err *err)
-{
-    const char *name[GPU_KERNEL_COUNT];
-    struct opencl_source src = {
-        .text = {gpu_prelude_opencl, gpu_text},
-        .n_kernel = GPU_KERNEL_COUNT,
-        .name = name,
-        .keep = !opencl_on_cores(&g->cl, g->at.device),
-    };
-
-    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
-        name[k] = gpu_kernel_name((enum gpu_kernel)k);
-    return opencl_program(&g->cl, g->context, &g->at, &src, &g->program,
-                          g->kernel, err);
-}
-
 static pl_status open_at(struct gpu *g, int index, pl_err *err)
 {
     int32_t e = CL_OK;
@@ -173,7 +155,7 @@ static pl_status open_at(struct gpu *g, int index, pl_err *err)
             g->cl.clCreateCommandQueue(g->context, g->at.device, 0, &e);
         PL_TRY(check(g, e, "clCreateCommandQueue", NULL, err));
     }
-    return make_kernels(g, err);
+    return PL_OK;
 }
 
 static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
@@ -192,6 +174,40 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
     else
         close_gpu(g);
     return s;
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+/* Compilers for processors, as PoCL's, compile a kernel when it is launched
+ * first, and keep it themselves. Asked for a binary they would compile all. */
+static pl_status make_kernels(struct gpu *g, pl_err *err)
+{
+    const char *name[GPU_KERNEL_COUNT];
+    struct opencl_source src = {
+        .text = {gpu_prelude_opencl, gpu_text},
+        .n_kernel = GPU_KERNEL_COUNT,
+        .name = name,
+        .keep = !opencl_on_cores(&g->cl, g->at.device),
+    };
+
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        name[k] = gpu_kernel_name((enum gpu_kernel)k);
+    return opencl_program(&g->cl, g->context, &g->at, &src, &g->program,
+                          g->kernel, err);
+}
+
+/* All kernels are one program. */
+static pl_status make_program(void *user, int i, pl_err *err)
+{
+    (void)i;
+    return make_kernels(user, err);
+}
+
+static pl_status ready(struct gpu *g, const bool want[], int n_thread,
+                       const struct gpu_progress *p, pl_err *err)
+{
+    (void)want;
+    return gpu_compile(p, !g->program, n_thread, make_program, g, err);
 }
 
 /* ---- memory -------------------------------------------------------------- */
@@ -400,6 +416,8 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
 
     if (n_group <= 0)
         return PL_OK;
+    if (!g->program)
+        PL_TRY(make_kernels(g, err));
     PL_TRY(give_memory(g, k, err));
     PL_TRY(CALL(g, err, gpu_kernel_name(k), clSetKernelArg, g->kernel[k],
                 OPENCL_MAX_MEMORY, gpu_kernel_args(k), args));
@@ -458,6 +476,7 @@ const struct gpu_driver gpu_opencl = {
     .open = open_gpu,
     .close = close_gpu,
     .identity = identity,
+    .ready = ready,
     .alloc = alloc,
     .release = release,
     .host_alloc = host_alloc,

@@ -480,80 +480,29 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     return s;
 }
 
-/* ---- compiling by several threads ---- */
-
-enum { MAX_COMPILERS = 16 };
-
+/* Kernels that are to be compiled. */
 struct compiling {
     struct gpu *g;
-    const bool *want; /* [GPU_KERNEL_COUNT] */
-    atomic_int next;  /* kernel */
-    atomic_bool failed;
-    pthread_mutex_t lock; /* of what follows: the first that failed */
-    pl_status s;
-    pl_err err;
+    enum gpu_kernel kernel[GPU_KERNEL_COUNT];
+    int n;
 };
 
-static void say_failed(struct compiling *c, pl_status s, const pl_err *err)
+static pl_status compile_one(void *user, int i, pl_err *err)
 {
-    pthread_mutex_lock(&c->lock);
-    if (c->s == PL_OK) {
-        c->s = s;
-        c->err = *err;
-    }
-    pthread_mutex_unlock(&c->lock);
-    atomic_store(&c->failed, true);
+    const struct compiling *c = user;
+
+    DO_INSIDE(c->g, err, compile(c->g, c->kernel[i], err));
 }
 
-static pl_status compile_next(struct compiling *c, pl_err *err)
-{
-    struct gpu *g = c->g;
-    int k;
-
-    while (!atomic_load(&c->failed) &&
-           (k = atomic_fetch_add(&c->next, 1)) < GPU_KERNEL_COUNT)
-        if (c->want[k] && !g->kernel[k])
-            PL_TRY(compile(g, (enum gpu_kernel)k, err));
-    return PL_OK;
-}
-
-static void *compiler(void *user)
-{
-    int was;
-    struct compiling *c = user;
-    pl_err err = {0};
-    pl_status s = enter(c->g, &was, &err);
-
-    if (s == PL_OK)
-        s = leave(c->g, was, compile_next(c, &err), &err);
-    if (s != PL_OK)
-        say_failed(c, s, &err);
-    return NULL;
-}
-
-/* Threads that do not start are not missed: this one compiles too. */
 static pl_status ready(struct gpu *g, const bool want[], int n_thread,
-                       pl_err *err)
+                       const struct gpu_progress *p, pl_err *err)
 {
-    struct compiling c = {
-        .g = g, .want = want, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_t thread[MAX_COMPILERS];
-    int n = 0, n_kernel = 0;
+    struct compiling c = {.g = g};
 
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
-        n_kernel += want[k] && !g->kernel[k];
-    n_thread = n_thread < n_kernel ? n_thread : n_kernel;
-    n_thread = n_thread < MAX_COMPILERS ? n_thread : MAX_COMPILERS;
-    while (n < n_thread - 1 &&
-           pthread_create(&thread[n], NULL, compiler, &c) == 0)
-        n++;
-    compiler(&c);
-    for (int i = 0; i < n; i++)
-        pthread_join(thread[i], NULL);
-    pthread_mutex_destroy(&c.lock);
-    if (c.s != PL_OK && err)
-        *err = c.err;
-    return c.s;
+        if (want[k] && !g->kernel[k])
+            c.kernel[c.n++] = (enum gpu_kernel)k;
+    return gpu_compile(p, c.n, n_thread, compile_one, &c, err);
 }
 
 static pl_status launch_inside(struct gpu *g, enum queue q, enum gpu_kernel k,

@@ -84,6 +84,27 @@ static pl_status compare(const struct gpu_device *x, const struct trial *t,
 
 /* ---- trials -------------------------------------------------------------- */
 
+struct checking {
+    struct gpu_device *gpu;
+    const bool *want; /* [GPU_KERNEL_COUNT] */
+    const struct gpu_progress *progress;
+    bool tried[GPU_KERNEL_COUNT];
+    int n_tried;
+    bool differs;
+};
+
+/* The trial has been made. */
+static void count_tried(struct checking *c, const struct trial *t)
+{
+    for (int i = 0; i < t->list.n; i++) {
+        bool *tried = &c->tried[t->list.launch[i].kernel];
+
+        c->n_tried += !*tried;
+        *tried = true;
+    }
+    gpu_tell(c->progress, c->n_tried);
+}
+
 static pl_status run_on(struct gpu_device *x, const struct trial *t,
                         unsigned char *have, pl_err *err)
 {
@@ -99,8 +120,8 @@ static pl_status run_on(struct gpu_device *x, const struct trial *t,
 }
 
 /* Trial i, if the program names its kernels; have[TRIAL_IMAGE]. */
-static pl_status try_one(struct gpu_device *x, struct trial *t, int i,
-                         unsigned char *have, bool *differs, pl_err *err)
+static pl_status try_one(struct checking *c, struct trial *t, int i,
+                         unsigned char *have, pl_err *err)
 {
     pl_status s;
 
@@ -108,12 +129,13 @@ static pl_status try_one(struct gpu_device *x, struct trial *t, int i,
     trial_make(t, i);
     if (t->no_memory || t->full)
         return err_no_memory(err, "a self test");
-    PL_TRY(run_on(x, t, have, err));
+    PL_TRY(run_on(c->gpu, t, have, err));
     t->reference(t);
     if (t->no_memory)
         return err_no_memory(err, "a self test");
-    s = compare(x, t, have, err);
-    *differs = s != PL_OK;
+    s = compare(c->gpu, t, have, err);
+    c->differs = s != PL_OK;
+    count_tried(c, t);
     return s;
 }
 
@@ -127,8 +149,7 @@ static bool at_rest(struct gpu_device *x, pl_status s)
 }
 
 /* have: TRIAL_IMAGE bytes behind the image. */
-static pl_status try_all(struct gpu_device *x, uint64_t at, const bool want[],
-                         bool *differs, pl_err *err)
+static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
 {
     struct trial t = {.image = malloc(2 * TRIAL_IMAGE), .at = at};
     pl_status s = t.image ? PL_OK : err_no_memory(err, "a self test");
@@ -139,24 +160,24 @@ static pl_status try_all(struct gpu_device *x, uint64_t at, const bool want[],
             break;
         if (t.no_memory)
             s = err_no_memory(err, "a self test");
-        else if (trial_takes(&t, want))
-            s = try_one(x, &t, i, t.image + TRIAL_IMAGE, differs, err);
+        else if (trial_takes(&t, c->want))
+            s = try_one(c, &t, i, t.image + TRIAL_IMAGE, err);
     }
     trial_fini(&t);
-    if (at_rest(x, s))
+    if (at_rest(c->gpu, s))
         free(t.image);
     return s;
 }
 
-static pl_status try_in_memory(struct gpu_device *x, const bool want[],
-                               bool *differs, pl_err *err)
+static pl_status try_in_memory(struct checking *c, pl_err *err)
 {
+    struct gpu_device *x = c->gpu;
     uint64_t at = 0;
     pl_status s = x->driver->alloc(x->gpu, TRIAL_IMAGE, &at, err);
 
     if (s != PL_OK)
         return s;
-    s = try_all(x, at, want, differs, err);
+    s = try_all(c, at, err);
     if (!x->lost)
         x->driver->release(x->gpu, at);
     return s;
@@ -164,35 +185,58 @@ static pl_status try_in_memory(struct gpu_device *x, const bool want[],
 
 /* ---- what has passed before ---------------------------------------------- */
 
+/* What decides whether it passes. */
 struct passed {
     char what[16], identity[256];
     uint64_t text, trials;
     bool want[GPU_KERNEL_COUNT];
 };
 
-pl_status gpu_check(struct gpu_device *x, const bool want[], bool *differs,
-                    pl_err *err)
+static pl_status key_of(struct passed *key, struct gpu_device *x,
+                        const bool want[], pl_err *err)
+{
+    memset(key, 0, sizeof *key);
+    snprintf(key->what, sizeof key->what, "self test 2");
+    key->text = hash64(0, gpu_text, strlen(gpu_text));
+    key->trials = trial_hash();
+    memcpy(key->want, want, sizeof key->want);
+    return x->driver->identity ? x->driver->identity(x->gpu, key->identity,
+                                                     sizeof key->identity, err)
+                               : PL_OK;
+}
+
+static bool is_kept(const struct gpu_device *x, const struct passed *key)
+{
+    size_t n;
+    void *found =
+        x->driver->identity ? gpu_cache_load(key, sizeof *key, &n) : NULL;
+    bool kept = found != NULL;
+
+    free(found);
+    return kept;
+}
+
+bool gpu_check_passed(struct gpu_device *x, const bool want[])
 {
     struct passed key;
-    bool keeps = x->driver->identity != NULL;
-    size_t n;
-    void *found;
+
+    return key_of(&key, x, want, NULL) == PL_OK && is_kept(x, &key);
+}
+
+pl_status gpu_check(struct gpu_device *x, const bool want[],
+                    const struct gpu_progress *p, bool *differs, pl_err *err)
+{
+    struct checking c = {.gpu = x, .want = want, .progress = p};
+    struct passed key;
+    pl_status s;
 
     *differs = false;
-    memset(&key, 0, sizeof key);
-    snprintf(key.what, sizeof key.what, "self test 2");
-    key.text = hash64(0, gpu_text, strlen(gpu_text));
-    key.trials = trial_hash();
-    memcpy(key.want, want, sizeof key.want);
-    if (keeps)
-        PL_TRY(x->driver->identity(x->gpu, key.identity, sizeof key.identity,
-                                   err));
-    found = keeps ? gpu_cache_load(&key, sizeof key, &n) : NULL;
-    free(found);
-    if (found)
+    PL_TRY(key_of(&key, x, want, err));
+    if (is_kept(x, &key))
         return PL_OK;
-    PL_TRY(try_in_memory(x, want, differs, err));
-    if (keeps) /* if it cannot be kept, it is made again */
+    s = try_in_memory(&c, err);
+    *differs = c.differs;
+    if (s == PL_OK && x->driver->identity) /* if not kept, it is made again */
         gpu_cache_save(&key, sizeof key, "passed", 6, NULL);
-    return PL_OK;
+    return s;
 }

@@ -227,38 +227,62 @@ static uint64_t name_hash(const struct gpu_device *x)
                   strlen(name));
 }
 
-static pl_status check_kernels(struct gpu_device *x, const bool want[],
-                               pl_err *err)
+static pl_status check_kernels(struct gpu_device *x,
+                               const struct gpu_progress *p, pl_err *err)
 {
     bool differs;
-    pl_status s = gpu_check(x, want, &differs, err);
+    pl_status s = gpu_check(x, x->want, p, &differs, err);
 
     x->dev->differs = differs ? name_hash(x) | 1 : 0;
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* Compiles and tests. Compilers take seconds, and memory of the device. */
-static pl_status ready_kernels(struct gpu_device *x, pl_err *err)
+/* What is to be compiled and tested, and how much that is. */
+static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
+                         pl_err *err)
 {
-    const struct topology *t = device_set_topology(x->set);
-    bool want[GPU_KERNEL_COUNT];
-
+    x->n_want = 0;
     if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
         return PL_OK;
-    PL_TRY(gpu_foresee(x->set, x->dev, want, err));
-    want[GPU_probe] = true;
-    if (x->driver->ready)
-        PL_TRY(x->driver->ready(x->gpu, want, t ? t->n_core_quota : 1, err));
-    return check_kernels(x, want, err);
+    PL_TRY(gpu_foresee(x->set, x->dev, x->want, err));
+    x->want[GPU_probe] = true;
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++)
+        x->n_want += x->want[k];
+    x->passed = gpu_check_passed(x, x->want);
+    p->total += (uint64_t)x->n_want *
+                (uint64_t)((x->driver->ready != NULL) + !x->passed);
+    return PL_OK;
 }
 
-static pl_status load_gpu(struct gpu_device *x, pl_err *err)
+/* Compiles and tests. Compilers take seconds, and memory of the device. */
+static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
+                               pl_err *err)
+{
+    const struct topology *t = device_set_topology(x->set);
+
+    if (x->n_want == 0)
+        return PL_OK;
+    if (x->driver->ready) {
+        PL_TRY(
+            x->driver->ready(x->gpu, x->want, t ? t->n_core_quota : 1, p, err));
+        gpu_tell_done(p, x->n_want);
+    }
+    x->dev->differs = 0;
+    if (x->passed)
+        return PL_OK;
+    PL_TRY(check_kernels(x, p, err));
+    gpu_tell_done(p, x->n_want);
+    return PL_OK;
+}
+
+static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
+                          pl_err *err)
 {
     struct device *d = x->dev;
     const struct program *p = d->prog;
     size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
 
-    PL_TRY(ready_kernels(x, err));
+    PL_TRY(ready_kernels(x, progress, err));
     for (int r = 0; r < REGION_INBOX; r++)
         PL_TRY(gpu_region_load(x, (enum region)r, err));
     PL_TRY(gpu_reach_own(x, err));
@@ -286,10 +310,15 @@ static pl_status load_gpu(struct gpu_device *x, pl_err *err)
 
 pl_status gpu_load(struct device_bank *b, pl_err *err)
 {
+    const struct device_options *opt = device_set_options(b->set);
+    struct gpu_progress p = {.fn = opt->progress, .user = opt->progress_user};
     struct gpu_bank *g = b->own;
 
     for (int i = 0; i < b->n; i++)
-        PL_TRY(load_gpu(&g->dev[i], err));
+        PL_TRY(foresee(&g->dev[i], &p, err));
+    gpu_tell(&p, 0);
+    for (int i = 0; i < b->n; i++)
+        PL_TRY(load_gpu(&g->dev[i], &p, err));
     return PL_OK;
 }
 

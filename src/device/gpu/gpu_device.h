@@ -40,6 +40,9 @@ struct gpu_device {
     uint64_t scratch, tables;      /* owned */
     void **mapped;                 /* owned, [n_mapped]: what to unmap */
     int n_mapped;
+    bool want[GPU_KERNEL_COUNT]; /* what its program launches, and probe */
+    int n_want;                  /* 0: of an emulated one */
+    bool passed;                 /* their self test, in a process before */
     bool looked;      /* for what others have: from the first run on */
     bool maps_events; /* its own; their words can be posted to */
     bool maps_all;    /* and all else that its program wants */

@@ -13,6 +13,7 @@
 #ifndef DEVICE_GPU_GPU_DRIVER_H
 #define DEVICE_GPU_GPU_DRIVER_H
 
+#include "device/gpu/gpu_compile.h"
 #include "device/gpu/gpu_kernel.h"
 #include "device/listed_gpu.h"
 
@@ -53,9 +54,10 @@ struct gpu_driver {
     void (*leave)(struct gpu *g);
 
     /* Has the kernels compiled that a program launches, by up to n_thread
-     * threads; others are when they are launched first. NULL: all are. */
+     * threads; others are when they are launched first. Tells how far it is, by
+     * what gpu_compile() does. NULL: all are. */
     pl_status (*ready)(struct gpu *g, const bool want[], int n_thread,
-                       pl_err *err);
+                       const struct gpu_progress *p, pl_err *err);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
