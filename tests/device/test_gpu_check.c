@@ -45,6 +45,7 @@ TEST(gpu_check_has_trials_of_all_kernels)
 {
     bool want[GPU_KERNEL_COUNT];
     struct trial t = begin();
+    int n_fused = 0;
 
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
         first_trial_of((enum gpu_kernel)k, want);
@@ -52,7 +53,11 @@ TEST(gpu_check_has_trials_of_all_kernels)
         assert_false(t.full);
         assert_false(t.no_memory);
         assert_true(t.list.n > 0);
+        if (t.n_also > 0 && t.list.n != 1)
+            fail_msg("%s and what follows are %d launches", t.what, t.list.n);
+        n_fused += t.n_also > 0;
     }
+    assert_true(n_fused > 0);
     end(&t);
 }
 

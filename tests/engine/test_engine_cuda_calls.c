@@ -78,14 +78,14 @@ static void tokens_on(const struct fake_cuda *f, const char *devices,
     free(want);
 }
 
-/* Some 150 launches are one graph; beside it there are the context's, events'
+/* Some 80 launches are one graph; beside it there are the context's, events'
  * and queues' ends. */
 TEST(cuda_writes_a_token_with_few_calls)
 {
     struct asked a[TOKENS];
 
     tokens_on(fake_cuda_use(), "cuda:0", a);
-    assert_true(a[0].launches > 100 && a[0].graphs == 0);
+    assert_true(a[0].launches > 50 && a[0].graphs == 0);
     for (int i = 1; i < TOKENS; i++)
         assert_true(a[i].launches == 0 && a[i].graphs == 1);
     for (int i = 2; i < TOKENS; i++)
@@ -99,7 +99,7 @@ TEST(cuda_writes_a_token_with_few_calls_on_two)
     struct asked a[TOKENS];
 
     tokens_on(fake_cuda_use(), "cuda:0*2", a);
-    assert_true(a[0].launches > 100 && a[0].graphs == 0);
+    assert_true(a[0].launches > 50 && a[0].graphs == 0);
     for (int i = 2; i < TOKENS; i++) {
         assert_in_range(a[i].graphs, 2, MOST);
         assert_in_range(a[i].launches, 0, 3 * MOST);

@@ -1,7 +1,8 @@
 /* Which kernels of the text a program can launch, before any of its memory is
  * there: launches are made as for runs, at addresses that nothing has, and are
  * looked at instead of done. A kernel is chosen by sizes that grow, so those of
- * one row, of powers of two and of the largest run meet each. */
+ * one row, of powers of two and of the largest run meet each, fused and by
+ * themselves. */
 #include <string.h>
 
 #include "base/err.h"
@@ -39,10 +40,13 @@ static bool look(struct gpu_image *m, const struct device *d, int script,
 
     for (int i = 0; i < n_micro; i++)
         run.sizes[i] = *z;
-    if (!gpu_image_prepare(m, d, &run))
-        return false;
-    for (int i = 0; i < m->list.n; i++)
-        want[m->list.launch[i].kernel] = true;
+    for (int k = 0; k < 2; k++) {
+        m->by_step = k > 0;
+        if (!gpu_image_prepare(m, d, &run))
+            return false;
+        for (int i = 0; i < m->list.n; i++)
+            want[m->list.launch[i].kernel] = true;
+    }
     return true;
 }
 

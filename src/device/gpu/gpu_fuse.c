@@ -1,9 +1,10 @@
-/* Launches that were done before (gpu_fuse.h). */
+/* Launches that were done before, and such that others do (gpu_fuse.h). */
 #include "device/gpu/gpu_fuse.h"
 
 #include <string.h>
 
 #include "device/gpu/gpu_launch.h"
+#include "device/gpu/gpu_pair.h"
 
 enum { SORTING = 3 }; /* launches: keys, places, blocks */
 
@@ -46,4 +47,90 @@ void gpu_fuse_written(struct gpu_sorted *s, uint64_t from, uint64_t to)
 {
     if (from < s->to && s->from < to)
         s->launch = -1;
+}
+
+/* ---- launches that others do --------------------------------------------- */
+
+struct fusing {
+    struct gpu_list *l;
+    const int *first;
+    const struct gpu_fuse_steps *s;
+    int *host;
+};
+
+/* Does step k meet one that h does? */
+static bool meets(const struct fusing *f, int h, int k)
+{
+    for (int i = h; i < k; i++)
+        if (f->host[i] == h &&
+            gpu_touches_meet(f->s->touch, f->s->touched, i, k))
+            return true;
+    return false;
+}
+
+static bool has_one(const struct fusing *f, int i)
+{
+    return f->first[i + 1] - f->first[i] == 1;
+}
+
+/* Can h do the work of k too? It then does. */
+static bool joins(struct fusing *f, int h, int k)
+{
+    struct gpu_pair p;
+    struct gpu_list *l = f->l;
+    enum gpu_pairing kind = PAIR_NONE;
+
+    if (has_one(f, h))
+        kind = gpu_pair(l, f->first[h], f->first[k], &p);
+    if (kind == PAIR_NONE || (kind == PAIR_BESIDE && meets(f, h, k)))
+        return false;
+    gpu_list_add(l, p.kernel, p.n_group, p.args);
+    if (l->no_memory)
+        return false;
+    l->launch[f->first[h]] = l->launch[--l->n];
+    f->host[k] = h;
+    return true;
+}
+
+static void fuse_step(struct fusing *f, int k)
+{
+    const struct gpu_fuse_steps *s = f->s;
+
+    for (int h = k - 1; h >= 0 && k - h <= GPU_FUSE_REACH; h--) {
+        if (s->queue[h] != s->queue[k])
+            continue;
+        if (s->bars[h])
+            return;
+        if (f->host[h] == h && (joins(f, h, k) || meets(f, h, k)))
+            return;
+    }
+}
+
+/* The launches of steps that others do are left out. */
+static void close_up(struct gpu_list *l, int *first, int n, const int *host)
+{
+    int from = first[0], to = first[0];
+
+    for (int i = 0; i < n; i++) {
+        int end = first[i + 1];
+
+        first[i] = to;
+        for (; from < end; from++)
+            if (host[i] == i)
+                l->launch[to++] = l->launch[from];
+    }
+    first[n] = l->n = to;
+}
+
+void gpu_fuse_steps(struct gpu_list *l, int *first,
+                    const struct gpu_fuse_steps *s, int *host)
+{
+    struct fusing f = {l, first, s, host};
+
+    for (int k = 0; k < s->n; k++) {
+        host[k] = k;
+        if (s->queue[k] >= 0 && !s->bars[k] && has_one(&f, k))
+            fuse_step(&f, k);
+    }
+    close_up(l, first, s->n, host);
 }

@@ -5,61 +5,8 @@
 #include <string.h>
 
 #include "device/gpu/gpu_device.h"
-#include "device/gpu/gpu_order.h"
-
-/* ---- what steps touch ---------------------------------------------------- */
-
-struct touches {
-    const struct gpu_device *x;
-    struct gpu_touch *touch; /* owned */
-    int n, n_max;
-    bool no_memory;
-};
-
-static void put_touch(struct touches *t, struct gpu_touch u)
-{
-    if (t->n == t->n_max) {
-        int n = t->n_max * 2 + 64;
-        void *more = realloc(t->touch, (size_t)n * sizeof *t->touch);
-
-        if (!more) {
-            t->no_memory = true;
-            return;
-        }
-        t->touch = more;
-        t->n_max = n;
-    }
-    t->touch[t->n++] = u;
-}
-
-static void look(void *user, const struct step_use *u)
-{
-    struct touches *t = user;
-    const struct prog_tensor *of =
-        &device_of(t->x->set, u->dev)->prog->tensor[u->tensor];
-    size_t from = of->offset + u->off;
-
-    put_touch(t, (struct gpu_touch){
-                     .memory = u->dev * (REGION_COUNT + 1) + (int)of->region,
-                     .from = from,
-                     .to = from + (u->bytes ? u->bytes : of->bytes),
-                     .writes = u->access != ACCESS_READ});
-}
-
-/* All that it touches; the scratch of its queue is a memory too. */
-static void touch_step(struct touches *t, const struct step *st)
-{
-    const struct program *p = t->x->dev->prog;
-    size_t scratch = gpu_image_step_scratch(&t->x->image, st);
-
-    step_uses(st, p->dev, p->tensor, look, t);
-    if (scratch > 0)
-        put_touch(t, (struct gpu_touch){.memory = p->dev * (REGION_COUNT + 1) +
-                                                  REGION_COUNT,
-                                        .from = 0,
-                                        .to = scratch,
-                                        .writes = true});
-}
+#include "device/gpu/gpu_fuse.h"
+#include "device/gpu/gpu_touches.h"
 
 /* ---- a segment ----------------------------------------------------------- */
 
@@ -69,7 +16,7 @@ struct draft {
     struct gpu_recording *to;
     int *step; /* owned, [n] */
     int n;
-    struct touches touches;
+    struct gpu_touches touches;
     int *first; /* owned, [n + 1] of touches.touch */
     struct gpu_order order;
     struct gpu_node *node; /* owned, a launch each */
@@ -89,14 +36,23 @@ static int n_launch(const struct draft *d, int i)
     return first[d->step[i] + 1] - first[d->step[i]];
 }
 
-static bool make_order(struct draft *d)
+/* A step, and those that its launches do too. */
+static void touch_fused(struct draft *d, int step)
 {
     const struct script *c = d->to->script;
+    const struct gpu_image *m = &d->x->image;
 
+    for (int i = step; i < c->n_step && i <= step + GPU_FUSE_REACH; i++)
+        if (m->host[i] == step)
+            gpu_touches_add(&d->touches, m, &c->step[i]);
+}
+
+static bool make_order(struct draft *d)
+{
     d->touches.n = 0;
     for (int i = 0; i < d->n; i++) {
         d->first[i] = d->touches.n;
-        touch_step(&d->touches, &c->step[d->step[i]]);
+        touch_fused(d, d->step[i]);
     }
     d->first[d->n] = d->touches.n;
     return !d->touches.no_memory &&
@@ -200,7 +156,7 @@ static bool record_queue(struct draft *d, enum queue q)
 static bool record(struct gpu_device *x, struct gpu_recording *r)
 {
     size_t n = (size_t)r->script->n_step + 1;
-    struct draft d = {.x = x, .to = r, .touches = {.x = x}};
+    struct draft d = {.x = x, .to = r};
     bool ok;
 
     d.step = calloc(n, sizeof *d.step);
@@ -216,7 +172,7 @@ static bool record(struct gpu_device *x, struct gpu_recording *r)
     free(d.step);
     free(d.first);
     free(d.last);
-    free(d.touches.touch);
+    gpu_touches_free(&d.touches);
     return ok;
 }
 

@@ -88,10 +88,14 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
             n_step = p->script[i].n_step;
     m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
     m->first = calloc((size_t)n_step + 1, sizeof *m->first);
+    m->host = calloc((size_t)n_step + 1, sizeof *m->host);
+    m->queue = calloc((size_t)n_step + 1, sizeof *m->queue);
+    m->bars = calloc((size_t)n_step + 1, sizeof *m->bars);
+    m->touched = calloc((size_t)n_step + 1, sizeof *m->touched);
     m->view =
         calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
-    if (!m->tensor || !m->first || !m->view ||
-        !gpu_inbox_init(&m->inbox, p, n_step))
+    if (!m->tensor || !m->first || !m->view || !m->host || !m->queue ||
+        !m->bars || !m->touched || !gpu_inbox_init(&m->inbox, p, n_step))
         return err_no_memory(err, "a device's tables");
     for (int i = 0; i < p->n_tensor; i++)
         tensor_tables(m, &p->tensor[i]);
@@ -108,13 +112,19 @@ void gpu_image_fini(struct gpu_image *m)
 {
     free(m->tensor);
     free(m->first);
+    free(m->host);
+    free(m->queue);
+    free(m->bars);
+    free(m->touched);
+    gpu_touches_free(&m->touches);
     free(m->view);
     gpu_tables_free(&m->tables);
     gpu_list_free(&m->list);
     gpu_inbox_free(&m->inbox);
     arena_fini(&m->arena);
     m->tensor = NULL;
-    m->first = NULL;
+    m->first = m->host = m->queue = m->touched = NULL;
+    m->bars = NULL;
     m->view = NULL;
     m->script = NULL;
 }
@@ -342,6 +352,37 @@ static void fuse(struct gpu_image *m, struct gpu_sorted *s,
     step_uses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
+/* Behind the launches of a run's steps: those that others can do, they do. What
+ * is no kernel's keeps its place, and so does a step for which bytes are
+ * brought. */
+static void fuse_steps(struct gpu_image *m, const struct script *c,
+                       const struct device_run *run)
+{
+    struct gpu_fuse_steps s = {.n = c->n_step,
+                               .queue = m->queue,
+                               .bars = m->bars,
+                               .touched = m->touched};
+
+    m->touches.n = 0;
+    for (int i = 0; i < c->n_step; i++) {
+        const struct step *st = &c->step[i];
+        bool runs = step_runs(st, run->n_micro, run->sizes);
+
+        m->queue[i] = runs ? (int)st->queue : -1;
+        m->bars[i] = st->kind != STEP_KERNEL ||
+                     m->inbox.first[i + 1] > m->inbox.first[i];
+        m->touched[i] = m->touches.n;
+        if (runs && !m->bars[i])
+            gpu_touches_add(&m->touches, m, st);
+    }
+    m->touched[c->n_step] = m->touches.n;
+    s.touch = m->touches.touch;
+    if (m->touches.no_memory)
+        m->list.no_memory = true;
+    else
+        gpu_fuse_steps(&m->list, m->first, &s, m->host);
+}
+
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run)
 {
@@ -349,7 +390,8 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     const struct prog_tensor *t = m->prog->tensor;
     struct gpu_sorted sorted = {.launch = -1};
 
-    if (m->script == c && gpu_image_same_sizes(m->n_micro, m->sizes, run))
+    if (m->script == c && m->is_by_step == m->by_step &&
+        gpu_image_same_sizes(m->n_micro, m->sizes, run))
         return true;
     m->script = NULL;
     m->n_micro = run->n_micro;
@@ -378,9 +420,14 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     }
     m->first[c->n_step] = m->list.n;
     m->inbox.first[c->n_step] = m->inbox.n;
+    for (int i = 0; i < c->n_step; i++)
+        m->host[i] = i;
+    if (!m->by_step && !m->list.no_memory)
+        fuse_steps(m, c, run);
     if (m->list.no_memory || m->inbox.no_memory)
         return false;
     m->script = c;
+    m->is_by_step = m->by_step;
     return true;
 }
 

@@ -13,6 +13,7 @@
 #include "device/device_ops.h"
 #include "device/gpu/gpu_kernel.h"
 #include "device/gpu/gpu_tables.h"
+#include "device/gpu/gpu_touches.h"
 #include "program/copy_loops.h"
 
 /* Bytes that have come, `at` from the start of the inbox and of its mirror. */
@@ -58,9 +59,16 @@ struct gpu_image {
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int n_micro;
     const struct script *script; /* that the launches are of; NULL: of none */
-    struct gpu_list list;        /* owned */
+    bool by_step;                /* asked for: each step has its own launches */
+    bool is_by_step;
+    struct gpu_list list; /* owned */
     struct gpu_inbox inbox;
-    int *first; /* owned, [most steps of a script + 1] of list.launch */
+    int *first;   /* owned, [most steps of a script + 1] of list.launch */
+    int *host;    /* owned, [most steps]: the one whose launches do its work */
+    int *queue;   /* owned, [most steps]: for fusing, as the next two */
+    bool *bars;   /* owned, [most steps] */
+    int *touched; /* owned, [most steps + 1] of touches.touch */
+    struct gpu_touches touches;
 };
 
 /* Of a device that has its program; collects its tables. base[] and

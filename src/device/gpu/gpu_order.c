@@ -12,8 +12,8 @@ static bool meet(const struct gpu_touch *a, const struct gpu_touch *b)
            (a->writes || b->writes);
 }
 
-static bool any_meet(const struct gpu_touch *touch, const int *first, int i,
-                     int k)
+bool gpu_touches_meet(const struct gpu_touch *touch, const int *first, int i,
+                      int k)
 {
     for (int a = first[i]; a < first[i + 1]; a++)
         for (int b = first[k]; b < first[k + 1]; b++)
@@ -57,7 +57,8 @@ static bool add(struct gpu_order *o, const struct gpu_touch *touch,
     for (int k = i - 1; k >= 0; k--) {
         const uint64_t *its = row + (size_t)k * words;
 
-        if (own[k / 64] >> (k % 64) & 1 || !any_meet(touch, first, i, k))
+        if (own[k / 64] >> (k % 64) & 1 ||
+            !gpu_touches_meet(touch, first, i, k))
             continue;
         if (!put(o, at++, k))
             return false;

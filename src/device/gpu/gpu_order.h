@@ -14,6 +14,11 @@ struct gpu_touch {
     bool writes;
 };
 
+/* Things i and k touch touch[first[i]] .. and touch[first[k]] ..: does one
+ * write what the other touches? */
+bool gpu_touches_meet(const struct gpu_touch *touch, const int *first, int i,
+                      int k);
+
 struct gpu_order {
     int n;
     int *first; /* owned, [n + 1] of after[] */

@@ -269,6 +269,7 @@ static bool begin(struct gpu_device *x)
     x->ahead = x->posts && x->maps_all && x->driver->wait && x->driver->drop;
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
+    x->image.by_step = x->slow;
     if (gpu_image_prepare(&x->image, x->dev, x->run)) {
         gpu_graph_begin(x);
         return true;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash64.h"
+#include "device/gpu/gpu_fuse.h"
 #include "program/cache_tile.h"
 #include "quant/grid.h"
 #include "quant/q8.h"
@@ -88,7 +89,10 @@ static const struct row {
     bool crossed; /* heads go to KV heads in turn */
     bool apart;   /* ranks' results are not added */
     int n_rank;   /* of the dimension that is summed */
-    int64_t ids;  /* which are below it */
+    int beside;   /* so many more of its kind in the same launch, */
+    enum kernel behind[TRIAL_CALLS - 1]; /* or these, one behind the other; 0:
+                                            none */
+    int64_t ids;                         /* which are below it */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -135,6 +139,7 @@ struct making {
     const struct row *r;
     pl_format f[2]; /* of the arguments that may have several */
     int n_f;        /* such arguments so far */
+    int n_pack;     /* packs of the trial that are made */
 };
 
 /* -1 stands for a dimension of 0. */
@@ -173,13 +178,15 @@ static void *weights(struct making *m, struct cpu_tensor *x)
         return floats ? trial_values(t, VALUES_UNIT, x->format, count(x))
                       : trial_room(t, (size_t)(n * n_matrix) *
                                           format_row_bytes(x->format, k));
-    pack_init(&t->pack, x->format, n, k, span, 1 + cut,
+    struct pack *pack = &t->pack[m->n_pack++];
+
+    pack_init(pack, x->format, n, k, span, 1 + cut,
               trial_room(t, MAX_CHUNKS * sizeof(struct pack_chunk)));
-    x->pack = &t->pack;
+    x->pack = pack;
     if (!floats)
-        return blocks(t, &t->pack, n_matrix);
+        return blocks(t, pack, n_matrix);
     return trial_values(t, VALUES_UNIT, x->format,
-                        n_matrix * (int64_t)t->pack.matrix_bytes /
+                        n_matrix * (int64_t)pack->matrix_bytes /
                             (x->format == PL_F32 ? 4 : 2));
 }
 
@@ -328,6 +335,8 @@ static void run_generic(struct trial *t, enum kernel kernel, struct cpu_call c)
 static void reference(struct trial *t)
 {
     run_generic(t, t->kernel, t->call);
+    for (int i = 0; i < t->n_also; i++)
+        run_generic(t, t->also[i], t->also_call[i]);
 }
 
 /* Activations as the weights' format wants them. */
@@ -371,10 +380,10 @@ static struct gpu_tensor device_tensor(struct trial *t,
     return g;
 }
 
-static void add_launches(struct trial *t)
+static void add_launches(struct trial *t, enum kernel k,
+                         const struct cpu_call *c)
 {
-    const struct cpu_call *c = &t->call;
-    const struct gpu_entry *e = &gpu_entries[t->kernel];
+    const struct gpu_entry *e = &gpu_entries[k];
     struct gpu_call g = {.out = device_tensor(t, &c->out),
                          .n_in = c->n_in,
                          .attr = c->attr,
@@ -397,12 +406,108 @@ static void add_launches(struct trial *t)
         g.seq = trial_at(t, c->table->seq);
         g.pages = trial_at(t, c->table->pages);
     }
-    t->n_kept = t->n;
+    if (c == &t->call)
+        t->n_kept = t->n;
     g.scratch =
         t->at + t->n; /* an address that kernels without scratch do not take */
     if (e->scratch)
         g.scratch = trial_at(t, trial_room(t, e->scratch(&g)));
     e->launch(&t->list, &g);
+}
+
+/* ---- several calls in a launch ------------------------------------------- */
+
+static struct cpu_call *next_call(struct trial *t, enum kernel k)
+{
+    t->also[t->n_also] = k;
+    return &t->also_call[t->n_also++];
+}
+
+static void give_result(struct trial *t, struct cpu_tensor *x)
+{
+    x->data = trial_values(t, VALUES_MILD, PL_F32, count(x));
+}
+
+/* The same of other operands, but for the rows that weights meet, and what
+ * tells of tokens; of contractions each has fewer rows than the last. */
+static void add_beside(struct making *m)
+{
+    struct trial *t = m->t;
+
+    for (int i = 0; i < m->r->beside; i++) {
+        struct cpu_call *c = next_call(t, t->kernel);
+
+        *c = t->call;
+        if (kernel_is_contraction(t->kernel)) {
+            struct cpu_tensor *w = &c->in[1];
+
+            w->dim[w->n_dim - 2] -= 16 * (i + 1);
+            c->out.dim[c->out.n_dim - 1] -= 16 * (i + 1);
+            w->data = weights(m, w);
+        } else if (kernel_access(t->kernel, 0) == ACCESS_UPDATE) {
+            c->in[0].data = c->out.data = cache(t, &c->out);
+            give_result(t, &c->in[1]);
+            continue;
+        } else {
+            give_result(t, &c->in[0]);
+        }
+        give_result(t, &c->out);
+    }
+}
+
+/* A call that works on the result of the last one. */
+static void add_behind(struct trial *t, enum kernel k, struct cpu_call last)
+{
+    static const struct rank_span whole = {.n = K};
+    struct cpu_call *c = next_call(t, k);
+
+    *c = (struct cpu_call){.n_in = 2, .attr = &t->attr, .in = {last.out}};
+    c->out = last.out;
+    if (k == KERNEL_quantize) {
+        c->n_in = 1;
+        c->n_span = last.out.dim[last.out.n_dim - 1] == K;
+        c->span = c->n_span ? trial_put(t, &whole, sizeof whole) : NULL;
+        c->out.data = trial_room(t, (size_t)(count(&last.out) / 32) *
+                                        sizeof(struct q8_block));
+        return;
+    } else {
+        c->in[1] = last.out;
+        c->in[1].dim[k == KERNEL_rms_norm ? 0 : last.out.n_dim - 1] = 1;
+        give_result(t, &c->in[1]);
+        if (k == KERNEL_rms_norm) {
+            c->in[1].dim[0] = last.out.dim[last.out.n_dim - 1];
+            c->in[1].n_dim = 1;
+        }
+    }
+    give_result(t, &c->out);
+}
+
+static void add_calls(struct making *m)
+{
+    struct trial *t = m->t;
+
+    add_beside(m);
+    for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++)
+        add_behind(t, m->r->behind[i], i ? t->also_call[i - 1] : t->call);
+}
+
+/* The launches of all calls, as one. */
+static void add_all_launches(struct trial *t)
+{
+    int first[TRIAL_CALLS + 1] = {0}, host[TRIAL_CALLS];
+    static const int queue[TRIAL_CALLS], touched[TRIAL_CALLS + 1];
+    static const bool bars[TRIAL_CALLS];
+    struct gpu_fuse_steps s = {
+        .n = t->n_also + 1, .queue = queue, .bars = bars, .touched = touched};
+
+    add_launches(t, t->kernel, &t->call);
+    for (int i = 0; i < t->n_also; i++) {
+        first[i + 1] = t->list.n;
+        add_launches(t, t->also[i], &t->also_call[i]);
+    }
+    first[s.n] = t->list.n;
+    if (t->n_also > 0 && !t->list.no_memory)
+        gpu_fuse_steps(&t->list, first, &s, host);
 }
 
 /* ---- a trial ------------------------------------------------------------- */
@@ -454,11 +559,12 @@ static void make_call(struct trial *t, const struct row *r, enum kernel k,
     add_result(&m);
     add_tokens(&m);
     add_head_map(&m);
+    add_calls(&m);
     t->reference = reference;
     t->floats = kernel_values(k, 0) == 'f';
     snprintf(t->what, sizeof t->what, "%s, %s", kernel_name(k),
              format_info(m.f[0])->name);
-    add_launches(t);
+    add_all_launches(t);
 }
 
 /* The i-th call of the table; false: there is none. */

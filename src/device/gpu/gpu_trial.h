@@ -10,7 +10,10 @@
 #include "device/cpu/cpu_kernel.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { TRIAL_IMAGE = 1 << 20 };
+enum {
+    TRIAL_IMAGE = 1 << 20,
+    TRIAL_CALLS = 3 /* most that one launch does */
+};
 
 struct trial {
     unsigned char *image; /* borrowed, [TRIAL_IMAGE] */
@@ -31,7 +34,11 @@ struct trial {
     struct cpu_call call;
     struct token_table table;
     struct graph_attr attr;
-    struct pack pack;
+    struct pack pack[TRIAL_CALLS];
+    /* Calls behind it that its launch does too. */
+    enum kernel also[TRIAL_CALLS - 1];
+    struct cpu_call also_call[TRIAL_CALLS - 1];
+    int n_also;
     union {
         struct copy_pieces_args copies;
         struct merge_tree_args tree;

@@ -243,6 +243,7 @@ static struct fill begin(struct gpu_list *l, const struct gpu_call *c)
         .share = 1,
         .n_item = FEW_ITEMS,
         .n_out = c->tree.n_out,
+        .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}},
     };
     if (w->pack) {
         a->matrix_bytes = w->pack->matrix_bytes;
@@ -392,7 +393,8 @@ static size_t expert_scratch(const struct gpu_call *c, int32_t mode)
     struct route_args r;
 
     sized.scratch = 0;
-    return route_layout(&sized, mode, &r);
+    return is_many(c) ? route_layout(&sized, mode, &r)
+                      : gpu_contract_scratch(c);
 }
 
 size_t gpu_expert_matmul_scratch(const struct gpu_call *c)

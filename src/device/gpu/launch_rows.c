@@ -22,7 +22,8 @@ void gpu_launch_rms_norm(struct gpu_list *l, const struct gpu_call *c)
                               .w = c->in[1].at,
                               .d = gpu_last(&c->out),
                               .format = gpu_format(c->in[1].format),
-                              .eps = c->attr->eps};
+                              .eps = c->attr->eps,
+                              .n_row = (int32_t)gpu_rows(&c->out)};
 
     gpu_list_add(l, GPU_rms_norm, gpu_rows(&c->out), &a);
 }
@@ -51,10 +52,13 @@ void gpu_launch_quantize(struct gpu_list *l, const struct gpu_call *c)
                               .k = gpu_last(&c->in[0]),
                               .n_row = gpu_rows(&c->in[0]),
                               .n_span = c->n_span};
-    int64_t units;
+    int64_t units, n = 0;
 
-    for (int i = 0; i < c->n_span; i++)
+    for (int i = 0; i < c->n_span; i++) {
         a.n_part += span_parts(&c->span[i]);
+        n += c->span[i].n;
+    }
+    a.whole = n == a.k;
     units = a.n_row * (c->n_span > 0 ? a.n_part : a.k / 32);
     gpu_list_add(l, GPU_quantize, gpu_groups(units, c->n_span > 0 ? 4 : 32),
                  &a);

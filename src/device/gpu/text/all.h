@@ -5,6 +5,7 @@
 #include "values.h"
 
 #include "elementwise.h"
+#include "quantize.h"
 #include "rows.h"
 
 /* contractions */
@@ -22,7 +23,6 @@
 #include "copies.h"
 #include "gather.h"
 #include "moves.h"
-#include "quantize.h"
 #include "recurrent.h"
 #include "router.h"
 

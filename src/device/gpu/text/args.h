@@ -51,12 +51,18 @@ struct cast_args {
     s32 from, to; /* formats */
 };
 
-/* A group a row. */
+/* A group a row. Of two norms in one launch, the second has the rows from n_row
+ * on, and neither has the rest. */
 struct rms_norm_args {
-    u64 out, x, w; /* [rows, d]; w [d] of format, or none */
+    u64 out, x, w;       /* [rows, d]; w [d] of format, or none */
+    u64 y, sum;          /* x + y, which goes there, is normed; or none */
+    u64 q8, span;        /* the result is quantized too; or none */
+    u64 out_2, x_2, w_2; /* the second */
     s64 d;
     s32 format;
     float eps;
+    s32 n_row;
+    s32 n_span, n_part; /* as quantize's */
 };
 
 /* A group a row. */
@@ -130,6 +136,15 @@ enum {
                          of x with matrix id[t, u], by ascending id */
 };
 
+/* Another matrix that the same rows meet, of few: its groups are those from
+ * `first` on. Such a launch has no entries at `stack`. */
+struct contract_more {
+    u64 w, out, matrix_bytes;
+    s32 n, n_panel;
+    s32 first, pad;
+};
+enum { CONTRACT_MORE = 2, CONTRACT_NO_MORE = 0x7fffffff /* as first */ };
+
 /* Of the stack's entries, [rows of out][n], the first n_out lie at `out`, the
  * others at `stack`. */
 struct contract_args {
@@ -148,6 +163,7 @@ struct contract_args {
                                goes on from another one behind them */
     s32 n_run;
     struct contract_run run[CONTRACT_RUNS];
+    struct contract_more more[CONTRACT_MORE];
 };
 
 /* ---- attention and its cache ---- */
@@ -173,6 +189,9 @@ struct rope_args {
     double step, scale, mscale; /* a pair's power times `step` is the next's */
     double low, width;          /* YaRN: pairs */
     double power[ROPE_POWERS];
+    u64 out_2, x_2; /* other heads of the same tokens */
+    s32 n_head_2;   /* 0: none */
+    s32 first_2;    /* of their groups */
 };
 
 /* A group some tokens and values of a head. */
@@ -183,6 +202,10 @@ struct cache_write_args {
     u64 pos, seq, pages; /* the token table */
     s64 page_stride, tile_bytes;
     s32 n_tok, n_head, d, format, values;
+    s32 first_2; /* of the groups of another cache of the same pages */
+    u64 cache_2, x_2;
+    s64 tile_bytes_2;
+    s32 n_head_2, d_2, format_2, values_2;
 };
 
 /* Floats that a tile of prompts puts aside of 64 rows: acc, l, m. */
@@ -244,9 +267,14 @@ struct text_chunk {
 /* Units of 32 values, or, where there are spans, n_part of them a row: parts
  * of spans between multiples of 256. */
 struct quantize_args {
-    u64 out, x, span; /* blocks [n_row, k / 32]; x [n_row, k] */
+    u64 out, x, span; /* blocks [n_row, k / 32], or none; x [n_row, k] */
+    u64 y, made;      /* x op y, which goes there, is meant; or none */
+    u64 z, product;   /* times z [n_row], which goes there; or none */
     s64 k, n_row;
     s32 n_span, n_part;
+    s32 whole; /* spans are all of a row */
+    s32 op;    /* as binary's */
+    float lo, hi, alpha;
 };
 
 /* A group a row. */

@@ -69,14 +69,19 @@ KERNEL(cache_write, struct cache_write_args, 256)
     LOCAL_ARRAY(float, inverse, CACHE_VALUES / 32 * CACHE_TOKENS);
     LOCAL_ARRAY(s64, page, CACHE_TOKENS);
     LOCAL_ARRAY(s32, slot, CACHE_TOKENS);
-    s32 id = LANE(), g = GROUP();
-    s32 n_part = (a.d + CACHE_VALUES - 1) / CACHE_VALUES;
-    s32 i0 = g % n_part * CACHE_VALUES, h = g / n_part % a.n_head;
-    s32 t0 = g / n_part / a.n_head * CACHE_TOKENS;
-    s32 n = a.d - i0 < CACHE_VALUES ? a.d - i0 : CACHE_VALUES;
+    s32 second = a.n_head_2 > 0 && GROUP() >= a.first_2;
+    s32 n_head = second ? a.n_head_2 : a.n_head, d = second ? a.d_2 : a.d;
+    s32 format = second ? a.format_2 : a.format;
+    s32 values = second ? a.values_2 : a.values;
+    s64 tile_bytes = second ? a.tile_bytes_2 : a.tile_bytes;
+    s32 id = LANE(), g = GROUP() - (second ? a.first_2 : 0);
+    s32 n_part = (d + CACHE_VALUES - 1) / CACHE_VALUES;
+    s32 i0 = g % n_part * CACHE_VALUES, h = g / n_part % n_head;
+    s32 t0 = g / n_part / n_head * CACHE_TOKENS;
+    s32 n = d - i0 < CACHE_VALUES ? d - i0 : CACHE_VALUES;
     s32 n_tok = a.n_tok - t0 < CACHE_TOKENS ? a.n_tok - t0 : CACHE_TOKENS;
-    GLOBAL const float *from = AT(const float, a.x);
-    GLOBAL u8 *cache = AT(u8, a.cache);
+    GLOBAL const float *from = AT_HELD(const float, second ? a.x_2 : a.x);
+    GLOBAL u8 *cache = AT_HELD(u8, second ? a.cache_2 : a.cache);
 
     if (id < n_tok) {
         s32 u = AT(const s32, a.pos)[t0 + id];
@@ -84,38 +89,38 @@ KERNEL(cache_write, struct cache_write_args, 256)
 
         slot[id] = u % TEXT_PAGE;
         page[id] =
-            (AT(const s32, a.pages)[row + u / TEXT_PAGE] * (s64)a.n_head + h) *
-            a.tile_bytes;
+            (AT(const s32, a.pages)[row + u / TEXT_PAGE] * (s64)n_head + h) *
+            tile_bytes;
     }
     for (s32 k = id; k < n_tok * CACHE_VALUES; k += 256) {
         s32 t = k / CACHE_VALUES, i = k % CACHE_VALUES;
 
         if (i < n)
             x[i * (CACHE_TOKENS + 1) + t] =
-                from[((s64)(t0 + t) * a.n_head + h) * a.d + i0 + i];
+                from[((s64)(t0 + t) * n_head + h) * d + i0 + i];
     }
     BARRIER();
-    if (a.format == TEXT_Q8_0 && id / CACHE_TOKENS < n / 32 &&
+    if (format == TEXT_Q8_0 && id / CACHE_TOKENS < n / 32 &&
         id % CACHE_TOKENS < n_tok) {
         s32 t = id % CACHE_TOKENS, b = id / CACHE_TOKENS;
         float f;
         u16 scale = q8_0_scale(x + b * 32 * (CACHE_TOKENS + 1) + t,
                                CACHE_TOKENS + 1, &f);
-        s32 at = a.values ? slot[t] * (a.d / 32) + i0 / 32 + b
-                          : (i0 / 32 + b) * TEXT_PAGE + slot[t];
+        s32 at = values ? slot[t] * (d / 32) + i0 / 32 + b
+                        : (i0 / 32 + b) * TEXT_PAGE + slot[t];
 
         inverse[b * CACHE_TOKENS + t] = f;
         ((GLOBAL u16 *)(cache + page[t]))[at] = scale;
     }
     BARRIER();
     for (s32 k = id; k < CACHE_TOKENS * CACHE_VALUES; k += 256) {
-        s32 t = a.values ? k / CACHE_VALUES : k % CACHE_TOKENS;
-        s32 i = a.values ? k % CACHE_VALUES : k / CACHE_TOKENS;
+        s32 t = values ? k / CACHE_VALUES : k % CACHE_TOKENS;
+        s32 i = values ? k % CACHE_VALUES : k / CACHE_TOKENS;
 
         if (t < n_tok && i < n)
-            tile_put(cache + page[t], a.format, a.values, a.d, slot[t], i0 + i,
+            tile_put(cache + page[t], format, values, d, slot[t], i0 + i,
                      x[i * (CACHE_TOKENS + 1) + t],
-                     a.format == TEXT_Q8_0 ? inverse[i / 32 * CACHE_TOKENS + t]
-                                           : 0.0f);
+                     format == TEXT_Q8_0 ? inverse[i / 32 * CACHE_TOKENS + t]
+                                         : 0.0f);
     }
 }

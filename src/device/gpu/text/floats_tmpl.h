@@ -179,17 +179,19 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
     LOCAL_ARRAY(s32, order, FEW_ITEMS);
     LOCAL float *held = (LOCAL float *)quads + (LANE() >> 4) * (SEGMENT + 4);
     s32 id = LANE(), r = id & 15, unit = id >> 4, mine = id >> 4;
-    s32 panel = GROUP() % a.n_panel, row = panel * ROWS + r;
-    struct few f = few_find(GROUP() / a.n_panel, a.mode, a.n_tok, a.tok,
-                            a.n_head, a.share);
-    s32 top = a.top, adds = mine < f.n && row < a.n;
-    s64 at = (f.out + (s64)mine * a.n_head) * a.n + row;
+    s32 group = GROUP() - OWN_FIRST, n_panel = OWN(n_panel), rows = OWN(n);
+    u64 own_out = OWN(out), matrix_bytes = OWN(matrix_bytes);
+    s32 panel = group % n_panel, row = panel * ROWS + r;
+    struct few f =
+        few_find(group / n_panel, a.mode, a.n_tok, a.tok, a.n_head, a.share);
+    s32 top = a.top, adds = mine < f.n && row < rows;
+    s64 at = (f.out + (s64)mine * a.n_head) * rows + row;
     struct OF(segment) g;
     float acc = 0;
 
     g.n = 0;
     g.w_k = a.w_k;
-    g.has_row = row < a.n;
+    g.has_row = row < rows;
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)
@@ -199,19 +201,20 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
         f.n_item = f.matrix = 0; /* addresses stay among the weights */
     BARRIER();
     if (a.open && adds)
-        acc = ENTRY(const float, top)[at];
+        acc = OWN_ENTRY(const float, top)[at];
     for (s32 k = 0; k < a.n_run; k++) {
         struct few_run run;
         s32 total, n_add;
 
-        run.w = (GLOBAL const u8 *)((AT(const WORD, a.w)) + (s64)r * a.w_row) +
+        run.w = (GLOBAL const u8 *)((AT_HELD(const WORD, OWN(w))) +
+                                    (s64)r * a.w_row) +
                 (u64)panel * a.panel_bytes + a.run[k].off;
         run.x = AT(const u32, a.x) + a.run[k].x;
         run.id = AT(const s32, a.id);
         run.down = a.mode == CONTRACT_DOWN;
         run.x_row = run.down ? f.out * a.n_used : f.x;
         run.order = order;
-        run.matrix_bytes = a.matrix_bytes;
+        run.matrix_bytes = matrix_bytes;
         run.x_step = a.x_step;
         run.x_next = (s64)a.n_head * a.x_step;
         run.matrix = f.matrix;
@@ -247,8 +250,8 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
         n_add = n_add < 0 ? 0 : n_add;
         if (adds) {
             for (s32 i = 1; i <= n_add; i++)
-                acc = add_(ENTRY(const float, top - i)[at], acc);
-            ENTRY(float, top - n_add)[at] = acc;
+                acc = add_(OWN_ENTRY(const float, top - i)[at], acc);
+            OWN_ENTRY(float, top - n_add)[at] = acc;
         }
         top += 1 - n_add;
         acc = 0;

@@ -298,13 +298,15 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
     LOCAL_ARRAY(s32, order, FEW_ITEMS);
     LOCAL u32 *held = (LOCAL u32 *)blocks + (LANE() >> 4) * UNIT_STRIDE;
     s32 id = LANE(), r = id & 15, unit = id >> 4, mine = id >> 4;
-    s32 panel = GROUP() % a.n_panel, row = panel * ROWS + r;
-    struct few f = few_find(GROUP() / a.n_panel, a.mode, a.n_tok, a.tok,
-                            a.n_head, a.share);
-    s32 top = a.top, adds = mine < f.n && row < a.n;
+    s32 group = GROUP() - OWN_FIRST, n_panel = OWN(n_panel), rows = OWN(n);
+    u64 own_out = OWN(out), matrix_bytes = OWN(matrix_bytes);
+    s32 panel = group % n_panel, row = panel * ROWS + r;
+    struct few f =
+        few_find(group / n_panel, a.mode, a.n_tok, a.tok, a.n_head, a.share);
+    s32 top = a.top, adds = mine < f.n && row < rows;
     s32 n_row = f.n == 1 ? 1 : FEW_TOKENS;
     s32 tiles = WHOLE || f.n == 1 ? UNIT_TILES : HELD_TILES;
-    s64 at = (f.out + (s64)mine * a.n_head) * a.n + row;
+    s64 at = (f.out + (s64)mine * a.n_head) * rows + row;
     struct OF(unit) u;
     float acc = 0;
 
@@ -318,18 +320,19 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
         f.n_item = f.matrix = 0; /* addresses stay among the weights */
     BARRIER();
     if (a.open && adds)
-        acc = ENTRY(const float, top)[at];
+        acc = OWN_ENTRY(const float, top)[at];
     for (s32 k = 0; k < a.n_run; k++) {
         struct few_run g;
         s32 total, n_add;
 
-        g.w = AT(const u8, a.w) + (u64)panel * a.panel_bytes + a.run[k].off;
+        g.w = AT_HELD(const u8, OWN(w)) + (u64)panel * a.panel_bytes +
+              a.run[k].off;
         g.x = AT(const u32, a.x) + (s64)a.run[k].x * X_BLOCK;
         g.id = AT(const s32, a.id);
         g.down = a.mode == CONTRACT_DOWN;
         g.x_row = g.down ? f.out * a.n_used : f.x;
         g.order = order;
-        g.matrix_bytes = a.matrix_bytes;
+        g.matrix_bytes = matrix_bytes;
         g.x_step = a.x_step;
         g.x_next = (s64)a.n_head * a.x_step;
         g.n = f.n;
@@ -346,7 +349,7 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
                 OF(fill)
             (&u, held, r, g.x_next, f.n, unit * ROWS, isum, scale, msum,
              mscale);
-            OF(ask)(&u, &g, t + 16 + unit, total, tiles, r, row < a.n);
+            OF(ask)(&u, &g, t + 16 + unit, total, tiles, r, row < rows);
             BARRIER();
             if (adds && t >= 0)
                 acc = few_add(acc, isum, scale, PAIRED, msum, mscale,
@@ -359,8 +362,8 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
         n_add = n_add < 0 ? 0 : n_add;
         if (adds) {
             for (s32 i = 1; i <= n_add; i++)
-                acc = add_(ENTRY(const float, top - i)[at], acc);
-            ENTRY(float, top - n_add)[at] = acc;
+                acc = add_(OWN_ENTRY(const float, top - i)[at], acc);
+            OWN_ENTRY(float, top - n_add)[at] = acc;
         }
         top += 1 - n_add;
         acc = 0;

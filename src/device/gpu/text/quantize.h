@@ -22,47 +22,71 @@ DEV void quantize_part(GLOBAL const struct text_span *s, s32 part, s64 *at,
     }
 }
 
-/* A lane has four values. Those that share a scale are 8 lanes', or up to 64 of
- * parts of spans. */
-KERNEL(quantize, struct quantize_args, 256)
-{
-    LOCAL_ARRAY(u32, top, 256);
-    LOCAL_ARRAY(u32, top8, 32);
-    LOCAL_ARRAY(s32, sums, 256);
-    s32 lanes = a.n_span > 0 ? 64 : 8, lane = LANE() % lanes, n = 0;
-    s64 unit = (s64)GROUP() * (256 / lanes) + LANE() / lanes, at = 0;
-    u32 most = 0, word = 0;
-    float x[4], d = 0;
+/* What a lane has of a unit: values at + 4 lane .. of n that share a scale. */
+struct q8_part {
+    s64 at;
+    s32 lane, n;
+};
 
-    if (a.n_span == 0 && unit < a.n_row * (a.k / 32)) {
-        n = 32;
-        at = unit * 32;
-    } else if (a.n_span > 0 && unit < a.n_row * a.n_part) {
-        quantize_part(AT(const struct text_span, a.span),
-                      (s32)(unit % a.n_part), &at, &n);
-        at += unit / a.n_part * a.k;
+/* Of the units from `unit` on, 8 lanes or, of spans, 64 have one. */
+DEV struct q8_part quantize_find(GLOBAL const struct text_span *span,
+                                 s32 n_span, s32 n_part, s64 k, s64 n_row,
+                                 s64 unit, s32 id)
+{
+    s32 lanes = n_span > 0 ? 64 : 8;
+    struct q8_part p;
+
+    p.lane = id % lanes;
+    p.at = 0;
+    p.n = 0;
+    unit += id / lanes;
+    if (n_span == 0 && unit < n_row * (k / 32)) {
+        p.n = 32;
+        p.at = unit * 32;
+    } else if (n_span > 0 && unit < n_row * n_part) {
+        quantize_part(span, (s32)(unit % n_part), &p.at, &p.n);
+        p.at += unit / n_part * k;
     }
+    return p;
+}
+
+/* Units of a row, and how many a group takes at once. */
+DEV s32 row_units(s32 n_span, s32 n_part, s64 k)
+{
+    return n_span > 0 ? n_part : (s32)(k / 32);
+}
+DEV s32 row_step(s32 n_span)
+{
+    return n_span > 0 ? 4 : 32;
+}
+
+/* The lanes' values x[4] as blocks; top [256], top8 [32], sums [256]. */
+DEV void quantize_put(const float *x, const struct q8_part *p, s32 spans,
+                      s32 id, LOCAL u32 *top, LOCAL u32 *top8, LOCAL s32 *sums,
+                      GLOBAL u32 *out)
+{
+    u32 most = 0, word = 0;
+    float d = 0;
+
     UNROLL
     for (s32 i = 0; i < 4; i++) {
-        u32 u;
+        u32 u = float_bits(x[i]) & 0x7fffffffu;
 
-        x[i] = 4 * lane < n ? AT(const float, a.x)[at + 4 * lane + i] : 0;
-        u = float_bits(x[i]) & 0x7fffffffu;
         most = u > most ? u : most;
     }
-    top[LANE()] = most;
+    top[id] = most;
     BARRIER();
-    if (LANE() < 32) {
+    if (id < 32) {
         u32 m = 0;
 
-        for (s32 i = 8 * LANE(); i < 8 * LANE() + 8; i++)
+        for (s32 i = 8 * id; i < 8 * id + 8; i++)
             m = top[i] > m ? top[i] : m;
-        top8[LANE()] = m;
+        top8[id] = m;
     }
     BARRIER();
-    most = top8[LANE() / 8];
-    for (s32 i = 0; a.n_span > 0 && i < 8; i++) {
-        u32 u = top8[LANE() / 64 * 8 + i];
+    most = top8[id / 8];
+    for (s32 i = 0; spans && i < 8; i++) {
+        u32 u = top8[id / 64 * 8 + i];
 
         most = u > most ? u : most;
     }
@@ -77,18 +101,58 @@ KERNEL(quantize, struct quantize_args, 256)
             word |= (float_bits(add_(mul_(x[i], scale), 0x1.8p23f)) & 255u)
                     << 8 * i;
     }
-    sums[LANE()] = dot4(word, 0x01010101u, 0);
+    sums[id] = dot4(word, 0x01010101u, 0);
     BARRIER();
-    if (4 * lane < n) {
-        GLOBAL u32 *b = AT(u32, a.out) + (at / 32 + lane / 8) * Q8_DWORDS;
+    if (4 * p->lane < p->n) {
+        GLOBAL u32 *b = out + (p->at / 32 + p->lane / 8) * Q8_DWORDS;
 
-        b[2 + lane % 8] = word;
-        if (lane % 8 == 0) {
-            LOCAL const s32 *s = sums + LANE();
+        b[2 + p->lane % 8] = word;
+        if (p->lane % 8 == 0) {
+            LOCAL const s32 *s = sums + id;
 
             b[0] = float_bits(d);
             b[1] = ((u32)(s[0] + s[1] + s[2] + s[3]) & 0xffffu) |
                    (u32)(s[4] + s[5] + s[6] + s[7]) << 16;
         }
     }
+}
+
+/* A lane has four values. Those that share a scale are 8 lanes', or up to 64 of
+ * parts of spans. What makes them may come first: an operation on two operands,
+ * a factor for each row. */
+KERNEL(quantize, struct quantize_args, 256)
+{
+    LOCAL_ARRAY(u32, top, 256);
+    LOCAL_ARRAY(u32, top8, 32);
+    LOCAL_ARRAY(s32, sums, 256);
+    struct q8_part p = quantize_find(
+        AT(const struct text_span, a.span), a.n_span, a.n_part, a.k, a.n_row,
+        (s64)GROUP() * (a.n_span > 0 ? 4 : 32), LANE());
+    s64 at = p.at + 4 * p.lane;
+    s32 has = 4 * p.lane < p.n;
+    float x[4];
+
+    UNROLL
+    for (s32 i = 0; i < 4; i++)
+        x[i] = has ? AT(const float, a.x)[at + i] : 0;
+    if (a.y && has) {
+        float y[4];
+
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            y[i] = AT(const float, a.y)[at + i];
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            AT(float, a.made)
+        [at + i] = x[i] = binary_value(x[i], y[i], a.op, a.lo, a.hi, a.alpha);
+    }
+    if (a.z && has) {
+        float z = AT(const float, a.z)[p.at / a.k];
+
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            AT(float, a.product)[at + i] = x[i] = mul_(x[i], z);
+    }
+    p.n = a.out ? p.n : 0;
+    quantize_put(x, &p, a.n_span > 0, LANE(), top, top8, sums, AT(u32, a.out));
 }

@@ -53,12 +53,15 @@ DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
 /* A lane a pair, of all the group's heads. */
 KERNEL(rope, struct rope_args, 64)
 {
-    s32 parts = (a.n_head + ROPE_HEADS - 1) / ROPE_HEADS, pairs = a.n_rot / 2;
-    s32 t = GROUP() / parts, h0 = GROUP() % parts * ROPE_HEADS;
-    s32 n = a.n_head - h0 < ROPE_HEADS ? a.n_head - h0 : ROPE_HEADS;
-    s64 at = ((s64)t * a.n_head + h0) * a.d;
-    GLOBAL const float *x = AT(const float, a.x) + at;
-    GLOBAL float *out = AT(float, a.out) + at;
+    s32 second = a.n_head_2 > 0 && GROUP() >= a.first_2;
+    s32 n_head = second ? a.n_head_2 : a.n_head;
+    s32 g = GROUP() - (second ? a.first_2 : 0);
+    s32 parts = (n_head + ROPE_HEADS - 1) / ROPE_HEADS, pairs = a.n_rot / 2;
+    s32 t = g / parts, h0 = g % parts * ROPE_HEADS;
+    s32 n = n_head - h0 < ROPE_HEADS ? n_head - h0 : ROPE_HEADS;
+    s64 at = ((s64)t * n_head + h0) * a.d;
+    GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
+    GLOBAL float *out = AT_HELD(float, second ? a.out_2 : a.out) + at;
 
     for (s32 i = LANE(); i < pairs; i += 64) {
         s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
@@ -81,7 +84,7 @@ KERNEL(rope, struct rope_args, 64)
             out[h * a.d + q] = add_(mul_(u, si), mul_(v, co));
         }
     }
-    for (s32 k = LANE(); a.out != a.x && k < n * a.d; k += 64)
+    for (s32 k = LANE(); out != x && k < n * a.d; k += 64)
         if (k % a.d >= a.n_rot)
             out[k] = x[k];
 }

@@ -8,10 +8,15 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
 {
     LOCAL_ARRAY(float, hold, NORM_HOLD);
     LOCAL_ARRAY(float, part, 64);
+    LOCAL_ARRAY(u32, top, 256);
+    LOCAL_ARRAY(u32, top8, 32);
+    LOCAL_ARRAY(s32, sums, 256);
     float v[16], w[8];
-    s32 id = LANE();
-    GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.d;
-    GLOBAL float *out = AT(float, a.out) + (s64)GROUP() * a.d;
+    s32 id = LANE(), second = GROUP() >= a.n_row;
+    s64 at_row = (s64)(GROUP() - (second ? a.n_row : 0)) * a.d;
+    GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at_row;
+    GLOBAL float *out = AT_HELD(float, second ? a.out_2 : a.out) + at_row;
+    GLOBAL const void *weight = AT_HELD(const void, second ? a.w_2 : a.w);
     float s = 0, scale;
 
     for (s64 at = 0; at < a.d; at += NORM_HOLD) {
@@ -20,6 +25,19 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
         UNROLL
         for (s32 k = 0; k < 16; k++)
             v[k] = id + 256 * k < n ? x[at + id + 256 * k] : 0.0f;
+        if (a.y) {
+            GLOBAL const float *y = AT(const float, a.y) + at_row + at;
+            GLOBAL float *sum = AT(float, a.sum) + at_row + at;
+
+            UNROLL
+            for (s32 k = 0; k < 16; k++)
+                if (id + 256 * k < n)
+                    v[k] = add_(v[k], y[id + 256 * k]);
+            UNROLL
+            for (s32 k = 0; k < 16; k++)
+                if (id + 256 * k < n)
+                    sum[id + 256 * k] = v[k];
+        }
         BARRIER();
         UNROLL
         for (s32 k = 0; k < 16; k++)
@@ -45,9 +63,11 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
             v[k] = 0;
             w[k] = 1;
             if (i < a.d) {
-                v[k] = a.d <= NORM_HOLD ? hold[i] : x[i];
-                if (a.w)
-                    w[k] = value_at(AT(const void, a.w), a.format, i);
+                v[k] = a.d <= NORM_HOLD ? hold[i]
+                       : a.y            ? AT(const float, a.sum)[at_row + i]
+                                        : x[i];
+                if (second ? a.w_2 : a.w)
+                    w[k] = value_at(weight, a.format, i);
             }
         }
         UNROLL
@@ -57,6 +77,21 @@ KERNEL(rms_norm, struct rms_norm_args, 256)
             if (i < a.d)
                 out[i] = mul_(mul_(v[k], scale), w[k]);
         }
+    }
+    if (!a.q8)
+        return;
+    BARRIER(); /* its row is there */
+    for (s32 unit = 0; unit < row_units(a.n_span, a.n_part, a.d);
+         unit += row_step(a.n_span)) {
+        struct q8_part p = quantize_find(AT(const struct text_span, a.span),
+                                         a.n_span, a.n_part, a.d, 1, unit, id);
+        float y[4];
+
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            y[i] = 4 * p.lane < p.n ? out[p.at + 4 * p.lane + i] : 0;
+        quantize_put(y, &p, a.n_span > 0, id, top, top8, sums,
+                     AT(u32, a.q8) + at_row / 32 * Q8_DWORDS);
     }
 }
 

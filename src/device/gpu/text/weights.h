@@ -86,11 +86,23 @@ DEV float ue4m3_half(u32 x)
                   : float_from_bits((e + 119) << 23 | m << 20);
 }
 
-/* Where entry e of the stack begins. */
-#define ENTRY(type, e)                                                         \
-    ((e) < a.n_out ? (GLOBAL type *)(AT(u8, a.out) + (u64)(e)*a.out_stride)    \
+/* Where entry e of the stack begins; of a matrix whose first lies at `out`. */
+#define ENTRY(type, e) ENTRY_OF(AT, a.out, type, e)
+#define ENTRY_OF(at, out, type, e)                                             \
+    ((e) < a.n_out ? (GLOBAL type *)(at(u8, out) + (u64)(e)*a.out_stride)      \
                    : (GLOBAL type *)(AT(u8, a.stack) +                         \
                                      (u64)((e)-a.n_out) * a.stack_stride))
+
+/* Of a launch's matrices that of the group: what it says. */
+#define OWN(what)                                                              \
+    (GROUP() < a.more[0].first   ? a.what                                      \
+     : GROUP() < a.more[1].first ? a.more[0].what                              \
+                                 : a.more[1].what)
+#define OWN_FIRST                                                              \
+    (GROUP() < a.more[0].first   ? 0                                           \
+     : GROUP() < a.more[1].first ? a.more[0].first                             \
+                                 : a.more[1].first)
+#define OWN_ENTRY(type, e) ENTRY_OF(AT_HELD, own_out, type, e)
 
 /* What a group of few rows of activations has. */
 struct few {

@@ -1,0 +1,26 @@
+/* Two launches as one, by their arguments alone. What a launch of two does is
+ * what both did, operation by operation: all that they wrote is written. */
+#ifndef DEVICE_GPU_GPU_PAIR_H
+#define DEVICE_GPU_GPU_PAIR_H
+
+#include "device/gpu/gpu_kernel.h"
+
+enum gpu_pairing {
+    PAIR_NONE,
+    PAIR_BESIDE, /* groups of both, in any order: neither may touch what the
+                    other writes, which is not looked at */
+    PAIR_BEHIND  /* a group does the first, then the second; that it may has
+                    been looked at */
+};
+
+struct gpu_pair {
+    enum gpu_kernel kernel;
+    int64_t n_group;
+    _Alignas(16) unsigned char args[GPU_MAX_ARGS];
+};
+
+/* Launches a and b of a list, b later; fills *out unless there is none. */
+enum gpu_pairing gpu_pair(const struct gpu_list *l, int a, int b,
+                          struct gpu_pair *out);
+
+#endif

@@ -1,0 +1,316 @@
+/* Launches that do the work of others: steps in, launches out, and that a
+ * program's values stay what they were. */
+#include "lib/program_build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/gpu_device.h"
+#include "device/gpu/gpu_fuse.h"
+#include "device/gpu/gpu_launch.h"
+
+/* ---- steps by hand ------------------------------------------------------- */
+
+enum { MOST = 8, ROW = 512, FLOATS = ROW * 4, BLOCKS = ROW / 32 * 40 };
+
+/* Addresses are offsets in one memory, all apart. */
+enum place {
+    X = 0x10000,
+    Y = 0x20000,
+    SUM = 0x30000,
+    OUT = 0x40000,
+    OTHER = 0x50000,
+    Q8 = 0x60000,
+    W = 0x70000,
+    FAR = 0x80000
+};
+
+struct steps {
+    struct gpu_list list;
+    int n, queue[MOST], first[MOST + 1], touched[MOST + 1], host[MOST];
+    bool bars[MOST];
+    struct gpu_touch touch[MOST * 4];
+};
+
+/* Behind the launches of a step that is added: what it touches. */
+static void touches(struct steps *s, size_t at, size_t bytes, bool writes)
+{
+    s->touch[s->touched[s->n]++] =
+        (struct gpu_touch){.from = at, .to = at + bytes, .writes = writes};
+}
+
+static void next(struct steps *s)
+{
+    s->n++;
+    s->first[s->n] = s->list.n;
+    s->touched[s->n] = s->touched[s->n - 1];
+}
+
+/* `rows` rows x (op) y to out. */
+static void put_binary(struct steps *s, int op, uint64_t x, uint64_t y,
+                       uint64_t out, int rows)
+{
+    struct binary_args a = {.out = out,
+                            .x = x,
+                            .y = y,
+                            .n = rows * ROW,
+                            .dim = {rows * ROW, 1, 1, 1},
+                            .stride_x = {1},
+                            .stride_y = {1},
+                            .op = op};
+
+    gpu_list_add(&s->list, GPU_binary, gpu_groups(a.n, 256), &a);
+    touches(s, x, (size_t)rows * FLOATS, false);
+    touches(s, y, (size_t)rows * FLOATS, false);
+    touches(s, out, (size_t)rows * FLOATS, true);
+    next(s);
+}
+
+static void put_norm(struct steps *s, uint64_t x, uint64_t out, int rows)
+{
+    struct rms_norm_args a = {
+        .out = out, .x = x, .w = W, .d = ROW, .eps = 1, .n_row = rows};
+
+    gpu_list_add(&s->list, GPU_rms_norm, rows, &a);
+    touches(s, x, (size_t)rows * FLOATS, false);
+    touches(s, out, (size_t)rows * FLOATS, true);
+    next(s);
+}
+
+static void put_blocks(struct steps *s, uint64_t x, uint64_t out, int rows)
+{
+    struct quantize_args a = {.out = out, .x = x, .k = ROW, .n_row = rows};
+
+    gpu_list_add(&s->list, GPU_quantize, gpu_groups(rows * ROW / 32, 32), &a);
+    touches(s, x, (size_t)rows * FLOATS, false);
+    touches(s, out, (size_t)rows * BLOCKS, true);
+    next(s);
+}
+
+static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
+                       uint64_t out, int n)
+{
+    struct contract_args a = {
+        .w = W + out,
+        .x = x,
+        .out = out,
+        .n = n,
+        .n_panel = n / 16,
+        .n_out = 1,
+        .n_run = 1,
+        .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
+
+    gpu_list_add(&s->list, k, a.n_panel, &a);
+    touches(s, x, BLOCKS, false);
+    touches(s, out, (size_t)n * 4, true);
+    next(s);
+}
+
+/* A step that another device or the host does; it touches nothing. */
+static void put_bar(struct steps *s, int queue)
+{
+    s->queue[s->n] = queue;
+    s->bars[s->n] = true;
+    next(s);
+}
+
+/* How many launches they are; the list is given back. */
+static int fused(struct steps *s)
+{
+    struct gpu_fuse_steps in = {.n = s->n,
+                                .queue = s->queue,
+                                .bars = s->bars,
+                                .touch = s->touch,
+                                .touched = s->touched};
+    int n;
+
+    /* touched[i] counted up to the end of step i; it shall be the begin */
+    memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
+    s->touched[0] = 0;
+    gpu_fuse_steps(&s->list, s->first, &in, s->host);
+    assert_false(s->list.no_memory);
+    assert_int_equal(s->first[s->n], s->list.n);
+    n = s->list.n;
+    gpu_list_free(&s->list);
+    return n;
+}
+
+TEST(gpu_fuse_joins_matrices_of_the_same_rows)
+{
+    struct steps s = {.n = 0};
+
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, 64);
+    put_matrix(&s, GPU_matvec_q4_k, Q8, SUM, 32);
+    put_matrix(&s, GPU_matvec_q4_k, Q8, Y, 16);
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, 16);   /* one too many */
+    put_matrix(&s, GPU_matvec_q6_k, Q8, FAR, 16);     /* of another kernel */
+    put_matrix(&s, GPU_matvec_q6_k, X, FAR + 64, 16); /* of other rows */
+    assert_int_equal(s.list.launch[0].n_group, 4);
+    assert_int_equal(fused(&s), 4);
+    assert_true(s.host[0] == 0 && s.host[1] == 0 && s.host[2] == 0);
+    assert_true(s.host[3] == 3 && s.host[4] == 4 && s.host[5] == 5);
+    assert_true(s.first[1] == 1 && s.first[2] == 1 && s.first[3] == 1);
+}
+
+/* What comes before a norm and behind it. */
+TEST(gpu_fuse_joins_norms_with_sums_and_blocks)
+{
+    for (int rows = 1; rows < 4; rows++) {
+        struct steps s = {.n = 0};
+
+        put_binary(&s, TEXT_ADD, X, Y, SUM, rows);
+        put_norm(&s, SUM, OUT, rows);
+        put_blocks(&s, OUT, Q8, rows);
+        assert_int_equal(fused(&s), 1);
+        assert_true(s.host[1] == 0 && s.host[2] == 0);
+    }
+}
+
+/* A launch goes past those that have nothing to do with it, and no others. */
+TEST(gpu_fuse_keeps_what_is_read_and_written_between)
+{
+    static const struct {
+        uint64_t x, y, out;
+        int host; /* of the blocks */
+    } between[] = {
+        {FAR, FAR + 0x8000, OTHER, 0}, /* nothing of it */
+        {OUT, FAR, OTHER, 0},          /* it reads what both read */
+        {FAR, FAR, Q8, 2},             /* it writes there too, */
+        {Q8, FAR, OTHER, 2},           /* or reads what was there before, */
+        {FAR, FAR, OUT, 1},            /* or makes what is quantized */
+    };
+
+    for (size_t i = 0; i < sizeof between / sizeof *between; i++) {
+        struct steps s = {.n = 0};
+
+        put_norm(&s, X, OUT, 1);
+        put_binary(&s, TEXT_SUB, between[i].x, between[i].y, between[i].out, 1);
+        put_blocks(&s, OUT, Q8, 1);
+        assert_int_equal(fused(&s), between[i].host == 2 ? 3 : 2);
+        assert_int_equal(s.host[2], between[i].host);
+    }
+}
+
+TEST(gpu_fuse_keeps_queues_and_events_apart)
+{
+    /* the step between: of this queue, of the other; the other one's launch */
+    static const struct {
+        int bar, queue, n;
+    } of[] = {{0, 0, 2}, {1, 0, 1}, {-1, 0, 1}, {1, 1, 2}};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct steps s = {.n = 0};
+
+        put_norm(&s, X, OUT, 1);
+        put_bar(&s, of[i].bar);
+        s.queue[s.n] = of[i].queue;
+        put_blocks(&s, OUT, Q8, 1);
+        assert_int_equal(fused(&s), of[i].n);
+    }
+}
+
+/* Groups run in any order: what one writes no other reads. */
+TEST(gpu_fuse_keeps_groups_apart)
+{
+    struct steps q = {.n = 0}, s = {.n = 0}, t = {.n = 0};
+
+    /* of matrices, the second over what the first one reads */
+    put_matrix(&q, GPU_matvec_q8_0, Q8, OUT, 64);
+    put_matrix(&q, GPU_matvec_q8_0, Q8, Q8 + 16, 64);
+    assert_int_equal(fused(&q), 2);
+    /* the blocks of rows over what is added in others */
+    for (int rows = 1; rows < 3; rows++) {
+        struct steps r = {.n = 0};
+
+        put_binary(&r, TEXT_ADD, X, Y, SUM, rows);
+        put_norm(&r, SUM, OUT, rows);
+        put_blocks(&r, OUT, Y, rows);
+        assert_int_equal(fused(&r), rows);
+    }
+    /* a norm's rows over others that are added; over the same ones */
+    put_binary(&s, TEXT_ADD, X, Y, SUM, 3);
+    put_norm(&s, SUM, Y + FLOATS, 3);
+    assert_int_equal(fused(&s), 2);
+    put_binary(&t, TEXT_ADD, X, Y, SUM, 3);
+    put_norm(&t, SUM, Y, 3);
+    assert_int_equal(fused(&t), 1);
+}
+
+/* ---- programs ------------------------------------------------------------ */
+
+enum { TOK = 3, WIDE = 64, N_OUT = TOK * WIDE };
+
+static const char head[] = "programs 1\n"
+                           "max n_tok 3\n"
+                           "device 0\n"
+                           "  %0: f32[n_tok, 64]\n"
+                           "  %1: f32[n_tok, 64]\n"
+                           "  %2: f32[64, 64] weights packed\n"
+                           "  %3: f32[n_tok, 64]\n"
+                           "  %4: f32[n_tok, 64]\n"
+                           "  %5: f32[n_tok, 64]\n"
+                           "  %6: f32[n_tok, 64]\n"
+                           "script\n";
+
+/* The program's launches on a GPU, whose %3 .. %6 have the CPU's bits. */
+static int launches(const char *steps)
+{
+    struct arena a = {0};
+    struct device_run run = build_run(TOK);
+    float x[2][N_OUT], w[WIDE * WIDE], out[2][4][N_OUT];
+    char text[1000];
+    uint64_t seed = 5;
+    int n = 0;
+
+    for (int i = 0; i < N_OUT; i++) {
+        x[0][i] = test_unit(&seed);
+        x[1][i] = test_unit(&seed);
+    }
+    for (int i = 0; i < WIDE * WIDE; i++)
+        w[i] = test_unit(&seed);
+    strcat(strcpy(text, head), steps);
+    for (int k = 0; k < 2; k++) {
+        struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
+        struct device_set *s = build_set_as(k ? "emu" : "cpu", 1, &opt);
+
+        LOAD_OK(s, build_text(&a, text, 1));
+        build_put(s, 0, 0, x[0], N_OUT);
+        build_put(s, 0, 1, x[1], N_OUT);
+        build_put(s, 0, 2, w, WIDE * WIDE);
+        for (int i = 0; i < 4; i++)
+            build_put(s, 0, 3 + i, x[0], N_OUT);
+        for (int i = 0; i < 3; i++)
+            RUN_OK(s, &run);
+        for (int i = 0; i < 4; i++)
+            build_get(s, 0, 3 + i, out[k][i], N_OUT);
+        if (k)
+            n = ((const struct gpu_device *)device_of(s, 0)->own)->image.list.n;
+        device_set_free(s);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    arena_fini(&a);
+    return n;
+}
+
+TEST(gpu_programs_have_fewer_launches_and_the_same_values)
+{
+    assert_int_equal(launches("  0: %3 = add(%0, %1)\n"
+                              "  0: %4 = rms_norm(%3, -) eps=1e-5\n"
+                              "  0: %5 = matmul(%4, %2, -)\n"
+                              "  0: %6 = matmul(%4, %2, -)\n"),
+                     2);
+    /* the other product's operand comes between; it is the same tensor */
+    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
+                              "  0: %0 = scale(%0) scale=2\n"
+                              "  0: %6 = matmul(%0, %2, -)\n"),
+                     3);
+    /* another step between reads what the second writes */
+    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
+                              "  0: %3 = scale(%6) scale=2\n"
+                              "  0: %6 = matmul(%0, %2, -)\n"),
+                     3);
+    assert_int_equal(launches("  0: %5 = matmul(%0, %2, -)\n"
+                              "  0: %3 = scale(%1) scale=2\n"
+                              "  0: %6 = matmul(%0, %2, -)\n"),
+                     2);
+}
