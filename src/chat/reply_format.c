@@ -17,12 +17,14 @@ struct span span_of(const char *s)
 
 struct span span_from(struct span t, size_t from)
 {
+    if (from > t.n)
+        from = t.n;
     return from > 0 ? (struct span){t.s + from, t.n - from} : t;
 }
 
 static struct span span_until(struct span t, size_t end)
 {
-    return (struct span){t.s, end};
+    return (struct span){t.s, end < t.n ? end : t.n};
 }
 
 static bool is_blank(char c)
@@ -557,12 +559,6 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     }
 }
 
-/* The first n bytes of t are gone, or all of it. */
-static struct span span_skip(struct span t, size_t n)
-{
-    return span_from(t, n < t.n ? n : t.n);
-}
-
 /* What opens and closes calls, given what stands before one and up to the name
  * of the next. */
 static void learn_between(struct reply_format *f, struct span open,
@@ -616,17 +612,17 @@ static void learn_around(struct reply_format *f, const struct answers *a,
 {
     struct span open = written(f, a, one->before, plain), rest = one->after;
     const size_t tail = f->value_tail.n + f->value_close.n;
-    const bool listed = second && second->unit.s == one->unit.s;
+    /* Not where one array has both, nor where a text turns them round. */
+    const char *next = second ? second->before.s + second->before.n : NULL;
 
-    if (second && !listed) {
-        struct span between = {
-            rest.s, (size_t)(second->before.s + second->before.n - rest.s)};
+    if (second && next >= rest.s) {
+        struct span between = {rest.s, (size_t)(next - rest.s)};
 
-        learn_between(f, open, span_skip(between, tail));
-        rest = span_skip(second->after, tail);
+        learn_between(f, open, span_from(between, tail));
+        rest = span_from(second->after, tail);
     } else {
         f->call_open = span_trim(open);
-        rest = span_skip(rest, tail);
+        rest = span_from(rest, tail);
         if (f->call_open.n > 0)
             f->call_close =
                 span_trim(span_until(rest, span_find(rest, f->end[0])));

@@ -64,8 +64,8 @@ void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s); /* a terminated text */
-struct span span_from(struct span t, size_t from);
+struct span span_of(const char *s);                /* a terminated text */
+struct span span_from(struct span t, size_t from); /* empty: t ends there */
 struct span span_trim(struct span t); /* without blanks at its ends */
 bool span_equal(struct span a, struct span b);
 bool span_begins(struct span t, struct span with);
