@@ -245,6 +245,55 @@ TEST(gpu_gather_reads_every_format)
     }
 }
 
+/* ---- attention ----------------------------------------------------------- */
+
+/* The kernel of attention by one KV head. */
+static enum gpu_kernel attends_by(int64_t n_head, int64_t n_tok, int64_t n_seq)
+{
+    static const struct graph_attr attr = {.scale = 1};
+    static const int32_t map[4];
+    const struct gpu_tensor q = {1, PL_F32, 3, {n_tok, n_head, 64}, NULL, 0, 0};
+    const struct gpu_tensor cache = {1, PL_F16, 3, {4096, 1, 64}, NULL, 0, 0};
+    const struct gpu_call c = {.out = q,
+                               .in = {q, cache, cache},
+                               .n_in = 3,
+                               .attr = &attr,
+                               .table = {.n_tok = n_tok, .page_stride = 64},
+                               .n_seq = n_seq,
+                               .head_map = map};
+    struct gpu_list l = {0};
+    enum gpu_kernel k;
+
+    gpu_launch_attention(&l, &c);
+    assert_false(l.no_memory);
+    assert_true(l.n > 1);
+    k = l.launch[0].kernel;
+    gpu_list_free(&l);
+    return k;
+}
+
+/* Rows are those of one sequence: what tokens of others would fill is computed
+ * for nothing. */
+TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
+{
+    static const struct {
+        int64_t n_head, n_tok, n_seq;
+        enum gpu_kernel kernel;
+    } wanted[] = {
+        {4, 1, 1, GPU_attend_4},         {4, 8, 1, GPU_attend_4},
+        {4, 9, 1, GPU_attend_16},        {4, 9, 9, GPU_attend_4},
+        {3, 64, 64, GPU_attend_4},       {3, 64, 32, GPU_attend_4},
+        {3, 64, 31, GPU_attend_16},      {3, 64, 3, GPU_attend_tile_64},
+        {3, 64, 4, GPU_attend_16},       {3, 64, 0, GPU_attend_tile_64},
+        {1, 500, 400, GPU_attend_4},     {2, 500, 10, GPU_attend_tile_64},
+        {4, 2048, 1, GPU_attend_tile_64}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_int_equal(
+            attends_by(wanted[i].n_head, wanted[i].n_tok, wanted[i].n_seq),
+            wanted[i].kernel);
+}
+
 /* ---- moves --------------------------------------------------------------- */
 
 TEST(gpu_permute_in_squares_and_by_elements)

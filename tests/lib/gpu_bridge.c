@@ -52,8 +52,7 @@ static struct gpu_call translate(const struct cpu_call *c)
     for (int i = 0; i < GRAPH_MAX_IN; i++)
         g.in[i] = tensor(&c->in[i]);
     if (c->table) {
-        g.table = *c->table;
-        g.table.pos = g.table.seq = g.table.pages = NULL;
+        gpu_call_set_table(&g, c->table);
         g.pos = address(c->table->pos);
         g.seq = address(c->table->seq);
         g.pages = address(c->table->pages);

@@ -192,6 +192,7 @@ static void put_table(struct gpu_call *c, const struct program *p,
 {
     c->table = (struct token_table){
         .n_tok = z->n_tok, .n_out = z->n_out, .page_stride = p->page_stride};
+    c->n_seq = z->n_seq;
     c->pos = data;
     c->seq = data + (uint64_t)p->max.n_tok * sizeof(int32_t);
     c->pages = data + (uint64_t)program_pages_word(p, prog_tensor_pool(of)) *
