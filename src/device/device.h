@@ -171,6 +171,8 @@ struct device_run {
     int script;
     int n_micro; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_MICRO];
+    /* Pages that a sequence has positions in, at most; 0: unknown. */
+    int64_t n_page[PROG_MAX_MICRO];
 };
 
 /* Begins a run of every device's program; device_set_wait ends it. `run` is

@@ -294,6 +294,52 @@ TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
             wanted[i].kernel);
 }
 
+/* Attention's launches: groups of the first, levels of the tree. */
+static void attention_takes(const struct gpu_call *c, int64_t groups, int level)
+{
+    struct gpu_list l = {0};
+
+    gpu_launch_attention(&l, c);
+    assert_false(l.no_memory);
+    assert_int_equal(l.launch[0].n_group, groups);
+    assert_int_equal(l.n, 1 + level);
+    gpu_list_free(&l);
+}
+
+/* Of a table with room for much, what a run's sequences reach into. */
+TEST(gpu_attention_has_groups_for_pages_in_use)
+{
+    static const int32_t map[4];
+    struct graph_attr attr = {.scale = 1};
+    const struct gpu_tensor q = {1, PL_F32, 3, {2, 4, 64}, NULL, 0, 0};
+    const struct gpu_tensor cache = {1,    PL_F16, 3, {1 << 17, 1, 64},
+                                     NULL, 0,      0};
+    struct gpu_call c = {.out = q,
+                         .in = {q, cache, cache},
+                         .n_in = 3,
+                         .attr = &attr,
+                         .table = {.n_tok = 2, .page_stride = 1 << 11},
+                         .n_seq = 2,
+                         .head_map = map};
+
+    attention_takes(&c, 2 * 512, 2);
+    c.n_page = 1;
+    attention_takes(&c, 2, 1);
+    c.n_page = 5;
+    attention_takes(&c, 2 * 2, 1);
+    c.n_page = 512;
+    attention_takes(&c, 2 * 128, 1);
+    c.n_page = 513;
+    attention_takes(&c, 2 * 129, 2);
+    c.n_page = 1 << 12;
+    attention_takes(&c, 2 * 512, 2);
+    attr.window = 600;
+    attention_takes(&c, 2 * 4, 1);
+    c.n_page = 8;
+    attention_takes(&c, 2 * 2, 1);
+    assert_true(gpu_attention_scratch(&c) > 0);
+}
+
 /* ---- moves --------------------------------------------------------------- */
 
 TEST(gpu_permute_in_squares_and_by_elements)

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "device/gpu/gpu_fuse.h"
+#include "device/gpu/gpu_launch.h"
 #include "program/page_walk.h"
 #include "quant/grid.h"
 
@@ -231,6 +232,7 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 
     fill(&c, k);
     fill_tensors(&c, m->prog, k, m->tensor, &m->sizes[st->micro]);
+    c.n_page = m->n_page[st->micro];
     c.tree_at = at(m, k->tree.item, tree_bytes(k));
     c.span_at = at(m, k->span, span_bytes(k));
     c.head_map_at = at(m, k->head_map, head_map_bytes(k, m->prog->tensor));
@@ -309,8 +311,19 @@ bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
     return r.all;
 }
 
+int64_t gpu_image_pages(const struct device_run *run, int k)
+{
+    int64_t n = TEXT_SPAN / PAGE_TOKENS;
+
+    if (run->n_page[k] <= 0)
+        return 0;
+    while (n < run->n_page[k])
+        n *= 2;
+    return n;
+}
+
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
-                          const struct device_run *run)
+                          const int64_t *n_page, const struct device_run *run)
 {
     if (n_micro != run->n_micro)
         return false;
@@ -318,7 +331,7 @@ bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != sizes[i].n_tok || z->n_out != sizes[i].n_out ||
-            z->n_seq != sizes[i].n_seq)
+            z->n_seq != sizes[i].n_seq || gpu_image_pages(run, i) != n_page[i])
             return false;
     }
     return true;
@@ -392,11 +405,13 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     struct gpu_sorted sorted = {.launch = -1};
 
     if (m->script == c && m->is_by_step == m->by_step &&
-        gpu_image_same_sizes(m->n_micro, m->sizes, run))
+        gpu_image_same_sizes(m->n_micro, m->sizes, m->n_page, run))
         return true;
     m->script = NULL;
     m->n_micro = run->n_micro;
     memcpy(m->sizes, run->sizes, (size_t)run->n_micro * sizeof *m->sizes);
+    for (int i = 0; i < run->n_micro; i++)
+        m->n_page[i] = gpu_image_pages(run, i);
     m->list.n = 0;
     m->list.n_byte = 0;
     m->list.no_memory = false;

@@ -49,7 +49,8 @@ struct gpu_call {
     struct token_table table; /* n_tok 0: none. Its pointers are NULL */
     uint64_t pos, seq, pages; /* what they would point at */
     int64_t n_seq;            /* of the table; 0: unknown */
-    const int32_t *head_map;  /* or NULL */
+    int64_t n_page; /* that a sequence has positions in, at most; 0: unknown */
+    const int32_t *head_map; /* or NULL */
     uint64_t head_map_at;
     struct rank_tree tree;
     uint64_t tree_at; /* of tree.item */

@@ -1,10 +1,11 @@
 /* Launches of attention: spans of all tokens, then the tree over each row's
  * states.
  *
- * Sizes decide the launches, never positions, which the host does not know: a
- * row has room for as many states as it may come to have. A state is a span;
- * where a prompt's would take too much room, as many spans, which one group
- * merges, as it needs, and in the end the prompt goes in parts. */
+ * Sizes decide the launches, never positions, for launches are kept from run
+ * to run: a row has room for as many states as the longest sequence may have. A
+ * state is a span; where a prompt's would take too much room, as many spans,
+ * which one group merges, as it needs, and in the end the prompt goes in parts.
+ */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
@@ -13,7 +14,7 @@ enum {
     MAX_ROWS = 16,          /* of a group */
     PART_BYTES = 128 << 20, /* scratch that parts keep below, if they can */
     TILE_COLUMNS = 128,     /* of values, at most */
-    ALONE = 8,              /* so few tokens have a group each, */
+    ALONE = 8,              /* so few tokens are taken one by one, */
     ALONE_EACH = 2,         /* and so few a sequence */
     FEW_TOKENS = 32,        /* so many do not go by tiles */
     ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
@@ -24,23 +25,34 @@ struct attention {
     int64_t n_head, n_kv, state_bytes;
     int32_t heads, per_kv; /* most heads of a KV head; all, if in order */
     enum gpu_kernel kernel;
-    bool alone;   /* tokens have groups of their own */
+    bool alone;   /* rows are for the heads of one token */
     int32_t rows; /* of a group of the kernel */
     int32_t wide; /* columns of its entries on the stack; 0: it has none */
     int64_t n_span, part; /* a row's spans; tokens of a launch */
 };
 
+static int64_t spans_for(int64_t n)
+{
+    return (n + TEXT_SPAN - 1) / TEXT_SPAN;
+}
+
 /* Most spans that a token sees: what it sees lies in slots of their own, in the
- * pages of its sequence, and in the window. */
+ * pages of its sequence, of which a run may use the first ones alone, and in
+ * the window. */
 static int64_t most_spans(const struct gpu_call *c)
 {
-    int64_t n = c->in[1].dim[0], window = c->attr->window;
+    int64_t n = c->in[1].dim[0], window = c->attr->window, most;
+    int64_t n_page = c->table.page_stride;
 
+    if (c->n_page > 0 && (c->n_page < n_page || n_page == 0))
+        n_page = c->n_page;
     if (window > 0)
-        return ((window < n ? window : n) + TEXT_SPAN - 2) / TEXT_SPAN + 1;
-    if (c->table.page_stride > 0 && c->table.page_stride * PAGE_TOKENS < n)
-        n = c->table.page_stride * PAGE_TOKENS;
-    return (n + TEXT_SPAN - 1) / TEXT_SPAN;
+        most = spans_for((window < n ? window : n) - 1) + 1;
+    else
+        most = spans_for(n);
+    if (n_page > 0 && spans_for(n_page * PAGE_TOKENS) < most)
+        most = spans_for(n_page * PAGE_TOKENS);
+    return most;
 }
 
 static int64_t levels_up(int64_t n)
