@@ -35,6 +35,8 @@ struct device_desc {
                                that have the same are on one GPU */
     char title[96], version[96]; /* of a GPU, and of it and its driver: what was
                                     measured of one is found by these */
+    int n_unit;           /* of a GPU, that run groups of lanes side by side; 0:
+                             unknown */
     size_t largest_bytes; /* that one allocation of it may have; 0: any */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */

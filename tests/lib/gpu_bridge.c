@@ -60,12 +60,22 @@ static struct gpu_call translate(const struct cpu_call *c)
     return g;
 }
 
+/* Units of the GPU, by which kernels for few rows and for many are chosen:
+ * unknown, one, more than any call has groups for, in turn. */
+static int units(int turn)
+{
+    static const int n[] = {0, 1, 4096};
+
+    return n[turn % 3];
+}
+
 /* ---- in the emulator ----------------------------------------------------- */
 
 /* known: what the host knows of tokens is told. */
 static void emulate(const struct cpu_call *c, enum kernel k, bool known)
 {
     static _Thread_local struct emu *emu;
+    static _Thread_local int turn;
     struct gpu_list l = {0};
     struct gpu_call g;
     size_t bytes;
@@ -77,6 +87,7 @@ static void emulate(const struct cpu_call *c, enum kernel k, bool known)
     g = translate(c);
     if (!known)
         g.n_seq = g.n_page = 0;
+    g.n_unit = units(turn++);
     bytes = gpu_entries[k].scratch ? gpu_entries[k].scratch(&g) : 0;
     scratch = aligned_alloc(256, (bytes + 256) / 256 * 256);
     assert_non_null(scratch);
@@ -223,6 +234,7 @@ static void need_room(size_t bytes)
 static void run_driven(const struct cpu_call *c, enum kernel k)
 {
     const struct gpu_driver *d = driver.d;
+    int n_unit = units(driver.n_call);
     enum queue q = driver.n_call++ % QUEUE_COUNT;
     struct gpu_list l = {0};
     struct gpu_copies m;
@@ -233,11 +245,13 @@ static void run_driven(const struct cpu_call *c, enum kernel k)
     gpu_copies_of(&m, k, c);
     copies = &m;
     g = translate(c);
+    g.n_unit = n_unit;
     gpu_copies_add_scratch(
         &m, gpu_entries[k].scratch ? gpu_entries[k].scratch(&g) : 0);
     need_room(m.bytes);
     m.at = driver.at;
     g = translate(c);
+    g.n_unit = n_unit;
     copies = NULL;
     g.scratch = m.at + m.scratch;
     image = test_need(1, m.bytes);

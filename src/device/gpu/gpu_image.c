@@ -82,6 +82,7 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
 
     m->set = set;
     m->prog = p;
+    m->n_unit = d->desc.n_unit;
     m->script = NULL;
     arena_init(&m->arena);
     for (int i = 0; i < p->n_script; i++)
@@ -233,6 +234,7 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
     fill(&c, k);
     fill_tensors(&c, m->prog, k, m->tensor, &m->sizes[st->micro]);
     c.n_page = m->n_page[st->micro];
+    c.n_unit = m->n_unit;
     c.tree_at = at(m, k->tree.item, tree_bytes(k));
     c.span_at = at(m, k->span, span_bytes(k));
     c.head_map_at = at(m, k->head_map, head_map_bytes(k, m->prog->tensor));
@@ -243,7 +245,7 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 static size_t kernel_scratch(const struct program *p,
                              const struct gpu_tensor *tensor,
                              const struct step_kernel *k,
-                             const struct graph_sizes *z)
+                             const struct graph_sizes *z, int n_unit)
 {
     const struct gpu_entry *e = &gpu_entries[k->kernel];
     struct gpu_call c;
@@ -252,10 +254,11 @@ static size_t kernel_scratch(const struct program *p,
         return 0;
     fill(&c, k);
     fill_tensors(&c, p, k, tensor, z);
+    c.n_unit = n_unit;
     return e->scratch(&c);
 }
 
-size_t gpu_image_scratch(const struct program *p, enum queue q)
+size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q)
 {
     struct gpu_tensor *t = calloc((size_t)p->n_tensor + 1, sizeof *t);
     size_t bytes = 0;
@@ -268,7 +271,7 @@ size_t gpu_image_scratch(const struct program *p, enum queue q)
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
             size_t n = st->kind == STEP_KERNEL && st->queue == q
-                           ? kernel_scratch(p, t, &st->kernel, &p->max)
+                           ? kernel_scratch(p, t, &st->kernel, &p->max, n_unit)
                            : 0;
 
             bytes = n > bytes ? n : bytes;
@@ -281,7 +284,7 @@ size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st)
 {
     return st->kind == STEP_KERNEL
                ? kernel_scratch(m->prog, m->tensor, &st->kernel,
-                                &m->sizes[st->micro])
+                                &m->sizes[st->micro], m->n_unit)
                : 0;
 }
 

@@ -46,6 +46,7 @@ enum { GPU_MAX_CUTS = 16 };
 struct gpu_image {
     struct device_set *set;           /* borrowed */
     const struct program *prog;       /* borrowed */
+    int n_unit;                       /* of the GPU */
     uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
                                          its mirror */
     struct gpu_cut cut[GPU_MAX_CUTS]; /* of a region ascending */
@@ -95,10 +96,11 @@ static inline void gpu_image_forget(struct gpu_image *m)
     m->script = NULL;
 }
 
-/* Bytes of scratch that the steps of a queue need; where there is no memory to
+/* Bytes of scratch that the steps of a queue need, on a GPU of so many units;
+ * where there is no memory to
  * find out, GPU_SCRATCH_UNKNOWN, with which no program is loaded. */
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
-size_t gpu_image_scratch(const struct program *p, enum queue q);
+size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
 
 /* The pages of micro-batch k that launches are for: as many as a sequence may
  * come to have before it has twice the spans; 0: all. */

@@ -50,6 +50,7 @@ struct gpu_call {
     uint64_t pos, seq, pages; /* what they would point at */
     int64_t n_seq;            /* of the table; 0: unknown */
     int64_t n_page; /* that a sequence has positions in, at most; 0: unknown */
+    int n_unit;     /* of the GPU, that run groups side by side; 0: unknown */
     const int32_t *head_map; /* or NULL */
     uint64_t head_map_at;
     struct rank_tree tree;
