@@ -35,6 +35,8 @@ struct device_desc {
                                that have the same are on one GPU */
     char title[96], version[96]; /* of a GPU, and of it and its driver: what was
                                     measured of one is found by these */
+    int n_unit;           /* of a GPU, that run groups of lanes side by side; 0:
+                             unknown */
     size_t largest_bytes; /* that one allocation of it may have; 0: any */
     bool host; /* of device_list_add_host: shares the worker threads of devices
                   on its cores, and takes turns with them */
@@ -171,6 +173,8 @@ struct device_run {
     int script;
     int n_micro; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_MICRO];
+    /* Pages that a sequence has positions in, at most; 0: unknown. */
+    int64_t n_page[PROG_MAX_MICRO];
 };
 
 /* Begins a run of every device's program; device_set_wait ends it. `run` is

@@ -568,9 +568,19 @@ static pl_status put_pages(pl_exec *x, int k, const pl_rows *r, int64_t n_seq,
     return PL_OK;
 }
 
+/* Pages that a sequence has positions in, at most. */
+static int64_t pages_reached(const pl_rows *r)
+{
+    int32_t last = 0;
+
+    for (int64_t i = 0; i < r->n_tok && r->pos; i++)
+        last = r->pos[i] > last ? r->pos[i] : last;
+    return last / PAGE_TOKENS + 1;
+}
+
 /* Puts the table of micro-batch k; *n_seq: its sequences. */
 static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
-                                 int64_t *n_seq, pl_err *err)
+                                 int64_t *n_seq, int64_t *n_page, pl_err *err)
 {
     int64_t n_tok = x->plan->max.n_tok;
 
@@ -579,6 +589,7 @@ static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
         return PL_OK;
     if (r->seq)
         *n_seq = number_rows(x, r);
+    *n_page = pages_reached(r);
     PL_TRY(put_words(x, k, 0, r->pos ? r->pos : x->zeros, r->n_tok, err));
     PL_TRY(put_words(x, k, n_tok, r->seq ? x->seq : x->zeros, r->n_tok, err));
     for (int i = 0; i < x->plan->g->n_pool; i++)
@@ -621,7 +632,7 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         struct graph_sizes *z = &run.sizes[k];
 
         *z = graph_sizes_of(&p->max, rows[k].n_tok, rows[k].n_out, 1);
-        PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, err));
+        PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, &run.n_page[k], err));
     }
     run.script = choose_script(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);

@@ -7,11 +7,11 @@
 
 #include "device/gpu/gpu_device.h"
 
-enum { TOK = 32, K = 8, ROWS = 16, EXPERTS = 3, USED = 2 };
+enum { TOK = 80, K = 8, ROWS = 16, EXPERTS = 3, USED = 2 };
 
 /* gate, what may be between, up; an expert has 16 rows of 8 values. */
 static const char head[] = "programs 1\n"
-                           "max n_tok 32\n"
+                           "max n_tok 80\n"
                            "device 0\n"
                            "  %0: f32[n_tok, 1, 8]\n"
                            "  %1: f32[3, 16, 8] weights packed\n"

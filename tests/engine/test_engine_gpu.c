@@ -270,6 +270,49 @@ TEST(gpu_super_blocks_have_the_bits_of_cpu)
     model_case(5);
 }
 
+enum { LONG_PROMPT = 506, LONG_TOKENS = 520, LONG_CONTEXT = 4096 };
+
+/* Of one sequence of two spans that comes to have three, a token at a time, and
+ * of a short one in between. */
+static float *long_logits(const char *devices, int64_t *n)
+{
+    const struct scene_model scene = {1, 4, 2, 64, false};
+    struct place p = {devices, 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_OFF};
+    pl_options o = options(&p);
+    struct engine_run r;
+    int32_t t[LONG_TOKENS];
+    int64_t row, n_row = 2 * (LONG_TOKENS - LONG_PROMPT);
+    float *out;
+
+    o.n_ctx = LONG_CONTEXT;
+    engine_run_open(&r, scene_model_write(&scene), "a scene", &o);
+    row = r.n_vocab;
+    out = test_need((size_t)(n_row * row), sizeof *out);
+    for (int i = 0; i < LONG_TOKENS; i++)
+        t[i] = (5 + 31 * i) % (int32_t)row;
+    for (int i = 0; i < LONG_PROMPT; i += 46)
+        engine_run_decode(&r, 0, 46, t + i, NULL);
+    for (int i = 0; i < LONG_TOKENS - LONG_PROMPT; i++) {
+        engine_run_decode(&r, 0, 1, t + LONG_PROMPT + i, out + 2 * i * row);
+        engine_run_decode(&r, 1, 1, t + i, out + (2 * i + 1) * row);
+    }
+    engine_run_close(&r);
+    *n = n_row * row;
+    return out;
+}
+
+/* Launches and graphs that are kept are those of sequences as long, though
+ * their tables have room for more. */
+TEST(gpu_launches_follow_sequences_as_they_grow)
+{
+    int64_t n;
+    float *want = long_logits("cpu*2", &n), *have = long_logits("emu*2", &n);
+
+    assert_memory_equal(have, want, (size_t)n * sizeof *have);
+    free(have);
+    free(want);
+}
+
 /* What runs launch is known when the program is loaded, whatever their sizes:
  * the kind `eager` refuses all else. */
 TEST(gpu_kernels_are_asked_for_before_runs)

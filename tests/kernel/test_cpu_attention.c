@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { MAX_TOK = 100, SPAN = 256 };
+enum { MAX_TOK = 100, MAX_SEQ = 70, SPAN = 256 };
 
 /* A setting; zeros mean: F32 caches, no window, no soft cap. */
 struct setting {
@@ -25,7 +25,7 @@ struct setting {
     int n_seq;
     struct {
         int first, n; /* positions first .. first + n - 1 are asked */
-    } seq[2];
+    } seq[MAX_SEQ];
 };
 
 /* A setting filled with data. */
@@ -569,6 +569,33 @@ TEST(cpu_attention_two_sequences_in_a_batch)
                                 .n_seq = 2,
                                 .seq = {{k * 30, 1 + 7 * k}, {200, 1 + k}}},
               &seed);
+}
+
+/* As in generation: about as many sequences as tokens, more than a device takes
+ * for few, with a prompt among them. */
+TEST(cpu_attention_many_sequences_in_a_batch)
+{
+    static const int n_seq[] = {9, 33, 40, 70}, heads[] = {1, 4, 6, 2};
+    uint64_t seed = test_seed();
+
+    for (int k = 0; k < 8; k++) {
+        struct setting s = {.n_head = heads[k % 4],
+                            .n_kv = 1 + k % 2,
+                            .d = 16,
+                            .e = 20,
+                            .latent = k >= 6,
+                            .key = PL_F16,
+                            .value = PL_F16,
+                            .window = k == 5 ? 40 : 0,
+                            .n_seq = n_seq[k % 4]};
+
+        s.e = s.latent ? 12 : s.e;
+        for (int q = 0; q < s.n_seq; q++) {
+            s.seq[q].first = (int)test_below(&seed, 300);
+            s.seq[q].n = q == 3 && k < 4 ? 1 + k * 4 : 1 + (q % 5 == 0);
+        }
+        check(&s, &seed);
+    }
 }
 
 /* Of any width and format, a value as wide as its key or narrower, by any

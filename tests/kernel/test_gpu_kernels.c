@@ -245,6 +245,191 @@ TEST(gpu_gather_reads_every_format)
     }
 }
 
+/* ---- few rows and many --------------------------------------------------- */
+
+enum contraction { DENSE, UP, DOWN };
+
+/* The kernel of a contraction with [n, 256] for each of n_expert experts, of
+ * which a token has two; what sorts them is passed over. */
+static enum gpu_kernel contracts_by(enum contraction x, int64_t n,
+                                    int64_t n_expert, int n_unit, int64_t n_tok)
+{
+    const struct rank_item item = {0};
+    const struct gpu_tensor id = {1, PL_I32, 2, {n_tok, 2}, NULL, 0, 0};
+    struct gpu_tensor w = {1, PL_F32, 3, {n_expert, n, 256}, NULL, 0, 0};
+    struct gpu_tensor in = {1,    PL_F32, 3, {n_tok, x == DOWN ? 2 : 1, 256},
+                            NULL, 0,      0};
+    struct gpu_tensor out = {1, PL_F32, 3, {n_tok, 2, n}, NULL, 0, 0};
+    struct gpu_call c = {.n_in = x == DENSE ? 2 : 3,
+                         .n_unit = n_unit,
+                         .tree = {.item = &item, .n = 1, .n_out = 1}};
+    struct gpu_list l = {0};
+    enum gpu_kernel k;
+
+    if (x == DENSE) {
+        w = (struct gpu_tensor){1, PL_F32, 2, {n, 256}, NULL, 0, 0};
+        in = (struct gpu_tensor){1, PL_F32, 2, {n_tok, 256}, NULL, 0, 0};
+    }
+    if (x != UP)
+        out = (struct gpu_tensor){1, PL_F32, 2, {n_tok, n}, NULL, 0, 0};
+    c.in[0] = in;
+    c.in[1] = w;
+    c.in[2] = id;
+    c.out = out;
+    (x == DENSE ? gpu_launch_matmul
+     : x == UP  ? gpu_launch_expert_matmul
+                : gpu_launch_expert_down)(&l, &c);
+    assert_false(l.no_memory);
+    k = l.launch[l.n - 1].kernel;
+    gpu_list_free(&l);
+    return k;
+}
+
+/* The fewest tokens that go by the kernel for many rows. */
+static int64_t many_from(enum contraction x, int64_t n, int64_t n_expert,
+                         int n_unit)
+{
+    int64_t from = 0;
+
+    for (int64_t t = 1; t <= 6000; t += t < 700 ? 1 : t / 50) {
+        enum gpu_kernel k = contracts_by(x, n, n_expert, n_unit, t);
+
+        assert_true(k == GPU_matvec_f32 || k == GPU_matmul_f32);
+        if (from == 0 && k == GPU_matmul_f32)
+            from = t;
+        else if (from > 0 && k != GPU_matmul_f32)
+            fail_msg("%lld tokens are many, %lld are not", (long long)from,
+                     (long long)t);
+    }
+    return from;
+}
+
+/* Kernels for many rows are those of more rows where their groups leave units
+ * of the GPU idle, and of as many from some number on: what a program asks for
+ * before it runs is made of its largest sizes. */
+TEST(gpu_few_rows_are_what_fills_few_units)
+{
+    static const struct {
+        enum contraction x;
+        int64_t n, n_expert;
+        int n_unit;
+        int64_t from;
+    } wanted[] = {{DENSE, 16, 1, 0, 9},       {DENSE, 4096, 1, 0, 9},
+                  {DENSE, 4096, 1, 1, 9},     {DENSE, 4096, 1, 132, 33},
+                  {DENSE, 1024, 1, 132, 129}, {DENSE, 14336, 1, 132, 9},
+                  {DENSE, 152064, 1, 132, 9}, {DENSE, 16, 1, 1, 61},
+                  {UP, 768, 128, 0, 128},     {UP, 768, 128, 132, 198},
+                  {UP, 768, 128, 1, 192},     {DOWN, 2048, 128, 0, 128},
+                  {DOWN, 2048, 128, 132, 396}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int64_t from = many_from(wanted[i].x, wanted[i].n, wanted[i].n_expert,
+                                 wanted[i].n_unit);
+
+        if (from != wanted[i].from)
+            fail_msg("case %d: from %lld on", (int)i, (long long)from);
+    }
+    for (int64_t n = 16; n < 3000; n = n * 3 / 2 / 16 * 16 + 16)
+        for (int n_unit = 0; n_unit < 300; n_unit = n_unit * 3 + 1)
+            for (int x = DENSE; x <= DOWN; x++)
+                many_from((enum contraction)x, n, 1 + n % 37, n_unit);
+}
+
+/* ---- attention ----------------------------------------------------------- */
+
+/* The kernel of attention by one KV head. */
+static enum gpu_kernel attends_by(int64_t n_head, int64_t n_tok, int64_t n_seq)
+{
+    static const struct graph_attr attr = {.scale = 1};
+    static const int32_t map[4];
+    const struct gpu_tensor q = {1, PL_F32, 3, {n_tok, n_head, 64}, NULL, 0, 0};
+    const struct gpu_tensor cache = {1, PL_F16, 3, {4096, 1, 64}, NULL, 0, 0};
+    const struct gpu_call c = {.out = q,
+                               .in = {q, cache, cache},
+                               .n_in = 3,
+                               .attr = &attr,
+                               .table = {.n_tok = n_tok, .page_stride = 64},
+                               .n_seq = n_seq,
+                               .head_map = map};
+    struct gpu_list l = {0};
+    enum gpu_kernel k;
+
+    gpu_launch_attention(&l, &c);
+    assert_false(l.no_memory);
+    assert_true(l.n > 1);
+    k = l.launch[0].kernel;
+    gpu_list_free(&l);
+    return k;
+}
+
+/* Rows are those of one sequence: what tokens of others would fill is computed
+ * for nothing. */
+TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
+{
+    static const struct {
+        int64_t n_head, n_tok, n_seq;
+        enum gpu_kernel kernel;
+    } wanted[] = {
+        {4, 1, 1, GPU_attend_4},         {4, 8, 1, GPU_attend_4},
+        {4, 9, 1, GPU_attend_16},        {4, 9, 9, GPU_attend_4},
+        {3, 64, 64, GPU_attend_4},       {3, 64, 32, GPU_attend_4},
+        {3, 64, 31, GPU_attend_16},      {3, 64, 3, GPU_attend_tile_64},
+        {3, 64, 4, GPU_attend_16},       {3, 64, 0, GPU_attend_tile_64},
+        {1, 500, 400, GPU_attend_4},     {2, 500, 10, GPU_attend_tile_64},
+        {4, 2048, 1, GPU_attend_tile_64}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        assert_int_equal(
+            attends_by(wanted[i].n_head, wanted[i].n_tok, wanted[i].n_seq),
+            wanted[i].kernel);
+}
+
+/* Attention's launches: groups of the first, levels of the tree. */
+static void attention_takes(const struct gpu_call *c, int64_t groups, int level)
+{
+    struct gpu_list l = {0};
+
+    gpu_launch_attention(&l, c);
+    assert_false(l.no_memory);
+    assert_int_equal(l.launch[0].n_group, groups);
+    assert_int_equal(l.n, 1 + level);
+    gpu_list_free(&l);
+}
+
+/* Of a table with room for much, what a run's sequences reach into. */
+TEST(gpu_attention_has_groups_for_pages_in_use)
+{
+    static const int32_t map[4];
+    struct graph_attr attr = {.scale = 1};
+    const struct gpu_tensor q = {1, PL_F32, 3, {2, 4, 64}, NULL, 0, 0};
+    const struct gpu_tensor cache = {1,    PL_F16, 3, {1 << 17, 1, 64},
+                                     NULL, 0,      0};
+    struct gpu_call c = {.out = q,
+                         .in = {q, cache, cache},
+                         .n_in = 3,
+                         .attr = &attr,
+                         .table = {.n_tok = 2, .page_stride = 1 << 11},
+                         .n_seq = 2,
+                         .head_map = map};
+
+    attention_takes(&c, 2 * 512, 2);
+    c.n_page = 1;
+    attention_takes(&c, 2, 1);
+    c.n_page = 5;
+    attention_takes(&c, 2 * 2, 1);
+    c.n_page = 512;
+    attention_takes(&c, 2 * 128, 1);
+    c.n_page = 513;
+    attention_takes(&c, 2 * 129, 2);
+    c.n_page = 1 << 12;
+    attention_takes(&c, 2 * 512, 2);
+    attr.window = 600;
+    attention_takes(&c, 2 * 4, 1);
+    c.n_page = 8;
+    attention_takes(&c, 2 * 2, 1);
+    assert_true(gpu_attention_scratch(&c) > 0);
+}
+
 /* ---- moves --------------------------------------------------------------- */
 
 TEST(gpu_permute_in_squares_and_by_elements)

@@ -31,10 +31,9 @@ size_t gpu_scratch(const struct device_desc *d,
 {
     size_t bytes = 0;
 
-    (void)d;
     (void)opt;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        bytes += gpu_image_scratch(p, (enum queue)q);
+        bytes += gpu_image_scratch(p, d->n_unit, (enum queue)q);
     return bytes;
 }
 
@@ -280,7 +279,7 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
 {
     struct device *d = x->dev;
     const struct program *p = d->prog;
-    size_t own = gpu_image_scratch(p, QUEUE_COMPUTE);
+    size_t own = gpu_image_scratch(p, d->desc.n_unit, QUEUE_COMPUTE);
 
     PL_TRY(ready_kernels(x, progress, err));
     for (int r = 0; r < REGION_INBOX; r++)

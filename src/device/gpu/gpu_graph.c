@@ -205,7 +205,8 @@ static struct gpu_recording *find(struct gpu_device *x, const struct script *c)
     const struct device_run *run = x->run;
 
     for (struct gpu_recording *r = all; r < all + GPU_GRAPH_RUNS; r++) {
-        if (r->script == c && gpu_image_same_sizes(r->n_micro, r->sizes, run))
+        if (r->script == c &&
+            gpu_image_same_sizes(r->n_micro, r->sizes, r->n_page, run))
             return r;
         if (r->used < old->used)
             old = r;
@@ -213,6 +214,8 @@ static struct gpu_recording *find(struct gpu_device *x, const struct script *c)
     forget(x, old);
     *old = (struct gpu_recording){.script = c, .n_micro = run->n_micro};
     memcpy(old->sizes, run->sizes, (size_t)run->n_micro * sizeof *old->sizes);
+    for (int i = 0; i < run->n_micro; i++)
+        old->n_page[i] = gpu_image_pages(run, i);
     return old;
 }
 

@@ -1,6 +1,7 @@
 /* Launches that a run has had before, put into a queue by one call.
  *
- * A script's launches depend on the sizes of its run alone; what else changes,
+ * A script's launches depend on the sizes of its run alone, and on how many
+ * pages, in powers of two, its longest sequence has; what else changes,
  * positions, pages, tokens, kernels read from memory. So when a script is run
  * for the second time with the same sizes, few rows, its launches become graphs
  * of the driver: those between two events of a queue, steps that the thread
@@ -28,8 +29,9 @@ struct gpu_recording {
     const struct script *script; /* NULL: nothing yet */
     int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
-    uint64_t used; /* the last run that was like it */
-    bool made;     /* or could not be */
+    int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
+    uint64_t used;                  /* the last run that was like it */
+    bool made;                      /* or could not be */
     int n_segment;
     struct gpu_segment *segment; /* owned */
     int *of; /* owned, [steps of the script]: segment that the step is in; -1:

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "device/gpu/gpu_fuse.h"
+#include "device/gpu/gpu_launch.h"
 #include "program/page_walk.h"
 #include "quant/grid.h"
 
@@ -81,6 +82,7 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
 
     m->set = set;
     m->prog = p;
+    m->n_unit = d->desc.n_unit;
     m->script = NULL;
     arena_init(&m->arena);
     for (int i = 0; i < p->n_script; i++)
@@ -192,6 +194,7 @@ static void put_table(struct gpu_call *c, const struct program *p,
 {
     c->table = (struct token_table){
         .n_tok = z->n_tok, .n_out = z->n_out, .page_stride = p->page_stride};
+    c->n_seq = z->n_seq;
     c->pos = data;
     c->seq = data + (uint64_t)p->max.n_tok * sizeof(int32_t);
     c->pages = data + (uint64_t)program_pages_word(p, prog_tensor_pool(of)) *
@@ -230,6 +233,8 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 
     fill(&c, k);
     fill_tensors(&c, m->prog, k, m->tensor, &m->sizes[st->micro]);
+    c.n_page = m->n_page[st->micro];
+    c.n_unit = m->n_unit;
     c.tree_at = at(m, k->tree.item, tree_bytes(k));
     c.span_at = at(m, k->span, span_bytes(k));
     c.head_map_at = at(m, k->head_map, head_map_bytes(k, m->prog->tensor));
@@ -240,7 +245,7 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 static size_t kernel_scratch(const struct program *p,
                              const struct gpu_tensor *tensor,
                              const struct step_kernel *k,
-                             const struct graph_sizes *z)
+                             const struct graph_sizes *z, int n_unit)
 {
     const struct gpu_entry *e = &gpu_entries[k->kernel];
     struct gpu_call c;
@@ -249,10 +254,11 @@ static size_t kernel_scratch(const struct program *p,
         return 0;
     fill(&c, k);
     fill_tensors(&c, p, k, tensor, z);
+    c.n_unit = n_unit;
     return e->scratch(&c);
 }
 
-size_t gpu_image_scratch(const struct program *p, enum queue q)
+size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q)
 {
     struct gpu_tensor *t = calloc((size_t)p->n_tensor + 1, sizeof *t);
     size_t bytes = 0;
@@ -265,7 +271,7 @@ size_t gpu_image_scratch(const struct program *p, enum queue q)
         for (int j = 0; j < p->script[i].n_step; j++) {
             const struct step *st = &p->script[i].step[j];
             size_t n = st->kind == STEP_KERNEL && st->queue == q
-                           ? kernel_scratch(p, t, &st->kernel, &p->max)
+                           ? kernel_scratch(p, t, &st->kernel, &p->max, n_unit)
                            : 0;
 
             bytes = n > bytes ? n : bytes;
@@ -278,7 +284,7 @@ size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st)
 {
     return st->kind == STEP_KERNEL
                ? kernel_scratch(m->prog, m->tensor, &st->kernel,
-                                &m->sizes[st->micro])
+                                &m->sizes[st->micro], m->n_unit)
                : 0;
 }
 
@@ -308,8 +314,19 @@ bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
     return r.all;
 }
 
+int64_t gpu_image_pages(const struct device_run *run, int k)
+{
+    int64_t n = TEXT_SPAN / PAGE_TOKENS;
+
+    if (run->n_page[k] <= 0)
+        return 0;
+    while (n < run->n_page[k])
+        n *= 2;
+    return n;
+}
+
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
-                          const struct device_run *run)
+                          const int64_t *n_page, const struct device_run *run)
 {
     if (n_micro != run->n_micro)
         return false;
@@ -317,7 +334,7 @@ bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
         const struct graph_sizes *z = &run->sizes[i];
 
         if (z->n_tok != sizes[i].n_tok || z->n_out != sizes[i].n_out ||
-            z->n_seq != sizes[i].n_seq)
+            z->n_seq != sizes[i].n_seq || gpu_image_pages(run, i) != n_page[i])
             return false;
     }
     return true;
@@ -391,11 +408,13 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     struct gpu_sorted sorted = {.launch = -1};
 
     if (m->script == c && m->is_by_step == m->by_step &&
-        gpu_image_same_sizes(m->n_micro, m->sizes, run))
+        gpu_image_same_sizes(m->n_micro, m->sizes, m->n_page, run))
         return true;
     m->script = NULL;
     m->n_micro = run->n_micro;
     memcpy(m->sizes, run->sizes, (size_t)run->n_micro * sizeof *m->sizes);
+    for (int i = 0; i < run->n_micro; i++)
+        m->n_page[i] = gpu_image_pages(run, i);
     m->list.n = 0;
     m->list.n_byte = 0;
     m->list.no_memory = false;

@@ -1,8 +1,9 @@
 /* A program laid out on a GPU: where each tensor lies, how large it is in this
  * run, and the launches that its steps are.
  *
- * Launches depend on the sizes of a run and on nothing else that changes, so
- * those of a script are made once and kept while the sizes stay. What kernels
+ * Launches depend on the sizes of a run, and on a bound of how long its
+ * sequences are, and on nothing else that changes, so those of a script are
+ * made once and kept while these stay. What kernels
  * cannot reach, memory of this process that is not mapped, they do not touch:
  * such steps have no launches, and the issuing thread carries the bytes
  * (gpu_carry.c). */
@@ -45,6 +46,7 @@ enum { GPU_MAX_CUTS = 16 };
 struct gpu_image {
     struct device_set *set;           /* borrowed */
     const struct program *prog;       /* borrowed */
+    int n_unit;                       /* of the GPU */
     uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
                                          its mirror */
     struct gpu_cut cut[GPU_MAX_CUTS]; /* of a region ascending */
@@ -57,6 +59,7 @@ struct gpu_image {
     uint64_t tables_at;
     struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
     struct graph_sizes sizes[PROG_MAX_MICRO];
+    int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
     int n_micro;
     const struct script *script; /* that the launches are of; NULL: of none */
     bool by_step;                /* asked for: each step has its own launches */
@@ -93,14 +96,19 @@ static inline void gpu_image_forget(struct gpu_image *m)
     m->script = NULL;
 }
 
-/* Bytes of scratch that the steps of a queue need; where there is no memory to
+/* Bytes of scratch that the steps of a queue need, on a GPU of so many units;
+ * where there is no memory to
  * find out, GPU_SCRATCH_UNKNOWN, with which no program is loaded. */
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
-size_t gpu_image_scratch(const struct program *p, enum queue q);
+size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
+
+/* The pages of micro-batch k that launches are for: as many as a sequence may
+ * come to have before it has twice the spans; 0: all. */
+int64_t gpu_image_pages(const struct device_run *run, int k);
 
 /* Has the run these sizes? */
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
-                          const struct device_run *run);
+                          const int64_t *n_page, const struct device_run *run);
 
 /* Bytes of its queue's scratch that the step needs, at the sizes of the run. */
 size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st);

@@ -37,6 +37,19 @@ size_t gpu_kernel_args(enum gpu_kernel k)
     return table[k].args;
 }
 
+void gpu_call_set_table(struct gpu_call *c, const struct token_table *t)
+{
+    c->table = *t;
+    c->table.pos = c->table.seq = c->table.pages = NULL;
+    c->n_seq = c->n_page = 0;
+    for (int64_t i = 0; i < t->n_tok; i++) {
+        int64_t n = t->pos[i] / PAGE_TOKENS + 1;
+
+        c->n_seq += i == 0 || t->seq[i] != t->seq[i - 1];
+        c->n_page = n > c->n_page ? n : c->n_page;
+    }
+}
+
 void gpu_list_free(struct gpu_list *l)
 {
     free(l->launch);

@@ -48,7 +48,10 @@ struct gpu_call {
     uint64_t q8;              /* in[0] quantized; 0: floats are read */
     struct token_table table; /* n_tok 0: none. Its pointers are NULL */
     uint64_t pos, seq, pages; /* what they would point at */
-    const int32_t *head_map;  /* or NULL */
+    int64_t n_seq;            /* of the table; 0: unknown */
+    int64_t n_page; /* that a sequence has positions in, at most; 0: unknown */
+    int n_unit;     /* of the GPU, that run groups side by side; 0: unknown */
+    const int32_t *head_map; /* or NULL */
     uint64_t head_map_at;
     struct rank_tree tree;
     uint64_t tree_at; /* of tree.item */
@@ -58,6 +61,9 @@ struct gpu_call {
     size_t out_stride;
     uint64_t scratch; /* gpu_entry.scratch bytes, 256-aligned */
 };
+
+/* Takes over what a table on the host says, but for the addresses. */
+void gpu_call_set_table(struct gpu_call *c, const struct token_table *t);
 
 /* Launches, in order; the arguments of one behind another. */
 struct gpu_list {

@@ -262,6 +262,7 @@ static struct device_desc desc_of(const struct view *w)
                             .maps = w->ops->driver->map != NULL,
                             .index = w->info.index,
                             .memory_bytes = w->info.memory_bytes,
+                            .n_unit = w->info.on_cores ? 0 : w->info.n_unit,
                             .largest_bytes = (size_t)w->info.largest_bytes,
                             .mem_bytes_per_s = w->info.mem_bytes_per_s,
                             .float_macs_per_s = w->info.float_macs_per_s,

@@ -400,8 +400,7 @@ static void add_launches(struct trial *t, enum kernel k,
     for (int i = 0; i < c->n_in; i++)
         g.in[i] = device_tensor(t, &c->in[i]);
     if (c->table) {
-        g.table = *c->table;
-        g.table.pos = g.table.seq = g.table.pages = NULL;
+        gpu_call_set_table(&g, c->table);
         g.pos = trial_at(t, c->table->pos);
         g.seq = trial_at(t, c->table->seq);
         g.pages = trial_at(t, c->table->pages);

@@ -1,10 +1,11 @@
 /* Launches of attention: spans of all tokens, then the tree over each row's
  * states.
  *
- * Sizes decide the launches, never positions, which the host does not know: a
- * row has room for as many states as it may come to have. A state is a span;
- * where a prompt's would take too much room, as many spans, which one group
- * merges, as it needs, and in the end the prompt goes in parts. */
+ * Sizes decide the launches, never positions, for launches are kept from run
+ * to run: a row has room for as many states as the longest sequence may have. A
+ * state is a span; where a prompt's would take too much room, as many spans,
+ * which one group merges, as it needs, and in the end the prompt goes in parts.
+ */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
@@ -13,7 +14,9 @@ enum {
     MAX_ROWS = 16,          /* of a group */
     PART_BYTES = 128 << 20, /* scratch that parts keep below, if they can */
     TILE_COLUMNS = 128,     /* of values, at most */
-    FEW_TOKENS = 32,        /* so many may all be of different sequences */
+    ALONE = 8,              /* so few tokens are taken one by one, */
+    ALONE_EACH = 2,         /* and so few a sequence */
+    FEW_TOKENS = 32,        /* so many do not go by tiles */
     ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
 };
 
@@ -22,22 +25,34 @@ struct attention {
     int64_t n_head, n_kv, state_bytes;
     int32_t heads, per_kv; /* most heads of a KV head; all, if in order */
     enum gpu_kernel kernel;
+    bool alone;   /* rows are for the heads of one token */
     int32_t rows; /* of a group of the kernel */
     int32_t wide; /* columns of its entries on the stack; 0: it has none */
     int64_t n_span, part; /* a row's spans; tokens of a launch */
 };
 
+static int64_t spans_for(int64_t n)
+{
+    return (n + TEXT_SPAN - 1) / TEXT_SPAN;
+}
+
 /* Most spans that a token sees: what it sees lies in slots of their own, in the
- * pages of its sequence, and in the window. */
+ * pages of its sequence, of which a run may use the first ones alone, and in
+ * the window. */
 static int64_t most_spans(const struct gpu_call *c)
 {
-    int64_t n = c->in[1].dim[0], window = c->attr->window;
+    int64_t n = c->in[1].dim[0], window = c->attr->window, most;
+    int64_t n_page = c->table.page_stride;
 
+    if (c->n_page > 0 && (c->n_page < n_page || n_page == 0))
+        n_page = c->n_page;
     if (window > 0)
-        return ((window < n ? window : n) + TEXT_SPAN - 2) / TEXT_SPAN + 1;
-    if (c->table.page_stride > 0 && c->table.page_stride * PAGE_TOKENS < n)
-        n = c->table.page_stride * PAGE_TOKENS;
-    return (n + TEXT_SPAN - 1) / TEXT_SPAN;
+        most = spans_for((window < n ? window : n) - 1) + 1;
+    else
+        most = spans_for(n);
+    if (n_page > 0 && spans_for(n_page * PAGE_TOKENS) < most)
+        most = spans_for(n_page * PAGE_TOKENS);
+    return most;
 }
 
 static int64_t levels_up(int64_t n)
@@ -89,12 +104,14 @@ static void set_heads(struct attention *a)
     a->per_kv = in_order ? a->heads : 0;
 }
 
-/* The fewer rows, the less is computed for nothing, so few tokens, which may
- * be of as many sequences, are not expected to share a group. */
+/* Tokens of different sequences share no keys, and rows of a group that it has
+ * no tokens for are computed for nothing. */
 static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 {
-    int64_t rows = a->heads * (n_tok > 8 ? n_tok : 1);
+    int64_t rows;
 
+    a->alone = n_tok <= ALONE || n_tok <= ALONE_EACH * a->c->n_seq;
+    rows = a->heads * (a->alone ? 1 : n_tok);
     a->rows = rows <= 4 ? 4 : rows <= 8 && !latent ? 8 : MAX_ROWS;
     if (latent)
         a->kernel = a->rows == 4 ? GPU_attend_latent_4 : GPU_attend_latent_16;
@@ -104,12 +121,13 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
                                    : GPU_attend_16;
 }
 
-/* The form for prompts. */
+/* The form for prompts, where a sequence has rows for a tile on average. */
 static bool choose_tile(struct attention *a, int64_t n_tok)
 {
-    int64_t e = a->c->out.dim[2];
+    int64_t e = a->c->out.dim[2], n_seq = a->c->n_seq > 0 ? a->c->n_seq : 1;
 
-    if (n_tok <= FEW_TOKENS || a->heads * n_tok < TILE_ROWS || e > TILE_COLUMNS)
+    if (n_tok <= FEW_TOKENS || a->heads * n_tok < TILE_ROWS * n_seq ||
+        e > TILE_COLUMNS)
         return false;
     a->rows = TILE_ROWS;
     a->wide = e <= TILE_COLUMNS / 2 ? TILE_COLUMNS / 2 : TILE_COLUMNS;
@@ -205,7 +223,7 @@ static void add_spans(struct gpu_list *l, const struct attention *a,
 
     s->first = (int32_t)first;
     s->end = (int32_t)end;
-    s->step = n_tok <= FEW_TOKENS && !a->wide ? 1 : s->tokens;
+    s->step = (n_tok <= FEW_TOKENS || a->alone) && !a->wide ? 1 : s->tokens;
     s->n_tile = (int32_t)gpu_groups(n_tok, s->step);
     others = (int64_t)s->n_tile * s->n_part * a->n_kv;
     s->n_span = s->n_state;

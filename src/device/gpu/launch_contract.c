@@ -8,9 +8,16 @@
 /* As the text has them. */
 enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 
+/* A group of the kernels for many rows has 8 panels of weights, and as long as
+ * its rows are few it waits for one tile after another; groups of few rows are
+ * many more, though each block of rows reads the weights again. A unit does
+ * some of these in the time of one of the others: as many as stands here, from
+ * the memory's latency and what a tile costs each, not measured. */
 enum {
-    MANY_FROM = 9, /* rows of activations that kernels for many are for */
-    MANY_EACH = 2  /* the same, rows that an expert has on average */
+    FEW_IN_MANY = 16, /* of FEW_TOKENS rows */
+    ONE_IN_MANY = 24, /* of one row, as experts' are */
+    MANY_FROM = 9,    /* rows of activations that kernels for many are for */
+    MANY_EACH = 2 /* where units are unknown, rows of an expert on average */
 };
 
 static const struct kernels {
@@ -267,7 +274,30 @@ static void set_many(struct fill *f, int64_t n_block)
     f->n_group = gpu_groups(f->a.n_panel, MANY_PANELS) * n_block;
 }
 
+/* Would n_few groups of few rows take the GPU's units at least as long as
+ * n_many of many rows, one of which takes as long as `each`? What is compared
+ * grows with the rows on one side alone, so from some number on it is so. */
+static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
+                     int64_t each)
+{
+    int64_t rounds = gpu_groups(n_many, c->n_unit);
+
+    return n_few >= each * rounds * c->n_unit;
+}
+
 /* ---- heads --------------------------------------------------------------- */
+
+/* Have heads so many rows of activations that kernels for many are faster? */
+static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
+                           int64_t n_tok, int64_t n_head)
+{
+    int64_t n_few = gpu_groups(n_tok, FEW_TOKENS) * n_head * n_panel;
+
+    return n_tok >= MANY_FROM &&
+           (c->n_unit <= 0 ||
+            many_pay(c, n_few, gpu_groups(n_panel, MANY_PANELS) * n_head,
+                     FEW_IN_MANY));
+}
 
 static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
                   int64_t n_head)
@@ -282,7 +312,7 @@ static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
     f.a.n_head = (int32_t)n_head;
     f.a.tok = (int32_t)gpu_groups(n_tok, (int)n_block);
     f.n_group = gpu_groups(n_tok, f.a.tok) * n_head * f.a.n_panel;
-    if (n_tok >= MANY_FROM)
+    if (heads_are_many(c, f.a.n_panel, n_tok, n_head))
         set_many(&f, gpu_groups(n_tok, MANY_TOKENS) * n_head);
     add_tree(&f, add_rank);
 }
@@ -307,11 +337,21 @@ size_t gpu_contract_scratch(const struct gpu_call *c)
 
 /* ---- experts ------------------------------------------------------------- */
 
-/* Have experts many rows of activations? */
-static bool is_many(const struct gpu_call *c)
+/* The same of experts, each of which all steps meet: one, but of expert_down
+ * one for each expert of a token. */
+static bool experts_are_many(const struct gpu_call *c, int32_t mode)
 {
-    return c->in[2].dim[0] >= MANY_FROM &&
-           gpu_count(&c->in[2]) >= MANY_EACH * c->in[1].dim[0];
+    int64_t n_pair = gpu_count(&c->in[2]), n_matrix = c->in[1].dim[0];
+    int64_t n_panel = gpu_groups(c->in[1].dim[1], PACK_ROWS);
+    int64_t n_step = mode == CONTRACT_DOWN ? c->in[2].dim[1] : 1;
+
+    if (c->in[2].dim[0] < MANY_FROM)
+        return false;
+    if (c->n_unit <= 0)
+        return n_pair >= MANY_EACH * n_matrix;
+    return many_pay(c, n_pair * n_panel,
+                    gpu_groups(n_panel, MANY_PANELS) * n_matrix,
+                    ONE_IN_MANY * n_step);
 }
 
 /* Blocks of n pairs that are sorted by n_key keys, at most. */
@@ -369,22 +409,23 @@ void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
     f.a.id = c->in[2].at;
     f.a.share = c->in[0].dim[1] == 1 ? (int32_t)c->in[2].dim[1] : 1;
     f.n_group = gpu_count(&c->in[2]) * f.a.n_panel;
-    if (is_many(c))
+    if (experts_are_many(c, CONTRACT_EXPERTS))
         route(&f);
     add_tree(&f, add_rank);
 }
 
 void gpu_launch_expert_down(struct gpu_list *l, const struct gpu_call *c)
 {
+    bool many = experts_are_many(c, CONTRACT_DOWN);
     struct fill f = begin(l, c);
 
     f.a.mode = CONTRACT_DOWN;
     f.a.id = c->in[2].at;
     f.a.n_used = (int32_t)c->in[2].dim[1];
     f.n_group = c->in[2].dim[0] * f.a.n_panel;
-    if (is_many(c))
+    if (many)
         route(&f);
-    add_tree(&f, is_many(c) ? add_rank_steps : add_rank_down);
+    add_tree(&f, many ? add_rank_steps : add_rank_down);
 }
 
 static size_t expert_scratch(const struct gpu_call *c, int32_t mode)
@@ -393,8 +434,8 @@ static size_t expert_scratch(const struct gpu_call *c, int32_t mode)
     struct route_args r;
 
     sized.scratch = 0;
-    return is_many(c) ? route_layout(&sized, mode, &r)
-                      : gpu_contract_scratch(c);
+    return experts_are_many(c, mode) ? route_layout(&sized, mode, &r)
+                                     : gpu_contract_scratch(c);
 }
 
 size_t gpu_expert_matmul_scratch(const struct gpu_call *c)

@@ -260,16 +260,19 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
 
 /* Many rows of activations: a group has MANY_PANELS panels and MANY_TOKENS rows
  * of activations, of both FLOAT_STAGE values of k at a time in shared memory. A
- * lane has one row of each panel and four of activations. */
+ * lane has eight rows, float_row(), and four of activations: three loads of
+ * four floats for 32 multiply-adds. */
 KERNEL_OF(OF(matmul), struct contract_args, 256)
 {
-    LOCAL_ARRAY(float, held_w, 2 * FLOAT_STAGE * FLOAT_ROWS);
-    LOCAL_ARRAY(float, held_x, 2 * FLOAT_STAGE * FLOAT_TOKENS);
+    LOCAL_ARRAY(struct quad, quads_w, 2 * FLOAT_STAGE * FLOAT_ROWS / 4);
+    LOCAL_ARRAY(struct quad, quads_x, 2 * FLOAT_STAGE * FLOAT_TOKENS / 4);
     LOCAL_ARRAY(s32, row_x, MANY_TOKENS);
     LOCAL_ARRAY(s32, row_out, MANY_TOKENS);
+    LOCAL float *held_w = (LOCAL float *)quads_w;
+    LOCAL float *held_x = (LOCAL float *)quads_x;
     s32 id = LANE(), r = id & 15, y = id >> 4;
     s32 n_wide = (a.n_panel + MANY_PANELS - 1) / MANY_PANELS;
-    s32 row0 = GROUP() % n_wide * MANY_PANELS * ROWS, row = row0 + r;
+    s32 row0 = GROUP() % n_wide * MANY_PANELS * ROWS, row = row0 + 4 * r;
     s32 top = a.top, buffer = 0;
     struct many f =
         many_find(GROUP() / n_wide, a.mode, a.n_tok, AT(const s32, a.head),
@@ -289,9 +292,9 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
     for (s32 p = 0; p < 8; p++) {
         UNROLL
         for (s32 c = 0; c < 4; c++) {
-            s64 o = a.open
-                        ? many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS)
-                        : -1;
+            s64 o = a.open ? many_at(row_out, f.n, 4 * y + c, a.n,
+                                     row + float_row(p))
+                           : -1;
 
             sum[4 * p + c] = 0;
             acc[4 * p + c] = o < 0 ? 0 : before[o];
@@ -314,7 +317,8 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         BARRIER();
         while (at < len) {
             s32 to = at + n, n2 = stage_floats(to, len, first);
-            LOCAL const float *hw = held_w + buffer * FLOAT_STAGE * FLOAT_ROWS;
+            LOCAL const float *hw =
+                held_w + buffer * FLOAT_STAGE * FLOAT_ROWS + 4 * r;
             LOCAL const float *hx =
                 held_x + buffer * FLOAT_STAGE * FLOAT_TOKENS + 4 * y;
 
@@ -322,14 +326,16 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             (w, a.panel_bytes, a.w_k, a.w_row, a.n - row0, x, a.x_step, row_x,
              f.n, to, n2, id, next_w, next_x);
             for (s32 i = 0; i < n; i++) {
+                float v[8], x4[4];
+
+                quad_get(v, hw + i * FLOAT_ROWS);
+                quad_get(v + 4, hw + i * FLOAT_ROWS + float_row(4));
+                quad_get(x4, hx + i * FLOAT_TOKENS);
                 UNROLL
                 for (s32 p = 0; p < 8; p++) {
-                    float v = hw[i * FLOAT_ROWS + p * ROWS + r];
-
                     UNROLL
                     for (s32 c = 0; c < 4; c++)
-                        sum[4 * p + c] =
-                            fma_(v, hx[i * FLOAT_TOKENS + c], sum[4 * p + c]);
+                        sum[4 * p + c] = fma_(v[p], x4[c], sum[4 * p + c]);
                 }
             }
             if (to == len || (to + first) % SEGMENT == 0) {
@@ -358,8 +364,8 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
             for (s32 p = 0; p < 8; p++) {
                 UNROLL
                 for (s32 c = 0; c < 4; c++) {
-                    s64 o =
-                        many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS);
+                    s64 o = many_at(row_out, f.n, 4 * y + c, a.n,
+                                    row + float_row(p));
 
                     if (o >= 0)
                         acc[4 * p + c] = add_(before[o], acc[4 * p + c]);
@@ -372,7 +378,8 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         for (s32 p = 0; p < 8; p++) {
             UNROLL
             for (s32 c = 0; c < 4; c++) {
-                s64 o = many_at(row_out, f.n, 4 * y + c, a.n, row + p * ROWS);
+                s64 o =
+                    many_at(row_out, f.n, 4 * y + c, a.n, row + float_row(p));
 
                 if (o >= 0)
                     after[o] = acc[4 * p + c];

@@ -27,7 +27,7 @@ enum {
     FLOAT_AHEAD = 48, /* weights that a lane of matvec of floats asks for */
     FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
     FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
-    FLOAT_TOKENS = 65
+    FLOAT_TOKENS = 68 /* the same; rows and tokens are read by fours */
 };
 
 /* Kinds of scales: quant/pack.h. */
@@ -312,6 +312,12 @@ DEV s32 stage_floats(s32 at, s32 len, s32 first)
 
     n = n < len - at ? n : len - at;
     return n < FLOAT_STAGE ? n : FLOAT_STAGE;
+}
+/* Which of a group's rows is row p of the eight that a lane of matmul of floats
+ * has: four neighbours, and the four 64 behind. */
+DEV s32 float_row(s32 p)
+{
+    return p / 4 * 64 + p % 4;
 }
 DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
                           s32 id, const float *next_w, const float *next_x)
