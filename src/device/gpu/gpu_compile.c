@@ -84,11 +84,12 @@ static void wait_a_little(struct compiling *c)
     pthread_cond_timedwait(&c->moved, &c->lock, &t);
 }
 
-/* The caller's part while others work: they never wait for what it calls. */
+/* The caller's part while others work: they never wait for what it calls. They
+ * may have done all before it comes here. */
 static void tell_on(struct compiling *c)
 {
     pthread_mutex_lock(&c->lock);
-    while (c->n_working > 0) {
+    do {
         int n_done = c->n_done;
 
         pthread_mutex_unlock(&c->lock);
@@ -96,7 +97,7 @@ static void tell_on(struct compiling *c)
         pthread_mutex_lock(&c->lock);
         if (c->n_working > 0 && c->n_done == n_done)
             wait_a_little(c);
-    }
+    } while (c->n_working > 0);
     pthread_mutex_unlock(&c->lock);
 }
 
