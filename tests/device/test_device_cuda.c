@@ -361,6 +361,88 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
     assert_clean(f);
 }
 
+/* ---- peers --------------------------------------------------------------- */
+
+/* On one card, and on two, however often it is asked for. */
+TEST(cuda_writes_into_memory_of_peers)
+{
+    static const int index[][2] = {{FAKE_NEW, FAKE_NEW},
+                                   {FAKE_NEW, FAKE_PLAIN},
+                                   {FAKE_PLAIN, FAKE_NEW},
+                                   {FAKE_FAR, FAKE_FAR}};
+    const struct fake_cuda *f = fake_cuda_use();
+    pl_err err;
+
+    for (int k = 0; k < 4; k++) {
+        struct gpu_work w;
+
+        gpu_work_init(&w, d);
+        TEST_OK(gpu_work_take(&w, index[k][0], &err), err);
+        if (index[k][0] == FAKE_PLAIN) /* it has no words */
+            memcpy(w.out, w.x, N * sizeof *w.x);
+        else
+            TEST_OK(gpu_work_do(&w, &err), err);
+        TEST_OK(d->write(w.g, QUEUE_COMPUTE, w.at[3], w.out, N * sizeof *w.out,
+                         &err),
+                err);
+        TEST_OK(gpu_work_meet(&w, index[k][1], &err), err);
+        for (int i = 0; i < N; i++)
+            assert_true(w.met[i] == w.out[i] && w.met[N + i] == 2 * w.out[i]);
+        for (int i = 0; i < 2; i++)
+            TEST_OK(d->reach(w.g, w.peer, &err), err);
+        gpu_work_give_back(&w);
+        gpu_work_fini(&w);
+        assert_clean(f);
+    }
+}
+
+TEST(cuda_refuses_peers_out_of_reach)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+    struct gpu_work w;
+    pl_err err;
+
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
+    assert_int_equal(gpu_work_meet(&w, FAKE_FAR, &err), PL_UNSUPPORTED);
+    assert_non_null(
+        strstr(err.message, "cuda:0 does not reach memory of cuda:3"));
+    assert_null(f->wrong());
+    TEST_OK(d->copy(w.g, QUEUE_COPY, w.peer_at, w.at[0], 4, &err), err);
+    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err);
+    assert_non_null(strstr(f->wrong(), "of a peer out of its reach"));
+    gpu_work_give_back(&w);
+    gpu_work_fini(&w);
+    assert_clean(f);
+}
+
+/* Access ends with the other's context, and is asked for again. */
+TEST(cuda_reaches_peers_that_come_again)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+    int before = f->n_call("cuCtxEnablePeerAccess");
+    struct gpu *g, *peer;
+    pl_err err;
+
+    TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+    for (int i = 0; i < 2; i++) {
+        uint64_t from, to;
+
+        TEST_OK(d->open(&peer, FAKE_PLAIN, &err), err);
+        TEST_OK(d->reach(g, peer, &err), err);
+        TEST_OK(d->alloc(g, 4, &from, &err), err);
+        TEST_OK(d->alloc(peer, 4, &to, &err), err);
+        TEST_OK(d->copy(g, QUEUE_COPY, to, from, 4, &err), err);
+        TEST_OK(d->finish(g, QUEUE_COPY, &err), err);
+        d->release(peer, to);
+        d->release(g, from);
+        d->close(peer);
+    }
+    d->close(g);
+    assert_int_equal(f->n_call("cuCtxEnablePeerAccess"), before + 2);
+    assert_clean(f);
+}
+
 /* ---- failing ------------------------------------------------------------- */
 
 TEST(cuda_maps_writable_memory_alone)
@@ -496,6 +578,8 @@ static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
     s = ask(&err);
     if (s == PL_OK)
         s = gpu_work_all(&w, FAKE_NEW, &err);
+    if (s == PL_OK)
+        s = gpu_work_meet(&w, FAKE_PLAIN, &err);
     before = f->failed();
     told = s;
     if (strcmp(name, "cuCtxPushCurrent") == 0)

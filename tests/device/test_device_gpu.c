@@ -707,6 +707,7 @@ static void hang_after(int n, const char *where)
     pl_err err;
 
     gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
     gpu_hung.n_call = 0;
     s = hung_set(&a);
     build_put(s, 0, 0, one, 8);
@@ -755,6 +756,7 @@ TEST(gpu_that_hangs_is_found_between_runs)
     pl_err err;
 
     gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
     gpu_hung.n_call = 0;
     s = hung_set(&a);
     build_put(s, 0, 0, v, 8);

@@ -202,6 +202,33 @@ TEST(hip_compiles_for_an_architecture_once)
     assert_clean(f);
 }
 
+/* On one card, and on two. */
+TEST(hip_writes_into_memory_of_peers)
+{
+    static const int peer[] = {FAKE_NEW, FAKE_PLAIN, FAKE_FAR};
+    const struct fake_cuda *f = fake_hip_use();
+    pl_err err;
+
+    for (int k = 0; k < 3; k++) {
+        struct gpu_work w;
+
+        gpu_work_init(&w, d);
+        TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
+        if (peer[k] == FAKE_FAR) {
+            assert_int_equal(gpu_work_meet(&w, peer[k], &err), PL_UNSUPPORTED);
+        } else {
+            TEST_OK(gpu_work_meet(&w, peer[k], &err), err);
+            TEST_OK(d->reach(w.g, w.peer, &err), err);
+            for (int i = 0; i < N; i++)
+                assert_true(w.met[i] == w.out[i] &&
+                            w.met[N + i] == 2 * w.out[i]);
+        }
+        gpu_work_give_back(&w);
+        gpu_work_fini(&w);
+        assert_clean(f);
+    }
+}
+
 /* ---- failing ------------------------------------------------------------- */
 
 TEST(hip_shows_what_the_compiler_said)
@@ -264,6 +291,8 @@ static bool fails_well(const struct fake_cuda *f, const char *call, int nth)
     s = ask(&err);
     if (s == PL_OK)
         s = gpu_work_all(&w, FAKE_NEW, &err);
+    if (s == PL_OK)
+        s = gpu_work_meet(&w, FAKE_PLAIN, &err);
     before = f->failed();
     hit = before;
     if (strcmp(call, "hipGetDevice") == 0 || strcmp(call, "hipSetDevice") == 0)

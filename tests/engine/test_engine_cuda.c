@@ -86,6 +86,8 @@ static bool is_optional(const char *name, int nth)
                                            "cuDeviceGetPCIBusId",
                                            "cuDeviceTotalMem",
                                            "cuDeviceGetAttribute",
+                                           "cuDeviceCanAccessPeer",
+                                           "cuCtxEnablePeerAccess",
                                            "cuMemHostRegister",
                                            "cuMemHostUnregister",
                                            "cuMemHostGetDevicePointer",
@@ -110,6 +112,8 @@ static bool is_optional(const char *name, int nth)
                                            "hipGetDeviceProperties",
                                            "hipGetDevice",
                                            "hipSetDevice",
+                                           "hipDeviceCanAccessPeer",
+                                           "hipDeviceEnablePeerAccess",
                                            "hipHostRegister",
                                            "hipHostUnregister",
                                            "hipHostGetDevicePointer",
@@ -169,14 +173,14 @@ static void begin(struct attempt *a, const struct fake_cuda *f)
 
 /* Each of these calls fails, one at a time, on devices of either kind; how
  * often one did. */
-static int fail_all(const struct fake_cuda *f, const char *const devices[2],
+static int fail_all(const struct fake_cuda *f, const char *const devices[3],
                     const char *const name[], int n)
 {
     static struct attempt a;
     int n_fail = 0;
 
     begin(&a, f);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         for (int i = 0; i < n; i++) {
             int nth = 1;
 
@@ -207,7 +211,8 @@ enum { N_CUDA_NAME = sizeof cuda_name / sizeof *cuda_name };
  * next case is for the calls that it makes. */
 TEST(engine_outlives_each_call_of_cuda_that_fails)
 {
-    static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1"};
+    static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1",
+                                          "cuda:0,cuda:2"};
 
     if (!test_long())
         setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
@@ -259,7 +264,8 @@ TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
 /* Those that CUDA has, too, when there is time. */
 TEST(engine_outlives_each_call_of_hip_that_fails)
 {
-    static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1"};
+    static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1",
+                                          "hip:0,hip:2"};
     static const char *const name[] = {
 #define ROW(name, parameters) #name,
         HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)

@@ -64,6 +64,8 @@ static const struct place places[] = {
     {"cuda:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"cuda:0*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
     {"cuda*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+    {"cuda:0,cuda:2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_ON},
+    {"cuda:0,cuda:2,cpu*1", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
     {"cuda:0*2", 2, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
     {"cpu*1,cuda:0*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
     {"hip*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
@@ -210,10 +212,12 @@ static void model_case(int m)
 
 /* Kernels read what others have put into the host's memory once, to carry it or
  * to add up a few bytes, and work in their own: messages of one shot and of
- * two, and what comes from another group. */
+ * two, and what comes from another group. The first ones write into each
+ * other's memory, and nothing is added up in the host's. */
 TEST(gpu_kernels_work_in_their_own_memory)
 {
     static const struct place watched[] = {
+        {"watched*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
         {"watched*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
         {"watched*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
         {"watched*2", 2, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
@@ -226,6 +230,7 @@ TEST(gpu_kernels_work_in_their_own_memory)
         int64_t n;
         float *want = cpu_logits(models[0], watched[i].n_rank, &n);
 
+        gpu_watch_apart = i > 0;
         gpu_watch_reset();
         compare(models[0], &watched[i], want, n);
         w = gpu_watch_seen();
@@ -235,9 +240,11 @@ TEST(gpu_kernels_work_in_their_own_memory)
                      watched[i].devices, w.n_worked, w.n_launch, w.kernel);
         assert_true(w.n_launch > 0 && w.n_carried > 0);
         assert_true(w.most <= 32 << 10);
-        assert_int_equal(watched[i].mode == PL_SPLIT_TENSOR, w.n_summed > 0);
+        assert_int_equal(w.n_summed > 0,
+                         watched[i].mode == PL_SPLIT_TENSOR && i > 0);
         free(want);
     }
+    gpu_watch_apart = false;
 }
 
 TEST(gpu_attention_has_the_bits_of_cpu)
@@ -361,7 +368,7 @@ TEST(gpu_kernels_of_models_are_tried)
 
         engine_run_open(&r, test_ref_or_skip(models[m]), models[m], &o);
         s = r.engine->exec->set;
-        TEST_OK(gpu_foresee(s, device_of(s, 0), want, &err), err);
+        TEST_OK(gpu_foresee(s, device_of(s, 0), NULL, want, &err), err);
         all_tried(models[m], want);
         engine_run_close(&r);
     }

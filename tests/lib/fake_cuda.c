@@ -29,6 +29,7 @@ enum {
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
+    NO_PEER = 217,
     NO_BINARY = 209,
     UNSUPPORTED_PTX = 222,
     INVALID_HANDLE = 400,
@@ -38,9 +39,10 @@ enum {
 
 struct cuda_context {
     int device, n_retained;
-    unsigned lost;    /* an error that all later calls return */
-    unsigned refused; /* what retaining it returns; 0: it may be */
-    bool shut_out;    /* a thread could not enter it */
+    unsigned lost;            /* an error that all later calls return */
+    unsigned refused;         /* what retaining it returns; 0: it may be */
+    bool shut_out;            /* a thread could not enter it */
+    bool reaches[FAKE_COUNT]; /* memory of the others, as it has asked for */
 };
 
 /* HIP's library for tests (fake_hip.c) is this one under other names; where it
@@ -51,16 +53,16 @@ struct cuda_context {
 
 static const struct {
     const char *name, *bus, *arch;
-    int major, minor, words, flushes, maps;
+    int major, minor, words, flushes, maps, peers;
 } devices[FAKE_COUNT] = {
     [FAKE_NEW] = {FAKE_HIP ? "Fake gfx90a" : "Fake 9.0", "0000:3B:00.0",
-                  "gfx90a:sramecc+:xnack-", 9, 0, 1, 1, 1},
+                  "gfx90a:sramecc+:xnack-", 9, 0, 1, 1, 1, 1},
     [FAKE_OLD] = {FAKE_HIP ? "Fake gfx803" : "Fake 5.2", "0000:3C:00.0",
-                  "gfx803", 5, 2, 0, 0, 1},
+                  "gfx803", 5, 2, 0, 0, 1, 0},
     [FAKE_PLAIN] = {FAKE_HIP ? "Fake gfx1030" : "Fake 6.1", "0000:3D:00.0",
-                    "gfx1030", 6, 1, 0, 0, 1},
+                    "gfx1030", 6, 1, 0, 0, 1, 1},
     [FAKE_FAR] = {FAKE_HIP ? "Fake gfx1151" : "Fake 8.0", "0000:3E:00.0",
-                  "gfx1151", 8, 0, 1, 0, 0},
+                  "gfx1151", 8, 0, 1, 0, 0, 0},
 };
 
 enum kind {
@@ -153,6 +155,7 @@ static struct {
     int fail_in;
     unsigned fail_code;
     bool failed;
+    bool swallows; /* what is written into memory of peers goes nowhere */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -328,6 +331,36 @@ static bool ready(const struct command *c)
     return c->kind != WAIT || atomic_load(c->word) >= c->value;
 }
 
+/* Is that memory of another device's which this one may not touch? */
+static bool is_barred(const struct cuda_context *c, const void *p)
+{
+    const struct thing *m = memory_at(p, 1);
+
+    return m && m->kind == DEVICE_MEMORY && m->context != c &&
+           !c->reaches[m->context - all.context];
+}
+
+/* Whatever may be an address among a kernel's arguments. */
+static void look_at_launch(const struct cuda_context *on,
+                           const struct command *c)
+{
+    for (size_t i = 0; i + 8 <= gpu_kernel_args(c->kernel); i += 8) {
+        unsigned long long word;
+
+        memcpy(&word, c->args + i, sizeof word);
+        if (word && is_barred(on, pointer(word)))
+            blame(0, "kernel %s is given memory of a peer out of its reach",
+                  gpu_kernel_name(c->kernel));
+    }
+}
+
+static bool is_swallowed(const struct cuda_context *c, const void *dst)
+{
+    const struct thing *m = all.swallows ? memory_at(dst, 1) : NULL;
+
+    return m && m->kind == DEVICE_MEMORY && m->context != c;
+}
+
 static void run(struct thing *s, struct command *c)
 {
     const char *bad = NULL;
@@ -337,10 +370,14 @@ static void run(struct thing *s, struct command *c)
         if ((c->dst_on_device && !memory_at(c->dst, c->bytes)) ||
             (c->src_on_device && !memory_at(c->src, c->bytes)))
             blame(0, "a copy of memory that was given back");
-        else
+        else if ((c->dst_on_device && is_barred(s->context, c->dst)) ||
+                 (c->src_on_device && is_barred(s->context, c->src)))
+            blame(0, "a copy of memory of a peer out of its reach");
+        else if (!is_swallowed(s->context, c->dst))
             memcpy(c->dst, c->src, c->bytes);
         break;
     case LAUNCH:
+        look_at_launch(s->context, c);
         bad = emu_launch(emulator(), c->kernel, c->n_group, c->args);
         if (bad)
             s->context->lost = LAUNCH_FAILED;
@@ -619,6 +656,9 @@ unsigned cuDevicePrimaryCtxRelease_v2(int device)
             blame(0, "a context is released that nobody holds");
         if (c->n_retained == 0) {
             c->lost = 0;
+            memset(c->reaches, 0, sizeof c->reaches);
+            for (int i = 0; i < FAKE_COUNT; i++)
+                all.context[i].reaches[device - HANDLE] = false;
             end_all(c);
         }
     }
@@ -648,6 +688,43 @@ unsigned cuCtxPopCurrent_v2(struct cuda_context **c)
         *c = stack[--depth];
         all.n_current--;
     }
+    GIVE;
+}
+
+static bool are_peers(int a, int b)
+{
+    return a != b && devices[a].peers && devices[b].peers;
+}
+
+unsigned cuDeviceCanAccessPeer(int *out, int device, int peer)
+{
+    TAKE(is_device(call(F_cuDeviceCanAccessPeer), device));
+    e = is_device(e, peer);
+    if (!e)
+        *out = are_peers(device - HANDLE, peer - HANDLE);
+    GIVE;
+}
+
+/* The current device reaches memory of another from now on. */
+static unsigned enable(int peer, unsigned flags)
+{
+    struct cuda_context *c = current();
+
+    if (flags != 0 || !are_peers((int)(c - all.context), peer))
+        return blame(NO_PEER, "memory of a device that is no peer");
+    if (c->reaches[peer])
+        return API_ALREADY_REACHED;
+    c->reaches[peer] = true;
+    return 0;
+}
+
+unsigned cuCtxEnablePeerAccess(struct cuda_context *peer, unsigned flags)
+{
+    TAKE(call_inside(F_cuCtxEnablePeerAccess));
+    if (!e && peer->n_retained < 1)
+        e = blame(INVALID_CONTEXT, "a peer that is not held");
+    if (!e)
+        e = enable((int)(peer - all.context), flags);
     GIVE;
 }
 
@@ -1365,6 +1442,13 @@ static int n_call(const char *function)
     return n;
 }
 
+static void swallow(bool on)
+{
+    pthread_mutex_lock(&all.lock);
+    all.swallows = on;
+    pthread_mutex_unlock(&all.lock);
+}
+
 static void set_free(size_t bytes)
 {
     pthread_mutex_lock(&all.lock);
@@ -1373,5 +1457,5 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, refuse, failed,  n_live,
-                                    wrong,    n_call, set_free};
+const struct fake_cuda fake_cuda = {break_at, refuse, failed,   n_live,
+                                    wrong,    n_call, set_free, swallow};

@@ -8,7 +8,7 @@
 
 /* Its devices, by index. */
 enum {
-    FAKE_NEW,   /* 9.0, has all */
+    FAKE_NEW,   /* 9.0, has all; a peer of FAKE_PLAIN */
     FAKE_OLD,   /* 5.2, too old for the kernels */
     FAKE_PLAIN, /* 6.1; its streams know no words */
     FAKE_FAR,   /* 8.0; reaches no memory of the host */
@@ -32,6 +32,8 @@ struct fake_cuda {
     int (*n_call)(const char *function);
     /* What each device says is free of its memory; 0: 7 GiB and some. */
     void (*set_free)(size_t bytes);
+    /* From now on what a device copies into memory of a peer's goes nowhere. */
+    void (*swallow)(bool on);
 };
 
 #endif

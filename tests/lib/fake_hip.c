@@ -53,6 +53,14 @@ unsigned hipGetDevice(int *device)
     GIVE;
 }
 
+unsigned hipDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    TAKE(is_device(call_inside(F_hipDeviceEnablePeerAccess), peer));
+    if (!e)
+        e = enable(peer, flags);
+    GIVE;
+}
+
 /* As long as those of version 6; the architecture stands somewhere in it. */
 unsigned hipGetDeviceProperties(struct hip_properties *out, int device)
 {
@@ -253,5 +261,5 @@ static int n_live_hip(void)
 
 /* What the test program asks, by another name. */
 extern EXPORT const struct fake_cuda fake_hip;
-const struct fake_cuda fake_hip = {break_at, refuse, failed,  n_live_hip,
-                                   wrong,    n_call, set_free};
+const struct fake_cuda fake_hip = {break_at, refuse, failed,   n_live_hip,
+                                   wrong,    n_call, set_free, swallow};

@@ -84,10 +84,15 @@ static void eager_close(struct gpu *g)
 
 struct gpu_hung gpu_hung;
 
-/* Counts a call of what would not return; false: it hangs. */
-static bool works(void)
+static bool hangs(const struct gpu *g)
 {
-    if (gpu_hung.n_left > 0)
+    return g == gpu_hung.who && gpu_hung.n_left <= 0;
+}
+
+/* Counts a call of what would not return; false: it hangs. */
+static bool works(const struct gpu *g)
+{
+    if (!hangs(g))
         return true;
     gpu_hung.n_call++;
     return false;
@@ -112,6 +117,8 @@ static pl_status hung_open(struct gpu **out, int index, pl_err *err)
 
     lasting(true);
     s = gpu_emu.open(out, index, err);
+    if (!gpu_hung.who)
+        gpu_hung.who = *out;
     lasting(false);
     return s;
 }
@@ -141,14 +148,14 @@ static pl_status hung_host_alloc(struct gpu *g, size_t bytes, void **p,
 static pl_status hung_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
                              int32_t n_group, const void *args, pl_err *err)
 {
-    if (gpu_hung.n_left > 0)
+    if (g == gpu_hung.who && gpu_hung.n_left > 0)
         gpu_hung.n_left--;
     return gpu_emu.launch(g, q, k, n_group, args, err);
 }
 
 static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
 {
-    return gpu_hung.n_left > 0 ? gpu_emu.flush(g, q, err) : PL_OK;
+    return !hangs(g) ? gpu_emu.flush(g, q, err) : PL_OK;
 }
 
 /* Which marks were set before it hung: they are reached. */
@@ -156,14 +163,15 @@ static atomic_bool early[GPU_MAX_MARKS];
 
 static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {
-    early[i] = gpu_hung.n_left > 0;
+    if (g == gpu_hung.who)
+        early[i] = gpu_hung.n_left > 0;
     return gpu_emu.mark(g, q, i, err);
 }
 
 static pl_status hung_reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = early[i];
-    return gpu_hung.n_left > 0 ? gpu_emu.reached(g, i, yes, err) : PL_OK;
+    return !hangs(g) ? gpu_emu.reached(g, i, yes, err) : PL_OK;
 }
 
 static bool hung_words(const struct gpu *g)
@@ -176,37 +184,47 @@ static bool hung_words(const struct gpu *g)
 static pl_status hung_post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
                            uint64_t value, pl_err *err)
 {
-    if (gpu_hung.wordless && !works())
+    if (gpu_hung.wordless && !works(g))
         return PL_OK;
     return gpu_emu.post(g, q, word, value, err);
 }
 
 static pl_status hung_finish(struct gpu *g, enum queue q, pl_err *err)
 {
-    return works() ? gpu_emu.finish(g, q, err) : PL_OK;
+    return works(g) ? gpu_emu.finish(g, q, err) : PL_OK;
 }
 
 static void hung_close(struct gpu *g)
 {
-    if (works())
+    if (works(g))
         gpu_emu.close(g);
+}
+
+static pl_status hung_reach(struct gpu *g, struct gpu *peer, pl_err *err)
+{
+    (void)g;
+    (void)peer;
+    (void)err;
+    return PL_OK;
 }
 
 static void hung_release(struct gpu *g, uint64_t at)
 {
-    if (works())
+    if (at == gpu_hung.watched)
+        gpu_hung.watched = 0;
+    if (works(g))
         gpu_emu.release(g, at);
 }
 
 static void hung_host_release(struct gpu *g, void *p)
 {
-    if (works())
+    if (works(g))
         gpu_emu.host_release(g, p);
 }
 
 static void hung_unmap(struct gpu *g, void *p)
 {
-    if (works())
+    if (works(g))
         gpu_emu.unmap(g, p);
 }
 
@@ -298,6 +316,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.release = hung_release;
     gpu_hangs.host_release = hung_host_release;
     gpu_hangs.unmap = hung_unmap;
+    gpu_hangs.reach = hung_reach;
 }
 
 const struct device_ops eager_ops = GPU_KIND(eager, gpu_eager);

@@ -2,7 +2,8 @@
  *
  *   eager  launches no kernel that ready() was not asked for
  *   wrong  has the lowest bit of a float other than it should, now and then
- *   hung   does nothing more when it has launched so many kernels */
+ *   hung   does nothing more when it has launched so many kernels; the first
+ *          of them, the others work */
 #ifndef TEST_GPU_ODD_H
 #define TEST_GPU_ODD_H
 
@@ -25,6 +26,8 @@ extern struct gpu_hung {
     atomic_int n_left; /* kernels to launch until it hangs */
     atomic_int n_call; /* of functions that would not return then */
     bool wordless;     /* its queues neither post nor wait for words */
+    struct gpu *who;   /* that hangs; NULL: the next that is opened */
+    uint64_t watched;  /* memory of another one; 0: it has been given back */
 } gpu_hung;
 
 #endif

@@ -151,6 +151,16 @@ static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
     return gpu_emu.write(g, q, dst, src, bytes, err);
 }
 
+bool gpu_watch_apart;
+
+static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
+{
+    (void)g;
+    (void)peer;
+    (void)err;
+    return gpu_watch_apart ? PL_UNSUPPORTED : PL_OK;
+}
+
 /* ---- the kind ------------------------------------------------------------ */
 
 static struct gpu_driver gpu_watch;
@@ -162,6 +172,7 @@ __attribute__((constructor)) static void make(void)
     gpu_watch.name = "watched";
     gpu_watch.map = map;
     gpu_watch.unmap = unmap;
+    gpu_watch.reach = reach;
     gpu_watch.launch = launch;
     gpu_watch.write = write_bytes;
 }

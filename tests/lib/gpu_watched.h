@@ -20,6 +20,9 @@ struct gpu_watched {
 void gpu_watch_reset(void);
 struct gpu_watched gpu_watch_seen(void);
 
+/* They do not reach each other's memory; else all do. Of sets to be loaded. */
+extern bool gpu_watch_apart;
+
 extern const struct device_ops watched_ops;
 
 #endif

@@ -103,8 +103,38 @@ pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
     return PL_OK;
 }
 
+/* A copy, and a kernel. */
+static pl_status put_to_peer(struct gpu_work *w, pl_err *err)
+{
+    const size_t bytes = N * sizeof(float);
+    const struct binary_args a =
+        gpu_work_sum(w->peer_at + bytes, w->at[3], w->at[3]);
+
+    PL_TRY(w->d->copy(w->g, QUEUE_COMPUTE, w->peer_at, w->at[3], bytes, err));
+    PL_TRY(w->d->launch(w->g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a,
+                        err));
+    return w->d->finish(w->g, QUEUE_COMPUTE, err);
+}
+
+pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err)
+{
+    const size_t bytes = 2 * N * sizeof(float);
+
+    PL_TRY(w->d->open(&w->peer, peer, err));
+    PL_TRY(w->d->alloc(w->peer, bytes, &w->peer_at, err));
+    PL_TRY(w->d->reach(w->g, w->peer, err));
+    PL_TRY(put_to_peer(w, err));
+    PL_TRY(w->d->read(w->peer, QUEUE_COPY, w->met, w->peer_at, bytes, err));
+    return w->d->finish(w->peer, QUEUE_COPY, err);
+}
+
 void gpu_work_give_back(struct gpu_work *w)
 {
+    if (w->peer) { /* which nothing may be under way to */
+        w->d->finish(w->g, QUEUE_COMPUTE, NULL);
+        w->d->release(w->peer, w->peer_at);
+    }
+    w->d->close(w->peer);
     if (w->g) {
         w->d->graph_free(w->g, w->graph);
         if (w->shared_at)
@@ -123,6 +153,7 @@ void gpu_work_init(struct gpu_work *w, const struct gpu_driver *d)
     *w = (struct gpu_work){.d = d,
                            .x = test_need(N, sizeof(float)),
                            .y = test_need(N, sizeof(float)),
+                           .met = test_need(2 * N, sizeof(float)),
                            .shared = test_pages(PAGE, PROT_READ | PROT_WRITE)};
     for (int i = 0; i < N; i++) {
         w->x[i] = test_unit(&seed);
@@ -134,6 +165,7 @@ void gpu_work_fini(struct gpu_work *w)
 {
     free(w->x);
     free(w->y);
+    free(w->met);
     munmap((void *)w->shared, PAGE);
 }
 

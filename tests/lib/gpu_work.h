@@ -16,6 +16,9 @@ struct gpu_work {
     float *x, *y, *out;       /* [GPU_WORK_N] */
     _Atomic uint64_t *shared; /* a page */
     struct gpu_graph *graph;
+    struct gpu *peer;
+    uint64_t peer_at; /* [2 GPU_WORK_N] of the peer's */
+    float *met;       /* [2 GPU_WORK_N] what came there */
 };
 
 extern const bool gpu_work_wanted[GPU_KERNEL_COUNT];
@@ -29,6 +32,8 @@ void gpu_work_fini(struct gpu_work *w);
 pl_status gpu_work_take(struct gpu_work *w, int index, pl_err *err);
 pl_status gpu_work_do(struct gpu_work *w, pl_err *err);
 pl_status gpu_work_all(struct gpu_work *w, int index, pl_err *err); /* both */
+/* Behind it: into memory of a peer, out and 2 out. */
+pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err);
 void gpu_work_give_back(struct gpu_work *w);
 /* All of it on a GPU, from init to fini; else the case fails. */
 void gpu_work_must_be_right(const struct gpu_driver *d, int index);

@@ -54,6 +54,7 @@ enum {
     X(cuDevicePrimaryCtxRelease, _v2, (int device))                            \
     X(cuCtxPushCurrent, _v2, (struct cuda_context * c))                        \
     X(cuCtxPopCurrent, _v2, (struct cuda_context * *c))                        \
+    X(cuCtxEnablePeerAccess, , (struct cuda_context * peer, unsigned flags))   \
     X(cuStreamWriteValue64, _v2,                                               \
       (struct api_stream * s, unsigned long long at, uint64_t value,           \
        unsigned flags))                                                        \

@@ -181,7 +181,7 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
 }
 
 /* Has m registered, and finds where the device has it. */
-static pl_status reach(struct gpu *g, struct mapped *m, pl_err *err)
+static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
 {
     unsigned long long at = 0, last = 0;
 
@@ -254,7 +254,7 @@ static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
     m->bytes = bytes;
     s = enter(g, &was, err);
     if (s == PL_OK)
-        s = leave(g, was, reach(g, m, err), err);
+        s = leave(g, was, find(g, m, err), err);
     if (s != PL_OK) {
         drop_mapped(g, m);
         return s;
@@ -263,6 +263,26 @@ static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
     g->mapped = m;
     *at = m->at;
     return PL_OK;
+}
+
+static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
+{
+    int can = 0;
+
+    PL_TRY(CALL(g, err, device_reaches, &can, g->device.handle,
+                peer->device.handle));
+    if (!can)
+        return err_set(err, PL_UNSUPPORTED, "%s does not reach memory of %s",
+                       g->device.who, peer->device.who);
+    return MAKE(g, reach, &peer->device, err);
+}
+
+/* Two on one device work in the same memory. */
+static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
+{
+    if (g->device.handle == peer->device.handle)
+        return PL_OK;
+    DO_INSIDE(g, err, reach_peer(g, peer, err));
 }
 
 /* Where the device has a word of map()'ed memory. */
@@ -431,7 +451,7 @@ static pl_status read_from(struct gpu *g, enum queue q, void *dst, uint64_t src,
     return copy_bytes(g, q, COPY_TO_HOST, (uintptr_t)dst, src, bytes, err);
 }
 
-/* Either may be mapped memory of the host. */
+/* Either may be mapped memory of the host, or a peer's. */
 static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                       size_t bytes, pl_err *err)
 {
@@ -713,11 +733,11 @@ static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
     .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
     .identity = identity, .ready = ready, .alloc = alloc, .release = release,  \
     .host_alloc = host_alloc, .host_release = host_release, .map = map,        \
-    .unmap = unmap, .write = write_to, .read = read_from, .copy = copy,        \
-    .launch = launch, .graph_make = graph_make, .graph_run = graph_run,        \
-    .graph_free = graph_free, .mark = mark, .reached = reached,                \
-    .await = await, .words = words, .post = post, .wait = wait,                \
-    .flush = flush, .finish = finish
+    .unmap = unmap, .reach = reach_gpu, .write = write_to, .read = read_from,  \
+    .copy = copy, .launch = launch, .graph_make = graph_make,                  \
+    .graph_run = graph_run, .graph_free = graph_free, .mark = mark,            \
+    .reached = reached, .await = await, .words = words, .post = post,          \
+    .wait = wait, .flush = flush, .finish = finish
 
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,

@@ -44,7 +44,7 @@ static pl_status carry_runs(struct gpu_device *x, const struct step *st,
     return PL_OK;
 }
 
-/* A piece of the device's own. */
+/* A piece of the device's own, or for a peer. */
 static pl_status copy_runs(struct gpu_device *x, const struct step *st,
                            const struct copy_loops *l, uint64_t dst,
                            uint64_t src, pl_err *err)
@@ -85,6 +85,20 @@ static pl_status carry_pull(struct gpu_device *x, const struct step *st,
     return PL_OK;
 }
 
+/* A piece to where destination `to` has it: a peer's memory, or the host's. */
+static pl_status carry_to(struct gpu_device *x, const struct step *st,
+                          const struct push_to *to, const struct copy_loops *l,
+                          uint64_t at, pl_err *err)
+{
+    const struct gpu_image *m = &x->image;
+
+    if (gpu_image_near(m, to->dev, to->out))
+        return copy_runs(x, st, l, gpu_image_box(m, to->dev, to->out) + to->at,
+                         at, err);
+    return carry_runs(x, st, l, gpu_image_host(m, to->dev, to->out) + to->at,
+                      at, err);
+}
+
 static pl_status carry_push(struct gpu_device *x, const struct step *st,
                             bool all, pl_err *err)
 {
@@ -98,10 +112,8 @@ static pl_status carry_push(struct gpu_device *x, const struct step *st,
 
             copy_loops_resolve(&l, &p[i], &x->image.sizes[st->micro]);
             if (all || gpu_image_long(&l))
-                PL_TRY(carry_runs(x, st, &l,
-                                  gpu_image_host(&x->image, to->dev, to->out) +
-                                      to->at,
-                                  x->image.tensor[p[i].src].at, err));
+                PL_TRY(
+                    carry_to(x, st, to, &l, x->image.tensor[p[i].src].at, err));
         }
     }
     return PL_OK;

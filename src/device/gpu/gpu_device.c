@@ -44,7 +44,7 @@ static void close_gpu(struct gpu_device *x)
     for (int q = 0; q < QUEUE_COUNT && x->gpu && !x->lost; q++)
         if (x->half[q])
             x->driver->host_release(x->gpu, x->half[q]);
-    if (!x->lost)
+    if (!x->lost && !x->kept)
         x->driver->close(x->gpu);
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
@@ -138,13 +138,17 @@ static void give_back(struct gpu_device *x)
     x->table = NULL;
 }
 
+/* A load that has failed may have copies under way, to peers too. */
+static void settle(struct gpu_device *x)
+{
+    for (int q = 0; q < QUEUE_COUNT && x->region[REGION_INBOX]; q++)
+        gpu_settle(x, (enum queue)q, NULL);
+}
+
 static void unload_gpu(struct gpu_device *x)
 {
     if (!x->gpu)
         return;
-    /* A load that has failed may have copies under way. */
-    for (int q = 0; q < QUEUE_COUNT && x->region[0]; q++)
-        gpu_settle(x, (enum queue)q, NULL);
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
@@ -154,6 +158,7 @@ static void unload_gpu(struct gpu_device *x)
     x->event = NULL;
     x->await = NULL;
     gpu_image_fini(&x->image);
+    x->image.box = NULL;
 }
 
 void gpu_unload(struct device_bank *b)
@@ -161,7 +166,10 @@ void gpu_unload(struct device_bank *b)
     struct gpu_bank *g = b->own;
 
     for (int i = 0; i < b->n; i++)
+        settle(&g->dev[i]);
+    for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
+    gpu_peer_unload(g);
 }
 
 static bool has_pages(const struct program *p)
@@ -243,7 +251,7 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     x->n_want = 0;
     if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
         return PL_OK;
-    PL_TRY(gpu_foresee(x->set, x->dev, x->want, err));
+    PL_TRY(gpu_foresee(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
         x->n_want += x->want[k];
@@ -313,6 +321,7 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     struct gpu_progress p = {.fn = opt->progress, .user = opt->progress_user};
     struct gpu_bank *g = b->own;
 
+    PL_TRY(gpu_peer_load(g, b->n, err));
     for (int i = 0; i < b->n; i++)
         PL_TRY(foresee(&g->dev[i], &p, err));
     gpu_tell(&p, 0);
@@ -321,13 +330,19 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     return PL_OK;
 }
 
-/* The inbox is the host's. */
+/* The inbox is the host's, but for what peers write into the mirror. */
+static bool on_host(const struct gpu_device *x, enum region r, size_t offset,
+                    size_t bytes)
+{
+    return r == REGION_INBOX && !gpu_peer_has(x, offset, bytes);
+}
+
 pl_status gpu_write(struct device *d, enum region r, size_t offset,
                     const void *src, size_t bytes, pl_err *err)
 {
     struct gpu_device *x = d->own;
 
-    if (r != REGION_INBOX)
+    if (!on_host(x, r, offset, bytes))
         return gpu_region_write(x, r, offset, src, bytes, err);
     memcpy(d->at[r] + offset, src, bytes);
     return PL_OK;
@@ -338,7 +353,7 @@ pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
 {
     struct gpu_device *x = d->own;
 
-    if (r != REGION_INBOX)
+    if (!on_host(x, r, offset, bytes))
         return gpu_region_read(x, r, offset, dst, bytes, err);
     memcpy(dst, d->at[r] + offset, bytes);
     return PL_OK;

@@ -46,6 +46,9 @@ struct gpu_device {
     bool looked;      /* for what others have: from the first run on */
     bool maps_events; /* its own; their words can be posted to */
     bool maps_all;    /* and all else that its program wants */
+    bool reached;     /* others write into the mirror of its inbox */
+    bool kept; /* a mirror was not given back, since a lost one may still write
+                  there */
 
     /* Of whoever waits for it: the issuing thread, or who holds the lock. */
     bool lost; /* hangs: nothing is asked of the driver any more */
@@ -82,8 +85,9 @@ struct gpu_device {
 };
 
 struct gpu_bank {
-    struct team *team; /* owned: the caller's thread, which does nothing, and
-                          one for each GPU */
+    struct team *team;   /* owned: the caller's thread, which does nothing, and
+                            one for each GPU */
+    struct gpu_box *box; /* owned, [devices of the set], while it is loaded */
     struct gpu_device dev[]; /* [n] of the bank */
 };
 
@@ -106,11 +110,18 @@ pl_status gpu_region_read(struct gpu_device *x, enum region r, size_t offset,
                           void *dst, size_t bytes, pl_err *err);
 
 /* ---- gpu_reach.c ---- */
-/* Maps the inbox, if that can be, and makes its mirror; its own events. */
+/* Maps the inbox, if that can be, and its own events. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
 /* Maps what others have that the program touches; what cannot be, is not. */
 void gpu_reach_others(struct gpu_device *x);
 void gpu_reach_end(struct gpu_device *x);
+
+/* ---- gpu_peer.c ---- */
+/* Makes the mirrors of the bank's n GPUs, and finds what is pushed there. */
+pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err);
+void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
+/* Is a range of its inbox pushed to the mirror? */
+bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes);
 
 /* ---- gpu_stage.c ---- */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,

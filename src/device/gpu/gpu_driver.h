@@ -73,6 +73,11 @@ struct gpu_driver {
     pl_status (*map)(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err);
     void (*unmap)(struct gpu *g, void *p);
+    /* What goes into g's queues may write memory of `peer`, another open GPU of
+     * the driver, as it does its own, until one of them is closed. An error
+     * says why it cannot. That the bytes come there is for the caller to try:
+     * machines are known where they do not. NULL: the driver cannot. */
+    pl_status (*reach)(struct gpu *g, struct gpu *peer, pl_err *err);
 
     /* ---- what goes into a queue ---- */
     /* The host's bytes stay as they are, and where they are, until the queue
@@ -81,6 +86,7 @@ struct gpu_driver {
                        const void *src, size_t bytes, pl_err *err);
     pl_status (*read)(struct gpu *g, enum queue q, void *dst, uint64_t src,
                       size_t bytes, pl_err *err);
+    /* Either may be map()'ed, dst also a peer's that g reaches. */
     pl_status (*copy)(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                       size_t bytes, pl_err *err);
     /* args: gpu_kernel_args(k) bytes, taken over. */

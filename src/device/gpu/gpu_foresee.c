@@ -24,6 +24,7 @@ static pl_status init(struct gpu_image *m, struct device_set *set,
     for (int q = 0; q < QUEUE_COUNT; q++)
         m->scratch[q] = nowhere(q);
     m->tables_at = nowhere(0);
+    m->inbox.mapped = nowhere(REGION_INBOX);
     PL_TRY(gpu_image_init(m, set, d, err));
     for (int i = 0; i < n_view; i++)
         m->view[i] = nowhere(i);
@@ -84,9 +85,10 @@ static bool look_at_all(struct gpu_image *m, const struct device *d,
 }
 
 pl_status gpu_foresee(struct device_set *set, const struct device *d,
-                      bool want[GPU_KERNEL_COUNT], pl_err *err)
+                      const struct gpu_box *box, bool want[GPU_KERNEL_COUNT],
+                      pl_err *err)
 {
-    struct gpu_image m = {0};
+    struct gpu_image m = {.box = box};
     pl_status s = init(&m, set, d, err);
 
     memset(want, 0, GPU_KERNEL_COUNT * sizeof *want);

@@ -34,6 +34,13 @@ struct gpu_inbox {
     bool no_memory; /* something was left out */
 };
 
+/* Where what is pushed to a GPU comes to (gpu_peer.c). */
+struct gpu_box {
+    uint64_t mirror; /* of its inbox */
+    bool *near;      /* owned, [tensors of its program]: it is pushed there by
+                        all who do; NULL: it is none of the bank's */
+};
+
 /* A region lies in several allocations: from a tensor on in another one. */
 struct gpu_cut {
     enum region region;
@@ -47,6 +54,8 @@ struct gpu_image {
     struct device_set *set;           /* borrowed */
     const struct program *prog;       /* borrowed */
     int n_unit;                       /* of the GPU */
+    const struct gpu_box *box;        /* borrowed, [devices of the set]; NULL:
+                                         nothing is pushed to mirrors */
     uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
                                          its mirror */
     struct gpu_cut cut[GPU_MAX_CUTS]; /* of a region ascending */
@@ -82,9 +91,11 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
 void gpu_image_place(struct gpu_image *m);
 void gpu_image_fini(struct gpu_image *m);
 
-/* The kernels that runs of its program can launch; needs nothing of a GPU. */
+/* The kernels that runs of its program can launch; needs nothing of a GPU. box:
+ * as struct gpu_image has it. */
 pl_status gpu_foresee(struct device_set *set, const struct device *d,
-                      bool want[GPU_KERNEL_COUNT], pl_err *err);
+                      const struct gpu_box *box, bool want[GPU_KERNEL_COUNT],
+                      pl_err *err);
 
 /* Makes the launches of a run, if they are not those of the last one. False:
  * there is no memory for them. */
@@ -143,13 +154,23 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
     return base ? base + t->offset : 0;
 }
 
+/* Is a tensor pushed to the mirror of its inbox? */
+static inline bool gpu_image_near(const struct gpu_image *m, int dev,
+                                  int tensor)
+{
+    return m->box && m->box[dev].near && m->box[dev].near[tensor];
+}
+
 /* The same where what is pushed comes: of the device's own inbox not the
- * mirror. */
+ * mirror, unless it is pushed there. */
 static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
                                      int tensor)
 {
     const struct prog_tensor *t = &device_of(m->set, dev)->prog->tensor[tensor];
 
+    if (gpu_image_near(m, dev, tensor))
+        return dev == m->prog->dev ? gpu_image_at(m, dev, tensor)
+                                   : m->box[dev].mirror + t->offset;
     if (dev != m->prog->dev || t->region != REGION_INBOX)
         return gpu_image_at(m, dev, tensor);
     return m->inbox.mapped ? m->inbox.mapped + t->offset : 0;

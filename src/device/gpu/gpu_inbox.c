@@ -1,4 +1,5 @@
-/* What comes into a GPU's inbox, on its way to where kernels read it.
+/* What comes into a GPU's inbox, on its way to where kernels read it; what
+ * peers write there themselves (gpu_peer.c) has no such way.
  *
  * The inbox lies in the host's memory, a post box: peers put bytes in, and
  * nothing works there. Its mirror lies in the GPU's memory and has the same
@@ -102,10 +103,12 @@ static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
     x->arrival[x->n++] = (struct gpu_arrival){at, bytes};
 }
 
+/* Is it in the post box, and must be brought? */
 static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
 {
     return dev == m->prog->dev &&
-           m->prog->tensor[tensor].region == REGION_INBOX;
+           m->prog->tensor[tensor].region == REGION_INBOX &&
+           !gpu_image_near(m, dev, tensor);
 }
 
 /* ---- pieces -------------------------------------------------------------- */

@@ -79,7 +79,8 @@ static uint64_t source(const struct gpu_image *m, int dev, int tensor,
 {
     const struct prog_tensor *t = &m->prog->tensor[tensor];
 
-    if (direct && dev == m->prog->dev && t->region == REGION_INBOX)
+    if (direct && dev == m->prog->dev && t->region == REGION_INBOX &&
+        !gpu_image_near(m, dev, tensor))
         return m->inbox.mapped + t->offset;
     return gpu_image_at(m, dev, tensor);
 }
@@ -200,7 +201,7 @@ static void add_pages(struct gpu_image *m, const struct step *st)
     uint64_t table = m->tensor[x->token_table].at;
     const struct graph_sizes *z = &m->sizes[st->micro];
     struct pages_args a = {
-        .out = gpu_image_at(m, x->out_dev, x->out),
+        .out = gpu_image_box(m, x->out_dev, x->out),
         .x = gpu_image_at(m, x->src_dev, x->src),
         .map =
             m->tables_at + gpu_tables_at(&m->tables, x->map, map_bytes(m, x)),

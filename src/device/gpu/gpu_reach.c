@@ -1,5 +1,6 @@
 /* What of this process's memory kernels find in place: the device's inbox and
- * events, and what others have that its program touches. Kernels work in none
+ * events, and what others have that its program touches, but for what it writes
+ * into memory of peers (gpu_peer.c). Kernels work in none
  * of it; they read it once, or write into an inbox. */
 #include <stdlib.h>
 
@@ -29,9 +30,6 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
     x->looked = false;
     x->maps_events = map(x, d->event, d->event_bytes) != 0;
     x->image.inbox.mapped = map(x, d->at[REGION_INBOX], d->bytes[REGION_INBOX]);
-    PL_TRY(x->driver->alloc(x->gpu, d->bytes[REGION_INBOX] + 1,
-                            &x->region[REGION_INBOX], err));
-    x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
     return PL_OK;
 }
 
@@ -43,7 +41,7 @@ static void look(void *user, const struct step_use *u)
     enum region r = d->prog->tensor[u->tensor].region;
     uint64_t *view = &x->image.view[u->dev * REGION_COUNT + (int)r];
 
-    if (d == x->dev || *view)
+    if (d == x->dev || *view || gpu_image_near(&x->image, u->dev, u->tensor))
         return;
     *view = map(x, d->at[r], d->bytes[r]);
     x->maps_all &= *view != 0;

@@ -45,6 +45,7 @@ enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
 #define HIP_CALL_MAP(X)                                                        \
     X(hipSetDevice, (int device))                                              \
     X(hipGetDevice, (int *device))                                             \
+    X(hipDeviceEnablePeerAccess, (int peer, unsigned flags))                   \
     X(hipMemcpyAsync, (void *dst, const void *src, size_t bytes,               \
                        unsigned direction, struct api_stream *s))              \
     X(hipStreamWriteValue64,                                                   \

@@ -158,6 +158,18 @@ static pl_status leave(const struct stream_api *api,
     return CALL(api, d, err, cuCtxPopCurrent, &c);
 }
 
+/* Others in the process may have asked for it before, and it stays when we are
+ * gone, for they may still want it: it ends with either context. */
+static pl_status reach(const struct stream_api *api,
+                       const struct stream_device *d,
+                       const struct stream_device *peer, pl_err *err)
+{
+    unsigned code = api->cuCtxEnablePeerAccess(peer->context, 0);
+
+    return stream_check(api, code == API_ALREADY_REACHED ? API_SUCCESS : code,
+                        CALL_cuCtxEnablePeerAccess, d->who, err);
+}
+
 /* ---- text ---------------------------------------------------------------- */
 
 struct stream_text {
@@ -320,6 +332,7 @@ const struct stream_make make_cuda = {
     .drop = drop,
     .enter = enter,
     .leave = leave,
+    .reach = reach,
     .text_open = text_open,
     .text_close = text_close,
     .text_program = text_program,

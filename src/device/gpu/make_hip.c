@@ -209,6 +209,18 @@ static pl_status leave(const struct stream_api *api,
     return was == d->handle ? PL_OK : CALL(api, d, err, hipSetDevice, was);
 }
 
+/* Others in the process may have asked for it before, and it stays when we are
+ * gone, for they may still want it. */
+static pl_status reach(const struct stream_api *api,
+                       const struct stream_device *d,
+                       const struct stream_device *peer, pl_err *err)
+{
+    unsigned code = api->hipDeviceEnablePeerAccess(peer->handle, 0);
+
+    return stream_check(api, code == API_ALREADY_REACHED ? API_SUCCESS : code,
+                        CALL_hipDeviceEnablePeerAccess, d->who, err);
+}
+
 /* ---- text ---------------------------------------------------------------- */
 
 struct stream_text {
@@ -353,6 +365,7 @@ const struct stream_make make_hip = {
     .drop = hold,
     .enter = enter,
     .leave = leave,
+    .reach = reach,
     .text_open = text_open,
     .text_close = text_close,
     .text_program = text_program,

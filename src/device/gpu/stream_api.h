@@ -35,6 +35,7 @@ enum {
     API_NO_DEVICE = 100,
     API_NOT_FOUND = 500,
     API_NOT_READY = 600,
+    API_ALREADY_REACHED = 704, /* a peer's memory */
     API_ALREADY_REGISTERED = 712,
 
     API_STREAM_NON_BLOCKING = 1,
@@ -58,6 +59,8 @@ enum {
       (size_t * bytes, int device))                                            \
     X(device_attribute, cuDeviceGetAttribute, , hipDeviceGetAttribute,         \
       (int *out, unsigned what, int device))                                   \
+    X(device_reaches, cuDeviceCanAccessPeer, , hipDeviceCanAccessPeer,         \
+      (int *out, int device, int peer))                                        \
     X(memory_info, cuMemGetInfo, _v2, hipMemGetInfo,                           \
       (size_t * free_bytes, size_t * total))                                   \
     X(module_load, cuModuleLoadDataEx, , hipModuleLoadDataEx,                  \
@@ -247,6 +250,11 @@ struct stream_make {
                        const struct stream_device *d, int *was, pl_err *err);
     pl_status (*leave)(const struct stream_api *api,
                        const struct stream_device *d, int was, pl_err *err);
+    /* The device, which is the thread's, reaches memory of `peer`, another one
+     * that is held, from now on; it can. */
+    pl_status (*reach)(const struct stream_api *api,
+                       const struct stream_device *d,
+                       const struct stream_device *peer, pl_err *err);
 
     pl_status (*text_open)(struct stream_text **out,
                            const struct stream_api *api,

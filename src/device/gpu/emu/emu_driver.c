@@ -273,6 +273,14 @@ static void unmap(struct gpu *g, void *p)
     (void)p;
 }
 
+/* By chance: where it does not, what is pushed goes by the host. */
+static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
+{
+    (void)peer;
+    return draw(g, 4) > 0 ? PL_OK
+                          : err_set(err, PL_UNSUPPORTED, "it is too far away");
+}
+
 /* ---- what goes into a queue ---------------------------------------------- */
 
 static pl_status put_copy(struct gpu *g, enum queue q, void *dst,
@@ -532,6 +540,7 @@ const struct gpu_driver gpu_emu = {
     .host_release = host_release,
     .map = map,
     .unmap = unmap,
+    .reach = reach,
     .write = write_bytes,
     .read = read_bytes,
     .copy = copy_bytes,

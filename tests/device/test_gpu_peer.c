@@ -1,0 +1,262 @@
+/* GPUs that write into each other's memory, and such that do not: what is
+ * pushed comes either way, whoever else pushes, and nothing is written where
+ * memory was given back. */
+#include "lib/fake_cuda_use.h"
+#include "lib/gpu_odd.h"
+#include "lib/gpu_watched.h"
+#include "lib/program_build.h"
+
+#include "device/gpu/gpu_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
+
+/* There and back: %2 of the first is 6 %0. */
+#define RETURNS                                                                \
+    "programs 2\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "  %1: f32[n_tok, 64] inbox\n"                                             \
+    "  %2: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[n_tok, 64] inbox\n"                                             \
+    "  %1: f32[n_tok, 64] inbox\n"                                             \
+    "  %2: f32[n_tok, 64]\n"                                                   \
+    "  %3: f32[n_tok, 64]\n"                                                   \
+    "  %4: f32[n_tok, 64]\n"                                                   \
+    "script\n"                                                                 \
+    "  0: push 1.%0, 1.%1 <- %0 256*n_tok\n"                                   \
+    "  0: post 0\n"                                                            \
+    "  1: wait 0.0\n"                                                          \
+    "  1: %2 = scale(%0) scale=2\n"                                            \
+    "  1: merge %3 <- %1 256*n_tok\n"                                          \
+    "  1: merge %4 <- sum(%2, %1+) 256*n_tok\n"                                \
+    "  1: post 0\n"                                                            \
+    "  1 copy: wait 1.0\n"                                                     \
+    "  1 copy: push 0.%1 <- %4 256*n_tok\n"                                    \
+    "  1 copy: post 1\n"                                                       \
+    "  0: wait 1.1\n"                                                          \
+    "  0: %2 = scale(%1) scale=2\n"
+
+/* What two devices push to two tensors of device 1, both to one of them. */
+#define SHARED                                                                 \
+    "programs 3\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[n_tok, 128] inbox\n"                                            \
+    "  %1: f32[n_tok, 64] inbox\n"                                             \
+    "  %2: f32[n_tok, 128]\n"                                                  \
+    "  %3: f32[n_tok, 64]\n"                                                   \
+    "device 2\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "script\n"                                                                 \
+    "  0: push 1.%0 <- %0 256 x n_tok(256, 512)\n"                             \
+    "  0: push 1.%1 <- %0 256*n_tok\n"                                         \
+    "  0: post 0\n"                                                            \
+    "  2: push 1.%0@256 <- %0 256 x n_tok(256, 512)\n"                         \
+    "  2: post 0\n"                                                            \
+    "  1: wait 0.0, 2.0\n"                                                     \
+    "  1: %2 = scale(%0) scale=2\n"                                            \
+    "  1: %3 = scale(%1) scale=3\n"
+
+static float *ramp(int n, int from)
+{
+    float *v = test_need((size_t)n, sizeof *v);
+
+    for (int i = 0; i < n; i++)
+        v[i] = (float)(i + from);
+    return v;
+}
+
+static void run_there_and_back(struct device_set *s, int n_tok)
+{
+    struct device_run run = build_run(n_tok);
+    int n = WIDTH * n_tok;
+    float *v = ramp(n, n_tok), *got = test_need((size_t)n, sizeof *got);
+
+    build_put(s, 0, 0, v, n);
+    gpu_watch_reset();
+    RUN_OK(s, &run);
+    build_get(s, 0, 2, got, n);
+    for (int i = 0; i < n; i++)
+        if (got[i] != 6 * v[i])
+            fail_msg("%d rows: %g at %d, not %g", n_tok, (double)got[i], i,
+                     (double)(6 * v[i]));
+    free(got);
+    free(v);
+}
+
+/* Runs of few rows come often enough to be graphs. */
+static void run_all(struct device_set *s)
+{
+    static const int rows[] = {FEW, FEW, FEW, MANY, FEW, 1, 1, 1, MANY};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_there_and_back(s, rows[i]);
+}
+
+/* Nothing is carried from the host into a mirror, and no kernel is given the
+ * host's memory. */
+TEST(gpu_peers_write_into_mirrors)
+{
+    static const int rows[] = {FEW, MANY};
+
+    for (int apart = 0; apart < 2; apart++) {
+        struct device_set *s;
+        struct arena a = {0};
+
+        gpu_watch_apart = apart;
+        s = build_set("watched*2", 1, 1);
+        LOAD_OK(s, build_text(&a, RETURNS, 2));
+        for (int i = 0; i < 2; i++) {
+            struct gpu_watched w;
+
+            run_there_and_back(s, rows[i]);
+            w = gpu_watch_seen();
+            assert_int_equal(w.n_worked, 0);
+            assert_int_equal(w.n_write > 0, apart);
+            assert_int_equal(w.n_carried + w.n_summed > 0,
+                             apart && rows[i] == FEW);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+    gpu_watch_apart = false;
+}
+
+/* In any order, whether they reach each other or not. */
+TEST(gpu_peers_get_what_is_pushed)
+{
+    for (uint64_t seed = 0; seed < 16; seed++) {
+        struct device_set *s = build_set("emu*2", 1, seed);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a, RETURNS, 2));
+        run_all(s);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+static void run_shared(struct device_set *s, int n_tok)
+{
+    struct device_run run = build_run(n_tok);
+    int n = WIDTH * n_tok;
+    float *v = ramp(n, 1), *w = ramp(n, 1000);
+    float *got = test_need((size_t)n, 2 * sizeof *got);
+
+    build_put(s, 0, 0, v, n);
+    build_put(s, 2, 0, w, n);
+    RUN_OK(s, &run);
+    build_get(s, 1, 2, got, 2 * n);
+    for (int i = 0; i < n; i++) {
+        const float *row = got + i / WIDTH * 2 * WIDTH;
+
+        assert_true(row[i % WIDTH] == 2 * v[i] &&
+                    row[WIDTH + i % WIDTH] == 2 * w[i]);
+    }
+    build_get(s, 1, 3, got, n);
+    for (int i = 0; i < n; i++)
+        assert_true(got[i] == 3 * v[i]);
+    free(got);
+    free(w);
+    free(v);
+}
+
+/* A tensor to which somebody pushes who does not reach the mirror comes by the
+ * host, all of it. */
+TEST(gpu_peers_share_an_inbox_with_others)
+{
+    static const char *const spec[] = {
+        "watched*2,cpu*1", "cpu*1,watched*2", "emu*3",
+        "bare*2,emu",      "cuda:0*2,cpu*1",  "cuda:0,cuda:2,cuda:3"};
+
+    fake_cuda_use();
+    for (size_t k = 0; k < sizeof spec / sizeof *spec; k++) {
+        struct device_set *s = build_set(spec[k], 1, k);
+        struct arena a = {0};
+
+        LOAD_OK(s, build_text(&a, SHARED, 3));
+        for (int i = 0; i < 4; i++)
+            run_shared(s, i % 2 ? FEW : MANY);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+}
+
+/* ---- CUDA ---------------------------------------------------------------- */
+
+/* With runs of any length; are bytes brought from the host to a device then? */
+static bool brings(const struct fake_cuda *f, const char *spec)
+{
+    struct device_set *s = build_set(spec, 1, 1);
+    struct device_run run = build_run(MANY);
+    struct arena a = {0};
+    int n;
+
+    LOAD_OK(s, build_text(&a, RETURNS, 2));
+    run_all(s);
+    n = f->n_call("cuMemcpyHtoDAsync");
+    RUN_OK(s, &run);
+    n = f->n_call("cuMemcpyHtoDAsync") - n;
+    device_set_free(s);
+    arena_fini(&a);
+    fake_cuda_assert_clean(f, spec);
+    return n > 0;
+}
+
+/* On one card, on two, and on such as do not reach each other. */
+TEST(gpu_peers_of_cuda_are_those_that_it_names)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+
+    assert_false(brings(f, "cuda:0*2"));
+    assert_false(brings(f, "cuda:0,cuda:2"));
+    assert_false(brings(f, "cuda:2,cuda:0"));
+    assert_true(brings(f, "cuda:0,cuda:3"));
+    assert_true(brings(f, "cuda:3,cuda:2"));
+}
+
+/* It says that they reach each other, and nothing comes. */
+TEST(gpu_peers_of_cuda_are_tried)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+
+    f->swallow(true);
+    assert_true(brings(f, "cuda:0,cuda:2"));
+    f->swallow(false);
+}
+
+/* ---- a GPU that hangs ---------------------------------------------------- */
+
+/* What it may still write is not given back, though its owner works. */
+TEST(gpu_peers_keep_what_a_lost_one_writes)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_run run = build_run(FEW);
+    struct arena a = {0};
+    struct device_set *s;
+    pl_err err;
+
+    for (int lost = 0; lost < 2; lost++) {
+        gpu_hung.n_left = 1 << 30;
+        gpu_hung.who = NULL;
+        s = build_set_as("hung*2", 1, &opt);
+        LOAD_OK(s, build_text(&a, RETURNS, 2));
+        run_there_and_back(s, FEW);
+        gpu_hung.watched =
+            ((struct gpu_device *)device_of(s, 1)->own)->region[REGION_INBOX];
+        gpu_hung.n_left = lost ? 0 : 1 << 30;
+        if (lost) {
+            assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+            assert_non_null(strstr(err.message, "hung0 hangs"));
+        }
+        device_set_free(s);
+        assert_int_equal(gpu_hung.watched == 0, !lost);
+    }
+    arena_fini(&a);
+}
