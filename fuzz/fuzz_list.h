@@ -5,6 +5,7 @@
 FUZZ(chat)
 FUZZ(encode)
 FUZZ(gguf)
+FUZZ(grammar)
 FUZZ(graph)
 FUZZ(model)
 FUZZ(pretok)
