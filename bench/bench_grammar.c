@@ -4,9 +4,9 @@
  * Vocabularies: that of a model, and one of 128,000 made up texts: words of all
  * lengths with and without a blank before, numbers, runs of blanks, marks and
  * their pairs, and letters of other scripts, whole and in parts. Texts: random
- * ones of each grammar, a token drawn from each mask. "cold" begins with nothing
- * known, text after text; "warm" are the same texts once more.
- * Times are the thread's own.
+ * ones of each grammar, a token drawn from each mask. "cold" begins with
+ * nothing known, text after text; "warm" are the same texts once more. Times
+ * are the thread's own.
  *
  *   bench-grammar MODEL [TEXTS]    TEXTS of 400 tokens; 20 */
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void print_times(const char *what, struct times *t)
     t->n = 0;
 }
 
-/* Seconds that this thread computed: what others do meanwhile does not count. */
+/* Seconds that this thread computed, whatever others did meanwhile. */
 static double now(void)
 {
     struct timespec t;

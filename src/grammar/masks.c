@@ -57,7 +57,6 @@ static pl_status no_memory(pl_err *err)
 /* What a walk finds besides bits. */
 struct found {
     const struct byte_set *after; /* NULL: what goes on below is not listed */
-    uint64_t after_groups;        /* of the characters that those bytes begin */
     uint16_t depth;               /* of the deepest set */
 };
 
@@ -154,15 +153,14 @@ static bool find_even(struct stacks *s, uint32_t set)
 
 /* Does a set, at a node where a character ends, take all tokens that begin with
  * it? So it is if each character of them leads to one and the same set, as in
- * "any character", as often as there may be some. -1: memory is out. */
+ * "any character", as often as there may be some. What goes on below can add no
+ * token then. -1: memory is out. */
 static int takes_all(struct stacks *s, uint32_t set,
                      const struct trie_below *below, struct found *found)
 {
     for (uint32_t i = 0; i < below->n_level; i++) {
         const struct stack_set *at = &s->set[set];
 
-        if (at->ends && (below->groups & found->after_groups))
-            return 0;
         if (at->depth > found->depth)
             found->depth = at->depth;
         if (!at->after) {
@@ -205,14 +203,14 @@ static bool walk(struct grammar_masks *m, uint32_t set, uint32_t node,
             return false;
         if (s->set[to].depth > found->depth)
             found->depth = s->set[to].depth;
-        if (found->after && s->set[to].ends &&
-            !list_pops(m, node, found->after))
-            return false;
         if (t[node].skip - node > LARGE_BRANCH) {
             all = takes_all(s, to, &m->v->below[node], found);
             if (all < 0)
                 return false;
         }
+        if (found->after && s->set[to].ends && !all &&
+            !list_pops(m, node, found->after))
+            return false;
         last = all ? t[node].skip : node + 1;
         for (uint32_t k = t[node].first; k < t[last].first; k++)
             bits[order[k] / 32] |= 1u << order[k] % 32;
@@ -239,22 +237,11 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-static uint64_t groups_of(const struct byte_set *bytes)
-{
-    uint64_t groups = 0;
-
-    for (unsigned b = 0; b < 0x80; b++)
-        groups |= byte_set_has(bytes, b) ? 1ull << token_group(b) : 0;
-    if (bytes->bits[2] | bytes->bits[3])
-        groups |= ~0ull << GROUPS_OF_BYTES;
-    return groups;
-}
-
 /* The mask of the set with these states on top of nothing. */
 static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top)
 {
     struct byte_set after = after_top(m->a, &m->stacks.set[top]);
-    struct found found = {.after = &after, .after_groups = groups_of(&after)};
+    struct found found = {.after = &after};
 
     m->n_pop = 0;
     memset(m->bits, 0, m->n_word * sizeof *m->bits);

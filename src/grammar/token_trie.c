@@ -152,8 +152,8 @@ static bool may_follow(unsigned first, unsigned second)
     return second >= lo && second <= hi;
 }
 
-/* Groups of what node `i` begins, the first byte of a character: that one, whole
- * or as far as tokens go, and what comes behind it. */
+/* Groups of what node `i` begins, the first byte of a character: that one,
+ * whole or as far as tokens go, and what comes behind it. */
 static uint64_t groups_from(const struct grammar_vocab *v, uint32_t i)
 {
     const struct trie_node *t = v->node;

@@ -89,6 +89,12 @@ static void fill_class(struct random_grammar *g, struct node *t)
 {
     t->n = 1 + (int)test_below(&g->rng, 2);
     t->negated = test_below(&g->rng, 4) == 0;
+    if (test_below(&g->rng, 3) == 0) { /* a wide one, as strings have it */
+        t->n = 1;
+        t->negated = true;
+        t->first[0] = t->last[0] = '"';
+        return;
+    }
     for (int i = 0; i < t->n; i++) {
         uint32_t a = random_letter(&g->rng), b = random_letter(&g->rng);
 
