@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "grammar/gbnf.h"
 #include "grammar/grammar_inner.h"
+#include "grammar/schema.h"
 
 #include <stdlib.h>
 
@@ -26,6 +27,19 @@ pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
     }
     *out = g;
     return PL_OK;
+}
+
+pl_status grammar_from_schema(struct grammar **out, const char *json,
+                              size_t len, const char *name, pl_err *err)
+{
+    struct gbnf_text text;
+    pl_status s;
+
+    *out = NULL;
+    PL_TRY(schema_to_gbnf(&text, json, len, name, err));
+    s = grammar_from_gbnf(out, text.s, text.n, name, err);
+    gbnf_text_fini(&text);
+    return s;
 }
 
 void grammar_free(struct grammar *g)

@@ -21,6 +21,10 @@ struct grammar; /* opaque */
  * PL_BAD_ARGUMENT says what is wrong with it, and what to do. */
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
                             const char *name, pl_err *err);
+/* The documents of a JSON Schema, as far as schema.h says; of the schema true,
+ * any. PL_UNSUPPORTED names a keyword that is not supported, and its path. */
+pl_status grammar_from_schema(struct grammar **out, const char *json,
+                              size_t len, const char *name, pl_err *err);
 void grammar_free(struct grammar *g);
 
 /* ---- vocabularies: never change, threads may share them ------------------ */
