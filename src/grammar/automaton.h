@@ -9,7 +9,7 @@
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
-#include "grammar/rules.h"
+#include "grammar/rule_tree.h"
 
 enum { STATE_NONE = UINT32_MAX };
 

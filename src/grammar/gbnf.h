@@ -16,7 +16,7 @@
 #ifndef GRAMMAR_GBNF_H
 #define GRAMMAR_GBNF_H
 
-#include "grammar/rules.h"
+#include "grammar/rule_tree.h"
 
 /* What a grammar may have at most. */
 enum {

@@ -22,7 +22,7 @@
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
     POOL_BYTES = 32 << 20, /* then the sets that nobody needs are dropped */
-    LARGE_BRANCH = 2,      /* nodes that are worth a look before they are met */
+    LARGE_BRANCH = 12,     /* nodes that are worth a look before they are met */
 };
 
 struct grammar_masks {

@@ -5,7 +5,7 @@
 #ifndef GRAMMAR_NFA_H
 #define GRAMMAR_NFA_H
 
-#include "grammar/rules.h"
+#include "grammar/rule_tree.h"
 
 enum { NFA_NODES = 1 << 18, NFA_NONE = UINT32_MAX };
 

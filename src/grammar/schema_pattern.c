@@ -237,16 +237,33 @@ static bool read_atom(struct pattern *p)
     return (is_class || add(p, &set, c, c)) && put_set(p, &set, false);
 }
 
+/* -1: there is none. At most five digits. */
+static int read_count(struct pattern *p)
+{
+    int n = -1;
+
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9' && n < 10000)
+        n = 10 * (n < 0 ? 0 : n) + (*p->at++ - '0');
+    return n;
+}
+
 static bool read_braces(struct pattern *p)
 {
-    const char *from = p->at++;
+    int min, max;
+    bool open = false;
 
-    while (p->at < p->end &&
-           ((*p->at >= '0' && *p->at <= '9') || *p->at == ','))
-        p->at++;
-    if (!take(p, '}') || p->at - from > 16 || from[1] == ',' || from[1] == '}')
-        return wrong(p, "a repetition is {n}, {n,} or {n,m}");
-    gbnf_print(p->out, "%.*s", (int)(p->at - from), from);
+    p->at++;
+    min = max = read_count(p);
+    if (take(p, ',')) {
+        max = read_count(p);
+        open = max < 0;
+    }
+    if (min < 0 || !take(p, '}') || (!open && max < min))
+        return wrong(p, "a repetition is {n}, {n,} or {n,m}, n not above m");
+    if (open)
+        gbnf_print(p->out, "{%d,}", min);
+    else
+        gbnf_print(p->out, "{%d,%d}", min, max);
     return true;
 }
 

@@ -3,7 +3,7 @@
 #ifndef GRAMMAR_SCHEMA_TEXT_H
 #define GRAMMAR_SCHEMA_TEXT_H
 
-#include "grammar/rules.h"
+#include "grammar/rule_tree.h"
 
 /* Zeroed is empty. What is written once memory is out is dropped. */
 struct gbnf_text {

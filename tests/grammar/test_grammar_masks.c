@@ -557,3 +557,100 @@ TEST(grammar_masks_equal_a_naive_checker)
     assert_true(p->n_left < p->n_seen / 50);
     free(p);
 }
+
+/* ---- memory -------------------------------------------------------------- */
+
+static pl_status use_all(const struct grammar *g, const struct grammar_vocab *v)
+{
+    struct grammar_masks *m = NULL;
+    struct grammar_state *a = NULL, *b = NULL;
+    uint32_t bits[1];
+    pl_status s = grammar_masks_create(&m, g, v, 0, NULL);
+
+    if (s == PL_OK)
+        s = grammar_state_create(&a, m, NULL);
+    if (s == PL_OK)
+        s = grammar_mask(a, bits, NULL);
+    if (s == PL_OK)
+        s = grammar_accept(a, 0, NULL);
+    if (s == PL_OK)
+        s = grammar_state_copy(&b, a, NULL);
+    if (s == PL_OK)
+        s = grammar_mask(b, bits, NULL);
+    grammar_state_free(a);
+    grammar_state_free(b);
+    grammar_masks_free(m);
+    return s;
+}
+
+TEST(grammar_allocation_failures_leave_nothing)
+{
+    static const char text[] = "root ::= \"(\" (root | x)* \")\"\n"
+                               "x ::= [^()]* [a-c] | root\n";
+    static const struct grammar_token token[] = {{"(", 1, GRAMMAR_TOKEN_TEXT},
+                                                 {"a)", 2, GRAMMAR_TOKEN_TEXT},
+                                                 {"((a", 3, GRAMMAR_TOKEN_TEXT},
+                                                 {"abc", 3, GRAMMAR_TOKEN_TEXT},
+                                                 {"", 0, GRAMMAR_TOKEN_END}};
+    struct grammar *g = NULL;
+    struct grammar_vocab *v = NULL;
+    pl_err err = {0};
+
+    for (int64_t n = 0; alloc_each(&n);) {
+        alloc_ran(grammar_vocab_create(&v, token, 5, NULL));
+        grammar_vocab_free(v);
+    }
+    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), "g", &err), err);
+    TEST_OK(grammar_vocab_create(&v, token, 5, &err), err);
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(use_all(g, v));
+    grammar_vocab_free(v);
+    grammar_free(g);
+}
+
+/* Each palindrome has stacks of its own. What is dropped in between is not
+ * missed: each text ends as it should. */
+TEST(grammar_long_use_keeps_memory_small)
+{
+    static const char text[] = "root ::= \"a\" root \"a\" | \"b\" root \"b\""
+                               " | \"c\"";
+    static const struct grammar_token token[] = {{"a", 1, GRAMMAR_TOKEN_TEXT},
+                                                 {"b", 1, GRAMMAR_TOKEN_TEXT},
+                                                 {"c", 1, GRAMMAR_TOKEN_TEXT},
+                                                 {"", 0, GRAMMAR_TOKEN_END}};
+    enum { N = 1500, TEXTS = 400 };
+    struct grammar *g = NULL;
+    struct grammar_vocab *v = NULL;
+    struct grammar_masks *m = NULL;
+    struct grammar_state *s = NULL;
+    uint64_t rng = test_seed();
+    int32_t *id = test_need(N, sizeof *id);
+    pl_err err = {0};
+
+    TEST_OK(grammar_from_gbnf(&g, text, strlen(text), "g", &err), err);
+    TEST_OK(grammar_vocab_create(&v, token, 4, &err), err);
+    TEST_OK(grammar_masks_create(&m, g, v, 1 << 20, &err), err);
+    alloc_stat_reset();
+    for (int k = 0; k < TEXTS; k++) {
+        uint32_t bits;
+
+        TEST_OK(grammar_state_create(&s, m, &err), err);
+        for (int i = 0; i < 2 * N + 1; i++) {
+            int32_t next = i == N ? 2 : id[i < N ? i : 2 * N - i];
+
+            if (i < N)
+                next = id[i] = (int32_t)test_below(&rng, 2);
+            TEST_OK(grammar_mask(s, &bits, &err), err);
+            assert_int_equal(bits, i <= N ? 7 : 1u << next);
+            TEST_OK(grammar_accept(s, next, &err), err);
+        }
+        TEST_OK(grammar_mask(s, &bits, &err), err);
+        assert_int_equal(bits, 8);
+        grammar_state_free(s);
+    }
+    assert_true(alloc_stat_get().peak_bytes < 128 << 20);
+    free(id);
+    grammar_masks_free(m);
+    grammar_vocab_free(v);
+    grammar_free(g);
+}

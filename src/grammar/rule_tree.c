@@ -1,5 +1,5 @@
 /* What all notations share: ranges of characters, and UTF-8. */
-#include "grammar/rules.h"
+#include "grammar/rule_tree.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  *
  * Who reads a notation makes them (gbnf.c), who runs them reads them
  * (automaton.c). All memory is the arena's. */
-#ifndef GRAMMAR_RULES_H
-#define GRAMMAR_RULES_H
+#ifndef GRAMMAR_RULE_TREE_H
+#define GRAMMAR_RULE_TREE_H
 
 #include "base/arena.h"
 #include "pl.h"
