@@ -22,7 +22,7 @@
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
     POOL_BYTES = 32 << 20, /* then the sets that nobody needs are dropped */
-    LARGE_BRANCH = 12,     /* nodes that are worth a look before they are met */
+    LARGE_BRANCH = 2,      /* nodes that are worth a look before they are met */
 };
 
 struct grammar_masks {
@@ -158,7 +158,7 @@ static bool find_even(struct stacks *s, uint32_t set)
 static int takes_all(struct stacks *s, uint32_t set,
                      const struct trie_below *below, struct found *found)
 {
-    for (uint32_t i = 0; i < below->n_level; i++) {
+    for (uint32_t i = 0; i < below->n_char; i++) {
         const struct stack_set *at = &s->set[set];
 
         if (at->depth > found->depth)

@@ -152,28 +152,34 @@ static bool may_follow(unsigned first, unsigned second)
     return second >= lo && second <= hi;
 }
 
-/* Groups of what node `i` begins, the first byte of a character: that one,
- * whole or as far as tokens go, and what comes behind it. */
-static uint64_t groups_from(const struct grammar_vocab *v, uint32_t i)
+/* What node `i` begins, the first byte of a character: that one, whole or as
+ * far as tokens go, and what comes behind it. */
+static struct trie_below below_from(const struct grammar_vocab *v, uint32_t i)
 {
+    const struct trie_below bad = {1ull << GROUP_BAD, 1};
     const struct trie_node *t = v->node;
     unsigned b = t[i].byte;
     uint32_t more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
-    uint64_t groups = 1ull << (GROUP_TWO + more - 1);
+    struct trie_below all = {1ull << (GROUP_TWO + more - 1), 1};
 
     if (b < 0x80)
-        return 1ull << token_group(b) | v->below[i].groups;
+        return (struct trie_below){1ull << token_group(b) | v->below[i].groups,
+                                   1 + v->below[i].n_char};
     if (b < 0xc2 || b > 0xf4)
-        return 1ull << GROUP_BAD;
+        return bad;
     for (uint32_t k = i + 1; k < t[i].skip;) {
         uint32_t d = t[k].depth - (uint32_t)t[i].depth;
 
         if ((t[k].byte & 0xc0) != 0x80 || (d == 1 && !may_follow(b, t[k].byte)))
-            return 1ull << GROUP_BAD;
-        groups |= d == more ? v->below[k].groups : 0;
+            return bad;
+        if (d == more) {
+            all.groups |= v->below[k].groups;
+            if (1 + v->below[k].n_char > all.n_char)
+                all.n_char = 1 + v->below[k].n_char;
+        }
         k = d == more ? t[k].skip : k + 1;
     }
-    return groups;
+    return all;
 }
 
 static void fill_below(struct grammar_vocab *v)
@@ -182,9 +188,11 @@ static void fill_below(struct grammar_vocab *v)
         struct trie_below *below = &v->below[i];
 
         for (uint32_t k = i + 1; k < v->node[i].skip; k = v->node[k].skip) {
-            below->groups |= groups_from(v, k);
-            if (v->below[k].n_level + 1 > below->n_level)
-                below->n_level = v->below[k].n_level + 1;
+            struct trie_below from = below_from(v, k);
+
+            below->groups |= from.groups;
+            if (from.n_char > below->n_char)
+                below->n_char = from.n_char;
         }
     }
 }

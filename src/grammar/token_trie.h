@@ -29,7 +29,7 @@ unsigned token_group(unsigned byte); /* of ASCII */
 /* What comes behind a node, if a character ends there. */
 struct trie_below {
     uint64_t groups;
-    uint32_t n_level; /* of nodes */
+    uint32_t n_char; /* the most in a row */
 };
 
 struct grammar_vocab {
