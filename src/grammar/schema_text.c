@@ -141,51 +141,47 @@ static void put_any_digits(struct gbnf_text *t, size_t n)
         gbnf_print(t, " [0-9]{%zu}", n);
 }
 
+static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
+                            size_t n);
+
+/* A digit and then n more, from lo to hi. */
+static void put_headed(struct gbnf_text *t, char digit, const char *lo,
+                       const char *hi, size_t n)
+{
+    put_digits(t, digit, digit);
+    gbnf_put(t, " (");
+    put_same_length(t, lo, hi, n);
+    gbnf_put(t, ")");
+}
+
 /* Decimals of n digits from lo to hi. */
 static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
                             size_t n)
 {
     static const char zeros[] = "0000000000000000000";
     static const char nines[] = "9999999999999999999";
-    bool all_low, all_high;
-    char first = lo[0], last = hi[0];
+    bool low = memcmp(lo + 1, zeros, n - 1) != 0;
+    bool high = memcmp(hi + 1, nines, n - 1) != 0;
+    char first = (char)(lo[0] + low), last = (char)(hi[0] - high);
     const char *before = "";
 
-    if (n == 1 || (memcmp(lo + 1, zeros, n - 1) == 0 &&
-                   memcmp(hi + 1, nines, n - 1) == 0)) {
+    if (lo[0] == hi[0] && (low || high)) {
+        put_headed(t, lo[0], lo + 1, hi + 1, n - 1);
+        return;
+    }
+    if (low) {
+        put_headed(t, lo[0], lo + 1, nines, n - 1);
+        before = " | ";
+    }
+    if (first <= last) {
+        gbnf_put(t, before);
         put_digits(t, first, last);
         put_any_digits(t, n - 1);
-        return;
-    }
-    if (first == last) {
-        put_digits(t, first, first);
-        gbnf_put(t, " (");
-        put_same_length(t, lo + 1, hi + 1, n - 1);
-        gbnf_put(t, ")");
-        return;
-    }
-    all_low = memcmp(lo + 1, zeros, n - 1) == 0;
-    all_high = memcmp(hi + 1, nines, n - 1) == 0;
-    if (!all_low) {
-        put_digits(t, first, first);
-        gbnf_put(t, " (");
-        put_same_length(t, lo + 1, nines, n - 1);
-        gbnf_put(t, ")");
-        before = " | ";
-        first++;
-    }
-    if (first <= last - !all_high) {
-        gbnf_put(t, before);
-        put_digits(t, first, (char)(last - !all_high));
-        put_any_digits(t, n - 1);
         before = " | ";
     }
-    if (!all_high) {
+    if (high) {
         gbnf_put(t, before);
-        put_digits(t, last, last);
-        gbnf_put(t, " (");
-        put_same_length(t, zeros, hi + 1, n - 1);
-        gbnf_put(t, ")");
+        put_headed(t, hi[0], zeros, hi + 1, n - 1);
     }
 }
 
