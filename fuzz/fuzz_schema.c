@@ -1,0 +1,33 @@
+/* Any bytes as a JSON Schema: reading gives a grammar or a message, and what a
+ * schema becomes is a grammar, or one that is refused by its own law: too
+ * large, or a schema that begins with itself. */
+#include "grammar/grammar.h"
+
+#include <string.h>
+
+int fuzz_schema(const uint8_t *data, size_t n);
+
+static void require(bool ok)
+{
+    if (!ok)
+        __builtin_trap();
+}
+
+int fuzz_schema(const uint8_t *data, size_t n)
+{
+    struct grammar *g = NULL;
+    pl_err err = {0};
+    pl_status s = grammar_from_schema(&g, (const char *)data, n, "fuzz", &err);
+
+    require((s == PL_OK) == (g != NULL));
+    require(s == PL_OK || strlen(err.message) > 0);
+    /* The text that is made of a schema is well formed. */
+    require(s == PL_OK || strstr(err.message, "column") == NULL ||
+            strstr(err.message, "no JSON") != NULL ||
+            strstr(err.message, "too large") != NULL ||
+            strstr(err.message, "too many") != NULL ||
+            strstr(err.message, "count up to") != NULL ||
+            strstr(err.message, "nest deeper") != NULL);
+    grammar_free(g);
+    return 0;
+}

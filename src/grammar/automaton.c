@@ -1,0 +1,420 @@
+/* From graphs with empty edges to states without; see automaton.h.
+ *
+ * A state is a node together with all that is reached from it by empty edges
+ * and by calls of rules that may be empty. Only nodes that a byte or a call
+ * leads to, and entries, become states. */
+#include "grammar/automaton.h"
+
+#include "base/err.h"
+#include "grammar/nfa.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_EDGES = 1 << 20,
+    MOST_VISITS = 1 << 24, /* of nodes, over all states */
+    PASSES_AFTER = 16,     /* then every byte may follow every rule */
+};
+
+struct maker {
+    struct automaton *a;
+    const struct rules *r;
+    struct nfa g;
+    uint32_t *state_of; /* owned, [n_node]: its state or STATE_NONE */
+    uint32_t *node_of;  /* owned, [n_state] */
+    uint32_t *seen;     /* owned, [n_node]: by which state, plus 1 */
+    uint32_t *stack;    /* owned, [n_node] */
+    uint32_t *place_of; /* owned, [n_rule] */
+    uint32_t *rule_of;  /* owned, [n_state]; [place] once all are placed */
+    uint32_t cap_byte, cap_call;
+    int64_t n_visit;
+    const char *name;
+    pl_err *err;
+};
+
+static pl_status no_memory(struct maker *m)
+{
+    return err_no_memory(m->err, "a grammar");
+}
+
+static pl_status too_large(struct maker *m)
+{
+    return err_set(m->err, PL_BAD_ARGUMENT,
+                   "%s: the grammar leaves too much open at once: nest fewer "
+                   "optional and repeated parts",
+                   m->name);
+}
+
+/* ---- states -------------------------------------------------------------- */
+
+static uint32_t state_of(struct maker *m, uint32_t node, uint32_t rule)
+{
+    if (m->state_of[node] == STATE_NONE) {
+        m->state_of[node] = m->a->n_state;
+        m->rule_of[m->a->n_state] = rule;
+        m->node_of[m->a->n_state++] = node;
+    }
+    return m->state_of[node];
+}
+
+static pl_status grow(struct maker *m, void **item, uint32_t n, uint32_t *cap,
+                      size_t size)
+{
+    uint32_t more = *cap ? 2 * *cap : 256;
+    void *p;
+
+    if (n < *cap)
+        return PL_OK;
+    if (n >= MOST_EDGES)
+        return too_large(m);
+    p = realloc(*item, more * size);
+    if (!p)
+        return no_memory(m);
+    *item = p;
+    *cap = more;
+    return PL_OK;
+}
+
+/* Edges by bytes; classes come later. */
+static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
+                           uint32_t rule)
+{
+    struct automaton *a = m->a;
+    void *item = a->byte;
+
+    PL_TRY(grow(m, &item, a->n_byte, &m->cap_byte, sizeof *a->byte));
+    a->byte = item;
+    a->byte[a->n_byte++] = (struct byte_edge){
+        .to = state_of(m, e->to, rule), .lo = e->lo, .hi = e->hi};
+    return PL_OK;
+}
+
+/* A call by the rule's number; places come later. */
+static pl_status take_call(struct maker *m, const struct nfa_edge *e,
+                           uint32_t rule)
+{
+    struct automaton *a = m->a;
+    void *item = a->call;
+
+    PL_TRY(grow(m, &item, a->n_call, &m->cap_call, sizeof *a->call));
+    a->call = item;
+    a->call[a->n_call++] =
+        (struct call_edge){.place = e->rule, .to = state_of(m, e->to, rule)};
+    state_of(m, m->g.entry[e->rule], e->rule);
+    return PL_OK;
+}
+
+/* The state's edges, by all nodes that it stands for. */
+static pl_status fill_state(struct maker *m, uint32_t i)
+{
+    struct automaton *a = m->a;
+    const struct nfa *g = &m->g;
+    uint32_t rule = m->rule_of[i], n = 0;
+
+    m->stack[n++] = m->node_of[i];
+    m->seen[m->node_of[i]] = i + 1;
+    while (n > 0) {
+        uint32_t node = m->stack[--n];
+
+        if (++m->n_visit > MOST_VISITS)
+            return too_large(m);
+        a->state[i].final |= node == g->end[rule];
+        for (uint32_t k = g->first[node]; k != NFA_NONE; k = g->edge[k].next) {
+            const struct nfa_edge *e = &g->edge[k];
+
+            if (e->kind == NFA_BYTE)
+                PL_TRY(take_byte(m, e, rule));
+            if (e->kind == NFA_RULE)
+                PL_TRY(take_call(m, e, rule));
+            if (e->kind == NFA_BYTE ||
+                (e->kind == NFA_RULE && !g->nullable[e->rule]))
+                continue;
+            if (m->seen[e->to] != i + 1) {
+                m->seen[e->to] = i + 1;
+                m->stack[n++] = e->to;
+            }
+        }
+    }
+    if (m->node_of[i] == g->entry[rule])
+        a->state[i].final = false;
+    return PL_OK;
+}
+
+static pl_status fill_states(struct maker *m)
+{
+    struct automaton *a = m->a;
+
+    state_of(m, m->g.entry[m->r->root], m->r->root);
+    for (uint32_t i = 0; i < a->n_state; i++) {
+        a->state[i].byte = a->n_byte;
+        a->state[i].call = a->n_call;
+        PL_TRY(fill_state(m, i));
+    }
+    a->state[a->n_state].byte = a->n_byte;
+    a->state[a->n_state].call = a->n_call;
+    return PL_OK;
+}
+
+/* ---- the order of rules -------------------------------------------------- */
+
+static pl_status begins_with_itself(struct maker *m, uint32_t rule,
+                                    uint32_t last)
+{
+    char a[ERR_SHOWN], b[ERR_SHOWN];
+    const char *x = m->r->rule[rule].name, *y = m->r->rule[last].name;
+
+    err_shown(a, x, strlen(x));
+    err_shown(b, y, strlen(y));
+    if (rule == last)
+        return err_set(m->err, PL_BAD_ARGUMENT,
+                       "%s: left recursion: the rule %s begins with itself: "
+                       "write what repeats as ( ... )*",
+                       m->name, a);
+    return err_set(m->err, PL_BAD_ARGUMENT,
+                   "%s: left recursion: the rule %s begins with itself, by way "
+                   "of %s: write what repeats as ( ... )*",
+                   m->name, a, b);
+}
+
+/* How far the walk over rules has come with one. */
+struct visit {
+    uint32_t rule, edge;
+};
+
+/* Depth first; a rule's place is before all that it may begin with. */
+static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
+                            uint8_t *mark, uint32_t *next)
+{
+    enum { NEW, OPEN, PLACED };
+    struct automaton *a = m->a;
+    uint32_t n = 0;
+
+    if (mark[rule] != NEW)
+        return PL_OK;
+    path[n++] = (struct visit){rule, 0};
+    mark[rule] = OPEN;
+    while (n > 0) {
+        struct visit *v = &path[n - 1];
+        const struct state *s = &a->state[m->state_of[m->g.entry[v->rule]]];
+        uint32_t k = s->call + v->edge++;
+
+        if (k == s[1].call) {
+            mark[v->rule] = PLACED;
+            m->place_of[v->rule] = --*next;
+            n--;
+        } else if (mark[a->call[k].place] == OPEN) {
+            return begins_with_itself(m, a->call[k].place, v->rule);
+        } else if (mark[a->call[k].place] == NEW) {
+            mark[a->call[k].place] = OPEN;
+            path[n++] = (struct visit){a->call[k].place, 0};
+        }
+    }
+    return PL_OK;
+}
+
+/* Calls and states have rules' numbers before, and places afterwards. */
+static pl_status place_rules(struct maker *m)
+{
+    struct automaton *a = m->a;
+    uint32_t n = m->r->n, next = n, unused;
+    struct visit *path = calloc(n, sizeof *path);
+    uint8_t *mark = calloc(n, sizeof *mark);
+    pl_status s = path && mark ? PL_OK : no_memory(m);
+
+    for (uint32_t i = 0; i < n && s == PL_OK; i++)
+        if (i != m->r->root && m->g.entry[i] != NFA_NONE &&
+            m->state_of[m->g.entry[i]] != STATE_NONE)
+            s = place_from(m, i, path, mark, &next);
+    if (s == PL_OK)
+        s = place_from(m, m->r->root, path, mark, &next);
+    free(path);
+    free(mark);
+    if (s != PL_OK)
+        return s;
+    unused = next;
+    a->n_place = n - unused;
+    for (uint32_t i = 0; i < a->n_call; i++)
+        a->call[i].place = m->place_of[a->call[i].place] - unused;
+    for (uint32_t i = 0; i < a->n_state; i++)
+        a->state[i].place = m->place_of[m->rule_of[i]] - unused;
+    return PL_OK;
+}
+
+static pl_status list_entries(struct maker *m)
+{
+    struct automaton *a = m->a;
+
+    a->entry = calloc(a->n_place, sizeof *a->entry);
+    if (!a->entry)
+        return no_memory(m);
+    for (uint32_t i = 0; i < a->n_state; i++)
+        if (m->node_of[i] == m->g.entry[m->rule_of[i]])
+            a->entry[a->state[i].place] = i;
+    return PL_OK;
+}
+
+/* A call whose return could do nothing but return itself leaves it out. */
+static void shorten_calls(struct automaton *a)
+{
+    for (uint32_t i = 0; i < a->n_call; i++) {
+        const struct state *s = &a->state[a->call[i].to];
+
+        if (s->final && s->byte == s[1].byte && s->call == s[1].call)
+            a->call[i].to = STATE_NONE;
+    }
+}
+
+/* ---- which bytes may follow ---------------------------------------------- */
+
+static bool join(struct byte_set *to, const struct byte_set *from)
+{
+    bool changed = false;
+
+    for (int i = 0; i < 4; i++) {
+        changed |= (from->bits[i] & ~to->bits[i]) != 0;
+        to->bits[i] |= from->bits[i];
+    }
+    return changed;
+}
+
+/* Bytes that may come next in a state, by those of entries. */
+static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
+                                  const struct byte_set *first)
+{
+    const struct state *s = &a->state[i];
+    struct byte_set set = {0};
+
+    for (uint32_t k = s->byte; k < s[1].byte; k++)
+        for (unsigned c = a->byte[k].lo; c <= a->byte[k].hi; c++)
+            set.bits[c >> 6] |= 1ull << (c & 63);
+    for (uint32_t k = s->call; k < s[1].call; k++)
+        join(&set, &first[a->call[k].place]);
+    return set;
+}
+
+/* What follows a call is what follows its rule; and a return hands down what
+ * may follow the caller. True: something was new. */
+static bool spread_after(struct automaton *a, const struct byte_set *next)
+{
+    bool changed = false;
+
+    for (uint32_t i = 0; i < a->n_state; i++) {
+        const struct byte_set *mine = &a->after[a->state[i].place];
+
+        for (uint32_t k = a->state[i].call; k < a->state[i + 1].call; k++) {
+            struct byte_set *of = &a->after[a->call[k].place];
+            uint32_t to = a->call[k].to;
+
+            if (to != STATE_NONE)
+                changed |= join(of, &next[to]);
+            if (to == STATE_NONE || a->state[to].final)
+                changed |= join(of, mine);
+        }
+    }
+    return changed;
+}
+
+static pl_status find_after(struct maker *m)
+{
+    struct automaton *a = m->a;
+    struct byte_set *first = calloc(a->n_place, sizeof *first);
+    struct byte_set *next = calloc(a->n_state, sizeof *next);
+    bool changed = true;
+
+    a->after = calloc(a->n_place, sizeof *a->after);
+    if (first && next && a->after) {
+        for (uint32_t p = a->n_place; p-- > 0;)
+            first[p] = next_bytes(a, a->entry[p], first);
+        for (uint32_t i = 0; i < a->n_state; i++)
+            next[i] = next_bytes(a, i, first);
+        for (int i = 0; i < PASSES_AFTER && changed; i++)
+            changed = spread_after(a, next);
+        if (changed)
+            memset(a->after, 0xff, a->n_place * sizeof *a->after);
+    }
+    free(first);
+    free(next);
+    return first && next && a->after ? PL_OK : no_memory(m);
+}
+
+/* ---- classes of bytes ---------------------------------------------------- */
+
+static void find_classes(struct automaton *a)
+{
+    bool begins[257] = {true};
+
+    for (uint32_t i = 0; i < a->n_byte; i++) {
+        begins[a->byte[i].lo] = true;
+        begins[a->byte[i].hi + 1] = true;
+    }
+    for (int c = 0, n = -1; c < 256; c++) {
+        n += begins[c];
+        a->class_of[c] = (uint8_t)n;
+        a->n_class = (uint32_t)n + 1;
+    }
+    for (uint32_t i = 0; i < a->n_byte; i++) {
+        a->byte[i].lo = a->class_of[a->byte[i].lo];
+        a->byte[i].hi = a->class_of[a->byte[i].hi];
+    }
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static pl_status make(struct maker *m)
+{
+    struct automaton *a = m->a;
+    size_t n;
+
+    PL_TRY(nfa_build(&m->g, m->r, m->name, m->err));
+    n = m->g.n_node;
+    a->state = calloc(n + 1, sizeof *a->state);
+    m->state_of = malloc(n * sizeof *m->state_of);
+    m->node_of = calloc(n, sizeof *m->node_of);
+    m->rule_of = calloc(n, sizeof *m->rule_of);
+    m->seen = calloc(n, sizeof *m->seen);
+    m->stack = calloc(n, sizeof *m->stack);
+    m->place_of = calloc(m->r->n, sizeof *m->place_of);
+    if (!a->state || !m->state_of || !m->node_of || !m->rule_of || !m->seen ||
+        !m->stack || !m->place_of)
+        return no_memory(m);
+    memset(m->state_of, 0xff, n * sizeof *m->state_of);
+    PL_TRY(fill_states(m));
+    PL_TRY(place_rules(m));
+    PL_TRY(list_entries(m));
+    shorten_calls(a);
+    PL_TRY(find_after(m));
+    find_classes(a);
+    a->empty = m->g.nullable[m->r->root];
+    return PL_OK;
+}
+
+pl_status automaton_build(struct automaton *a, const struct rules *r,
+                          const char *name, pl_err *err)
+{
+    struct maker m = {.a = a, .r = r, .name = name, .err = err};
+    pl_status s;
+
+    *a = (struct automaton){0};
+    s = make(&m);
+    nfa_fini(&m.g);
+    free(m.state_of);
+    free(m.node_of);
+    free(m.rule_of);
+    free(m.seen);
+    free(m.stack);
+    free(m.place_of);
+    if (s != PL_OK)
+        automaton_fini(a);
+    return s;
+}
+
+void automaton_fini(struct automaton *a)
+{
+    free(a->state);
+    free(a->byte);
+    free(a->call);
+    free(a->entry);
+    free(a->after);
+    *a = (struct automaton){0};
+}

@@ -1,0 +1,646 @@
+/* Reads GBNF by recursive descent; see gbnf.h. The notation follows what
+ * llama.cpp documents in grammars/README.md. */
+#include "grammar/gbnf.h"
+
+#include "base/ascii.h"
+#include "base/err.h"
+#include "base/hash64.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_REPEATS = 16 }; /* of one item, as in "a"*?+ */
+
+struct parser {
+    struct rules *r;
+    const char *start, *at, *end;
+    const char *name;
+    const char **used; /* [r->n]: where a rule was first named */
+    uint32_t cap_rule;
+    uint32_t *slot, n_slot; /* owned: rules by name, numbered from 1 */
+    uint32_t n_tree;
+    int depth;
+    pl_err *err;
+};
+
+/* ---- messages ------------------------------------------------------------ */
+
+/* The message begins with the line and the column of `at`, in characters. */
+static pl_status wrong_at(struct parser *p, const char *at, const char *what)
+{
+    int64_t line = 1, column = 1;
+
+    for (const char *s = p->start; s < at; s++) {
+        if (*s == '\n') {
+            line++;
+            column = 1;
+        } else if (((unsigned char)*s & 0xc0) != 0x80) {
+            column++;
+        }
+    }
+    return err_set(p->err, PL_BAD_ARGUMENT, "%s: line %lld, column %lld: %s",
+                   p->name, (long long)line, (long long)column, what);
+}
+
+static pl_status wrong(struct parser *p, const char *what)
+{
+    return wrong_at(p, p->at, what);
+}
+
+/* The same with a rule's name in between. */
+static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
+                            const char *before, const char *after)
+{
+    char shown[ERR_SHOWN], text[3 * ERR_SHOWN];
+
+    snprintf(text, sizeof text, "%s%s%s", before,
+             err_shown(shown, name, strlen(name)), after);
+    return wrong_at(p, at, text);
+}
+
+static pl_status no_memory(struct parser *p)
+{
+    return err_no_memory(p->err, "a grammar");
+}
+
+/* ---- trees --------------------------------------------------------------- */
+
+static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
+                          struct tree **out)
+{
+    if (++p->n_tree > GBNF_TREES)
+        return wrong(p, "the grammar is too large: it may have 65,536 "
+                        "literals, classes, names and groups; make it smaller");
+    *out = arena_alloc(&p->r->memory, 1, sizeof **out);
+    if (!*out)
+        return no_memory(p);
+    (*out)->kind = kind;
+    (*out)->n = n;
+    return PL_OK;
+}
+
+/* What a sequence or the alternatives of a group have so far. */
+struct children {
+    const struct tree **item; /* the arena's, [n] of [cap] */
+    uint32_t n, cap;
+};
+
+static pl_status children_add(struct parser *p, struct children *c,
+                              const struct tree *t)
+{
+    if (c->n == c->cap) {
+        uint32_t cap = c->cap ? 2 * c->cap : 4;
+        const struct tree **item =
+            arena_alloc(&p->r->memory, cap, sizeof(struct tree *));
+
+        if (!item)
+            return no_memory(p);
+        if (c->n)
+            memcpy(item, c->item, c->n * sizeof *item);
+        c->item = item;
+        c->cap = cap;
+    }
+    c->item[c->n++] = t;
+    return PL_OK;
+}
+
+/* A tree of the children; one alone stands for itself. */
+static pl_status children_tree(struct parser *p, const struct children *c,
+                               enum tree_kind kind, const struct tree **out)
+{
+    struct tree *t;
+
+    if (c->n == 1) {
+        *out = c->item[0];
+        return PL_OK;
+    }
+    PL_TRY(tree_new(p, c->n ? kind : TREE_BYTES, c->n, &t));
+    if (c->n)
+        t->child = c->item;
+    else
+        t->bytes = "";
+    *out = t;
+    return PL_OK;
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+static bool is_name_char(char c)
+{
+    return ascii_is_letter_or_digit(c) || c == '-' || c == '_';
+}
+
+static size_t name_length(const struct parser *p)
+{
+    const char *s = p->at;
+
+    while (s < p->end && is_name_char(*s))
+        s++;
+    return (size_t)(s - p->at);
+}
+
+static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
+{
+    uint32_t i = (uint32_t)hash64(0, s, len) & (p->n_slot - 1);
+
+    for (; p->slot[i]; i = (i + 1) & (p->n_slot - 1)) {
+        const char *name = p->r->rule[p->slot[i] - 1].name;
+
+        if (strlen(name) == len && memcmp(name, s, len) == 0)
+            break;
+    }
+    return &p->slot[i];
+}
+
+/* Twice the room for rules, and four slots for each. */
+static pl_status grow_rules(struct parser *p)
+{
+    uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
+    struct arena *a = &p->r->memory;
+    struct rule *rule = arena_alloc(a, cap, sizeof *rule);
+    const char **used = arena_alloc(a, cap, sizeof *used);
+    uint32_t *slot = calloc(4 * (size_t)cap, sizeof *slot);
+
+    if (!rule || !used || !slot) {
+        free(slot);
+        return no_memory(p);
+    }
+    if (p->r->n) {
+        memcpy(rule, p->r->rule, p->r->n * sizeof *rule);
+        memcpy(used, p->used, p->r->n * sizeof *used);
+    }
+    p->r->rule = rule;
+    p->used = used;
+    free(p->slot);
+    p->slot = slot;
+    p->cap_rule = cap;
+    p->n_slot = 4 * cap;
+    for (uint32_t i = 0; i < p->r->n; i++)
+        *slot_of(p, rule[i].name, strlen(rule[i].name)) = i + 1;
+    return PL_OK;
+}
+
+/* The rule of this name, which perhaps has no body yet. */
+static pl_status rule_of(struct parser *p, const char *s, size_t len,
+                         uint32_t *out)
+{
+    uint32_t *slot;
+    struct rule *rule;
+
+    if (p->r->n == p->cap_rule)
+        PL_TRY(grow_rules(p));
+    slot = slot_of(p, s, len);
+    if (!*slot) {
+        if (p->r->n == GBNF_RULES)
+            return wrong_at(p, s,
+                            "too many rules: a grammar may have 4,096; "
+                            "make groups of some");
+        rule = &p->r->rule[p->r->n];
+        rule->name = arena_strndup(&p->r->memory, s, len);
+        if (!rule->name)
+            return no_memory(p);
+        p->used[p->r->n] = s;
+        *slot = ++p->r->n;
+    }
+    *out = *slot - 1;
+    return PL_OK;
+}
+
+/* ---- characters ---------------------------------------------------------- */
+
+/* Blanks and comments; line ends too, if the rule goes on behind them. */
+static void skip_blanks(struct parser *p, bool lines)
+{
+    while (p->at < p->end) {
+        char c = *p->at;
+
+        if (c == '#') {
+            while (p->at < p->end && *p->at != '\n' && *p->at != '\r')
+                p->at++;
+        } else if (c == ' ' || c == '\t' ||
+                   (lines && (c == '\n' || c == '\r'))) {
+            p->at++;
+        } else {
+            return;
+        }
+    }
+}
+
+static bool next_is(const struct parser *p, char c)
+{
+    return p->at < p->end && *p->at == c;
+}
+
+static pl_status read_hex(struct parser *p, int n, uint32_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < n; i++, p->at++) {
+        char c = p->at < p->end ? ascii_lower(*p->at) : '\0';
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                           : -1;
+
+        if (digit < 0)
+            return wrong(p, "a hexadecimal digit is missing: \\x takes 2 of "
+                            "them, \\u 4, \\U 8");
+        *out = *out << 4 | (uint32_t)digit;
+    }
+    if (*out > RULES_LAST_CHAR)
+        return wrong(p, "the escape before names no character: the last one is "
+                        "\\U0010FFFF");
+    return PL_OK;
+}
+
+static pl_status read_escape(struct parser *p, uint32_t *c)
+{
+    static const char from[] = "nrt\\\"[]", to[] = "\n\r\t\\\"[]";
+    const char *found;
+    char kind;
+
+    p->at++;
+    kind = p->at < p->end ? *p->at : '\0';
+    if (kind == 'x' || kind == 'u' || kind == 'U') {
+        p->at++;
+        return read_hex(p, kind == 'x' ? 2 : kind == 'u' ? 4 : 8, c);
+    }
+    found = kind ? strchr(from, kind) : NULL;
+    if (!found)
+        return wrong(p, "unknown escape: those known are \\n \\r \\t \\\\ \\\" "
+                        "\\[ \\] \\xHH \\uHHHH \\UHHHHHHHH");
+    *c = (unsigned char)to[found - from];
+    p->at++;
+    return PL_OK;
+}
+
+/* A character of a literal or a class, `close` being what ends it. */
+static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
+{
+    size_t n;
+
+    if (p->at == p->end || *p->at == '\n' || *p->at == '\r')
+        return wrong_at(p, open,
+                        *open == '"' ? "the literal has no end on its line: "
+                                       "close it by \""
+                                     : "the class has no end on its line: "
+                                       "close it by ]");
+    if (*p->at == '\\')
+        return read_escape(p, c);
+    n = char_get(p->at, (size_t)(p->end - p->at), c);
+    if (n == 0)
+        return wrong(p, "this is not UTF-8: save the grammar as UTF-8");
+    p->at += n;
+    return PL_OK;
+}
+
+static pl_status read_literal(struct parser *p, const struct tree **out)
+{
+    const char *open = p->at++;
+    size_t n = 0;
+    struct tree *t;
+    char *bytes;
+
+    while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
+        n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
+    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* an escape is no shorter */
+    if (!bytes)
+        return no_memory(p);
+    n = 0;
+    while (!next_is(p, '"')) {
+        const char *at = p->at;
+        uint32_t c;
+
+        PL_TRY(read_char(p, open, &c));
+        if (c >> 11 == 0x1b)
+            return wrong_at(p, at,
+                            "half of a surrogate pair is no character: "
+                            "write the whole one as \\UHHHHHHHH");
+        n += char_put(bytes + n, c);
+    }
+    p->at++;
+    PL_TRY(tree_new(p, TREE_BYTES, (uint32_t)n, &t));
+    t->bytes = bytes;
+    *out = t;
+    return PL_OK;
+}
+
+/* ---- classes ------------------------------------------------------------- */
+
+static pl_status class_tree(struct parser *p, const char *open,
+                            struct char_range *range, uint32_t n, bool negate,
+                            const struct tree **out)
+{
+    struct tree *t;
+
+    n = char_ranges_normal(range, n, negate);
+    if (n == 0)
+        return wrong_at(p, open, "the class has no character: name one");
+    PL_TRY(tree_new(p, TREE_CLASS, n, &t));
+    t->range = range;
+    *out = t;
+    return PL_OK;
+}
+
+/* How many characters a class names at most, so as to know its room. */
+static size_t class_room(const struct parser *p)
+{
+    size_t n = 0;
+
+    while (p->at + n < p->end && p->at[n] != ']' && p->at[n] != '\n')
+        n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
+    return n;
+}
+
+static pl_status read_class(struct parser *p, const struct tree **out)
+{
+    const char *open = p->at++;
+    bool negate = next_is(p, '^');
+    struct char_range *range;
+    uint32_t n = 0;
+
+    p->at += negate;
+    range = arena_alloc(&p->r->memory, 2 * class_room(p) + 4, sizeof *range);
+    if (!range)
+        return no_memory(p);
+    while (!next_is(p, ']')) {
+        const char *at = p->at;
+        struct char_range *r = &range[n++];
+
+        PL_TRY(read_char(p, open, &r->first));
+        r->last = r->first;
+        if (next_is(p, '-') && p->at + 1 < p->end && p->at[1] != ']') {
+            p->at++;
+            PL_TRY(read_char(p, open, &r->last));
+        }
+        if (r->last < r->first)
+            return wrong_at(p, at,
+                            "the range ends before it begins: exchange "
+                            "its ends");
+    }
+    p->at++;
+    return class_tree(p, open, range, n, negate, out);
+}
+
+static pl_status read_any(struct parser *p, const struct tree **out)
+{
+    struct char_range *all = arena_alloc(&p->r->memory, 4, sizeof *all);
+
+    if (!all)
+        return no_memory(p);
+    return class_tree(p, p->at++, all, 0, true, out);
+}
+
+/* ---- repetitions --------------------------------------------------------- */
+
+static pl_status read_count(struct parser *p, uint32_t *out)
+{
+    const char *at = p->at;
+    uint32_t n = 0;
+
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
+        n = 10 * n + (uint32_t)(*p->at++ - '0');
+        if (n > GBNF_TIMES)
+            return wrong_at(p, at,
+                            "repetitions count up to 10,000: take less, "
+                            "or {n,} without an upper bound");
+    }
+    if (p->at == at)
+        return wrong(p, "a number is missing: write {n}, {n,} or {n,m}");
+    *out = n;
+    return PL_OK;
+}
+
+/* What stands in braces. */
+static pl_status read_times(struct parser *p, bool lines, uint32_t *min,
+                            uint32_t *max)
+{
+    const char *open = p->at++;
+
+    skip_blanks(p, lines);
+    PL_TRY(read_count(p, min));
+    *max = *min;
+    skip_blanks(p, lines);
+    if (next_is(p, ',')) {
+        p->at++;
+        skip_blanks(p, lines);
+        *max = RULES_UNLIMITED;
+        if (!next_is(p, '}'))
+            PL_TRY(read_count(p, max));
+        skip_blanks(p, lines);
+    }
+    if (!next_is(p, '}'))
+        return wrong(p, "the repetition has no end: close it by }");
+    if (*max < *min)
+        return wrong_at(p, open,
+                        "the repetition ends below its start: "
+                        "exchange the two numbers");
+    p->at++;
+    return PL_OK;
+}
+
+static bool is_repeat(char c)
+{
+    return c == '*' || c == '+' || c == '?' || c == '{';
+}
+
+/* All that stands behind an item and repeats it. */
+static pl_status read_repeats(struct parser *p, bool lines,
+                              const struct tree **item)
+{
+    for (int n = 0; p->at < p->end && is_repeat(*p->at); n++) {
+        uint32_t min = *p->at == '+', max = RULES_UNLIMITED;
+        const struct tree **child;
+        struct tree *t;
+
+        if (n == MOST_REPEATS)
+            return wrong(p, "16 repetitions of one thing: take some away");
+        if (*p->at == '?')
+            max = 1;
+        if (*p->at == '{')
+            PL_TRY(read_times(p, lines, &min, &max));
+        else
+            p->at++;
+        PL_TRY(tree_new(p, TREE_REPEAT, 1, &t));
+        child = arena_alloc(&p->r->memory, 1, sizeof(struct tree *));
+        if (!child)
+            return no_memory(p);
+        *child = *item;
+        t->child = child;
+        t->min = min;
+        t->max = max;
+        *item = t;
+        skip_blanks(p, lines);
+    }
+    return PL_OK;
+}
+
+/* ---- items, sequences, alternatives -------------------------------------- */
+
+static pl_status read_alternatives(struct parser *p, bool lines,
+                                   const struct tree **out);
+
+static pl_status read_group(struct parser *p, const struct tree **out)
+{
+    const char *open = p->at++;
+
+    if (++p->depth > GBNF_DEPTH)
+        return wrong_at(p, open,
+                        "groups nest deeper than 64 levels: make "
+                        "rules of the inner ones");
+    skip_blanks(p, true);
+    PL_TRY(read_alternatives(p, true, out));
+    if (!next_is(p, ')'))
+        return wrong_at(p, open, "the group has no end: close it by )");
+    p->at++;
+    p->depth--;
+    return PL_OK;
+}
+
+static pl_status read_name(struct parser *p, const struct tree **out)
+{
+    size_t n = name_length(p);
+    struct tree *t;
+
+    PL_TRY(tree_new(p, TREE_RULE, 0, &t));
+    PL_TRY(rule_of(p, p->at, n, &t->rule));
+    p->at += n;
+    *out = t;
+    return PL_OK;
+}
+
+static pl_status read_item(struct parser *p, const struct tree **out)
+{
+    switch (*p->at) {
+    case '"':
+        return read_literal(p, out);
+    case '[':
+        return read_class(p, out);
+    case '.':
+        return read_any(p, out);
+    case '(':
+        return read_group(p, out);
+    case '<':
+    case '!':
+        return wrong(p, "tokens of a vocabulary are not supported: write their "
+                        "text as a literal");
+    default:
+        break;
+    }
+    if (is_name_char(*p->at))
+        return read_name(p, out);
+    if (is_repeat(*p->at))
+        return wrong(p, "nothing stands before the repetition: write what is "
+                        "repeated, or quote it");
+    return wrong(p, "neither a literal, a class, a group nor the name of a "
+                    "rule: quote what is to be text");
+}
+
+static bool at_sequence_end(const struct parser *p)
+{
+    return p->at == p->end || *p->at == '|' || *p->at == ')' ||
+           *p->at == '\n' || *p->at == '\r';
+}
+
+static pl_status read_sequence(struct parser *p, bool lines,
+                               const struct tree **out)
+{
+    struct children c = {0};
+
+    while (!at_sequence_end(p)) {
+        const struct tree *item;
+
+        PL_TRY(read_item(p, &item));
+        skip_blanks(p, lines);
+        PL_TRY(read_repeats(p, lines, &item));
+        PL_TRY(children_add(p, &c, item));
+    }
+    return children_tree(p, &c, TREE_SEQ, out);
+}
+
+static pl_status read_alternatives(struct parser *p, bool lines,
+                                   const struct tree **out)
+{
+    struct children c = {0};
+
+    for (;;) {
+        const struct tree *t;
+
+        PL_TRY(read_sequence(p, lines, &t));
+        PL_TRY(children_add(p, &c, t));
+        if (!next_is(p, '|'))
+            break;
+        p->at++;
+        skip_blanks(p, true);
+    }
+    return children_tree(p, &c, TREE_ALT, out);
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static pl_status read_rule(struct parser *p)
+{
+    const char *at = p->at;
+    size_t n = name_length(p);
+    const struct tree *body;
+    uint32_t rule;
+
+    if (next_is(p, '|'))
+        return wrong(p, "the rule ended with the line before: put | at the end "
+                        "of that line, or the alternatives into a group");
+    if (n == 0)
+        return wrong(p, "a rule begins with its name: write name ::= ...");
+    PL_TRY(rule_of(p, at, n, &rule));
+    if (p->r->rule[rule].body)
+        return wrong_rule(p, at, p->r->rule[rule].name, "the rule ",
+                          " is there already: give this one another name");
+    p->at += n;
+    skip_blanks(p, false);
+    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0)
+        return wrong(p, "::= is missing behind the rule's name");
+    p->at += 3;
+    skip_blanks(p, true);
+    PL_TRY(read_alternatives(p, false, &body));
+    if (p->at < p->end && *p->at == ')')
+        return wrong(p, "no group is open here: take the ) away, or quote it");
+    p->r->rule[rule].body = body;
+    skip_blanks(p, true);
+    return PL_OK;
+}
+
+static pl_status read_all(struct parser *p)
+{
+    skip_blanks(p, true);
+    while (p->at < p->end)
+        PL_TRY(read_rule(p));
+    for (uint32_t i = 0; i < p->r->n; i++)
+        if (!p->r->rule[i].body)
+            return wrong_rule(p, p->used[i], p->r->rule[i].name, "the rule ",
+                              " is not there: define it");
+    for (uint32_t i = 0; i < p->r->n; i++) {
+        p->r->root = i;
+        if (strcmp(p->r->rule[i].name, "root") == 0)
+            return PL_OK;
+    }
+    return wrong(p, "there is no rule root, with which all begins: add "
+                    "root ::= ...");
+}
+
+pl_status gbnf_read(struct rules *r, const char *text, size_t len,
+                    const char *name, pl_err *err)
+{
+    struct parser p = {.r = r, .start = text, .name = name, .err = err};
+    pl_status s;
+
+    *r = (struct rules){0};
+    if (len > GBNF_BYTES)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: %zu bytes, a grammar may have %d: make it smaller",
+                       name, len, (int)GBNF_BYTES);
+    p.at = text;
+    p.end = text + len;
+    s = read_all(&p);
+    free(p.slot);
+    if (s != PL_OK)
+        rules_fini(r);
+    return s;
+}

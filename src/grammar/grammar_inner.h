@@ -1,0 +1,12 @@
+/* What a grammar is made of; for the files of this layer only. */
+#ifndef GRAMMAR_GRAMMAR_INNER_H
+#define GRAMMAR_GRAMMAR_INNER_H
+
+#include "grammar/automaton.h"
+#include "grammar/grammar.h"
+
+struct grammar {
+    struct automaton automaton;
+};
+
+#endif

@@ -1,0 +1,233 @@
+/* Parts of grammars as text; see schema_text.h. */
+#include "grammar/schema_text.h"
+
+#include "base/numeral.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void gbnf_text_fini(struct gbnf_text *t)
+{
+    free(t->s);
+    *t = (struct gbnf_text){0};
+}
+
+void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len)
+{
+    if (t->failed)
+        return;
+    if (t->n + len + 1 > t->cap) {
+        size_t cap = 2 * (t->n + len + 1);
+        char *grown = realloc(t->s, cap);
+
+        if (!grown) {
+            t->failed = true;
+            return;
+        }
+        t->s = grown;
+        t->cap = cap;
+    }
+    memcpy(t->s + t->n, s, len);
+    t->n += len;
+    t->s[t->n] = '\0';
+}
+
+void gbnf_put(struct gbnf_text *t, const char *s)
+{
+    gbnf_put_bytes(t, s, strlen(s));
+}
+
+void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
+{
+    char s[128];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = numeral_vprint(s, sizeof s, fmt, ap);
+    va_end(ap);
+    gbnf_put_bytes(t, s,
+                   n < 0                  ? 0
+                   : (size_t)n < sizeof s ? (size_t)n
+                                          : sizeof s - 1);
+}
+
+void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len)
+{
+    gbnf_put(t, "\"");
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)s[i];
+
+        if (c < ' ')
+            gbnf_print(t, "\\x%02X", c);
+        else if (c == '"' || c == '\\')
+            gbnf_print(t, "\\%c", c);
+        else
+            gbnf_put_bytes(t, s + i, 1);
+    }
+    gbnf_put(t, "\"");
+}
+
+/* ---- characters ---------------------------------------------------------- */
+
+/* A character that JSON escapes, by its short escape if there is one. */
+static void put_escaped(struct gbnf_text *t, uint32_t c)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *found = c ? strchr(from, (int)c) : NULL;
+    char s[8];
+
+    if (found)
+        snprintf(s, sizeof s, "\\%c", to[found - from]);
+    else
+        snprintf(s, sizeof s, "\\u%04x", (unsigned)c);
+    gbnf_put_literal(t, s, strlen(s));
+}
+
+static bool is_escaped(uint32_t c)
+{
+    return c < ' ' || c == '"' || c == '\\';
+}
+
+void gbnf_put_json_char(struct gbnf_text *t, const struct char_range *range,
+                        uint32_t n)
+{
+    const char *before = "(";
+    bool open = false;
+
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t c = range[i].first; c <= range[i].last && c <= '\\'; c++)
+            if (is_escaped(c)) {
+                gbnf_put(t, before);
+                put_escaped(t, c);
+                before = " | ";
+            }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t first = range[i].first;
+
+        while (first <= range[i].last) {
+            uint32_t last = first;
+
+            if (is_escaped(first)) {
+                first++;
+                continue;
+            }
+            last = first < '"' ? '!' : first < '\\' ? '[' : RULES_LAST_CHAR;
+            last = last < range[i].last ? last : range[i].last;
+            gbnf_put(t, open ? "" : before);
+            gbnf_print(t, "%s\\U%08X-\\U%08X", open ? "" : "[", (unsigned)first,
+                       (unsigned)last);
+            open = true;
+            first = last + 1;
+        }
+    }
+    gbnf_put(t, open ? "])" : ")");
+}
+
+/* ---- integers ------------------------------------------------------------ */
+
+static void put_digits(struct gbnf_text *t, char first, char last)
+{
+    if (first == last)
+        gbnf_print(t, "\"%c\"", first);
+    else
+        gbnf_print(t, "[%c-%c]", first, last);
+}
+
+static void put_any_digits(struct gbnf_text *t, size_t n)
+{
+    if (n > 0)
+        gbnf_print(t, " [0-9]{%zu}", n);
+}
+
+static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
+                            size_t n);
+
+/* A digit and then n more, from lo to hi. */
+static void put_headed(struct gbnf_text *t, char digit, const char *lo,
+                       const char *hi, size_t n)
+{
+    put_digits(t, digit, digit);
+    gbnf_put(t, " (");
+    put_same_length(t, lo, hi, n);
+    gbnf_put(t, ")");
+}
+
+/* Decimals of n digits from lo to hi. */
+static void put_same_length(struct gbnf_text *t, const char *lo, const char *hi,
+                            size_t n)
+{
+    static const char zeros[] = "0000000000000000000";
+    static const char nines[] = "9999999999999999999";
+    bool low = memcmp(lo + 1, zeros, n - 1) != 0;
+    bool high = memcmp(hi + 1, nines, n - 1) != 0;
+    char first = (char)(lo[0] + low), last = (char)(hi[0] - high);
+    const char *before = "";
+
+    if (lo[0] == hi[0] && (low || high)) {
+        put_headed(t, lo[0], lo + 1, hi + 1, n - 1);
+        return;
+    }
+    if (low) {
+        put_headed(t, lo[0], lo + 1, nines, n - 1);
+        before = " | ";
+    }
+    if (first <= last) {
+        gbnf_put(t, before);
+        put_digits(t, first, last);
+        put_any_digits(t, n - 1);
+        before = " | ";
+    }
+    if (high) {
+        gbnf_put(t, before);
+        put_headed(t, hi[0], zeros, hi + 1, n - 1);
+    }
+}
+
+/* Decimals from lo to hi, lo <= hi. */
+static void put_range(struct gbnf_text *t, uint64_t lo, uint64_t hi)
+{
+    char a[24], b[24];
+    const char *before = "";
+
+    for (uint64_t first = lo;;) {
+        uint64_t last;
+        size_t n;
+
+        snprintf(a, sizeof a, "%llu", (unsigned long long)first);
+        n = strlen(a);
+        memset(b, '9', n);
+        b[n] = '\0';
+        last = n < 19 ? strtoull(b, NULL, 10) : hi;
+        if (last >= hi)
+            snprintf(b, sizeof b, "%llu", (unsigned long long)hi);
+        gbnf_put(t, before);
+        put_same_length(t, a, b, n);
+        if (last >= hi)
+            return;
+        first = last + 1;
+        before = " | ";
+    }
+}
+
+void gbnf_put_integers(struct gbnf_text *t, int64_t lo, int64_t hi)
+{
+    const int64_t most = 999999999999999999;
+    const char *before = "";
+
+    lo = lo == INT64_MIN ? -most : lo;
+    hi = hi == INT64_MAX ? most : hi;
+    gbnf_put(t, "(");
+    if (lo < 0) {
+        gbnf_put(t, "\"-\" (");
+        put_range(t, hi < 0 ? 0 - (uint64_t)hi : 1, 0 - (uint64_t)lo);
+        gbnf_put(t, ")");
+        before = " | ";
+    }
+    if (hi >= 0) {
+        gbnf_put(t, before);
+        put_range(t, lo < 0 ? 0 : (uint64_t)lo, (uint64_t)hi);
+    }
+    gbnf_put(t, ")");
+}

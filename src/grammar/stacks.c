@@ -1,0 +1,430 @@
+/* Sets of stacks; see stacks.h.
+ *
+ * A set under construction is a part of the pile, which grows and shrinks like
+ * a stack: whoever adds to it takes it off again, so that functions may make
+ * sets while others are half made. */
+#include "grammar/stacks.h"
+
+#include "base/hash64.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the pool ------------------------------------------------------------ */
+
+static void add_constant(struct stacks *s, bool ends)
+{
+    uint32_t i = s->n_set++;
+
+    s->set[i] = (struct stack_set){.closed = i, .ends = ends};
+}
+
+bool stacks_init(struct stacks *s, const struct automaton *a)
+{
+    *s = (struct stacks){.a = a, .cap_set = 256, .n_slot = 1024};
+    s->set = calloc(s->cap_set, sizeof *s->set);
+    s->slot = calloc(s->n_slot, sizeof *s->slot);
+    s->called = calloc(a->n_place / 64 + 1, sizeof *s->called);
+    s->called_over = calloc(a->n_place, sizeof *s->called_over);
+    if (!s->set || !s->slot || !s->called || !s->called_over)
+        return false;
+    add_constant(s, false);
+    add_constant(s, true);
+    return true;
+}
+
+void stacks_fini(struct stacks *s)
+{
+    arena_fini(&s->memory);
+    free(s->set);
+    free(s->slot);
+    free(s->pile);
+    free(s->called);
+    free(s->called_over);
+    *s = (struct stacks){0};
+}
+
+size_t stacks_bytes(const struct stacks *s)
+{
+    return s->memory.used_bytes + s->cap_set * sizeof *s->set +
+           s->n_slot * sizeof *s->slot;
+}
+
+static bool push(struct stacks *s, uint32_t state, uint32_t below)
+{
+    if (s->n_pile == s->cap_pile) {
+        size_t cap = s->cap_pile ? 2 * s->cap_pile : 256;
+        struct stack_item *pile = realloc(s->pile, cap * sizeof *pile);
+
+        if (!pile)
+            return false;
+        s->pile = pile;
+        s->cap_pile = cap;
+    }
+    s->pile[s->n_pile++] = (struct stack_item){state, below};
+    return true;
+}
+
+/* The slot of the set with these items, or the free one where it belongs. */
+static uint32_t *slot_of(const struct stacks *s, const struct stack_item *item,
+                         uint32_t n, bool ends, uint32_t hash)
+{
+    uint32_t mask = s->n_slot - 1, i = hash & mask;
+
+    for (; s->slot[i]; i = (i + 1) & mask) {
+        const struct stack_set *set = &s->set[s->slot[i]];
+
+        if (set->hash == hash && set->n == n && set->ends == ends &&
+            memcmp(set->item, item, n * sizeof *item) == 0)
+            break;
+    }
+    return &s->slot[i];
+}
+
+static bool grow_slots(struct stacks *s)
+{
+    uint32_t n = 2 * s->n_slot, *slot = calloc(n, sizeof *slot);
+
+    if (!slot)
+        return false;
+    for (uint32_t i = STACKS_EMPTY + 1; i < s->n_set; i++) {
+        uint32_t k = s->set[i].hash & (n - 1);
+
+        while (slot[k])
+            k = (k + 1) & (n - 1);
+        slot[k] = i;
+    }
+    free(s->slot);
+    s->slot = slot;
+    s->n_slot = n;
+    return true;
+}
+
+static bool grow_sets(struct stacks *s)
+{
+    uint32_t cap = 2 * s->cap_set;
+    struct stack_set *set;
+
+    if (stacks_bytes(s) > STACKS_MOST_BYTES)
+        return false;
+    set = realloc(s->set, cap * sizeof *set);
+    if (!set)
+        return false;
+    s->set = set;
+    s->cap_set = cap;
+    return s->n_slot >= 4 * cap || grow_slots(s);
+}
+
+static uint16_t depth_of(const struct stacks *s, const struct stack_item *item,
+                         uint32_t n)
+{
+    uint16_t depth = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t d = (uint16_t)(s->set[item[i].below].depth + 1);
+
+        depth = d > depth ? d : depth;
+    }
+    return depth;
+}
+
+/* The set of the items [base ..) of the pile, which rise; takes them off. */
+static uint32_t set_of(struct stacks *s, size_t base, bool ends)
+{
+    uint32_t n = (uint32_t)(s->n_pile - base), hash, *slot;
+    const struct stack_item *item = s->pile + base;
+    struct stack_set set = {.n = n, .closed = STACKS_FAILED, .ends = ends};
+
+    s->n_pile = base;
+    if (n == 0)
+        return ends ? STACKS_EMPTY : STACKS_DEAD;
+    if (s->n_set == s->cap_set && !grow_sets(s))
+        return STACKS_FAILED;
+    hash = (uint32_t)hash64(ends, item, n * sizeof *item);
+    slot = slot_of(s, item, n, ends, hash);
+    if (*slot)
+        return *slot;
+    set.item = arena_memdup(&s->memory, item, n, sizeof *item);
+    if (!set.item)
+        return STACKS_FAILED;
+    set.hash = hash;
+    set.depth = depth_of(s, item, n);
+    s->set[s->n_set] = set;
+    return *slot = s->n_set++;
+}
+
+/* ---- unions -------------------------------------------------------------- */
+
+static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
+
+static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
+{
+    size_t base = s->n_pile;
+
+    if (a == b || b == STACKS_DEAD)
+        return a;
+    if (a == STACKS_DEAD)
+        return b;
+    if (!push_both(s, a, b)) {
+        s->n_pile = base;
+        return STACKS_FAILED;
+    }
+    return set_of(s, base, s->set[a].ends || s->set[b].ends);
+}
+
+/* The items of both by state, of those of one state the union below. */
+static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
+{
+    uint32_t i = 0, k = 0;
+
+    while (i < s->set[a].n || k < s->set[b].n) {
+        const struct stack_item *x =
+            i < s->set[a].n ? &s->set[a].item[i] : NULL;
+        const struct stack_item *y =
+            k < s->set[b].n ? &s->set[b].item[k] : NULL;
+        uint32_t below;
+
+        if (x && y && x->state == y->state) {
+            below = set_union(s, x->below, y->below);
+            i++;
+            k++;
+        } else if (x && (!y || x->state < y->state)) {
+            below = x->below;
+            y = NULL;
+            i++;
+        } else {
+            below = y->below;
+            x = NULL;
+            k++;
+        }
+        if (below == STACKS_FAILED || !push(s, x ? x->state : y->state, below))
+            return false;
+    }
+    return true;
+}
+
+static int by_state(const void *a, const void *b)
+{
+    const struct stack_item *x = a, *y = b;
+
+    return (x->state > y->state) - (x->state < y->state);
+}
+
+/* The set of the items [base ..) of the pile, in any order and with states
+ * that come again; takes them off. */
+static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
+{
+    size_t n = s->n_pile, k = base;
+
+    if (n - base > 1)
+        qsort(s->pile + base, n - base, sizeof *s->pile, by_state);
+    for (size_t i = base; i < n; i++) {
+        struct stack_item it = s->pile[i];
+
+        if (k > base && s->pile[k - 1].state == it.state) {
+            uint32_t below = set_union(s, s->pile[k - 1].below, it.below);
+
+            if (below == STACKS_FAILED)
+                return STACKS_FAILED;
+            s->pile[k - 1].below = below;
+        } else {
+            s->pile[k++] = it;
+        }
+    }
+    s->n_pile = k;
+    return set_of(s, base, ends);
+}
+
+/* ---- closing ------------------------------------------------------------- */
+
+/* The rule at `place` is called over the set `over`. */
+static bool call(struct stacks *s, uint32_t place, uint32_t over)
+{
+    uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
+
+    if (*word & bit) {
+        s->called_over[place] = set_union(s, s->called_over[place], over);
+        return s->called_over[place] != STACKS_FAILED;
+    }
+    *word |= bit;
+    s->called_over[place] = over;
+    return true;
+}
+
+/* The item itself, if it takes bytes, and its calls. */
+static bool visit(struct stacks *s, uint32_t state, uint32_t below)
+{
+    const struct state *q = &s->a->state[state];
+
+    if (q->byte < q[1].byte && !push(s, state, below))
+        return false;
+    for (uint32_t k = q->call; k < q[1].call; k++) {
+        const struct call_edge *e = &s->a->call[k];
+        uint32_t over = below;
+
+        if (e->to != STATE_NONE) {
+            if (s->set[below].depth >= STACKS_DEPTH)
+                continue;
+            over = stacks_over(s, &e->to, 1, below);
+        }
+        if (over == STACKS_FAILED || !call(s, e->place, over))
+            return false;
+    }
+    return true;
+}
+
+/* All rules that were called, in the order of places: those that they call come
+ * behind them. Entries are never final. */
+static bool visit_called(struct stacks *s)
+{
+    for (uint32_t i = 0; i <= s->a->n_place / 64; i++)
+        while (s->called[i]) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(s->called[i]);
+            uint32_t place = 64 * i + bit;
+
+            s->called[i] &= ~(1ull << bit);
+            if (!visit(s, s->a->entry[place], s->called_over[place]))
+                return false;
+        }
+    return true;
+}
+
+/* Adds the items of the closed set below item i of the pile, if that may
+ * return. */
+static bool pop(struct stacks *s, size_t i, bool *ends)
+{
+    struct stack_item it = s->pile[i];
+    uint32_t set;
+
+    if (!s->a->state[it.state].final)
+        return true;
+    set = stacks_closed(s, it.below);
+    if (set == STACKS_FAILED)
+        return false;
+    *ends |= s->set[set].ends;
+    for (uint32_t k = 0; k < s->set[set].n; k++)
+        if (!push(s, s->set[set].item[k].state, s->set[set].item[k].below))
+            return false;
+    return true;
+}
+
+/* Of the items [base ..) of the pile, the set that is ready to step: returns
+ * and calls are done until a byte is due. Takes them off. All sets below are
+ * closed first, so that nobody else's calls come between. */
+static uint32_t close_pile(struct stacks *s, size_t base, bool ends)
+{
+    size_t end = s->n_pile;
+    uint32_t set = STACKS_FAILED;
+    bool good = true;
+
+    for (size_t i = base; i < end && good; i++)
+        good = pop(s, i, &ends);
+    for (size_t i = base; i < end && good; i++)
+        good = visit(s, s->pile[i].state, s->pile[i].below);
+    good = good && visit_called(s);
+    if (good)
+        set = set_of_any(s, end, ends);
+    else
+        memset(s->called, 0, (s->a->n_place / 64 + 1) * sizeof *s->called);
+    s->n_pile = base;
+    return set;
+}
+
+uint32_t stacks_closed(struct stacks *s, uint32_t set)
+{
+    size_t base = s->n_pile;
+    uint32_t closed = s->set[set].closed;
+
+    if (closed != STACKS_FAILED)
+        return closed;
+    for (uint32_t i = 0; i < s->set[set].n; i++)
+        if (!push(s, s->set[set].item[i].state, s->set[set].item[i].below)) {
+            s->n_pile = base;
+            return STACKS_FAILED;
+        }
+    closed = close_pile(s, base, s->set[set].ends);
+    s->set[set].closed = closed;
+    return closed;
+}
+
+uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
+                     uint32_t below)
+{
+    size_t base = s->n_pile;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!push(s, state[i], below)) {
+            s->n_pile = base;
+            return STACKS_FAILED;
+        }
+    return set_of(s, base, false);
+}
+
+uint32_t stacks_start(struct stacks *s)
+{
+    if (!push(s, 0, STACKS_EMPTY))
+        return STACKS_FAILED;
+    return close_pile(s, s->n_pile - 1, s->a->empty);
+}
+
+/* Where the edges of the item's state lead that take the class. */
+static bool push_after(struct stacks *s, struct stack_item it, unsigned class)
+{
+    const struct state *q = &s->a->state[it.state];
+
+    for (uint32_t k = q->byte; k < q[1].byte; k++) {
+        const struct byte_edge *e = &s->a->byte[k];
+
+        if (class >= e->lo && class <= e->hi && !push(s, e->to, it.below))
+            return false;
+    }
+    return true;
+}
+
+uint32_t stacks_step_new(struct stacks *s, uint32_t set, unsigned class)
+{
+    size_t base = s->n_pile;
+    uint32_t to;
+
+    if (!s->set[set].next)
+        s->set[set].next =
+            arena_alloc(&s->memory, s->a->n_class, sizeof(uint32_t));
+    if (!s->set[set].next)
+        return STACKS_FAILED;
+    for (uint32_t i = 0; i < s->set[set].n; i++)
+        if (!push_after(s, s->set[set].item[i], class)) {
+            s->n_pile = base;
+            return STACKS_FAILED;
+        }
+    to = close_pile(s, base, false);
+    if (to != STACKS_FAILED)
+        s->set[set].next[class] = to + 1;
+    return to;
+}
+
+/* ---- from pool to pool --------------------------------------------------- */
+
+uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
+                      uint32_t *known, uint32_t set)
+{
+    const struct stack_set *old = &from->set[set];
+    size_t base = to->n_pile;
+    uint32_t made;
+
+    if (set <= STACKS_EMPTY)
+        return set;
+    if (known[set])
+        return known[set] - 1;
+    for (uint32_t i = 0; i < old->n; i++) {
+        uint32_t below = stacks_carry(to, from, known, old->item[i].below);
+
+        if (below == STACKS_FAILED || !push(to, old->item[i].state, below)) {
+            to->n_pile = base;
+            return STACKS_FAILED;
+        }
+    }
+    made = set_of(to, base, old->ends);
+    if (made != STACKS_FAILED)
+        known[set] = made + 1;
+    return made;
+}

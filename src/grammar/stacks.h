@@ -1,0 +1,88 @@
+/* Sets of stacks of an automaton's states: what a text that was read so far may
+ * be in the middle of.
+ *
+ * A set is a few items, each a state on top and the set of what may lie below
+ * it; no two items have one state, and equal sets are one set, which its number
+ * stands for. So sets share what lies below, and however many ways there are
+ * to read a text, a step looks at each state once. Steps are remembered: a set
+ * is a state of a deterministic automaton that is made as it is walked.
+ *
+ * The idea of shared stacks is Tomita's (Efficient Parsing for Natural
+ * Language, 1985); that a set of them is kept as one minimal automaton follows
+ * from giving equal sets one number. */
+#ifndef GRAMMAR_STACKS_H
+#define GRAMMAR_STACKS_H
+
+#include "base/arena.h"
+#include "grammar/automaton.h"
+
+enum {
+    STACKS_DEAD,  /* the set without a stack: no text goes on so */
+    STACKS_EMPTY, /* the set of the empty stack: the text is whole */
+    STACKS_FAILED = UINT32_MAX,  /* no set: memory is out */
+    STACKS_DEPTH = 2000,         /* a call that would go deeper is no match */
+    STACKS_MOST_BYTES = 1 << 29, /* more than that counts as out of memory */
+};
+
+struct stack_item {
+    uint32_t state, below; /* a set */
+};
+
+struct stack_set {
+    struct stack_item *item; /* a view of the arena, [n], by state */
+    uint32_t *next; /* the same, [n_class]: sets, 0 being a step not yet made;
+                       NULL: none was made. Numbers are 1 too high. */
+    uint64_t even;  /* groups of characters after each of which the set is
+                      `after`; see masks.c */
+    uint32_t after; /* 0: not known yet, nor is `even` */
+    uint32_t n, hash;
+    uint32_t closed; /* as what a pop gives, or STACKS_FAILED: not known */
+    uint16_t depth;  /* of the deepest stack */
+    bool ends;       /* the empty stack is among them */
+};
+
+struct stacks {
+    const struct automaton *a; /* borrowed */
+    struct arena memory;       /* owns items and steps */
+    struct stack_set *set;     /* owned, [n_set] */
+    uint32_t *slot;            /* owned: sets by what they hold */
+    uint32_t n_set, cap_set, n_slot;
+    struct stack_item *pile; /* owned: sets under construction */
+    size_t n_pile, cap_pile;
+    uint64_t *called; /* owned: places of rules that were called, as bits */
+    uint32_t *called_over; /* owned, [n_place]: over which set */
+};
+
+/* False: memory is out. What is held is freed by stacks_fini in any case. */
+bool stacks_init(struct stacks *s, const struct automaton *a);
+void stacks_fini(struct stacks *s);
+/* Bytes that are held. */
+size_t stacks_bytes(const struct stacks *s);
+
+/* The set at the start of a text, ready to step. */
+uint32_t stacks_start(struct stacks *s);
+/* The set of the states on top of one set. They must rise. */
+uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
+                     uint32_t below);
+/* What can step when all that is on top of the set is gone. */
+uint32_t stacks_closed(struct stacks *s, uint32_t set);
+uint32_t stacks_step_new(struct stacks *s, uint32_t set, unsigned class);
+
+/* The set after a byte, of a set that is ready to step. */
+static inline uint32_t stacks_step(struct stacks *s, uint32_t set,
+                                   unsigned byte)
+{
+    const struct stack_set *from = &s->set[set];
+    unsigned class = s->a->class_of[byte];
+
+    if (from->next && from->next[class])
+        return from->next[class] - 1;
+    return stacks_step_new(s, set, class);
+}
+
+/* The same set of another pool, of the same automaton. `known`: [s->n_set],
+ * zeros at first: what was carried over, numbers 1 too high. */
+uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
+                      uint32_t *known, uint32_t set);
+
+#endif
