@@ -1,0 +1,109 @@
+/* The engine's loop: one thread that steps an engine for all who ask.
+ *
+ * A job is one text to be written: a prompt, how to choose tokens, when to end.
+ * Jobs wait until a sequence and room for their prompt are free, feed the
+ * prompt in chunks beside others that write (schedule.h), and leave after any
+ * step. When pages run short a job gives its place: what its sequence holds
+ * goes to host memory, comes back later, and the job goes on with the same
+ * bits. */
+#ifndef SERVER_LOOP_H
+#define SERVER_LOOP_H
+
+#include "pl.h"
+
+struct loop;
+
+enum job_end {
+    JOB_ENDED,     /* a token that ends a text */
+    JOB_TOLD,      /* the listener had enough */
+    JOB_LENGTH,    /* max_tokens, or the context is full */
+    JOB_CANCELLED, /* loop_cancel, or the loop stops */
+    JOB_LATE,      /* its time is over */
+    JOB_FAILED,    /* err says why */
+};
+
+/* What is told at an end. */
+struct job_report {
+    enum job_end why;
+    pl_err err;                            /* of JOB_FAILED */
+    int64_t n_prompt, n_cached, n_written; /* tokens; cached: not computed */
+    double queue_s, prompt_s, written_s;
+};
+
+/* Called on the loop's thread between steps: what they do delays everybody, and
+ * they must not wait, nor call the loop but for loop_cancel. */
+struct job_listener {
+    /* Of the prompt's `total` tokens `done` are computed; NULL: not told. */
+    void (*progress)(void *user, int64_t done, int64_t total);
+    /* A token was chosen, from these logits [n_vocab]; one that ends the text
+     * is not told. False: it is enough. */
+    bool (*token)(void *user, int32_t id, const float *logits);
+    /* May the job go on now? Asked before every step; false: the job pauses,
+     * its client being slow. NULL: always. */
+    bool (*ready)(void *user);
+    /* The last call; the job is gone then. */
+    void (*end)(void *user, const struct job_report *report);
+    void *user;
+};
+
+struct job {
+    const int32_t *prompt; /* copied */
+    int64_t n_prompt;      /* 1 at least */
+    int64_t max_tokens;    /* to write; -1: as many as the context takes */
+    const pl_sampling *sampling; /* NULL: the defaults */
+    bool ignore_end;             /* write on behind a token that ends a text */
+    bool no_cache;               /* compute all of the prompt */
+    uint64_t client;             /* see http_client */
+    double time_s;               /* for all of it, waiting too; 0: any */
+    struct job_listener listener;
+};
+
+struct loop_options {
+    int n_seq;       /* sequences of the engine that jobs may have */
+    int max_waiting; /* jobs that may wait; 0: 16 times n_seq */
+    int64_t step;    /* tokens of a step: the engine's micro-batch */
+    int64_t chunk;   /* of prompts beside others that write; 0: a quarter of
+                        a step, 32 at least */
+    pl_log_fn *log;
+    void *log_user;
+};
+
+/* Since the loop began, but for those "now". */
+struct loop_counts {
+    int n_waiting, n_running, n_away; /* now; away: gave their place */
+    uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
+    uint64_t n_step, n_prompt, n_cached, n_written;
+    double step_s; /* within steps */
+    double self_s; /* between them: choosing, telling */
+};
+
+/* One place, as /slots shows it. */
+struct loop_slot {
+    uint64_t job; /* 0: idle */
+    int64_t n_prompt, n_done, n_written, n_held;
+};
+
+/* e and t are borrowed until loop_free; nobody else calls the engine then. */
+pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
+                      const struct loop_options *o, pl_err *err);
+/* Cancels what is left and waits for the step that is under way. */
+void loop_free(struct loop *l);
+
+/* *id names the job until it ends. FULL: too many wait, try again in
+ * *retry_s seconds or so; BAD_ARGUMENT: it can never run, the prompt being
+ * longer than the context, or a token none of the model's. */
+pl_status loop_add(struct loop *l, const struct job *job, uint64_t *id,
+                   double *retry_s, pl_err *err);
+/* From any thread; a job that has ended is no error. Its listener's `end` is
+ * still called, soon. */
+void loop_cancel(struct loop *l, uint64_t id);
+/* `act` runs on the loop's thread between two steps, and loop_between returns
+ * when it has: saving a sequence, say. */
+pl_status loop_between(struct loop *l,
+                       pl_status (*act)(void *user, pl_engine *e, pl_err *err),
+                       void *user, pl_err *err);
+void loop_counts(struct loop *l, struct loop_counts *out);
+/* Of the first n slots; how many there are. */
+int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+
+#endif
