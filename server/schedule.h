@@ -1,6 +1,5 @@
 /* What the next step of an engine computes: which jobs, how many tokens of
- * each. Numbers only, no engine; a step's choice takes time in proportion to
- * the jobs there are.
+ * each. Numbers only, no engine.
  *
  * Every job that writes gets its token in every step. Beside them prompts get
  * at most `chunk` tokens, so that nobody who writes waits for longer than a
@@ -22,8 +21,8 @@ struct schedule_client {
 };
 
 struct schedule {
-    struct schedule_client *client; /* owned, [n_client]; those that left are
-                                       not kept */
+    struct schedule_client *client; /* owned, [n_client] by id; those that left
+                                       are not kept */
     int n_client, max_client;
     int64_t step;  /* most tokens of a step */
     int64_t chunk; /* most of prompts, where others write */
@@ -38,8 +37,7 @@ struct schedule_job {
     int64_t n_now;  /* out: tokens that it has in this step */
 };
 
-pl_status schedule_init(struct schedule *s, int64_t step, int64_t chunk,
-                        pl_err *err);
+void schedule_init(struct schedule *s, int64_t step, int64_t chunk);
 void schedule_fini(struct schedule *s);
 /* A job of a client has come or has ended, whether or not it ever ran. */
 pl_status schedule_join(struct schedule *s, uint64_t client, pl_err *err);
