@@ -159,60 +159,60 @@ static double when_again(const struct loop *l)
     return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
 }
 
-static pl_status queue_work(struct loop *l, struct work *w, double *retry_s,
-                            pl_err *err)
+/* With the lock held: all, or none. */
+static pl_status queue_work(struct loop *l, struct work **w, int n,
+                            double *retry_s, pl_err *err)
 {
+    int k = 0;
+
     if (l->stops)
         return fail(err, PL_CANCELLED, "the server is stopping");
-    if (l->counts.n_waiting >= l->o.max_waiting) {
-        l->counts.n_refused++;
+    if (l->counts.n_waiting + n > l->o.max_waiting) {
+        l->counts.n_refused += (uint64_t)n;
         if (retry_s)
             *retry_s = when_again(l);
         return fail(err, PL_FULL,
-                    "%d requests wait already, the most that may: try again "
-                    "later",
-                    l->counts.n_waiting);
+                    "%d requests wait already, of %d that may, and %d more "
+                    "are too many: try again later",
+                    l->counts.n_waiting, l->o.max_waiting, n);
     }
-    if (l->n_work == l->max_work)
-        return no_memory(err); /* max_work holds all that may be there */
-    if (schedule_join(&l->schedule, w->job.client, err) != PL_OK)
+    while (k < n && schedule_join(&l->schedule, w[k]->job.client, err) == PL_OK)
+        k++;
+    if (k < n) {
+        while (k-- > 0)
+            schedule_leave(&l->schedule, w[k]->job.client);
         return PL_NO_MEMORY;
-    w->id = ++l->last_id;
-    l->work[l->n_work++] = w;
-    l->counts.n_waiting++;
-    l->counts.n_job++;
+    }
+    for (int i = 0; i < n; i++) {
+        w[i]->id = ++l->last_id;
+        l->work[l->n_work++] = w[i]; /* max_work: all that may be there */
+    }
+    l->counts.n_waiting += n;
+    l->counts.n_job += (uint64_t)n;
     pthread_cond_signal(&l->come);
     return PL_OK;
 }
 
-pl_status loop_add(struct loop *l, const struct job *job, uint64_t *id,
+pl_status loop_add(struct loop *l, const struct job *job, int n,
                    double *retry_s, pl_err *err)
 {
-    struct work *w = NULL;
-    pl_status s = check_job(l, job, err);
+    struct work **w = calloc((size_t)n + 1, sizeof *w);
+    pl_status s = w ? PL_OK : no_memory(err);
 
-    if (s == PL_OK)
-        s = make_work(&w, l, job, err);
-    if (s != PL_OK)
-        return s;
-    pthread_mutex_lock(&l->lock);
-    s = queue_work(l, w, retry_s, err);
-    if (s == PL_OK)
-        *id = w->id; /* w may be gone when the lock is */
-    pthread_mutex_unlock(&l->lock);
-    if (s != PL_OK)
-        free_work(w);
+    for (int i = 0; i < n && s == PL_OK; i++) {
+        s = check_job(l, &job[i], err);
+        if (s == PL_OK)
+            s = make_work(&w[i], l, &job[i], err);
+    }
+    if (s == PL_OK) {
+        pthread_mutex_lock(&l->lock);
+        s = queue_work(l, w, n, retry_s, err);
+        pthread_mutex_unlock(&l->lock);
+    }
+    for (int i = 0; i < n && w && s != PL_OK; i++)
+        free_work(w[i]);
+    free(w);
     return s;
-}
-
-void loop_cancel(struct loop *l, uint64_t id)
-{
-    pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work; i++)
-        if (l->work[i]->id == id)
-            l->work[i]->cancelled = true;
-    pthread_cond_signal(&l->come);
-    pthread_mutex_unlock(&l->lock);
 }
 
 /* ---- errands ------------------------------------------------------------- */

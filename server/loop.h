@@ -17,9 +17,16 @@ enum job_end {
     JOB_ENDED,     /* a token that ends a text */
     JOB_TOLD,      /* the listener had enough */
     JOB_LENGTH,    /* max_tokens, or the context is full */
-    JOB_CANCELLED, /* loop_cancel, or the loop stops */
+    JOB_CANCELLED, /* the client gave up, or the loop stops */
     JOB_LATE,      /* its time is over */
     JOB_FAILED,    /* err says why */
+};
+
+/* What its client would like. */
+enum job_wish {
+    JOB_GO,
+    JOB_PAUSE, /* it has not taken yet what was written: in no step for now */
+    JOB_GIVE_UP
 };
 
 /* What is told at an end. */
@@ -31,16 +38,16 @@ struct job_report {
 };
 
 /* Called on the loop's thread between steps: what they do delays everybody, and
- * they must not wait, nor call the loop but for loop_cancel. */
+ * they must neither wait nor call the loop. */
 struct job_listener {
     /* Of the prompt's `total` tokens `done` are computed; NULL: not told. */
     void (*progress)(void *user, int64_t done, int64_t total);
     /* A token was chosen, from these logits [n_vocab]; one that ends the text
      * is not told. False: it is enough. */
     bool (*token)(void *user, int32_t id, const float *logits);
-    /* May the job go on now? Asked before every step; false: the job pauses,
-     * its client being slow. NULL: always. */
-    bool (*ready)(void *user);
+    /* Is anybody still there? Asked before every step, from the first on, while
+     * the job waits too; NULL: always. */
+    enum job_wish (*wish)(void *user);
     /* The last call; the job is gone then. */
     void (*end)(void *user, const struct job_report *report);
     void *user;
@@ -89,14 +96,11 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
 /* Cancels what is left and waits for the step that is under way. */
 void loop_free(struct loop *l);
 
-/* *id names the job until it ends. FULL: too many wait, try again in
- * *retry_s seconds or so; BAD_ARGUMENT: it can never run, the prompt being
- * longer than the context, or a token none of the model's. */
-pl_status loop_add(struct loop *l, const struct job *job, uint64_t *id,
+/* n jobs, all or none. FULL: too many wait, try again in *retry_s seconds or so;
+ * BAD_ARGUMENT: one can never run, its prompt being longer than the context, or
+ * a token none of the model's. */
+pl_status loop_add(struct loop *l, const struct job *job, int n,
                    double *retry_s, pl_err *err);
-/* From any thread; a job that has ended is no error. Its listener's `end` is
- * still called, soon. */
-void loop_cancel(struct loop *l, uint64_t id);
 /* `act` runs on the loop's thread between two steps, and loop_between returns
  * when it has: saving a sequence, say. */
 pl_status loop_between(struct loop *l,

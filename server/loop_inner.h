@@ -20,9 +20,9 @@ struct work {
     struct job job; /* prompt and sampling are not borrowed any more */
     pl_sampler *sampler;
     enum work_at at; /* guarded */
-    bool cancelled;  /* guarded */
-    int seq;         /* of WORK_RUNS */
-    int32_t *text;   /* owned, [n_text]: the prompt, what was written */
+    enum job_wish wish;
+    int seq;       /* of WORK_RUNS */
+    int32_t *text; /* owned, [n_text]: the prompt, what was written */
     int64_t n_text, max_text;
     int64_t n_done; /* of them, computed: the length of its sequence */
     int64_t n_cached, n_written;

@@ -10,7 +10,7 @@
 
 static bool is_over(const struct work *w, double now, enum job_end *why)
 {
-    if (w->cancelled)
+    if (w->wish == JOB_GIVE_UP)
         *why = JOB_CANCELLED;
     else if (w->job.time_s > 0 && now - w->came > w->job.time_s)
         *why = JOB_LATE;
@@ -19,22 +19,33 @@ static bool is_over(const struct work *w, double now, enum job_end *why)
     return true;
 }
 
+/* The nth job; NULL: there are no more. The loop's thread alone removes jobs,
+ * so that it stays while it is looked at. */
+static struct work *nth(struct loop *l, int n)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    w = n < l->n_work ? l->work[n] : NULL;
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
 static void let_go(struct loop *l)
 {
     const double now = loop_now();
     enum job_end why = JOB_CANCELLED;
-    struct work *over;
+    struct work *w;
 
-    do {
-        over = NULL;
-        pthread_mutex_lock(&l->lock);
-        for (int i = 0; i < l->n_work && !over; i++)
-            if (is_over(l->work[i], now, &why))
-                over = l->work[i];
-        pthread_mutex_unlock(&l->lock);
-        if (over)
-            loop_end_work(l, over, why, NULL);
-    } while (over);
+    for (int i = 0; (w = nth(l, i)); i++) {
+        const struct job_listener *j = &w->job.listener;
+
+        w->wish = j->wish ? j->wish(j->user) : JOB_GO;
+        if (is_over(w, now, &why)) {
+            loop_end_work(l, w, why, NULL);
+            i--;
+        }
+    }
 }
 
 /* ---- places -------------------------------------------------------------- */
@@ -190,12 +201,11 @@ static int64_t plan_step(struct loop *l)
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->n_run; i++) {
         const struct work *w = l->run[i];
-        const struct job_listener *j = &w->job.listener;
 
         l->plan[i] = (struct schedule_job){
             .client = w->job.client,
             .n_left = is_writing(w) ? 0 : w->n_text - w->n_done,
-            .paused = j->ready && !j->ready(j->user)};
+            .paused = w->wish == JOB_PAUSE};
     }
     pthread_mutex_lock(&l->lock);
     n = schedule_step(&l->schedule, l->plan, l->n_run);

@@ -21,7 +21,7 @@ struct heard {
     uint32_t sum[512]; /* of the logits' bits */
     int n, most;       /* most: it has enough then; 0: never */
     int64_t n_vocab, done;
-    atomic_bool slow; /* it is not ready */
+    _Atomic enum job_wish wish;
     struct job_report report;
     atomic_int n_end;
 };
@@ -76,9 +76,9 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     return h->n != h->most;
 }
 
-static bool hear_ready(void *user)
+static enum job_wish tell_wish(void *user)
 {
-    return !((struct heard *)user)->slow;
+    return ((struct heard *)user)->wish;
 }
 
 static void hear_end(void *user, const struct job_report *report)
@@ -91,7 +91,7 @@ static void hear_end(void *user, const struct job_report *report)
 
 /* A job of n_prompt random tokens drawn from `seed`. */
 static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
-                int max_tokens, uint64_t client, uint64_t *id)
+                int max_tokens, uint64_t client)
 {
     int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
     struct job job = {
@@ -100,7 +100,7 @@ static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
         .max_tokens = max_tokens,
         .ignore_end = true,
         .client = client,
-        .listener = {hear_progress, hear_token, hear_ready, hear_end, h}};
+        .listener = {hear_progress, hear_token, tell_wish, hear_end, h}};
     pl_sampling how;
     pl_err err;
 
@@ -110,7 +110,7 @@ static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
     h->n_vocab = pl_tokenizer_n_vocab(p->t);
     for (int i = 0; i < n_prompt; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    TEST_OK(loop_add(p->loop, &job, id, NULL, &err), err);
+    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
     free(prompt);
 }
 
@@ -138,9 +138,7 @@ static void expect_same(const struct heard *a, const struct heard *b)
 static void write_alone(struct place *p, struct heard *h, int n)
 {
     for (int i = 0; i < n; i++) {
-        uint64_t id;
-
-        ask(p, &h[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i, 1, &id);
+        ask(p, &h[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i, 1);
         wait_for(&h[i]);
         assert_int_equal(h[i].report.why, JOB_LENGTH);
         assert_int_equal(h[i].n, 10 + 3 * i);
@@ -155,14 +153,13 @@ TEST(server_jobs_in_company_write_what_they_write_alone)
     for (int d = 0; d < 3; d++) {
         struct heard alone[N] = {0}, together[N] = {0};
         struct place p = {0};
-        uint64_t id;
 
         set_up(&p, devices[d], 2048,
                &(struct loop_options){.n_seq = 4, .step = 64});
         write_alone(&p, alone, N);
         for (int i = 0; i < N; i++)
             ask(&p, &together[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i,
-                1 + (uint64_t)i % 3, &id);
+                1 + (uint64_t)i % 3);
         for (int i = 0; i < N; i++) {
             wait_for(&together[i]);
             expect_same(&alone[i], &together[i]);
@@ -178,15 +175,14 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     struct heard alone[N] = {0}, together[N] = {0};
     struct loop_counts c;
     struct place p = {0};
-    uint64_t id;
 
     set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
     for (int i = 0; i < N; i++) {
-        ask(&p, &alone[i], (uint64_t)i, 10, 150, 1, &id);
+        ask(&p, &alone[i], (uint64_t)i, 10, 150, 1);
         wait_for(&alone[i]);
     }
     for (int i = 0; i < N; i++)
-        ask(&p, &together[i], (uint64_t)i, 10, 150, (uint64_t)i + 1, &id);
+        ask(&p, &together[i], (uint64_t)i, 10, 150, (uint64_t)i + 1);
     for (int i = 0; i < N; i++) {
         wait_for(&together[i]);
         assert_int_equal(together[i].report.why, JOB_LENGTH);
@@ -202,33 +198,31 @@ TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
     struct place p = {0};
-    uint64_t id[5];
     struct loop_slot slot[2];
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
     h[0].most = 3;
-    ask(&p, &h[0], 1, 30, 100, 1, &id[0]);
+    ask(&p, &h[0], 1, 30, 100, 1);
     wait_for(&h[0]);
     assert_int_equal(h[0].report.why, JOB_TOLD);
     assert_int_equal(h[0].n, 3);
     assert_int_equal(h[0].report.n_prompt, 30);
     assert_int_equal(h[0].report.n_written, 3);
-    ask(&p, &h[1], 1, 30, 0, 1, &id[1]);
+    ask(&p, &h[1], 1, 30, 0, 1);
     wait_for(&h[1]);
     assert_int_equal(h[1].report.why, JOB_LENGTH);
     assert_int_equal(h[1].n, 0);
     /* In the middle of a prompt, and while it waits for a place. */
-    ask(&p, &h[2], 2, 1900, 100, 1, &id[2]);
-    ask(&p, &h[3], 3, 30, 400, 1, &id[3]);
-    ask(&p, &h[4], 4, 30, 100, 1, &id[4]);
-    loop_cancel(p.loop, id[2]);
-    loop_cancel(p.loop, id[4]);
-    loop_cancel(p.loop, id[0]); /* long gone */
+    ask(&p, &h[2], 2, 1900, 100, 1);
+    ask(&p, &h[3], 3, 30, 400, 1);
+    ask(&p, &h[4], 4, 30, 100, 1);
+    h[2].wish = JOB_GIVE_UP;
+    h[4].wish = JOB_GIVE_UP;
     wait_for(&h[2]);
     wait_for(&h[4]);
     assert_int_equal(h[2].report.why, JOB_CANCELLED);
     assert_int_equal(h[4].report.why, JOB_CANCELLED);
-    loop_cancel(p.loop, id[3]);
+    h[3].wish = JOB_GIVE_UP;
     wait_for(&h[3]);
     assert_int_equal(loop_slots(p.loop, slot, 2), 2);
     assert_int_equal(slot[0].job + slot[1].job, 0);
@@ -242,19 +236,18 @@ TEST(server_jobs_of_slow_clients_pause)
 {
     struct heard slow = {0}, quick = {0}, late = {0};
     struct place p = {0};
-    uint64_t id;
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
-    slow.slow = true;
-    ask(&p, &slow, 1, 30, 50, 1, &id);
-    ask(&p, &quick, 2, 30, 50, 2, &id);
+    slow.wish = JOB_PAUSE;
+    ask(&p, &slow, 1, 30, 50, 1);
+    ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
     assert_int_equal(slow.n, 0);
     assert_int_equal(slow.n_end, 0);
-    slow.slow = false;
+    slow.wish = JOB_GO;
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
-    late.slow = true;
+    late.wish = JOB_PAUSE;
     {
         const int32_t prompt[] = {1, 2, 3};
         struct job job = {
@@ -262,9 +255,9 @@ TEST(server_jobs_of_slow_clients_pause)
             .n_prompt = 3,
             .max_tokens = 5,
             .time_s = 0.05,
-            .listener = {NULL, hear_token, hear_ready, hear_end, &late}};
+            .listener = {NULL, hear_token, tell_wish, hear_end, &late}};
 
-        assert_int_equal(loop_add(p.loop, &job, &id, NULL, NULL), PL_OK);
+        assert_int_equal(loop_add(p.loop, &job, 1, NULL, NULL), PL_OK);
     }
     wait_for(&late);
     assert_int_equal(late.report.why, JOB_LATE);
@@ -279,39 +272,38 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     struct job job = {
         .prompt = prompt,
         .max_tokens = 5,
-        .listener = {NULL, hear_token, hear_ready, hear_end, &h[0]}};
+        .listener = {NULL, hear_token, tell_wish, hear_end, &h[0]}};
     struct place p = {0};
     double retry_s = 0;
-    uint64_t id, ids[N];
     pl_err err;
 
     set_up(&p, "cpu", 256,
            &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = N});
-    assert_int_equal(loop_add(p.loop, &job, &id, NULL, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
     job.n_prompt = 256;
-    assert_int_equal(loop_add(p.loop, &job, &id, NULL, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "256 tokens"));
     job.n_prompt = 2;
     prompt[1] = 1 << 30;
-    assert_int_equal(loop_add(p.loop, &job, &id, NULL, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
     prompt[1] = 0;
     for (int i = 0; i < N; i++) {
-        h[i].slow = true;
-        ask(&p, &h[i], 1, 30, 5, 1, &ids[i]);
+        h[i].wish = JOB_PAUSE;
+        ask(&p, &h[i], 1, 30, 5, 1);
     }
     /* The first may have its place by now: one more may wait then. */
     for (int i = 0; i < 2; i++) {
         job.time_s = 1e-9;
-        if (loop_add(p.loop, &job, &id, &retry_s, &err) == PL_FULL)
+        if (loop_add(p.loop, &job, 1, &retry_s, &err) == PL_FULL)
             break;
         assert_int_equal(i, 0);
     }
     assert_int_equal(err.status, PL_FULL);
     assert_true(retry_s >= 1);
     for (int i = 0; i < N; i++)
-        h[i].slow = false;
+        h[i].wish = JOB_GO;
     for (int i = 0; i < N; i++) {
-        loop_cancel(p.loop, ids[i]);
+        h[i].wish = JOB_GIVE_UP;
         wait_for(&h[i]);
     }
     tear_down(&p);
@@ -341,11 +333,10 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
     struct heard h[4] = {0};
     struct place p = {0};
     pthread_t thread[3];
-    uint64_t id;
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
     for (int i = 0; i < 4; i++)
-        ask(&p, &h[i], (uint64_t)i, 100, 300, (uint64_t)i, &id);
+        ask(&p, &h[i], (uint64_t)i, 100, 300, (uint64_t)i);
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, run_errands, &p), 0);
     for (int i = 0; i < 3; i++)
