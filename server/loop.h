@@ -13,6 +13,8 @@
 
 struct loop;
 
+double loop_now(void); /* seconds of its clock */
+
 enum job_end {
     JOB_ENDED,     /* a token that ends a text */
     JOB_TOLD,      /* the listener had enough */
@@ -40,8 +42,9 @@ struct job_report {
 /* Called on the loop's thread between steps: what they do delays everybody, and
  * they must neither wait nor call the loop. */
 struct job_listener {
-    /* Of the prompt's `total` tokens `done` are computed; NULL: not told. */
-    void (*progress)(void *user, int64_t done, int64_t total);
+    /* Of the prompt's `total` tokens `done` are there, of which `cached` were
+     * not computed; at its end in any case. NULL: not told. */
+    void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
     /* A token was chosen, from these logits [n_vocab]; one that ends the text
      * is not told. False: it is enough. */
     bool (*token)(void *user, int32_t id, const float *logits);

@@ -76,8 +76,6 @@ struct loop {
     float *logits; /* [n_seq, n_vocab] */
 };
 
-double loop_now(void);
-
 /* One step: gives free places, computes, tells. False: there is nothing to do
  * but to wait. */
 bool loop_step(struct loop *l);

@@ -347,7 +347,7 @@ static void tell(struct loop *l, int from, int to, const float *logits)
         w->n_done += l->plan[i].n_now;
         show(l, w, writing ? 0 : l->plan[i].n_now, writing);
         if (j->progress && w->n_written == 0)
-            j->progress(j->user, w->n_done, w->job.n_prompt);
+            j->progress(j->user, w->n_done, w->job.n_prompt, w->n_cached);
         if (w->n_done < w->n_text)
             continue;
         write_on(l, w, logits);

@@ -53,11 +53,12 @@ static void tear_down(struct place *p)
     pl_model_free(p->model);
 }
 
-static void hear_progress(void *user, int64_t done, int64_t total)
+static void hear_progress(void *user, int64_t done, int64_t total,
+                          int64_t cached)
 {
     struct heard *h = user;
 
-    assert_true(done > h->done && done <= total);
+    assert_true(done > h->done && done <= total && cached <= done);
     h->done = done;
 }
 
