@@ -5,10 +5,14 @@
 
 enum { MOST_TOP = 1024 };
 
-bool ask_take_schema(struct ask_reader *r, const json_t *schema)
+/* The schema that is a field of f; it is there. */
+static bool take_schema(struct ask_reader *r, const struct fields *f,
+                        const char *name)
 {
+    const json_t *schema = field(f, name);
+
     if (!json_is_object(schema) && !json_is_boolean(schema))
-        return field_wrong(&r->f, "the JSON Schema", schema, "an object");
+        return field_wrong(f, name, schema, "a JSON Schema, an object");
     return ask_dump(r, schema, &r->a->schema);
 }
 
@@ -17,8 +21,8 @@ bool ask_take_schema(struct ask_reader *r, const json_t *schema)
 static bool read_format(struct ask_reader *r, const struct fields *f)
 {
     static const char *const types[] = {"text", "json_object", "json_schema"};
-    const json_t *schema = NULL;
     struct fields inner;
+    const struct fields *in;
     int type = -1;
 
     if (!field_need(f, "type") || !field_choice(f, "type", types, 3, &type))
@@ -27,9 +31,9 @@ static bool read_format(struct ask_reader *r, const struct fields *f)
         return true;
     if (!fields_within(f, "json_schema", &inner))
         return false;
-    schema = field(inner.in != NULL ? &inner : f, "schema");
-    if (schema != NULL)
-        return ask_take_schema(r, schema);
+    in = inner.in != NULL ? &inner : f;
+    if (field(in, "schema") != NULL)
+        return take_schema(r, in, "schema");
     if (type == 2)
         return field_need(
             r->a->kind == ASK_MESSAGES || r->a->kind == ASK_RESPONSES ? f
@@ -61,8 +65,9 @@ static bool read_formats(struct ask_reader *r)
     if (format.in != NULL && !read_format(r, &format))
         return false;
     schema = talks ? NULL : field(&r->f, "json_schema");
-    if (schema != NULL && json_object_size(schema) > 0 &&
-        !ask_take_schema(r, schema))
+    if (schema != NULL &&
+        (!json_is_object(schema) || json_object_size(schema) > 0) &&
+        !take_schema(r, &r->f, "json_schema"))
         return false;
     if (a->schema != NULL && a->grammar != NULL)
         return refuse(r->f.why, 400, "invalid_value", "grammar",

@@ -21,9 +21,6 @@ bool ask_read_sampling(struct ask_reader *r);
 bool ask_read_prompt(struct ask_reader *r);
 /* ask_output.c: what the text has to be, and what is told of it. */
 bool ask_read_output(struct ask_reader *r);
-/* A JSON Schema: a text of its own in *a. */
-bool ask_take_schema(struct ask_reader *r, const json_t *schema);
-
 /* ask_tools.c: tools and tool_choice in the template's form, which is that of
  * chat completions. */
 bool ask_read_tools(struct ask_reader *r);

@@ -3,6 +3,8 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/ask.h"
+#include "server/ask_job.h"
+#include "server/logprob.h"
 #include "server/tokens.h"
 
 #include <math.h>
@@ -209,6 +211,7 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
          "\"text\", \"json_object\" or \"json_schema\""},
         {"'response_format': {'type': 'json_schema'}",
          "response_format.json_schema.schema", "missing"},
+        {"'json_schema': 'x'", "json_schema", "a JSON Schema"},
         {"'reasoning_format': 'odd'", "reasoning_format", "\"auto\""},
         {"'chat_template_kwargs': []", "chat_template_kwargs", "an object"},
         {"'tools': {}", "tools", "a list"},
@@ -501,6 +504,120 @@ TEST(ask_schemas_of_all_protocols_are_kept)
                "{'prompt': 'x', 'json_schema': {'type': 'array'},"
                "'grammar': 'root ::= x'}",
                "grammar", "both given", &can_all);
+}
+
+/* ---- jobs ---------------------------------------------------------------- */
+
+TEST(ask_prompts_become_tokens)
+{
+    static const struct ask_rules by = {.n_vocab = 1 << 20, .max_tokens = -1};
+    pl_tokenizer *words = NULL;
+    int32_t *ids = NULL, *begin = NULL, *rest = NULL;
+    int64_t n = 0, n_begin = 0, n_rest = 0;
+    struct ask a;
+    pl_err err;
+
+    TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
+    TEST_OK(
+        pl_tokenize(words, "Once", 4, PL_ADD_SPECIAL, &begin, &n_begin, &err),
+        err);
+    TEST_OK(pl_tokenize(words, " end", 4, 0, &rest, &n_rest, &err), err);
+    read_by(&a, ASK_COMPLETION, "{'prompt': ['Once', 5, 6, ' end']}", &by);
+    for (int64_t k = 0; alloc_each(&k);) {
+        alloc_ran(ask_prompt_tokens(&a.prompt[0], words, &ids, &n, &err));
+        if (ids != NULL) {
+            assert_int_equal(n, n_begin + 2 + n_rest);
+            assert_memory_equal(ids, begin, (size_t)n_begin * sizeof(*ids));
+            assert_int_equal(ids[n_begin + 1], 6);
+            assert_memory_equal(ids + n_begin + 2, rest,
+                                (size_t)n_rest * sizeof(*ids));
+        }
+        free(ids);
+    }
+    ask_fini(&a);
+    free(begin);
+    free(rest);
+    pl_tokenizer_free(words);
+}
+
+TEST(ask_conversations_become_tokens_with_one_bos)
+{
+    static const char form[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    pl_tokenizer *words = NULL;
+    pl_template *t = NULL;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    struct ask a;
+    size_t len;
+    char *text;
+    pl_err err;
+
+    TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
+    TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
+    read_by(&a, ASK_CHAT, "{" HELLO "}", &rules);
+    TEST_OK(ask_render(&a, t, 1, &text, &len, &err), err);
+    assert_string_equal(text, "<user>Hi");
+    TEST_OK(ask_chat_tokens(words, text, len, &ids, &n, &err), err);
+    assert_true(n > 0);
+    assert_int_equal(ids[0] == pl_tokenizer_bos(words),
+                     pl_tokenizer_adds_bos(words));
+    assert_true(n < 2 || ids[1] != pl_tokenizer_bos(words));
+    free(ids);
+    free(text);
+    ask_fini(&a);
+    pl_template_free(t);
+    pl_tokenizer_free(words);
+}
+
+TEST(ask_jobs_of_choices_differ_by_their_seed)
+{
+    pl_sampling own;
+    struct job job = {0};
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETIONS,
+            "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10, 'max_tokens': 4,"
+            "'ignore_eos': true, 'cache_prompt': false}",
+            &rules);
+    ask_fill_job(&a, 5, &job, &own);
+    assert_int_equal(job.sampling->seed, 12);
+    assert_int_equal(job.max_tokens, 4);
+    assert_true(job.ignore_end && job.no_cache);
+    ask_fill_job(&a, 3, &job, &own);
+    assert_int_equal(job.sampling->seed, 10);
+    ask_fini(&a);
+}
+
+TEST(logprobs_are_those_of_all_tokens_in_order)
+{
+    uint64_t seed = test_seed();
+
+    for (int run = 0; run < 300; run++) {
+        enum { MOST = 50 };
+        float logits[MOST];
+        struct logprob top[MOST], of = {0};
+        int n = 1 + (int)test_below(&seed, MOST);
+        int n_top = (int)test_below(&seed, MOST), got;
+        double sum = 0;
+
+        for (int i = 0; i < n; i++) { /* some are equal */
+            logits[i] = (float)(test_below(&seed, 20) - 10) + 500.0f;
+            sum += exp((double)logits[i] - 500);
+        }
+        of.id = (int32_t)test_below(&seed, n);
+        got = logprob_read(logits, n, &of, top, n_top);
+        assert_int_equal(got, n_top < n ? n_top : n);
+        assert_true(fabs(of.p - (logits[of.id] - 500 - log(sum))) < 1e-9);
+        for (int i = 0; i < got; i++) {
+            int before = 0; /* tokens that must stand before it */
+
+            for (int k = 0; k < n; k++)
+                before += logits[k] > logits[top[i].id] ||
+                          (logits[k] == logits[top[i].id] && k < top[i].id);
+            assert_int_equal(before, i);
+        }
+    }
 }
 
 /* ---- refusals ------------------------------------------------------------ */
