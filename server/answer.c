@@ -20,7 +20,8 @@ pl_status answer_create(struct answer **out, const struct ask *a,
 {
     struct answer *w = calloc(1, sizeof(*w));
     const char *prefix = protocols[a->kind]->prefix;
-    size_t n_id = strlen(prefix) + strlen(about->id) + 1;
+    /* a byte that is no UTF-8 becomes three */
+    size_t n_id = strlen(prefix) + 3 * strlen(about->id) + 1;
 
     *out = w;
     if (w == NULL)
@@ -28,8 +29,8 @@ pl_status answer_create(struct answer **out, const struct ask *a,
     w->protocol = protocols[a->kind];
     w->a = a;
     w->about = *about;
-    w->about.model = strdup(about->model);
-    w->about.id = strdup(about->id);
+    w->about.model = utf8_copy(about->model, strlen(about->model));
+    w->about.id = utf8_copy(about->id, strlen(about->id));
     w->id = malloc(n_id);
     w->n = a->n_prompt * a->n;
     w->streamed = a->stream;
@@ -37,7 +38,7 @@ pl_status answer_create(struct answer **out, const struct ask *a,
     if (w->about.model == NULL || w->about.id == NULL || w->id == NULL ||
         w->choice == NULL)
         goto no_memory;
-    snprintf(w->id, n_id, "%s%s", prefix, about->id);
+    snprintf(w->id, n_id, "%s%s", prefix, w->about.id);
     for (int i = 0; i < w->n; i++) {
         struct answer_choice *c = &w->choice[i];
 
@@ -286,6 +287,7 @@ static bool add_call(struct answer *w, struct answer_choice *c,
 {
     int n = answer_count(c, PL_REPLY_CALL);
     struct answer_block *b;
+    const char *name, *own;
     char id[64];
 
     if (!begin(w, c) || !end_block(w, c))
@@ -294,8 +296,10 @@ static bool add_call(struct answer *w, struct answer_choice *c,
     if (b == NULL)
         return false;
     snprintf(id, sizeof(id), "call_%.32s_%d_%d", w->about.id, c->index, n);
-    b->name = strdup(p->name != NULL ? p->name : "");
-    b->id = strdup(p->id != NULL ? p->id : id);
+    name = p->name != NULL ? p->name : "";
+    own = p->id != NULL ? p->id : id;
+    b->name = utf8_copy(name, strlen(name));
+    b->id = utf8_copy(own, strlen(own));
     w->failed = b->name == NULL || b->id == NULL ||
                 !utf8_add(&c->tail, &b->text, p->text, p->len) ||
                 !utf8_end(&c->tail, &b->text);

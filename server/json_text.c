@@ -94,6 +94,17 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s, size_t n)
     return true;
 }
 
+char *utf8_copy(const char *s, size_t n)
+{
+    struct utf8_tail tail = {0};
+    struct text t = {0};
+
+    if (text_add(&t, "", 0) && utf8_add(&tail, &t, s, n) && utf8_end(&tail, &t))
+        return t.s;
+    text_free(&t);
+    return NULL;
+}
+
 json_t *json_text(const char *s, size_t n)
 {
     json_t *j = json_stringn(s, n); /* NULL: perhaps no UTF-8 */

@@ -30,6 +30,8 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
 /* The text has ended: an unfinished character becomes U+FFFD. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
+/* A valid copy, malloc'ed; NULL: no memory. */
+char *utf8_copy(const char *s, size_t n);
 /* A JSON string of any bytes; NULL: no memory. */
 json_t *json_text(const char *s, size_t n);
 

@@ -584,6 +584,37 @@ TEST(answers_are_valid_json_whatever_bytes_come)
     }
 }
 
+TEST(answers_are_valid_json_whatever_names_there_are)
+{
+    static const pl_reply_part call = {PL_REPLY_CALL, "{\xff}", 3, "f\xe2\x82",
+                                       "\x80"};
+
+    for (int p = 0; p < 3; p++) {
+        for (int streamed = 0; streamed < 2; streamed++) {
+            struct asked t;
+            struct answer_about about = {
+                .model = "m\xff", .id = "i", .write = collect, .user = &t.out};
+            json_t *j;
+            pl_err err;
+            bool done;
+
+            begin(&t, protocols[p].kind,
+                  streamed ? protocols[p].streamed : protocols[p].whole);
+            answer_free(t.w);
+            TEST_OK(answer_create(&t.w, &t.a, &about, &err), err);
+            assert_true(answer_prompt(t.w, 0, 1, 0, NULL));
+            assert_true(answer_part(t.w, 0, &call));
+            assert_true(answer_end(t.w, 0, &usual_end));
+            j = streamed ? events(t.out.s, &done)
+                         : json_loads(t.out.s, 0, NULL);
+            assert_non_null(j);
+            assert_non_null(strstr(t.out.s, "\"f\xef\xbf\xbd\""));
+            json_decref(j);
+            end(&t);
+        }
+    }
+}
+
 TEST(answers_of_chats_have_their_fields)
 {
     struct asked t;
