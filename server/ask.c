@@ -143,6 +143,12 @@ bool ask_set_extra(struct ask_reader *r, const char *name, json_t *value)
            refuse_memory(r->f.why);
 }
 
+bool ask_set_thinking(struct ask_reader *r, bool on)
+{
+    return ask_set_extra(r, "enable_thinking", json_boolean(on)) &&
+           ask_set_extra(r, "thinking", json_boolean(on));
+}
+
 static bool read_all(struct ask_reader *r, const char *body, size_t len)
 {
     struct ask *a = r->a;

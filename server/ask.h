@@ -69,6 +69,7 @@ struct ask {
     char *messages;            /* NULL: this is no conversation */
     char *tools;               /* NULL: none */
     char *extra;               /* NULL: none */
+    bool no_generation_prompt; /* its text ends with the last message */
     struct ask_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;              /* of a conversation 1 */
 

@@ -188,11 +188,14 @@ static bool read_message(struct ask_reader *r, const json_t *list, size_t i)
 bool ask_read_chat(struct ask_reader *r)
 {
     const json_t *list = NULL;
+    bool answers = true;
 
-    if (!field_need(&r->f, "messages") || !field_list(&r->f, "messages", &list))
+    if (!field_bool(&r->f, "add_generation_prompt", &answers) ||
+        !field_need(&r->f, "messages") || !field_list(&r->f, "messages", &list))
         return false;
     if (json_array_size(list) == 0)
         return field_wrong(&r->f, "messages", list, "a list of one or more");
+    r->a->no_generation_prompt = !answers;
     r->messages = json_array();
     if (r->messages == NULL)
         return refuse_memory(r->f.why);

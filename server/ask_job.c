@@ -17,6 +17,7 @@ pl_status ask_render(const struct ask *a, const pl_template *t, int64_t now,
                                .messages = a->messages,
                                .tools = a->tools,
                                .extra = a->extra,
+                               .no_generation_prompt = a->no_generation_prompt,
                                .now = now};
 
     return pl_template_render(t, &c, text, len, err);

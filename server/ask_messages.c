@@ -150,8 +150,7 @@ static bool read_thinking(struct ask_reader *r)
     if (!fields_within(&r->f, "thinking", &thinking) ||
         !field_choice(&thinking, "type", types, 3, &type))
         return false;
-    return type == 2 ||
-           ask_set_extra(r, "enable_thinking", json_boolean(type == 0));
+    return type == 2 || ask_set_thinking(r, type == 0);
 }
 
 bool ask_read_messages(struct ask_reader *r)

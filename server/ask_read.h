@@ -47,6 +47,8 @@ bool ask_add_call(struct ask_reader *r, json_t *message, const char *id,
                   const char *name, const json_t *arguments);
 /* A variable of the template, unless the request sets it itself. */
 bool ask_set_extra(struct ask_reader *r, const char *name, json_t *value);
+/* The variables by which templates know whether to reason, as above. */
+bool ask_set_thinking(struct ask_reader *r, bool on);
 /* JSON as an owned text; *out is freed first. */
 bool ask_dump(struct ask_reader *r, const json_t *j, char **out);
 

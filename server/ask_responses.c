@@ -142,7 +142,7 @@ static bool read_effort(struct ask_reader *r)
     if (effort == NULL)
         return true;
     if (strcmp(effort, "none") == 0)
-        return ask_set_extra(r, "enable_thinking", json_false());
+        return ask_set_thinking(r, false);
     return ask_set_extra(r, "reasoning_effort", json_string(effort));
 }
 

@@ -91,3 +91,16 @@ char *refusal_body(const struct refusal *r, enum refusal_shape shape)
     json_decref(j);
     return body;
 }
+
+char *refusal_body_of_path(int status, const char *message, const char *path)
+{
+    static const char blocks[] = "/v1/messages";
+    size_t n = sizeof(blocks) - 1;
+    const char *end = strstr(path, blocks); /* a prefix may stand before it */
+    struct refusal r;
+
+    refuse(&r, status, NULL, NULL, "%s", message);
+    if (end != NULL && (end[n] == '\0' || end[n] == '/'))
+        return refusal_body(&r, REFUSAL_BLOCKS);
+    return refusal_body(&r, REFUSAL_OPENAI);
+}

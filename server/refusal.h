@@ -33,5 +33,8 @@ const char *refusal_type(const struct refusal *r, enum refusal_shape shape);
 json_t *refusal_json(const struct refusal *r, enum refusal_shape shape);
 /* The body of an answer, malloc'ed; NULL: no memory. */
 char *refusal_body(const struct refusal *r, enum refusal_shape shape);
+/* The same for what is refused before it is known what was asked, in the shape
+ * of that path's protocol; an http_error_fn. */
+char *refusal_body_of_path(int status, const char *message, const char *path);
 
 #endif

@@ -418,7 +418,7 @@ TEST(ask_messages_become_the_templates)
               "{'role': 'tool', 'tool_call_id': 't1', 'content': 'r'},"
               "{'role': 'user', 'content': 'and'}]");
     same_json(a.tools, "[" TOOL "]");
-    same_json(a.extra, "{'enable_thinking': false}");
+    same_json(a.extra, "{'enable_thinking': false, 'thinking': false}");
     assert_int_equal(a.max_tokens, 9);
     assert_string_equal(a.stop[0], "x");
     ask_fini(&a);
@@ -543,7 +543,8 @@ TEST(ask_prompts_become_tokens)
 TEST(ask_conversations_become_tokens_with_one_bos)
 {
     static const char form[] =
-        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
     pl_tokenizer *words = NULL;
     pl_template *t = NULL;
     int32_t *ids = NULL;
@@ -555,7 +556,9 @@ TEST(ask_conversations_become_tokens_with_one_bos)
 
     TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
     TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
-    read_by(&a, ASK_CHAT, "{" HELLO "}", &rules);
+    read_by(&a, ASK_CHAT, "{" HELLO ", 'add_generation_prompt': false}",
+            &rules);
+    assert_true(a.no_generation_prompt);
     TEST_OK(ask_render(&a, t, 1, &text, &len, &err), err);
     assert_string_equal(text, "<user>Hi");
     TEST_OK(ask_chat_tokens(words, text, len, &ids, &n, &err), err);
@@ -642,6 +645,30 @@ TEST(refusals_have_the_shape_of_their_protocol)
     same_json(body, "{'type': 'error', 'error': {'type': 'overloaded_error',"
                     "'message': '\\ufffd'}}");
     free(body);
+}
+
+TEST(refusals_know_their_path)
+{
+    static const struct {
+        const char *path;
+        bool blocks;
+    } row[] = {{"/v1/chat/completions", false},
+               {"/v1/messages", true},
+               {"/api/v1/messages/count_tokens", true},
+               {"/v1/messages2", false},
+               {"", false}};
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        char *body = refusal_body_of_path(401, "no key", row[i].path);
+
+        same_json(body, row[i].blocks
+                            ? "{'type': 'error', 'error': {'type':"
+                              "'authentication_error', 'message': 'no key'}}"
+                            : "{'error': {'type': 'authentication_error',"
+                              "'message': 'no key', 'param': null, 'code':"
+                              "null}}");
+        free(body);
+    }
 }
 
 TEST(ask_survives_every_allocation_that_fails)
