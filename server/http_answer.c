@@ -74,15 +74,14 @@ static struct MHD_Response *response_of(struct http_request *r)
     return response;
 }
 
-/* With r->lock held. */
-static enum MHD_Result give(struct http_request *r)
+/* With r->lock held. NULL: no memory. */
+static struct MHD_Response *prepare(struct http_request *r)
 {
     const char *origin = r->h->o.origin;
     struct MHD_Response *response = response_of(r);
-    enum MHD_Result ok;
 
     if (!response)
-        return MHD_NO;
+        return NULL;
     r->queued = true;
     if (r->type)
         MHD_add_response_header(response, "Content-Type", r->type);
@@ -96,23 +95,30 @@ static enum MHD_Result give(struct http_request *r)
         MHD_add_response_header(response, "Connection", "close");
     for (int i = 0; i < r->n_line; i++)
         MHD_add_response_header(response, r->line[i].name, r->line[i].value);
-    ok = MHD_queue_response(r->connection, (unsigned)r->status, response);
-    MHD_destroy_response(response);
-    return ok;
+    return response;
 }
 
+/* Answers are handed over without r->lock: libmicrohttpd locks them, and calls
+ * `take` with that lock held. */
 enum MHD_Result http_proceed(struct http_request *r)
 {
-    enum MHD_Result ok = MHD_YES;
+    struct MHD_Response *response = NULL;
+    enum MHD_Result ok = MHD_NO;
 
     pthread_mutex_lock(&r->lock);
-    if (r->broken || atomic_load(&r->h->stopping) || (r->gone && !r->ended))
+    if (r->broken || atomic_load(&r->h->stopping) || (r->gone && !r->ended)) {
         ok = MHD_NO;
-    else if (r->kind != HTTP_NO_ANSWER)
-        ok = give(r);
-    else
+    } else if (r->kind != HTTP_NO_ANSWER) {
+        response = prepare(r);
+    } else {
         sleep_on(r);
+        ok = MHD_YES;
+    }
     pthread_mutex_unlock(&r->lock);
+    if (response) {
+        ok = MHD_queue_response(r->connection, (unsigned)r->status, response);
+        MHD_destroy_response(response);
+    }
     return ok;
 }
 

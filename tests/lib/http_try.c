@@ -253,17 +253,18 @@ void try_send(struct try_client *c, const char *text)
     assert_true(try_send_bytes(c, text, strlen(text)));
 }
 
-/* Reads more; false: no more comes. */
+/* Reads more, no more than what is soon looked at; false: no more comes. */
 static bool more(struct try_client *c)
 {
+    enum { MOST = 32 << 10 };
     ssize_t n;
 
-    if (c->cap - c->n < 4096) {
-        c->cap = 2 * c->cap + 8192;
+    if (c->cap - c->n < MOST + 1) {
+        c->cap = 2 * c->cap + MOST + 1;
         c->buf = realloc(c->buf, c->cap);
         assert_non_null(c->buf);
     }
-    n = recv(c->fd, c->buf + c->n, c->cap - c->n - 1, 0);
+    n = recv(c->fd, c->buf + c->n, MOST, 0);
     if (n < 0 && errno != ECONNRESET)
         fail_msg("the server says nothing: %s", strerror(errno));
     c->n += n > 0 ? (size_t)n : 0;
@@ -289,8 +290,11 @@ static void eat(struct try_client *c, size_t n)
 
 static void add(struct try_answer *a, const char *data, size_t n)
 {
-    a->body = realloc(a->body, a->n_body + n + 1);
-    assert_non_null(a->body);
+    if (a->n_body + n >= a->cap_body) {
+        a->cap_body = 2 * a->cap_body + n + 1;
+        a->body = realloc(a->body, a->cap_body);
+        assert_non_null(a->body);
+    }
     memcpy(a->body + a->n_body, data, n);
     a->n_body += n;
     a->body[a->n_body] = '\0';

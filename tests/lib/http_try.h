@@ -58,7 +58,7 @@ struct try_answer {
     int status;
     char head[4096]; /* the lines, as they came */
     char *body;      /* owned, a NUL behind; chunks joined */
-    size_t n_body;
+    size_t n_body, cap_body;
 };
 
 void try_connect(struct http_try *t, struct try_client *c);

@@ -139,7 +139,7 @@ static void answer(struct http_try *t, struct http_request *r, uint64_t *random)
     for (int i = 0; i < 5; i++) {
         if (way == 1 && test_below(random, 4) == 0)
             usleep(200);
-        if (!http_send(r, "whole" + i, 1) && way == 2)
+        if (!http_send(r, &"whole"[i], 1) && way == 2)
             break;
     }
     if (way == 3)
