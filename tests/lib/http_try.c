@@ -176,6 +176,16 @@ struct http_request *try_held(struct http_try *t)
     return r;
 }
 
+bool try_has_held(struct http_try *t)
+{
+    bool has;
+
+    pthread_mutex_lock(&t->lock);
+    has = t->n_taken < t->n_held;
+    pthread_mutex_unlock(&t->lock);
+    return has;
+}
+
 void try_gone(void *user)
 {
     struct http_try *t = user;

@@ -40,6 +40,7 @@ void try_start(struct http_try *t, const struct http_options *o);
 void try_stop(struct http_try *t);
 /* The next request at /hold, in the order they came. */
 struct http_request *try_held(struct http_try *t);
+bool try_has_held(struct http_try *t);
 /* Waits until n calls of it were made. */
 void try_gone(void *t);
 void try_gone_is(struct http_try *t, int n);

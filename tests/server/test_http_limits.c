@@ -1,7 +1,9 @@
 /* What is refused: bodies that are too large or too slow, requests that are
  * malformed, too many connections, and options that cannot be. */
+#include "lib/alloc_fail.h"
 #include "lib/http_try.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -428,6 +430,71 @@ TEST(http_start_names_what_is_wrong)
     refused(&(struct http_options){.port = t.port}, PL_IO, port);
     refused(&(struct http_options){.port = t.port}, PL_IO,
             "another program listens there");
+    try_stop(&t);
+}
+
+TEST(http_start_survives_want_of_memory)
+{
+    for (int64_t n = 0; alloc_each(&n);) {
+        struct http *h;
+
+        alloc_ran(http_start(&h, &(struct http_options){0}, NULL, 0, try_error,
+                             NULL, NULL));
+        http_free(h);
+    }
+}
+
+/* The connection was closed, with no request held. */
+static bool is_cut(struct http_try *t, struct try_client *c)
+{
+    char byte;
+
+    while (!try_has_held(t)) {
+        ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            return true;
+    }
+    return false;
+}
+
+/* Each allocation of a request fails once: it is cut, and the next is served. */
+TEST(http_requests_survive_want_of_memory)
+{
+    struct http_try t;
+    bool failed = true;
+    int n_cut = 0;
+
+    try_start(&t, NULL);
+    for (int64_t n = 1; failed; n++) {
+        struct http_request *r;
+        struct try_client c;
+        bool ended = false;
+
+        try_connect(&t, &c);
+        c.cap = 1 << 20; /* so that the client never wants */
+        c.buf = test_need(c.cap, 1);
+        alloc_fail_at(n);
+        try_send(&c, "POST /hold" HOST "X-Test: a\r\nContent-Length: 4\r\n\r\n"
+                     "body");
+        if (!is_cut(&t, &c)) {
+            r = try_held(&t);
+            http_set_header(r, "X-Test", "b");
+            http_begin(r, 200, "text/plain");
+            for (int i = 0; i < 3; i++)
+                http_send(r, HOST, strlen(HOST));
+            http_end(r);
+            while (!ended && try_fill(&c, c.n + 1))
+                ended = c.n > 5 && !memcmp(c.buf + c.n - 5, "0\r\n\r\n", 5);
+        }
+        failed = alloc_fail_off();
+        assert_true(ended || failed);
+        n_cut += !ended;
+        try_close(&c);
+        try_load_is(&t, 0, 0);
+        try_ask(&t, try_get("/hello", ""), 200, "hello", NULL);
+    }
+    assert_true(n_cut > 5);
     try_stop(&t);
 }
 
