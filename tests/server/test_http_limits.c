@@ -433,7 +433,7 @@ TEST(http_start_names_what_is_wrong)
     try_stop(&t);
 }
 
-TEST(http_start_survives_want_of_memory)
+TEST(http_start_out_of_memory_gives_a_status)
 {
     for (int64_t n = 0; alloc_each(&n);) {
         struct http *h;
@@ -459,7 +459,7 @@ static bool is_cut(struct http_try *t, struct try_client *c)
 }
 
 /* Each allocation of a request fails once: it is cut, and the next is served. */
-TEST(http_requests_survive_want_of_memory)
+TEST(http_requests_out_of_memory_are_cut)
 {
     struct http_try t;
     bool failed = true;
