@@ -5,6 +5,8 @@
  * on it belongs to the loop's thread, which frees it behind its last job. A
  * client that leaves only sets a flag. */
 #include "answer.h"
+#include "ask_job.h"
+#include "logprob.h"
 #include "service.h"
 #include "stop.h"
 
@@ -127,84 +129,52 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 
 enum { MAX_TOP = 64, MAX_PIECE = 256 };
 
-struct named_token {
-    int32_t id;
-    double logit;
+struct piece {
     char text[MAX_PIECE];
     size_t len;
 };
 
-static void name_token(struct choice *c, struct named_token *t)
+/* The text of a token by itself. */
+static void name_token(struct choice *c, int32_t id, struct piece *out)
 {
-    const char *s = pl_detokenize(c->piece, t->id);
+    const char *s = pl_detokenize(c->piece, id);
     size_t n = strlen(s), more;
 
     n = n < MAX_PIECE ? n : MAX_PIECE;
-    memcpy(t->text, s, n);
+    memcpy(out->text, s, n);
     s = pl_detokenize_flush(c->piece);
     more = strlen(s);
     more = more < MAX_PIECE - n ? more : MAX_PIECE - n;
-    memcpy(t->text + n, s, more);
-    t->len = n + more;
+    memcpy(out->text + n, s, more);
+    out->len = n + more;
 }
 
-/* The n likeliest, ties by id; log of the sum of all e^logit. */
-static int find_top(const float *logits, int64_t n_vocab, int n,
-                    struct named_token *top, double *log_sum)
+static struct answer_token as_token(struct choice *c, const struct logprob *p,
+                                    struct piece *text)
 {
-    double most = -INFINITY, sum = 0;
-    int have = 0;
-
-    for (int64_t i = 0; i < n_vocab; i++)
-        most = fmax(most, (double)logits[i]);
-    for (int64_t i = 0; i < n_vocab; i++) {
-        double v = (double)logits[i];
-        int at = have < n ? have++ : n;
-
-        sum += exp(v - most);
-        while (at > 0 && top[at - 1].logit < v) {
-            if (at < n)
-                top[at] = top[at - 1];
-            at--;
-        }
-        if (at < n) {
-            top[at].id = (int32_t)i;
-            top[at].logit = v;
-        }
-    }
-    *log_sum = most + log(sum);
-    return have;
-}
-
-static struct answer_token as_token(const struct named_token *t, double log_sum)
-{
-    return (struct answer_token){.id = t->id,
-                                 .text = t->text,
-                                 .len = t->len,
-                                 .logprob = t->logit - log_sum};
+    name_token(c, p->id, text);
+    return (struct answer_token){
+        .id = p->id, .text = text->text, .len = text->len, .logprob = p->p};
 }
 
 static bool tell_token(struct choice *c, int32_t id, const float *logits)
 {
-    struct named_token top[MAX_TOP], own = {.id = id};
+    const struct generation *g = c->of;
+    struct logprob own = {.id = id}, top[MAX_TOP];
     struct answer_token t, others[MAX_TOP];
-    int n = c->of->ask.probs ? c->of->ask.n_top : 0;
-    double log_sum = 0;
+    struct piece text[1 + MAX_TOP];
+    int n = g->ask.n_top < MAX_TOP ? g->ask.n_top : MAX_TOP;
 
-    n = n < MAX_TOP ? n : MAX_TOP;
-    own.logit = (double)logits[id];
-    name_token(c, &own);
-    if (c->of->ask.probs)
-        n = find_top(logits, pl_tokenizer_n_vocab(c->of->service->words), n,
-                     top, &log_sum);
-    for (int i = 0; i < n; i++) {
-        name_token(c, &top[i]);
-        others[i] = as_token(&top[i], log_sum);
-    }
-    t = as_token(&own, log_sum);
+    n = g->ask.probs
+            ? logprob_read(logits, pl_tokenizer_n_vocab(g->service->words),
+                           &own, top, n)
+            : 0;
+    t = as_token(c, &own, &text[0]);
+    for (int i = 0; i < n; i++)
+        others[i] = as_token(c, &top[i], &text[1 + i]);
     t.top = others;
     t.n_top = n;
-    return answer_token(c->of->answer, c->index, &t);
+    return answer_token(g->answer, c->index, &t);
 }
 
 /* ---- what the loop tells --------------------------------------------------- */
@@ -316,42 +286,17 @@ static void on_end(void *user, const struct job_report *report)
 /* ---- the beginning ---------------------------------------------------------- */
 
 /* Tokens of prompt p, malloc'ed. */
-static bool read_prompt(const struct service *v, const struct generation *g,
-                        int p, int32_t **ids, int64_t *n, struct refusal *why)
+static bool read_prompt(const struct generation *g, int p, int32_t **ids,
+                        int64_t *n, struct refusal *why)
 {
-    const struct ask_prompt *prompt = &g->ask.prompt[p];
+    const pl_tokenizer *words = g->service->words;
+    pl_err err;
+    pl_status s =
+        g->prompt
+            ? ask_chat_tokens(words, g->prompt, strlen(g->prompt), ids, n, &err)
+            : ask_prompt_tokens(&g->ask.prompt[p], words, ids, n, &err);
 
-    *ids = NULL;
-    *n = 0;
-    if (g->prompt)
-        return service_tokenize(v, g->prompt, strlen(g->prompt), ids, n, why);
-    for (int i = 0; i < prompt->n; i++) {
-        const struct ask_piece *piece = &prompt->piece[i];
-        const int32_t *more = piece->ids;
-        int32_t *made = NULL, *all;
-        int64_t n_more = piece->n_ids;
-        pl_err err;
-
-        if (piece->text) {
-            int flags = PL_PARSE_SPECIAL | (i == 0 ? PL_ADD_SPECIAL : 0);
-            pl_status s = pl_tokenize(v->words, piece->text, piece->len, flags,
-                                      &made, &n_more, &err);
-
-            if (s != PL_OK)
-                return refuse_status(why, s, &err);
-            more = made;
-        }
-        all = realloc(*ids, (size_t)(*n + n_more + 1) * sizeof *all);
-        if (all) {
-            memcpy(all + *n, more, (size_t)n_more * sizeof *all);
-            *ids = all;
-            *n += n_more;
-        }
-        free(made);
-        if (!all)
-            return refuse_memory(why);
-    }
-    return true;
+    return s == PL_OK || refuse_status(why, s, &err);
 }
 
 static bool make_choice(struct generation *g, int index, struct refusal *why)
@@ -375,34 +320,42 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
-/* The jobs of all choices; job: [n_choice], whose prompts the caller frees. */
-static bool make_jobs(struct generation *g, struct job *job, pl_sampling *how,
+/* What the choices of a generation are made of, until they are handed over. */
+struct making {
+    int n;            /* prompts */
+    int32_t **ids;    /* owned, [n], each too */
+    struct job *job;  /* owned, [choices] */
+    pl_sampling *how; /* likewise */
+};
+
+static void making_fini(struct making *m)
+{
+    for (int i = 0; m->ids && i < m->n; i++)
+        free(m->ids[i]);
+    free(m->ids);
+    free(m->job);
+    free(m->how);
+}
+
+static bool make_jobs(struct generation *g, struct making *m,
                       struct refusal *why)
 {
-    int32_t *ids = NULL;
     int64_t n = 0;
 
     for (int i = 0; i < g->n_choice; i++) {
         struct choice *c = &g->choice[i];
+        int p = i / g->ask.n;
 
-        if (i % g->ask.n == 0 &&
-            !read_prompt(g->service, g, i / g->ask.n, &ids, &n, why)) {
-            free(ids);
+        if (i % g->ask.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
             return false;
-        }
-        how[i] = g->ask.sampling;
-        how[i].seed += (uint64_t)(i % g->ask.n);
         c->n_prompt = n;
-        job[i] = (struct job){
-            .prompt = ids,
-            .n_prompt = n,
-            .max_tokens = g->ask.max_tokens,
-            .sampling = &how[i],
-            .ignore_end = g->ask.ignore_end,
-            .no_cache = g->ask.no_cache,
-            .client = http_client(g->r),
-            .time_s = g->service->time_s,
-            .listener = {on_progress, on_token, on_wish, on_end, c}};
+        ask_fill_job(&g->ask, i % g->ask.n, &m->job[i], &m->how[i]);
+        m->job[i].prompt = m->ids[p];
+        m->job[i].n_prompt = n;
+        m->job[i].client = http_client(g->r);
+        m->job[i].time_s = g->service->time_s;
+        m->job[i].listener =
+            (struct job_listener){on_progress, on_token, on_wish, on_end, c};
     }
     return true;
 }
@@ -431,21 +384,21 @@ static bool hand_over(struct generation *g, const struct job *job,
     return false;
 }
 
+/* If all goes well g is the loop's. */
 static bool go(struct generation *g, struct refusal *why)
 {
     size_t n = (size_t)g->n_choice;
-    struct job *job = calloc(n + 1, sizeof *job);
-    pl_sampling *how = calloc(n + 1, sizeof *how);
-    bool ok = job && how ? true : refuse_memory(why);
-    int n_ask = g->ask.n, n_choice = g->n_choice;
+    struct making m = {.n = g->ask.n_prompt,
+                       .ids =
+                           calloc((size_t)g->ask.n_prompt + 1, sizeof *m.ids),
+                       .job = calloc(n + 1, sizeof *m.job),
+                       .how = calloc(n + 1, sizeof *m.how)};
+    bool ok = m.ids && m.job && m.how ? true : refuse_memory(why);
 
-    for (int i = 0; i < n_choice && ok; i++)
+    for (int i = 0; i < (int)n && ok; i++)
         ok = make_choice(g, i, why);
-    ok = ok && make_jobs(g, job, how, why) && hand_over(g, job, why);
-    for (int i = 0; i < n_choice && job; i += n_ask) /* g may be gone */
-        free((int32_t *)job[i].prompt);
-    free(job);
-    free(how);
+    ok = ok && make_jobs(g, &m, why) && hand_over(g, m.job, why);
+    making_fini(&m);
     return ok;
 }
 

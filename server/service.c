@@ -1,6 +1,7 @@
 /* What a path means. See service.h; generation.c has those that write. */
 #include "service.h"
 
+#include "ask_job.h"
 #include "json_text.h"
 #include "tokens.h"
 
@@ -10,26 +11,15 @@
 
 /* ---- answers ------------------------------------------------------------- */
 
-static enum refusal_shape shape_of(const char *path)
-{
-    return strstr(path, "/v1/messages") ? REFUSAL_BLOCKS : REFUSAL_OPENAI;
-}
-
 void service_refuse(struct http_request *r, const struct refusal *why)
 {
-    char *body = refusal_body(why, shape_of(http_path(r)));
+    char *body = strstr(http_path(r), "/messages")
+                     ? refusal_body(why, REFUSAL_BLOCKS)
+                     : refusal_body(why, REFUSAL_OPENAI);
 
     http_answer(r, why->status, "application/json", body ? body : "{}",
                 body ? strlen(body) : 2);
     free(body);
-}
-
-char *service_error(int status, const char *message, const char *path)
-{
-    struct refusal why;
-
-    refuse(&why, status, NULL, "", "%s", message);
-    return refusal_body(&why, shape_of(path));
 }
 
 void service_answer(struct http_request *r, char *body)
@@ -58,7 +48,6 @@ static void answer_json(struct http_request *r, json_t *j)
 bool service_render(const struct service *v, const struct ask *a, char **text,
                     size_t *len, struct refusal *why)
 {
-    pl_conversation c;
     pl_status s;
     pl_err err;
 
@@ -66,41 +55,10 @@ bool service_render(const struct service *v, const struct ask *a, char **text,
         return refuse(why, 400, "no_template", "messages",
                       "the model has no chat template that can be used (%s): "
                       "ask for /v1/completions, or start the server with "
-                      "--chat-template-file",
+                      "--template",
                       v->no_form.message);
-    pl_conversation_init(&c);
-    c.messages = a->messages;
-    c.tools = a->tools;
-    c.extra = a->extra;
-    s = pl_template_render(v->form, &c, text, len, &err);
+    s = ask_render(a, v->form, 0, text, len, &err);
     return s == PL_OK || refuse_status(why, s, &err);
-}
-
-/* The text may name BOS itself; there is one. */
-bool service_tokenize(const struct service *v, const char *text, size_t len,
-                      int32_t **ids, int64_t *n, struct refusal *why)
-{
-    const int32_t bos = pl_tokenizer_bos(v->words);
-    int32_t *more;
-    pl_err err;
-    pl_status s =
-        pl_tokenize(v->words, text, len, PL_PARSE_SPECIAL, ids, n, &err);
-
-    if (s != PL_OK)
-        return refuse_status(why, s, &err);
-    if (bos < 0 || !pl_tokenizer_adds_bos(v->words) ||
-        (*n > 0 && (*ids)[0] == bos))
-        return true;
-    more = realloc(*ids, ((size_t)*n + 1) * sizeof *more);
-    if (!more) {
-        free(*ids);
-        *ids = NULL;
-        return refuse_memory(why);
-    }
-    memmove(more + 1, more, (size_t)(*n)++ * sizeof *more);
-    more[0] = bos;
-    *ids = more;
-    return true;
 }
 
 /* The text of each of n tokens, one after another; false: no memory. */
@@ -230,20 +188,29 @@ static void on_apply_template(void *user, struct http_request *r)
     free(text);
 }
 
+static bool count(const struct service *v, const char *text, size_t len,
+                  int64_t *n, struct refusal *why)
+{
+    int32_t *ids = NULL;
+    pl_err err;
+    pl_status s = ask_chat_tokens(v->words, text, len, &ids, n, &err);
+
+    free(ids);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
 static void on_count_tokens(void *user, struct http_request *r)
 {
     struct refusal why;
-    int32_t *ids = NULL;
     char *text = NULL;
     int64_t n_ids;
     size_t n;
 
     if (read_conversation(user, r, ASK_MESSAGES, &text, &n, &why) &&
-        service_tokenize(user, text, n, &ids, &n_ids, &why))
+        count(user, text, n, &n_ids, &why))
         service_answer(r, tokens_count_body(n_ids));
     else
         service_refuse(r, &why);
-    free(ids);
     free(text);
 }
 

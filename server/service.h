@@ -33,15 +33,11 @@ void service_answer(struct http_request *r, char *body);
 /* generation.c: answers with text. */
 void generation_start(struct service *v, struct http_request *r,
                       enum ask_kind kind);
-/* A conversation as a prompt, malloc'ed and terminated, and as tokens, which
- * the caller frees; either may be NULL. */
+/* A conversation as a prompt, malloc'ed and terminated; len may be NULL. */
 bool service_render(const struct service *v, const struct ask *a, char **text,
                     size_t *len, struct refusal *why);
-bool service_tokenize(const struct service *v, const char *text, size_t len,
-                      int32_t **ids, int64_t *n, struct refusal *why);
 
 /* The table of what is served; handlers get a struct service. */
 const struct http_route *service_routes(int *n);
-char *service_error(int status, const char *message, const char *path);
 
 #endif
