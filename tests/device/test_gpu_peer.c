@@ -62,6 +62,21 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
+/* Device 1 reads what it was pushed as a part of another tensor. */
+#define PARTS                                                                  \
+    "programs 2\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[2, 400, 64] inbox @0\n"                                         \
+    "  %1: f32[n_tok, 64] inbox @102400\n"                                     \
+    "  %2: f32[n_tok, 64] work @0\n"                                           \
+    "script\n"                                                                 \
+    "  0: push 1.%0@102400 <- %0 256*n_tok\n"                                  \
+    "  0: post 0\n"                                                            \
+    "  1: wait 0.0\n"                                                          \
+    "  1: %2 = scale(%1) scale=2\n"
+
 static float *ramp(int n, int from)
 {
     float *v = test_need((size_t)n, sizeof *v);
@@ -185,6 +200,36 @@ TEST(gpu_peers_share_an_inbox_with_others)
         device_set_free(s);
         arena_fini(&a);
     }
+}
+
+/* One tensor's bytes are another's too. */
+TEST(gpu_peers_read_parts_of_what_is_pushed)
+{
+    static const char *const spec[] = {"emu*2", "bare*2", "emu,cpu*1",
+                                       "cpu*1,emu", "cuda:0,cuda:2"};
+
+    fake_cuda_use();
+    for (size_t k = 0; k < sizeof spec / sizeof *spec; k++)
+        for (int n_tok = FEW; n_tok <= MANY; n_tok += MANY - FEW) {
+            struct device_set *s = build_set(spec[k], 1, k);
+            struct device_run run = build_run(n_tok);
+            int n = WIDTH * n_tok;
+            float *v = ramp(n, 1), *got = test_need((size_t)n, sizeof *got);
+            struct arena a = {0};
+
+            LOAD_OK(s, build_text(&a, PARTS, 2));
+            build_put(s, 0, 0, v, n);
+            RUN_OK(s, &run);
+            build_get(s, 1, 2, got, n);
+            for (int i = 0; i < n; i++)
+                if (got[i] != 2 * v[i])
+                    fail_msg("%s, %d rows: %g at %d, not %g", spec[k], n_tok,
+                             (double)got[i], i, (double)(2 * v[i]));
+            free(got);
+            free(v);
+            device_set_free(s);
+            arena_fini(&a);
+        }
 }
 
 /* ---- CUDA ---------------------------------------------------------------- */

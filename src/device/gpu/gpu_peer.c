@@ -1,11 +1,13 @@
 /* Which GPUs write into each other's memory.
  *
- * Of what comes into a GPU's inbox each tensor takes one way. Where all who
- * push to it are GPUs that reach this one's memory, or this one itself, they
- * write it into the mirror, where it is read: nothing lies in the host's memory
- * on its way. All else comes by the post box, as gpu_inbox.c says. Words that
- * are waited for are the host's always; a post comes behind all that was
- * written before it, wherever.
+ * Of what comes into a GPU's inbox each byte takes one way. Where all who push
+ * to it are GPUs that reach this one's memory, or this one itself, they write
+ * it into the mirror, where it is read: nothing lies in the host's memory on
+ * its way. All else comes by the post box, as gpu_inbox.c says. Tensors that
+ * have bytes in common, one being part of another or coming later, go the same
+ * way: what is pushed as one may be read as another. Words that are waited for
+ * are the host's always; a post comes behind all that was written before it,
+ * wherever.
  *
  * What a driver says of its GPUs is tried: there are machines where bytes for a
  * peer come to nowhere, and no command fails. */
@@ -103,6 +105,61 @@ static void look_at_pushes(struct pushes *p, const struct program *from)
         }
 }
 
+/* A tensor in the inbox. */
+struct part {
+    size_t from, to; /* bytes */
+    int tensor;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct part *p = a, *q = b;
+
+    if (p->from != q->from)
+        return p->from < q->from ? -1 : 1;
+    return p->tensor - q->tensor;
+}
+
+/* Parts that overlap, one the next, are near if some is and none is far. */
+static void deal(const struct part *part, int n, bool *near, const bool *far)
+{
+    bool any = false, none_far = true;
+
+    for (int i = 0; i < n; i++) {
+        any |= near[part[i].tensor];
+        none_far &= !far[part[i].tensor];
+    }
+    for (int i = 0; i < n; i++)
+        near[part[i].tensor] = any && none_far;
+}
+
+static pl_status deal_by_bytes(const struct program *p, bool *near,
+                               const bool *far, pl_err *err)
+{
+    struct part *part = calloc((size_t)p->n_tensor + 1, sizeof *part);
+    size_t end = 0;
+    int n = 0, first = 0;
+
+    if (!part)
+        return err_no_memory(err, "a device's tables");
+    for (int i = 0; i < p->n_tensor; i++)
+        if (p->tensor[i].region == REGION_INBOX)
+            part[n++] =
+                (struct part){p->tensor[i].offset,
+                              p->tensor[i].offset + p->tensor[i].bytes, i};
+    qsort(part, (size_t)n, sizeof *part, by_place);
+    for (int i = 0; i < n; i++) {
+        if (part[i].from >= end) {
+            deal(part + first, i - first, near, far);
+            first = i;
+        }
+        end = part[i].to > end ? part[i].to : end;
+    }
+    deal(part + first, n - first, near, far);
+    free(part);
+    return PL_OK;
+}
+
 /* far: [tensors], those that come by the post box. */
 static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
                            pl_err *err)
@@ -121,9 +178,7 @@ static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
         p.mark = yes ? near : far;
         look_at_pushes(&p, from);
     }
-    for (int i = 0; i < to->n_tensor; i++)
-        near[i] &= !far[i];
-    return PL_OK;
+    return deal_by_bytes(to, near, far, err);
 }
 
 static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
