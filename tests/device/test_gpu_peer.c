@@ -62,17 +62,18 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
-/* Device 1 reads what it was pushed as a part of another tensor. */
+/* Device 1 reads what it was pushed as a part of another tensor, which says no
+ * more of its bytes than those of one entry. */
 #define PARTS                                                                  \
     "programs 2\nmax n_tok 400\n"                                              \
     "device 0\n"                                                               \
     "  %0: f32[n_tok, 64]\n"                                                   \
     "device 1\n"                                                               \
-    "  %0: f32[2, 400, 64] inbox @0\n"                                         \
-    "  %1: f32[n_tok, 64] inbox @102400\n"                                     \
+    "  %0: f32[n_tok, 64] inbox @0\n"                                          \
+    "  %1: f32[n_tok, 64] inbox @204800\n"                                     \
     "  %2: f32[n_tok, 64] work @0\n"                                           \
     "script\n"                                                                 \
-    "  0: push 1.%0@102400 <- %0 256*n_tok\n"                                  \
+    "  0: push 1.%0@204800 <- %0 256*n_tok\n"                                  \
     "  0: post 0\n"                                                            \
     "  1: wait 0.0\n"                                                          \
     "  1: %2 = scale(%1) scale=2\n"

@@ -331,10 +331,9 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
 }
 
 /* The inbox is the host's, but for what peers write into the mirror. */
-static bool on_host(const struct gpu_device *x, enum region r, size_t offset,
-                    size_t bytes)
+static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
-    return r == REGION_INBOX && !gpu_peer_has(x, offset, bytes);
+    return r == REGION_INBOX && !gpu_peer_has(x, offset);
 }
 
 pl_status gpu_write(struct device *d, enum region r, size_t offset,
@@ -342,7 +341,7 @@ pl_status gpu_write(struct device *d, enum region r, size_t offset,
 {
     struct gpu_device *x = d->own;
 
-    if (!on_host(x, r, offset, bytes))
+    if (!on_host(x, r, offset))
         return gpu_region_write(x, r, offset, src, bytes, err);
     memcpy(d->at[r] + offset, src, bytes);
     return PL_OK;
@@ -353,7 +352,7 @@ pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
 {
     struct gpu_device *x = d->own;
 
-    if (!on_host(x, r, offset, bytes))
+    if (!on_host(x, r, offset))
         return gpu_region_read(x, r, offset, dst, bytes, err);
     memcpy(dst, d->at[r] + offset, bytes);
     return PL_OK;

@@ -120,8 +120,8 @@ void gpu_reach_end(struct gpu_device *x);
 /* Makes the mirrors of the bank's n GPUs, and finds what is pushed there. */
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err);
 void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
-/* Is a range of its inbox pushed to the mirror? */
-bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes);
+/* Is what lies there in its inbox pushed to the mirror? */
+bool gpu_peer_has(const struct gpu_device *x, size_t offset);
 
 /* ---- gpu_stage.c ---- */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
