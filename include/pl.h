@@ -232,6 +232,9 @@ typedef struct pl_options {
     int64_t mtp; /* N: in place of the model, the Nth of its file's blocks for
                     multi-token prediction, which guess tokens behind the next
                     one; see pl_batch */
+    bool prefix_cache; /* pages of the cache that sequences have filled are kept
+                          when these are emptied, for pl_seq_share, until
+                          others need them */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -358,6 +361,25 @@ PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              int64_t *kept, pl_err *err);
 /* dst (emptied first) becomes a copy of src; full pages are shared. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
+/* An empty sequence begins with the longest prefix of token[0 .. n-1] that is
+ * kept (pl_options.prefix_cache), of *n_shared tokens, perhaps 0, never all n:
+ * the last one at least must be decoded, for its logits. Whatever is shared,
+ * decoding the rest gives the bits of decoding all. What is kept: of sequences
+ * whose tokens all came by pl_engine_decode or pl_seq_share, or in copies of
+ * such, whole pages of 64 tokens; windows must hold what the next token sees.
+ * Recurrent models go on only from states: those that pl_seq_trim goes back to,
+ * and where a sequence was trimmed, emptied or copied over. Setting weights or
+ * caches (pl_tensor_set) gives up all that is kept. Takes no page; what nobody
+ * uses is given up, the longest unused first, when pages are short.
+ * BAD_ARGUMENT: the sequence has tokens; n < 0; an id that is no token's.
+ * FULL: n is more than the context. */
+PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
+                              int64_t n, int64_t *n_shared, pl_err *err);
+/* How many tokens more a sequence could take now, if no other took any and what
+ * is kept unused were given up. seq -1: all sequences together, if each began a
+ * page of 64 tokens: what is left in the last pages of those that have tokens
+ * comes on top. 0: there is no such sequence. */
+PL_API int64_t pl_engine_room(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
 
