@@ -71,7 +71,7 @@ int64_t prefix_share(struct kv *kv, int seq, const int32_t *token,
  * changed. Only who is emptied is known again. */
 void prefix_forget(struct kv *kv);
 
-/* What pages.c and states.c tell and ask ------------------------------------ */
+/* What pages.c and states.c tell and ask ---------------------------------- */
 
 /* Makes free the page that is idle for the longest time; false: none is. */
 bool prefix_give_up(struct kv *kv, int pool);

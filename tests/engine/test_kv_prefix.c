@@ -7,6 +7,7 @@
  * finds. */
 #include "kv/prefix.h"
 
+#include "lib/alloc_fail.h"
 #include "lib/support.h"
 
 #include <stdlib.h>
@@ -252,26 +253,28 @@ static void check(const struct world *w)
 
 /* ---- calls -------------------------------------------------------------- */
 
-/* What a run of a sequence's tokens from .. end - 1 writes. */
-static void put(struct world *w, int seq, int64_t from, int64_t end)
+/* Tokens from .. end - 1 of a sequence are written where it has pages; `past`:
+ * where the next token sees them. */
+static void put(struct world *w, int seq, int64_t from, int64_t end, bool past)
 {
     uint64_t value[N_TOKEN];
 
     values_of(w->token[seq], end, value);
     for (int k = 0; k < w->kv.n_pool; k++) {
-        if (w->kv.pool[k].state) {
+        const struct kv_pool *p = &w->kv.pool[k];
+        int64_t i = past ? kv_first_seen(p->window, end) * PAGE_TOKENS : 0;
+
+        if (p->state) {
             int32_t slot = kv_state_written(&w->kv, seq);
 
-            assert_int_equal(w->kv.pool[k].refs[slot], 1);
+            assert_int_equal(p->refs[slot], 1);
             w->state[slot] = value[end - 1];
             continue;
         }
-        for (int64_t i = from; i < end; i++) {
+        for (i = i > from ? i : from; i < end; i++) {
             int32_t page = kv_page(&w->kv, k, seq, i);
 
-            if (page < 0) /* put there whole, and seen by nobody */
-                continue;
-            assert_int_equal(w->kv.pool[k].refs[page], 1);
+            assert_int_equal(p->refs[page], 1);
             w->slot[k][page][i % PAGE_TOKENS] = value[i];
         }
     }
@@ -317,7 +320,7 @@ static void extend(struct world *w, int seq, const int32_t *text, int64_t n,
     if (n == 0)
         return;
     memcpy(w->token[seq] + from, text + from, (size_t)n * sizeof *text);
-    put(w, seq, from, from + n);
+    put(w, seq, from, from + n, false);
     kv_advance(&w->kv, seq, n, false);
     if (fails) {
         kv_trim(&w->kv, seq, from);
@@ -370,13 +373,31 @@ static void replace(struct world *w, int seq, const int32_t *text, int64_t n)
     }
     kv_advance(&w->kv, row, n, true);
     memcpy(w->token[row], text, (size_t)n * sizeof *text);
-    put(w, row, 0, n);
+    put(w, row, 0, n, true);
     memcpy(w->token[seq], text, (size_t)n * sizeof *text);
     kv_swap(&w->kv, seq, row);
     kv_trim(&w->kv, row, 0);
     kv_settle(&w->kv, seq);
     w->n[seq] = n;
     w->known[seq] = n == 0;
+}
+
+/* A part of a saved past goes to a sequence's end. */
+static void append(struct world *w, int seq, const int32_t *text, int64_t n)
+{
+    int64_t from = w->n[seq];
+    pl_err err;
+
+    if (n > N_TOKEN - from)
+        n = N_TOKEN - from;
+    if (n == 0 || kv_reserve(&w->kv, seq, n, true, copy_page, w, &err) != PL_OK)
+        return;
+    memcpy(w->token[seq] + from, text + from, (size_t)n * sizeof *text);
+    put(w, seq, from, from + n, true);
+    kv_advance(&w->kv, seq, n, true);
+    kv_settle(&w->kv, seq);
+    w->n[seq] += n;
+    w->known[seq] = false;
 }
 
 /* Does the tree hold of a path what the token behind it sees? */
@@ -485,6 +506,8 @@ static void call(struct world *w)
     case 4:
         if (test_below(&w->seed, 4) == 0)
             replace(w, seq, text, 1 + test_below(&w->seed, 200));
+        else if (test_below(&w->seed, 3) == 0)
+            append(w, seq, text, test_below(&w->seed, 200));
         else if (test_below(&w->seed, 20) == 0)
             clear_all(w);
         break;
@@ -506,7 +529,9 @@ TEST(kv_prefixes_are_found_and_cost_nothing)
     for (int kind = 0; kind < N_KIND; kind++) {
         world_open(&w, kind, test_seed() + (uint64_t)kind);
         for (int k = 0; k < n_call; k++) {
+            alloc_stat_reset();
             call(&w);
+            assert_int_equal(alloc_stat_get().n_call, 0);
             check(&w);
         }
         clear_all(&w);
@@ -589,4 +614,19 @@ TEST(kv_prefixes_leave_the_last_page)
     assert_int_equal(w.n[0], 9 * PAGE_TOKENS);
     check(&w);
     kv_fini(&w.kv);
+}
+
+TEST(kv_prefixes_without_memory_are_refused)
+{
+    for (int kind = 0; kind < N_KIND; kind++)
+        for (int64_t n = 0; alloc_each(&n);) {
+            pl_graph g = {.n_pool = kinds[kind].n_pool};
+            struct kv kv;
+            pl_status s;
+
+            memcpy(g.pool, kinds[kind].pool, sizeof g.pool);
+            s = kv_init(&kv, 2, 3, &g, (int[]){9, 9, 9, 9}, NULL);
+            alloc_ran(s == PL_OK ? prefix_init(&kv, NULL) : s);
+            kv_fini(&kv);
+        }
 }
