@@ -234,7 +234,7 @@ typedef struct pl_options {
                     one; see pl_batch */
     bool prefix_cache; /* pages of the cache that sequences have filled are kept
                           when these are emptied, for pl_seq_share, until
-                          others need them */
+                          others need them; nothing with mtp */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)

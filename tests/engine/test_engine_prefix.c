@@ -144,6 +144,30 @@ TEST(prefix_is_held_once)
     engine_run_close(&r);
 }
 
+/* Of a batch of several sequences each has its own tokens. */
+TEST(prefix_of_a_batch_is_each_sequences_own)
+{
+    struct engine_run r;
+    uint64_t seed = test_seed();
+    int32_t token[2][N], both[2 * N], of[2 * N];
+    uint8_t none[2 * N] = {0};
+    pl_batch b = {
+        .size = sizeof b, .n = 2 * N, .token = both, .seq = of, .wanted = none};
+    pl_err err = {0};
+
+    open_plain(&r, some_options("cpu"));
+    for (int s = 0; s < 2; s++)
+        engine_run_tokens(&r, &seed, N, token[s]);
+    for (int i = 0; i < 2 * N; i++) {
+        of[i] = i % 2;
+        both[i] = token[i % 2][i / 2];
+    }
+    TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
+    for (int s = 0; s < 2; s++)
+        assert_int_equal(share(&r, 2 + s, token[s], N), 192);
+    engine_run_close(&r);
+}
+
 TEST(prefix_is_not_kept_unasked)
 {
     struct engine_run r;
