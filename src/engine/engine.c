@@ -64,6 +64,18 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
+static void find_tensors(pl_engine *e)
+{
+    e->ids = pl_tensor_find(e->plan->graph, "ids");
+    e->pos = pl_tensor_find(e->plan->graph, "pos");
+    e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
+    e->logits = pl_tensor_find(e->plan->graph, "logits");
+    e->hidden = pl_tensor_find(e->plan->graph, "hidden");
+    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
+    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
+        e->hidden_out = -1;
+}
+
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
@@ -88,25 +100,14 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     if (s == PL_OK)
         s = batch_init(e, err);
     if (s == PL_OK)
+        find_tensors(e);
+    if (s == PL_OK && opt->prefix_cache && e->hidden < 0)
+        s = prefix_init(&e->kv, err);
+    if (s == PL_OK)
         s = load(e, opt, err);
     if (s != PL_OK) {
         pl_engine_free(e);
         return s;
-    }
-    e->ids = pl_tensor_find(e->plan->graph, "ids");
-    e->pos = pl_tensor_find(e->plan->graph, "pos");
-    e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
-    e->logits = pl_tensor_find(e->plan->graph, "logits");
-    e->hidden = pl_tensor_find(e->plan->graph, "hidden");
-    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
-    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
-        e->hidden_out = -1;
-    if (opt->prefix_cache && e->hidden < 0) {
-        s = prefix_init(&e->kv, err);
-        if (s != PL_OK) {
-            pl_engine_free(e);
-            return s;
-        }
     }
     *out = e;
     return PL_OK;
