@@ -40,7 +40,7 @@ static void count_draws(const struct sampling_options *o, int32_t n_vocab,
 
     memset(count, 0, (size_t)n_vocab * sizeof *count);
     for (int i = 0; i < n; i++) {
-        int32_t id = sampling_pick(s, logits);
+        int32_t id = sampling_pick(s, logits, NULL);
 
         assert_in_range(id, 0, n_vocab - 1);
         count[id]++;
@@ -52,7 +52,7 @@ static int32_t pick_once(const struct sampling_options *o, int32_t n_vocab,
                          const float *logits)
 {
     struct sampler *s = make(n_vocab, o);
-    int32_t id = sampling_pick(s, logits);
+    int32_t id = sampling_pick(s, logits, NULL);
 
     sampling_free(s);
     return id;
@@ -309,7 +309,7 @@ static int32_t after(const struct sampling_options *o, int32_t n,
 
     for (int i = 0; i < n_id; i++)
         sampling_accept(s, ids[i]);
-    id = sampling_pick(s, x);
+    id = sampling_pick(s, x, NULL);
     sampling_free(s);
     return id;
 }
@@ -417,7 +417,7 @@ static uint64_t story(struct sampler *s)
 
         for (int j = 0; j < 200; j++)
             x[j] = 8 * test_unit(&rng);
-        id = sampling_pick(s, x);
+        id = sampling_pick(s, x, NULL);
         sampling_accept(s, id);
         hash = hash * 31 + (uint64_t)id;
         rng ^= (uint64_t)id;
