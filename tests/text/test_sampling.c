@@ -465,6 +465,51 @@ TEST(sampling_exact_functions_are_exact)
     assert_true(exact_exp(-1e300) == 0 && exact_exp(-INFINITY) == 0);
 }
 
+/* ---- masks --------------------------------------------------------------- */
+
+/* What is not allowed is as if its logit were -infinity, whatever the filters;
+ * a mask of all tokens is none. */
+TEST(sampling_a_mask_comes_before_all_filters)
+{
+    enum { N = 200, N_WORD = (N + 31) / 32 };
+    uint64_t rng = test_seed();
+
+    for (int round = 0; round < 300; round++) {
+        struct sampling_options o = sampling_defaults();
+        struct sampler *masked, *plain;
+        uint32_t bits[N_WORD] = {0};
+        float x[N], y[N];
+
+        o.seed = (uint64_t)round;
+        o.temperature = (float)test_below(&rng, 3);
+        o.top_k = (int32_t)test_below(&rng, 60);
+        o.typical = round % 3 ? 1 : 0.7f;
+        o.penalty_repeat = round % 2 ? 1 : 1.3f;
+        masked = make(N, &o);
+        plain = make(N, &o);
+        for (int i = 0; i < 40; i++) {
+            int64_t one_in = 1 + test_below(&rng, 50);
+            int32_t id;
+
+            memset(bits, 0, sizeof bits);
+            for (int k = 0; k < N; k++) {
+                bool in = test_below(&rng, one_in) == 0;
+
+                x[k] = (float)(8 * test_unit(&rng));
+                y[k] = in ? x[k] : -INFINITY;
+                bits[k / 32] |= (uint32_t)in << k % 32;
+            }
+            id = sampling_pick(masked, x, bits);
+            assert_int_equal(id, sampling_pick(plain, y, NULL));
+            assert_true(id < 0 || (bits[id / 32] >> id % 32 & 1));
+            sampling_accept(masked, id);
+            sampling_accept(plain, id);
+        }
+        sampling_free(masked);
+        sampling_free(plain);
+    }
+}
+
 /* ---- memory and arguments ------------------------------------------------ */
 
 TEST(sampling_pick_allocates_nothing)
