@@ -12,9 +12,9 @@
  * threads and devices: there they may be freed, which leaves the original's
  * alone, and nothing else.
  *
- * Threads: models, plans, tokenizers, templates, grammars and graphs that nobody
- * changes any more may be used by any number of threads at once, and any number of
- * engines may share a model. An executor, an engine, a sampler and a
+ * Threads: models, plans, tokenizers, templates, grammars and graphs that
+ * nobody changes any more may be used by any number of threads at once, and any
+ * number of engines may share a model. An executor, an engine, a sampler and a
  * detokenizer take one call at a time, from whatever thread; different ones
  * never mind each other.
  * An engine and the executor behind it (pl_engine_exec) count as one. A call of
@@ -589,7 +589,8 @@ typedef enum pl_grammar_form {
 /* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
  * name: what messages call the text; NULL: "grammar". PL_BAD_ARGUMENT: the text
  * is wrong, in that line and column, begins with itself, or is too large.
- * PL_UNSUPPORTED: a schema's keyword is not supported; message and path. */
+ * PL_UNSUPPORTED: a schema has a keyword that is not supported, or asks for too
+ * much; the message has its path. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);

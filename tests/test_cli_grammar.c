@@ -1,5 +1,5 @@
-/* plait run with a grammar: what is written keeps to it, from the first token to
- * the end. */
+/* plait run with a grammar: what is written keeps to it, from the first token
+ * to the end. */
 #include "lib/command.h"
 #include "lib/support.h"
 

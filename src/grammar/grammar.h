@@ -84,8 +84,8 @@ bool grammar_is_whole(const struct grammar_state *s);
 
 /* Token i may come next if bit i % 32 of bits[i / 32] is set; others up to the
  * end of the last word are 0. None is set where the vocabulary cannot spell
- * what must follow. Behind an end only ends may come. PL_NO_MEMORY, PL_UNSUPPORTED as
- * above: bits mean nothing. */
+ * what must follow. Behind an end only ends may come. PL_NO_MEMORY,
+ * PL_UNSUPPORTED as above: bits mean nothing. */
 pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err);
 
 #endif
