@@ -12,9 +12,9 @@
  * threads and devices: there they may be freed, which leaves the original's
  * alone, and nothing else.
  *
- * Threads: models, plans, tokenizers, templates and graphs that nobody changes
- * any more may be used by any number of threads at once, and any number of
- * engines may share a model. An executor, an engine, a sampler and a
+ * Threads: models, plans, tokenizers, templates, grammars and graphs that
+ * nobody changes any more may be used by any number of threads at once, and any
+ * number of engines may share a model. An executor, an engine, a sampler and a
  * detokenizer take one call at a time, from whatever thread; different ones
  * never mind each other.
  * An engine and the executor behind it (pl_engine_exec) count as one. A call of
@@ -250,6 +250,7 @@ typedef struct pl_plan pl_plan;     /* what would happen */
 typedef struct pl_engine pl_engine; /* weights and cache on devices */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
+typedef struct pl_grammar pl_grammar;   /* which texts may be written */
 typedef struct pl_template pl_template; /* messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
@@ -550,6 +551,9 @@ PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
 /* Has the mark come that ends a message, which the tokenizer may not know
  * (pl_token_ends)? What follows it is no part of the message. */
 PL_API bool pl_reply_ended(const pl_reply *r);
+/* Is it content that comes next, as far as is known? Not in reasoning, a call,
+ * or what stands before a message. */
+PL_API bool pl_reply_in_content(const pl_reply *r);
 /* All that was added, as it came; terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
 /* The message so far as a JSON object to append to a conversation's messages:
@@ -589,10 +593,38 @@ PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * any is nan or +inf, or all are -inf, biases included. */
+ * any is nan or +inf, all are -inf, biases included, or the grammar allows
+ * none: pl_sampler_status says which. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
+/* PL_OK, or why the last pl_sample gave -1. */
+PL_API pl_status pl_sampler_status(const pl_sampler *s, pl_err *err);
 /* Remembers a token that was not sampled (the prompt's). */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
+
+/* ---- grammars ---------------------------------------------------------- */
+
+typedef enum pl_grammar_form {
+    PL_GRAMMAR_GBNF,        /* llama.cpp's notation; root is the whole text */
+    PL_GRAMMAR_JSON_SCHEMA, /* the documents of a schema; of true, any JSON */
+} pl_grammar_form;
+
+/* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
+ * name: what messages call the text; NULL: "grammar". PL_BAD_ARGUMENT: the text
+ * is wrong, in that line and column, begins with itself, or is too large.
+ * PL_UNSUPPORTED: a schema has a keyword that is not supported, or asks for too
+ * much; the message has its path. */
+PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
+                                   pl_grammar_form form, const char *text,
+                                   size_t len, const char *name, pl_err *err);
+/* After the samplers that have it. */
+PL_API void pl_grammar_free(pl_grammar *g);
+/* From here on pl_sample chooses, before all that pl_sampling says, among the
+ * tokens with which what it has chosen since can become a text of the grammar;
+ * one that ends (pl_token_ends) is among them exactly where the text is whole.
+ * Tokens of pl_sampler_accept are none of the text's. g is borrowed until
+ * another is given; NULL: any token may come. On failure all is as it was. */
+PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
+                                        pl_err *err);
 
 /* ---- machine ----------------------------------------------------------- */
 

@@ -18,6 +18,8 @@ struct pl_model {
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
                            pl_err *err);
 
+const struct tokenizer *engine_words(const pl_tokenizer *t);
+
 struct pl_plan {
     const pl_model *model; /* borrowed */
     pl_graph *graph;
