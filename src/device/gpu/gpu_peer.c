@@ -19,6 +19,21 @@ enum { TRIAL = 4096 };
 
 /* ---- does it reach? ------------------------------------------------------ */
 
+/* PLAIT_PEER=0: no GPU writes into another's memory, to tell whether it is that
+ * which goes wrong. */
+static pl_status read_switch(bool *peers, pl_err *err)
+{
+    const char *s = getenv("PLAIT_PEER");
+
+    *peers = !s || !*s || strcmp(s, "1") == 0;
+    if (*peers || strcmp(s, "0") == 0)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "PLAIT_PEER=%.40s: 0 keeps GPUs from writing into each "
+                   "other's memory, 1 does not",
+                   s);
+}
+
 /* From w's memory at `from` into the mirror of x. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
                       size_t n, bool *arrives, pl_err *err)
@@ -57,18 +72,18 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
 }
 
 /* Does what device d pushes come into the mirror of x? */
-static pl_status reaches(struct gpu_device *x, int d, bool *yes, pl_err *err)
+static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
+                         pl_err *err)
 {
     const struct device *from = device_of(x->set, d);
     struct gpu_device *w = from->own;
 
     *yes = from == x->dev;
-    if (*yes || from->bank != x->dev->bank || !x->driver->reach ||
+    if (*yes || !peers || from->bank != x->dev->bank || !x->driver->reach ||
         x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    PL_TRY(try_to_send(w, x, yes, err));
-    x->reached |= *yes;
-    return PL_OK;
+    x->reached = true; /* a trial that hangs may write later, too */
+    return try_to_send(w, x, yes, err);
 }
 
 /* ---- what is pushed ------------------------------------------------------ */
@@ -104,8 +119,8 @@ static void look_at_pushes(struct pushes *p, const struct program *from)
 }
 
 /* far: [tensors], those that come by the post box. */
-static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
-                           pl_err *err)
+static pl_status find_near(struct gpu_device *x, bool peers, bool *near,
+                           bool *far, pl_err *err)
 {
     const struct program *to = x->dev->prog;
 
@@ -117,7 +132,7 @@ static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
         look_at_pushes(&p, from);
         if (!p.any)
             continue;
-        PL_TRY(reaches(x, d, &yes, err));
+        PL_TRY(reaches(x, d, peers, &yes, err));
         p.mark = yes ? near : far;
         look_at_pushes(&p, from);
     }
@@ -126,7 +141,7 @@ static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
     return PL_OK;
 }
 
-static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
+static pl_status fill_box(struct gpu_device *x, bool peers, struct gpu_box *box,
                           pl_err *err)
 {
     size_t n = (size_t)x->dev->prog->n_tensor + 1;
@@ -135,7 +150,7 @@ static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
 
     box->mirror = x->region[REGION_INBOX];
     box->near = calloc(n, sizeof *box->near);
-    s = far && box->near ? find_near(x, box->near, far, err)
+    s = far && box->near ? find_near(x, peers, box->near, far, err)
                          : err_no_memory(err, "a device's tables");
     free(far);
     return s;
@@ -144,7 +159,9 @@ static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
 {
     struct device_set *set = g->dev[0].set;
+    bool peers;
 
+    PL_TRY(read_switch(&peers, err));
     g->box = calloc((size_t)device_set_size(set), sizeof *g->box);
     if (!g->box)
         return err_no_memory(err, "a device's tables");
@@ -159,7 +176,8 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
         x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
     }
     for (int i = 0; i < n; i++)
-        PL_TRY(fill_box(&g->dev[i], &g->box[g->dev[i].dev->prog->dev], err));
+        PL_TRY(fill_box(&g->dev[i], peers, &g->box[g->dev[i].dev->prog->dev],
+                        err));
     return PL_OK;
 }
 
