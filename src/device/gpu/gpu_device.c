@@ -261,6 +261,15 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
+/* Has one before it in the bank, of the same name and driver, passed what it
+ * needs since foresee() looked? */
+static bool passed_since(struct gpu_device *x)
+{
+    const struct gpu_bank *g = x->dev->bank->own;
+
+    return x != &g->dev[0] && gpu_check_passed(x, x->want);
+}
+
 /* Compiles and tests. Compilers take seconds, and memory of the device. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
@@ -277,7 +286,8 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
     x->dev->differs = 0;
     if (x->passed)
         return PL_OK;
-    PL_TRY(check_kernels(x, p, err));
+    if (!passed_since(x))
+        PL_TRY(check_kernels(x, p, err));
     gpu_tell_done(p, x->n_want);
     return PL_OK;
 }
