@@ -333,3 +333,36 @@ TEST(gpu_peers_keep_what_a_lost_one_tries)
     assert_int_not_equal(gpu_hung.watched, 0);
     arena_fini(&a);
 }
+
+/* Two devices of one GPU: the driver would wait for the one that hangs when the
+ * other gives anything back. */
+TEST(gpu_peers_on_one_gpu_are_lost_together)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_run run = build_run(FEW);
+    struct arena a = {0};
+    pl_err err;
+
+    for (int one = 0; one < 2; one++) {
+        struct device_list l;
+        struct device_set *s;
+
+        gpu_hung.n_left = 1 << 30;
+        gpu_hung.who = NULL;
+        TEST_OK(device_parse(&l, "hung*2", 1, &err), err);
+        for (int i = 0; i < 2; i++)
+            strcpy(l.dev[i].bus, one || i ? "0000:3b:00.0" : "0000:3c:00.0");
+        s = build_set_of(&l, &opt);
+        device_list_free(&l);
+        LOAD_OK(s, build_text(&a, RETURNS, 2));
+        gpu_hung.watched =
+            ((struct gpu_device *)device_of(s, 1)->own)->region[REGION_WORK];
+        gpu_hung.n_left = 0;
+        assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+        device_set_free(s);
+        assert_int_equal(gpu_hung.watched != 0, one);
+    }
+    gpu_hung.n_left = 1 << 30;
+    arena_fini(&a);
+}

@@ -161,12 +161,30 @@ static void unload_gpu(struct gpu_device *x)
     x->image.box = NULL;
 }
 
+static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
+{
+    const char *bus = x->dev->desc.bus;
+
+    return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
+}
+
+/* Who gives memory back waits for all that the GPU is at, so what hangs there
+ * keeps its other devices from it. */
+static void lose_neighbours(struct gpu_bank *g, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n && g->dev[i].lost; k++)
+            if (g->dev[k].gpu && on_one_gpu(&g->dev[i], &g->dev[k]))
+                g->dev[k].lost = true;
+}
+
 void gpu_unload(struct device_bank *b)
 {
     struct gpu_bank *g = b->own;
 
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
+    lose_neighbours(g, b->n);
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
     gpu_peer_unload(g);

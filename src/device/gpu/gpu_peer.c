@@ -66,7 +66,7 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     n = n < TRIAL ? n : TRIAL;
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
-    if (!w->lost)
+    if (!device_set_keeps(x->set)) /* else it might wait for what hangs */
         w->driver->release(w->gpu, from);
     return s;
 }
