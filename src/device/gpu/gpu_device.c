@@ -161,12 +161,30 @@ static void unload_gpu(struct gpu_device *x)
     x->image.box = NULL;
 }
 
+static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
+{
+    const char *bus = x->dev->desc.bus;
+
+    return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
+}
+
+/* Who gives memory back waits for all that the GPU is at, so what hangs there
+ * keeps its other devices from it. */
+static void lose_neighbours(struct gpu_bank *g, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n && g->dev[i].lost; k++)
+            if (g->dev[k].gpu && on_one_gpu(&g->dev[i], &g->dev[k]))
+                g->dev[k].lost = true;
+}
+
 void gpu_unload(struct device_bank *b)
 {
     struct gpu_bank *g = b->own;
 
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
+    lose_neighbours(g, b->n);
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
     gpu_peer_unload(g);
@@ -261,6 +279,15 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
+/* Has one before it in the bank, of the same name and driver, passed what it
+ * needs since foresee() looked? */
+static bool passed_since(struct gpu_device *x)
+{
+    const struct gpu_bank *g = x->dev->bank->own;
+
+    return x != &g->dev[0] && gpu_check_passed(x, x->want);
+}
+
 /* Compiles and tests. Compilers take seconds, and memory of the device. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
@@ -277,7 +304,8 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
     x->dev->differs = 0;
     if (x->passed)
         return PL_OK;
-    PL_TRY(check_kernels(x, p, err));
+    if (!passed_since(x))
+        PL_TRY(check_kernels(x, p, err));
     gpu_tell_done(p, x->n_want);
     return PL_OK;
 }

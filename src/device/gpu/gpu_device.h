@@ -51,7 +51,8 @@ struct gpu_device {
                   there */
 
     /* Of whoever waits for it: the issuing thread, or who holds the lock. */
-    bool lost; /* hangs: nothing is asked of the driver any more */
+    bool lost; /* hangs, or another device of the same GPU does: nothing is
+                  asked of the driver any more */
     struct gpu_pulse pulse[GPU_PULSES];
     uint64_t n_pulse, n_reached; /* put into the queues; come to */
     double since;                /* when something was come to last */

@@ -38,6 +38,9 @@ struct gpu_driver {
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
     /* Bytes that are free on one of them now. NULL: list() has told. */
     pl_status (*free_memory)(int index, uint64_t *bytes, pl_err *err);
+    /* Fills in which reach which, of what list() gave and can be used, by
+     * questions that take nothing of them either. NULL: none does. */
+    void (*peers)(struct gpu_info *gpu, int n);
     /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */

@@ -21,6 +21,21 @@ enum { TRIAL = 4096 };
 
 /* ---- does it reach? ------------------------------------------------------ */
 
+/* PLAIT_PEER=0: no GPU writes into another's memory, to tell whether it is that
+ * which goes wrong. */
+static pl_status read_switch(bool *peers, pl_err *err)
+{
+    const char *s = getenv("PLAIT_PEER");
+
+    *peers = !s || !*s || strcmp(s, "1") == 0;
+    if (*peers || strcmp(s, "0") == 0)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "PLAIT_PEER=%.40s: 0 keeps GPUs from writing into each "
+                   "other's memory, 1 does not",
+                   s);
+}
+
 /* From w's memory at `from` into the mirror of x. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
                       size_t n, bool *arrives, pl_err *err)
@@ -53,24 +68,24 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     n = n < TRIAL ? n : TRIAL;
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
-    if (!w->lost)
+    if (!device_set_keeps(x->set)) /* else it might wait for what hangs */
         w->driver->release(w->gpu, from);
     return s;
 }
 
 /* Does what device d pushes come into the mirror of x? */
-static pl_status reaches(struct gpu_device *x, int d, bool *yes, pl_err *err)
+static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
+                         pl_err *err)
 {
     const struct device *from = device_of(x->set, d);
     struct gpu_device *w = from->own;
 
     *yes = from == x->dev;
-    if (*yes || from->bank != x->dev->bank || !x->driver->reach ||
+    if (*yes || !peers || from->bank != x->dev->bank || !x->driver->reach ||
         x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    PL_TRY(try_to_send(w, x, yes, err));
-    x->reached |= *yes;
-    return PL_OK;
+    x->reached = true; /* a trial that hangs may write later, too */
+    return try_to_send(w, x, yes, err);
 }
 
 /* ---- what is pushed ------------------------------------------------------ */
@@ -201,7 +216,8 @@ static void deal_all(const struct parts *p, bool *near)
     deal(p->part + first, p->n - first, near);
 }
 
-static pl_status add_all(struct gpu_device *x, struct parts *p, pl_err *err)
+static pl_status add_all(struct gpu_device *x, bool peers, struct parts *p,
+                         pl_err *err)
 {
     for (int d = 0; d < device_set_size(x->set); d++) {
         int first = p->n;
@@ -210,7 +226,7 @@ static pl_status add_all(struct gpu_device *x, struct parts *p, pl_err *err)
         add_pushes(p, device_of(x->set, d)->prog);
         if (p->n == first)
             continue;
-        PL_TRY(reaches(x, d, &yes, err));
+        PL_TRY(reaches(x, d, peers, &yes, err));
         for (int i = first; i < p->n; i++)
             p->part[i].far = !yes;
     }
@@ -220,7 +236,7 @@ static pl_status add_all(struct gpu_device *x, struct parts *p, pl_err *err)
     return p->no_memory ? err_no_memory(err, "a device's tables") : PL_OK;
 }
 
-static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
+static pl_status fill_box(struct gpu_device *x, bool peers, struct gpu_box *box,
                           pl_err *err)
 {
     struct parts p = {.to = x->dev->prog};
@@ -228,7 +244,7 @@ static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
 
     box->mirror = x->region[REGION_INBOX];
     box->near = calloc((size_t)p.to->n_tensor + 1, sizeof *box->near);
-    s = box->near ? add_all(x, &p, err)
+    s = box->near ? add_all(x, peers, &p, err)
                   : err_no_memory(err, "a device's tables");
     if (s == PL_OK)
         deal_all(&p, box->near);
@@ -239,7 +255,9 @@ static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
 {
     struct device_set *set = g->dev[0].set;
+    bool peers;
 
+    PL_TRY(read_switch(&peers, err));
     g->box = calloc((size_t)device_set_size(set), sizeof *g->box);
     if (!g->box)
         return err_no_memory(err, "a device's tables");
@@ -254,7 +272,8 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
         x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
     }
     for (int i = 0; i < n; i++)
-        PL_TRY(fill_box(&g->dev[i], &g->box[g->dev[i].dev->prog->dev], err));
+        PL_TRY(fill_box(&g->dev[i], peers, &g->box[g->dev[i].dev->prog->dev],
+                        err));
     return PL_OK;
 }
 

@@ -1,7 +1,7 @@
 /* What of this process's memory kernels find in place: the device's inbox and
  * events, and what others have that its program touches, but for what it writes
- * into memory of peers (gpu_peer.c). Kernels work in none
- * of it; they read it once, or write into an inbox. */
+ * into memory of peers (gpu_peer.c). Kernels work in none of it; they read it
+ * once, or write into an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"
