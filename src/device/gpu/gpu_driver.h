@@ -131,7 +131,7 @@ struct gpu_driver {
     pl_status (*finish)(struct gpu *g, enum queue q, pl_err *err);
 };
 
-enum { GPU_MAX_MARKS = 72 };
+enum { GPU_MAX_MARKS = 80 };
 
 extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_hip, gpu_opencl;
 
