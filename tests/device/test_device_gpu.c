@@ -451,6 +451,33 @@ TEST(gpu_streams_what_it_has_not_mapped)
     free(out);
 }
 
+/* Threads of a crew may come late to a run, but not to all. */
+TEST(gpu_streams_by_several_threads)
+{
+    enum { RUNS = 500 };
+    float *v = test_need(STREAM, sizeof *v),
+          *out = test_need(STREAM, sizeof *v);
+    struct device_run run = build_run(1);
+    struct device_set *s;
+    struct arena a = {0};
+    int n = 0;
+
+    gpu_watch_blind = true;
+    s = build_set("cpu*1,watched", 1, 1);
+    LOAD_OK(s, build_text(&a, STREAMED, 2));
+    run_streamed(s, v, out);
+    while (n < RUNS && gpu_watch_seen().n_writer < 2) {
+        RUN_OK(s, &run);
+        n++;
+    }
+    assert_true(gpu_watch_seen().n_writer >= 2);
+    device_set_free(s);
+    gpu_watch_blind = false;
+    arena_fini(&a);
+    free(v);
+    free(out);
+}
+
 /* A device of two groups takes what it has itself as it takes what others
  * have: by a pull, or, where others push, by a push. */
 TEST(gpu_serves_itself)

@@ -20,6 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range range[MAX_RANGE];
 static int n_range;
 static struct gpu_watched seen;
+static pthread_t writer; /* the first */
 
 void gpu_watch_reset(void)
 {
@@ -182,8 +183,13 @@ static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
                              const void *src, size_t bytes, pl_err *err)
 {
     pthread_mutex_lock(&lock);
-    if (seen.n_write++ == 0)
+    if (seen.n_write++ == 0) {
         seen.n_before = seen.n_launch;
+        seen.n_writer = 1;
+        writer = pthread_self();
+    }
+    if (!pthread_equal(writer, pthread_self()))
+        seen.n_writer = 2;
     if (!is_given((uintptr_t)src) && !is_mapped((uintptr_t)src))
         seen.loose += bytes;
     seen.bytes += bytes;

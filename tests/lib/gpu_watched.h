@@ -16,6 +16,7 @@ struct gpu_watched {
     int n_write;     /* copies into the device */
     size_t bytes, largest; /* theirs */
     size_t loose; /* of these from memory that the driver does not know */
+    int n_writer; /* threads that made them, as far as two */
     int n_before; /* launches before the first of them */
 };
 

@@ -146,6 +146,7 @@ static void unload_gpu(struct gpu_device *x)
 {
     if (!x->gpu)
         return;
+    gpu_stage_end(x);
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
@@ -329,6 +330,8 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     gpu_tell(&p, 0);
     for (int i = 0; i < b->n; i++)
         PL_TRY(load_gpu(&g->dev[i], &p, err));
+    for (int i = 0; i < b->n; i++)
+        gpu_stage_begin(&g->dev[i], b->n + device_set_threads(b->set, b));
     return PL_OK;
 }
 

@@ -76,6 +76,7 @@ struct gpu_device {
     unsigned char *ring; /* owned, of the driver, [GPU_SLOTS][GPU_SLOT] */
     struct gpu_slot slot[GPU_SLOTS];
     int filling;            /* the slot that is */
+    struct team *crew;      /* owned: who copies in runs; NULL: the thread */
     pthread_cond_t settled; /* nobody copies into some slot any more */
 
     /* ---- the run in progress: the issuing thread's ---- */
@@ -137,6 +138,10 @@ void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes);
 
 /* ---- gpu_stage.c ---- */
+/* A program has been loaded, and its own memory mapped or not: starts what
+ * threads runs will want, beside n_busy others. */
+void gpu_stage_begin(struct gpu_device *x, int n_busy);
+void gpu_stage_end(struct gpu_device *x);
 /* The bytes are taken over. Any thread, between runs. */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err);

@@ -8,6 +8,12 @@
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
+#include "machine/topology.h"
+
+enum {
+    CREW = 4,               /* threads that copy in a run: a link's speed */
+    TOGETHER = 2 * GPU_SLOT /* bytes that wake them */
+};
 
 static unsigned char *bytes_of(const struct gpu_device *x, int i)
 {
@@ -105,37 +111,55 @@ static pl_status empty(struct gpu_device *x, pl_err *err)
 
 /* ---- to the device ------------------------------------------------------- */
 
-/* A part of a slot. */
+/* A piece whose runs lie side by side from dst on. */
+struct errand {
+    struct gpu_device *x;
+    enum queue queue;
+    uint64_t dst;
+    const unsigned char *src;
+    const struct copy_loops *loops;
+    size_t bytes;
+    size_t taken; /* of them */
+    pl_status s;  /* what has failed first */
+    pl_err err;
+};
+
+/* A part of a slot, and of an errand. */
 struct part {
     int slot;
     unsigned char *at;
-    size_t bytes;
+    size_t from, bytes;
 };
 
-/* Takes a part of up to so many bytes. */
-static pl_status take(struct gpu_device *x, enum queue q, size_t bytes,
-                      struct part *p, pl_err *err)
+/* Takes the next part, as large as can be; it has no bytes if others have taken
+ * the rest. */
+static pl_status take(struct errand *e, struct part *p, pl_err *err)
 {
+    struct gpu_device *x = e->x;
     struct gpu_slot *o;
-    size_t room;
+    size_t left, room;
 
-    PL_TRY(find_room(x, q, err));
+    PL_TRY(find_room(x, e->queue, err));
     o = &x->slot[x->filling];
+    left = e->bytes - e->taken;
     room = GPU_SLOT - o->filled;
     *p = (struct part){.slot = x->filling,
                        .at = bytes_of(x, x->filling) + o->filled,
-                       .bytes = bytes < room ? bytes : room};
+                       .from = e->taken,
+                       .bytes = left < room ? left : room};
     o->filled += p->bytes;
     o->n_copying++;
+    e->taken += p->bytes;
     return PL_OK;
 }
 
-/* The part, which is full now, goes to dst. */
-static pl_status give(struct gpu_device *x, uint64_t dst, const struct part *p,
-                      pl_err *err)
+/* The part, which is full now, goes into the queue. */
+static pl_status give(struct errand *e, const struct part *p, pl_err *err)
 {
+    struct gpu_device *x = e->x;
     struct gpu_slot *o = &x->slot[p->slot];
-    pl_status s = x->driver->write(x->gpu, o->queue, dst, p->at, p->bytes, err);
+    pl_status s = x->driver->write(x->gpu, o->queue, e->dst + p->from, p->at,
+                                   p->bytes, err);
 
     if (--o->n_copying == 0)
         pthread_cond_broadcast(&x->settled);
@@ -160,32 +184,61 @@ static void gather(unsigned char *to, const unsigned char *src,
     }
 }
 
-/* A piece whose runs lie side by side from dst on. The lock is held, but while
- * bytes are copied. */
-static pl_status write_dense(struct gpu_device *x, enum queue q, uint64_t dst,
-                             const unsigned char *src,
-                             const struct copy_loops *l, pl_err *err)
+/* One of the threads that are at it. The lock is held, but while bytes are
+ * copied. */
+static void do_parts(struct errand *e)
 {
-    size_t bytes = (size_t)copy_loops_bytes(l), done = 0;
+    struct gpu_device *x = e->x;
 
-    while (done < bytes) {
+    while (e->taken < e->bytes && e->s == PL_OK) {
         struct part p;
+        pl_err err;
+        pl_status s = take(e, &p, &err);
 
-        PL_TRY(take(x, q, bytes - done, &p, err));
-        pthread_mutex_unlock(&x->lock);
-        gather(p.at, src, l, done, p.bytes);
-        pthread_mutex_lock(&x->lock);
-        PL_TRY(give(x, dst + done, &p, err));
-        done += p.bytes;
+        if (s == PL_OK) {
+            pthread_mutex_unlock(&x->lock);
+            gather(p.at, e->src, e->loops, p.from, p.bytes);
+            pthread_mutex_lock(&x->lock);
+            s = give(e, &p, &err);
+        }
+        if (s != PL_OK && e->s == PL_OK) {
+            e->s = s;
+            e->err = err;
+        }
     }
-    return PL_OK;
+}
+
+static void join_in(void *user, int thread)
+{
+    struct errand *e = user;
+
+    (void)thread;
+    pthread_mutex_lock(&e->x->lock);
+    do_parts(e);
+    pthread_mutex_unlock(&e->x->lock);
+}
+
+/* crew: NULL where others may be at work with it. */
+static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
+{
+    e->bytes = (size_t)copy_loops_bytes(e->loops);
+    if (crew && e->bytes >= TOGETHER) {
+        pthread_mutex_unlock(&e->x->lock);
+        team_run(crew, join_in, e);
+        pthread_mutex_lock(&e->x->lock);
+    } else {
+        do_parts(e);
+    }
+    if (e->s != PL_OK && err)
+        *err = e->err;
+    return e->s;
 }
 
 /* Runs that lie side by side at the destination go together. */
-static pl_status write_runs(struct gpu_device *x, enum queue q, uint64_t dst,
-                            const unsigned char *src,
-                            const struct copy_loops *l, pl_err *err)
+static pl_status write_runs(const struct errand *all, struct team *crew,
+                            pl_err *err)
 {
+    const struct copy_loops *l = all->loops;
     bool dense1 = l->n1 == 1 || l->dst_s1 == l->bytes;
     bool dense0 = dense1 && (l->n0 == 1 || l->dst_s0 == l->n1 * l->bytes);
     int64_t n0 = dense0 ? 1 : l->n0, n1 = dense1 ? 1 : l->n1;
@@ -193,39 +246,51 @@ static pl_status write_runs(struct gpu_device *x, enum queue q, uint64_t dst,
     for (int64_t i = 0; i < n0 * n1; i++) {
         int64_t i0 = i / n1, i1 = i % n1;
         struct copy_loops part = *l;
+        struct errand e = *all;
 
         part.src += i0 * l->src_s0 + i1 * l->src_s1;
         part.n0 = l->n0 / n0;
         part.n1 = l->n1 / n1;
-        PL_TRY(write_dense(
-            x, q, dst + (uint64_t)(l->dst + i0 * l->dst_s0 + i1 * l->dst_s1),
-            src, &part, err));
+        e.loops = &part;
+        e.dst += (uint64_t)(l->dst + i0 * l->dst_s0 + i1 * l->dst_s1);
+        PL_TRY(write_dense(&e, crew, err));
     }
     return PL_OK;
+}
+
+static pl_status write_all(const struct errand *e, struct team *crew,
+                           pl_err *err)
+{
+    pl_status s;
+
+    if (copy_loops_bytes(e->loops) == 0)
+        return PL_OK;
+    pthread_mutex_lock(&e->x->lock);
+    s = gpu_is_there(e->x, err);
+    if (s == PL_OK)
+        s = write_runs(e, crew, err);
+    pthread_mutex_unlock(&e->x->lock);
+    return s;
 }
 
 pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
                          const unsigned char *src, const struct copy_loops *l,
                          pl_err *err)
 {
-    pl_status s = PL_OK;
+    const struct errand e = {
+        .x = x, .queue = q, .dst = dst, .src = src, .loops = l};
 
-    if (copy_loops_bytes(l) == 0)
-        return PL_OK;
-    pthread_mutex_lock(&x->lock);
-    s = gpu_is_there(x, err);
-    if (s == PL_OK)
-        s = write_runs(x, q, dst, src, l, err);
-    pthread_mutex_unlock(&x->lock);
-    return s;
+    return write_all(&e, x->crew, err);
 }
 
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err)
 {
     const struct copy_loops l = {.bytes = (int64_t)bytes, .n0 = 1, .n1 = 1};
+    const struct errand e = {
+        .x = x, .queue = QUEUE_COPY, .dst = dst, .src = src, .loops = &l};
 
-    return gpu_stage_runs(x, QUEUE_COPY, dst, src, &l, err);
+    return write_all(&e, NULL, err);
 }
 
 pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
@@ -236,6 +301,46 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
     s = empty(x, err);
     pthread_mutex_unlock(&x->lock);
     return s;
+}
+
+/* ---- the crew ------------------------------------------------------------ */
+
+static bool pulls_much(const struct program *p)
+{
+    for (int i = 0; i < p->n_script; i++)
+        for (int k = 0; k < p->script[i].n_step; k++) {
+            const struct step *st = &p->script[i].step[k];
+
+            for (int j = 0; st->kind == STEP_PULL && j < st->pull.n_piece;
+                 j++) {
+                struct copy_loops l;
+
+                copy_loops_resolve(&l, &st->pull.piece[j], &p->max);
+                if (copy_loops_bytes(&l) >= TOGETHER)
+                    return true;
+            }
+        }
+    return false;
+}
+
+/* A GPU that has not mapped its own will not map what others have. */
+void gpu_stage_begin(struct gpu_device *x, int n_busy)
+{
+    const struct topology *t = device_set_topology(x->set);
+    int n = t && t->n_core_quota < CREW ? t->n_core_quota : CREW, core[CREW];
+
+    if (x->maps_events || !pulls_much(x->dev->prog) || n < 2)
+        return;
+    for (int i = 0; i < n; i++)
+        core[i] = -1;
+    if (team_create(&x->crew, n, core, n_busy + n, NULL) != PL_OK)
+        x->crew = NULL; /* the issuing thread is alone then */
+}
+
+void gpu_stage_end(struct gpu_device *x)
+{
+    team_free(x->crew);
+    x->crew = NULL;
 }
 
 /* ---- and back ------------------------------------------------------------ */
