@@ -374,7 +374,7 @@ TEST(gpu_inbox_is_carried_after_each_push)
     }
 }
 
-/* ---- what is pulled and not mapped ---------------------------------------- */
+/* ---- what is pulled and not mapped ---------------------------------------*/
 
 #define STREAMED                                                               \
     "programs 2\nmax n_tok 1\n"                                                \

@@ -10,10 +10,11 @@
 #include "device/team.h"
 
 enum {
-    GPU_SLOTS = 8, /* of the ring of staging memory */
-    GPU_SLOT = 1 << 20,
-    GPU_PULSES = 8,           /* see gpu_watch.c */
-    GPU_RING = 63,            /* marks of events, in turn */
+    GPU_SLOTS = 8,      /* of the ring of staging memory */
+    GPU_SLOT = 1 << 20, /* bytes: 20 us of a fast link, ten times the start of a
+                           copy */
+    GPU_PULSES = 8,     /* see gpu_watch.c */
+    GPU_RING = 63,      /* marks of events, in turn */
     GPU_SLOT_MARK = GPU_RING, /* and what the others are for */
     GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };

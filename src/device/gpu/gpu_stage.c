@@ -2,8 +2,9 @@
  * driver reads at full speed, and back. A slot of the ring is filled, and put
  * into a queue piece by piece; a mark behind its last piece says when it is
  * free. So while a queue reads some slots others are filled, and the link does
- * not rest. Several threads fill at once: they take their parts under the lock
- * and copy beside each other. */
+ * not rest. Several threads fill at once, those that load or a crew: they take
+ * their parts under the lock and copy beside each other. What is in the ring
+ * waits for no other device, so a slot becomes free by itself. */
 #include <string.h>
 
 #include "base/err.h"
@@ -11,7 +12,8 @@
 #include "machine/topology.h"
 
 enum {
-    CREW = 4,               /* threads that copy in a run: a link's speed */
+    CREW = 4, /* threads that copy in a run: each some 10 GB/s, while links take
+                 25 to 50 */
     TOGETHER = 2 * GPU_SLOT /* bytes that wake them */
 };
 
@@ -192,7 +194,7 @@ static void do_parts(struct errand *e)
 
     while (e->taken < e->bytes && e->s == PL_OK) {
         struct part p;
-        pl_err err;
+        pl_err err = {0};
         pl_status s = take(e, &p, &err);
 
         if (s == PL_OK) {
