@@ -875,6 +875,81 @@ TEST(gpu_that_hangs_is_found_between_runs)
     arena_fini(&a);
 }
 
+static struct device_set *set_to_hang(const char *spec, const char *text, int n,
+                                      struct arena *a)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_set *s;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
+    gpu_hung.n_call = 0;
+    s = build_set_as(spec, 1, &opt);
+    LOAD_OK(s, build_text(a, text, n));
+    return s;
+}
+
+/* Who waits for room in its staging is not left there, between runs. */
+TEST(gpu_that_hangs_ends_who_writes)
+{
+    unsigned char *v = test_need(N_WRITER, EACH);
+    struct writer w[N_WRITER];
+    struct arena a = {0};
+    struct device_set *s;
+    char text[128];
+    pl_err err;
+    int n = 0;
+
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+             N_WRITER * EACH);
+    s = set_to_hang("hung", text, 1, &a);
+    gpu_hung.n_left = 0;
+    for (int i = 0; i < N_WRITER; i++) {
+        w[i] = (struct writer){.set = s,
+                               .from = v + (size_t)i * EACH,
+                               .at = (size_t)i * EACH,
+                               .seed = (uint64_t)i};
+        assert_int_equal(
+            pthread_create(&w[i].thread, NULL, write_pieces, &w[i]), 0);
+    }
+    for (int i = 0; i < N_WRITER; i++) {
+        pthread_join(w[i].thread, NULL);
+        assert_true(w[i].s == PL_OK || w[i].s == PL_DEVICE);
+        n += w[i].s == PL_DEVICE;
+    }
+    assert_true(n > 0);
+    assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, v, 1, &err),
+                     PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+    free(v);
+}
+
+/* Nor in a run. */
+TEST(gpu_that_hangs_ends_what_is_streamed)
+{
+    struct device_run run = build_run(1);
+    struct arena a = {0};
+    struct device_set *s;
+    pl_err err;
+
+    gpu_hung.blind = true;
+    s = set_to_hang("cpu*1,hung", STREAMED, 2, &a);
+    RUN_OK(s, &run);
+    gpu_hung.n_left = 0;
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s");
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    device_set_free(s);
+    gpu_hung.blind = false;
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
 /* ---- a GPU that differs -------------------------------------------------- */
 
 static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,

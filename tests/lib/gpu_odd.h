@@ -26,6 +26,7 @@ extern struct gpu_hung {
     atomic_int n_left; /* kernels to launch until it hangs */
     atomic_int n_call; /* of functions that would not return then */
     bool wordless;     /* its queues neither post nor wait for words */
+    bool blind;        /* it maps nothing of the host */
     struct gpu *who;   /* that hangs; NULL: the next that is opened */
     uint64_t watched;  /* memory of another one; 0: it has been given back */
 } gpu_hung;
