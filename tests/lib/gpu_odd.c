@@ -234,6 +234,13 @@ static void hung_host_release(struct gpu *g, void *p)
         gpu_emu.host_release(g, p);
 }
 
+static pl_status hung_map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                          pl_err *err)
+{
+    return gpu_hung.blind ? err_set(err, PL_UNSUPPORTED, "it maps nothing")
+                          : gpu_emu.map(g, p, bytes, at, err);
+}
+
 static void hung_unmap(struct gpu *g, void *p)
 {
     if (works(g))
@@ -328,6 +335,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.close = hung_close;
     gpu_hangs.release = hung_release;
     gpu_hangs.host_release = hung_host_release;
+    gpu_hangs.map = hung_map;
     gpu_hangs.unmap = hung_unmap;
     gpu_hangs.reach = hung_reach;
 }

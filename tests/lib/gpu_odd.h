@@ -27,6 +27,7 @@ extern struct gpu_hung {
     bool at_copy;      /* it hangs at its first copy */
     atomic_int n_call; /* of functions that would not return then */
     bool wordless;     /* its queues neither post nor wait for words */
+    bool blind;        /* it maps nothing of the host */
     struct gpu *who;   /* that hangs; NULL: the next that is opened */
     uint64_t watched;  /* memory of another one; 0: it has been given back */
     bool watches;      /* what another one allocates next */

@@ -41,9 +41,8 @@ size_t gpu_scratch(const struct device_desc *d,
 
 static void close_gpu(struct gpu_device *x)
 {
-    for (int q = 0; q < QUEUE_COUNT && x->gpu && !x->lost; q++)
-        if (x->half[q])
-            x->driver->host_release(x->gpu, x->half[q]);
+    if (x->ring && !x->lost)
+        x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->kept)
         x->driver->close(x->gpu);
     pthread_cond_destroy(&x->settled);
@@ -67,16 +66,14 @@ void gpu_close(struct device_bank *b)
 static pl_status open_gpu(struct gpu_device *x, int which, pl_err *err)
 {
     const struct device_options *opt = device_set_options(x->set);
+    void *p = NULL;
 
     PL_TRY(x->driver->open(&x->gpu, x->dev->desc.index, err));
     if (x->driver->seed)
         x->driver->seed(x->gpu, opt->sim_seed + (uint64_t)which);
-    for (int q = 0; q < QUEUE_COUNT; q++) {
-        void *p = NULL;
-
-        PL_TRY(x->driver->host_alloc(x->gpu, GPU_STAGE, &p, err));
-        x->half[q] = p;
-    }
+    PL_TRY(
+        x->driver->host_alloc(x->gpu, (size_t)GPU_SLOTS * GPU_SLOT, &p, err));
+    x->ring = p;
     return PL_OK;
 }
 
@@ -149,14 +146,17 @@ static void unload_gpu(struct gpu_device *x)
 {
     if (!x->gpu)
         return;
+    gpu_stage_end(x);
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
         give_back(x);
     free(x->event);
     free(x->await);
+    free(x->later);
     x->event = NULL;
     x->await = NULL;
+    x->later = NULL;
     gpu_image_fini(&x->image);
     x->image.box = NULL;
 }
@@ -203,7 +203,7 @@ static bool has_pages(const struct program *p)
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
     const struct program *p = x->dev->prog;
-    int most = 0;
+    int most = 0, steps = 0;
 
     x->event = calloc((size_t)p->n_event + 1, sizeof *x->event);
     if (!x->event)
@@ -220,9 +220,12 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
                     x->event[wait_event(&st->wait, j).event].crossed = true;
         }
         most = n > most ? n : most;
+        steps = p->script[i].n_step > steps ? p->script[i].n_step : steps;
     }
     x->await = calloc((size_t)most + 1, sizeof *x->await);
-    return x->await ? PL_OK : err_no_memory(err, "a device's tables");
+    x->later = calloc((size_t)steps + 1, sizeof *x->later);
+    return x->await && x->later ? PL_OK
+                                : err_no_memory(err, "a device's tables");
 }
 
 static pl_status load_tables(struct gpu_device *x, pl_err *err)
@@ -355,6 +358,8 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     gpu_tell(&p, 0);
     for (int i = 0; i < b->n; i++)
         PL_TRY(load_gpu(&g->dev[i], &p, err));
+    for (int i = 0; i < b->n; i++)
+        gpu_stage_begin(&g->dev[i], b->n + device_set_threads(b->set, b));
     return PL_OK;
 }
 
