@@ -109,6 +109,8 @@ static enum exit_code prepare(struct run *r)
     if (c == EXIT_DONE)
         c = session_need_words(&r->s, o);
     if (c == EXIT_DONE)
+        c = run_open_grammar(r);
+    if (c == EXIT_DONE)
         c = set_biases(r);
     if (c != EXIT_DONE)
         return c;
@@ -145,6 +147,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     free(r->logits);
     pl_detokenizer_free(r->text);
     pl_sampler_free(r->sampler);
+    pl_grammar_free(r->grammar);
     free(r->bias);
     free(r->bias_id);
     input_free(&r->prompt);
@@ -332,12 +335,30 @@ static bool take_piece(struct run *r, const char *piece)
     return s == PL_OK;
 }
 
+/* Samples the pending token; STOP_LENGTH: there is one to write. */
+static enum stop choose(struct run *r)
+{
+    if (run_keep_grammar(r) != STOP_END)
+        return STOP_FAILED;
+    r->pending = pl_sample(r->sampler, r->logits);
+    if (r->pending < 0) {
+        r->status = pl_sampler_status(r->sampler, &r->err);
+        return STOP_FAILED;
+    }
+    if (!pl_token_ends(r->s.words, r->pending))
+        return STOP_LENGTH;
+    r->pending = -1;
+    return STOP_END;
+}
+
 enum stop run_write_on(struct run *r)
 {
     const int64_t limit = r->o->n_predict;
-    enum stop stop = STOP_LENGTH;
     double start = term_seconds();
+    enum stop stop = STOP_LENGTH;
 
+    if (run_begin_grammar(r) != STOP_END)
+        return STOP_FAILED;
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
             enum stop fed = run_feed(r, &r->pending, 1, NULL);
@@ -352,20 +373,9 @@ enum stop run_write_on(struct run *r)
             stop = STOP_INTERRUPTED;
             break;
         }
-        r->pending = pl_sample(r->sampler, r->logits);
-        if (r->pending < 0) {
-            r->status = r->err.status = PL_BAD_FILE;
-            snprintf(r->err.message, sizeof(r->err.message),
-                     "no token is possible: all logits are nan or -inf; the "
-                     "model is damaged, or biases forbid every token");
-            stop = STOP_FAILED;
+        stop = choose(r);
+        if (stop != STOP_LENGTH)
             break;
-        }
-        if (pl_token_ends(r->s.words, r->pending)) {
-            r->pending = -1;
-            stop = STOP_END;
-            break;
-        }
         r->n_written++;
         if (!take_piece(r, pl_detokenize(r->text, r->pending))) {
             stop = STOP_FAILED;

@@ -72,8 +72,6 @@ static const struct foreign refused[] = {
     {"--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
      "--dry-sequence-breaker",
      "the nearest is --repeat-penalty"},
-    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file",
-     "nothing constrains the text; the nearest is --logit-bias"},
     {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
      "the nearest are --state-save and --state-load"},
     {"--verbose-prompt", "use `plait tokenize`"},

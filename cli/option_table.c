@@ -145,6 +145,21 @@ const struct option_row option_table[] = {
     {{"-sp", "--special"}, NULL, "print special tokens too",
      RUN, option_set_flag, AT(show_special), 0, 0},
 
+    {{"--grammar"}, "TEXT",
+     "write only what this grammar allows, in GBNF, like 'root ::= \"yes\" | "
+     "\"no\"', and end where it may end. In a chat it holds for the answer: "
+     "where the prompt begins the reasoning, or the template has channels, "
+     "from the end of that on; else from the first token, so that a model "
+     "which would begin to reason by itself does not",
+     RUN, option_set_text, AT(grammar), 0, 0},
+    {{"--grammar-file"}, "FILE", "the same, from a file",
+     RUN, option_set_text, AT(grammar_file), 0, 0},
+    {{"-j", "--json-schema"}, "SCHEMA",
+     "write only JSON that fits this schema ('{}': any), likewise",
+     RUN, option_set_text, AT(schema), 0, 0},
+    {{"-jf", "--json-schema-file"}, "FILE", "the same, from a file",
+     RUN, option_set_text, AT(schema_file), 0, 0},
+
     {{"--state-load"}, "FILE",
      "go on from a saved state: its text is the past, and the "
      "prompt is added to it", RUN, option_set_text, AT(state_load), 0, 0},

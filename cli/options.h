@@ -72,6 +72,7 @@ struct options {
         REASONING_ON,
         REASONING_OFF
     } reasoning;
+    const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
     const char *trace;
     const char *svg;

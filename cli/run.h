@@ -17,8 +17,10 @@ struct run {
     int32_t *bias_id;     /* owned */
     float *bias;          /* owned */
     pl_sampler *sampler;
-    pl_template *form; /* owned; NULL: this is no chat */
-    pl_reply *reply;   /* takes what is written; NULL: it is printed */
+    pl_grammar *grammar; /* owned; NULL: anything may be written */
+    bool kept;           /* the sampler keeps to the grammar */
+    pl_template *form;   /* owned; NULL: this is no chat */
+    pl_reply *reply;     /* takes what is written; NULL: it is printed */
     pl_detokenizer *text;
     float *logits;   /* [n_vocab] after the last token; owned */
     int32_t pending; /* sampled, not yet in the sequence; or -1 */
@@ -40,6 +42,14 @@ enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
 /* Samples up to -n tokens. The last one is left pending: whether it has to be
  * computed is not known yet. */
 enum stop run_write_on(struct run *r);
+
+/* Reads what --grammar or --json-schema say; run_grammar.c. */
+enum exit_code run_open_grammar(struct run *r);
+/* What is written from here on is a new text of the grammar, */
+enum stop run_begin_grammar(struct run *r);
+/* which begins with the next token, unless a reply is not at its content yet;
+ * STOP_END: all is well. */
+enum stop run_keep_grammar(struct run *r);
 
 /* To standard output. */
 void run_say(struct run *r, const char *text, size_t len);

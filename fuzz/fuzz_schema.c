@@ -15,6 +15,7 @@ static void require(bool ok)
 
 int fuzz_schema(const uint8_t *data, size_t n)
 {
+    static const char made[] = "fuzz, written as a grammar: ";
     struct grammar *g = NULL;
     pl_err err = {0};
     pl_status s = grammar_from_schema(&g, (const char *)data, n, "fuzz", &err);
@@ -22,10 +23,12 @@ int fuzz_schema(const uint8_t *data, size_t n)
     require((s == PL_OK) == (g != NULL));
     require(s == PL_OK || strlen(err.message) > 0);
     /* The text that is made of a schema is well formed. */
-    require(s == PL_OK || strstr(err.message, "column") == NULL ||
-            strstr(err.message, "no JSON") != NULL ||
+    require(s == PL_OK || strncmp(err.message, made, strlen(made)) != 0 ||
             strstr(err.message, "too large") != NULL ||
             strstr(err.message, "too many") != NULL ||
+            strstr(err.message, "too much open") != NULL ||
+            strstr(err.message, "can never end") != NULL ||
+            strstr(err.message, "left recursion") != NULL ||
             strstr(err.message, "count up to") != NULL ||
             strstr(err.message, "nest deeper") != NULL);
     grammar_free(g);

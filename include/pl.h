@@ -12,9 +12,9 @@
  * threads and devices: there they may be freed, which leaves the original's
  * alone, and nothing else.
  *
- * Threads: models, plans, tokenizers, templates and graphs that nobody changes
- * any more may be used by any number of threads at once, and any number of
- * engines may share a model. An executor, an engine, a sampler and a
+ * Threads: models, plans, tokenizers, templates, grammars and graphs that
+ * nobody changes any more may be used by any number of threads at once, and any
+ * number of engines may share a model. An executor, an engine, a sampler and a
  * detokenizer take one call at a time, from whatever thread; different ones
  * never mind each other.
  * An engine and the executor behind it (pl_engine_exec) count as one. A call of
@@ -232,6 +232,9 @@ typedef struct pl_options {
     int64_t mtp; /* N: in place of the model, the Nth of its file's blocks for
                     multi-token prediction, which guess tokens behind the next
                     one; see pl_batch */
+    bool prefix_cache; /* pages of the cache that sequences have filled are kept
+                          when these are emptied, for pl_seq_share, until
+                          others need them; nothing with mtp */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -247,6 +250,7 @@ typedef struct pl_plan pl_plan;     /* what would happen */
 typedef struct pl_engine pl_engine; /* weights and cache on devices */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
+typedef struct pl_grammar pl_grammar;   /* which texts may be written */
 typedef struct pl_template pl_template; /* messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
@@ -358,6 +362,25 @@ PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              int64_t *kept, pl_err *err);
 /* dst (emptied first) becomes a copy of src; full pages are shared. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
+/* An empty sequence begins with the longest prefix of token[0 .. n-1] that is
+ * kept (pl_options.prefix_cache), of *n_shared tokens, perhaps 0, never all n:
+ * the last one at least must be decoded, for its logits. Whatever is shared,
+ * decoding the rest gives the bits of decoding all. What is kept: of sequences
+ * whose tokens all came by pl_engine_decode or pl_seq_share, or in copies of
+ * such, whole pages of 64 tokens; windows must hold what the next token sees.
+ * Recurrent models go on only from states: those that pl_seq_trim goes back to,
+ * and where a sequence was trimmed, emptied or copied over. Setting weights or
+ * caches (pl_tensor_set) gives up all that is kept. Takes no page; what nobody
+ * uses is given up, the longest unused first, when pages are short.
+ * BAD_ARGUMENT: the sequence has tokens; n < 0; an id that is no token's.
+ * FULL: n is more than the context. */
+PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
+                              int64_t n, int64_t *n_shared, pl_err *err);
+/* How many tokens more a sequence could take now, if no other took any and what
+ * is kept unused were given up. seq -1: all sequences together, if each began a
+ * page of 64 tokens: what is left in the last pages of those that have tokens
+ * comes on top. 0: there is no such sequence. */
+PL_API int64_t pl_engine_room(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
 
@@ -528,6 +551,9 @@ PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
 /* Has the mark come that ends a message, which the tokenizer may not know
  * (pl_token_ends)? What follows it is no part of the message. */
 PL_API bool pl_reply_ended(const pl_reply *r);
+/* Is it content that comes next, as far as is known? Not in reasoning, a call,
+ * or what stands before a message. */
+PL_API bool pl_reply_in_content(const pl_reply *r);
 /* All that was added, as it came; terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
 /* The message so far as a JSON object to append to a conversation's messages:
@@ -567,10 +593,38 @@ PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * any is nan or +inf, or all are -inf, biases included. */
+ * any is nan or +inf, all are -inf, biases included, or the grammar allows
+ * none: pl_sampler_status says which. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
+/* PL_OK, or why the last pl_sample gave -1. */
+PL_API pl_status pl_sampler_status(const pl_sampler *s, pl_err *err);
 /* Remembers a token that was not sampled (the prompt's). */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
+
+/* ---- grammars ---------------------------------------------------------- */
+
+typedef enum pl_grammar_form {
+    PL_GRAMMAR_GBNF,        /* llama.cpp's notation; root is the whole text */
+    PL_GRAMMAR_JSON_SCHEMA, /* the documents of a schema; of true, any JSON */
+} pl_grammar_form;
+
+/* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
+ * name: what messages call the text; NULL: "grammar". PL_BAD_ARGUMENT: the text
+ * is wrong, in that line and column, begins with itself, or is too large.
+ * PL_UNSUPPORTED: a schema has a keyword that is not supported, or asks for too
+ * much; the message has its path. */
+PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
+                                   pl_grammar_form form, const char *text,
+                                   size_t len, const char *name, pl_err *err);
+/* After the samplers that have it. */
+PL_API void pl_grammar_free(pl_grammar *g);
+/* From here on pl_sample chooses, before all that pl_sampling says, among the
+ * tokens with which what it has chosen since can become a text of the grammar;
+ * one that ends (pl_token_ends) is among them exactly where the text is whole.
+ * Tokens of pl_sampler_accept are none of the text's. g is borrowed until
+ * another is given; NULL: any token may come. On failure all is as it was. */
+PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
+                                        pl_err *err);
 
 /* ---- machine ----------------------------------------------------------- */
 

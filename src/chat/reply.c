@@ -675,6 +675,13 @@ bool pl_reply_ended(const pl_reply *r)
     return r->ended;
 }
 
+bool pl_reply_in_content(const pl_reply *r)
+{
+    return r->state == IN_CONTENT ||
+           (r->state == IN_CHANNEL && r->channel == PL_REPLY_CONTENT &&
+            r->n_recipient == 0);
+}
+
 const char *pl_reply_text(const pl_reply *r, size_t *len)
 {
     if (len)

@@ -23,6 +23,8 @@ struct gpu_info {
     char why[256];          /* it cannot be used; "": it can */
     int index;              /* the driver's own number of it, always */
     unsigned has;           /* a bit for each gpu_feature */
+    uint64_t peers;         /* a bit for each GPU of the driver, by index, whose
+                              memory it reaches by the driver's word */
     uint64_t total_bytes;   /* of its memory; 0: unknown */
     uint64_t memory_bytes;  /* free now; of list(), where asking takes more than
                               a question, 0: free_memory() tells */
@@ -36,6 +38,6 @@ struct gpu_info {
                       unless asked for by its driver's name */
 };
 
-enum { GPU_LIST_MAX = 64 };
+enum { GPU_LIST_MAX = 64 /* bits of `peers` */ };
 
 #endif

@@ -20,7 +20,15 @@ struct micro {
     int64_t n, n_out;
     int32_t *token, *position, *seq, *out_row; /* owned */
     int64_t *from;   /* owned; index of the batch that each token has */
+    int64_t *row;    /* owned; logits row of each token, -1: not wanted */
     int64_t *row_of; /* owned; logits row of each wanted token */
+};
+
+struct batch_seq {
+    int64_t n_new; /* tokens that it gets by the batch; 0 between batches */
+    int64_t n_old; /* its length before the batch */
+    int64_t n_run; /* its length before the last run */
+    int64_t at;    /* of its tokens in a micro-batch; -1: has none yet */
 };
 
 pl_status batch_init(pl_engine *e, pl_err *err)
@@ -31,10 +39,9 @@ pl_status batch_init(pl_engine *e, pl_err *err)
 
     e->n_micro = exec_n_micro(e->exec);
     e->micro = calloc((size_t)e->n_micro, sizeof *e->micro);
-    e->n_new = calloc((size_t)p->max.n_seq, sizeof *e->n_new);
-    e->n_old = calloc((size_t)p->max.n_seq, sizeof *e->n_old);
-    e->n_run = calloc((size_t)p->max.n_seq, sizeof *e->n_run);
-    if (!e->micro || !e->n_new || !e->n_old || !e->n_run)
+    e->batch_seq = calloc((size_t)p->max.n_seq, sizeof *e->batch_seq);
+    e->of = calloc((size_t)p->max.n_seq, sizeof *e->of);
+    if (!e->micro || !e->batch_seq || !e->of)
         return err_no_memory(err, "an engine");
     for (int k = 0; k < e->n_micro; k++) {
         struct micro *m = &e->micro[k];
@@ -44,9 +51,10 @@ pl_status batch_init(pl_engine *e, pl_err *err)
         m->seq = calloc(n, sizeof *m->seq);
         m->out_row = calloc(n, sizeof *m->out_row);
         m->from = calloc(n, sizeof *m->from);
+        m->row = calloc(n, sizeof *m->row);
         m->row_of = calloc(n, sizeof *m->row_of);
         if (!m->token || !m->position || !m->seq || !m->out_row || !m->from ||
-            !m->row_of)
+            !m->row || !m->row_of)
             return err_no_memory(err, "an engine");
     }
     for (int k = 0; k < e->plan->graph->n_pool; k++)
@@ -64,17 +72,22 @@ void batch_fini(pl_engine *e)
         free(e->micro[k].seq);
         free(e->micro[k].out_row);
         free(e->micro[k].from);
+        free(e->micro[k].row);
         free(e->micro[k].row_of);
     }
     free(e->micro);
-    free(e->n_new);
-    free(e->n_old);
-    free(e->n_run);
+    free(e->batch_seq);
+    free(e->of);
 }
 
 static int seq_of(const pl_batch *b, int64_t i)
 {
     return b->seq ? b->seq[i] : 0;
+}
+
+static bool is_wanted(const pl_batch *b, int64_t i)
+{
+    return !b->wanted || b->wanted[i];
 }
 
 /* Pages for all of the batch; what windows need of them, a run at a time, is
@@ -85,13 +98,17 @@ static pl_status check_room(const pl_engine *e, pl_err *err)
         const struct kv_pool *p = &e->kv.pool[k];
         int need = 0;
 
-        for (int s = 0; s < e->kv.n_seq && p->window == 0; s++)
-            need += kv_need(&e->kv, k, s, e->n_new[s], false);
-        if (need > p->n_free)
+        for (int i = 0; i < e->n_batch_seq && p->window == 0; i++) {
+            int s = e->batch_seq[i];
+
+            need += kv_need(&e->kv, k, s, e->of[s].n_new, false);
+        }
+        if (need > kv_available(&e->kv, k))
             return err_set(err, PL_FULL,
                            "the batch needs %d pages of %d tokens, %d of %d "
                            "are free: give a larger context or end a sequence",
-                           need, PAGE_TOKENS, p->n_free, p->n_page);
+                           need, PAGE_TOKENS, kv_available(&e->kv, k),
+                           p->n_page);
     }
     return PL_OK;
 }
@@ -115,91 +132,136 @@ static pl_status check_hidden(const pl_engine *e, const pl_batch *b,
     return PL_OK;
 }
 
-static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
+static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
+                              pl_err *err)
 {
-    const struct compiled *p = e->plan->compiled;
     int64_t n_vocab = e->plan->model->model->n_vocab;
+    int n_seq = e->kv.n_seq;
 
-    if (b->n < 0 || (b->n > 0 && !b->token))
-        return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
-                       b->n, b->n < 0 ? "" : ", and no ids of them");
-    PL_TRY(check_hidden(e, b, err));
-    memset(e->n_new, 0, (size_t)p->max.n_seq * sizeof *e->n_new);
     for (int64_t i = 0; i < b->n; i++) {
-        if (seq_of(b, i) < 0 || seq_of(b, i) >= p->max.n_seq)
+        if (seq_of(b, i) < 0 || seq_of(b, i) >= n_seq)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of the batch: sequence %d; 0 to "
                            "%d are planned",
-                           i, seq_of(b, i), (int)p->max.n_seq - 1);
+                           i, seq_of(b, i), n_seq - 1);
         if (b->token[i] < 0 || b->token[i] >= n_vocab)
             return err_set(err, PL_BAD_ARGUMENT,
                            "token %" PRId64 " of the batch is %d; the "
                            "vocabulary has 0 to %" PRId64,
                            i, b->token[i], n_vocab - 1);
-        if ((!b->wanted || b->wanted[i]) && !b->logits)
+        if (is_wanted(b, i) && !b->logits)
             return err_set(err, PL_BAD_ARGUMENT,
                            "logits are wanted and there is no room for them");
-        e->n_new[seq_of(b, i)]++;
     }
-    for (int s = 0; s < p->max.n_seq; s++) {
-        int64_t have = e->kv.length[s];
+    return PL_OK;
+}
 
-        if (e->n_new[s] && have + e->n_new[s] > e->plan->n_ctx)
+/* The batch's sequences, and what each gets by it. */
+static void list_seqs(pl_engine *e, const pl_batch *b)
+{
+    for (int i = 0; i < e->n_batch_seq; i++)
+        e->of[e->batch_seq[i]].n_new = 0;
+    e->n_batch_seq = 0;
+    for (int64_t i = 0; i < b->n; i++) {
+        int s = seq_of(b, i);
+
+        if (e->of[s].n_new++ > 0)
+            continue;
+        e->batch_seq[e->n_batch_seq++] = s;
+        e->of[s].n_old = e->kv.length[s];
+        e->of[s].at = -1;
+    }
+}
+
+static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
+{
+    if (b->n < 0 || (b->n > 0 && !b->token))
+        return err_set(err, PL_BAD_ARGUMENT, "a batch of %" PRId64 " tokens%s",
+                       b->n, b->n < 0 ? "" : ", and no ids of them");
+    PL_TRY(check_hidden(e, b, err));
+    PL_TRY(check_tokens(e, b, err));
+    list_seqs(e, b);
+    for (int i = 0; i < e->n_batch_seq; i++) {
+        int s = e->batch_seq[i];
+        const struct batch_seq *q = &e->of[s];
+
+        if (q->n_old + q->n_new > e->plan->n_ctx)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens; %" PRId64
                            " more do not fit into a context of %" PRId64
                            ": give a larger one",
-                           s, have, e->n_new[s], e->plan->n_ctx);
+                           s, q->n_old, q->n_new, e->plan->n_ctx);
     }
     return check_room(e, err);
 }
 
+/* Where a micro-batch ends that begins with token `next` and takes `most` at
+ * most: with no more wanted rows than the programs give. */
+static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
+                         int64_t most)
+{
+    int64_t end = next, wanted = 0;
+
+    for (; end < b->n && end - next < most; end++) {
+        wanted += is_wanted(b, end);
+        if (wanted > e->plan->compiled->max.n_out)
+            break;
+    }
+    return end;
+}
+
+/* Tokens [from, end) of the batch in the order of a micro-batch, which has its
+ * sequences one after the other, each where it comes first: the place of each
+ * sequence's first token goes to `at`. */
+static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
+                       int64_t end, struct micro *m)
+{
+    int n_seq = 0;
+    int64_t at = 0;
+
+    for (int64_t i = from; i < end; i++) {
+        struct batch_seq *q = &e->of[seq_of(b, i)];
+
+        if (q->at < 0) {
+            q->at = 0;
+            m->seq[n_seq++] = seq_of(b, i);
+        }
+        q->at++;
+    }
+    for (int k = 0; k < n_seq; k++) {
+        struct batch_seq *q = &e->of[m->seq[k]];
+        int64_t n = q->at;
+
+        q->at = at;
+        at += n;
+    }
+}
+
 /* Tokens [*next, ..), at most `most`, make a micro-batch, grouped by sequence;
  * *row is the row of logits that the next wanted one has. */
-static void gather(const pl_engine *e, const pl_batch *b, int64_t most,
-                   int64_t *next, int64_t *row, struct micro *m)
+static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
+                   int64_t *row, struct micro *m)
 {
-    const struct compiled *p = e->plan->compiled;
-    int64_t end = *next, wanted = 0;
+    int64_t end = micro_end(e, b, *next, most);
 
-    m->n = m->n_out = 0;
-    while (end < b->n && end - *next < most) {
-        bool w = !b->wanted || b->wanted[end];
-
-        if (w && wanted == p->max.n_out)
-            break;
-        wanted += w;
-        end++;
-    }
+    m->n = end - *next;
+    m->n_out = 0;
+    place_seqs(e, b, *next, end, m);
     for (int64_t i = *next; i < end; i++) {
-        int s = seq_of(b, i);
-        bool first = true;
+        int64_t at = e->of[seq_of(b, i)].at++;
 
-        for (int64_t k = *next; k < i && first; k++)
-            first = seq_of(b, k) != s;
-        if (!first && b->seq)
-            continue;
-        if (!first)
-            break;
-        for (int64_t k = i; k < end; k++) {
-            if (seq_of(b, k) != s)
-                continue;
-            m->from[m->n] = k;
-            m->token[m->n] = b->token[k];
-            m->seq[m->n] = s;
-            m->n++;
-        }
+        m->from[at] = i;
+        m->token[at] = b->token[i];
+        m->seq[at] = seq_of(b, i);
+        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* the batch's order */
     }
-    for (int64_t k = 0, at; k < m->n; k++) {
-        if (b->wanted && !b->wanted[m->from[k]])
+    for (int64_t k = 0; k < m->n; k++) {
+        e->of[m->seq[k]].at = -1;
+        if (m->row[k] < 0)
             continue;
-        at = *row; /* logits keep the batch's order */
-        for (int64_t i = *next; i < m->from[k]; i++)
-            at += !b->wanted || b->wanted[i];
         m->out_row[m->n_out] = (int32_t)k;
-        m->row_of[m->n_out++] = at;
+        m->row_of[m->n_out++] = m->row[k];
     }
-    *row += wanted;
     *next = end;
 }
 
@@ -315,11 +377,29 @@ enum { CHECKPOINT_EVERY = 4096 };
 
 static void checkpoint(pl_engine *e, int seq)
 {
+    const struct batch_seq *q = &e->of[seq];
     int64_t n = e->kv.length[seq];
 
-    if ((e->n_new[seq] > 1 && n == e->n_old[seq] + e->n_new[seq]) ||
-        n / CHECKPOINT_EVERY != e->n_run[seq] / CHECKPOINT_EVERY)
+    if ((q->n_new > 1 && n == q->n_old + q->n_new) ||
+        n / CHECKPOINT_EVERY != q->n_run / CHECKPOINT_EVERY)
         kv_checkpoint(&e->kv, seq);
+}
+
+/* The tokens of a run that went well are known, so that prefixes are kept. */
+static void add_prefixes(pl_engine *e, int n)
+{
+    if (!e->kv.prefix)
+        return;
+    engine_trust_prefixes(e);
+    for (int k = 0; k < n; k++) {
+        const struct micro *m = &e->micro[k];
+
+        for (int64_t i = 0, len; i < m->n; i += len) {
+            for (len = 1; i + len < m->n && m->seq[i + len] == m->seq[i];)
+                len++;
+            prefix_add(&e->kv, m->seq[i], m->position[i], m->token + i, len);
+        }
+    }
 }
 
 /* One run of n micro-batches; if it fails sequences are what they were before
@@ -328,21 +408,27 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;
 
-    memcpy(e->n_run, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_run);
-
+    for (int i = 0; i < e->n_batch_seq; i++)
+        e->of[e->batch_seq[i]].n_run = e->kv.length[e->batch_seq[i]];
     for (int k = 0; k < n && s == PL_OK; k++)
         s = reserve(e, &e->micro[k], err);
     if (s == PL_OK)
         s = run(e, b, n, err);
-    for (int k = 0; k < e->kv.n_seq; k++)
+    if (s == PL_OK)
+        add_prefixes(e, n);
+    for (int i = 0; i < e->n_batch_seq; i++) {
+        int k = e->batch_seq[i];
+        int64_t old = e->of[k].n_old;
+
         if (s == PL_OK) {
             kv_settle(&e->kv, k);
             checkpoint(e, k);
-        } else if (kv_nearest(&e->kv, k, e->n_old[k]) == e->n_old[k]) {
-            kv_trim(&e->kv, k, e->n_old[k]);
+        } else if (kv_nearest(&e->kv, k, old) == old) {
+            kv_trim(&e->kv, k, old);
         } else {
-            kv_trim(&e->kv, k, e->n_run[k]);
+            kv_trim(&e->kv, k, e->of[k].n_run);
         }
+    }
     return s;
 }
 
@@ -352,10 +438,9 @@ static pl_status decode(pl_engine *e, const pl_batch *b,
     int64_t next = 0, row = 0;
 
     PL_TRY(check(e, b, err));
-    memcpy(e->n_old, e->kv.length, (size_t)e->kv.n_seq * sizeof *e->n_old);
-    for (int k = 0; k < e->kv.n_seq; k++)
-        if (e->n_new[k] > 1)
-            kv_checkpoint(&e->kv, k);
+    for (int i = 0; i < e->n_batch_seq; i++)
+        if (e->of[e->batch_seq[i]].n_new > 1)
+            kv_checkpoint(&e->kv, e->batch_seq[i]);
     while (next < b->n) {
         int64_t most = microbatch_tokens(
             b->n - next, e->plan->compiled->max.n_tok, e->n_micro);

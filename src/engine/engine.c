@@ -64,6 +64,18 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
+static void find_tensors(pl_engine *e)
+{
+    e->ids = pl_tensor_find(e->plan->graph, "ids");
+    e->pos = pl_tensor_find(e->plan->graph, "pos");
+    e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
+    e->logits = pl_tensor_find(e->plan->graph, "logits");
+    e->hidden = pl_tensor_find(e->plan->graph, "hidden");
+    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
+    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
+        e->hidden_out = -1;
+}
+
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
@@ -88,19 +100,15 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     if (s == PL_OK)
         s = batch_init(e, err);
     if (s == PL_OK)
+        find_tensors(e);
+    if (s == PL_OK && opt->prefix_cache && e->hidden < 0)
+        s = prefix_init(&e->kv, err);
+    if (s == PL_OK)
         s = load(e, opt, err);
     if (s != PL_OK) {
         pl_engine_free(e);
         return s;
     }
-    e->ids = pl_tensor_find(e->plan->graph, "ids");
-    e->pos = pl_tensor_find(e->plan->graph, "pos");
-    e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
-    e->logits = pl_tensor_find(e->plan->graph, "logits");
-    e->hidden = pl_tensor_find(e->plan->graph, "hidden");
-    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
-    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
-        e->hidden_out = -1;
     *out = e;
     return PL_OK;
 }
@@ -180,6 +188,8 @@ static pl_status trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
                        "goes on behind them, of its windows or states, is no "
                        "longer held: %" PRId64 " can be kept",
                        n_keep, seq, nearest);
+    if (nearest < e->kv.length[seq])
+        prefix_keep_state(&e->kv, seq);
     kv_trim(&e->kv, seq, nearest);
     if (kept)
         *kept = nearest;
@@ -190,7 +200,94 @@ static pl_status copy(pl_engine *e, int dst, int src, pl_err *err)
 {
     if (!engine_is_seq(e, dst) || !engine_is_seq(e, src))
         return engine_no_seq(e, engine_is_seq(e, dst) ? src : dst, err);
+    if (dst != src)
+        prefix_keep_state(&e->kv, dst);
     return kv_copy(&e->kv, dst, src, engine_copy_page, e, err);
+}
+
+void engine_trust_prefixes(pl_engine *e)
+{
+    if (e->n_set != e->exec->n_set)
+        prefix_forget(&e->kv);
+    e->n_set = e->exec->n_set;
+}
+
+static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
+                       int64_t *n_shared, pl_err *err)
+{
+    int64_t n_vocab = e->plan->model->model->n_vocab;
+
+    if (!engine_is_seq(e, seq))
+        return engine_no_seq(e, seq, err);
+    if (n < 0 || (n > 0 && !token))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%" PRId64 " tokens whose prefix is looked for%s", n,
+                       n < 0 ? "" : ", and no ids of them");
+    if (e->kv.length[seq] > 0)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sequence %d, which has %" PRId64 " tokens, is to begin "
+                       "with a kept prefix: empty it first",
+                       seq, e->kv.length[seq]);
+    if (n > e->plan->n_ctx)
+        return err_set(err, PL_FULL,
+                       "%" PRId64 " tokens for sequence %d do not fit into a "
+                       "context of %" PRId64 ": give a larger one",
+                       n, seq, e->plan->n_ctx);
+    for (int64_t i = 0; i < n; i++)
+        if (token[i] < 0 || token[i] >= n_vocab)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of those whose prefix is looked "
+                           "for is %d; the vocabulary has 0 to %" PRId64,
+                           i, token[i], n_vocab - 1);
+    PL_TRY(exec_drain(e->exec, err)); /* tensors may be on their way */
+    engine_trust_prefixes(e);
+    if (n > 0)
+        *n_shared = prefix_share(&e->kv, seq, token, n - 1);
+    return PL_OK;
+}
+
+pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token, int64_t n,
+                       int64_t *n_shared, pl_err *err)
+{
+    pl_status s;
+
+    *n_shared = 0;
+    PL_TRY(exec_enter(e->exec, err));
+    s = share(e, seq, token, n, n_shared, err);
+    exec_leave(e->exec);
+    return s;
+}
+
+/* Tokens for which a pool has pages; of a sequence, those too that its last
+ * page has room for. */
+static int64_t pool_room(const struct kv *kv, int pool, int seq)
+{
+    const struct kv_pool *p = &kv->pool[pool];
+    int64_t room = (int64_t)kv_available(kv, pool) * PAGE_TOKENS;
+
+    if (p->state || p->window > 0)
+        return INT64_MAX; /* planned for all sequences */
+    if (seq < 0 || kv->length[seq] % PAGE_TOKENS == 0)
+        return room;
+    /* where the page is shared one page goes for its copy */
+    room -= (int64_t)kv_need(kv, pool, seq, 1, false) * PAGE_TOKENS;
+    return room < 0 ? 0 : room + PAGE_TOKENS - kv->length[seq] % PAGE_TOKENS;
+}
+
+int64_t pl_engine_room(const pl_engine *e, int seq)
+{
+    const struct kv *kv = &e->kv;
+    int64_t room = 0;
+
+    if (seq >= kv->n_seq || seq < -1)
+        return 0;
+    for (int s = 0; s < kv->n_seq; s++)
+        if (seq < 0 || s == seq)
+            room += e->plan->n_ctx - kv->length[s];
+    for (int k = 0; k < kv->n_pool; k++)
+        if (pool_room(kv, k, seq) < room)
+            room = pool_room(kv, k, seq);
+    return room;
 }
 
 pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,

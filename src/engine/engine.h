@@ -4,7 +4,7 @@
 
 #include "exec/exec.h"
 #include "gguf/gguf.h"
-#include "kv/pages.h"
+#include "kv/prefix.h"
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -17,6 +17,8 @@ struct pl_model {
 /* NOT_FOUND if the file has no vocabulary. */
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
                            pl_err *err);
+
+const struct tokenizer *engine_words(const pl_tokenizer *t);
 
 struct pl_plan {
     const pl_model *model; /* borrowed */
@@ -38,9 +40,10 @@ struct pl_engine {
     pl_tensor hidden, hidden_out; /* -1: the graph has none, keeps none */
     int n_micro;                  /* most micro-batches a run */
     struct micro *micro;          /* owned, [n_micro] */
-    int64_t *n_new;               /* owned, [n_seq] tokens a sequence gets */
-    int64_t *n_old;               /* owned, [n_seq] lengths before a batch */
-    int64_t *n_run; /* owned, [n_seq] lengths before its last run */
+    int n_batch_seq;              /* sequences of the last batch */
+    int *batch_seq;               /* owned, [n_seq] */
+    struct batch_seq *of;         /* owned, [n_seq] what a batch has of each */
+    uint64_t n_set; /* pl_exec's, when the first kept prefix was computed */
 };
 
 /* batch.c: tables for batches, the cache's pages. */
@@ -51,6 +54,9 @@ void batch_fini(pl_engine *e);
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */
 pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
+/* Before kept prefixes are shared or added to: those go that were computed with
+ * other weights, or in memories that somebody set since. */
+void engine_trust_prefixes(pl_engine *e);
 bool engine_is_seq(const pl_engine *e, int seq);
 /* Fails: there is no such sequence. */
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err);

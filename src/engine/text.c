@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/sized.h"
+#include "engine/token_grammar.h"
 #include "sampling/sampling.h"
 
 #include <inttypes.h>
@@ -19,6 +20,9 @@ struct pl_detokenizer {
 
 struct pl_sampler {
     struct sampler *s;
+    int32_t n_vocab;
+    struct token_mask *mask; /* owned; NULL: any token may come */
+    pl_err err;              /* why the last pl_sample gave -1 */
 };
 
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
@@ -48,6 +52,11 @@ pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path, pl_err *err)
     s = engine_tokenizer(out, g, err);
     gguf_close(g);
     return s;
+}
+
+const struct tokenizer *engine_words(const pl_tokenizer *t)
+{
+    return t->t;
 }
 
 void pl_tokenizer_free(pl_tokenizer *t)
@@ -232,6 +241,7 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     o.bias = bias;
     st = sampling_create(&p->s, (int32_t)n_vocab, &o, err);
     free(bias);
+    p->n_vocab = (int32_t)n_vocab;
     if (st == PL_OK)
         *out = p;
     else
@@ -243,17 +253,52 @@ void pl_sampler_free(pl_sampler *s)
 {
     if (!s)
         return;
+    token_mask_free(s->mask);
     sampling_free(s->s);
     free(s);
 }
 
+pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
+{
+    struct token_mask *mask = NULL;
+
+    if (g)
+        PL_TRY(token_mask_create(&mask, g, s->n_vocab, err));
+    token_mask_free(s->mask);
+    s->mask = mask;
+    return PL_OK;
+}
+
+static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
+{
+    const uint32_t *allowed = NULL;
+
+    *id = -1;
+    if (s->mask)
+        PL_TRY(token_mask_now(s->mask, &allowed, &s->err));
+    *id = sampling_pick(s->s, logits, allowed);
+    if (*id < 0)
+        return err_set(&s->err, PL_BAD_FILE,
+                       "no token is possible: all logits are nan or -inf; the "
+                       "model is damaged, or biases forbid every token%s",
+                       s->mask ? " that the grammar allows" : "");
+    sampling_accept(s->s, *id);
+    return s->mask ? token_mask_accept(s->mask, *id, &s->err) : PL_OK;
+}
+
 int32_t pl_sample(pl_sampler *s, const float *logits)
 {
-    int32_t id = sampling_pick(s->s, logits);
+    int32_t id;
 
-    if (id >= 0)
-        sampling_accept(s->s, id);
-    return id;
+    s->err = (pl_err){0};
+    return sample(s, logits, &id) == PL_OK ? id : -1;
+}
+
+pl_status pl_sampler_status(const pl_sampler *s, pl_err *err)
+{
+    if (err)
+        *err = s->err;
+    return s->err.status;
 }
 
 void pl_sampler_accept(pl_sampler *s, int32_t id)

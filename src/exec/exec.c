@@ -339,6 +339,7 @@ static pl_status range(const struct subject *j, unsigned char *data,
 
     PL_TRY(exec_drain(j->x, j->err));
     PL_TRY(check_range(j, offset, bytes));
+    j->x->n_set += j->put && (n->op == OP_weight || n->op == OP_memory);
     if (n->op == OP_weight)
         return widened(j, data, offset, bytes,
                        format_row_bytes(n->format, n->dim[n->n_dim - 1].n),

@@ -19,6 +19,7 @@ struct exec_holder {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
+    uint64_t n_set;    /* how often weights and memories were set */
     atomic_bool busy;  /* between exec_enter and exec_leave */
     atomic_bool lent;  /* callbacks may read meanwhile, */
     pthread_t lent_to; /* on this thread */

@@ -162,19 +162,21 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
                                     uint32_t last)
 {
     char a[ERR_SHOWN], b[ERR_SHOWN];
-    const char *x = m->r->rule[rule].name, *y = m->r->rule[last].name;
+    const struct rule *r = &m->r->rule[rule];
+    const char *x = r->name, *y = m->r->rule[last].name;
 
     err_shown(a, x, strlen(x));
     err_shown(b, y, strlen(y));
     if (rule == last)
         return err_set(m->err, PL_BAD_ARGUMENT,
-                       "%s: left recursion: the rule %s begins with itself: "
-                       "write what repeats as ( ... )*",
-                       m->name, a);
+                       "%s: line %lld, column %lld: left recursion: the rule "
+                       "%s begins with itself: write what repeats as ( ... )*",
+                       m->name, (long long)r->line, (long long)r->column, a);
     return err_set(m->err, PL_BAD_ARGUMENT,
-                   "%s: left recursion: the rule %s begins with itself, by way "
-                   "of %s: write what repeats as ( ... )*",
-                   m->name, a, b);
+                   "%s: line %lld, column %lld: left recursion: the rule %s "
+                   "begins with itself, by way of %s: write what repeats as "
+                   "( ... )*",
+                   m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
 /* How far the walk over rules has come with one. */

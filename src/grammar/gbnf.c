@@ -16,7 +16,9 @@ struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char **used; /* [r->n]: where a rule was first named */
+    const char *rule_at;  /* the last rule's place, */
+    int64_t line, column; /* and where that is */
+    const char **used;    /* [r->n]: where a rule was first named */
     uint32_t cap_rule;
     uint32_t *slot, n_slot; /* owned: rules by name, numbered from 1 */
     uint32_t n_tree;
@@ -26,19 +28,26 @@ struct parser {
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* The message begins with the line and the column of `at`, in characters. */
+/* Goes on from one place to a later one; columns count characters. */
+static void go_to(const char *from, const char *at, int64_t *line,
+                  int64_t *column)
+{
+    for (const char *s = from; s < at; s++) {
+        if (*s == '\n') {
+            ++*line;
+            *column = 1;
+        } else if (((unsigned char)*s & 0xc0) != 0x80) {
+            ++*column;
+        }
+    }
+}
+
+/* The message begins with the line and the column of `at`. */
 static pl_status wrong_at(struct parser *p, const char *at, const char *what)
 {
     int64_t line = 1, column = 1;
 
-    for (const char *s = p->start; s < at; s++) {
-        if (*s == '\n') {
-            line++;
-            column = 1;
-        } else if (((unsigned char)*s & 0xc0) != 0x80) {
-            column++;
-        }
-    }
+    go_to(p->start, at, &line, &column);
     return err_set(p->err, PL_BAD_ARGUMENT, "%s: line %lld, column %lld: %s",
                    p->name, (long long)line, (long long)column, what);
 }
@@ -602,7 +611,11 @@ static pl_status read_rule(struct parser *p)
     PL_TRY(read_alternatives(p, false, &body));
     if (p->at < p->end && *p->at == ')')
         return wrong(p, "no group is open here: take the ) away, or quote it");
+    go_to(p->rule_at, at, &p->line, &p->column);
+    p->rule_at = at;
     p->r->rule[rule].body = body;
+    p->r->rule[rule].line = p->line;
+    p->r->rule[rule].column = p->column;
     skip_blanks(p, true);
     return PL_OK;
 }
@@ -628,7 +641,13 @@ static pl_status read_all(struct parser *p)
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
                     const char *name, pl_err *err)
 {
-    struct parser p = {.r = r, .start = text, .name = name, .err = err};
+    struct parser p = {.r = r,
+                       .start = text,
+                       .name = name,
+                       .rule_at = text,
+                       .line = 1,
+                       .column = 1,
+                       .err = err};
     pl_status s;
 
     *r = (struct rules){0};

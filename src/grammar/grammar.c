@@ -6,7 +6,9 @@
 #include "grammar/grammar_inner.h"
 #include "grammar/schema.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
                             const char *name, pl_err *err)
@@ -33,11 +35,15 @@ pl_status grammar_from_schema(struct grammar **out, const char *json,
                               size_t len, const char *name, pl_err *err)
 {
     struct gbnf_text text;
+    char shown[ERR_SHOWN], as[2 * ERR_SHOWN];
     pl_status s;
 
     *out = NULL;
     PL_TRY(schema_to_gbnf(&text, json, len, name, err));
-    s = grammar_from_gbnf(out, text.s, text.n, name, err);
+    /* What is wrong from here on is told of rules, which the schema has not. */
+    snprintf(as, sizeof as, "%s, written as a grammar",
+             err_shown(shown, name, strlen(name)));
+    s = grammar_from_gbnf(out, text.s, text.n, as, err);
     gbnf_text_fini(&text);
     return s;
 }

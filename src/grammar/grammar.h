@@ -74,7 +74,8 @@ pl_status grammar_state_copy(struct grammar_state **out,
 void grammar_state_free(struct grammar_state *s);
 
 /* Goes on by a token, or by bytes. PL_BAD_ARGUMENT: the grammar does not allow
- * that here; the state is as it was. */
+ * that here; PL_UNSUPPORTED: it leaves so much open that this takes too long.
+ * The state is as it was. */
 pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err);
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err);
@@ -83,8 +84,8 @@ bool grammar_is_whole(const struct grammar_state *s);
 
 /* Token i may come next if bit i % 32 of bits[i / 32] is set; others up to the
  * end of the last word are 0. None is set where the vocabulary cannot spell
- * what must follow. Behind an end only ends may come. PL_NO_MEMORY: bits mean
- * nothing. */
+ * what must follow. Behind an end only ends may come. PL_NO_MEMORY,
+ * PL_UNSUPPORTED as above: bits mean nothing. */
 pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err);
 
 #endif

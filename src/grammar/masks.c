@@ -52,6 +52,18 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "the masks of a grammar");
 }
 
+/* Why a set or a mask could not be made. */
+static pl_status failed(const struct grammar_masks *m, pl_err *err)
+{
+    if (!m->stacks.refused)
+        return no_memory(err);
+    return err_set(err, PL_UNSUPPORTED,
+                   "the grammar leaves too many ways open here, more than "
+                   "%d steps or %d MiB follow: let alternatives begin with "
+                   "other texts, and repeat less of what may be anything",
+                   (int)STACKS_MOST_PUSHES, (int)(STACKS_MOST_BYTES >> 20));
+}
+
 /* ---- walks --------------------------------------------------------------- */
 
 /* What a walk finds besides bits. */
@@ -442,13 +454,15 @@ void grammar_masks_free(struct grammar_masks *m)
 static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
                            uint32_t set, bool ended, pl_err *err)
 {
-    struct grammar_state *s = NULL;
+    struct grammar_state *s;
 
-    if (set != STACKS_FAILED)
-        s = calloc(1, sizeof *s);
-    *out = s;
+    *out = NULL;
+    if (set == STACKS_FAILED)
+        return failed(m, err);
+    s = calloc(1, sizeof *s);
     if (!s)
         return no_memory(err);
+    *out = s;
     *s = (struct grammar_state){.m = m,
                                 .next = m->state,
                                 .link = &m->state,
@@ -463,6 +477,7 @@ static pl_status state_new(struct grammar_state **out, struct grammar_masks *m,
 pl_status grammar_state_create(struct grammar_state **out,
                                struct grammar_masks *m, pl_err *err)
 {
+    stacks_begin(&m->stacks);
     return state_new(out, m, stacks_start(&m->stacks), false, err);
 }
 
@@ -489,11 +504,12 @@ pl_status grammar_accept_text(struct grammar_state *s, const char *text,
     uint32_t set;
 
     PL_TRY(tidy(s->m, err));
+    stacks_begin(st);
     set = s->ended && len ? STACKS_DEAD : s->set;
     for (size_t i = 0; i < len && set != STACKS_DEAD; i++) {
         set = stacks_step(st, set, (unsigned char)text[i]);
         if (set == STACKS_FAILED)
-            return no_memory(err);
+            return failed(s->m, err);
     }
     if (set == STACKS_DEAD) {
         char shown[ERR_SHOWN];
@@ -538,13 +554,14 @@ pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err)
     const struct mask_entry *e;
 
     PL_TRY(tidy(m, err));
+    stacks_begin(&m->stacks);
     memset(bits, 0, m->n_word * sizeof *bits);
     if (!s->ended) {
         e = mask_cache_find(&m->cache, MASK_WHOLE, s->set);
         if (e)
             mask_entry_add(e, bits);
         else if (!make_mask(m, s->set, bits))
-            return no_memory(err);
+            return failed(m, err);
     }
     for (int32_t i = 0; i < m->v->n_end && grammar_is_whole(s); i++)
         bits[m->v->end[i] / 32] |= 1u << m->v->end[i] % 32;

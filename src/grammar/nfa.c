@@ -34,12 +34,14 @@ static pl_status no_memory(struct builder *b)
 static pl_status too_large(struct builder *b)
 {
     char shown[ERR_SHOWN];
-    const char *rule = b->r->rule[b->rule].name;
+    const struct rule *r = &b->r->rule[b->rule];
 
     return err_set(b->err, PL_BAD_ARGUMENT,
-                   "%s: the rules up to %s are too large once repetitions are "
-                   "written out: repeat less, or without an upper bound",
-                   b->name, err_shown(shown, rule, strlen(rule)));
+                   "%s: line %lld, column %lld: the rules up to %s are too "
+                   "large once repetitions are written out: repeat less, or "
+                   "without an upper bound",
+                   b->name, (long long)r->line, (long long)r->column,
+                   err_shown(shown, r->name, strlen(r->name)));
 }
 
 /* ---- nodes and edges ----------------------------------------------------- */
@@ -339,7 +341,7 @@ static uint32_t endless_in(const struct tree *t, const bool *ends)
 static pl_status find_endless(struct builder *b)
 {
     char shown[ERR_SHOWN];
-    const char *name;
+    const struct rule *r;
     uint32_t bad = 0;
 
     find_rules(b->r, b->ends, false);
@@ -350,11 +352,13 @@ static pl_status find_endless(struct builder *b)
     /* From rule to rule, and at last in a circle. */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
-    name = b->r->rule[bad].name;
+    r = &b->r->rule[bad];
     return err_set(b->err, PL_BAD_ARGUMENT,
-                   "%s: the rule %s can never end, since it always holds "
-                   "itself: give it an alternative that does not",
-                   b->name, err_shown(shown, name, strlen(name)));
+                   "%s: line %lld, column %lld: the rule %s can never end, "
+                   "since it always holds itself: give it an alternative that "
+                   "does not",
+                   b->name, (long long)r->line, (long long)r->column,
+                   err_shown(shown, r->name, strlen(r->name)));
 }
 
 /* Roughly the nodes of a tree, up to a little more than counts; more than that

@@ -40,6 +40,7 @@ struct tree {
 struct rule {
     const char *name; /* terminated */
     const struct tree *body;
+    int64_t line, column; /* where it begins, from 1 on */
 };
 
 struct rules {

@@ -12,7 +12,8 @@
 enum {
     MOST_DEPTH = 100,
     PATH_BYTES = 512,
-    MOST_ITEMS = 500, /* of a prefix */
+    MOST_ITEMS = 500,     /* of a prefix */
+    MOST_STEPS = 1 << 22, /* of searching and comparing */
 };
 
 enum keyword_of {
@@ -32,6 +33,7 @@ struct writer {
                             part of one */
     uint32_t n_rule, cap_rule;
     int depth;
+    int64_t n_step;
     char path[PATH_BYTES];
     const char *name;
     pl_err *err;
@@ -111,6 +113,42 @@ static pl_status no_memory(struct writer *w)
     return err_no_memory(w->err, "a grammar");
 }
 
+static pl_status too_large(struct writer *w)
+{
+    return refuse(w, "the schema",
+                  "is too large: it may have 1 MiB, and so its grammar; make "
+                  "it smaller");
+}
+
+/* Schemas may ask for much more than they have bytes: who searches or compares
+ * counts here, and goes on only while it is true. */
+static bool may_go_on(const struct writer *w)
+{
+    return w->n_step <= MOST_STEPS;
+}
+
+static pl_status too_long(struct writer *w, const char *keyword)
+{
+    return refuse(w, keyword,
+                  "takes too long to work out: name fewer values, required "
+                  "properties and schemas");
+}
+
+/* What it costs to compare a value with another one. */
+static int64_t weight_of(json_t *v)
+{
+    int64_t n = 1 + (int64_t)json_string_length(v) / 16;
+    const char *key;
+    json_t *item;
+    size_t i;
+
+    json_array_foreach (v, i, item)
+        n += weight_of(item);
+    json_object_foreach (v, key, item)
+        n += weight_of(item);
+    return n;
+}
+
 /* ---- rules --------------------------------------------------------------- */
 
 static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
@@ -178,6 +216,7 @@ static pl_status put_json(struct writer *w, struct gbnf_text *t,
     numeral_end(before);
     if (!failed)
         gbnf_put_literal(t, json.s, json.n);
+    t->too_large |= json.too_large;
     gbnf_text_fini(&json);
     return failed ? no_memory(w) : PL_OK;
 }
@@ -218,6 +257,16 @@ static char *pointer_step(const char **at)
     return key;
 }
 
+/* The value under a key, or, in a list, under a number. */
+static json_t *value_under(const json_t *v, const char *key)
+{
+    if (!json_is_array(v))
+        return json_object_get(v, key);
+    if (key[strspn(key, "0123456789")] || strlen(key) - 1 > 8)
+        return NULL;
+    return json_array_get(v, (size_t)strtoul(key, NULL, 10));
+}
+
 static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
 {
     const char *at = json_string_value(ref);
@@ -233,9 +282,7 @@ static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
 
         if (!key)
             return no_memory(w);
-        *out = json_is_array(*out)
-                   ? json_array_get(*out, (size_t)strtoul(key, NULL, 10))
-                   : json_object_get(*out, key);
+        *out = value_under(*out, key);
         free(key);
     }
     if (!*out)
@@ -299,25 +346,31 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
 }
 
 /* Is no value among both what a takes and what b takes, by const and enum? */
-static bool other_constants(json_t *a, json_t *b)
+static bool other_constants(struct writer *w, json_t *a, json_t *b)
 {
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
     json_t *cx = json_object_get(a, "const"), *cy = json_object_get(b, "const");
     size_t n = cx ? 1 : json_array_size(x), m = cy ? 1 : json_array_size(y);
 
-    for (size_t i = 0; i < n; i++)
+    if (n == 0 || m == 0)
+        return false;
+    w->n_step += weight_of(cx ? cx : x) * weight_of(cy ? cy : y);
+    for (size_t i = 0; i < n && may_go_on(w); i++)
         for (size_t k = 0; k < m; k++)
             if (json_equal(cx ? cx : json_array_get(x, i),
                            cy ? cy : json_array_get(y, k)))
                 return false;
-    return n > 0 && m > 0;
+    return may_go_on(w);
 }
 
-static bool requires(json_t *schema, const char *key)
+static bool requires(struct writer *w, json_t *schema, const char *key)
 {
     json_t *list = json_object_get(schema, "required"), *name;
     size_t i;
 
+    w->n_step += (int64_t)json_array_size(list);
+    if (!may_go_on(w))
+        return false;
     json_array_foreach (list, i, name) {
         if (json_is_string(name) && strcmp(json_string_value(name), key) == 0)
             return true;
@@ -341,13 +394,14 @@ static bool are_apart(struct writer *w, json_t *a, json_t *b)
     for (int i = 0; i < 8 && json_object_get(b, "$ref"); i++)
         if (find_ref(w, json_object_get(b, "$ref"), &b) != PL_OK)
             return false;
-    if (other_constants(a, b))
+    if (other_constants(w, a, b))
         return true;
     all = json_object_get(b, "properties");
     json_object_foreach (json_object_get(a, "properties"), key, member) {
-        if (x && y && strcmp(x, "object") == 0 && requires(a, key) &&
-            requires(b, key) &&
-            other_constants(member, json_object_get(all, key)))
+        w->n_step++;
+        if (x && y && strcmp(x, "object") == 0 && requires(w, a, key) &&
+            requires(w, b, key) &&
+            other_constants(w, member, json_object_get(all, key)))
             return true;
     }
     return false;
@@ -361,10 +415,13 @@ static pl_status put_one_of(struct part *p, json_t *list)
         for (size_t k = 0; k < i; k++)
             if (!are_apart(p->w, json_array_get(list, k),
                            json_array_get(list, i)))
-                return refuse(p->w, "oneOf",
-                              "has alternatives that might fit together: let "
-                              "types, or constants of a required property, "
-                              "tell them apart, or take anyOf");
+                return !may_go_on(p->w)
+                           ? too_long(p->w, "oneOf")
+                           : refuse(p->w, "oneOf",
+                                    "has alternatives that might fit "
+                                    "together: let types, or constants of a "
+                                    "required property, tell them apart, or "
+                                    "take anyOf");
     return put_any_of(p, "oneOf", list);
 }
 
@@ -532,6 +589,8 @@ static pl_status add_rule(struct writer *w, uint32_t rule,
     gbnf_print(w->out, "s%u ::= ", (unsigned)rule);
     gbnf_put(w->out, text->n ? text->s : "\"\"");
     gbnf_put(w->out, "\n");
+    if (text->too_large || w->out->too_large)
+        return too_large(w);
     return w->out->failed ? no_memory(w) : PL_OK;
 }
 
@@ -789,7 +848,9 @@ static pl_status read_members(struct part *p, struct members *m)
     if (!m->rule || !m->needed || !m->tail)
         return no_memory(p->w);
     json_object_foreach (properties, key, schema) {
-        m->needed[i] = requires(p->schema, key);
+        m->needed[i] = requires(p->w, p->schema, key);
+        if (!may_go_on(p->w))
+            return too_long(p->w, "required");
         PL_TRY(put_member(p, key, schema, &m->rule[i++]));
     }
     return read_more(p, properties, m);
@@ -858,6 +919,9 @@ static pl_status merge_key(struct writer *w, json_t *into, const char *key,
 {
     json_t *there = json_object_get(into, key);
 
+    w->n_step += there ? weight_of(value) : 1;
+    if (!may_go_on(w))
+        return too_long(w, "allOf");
     if (there && !json_equal(there, value))
         return refuse(w, "allOf",
                       "says two things of one keyword or property: "
@@ -908,6 +972,10 @@ static pl_status merge(struct writer *w, json_t *into, json_t *schema,
     const char *key;
     json_t *v;
 
+    w->n_step +=
+        1 + (int64_t)json_array_size(json_object_get(schema, "required"));
+    if (!may_go_on(w))
+        return too_long(w, "allOf");
     if (!json_is_object(schema) || depth == 0)
         return refuse(w, "allOf",
                       "is supported of schemas of objects that do "
@@ -1174,6 +1242,8 @@ pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
     pl_status s;
 
     *out = (struct gbnf_text){0};
+    if (len > GBNF_BYTES)
+        return too_large(&w);
     w.root =
         json_loadb(json, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
     numeral_end(before);

@@ -2,6 +2,7 @@
 #include "grammar/schema_text.h"
 
 #include "base/numeral.h"
+#include "grammar/gbnf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ void gbnf_text_fini(struct gbnf_text *t)
 
 void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len)
 {
-    if (t->failed)
+    t->too_large |= len > GBNF_BYTES || t->n + len > GBNF_BYTES;
+    if (t->failed || t->too_large)
         return;
     if (t->n + len + 1 > t->cap) {
         size_t cap = 2 * (t->n + len + 1);

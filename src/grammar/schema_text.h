@@ -5,11 +5,12 @@
 
 #include "grammar/rule_tree.h"
 
-/* Zeroed is empty. What is written once memory is out is dropped. */
+/* Zeroed is empty. What is written once one of the two has come is dropped. */
 struct gbnf_text {
     char *s; /* owned, [n] and a terminator */
     size_t n, cap;
-    bool failed; /* memory was out */
+    bool failed;    /* memory was out */
+    bool too_large; /* would have had more than GBNF_BYTES */
 };
 
 void gbnf_text_fini(struct gbnf_text *t);

@@ -38,6 +38,7 @@ void stacks_fini(struct stacks *s)
     arena_fini(&s->memory);
     free(s->set);
     free(s->slot);
+    free(s->made);
     free(s->pile);
     free(s->called);
     free(s->called_over);
@@ -47,11 +48,21 @@ void stacks_fini(struct stacks *s)
 size_t stacks_bytes(const struct stacks *s)
 {
     return s->memory.used_bytes + s->cap_set * sizeof *s->set +
-           s->n_slot * sizeof *s->slot;
+           s->n_slot * sizeof *s->slot + s->cap_made * sizeof *s->made;
+}
+
+void stacks_begin(struct stacks *s)
+{
+    s->n_push = 0;
+    s->refused = false;
 }
 
 static bool push(struct stacks *s, uint32_t state, uint32_t below)
 {
+    if (++s->n_push > STACKS_MOST_PUSHES) {
+        s->refused = true;
+        return false;
+    }
     if (s->n_pile == s->cap_pile) {
         size_t cap = s->cap_pile ? 2 * s->cap_pile : 256;
         struct stack_item *pile = realloc(s->pile, cap * sizeof *pile);
@@ -105,8 +116,10 @@ static bool grow_sets(struct stacks *s)
     uint32_t cap = 2 * s->cap_set;
     struct stack_set *set;
 
-    if (stacks_bytes(s) > STACKS_MOST_BYTES)
+    if (stacks_bytes(s) > STACKS_MOST_BYTES) {
+        s->refused = true;
         return false;
+    }
     set = realloc(s->set, cap * sizeof *set);
     if (!set)
         return false;
@@ -155,21 +168,63 @@ static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 
 /* ---- unions -------------------------------------------------------------- */
 
+/* The place of the union of a and b, a < b, or the free one where it belongs.
+ */
+static struct stack_union *union_of(struct stack_union *made, uint32_t cap,
+                                    uint32_t a, uint32_t b)
+{
+    const uint32_t key[2] = {a, b};
+    uint32_t i = (uint32_t)hash64(0, key, sizeof key) & (cap - 1);
+
+    while (made[i].a && (made[i].a != a || made[i].b != b))
+        i = (i + 1) & (cap - 1);
+    return &made[i];
+}
+
+static bool grow_unions(struct stacks *s)
+{
+    uint32_t cap = s->cap_made ? 2 * s->cap_made : 256;
+    struct stack_union *made = calloc(cap, sizeof *made);
+
+    if (!made)
+        return false;
+    for (uint32_t i = 0; i < s->cap_made; i++)
+        if (s->made[i].a)
+            *union_of(made, cap, s->made[i].a, s->made[i].b) = s->made[i];
+    free(s->made);
+    s->made = made;
+    s->cap_made = cap;
+    return true;
+}
+
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
 
+/* Unions are remembered: two sets may lie below many items of others, level
+ * upon level, and each time they are asked for the same. */
 static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     size_t base = s->n_pile;
+    uint32_t low = a < b ? a : b, high = a < b ? b : a, both;
 
-    if (a == b || b == STACKS_DEAD)
-        return a;
-    if (a == STACKS_DEAD)
-        return b;
-    if (!push_both(s, a, b)) {
+    if (low == high || low == STACKS_DEAD)
+        return high;
+    if (2 * s->n_made >= s->cap_made && !grow_unions(s))
+        return STACKS_FAILED;
+    both = union_of(s->made, s->cap_made, low, high)->both;
+    if (both)
+        return both;
+    if (!push_both(s, low, high)) {
         s->n_pile = base;
         return STACKS_FAILED;
     }
-    return set_of(s, base, s->set[a].ends || s->set[b].ends);
+    both = set_of(s, base, s->set[low].ends || s->set[high].ends);
+    if (both == STACKS_FAILED ||
+        (2 * s->n_made >= s->cap_made && !grow_unions(s)))
+        return STACKS_FAILED;
+    s->n_made++;
+    *union_of(s->made, s->cap_made, low, high) =
+        (struct stack_union){low, high, both};
+    return both;
 }
 
 /* The items of both by state, of those of one state the union below. */
@@ -415,6 +470,7 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
+    stacks_begin(to); /* what is there already was within bounds */
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

@@ -19,9 +19,11 @@
 enum {
     STACKS_DEAD,  /* the set without a stack: no text goes on so */
     STACKS_EMPTY, /* the set of the empty stack: the text is whole */
-    STACKS_FAILED = UINT32_MAX,  /* no set: memory is out */
-    STACKS_DEPTH = 2000,         /* a call that would go deeper is no match */
-    STACKS_MOST_BYTES = 1 << 29, /* more than that counts as out of memory */
+    STACKS_FAILED = UINT32_MAX,   /* no set: memory is out */
+    STACKS_DEPTH = 2000,          /* a call that would go deeper is no match */
+    STACKS_MOST_BYTES = 1 << 29,  /* of a pool, */
+    STACKS_MOST_PUSHES = 1 << 24, /* and items that are put into sets since
+                                     stacks_begin: more is refused */
 };
 
 struct stack_item {
@@ -41,12 +43,21 @@ struct stack_set {
     bool ends;       /* the empty stack is among them */
 };
 
+/* A union that was made. */
+struct stack_union {
+    uint32_t a, b, both; /* a < b; a 0: a free place */
+};
+
 struct stacks {
     const struct automaton *a; /* borrowed */
     struct arena memory;       /* owns items and steps */
     struct stack_set *set;     /* owned, [n_set] */
     uint32_t *slot;            /* owned: sets by what they hold */
     uint32_t n_set, cap_set, n_slot;
+    struct stack_union *made; /* owned, [cap_made]: unions by their sets */
+    uint32_t n_made, cap_made;
+    int64_t n_push; /* since stacks_begin */
+    bool refused;   /* a set failed by a limit, not for want of memory */
     struct stack_item *pile; /* owned: sets under construction */
     size_t n_pile, cap_pile;
     uint64_t *called; /* owned: places of rules that were called, as bits */
@@ -58,6 +69,9 @@ bool stacks_init(struct stacks *s, const struct automaton *a);
 void stacks_fini(struct stacks *s);
 /* Bytes that are held. */
 size_t stacks_bytes(const struct stacks *s);
+
+/* Before each piece of work that is to keep to STACKS_MOST_PUSHES. */
+void stacks_begin(struct stacks *s);
 
 /* The set at the start of a text, ready to step. */
 uint32_t stacks_start(struct stacks *s);

@@ -1,8 +1,9 @@
 /* A free stack and reference counts a pool; see pages.h. Pools of states are
- * states.c. */
+ * states.c, the tree of prefixes prefix.c. */
 #include "kv/pages.h"
 
 #include "base/err.h"
+#include "kv/prefix.h"
 #include "kv/states.h"
 
 #include <inttypes.h>
@@ -55,6 +56,7 @@ pl_status kv_init(struct kv *kv, int n_seq, int stride, const pl_graph *g,
 
 void kv_fini(struct kv *kv)
 {
+    prefix_fini(kv);
     for (int k = 0; k < kv->n_pool; k++) {
         free(kv->pool[k].table);
         free(kv->pool[k].first);
@@ -90,12 +92,13 @@ static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
     return kv_first_seen(p->window, past ? length + n : length);
 }
 
-/* Is the page that the next token goes into shared? */
-static bool shares_last(const struct kv *kv, const struct kv_pool *p, int seq)
+/* The page that the next token goes into, if it goes into one that is there;
+ * else -1. */
+static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
 
-    return n % PAGE_TOKENS && p->refs[row(kv, p, seq)[n / PAGE_TOKENS]] > 1;
+    return n % PAGE_TOKENS ? row(kv, p, seq)[n / PAGE_TOKENS] : -1;
 }
 
 int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
@@ -103,37 +106,59 @@ int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
     const struct kv_pool *p = &kv->pool[pool];
     int have = kv_pages_of(kv->length[seq]);
     int from = first_needed(p, kv->length[seq], n, past);
+    int32_t last;
 
     if (n == 0 || p->state)
         return 0;
+    /* A last page that a node shares is idle once it was copied. */
+    last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
-           (from < have && shares_last(kv, p, seq));
+           (last >= 0 && kv_users(p, last) > 1);
 }
 
-int32_t kv_take(struct kv_pool *p)
+int32_t kv_take(struct kv *kv, int pool)
 {
-    int32_t page = p->free[--p->n_free];
+    struct kv_pool *p = &kv->pool[pool];
+    int32_t page;
 
+    if (p->n_free == 0)
+        prefix_give_up(kv, pool);
+    page = p->free[--p->n_free];
     p->refs[page] = 1;
     return page;
+}
+
+void kv_hold(struct kv_pool *p, int32_t page)
+{
+    if (p->refs[page]++ == 1 && kv_users(p, page) == 1)
+        prefix_in_use(p, page);
 }
 
 void kv_drop(struct kv_pool *p, int32_t *page)
 {
     if (*page >= 0 && --p->refs[*page] == 0)
         p->free[p->n_free++] = *page;
+    else if (*page >= 0 && kv_users(p, *page) == 0)
+        prefix_idle(p, *page);
     *page = -1;
 }
 
-/* A last page of its own, with the contents of the shared one. */
+/* A last page of its own, with the contents of the shared one; where there is
+ * no other page, that one, which then only a node shares. */
 static pl_status own_last(struct kv *kv, int pool, int seq, kv_copy_fn *copy,
                           void *user, pl_err *err)
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t *last = &row(kv, p, seq)[kv->length[seq] / PAGE_TOKENS];
-    int32_t page = kv_take(p);
-    pl_status s = copy(user, pool, *last, page, err);
+    int32_t page;
+    pl_status s;
 
+    if (kv_available(kv, pool) == 0) {
+        prefix_let_go(kv, pool, *last);
+        return PL_OK;
+    }
+    page = kv_take(kv, pool);
+    s = copy(user, pool, *last, page, err);
     kv_drop(p, s == PL_OK ? last : &page);
     if (s == PL_OK)
         *last = page;
@@ -151,22 +176,23 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
         const struct kv_pool *p = &kv->pool[k];
         int need = kv_need(kv, k, seq, n, past);
 
-        if (need > p->n_free || want > kv->stride)
+        if (need > kv_available(kv, k) || want > kv->stride)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens and %" PRId64
                            " more need %d pages of %d; %d of %d are free: give "
                            "a larger context",
                            seq, kv->length[seq], n, need, PAGE_TOKENS,
-                           p->n_free, p->n_page);
+                           kv_available(kv, k), p->n_page);
     }
     if (n == 0)
         return PL_OK;
     s = states_reserve(kv, seq, err);
     for (int k = 0; k < kv->n_pool && s == PL_OK; k++) { /* all that can fail */
         const struct kv_pool *p = &kv->pool[k];
+        int32_t last = p->state ? -1 : last_page(kv, p, seq);
 
-        if (!p->state && first_needed(p, kv->length[seq], n, past) < have &&
-            shares_last(kv, p, seq))
+        if (last >= 0 && p->refs[last] > 1 &&
+            first_needed(p, kv->length[seq], n, past) < have)
             s = own_last(kv, k, seq, copy, user, err);
     }
     if (s != PL_OK) {
@@ -180,16 +206,16 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
         if (p->state)
             continue;
         for (int i = from > have ? from : have; i < want; i++)
-            row(kv, p, seq)[i] = kv_take(p);
+            row(kv, p, seq)[i] = kv_take(kv, k);
     }
     return PL_OK;
 }
 
-/* Gives up the pages from .. end - 1 of a sequence. */
+/* Gives up the pages from .. end - 1 of a sequence, the last one first. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
-    for (int i = from; i < end && !p->state; i++)
+    for (int i = end; i-- > from && !p->state;)
         kv_drop(p, &row(kv, p, seq)[i]);
 }
 
@@ -270,6 +296,7 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
     }
     kv->length[seq] = n;
     states_trim(kv, seq, n);
+    prefix_trim(kv, seq, n);
 }
 
 /* dst has no pages; it gets those of src before page `end`. */
@@ -283,7 +310,7 @@ static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 
         row(kv, p, dst)[i] = page;
         if (page >= 0)
-            p->refs[page]++;
+            kv_hold(p, page);
     }
 }
 
@@ -304,14 +331,14 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
 
         if (p->state)
             continue;
-        if (p->n_free == 0) {
+        if (kv_available(kv, k) == 0) {
             s = err_set(err, PL_FULL,
                         "no page is free to copy sequence %d (%" PRId64
                         " tokens): give a larger context",
                         src, n);
             break;
         }
-        *page = kv_take(p);
+        *page = kv_take(kv, k);
         s = copy(user, k, row(kv, p, src)[full], *page, err);
     }
     if (s != PL_OK) {
@@ -323,6 +350,7 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
         share(kv, &kv->pool[k], dst, src, full);
     kv->length[dst] = n;
     states_copy(kv, dst, src);
+    prefix_copy(kv, dst, src);
     return PL_OK;
 }
 
@@ -354,6 +382,7 @@ void kv_swap(struct kv *kv, int a, int b)
     kv->length[a] = kv->length[b];
     kv->length[b] = length;
     states_swap(kv, a, b);
+    prefix_swap(kv, a, b);
 }
 
 /* Is position n of `a` and `b` in one page, where it must be? */
@@ -394,7 +423,7 @@ int kv_own(const struct kv *kv, int pool, int seq)
          i++) {
         int32_t page = row(kv, p, seq)[i];
 
-        n += page >= 0 && p->refs[page] == 1;
+        n += page >= 0 && kv_users(p, page) == 1;
     }
     return n;
 }

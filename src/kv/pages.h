@@ -29,6 +29,17 @@ struct kv_pool {
     int32_t *refs;  /* owned, [n_page] */
     int32_t *free;  /* owned, [n_page] stack of free pages */
     int n_free;
+    /* Where prefixes are kept (prefix.h), else NULL. */
+    int32_t *holder;      /* owned, [n_page] node that holds it; -1: none */
+    struct kv_idle *idle; /* owned, [n_page + 1] ring of idle pages */
+    int n_idle;
+    uint64_t clock; /* counts uses, of idle pages and of checkpoints */
+};
+
+/* A page that only a node of the tree of prefixes holds. */
+struct kv_idle {
+    int32_t next, before;
+    uint64_t since;
 };
 
 /* The state that a sequence was in after n tokens. */
@@ -50,7 +61,8 @@ struct kv {
     int states; /* the pool of states, -1: there is none */
     int n_checkpoint, max_checkpoint;
     struct kv_checkpoint *checkpoint; /* owned, [max_checkpoint] */
-    uint64_t clock;                   /* counts uses of checkpoints */
+
+    struct prefix *prefix; /* owned; NULL: none are kept */
 };
 
 /* n_page: of each of the graph's pools. */
@@ -91,7 +103,18 @@ static inline int kv_states_planned(int64_t n_seq, int n_checkpoint)
     return (int)(2 * n_seq) + n_checkpoint;
 }
 
-/* Free pages of a pool that n more tokens of a sequence would take. `past`:
+/* Pages of a pool that are free or can be made free. */
+static inline int kv_available(const struct kv *kv, int pool)
+{
+    return kv->pool[pool].n_free + kv->pool[pool].n_idle;
+}
+/* So many sequences hold a page, copies and checkpoints counted too. */
+static inline int kv_users(const struct kv_pool *p, int32_t page)
+{
+    return p->refs[page] - (p->holder && p->holder[page] >= 0);
+}
+
+/* Of these, what n more tokens of a sequence would take. `past`:
  * they are all in the past when the next one comes, so that windows skip what
  * that one does not see. */
 int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past);
@@ -134,7 +157,7 @@ void kv_swap(struct kv *kv, int a, int b);
  * all of `a`. With windows: what the tokens behind `a` see of them is among
  * what those behind `b` see. */
 int64_t kv_common(const struct kv *kv, int a, int b);
-/* Pages of a pool that would be free if the sequence were emptied. */
+/* Pages of a pool that would be available if the sequence were emptied. */
 int kv_own(const struct kv *kv, int pool, int seq);
 
 static inline int32_t kv_page(const struct kv *kv, int pool, int seq,

@@ -3,6 +3,7 @@
 #include "kv/states.h"
 
 #include "base/err.h"
+#include "kv/prefix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,15 +44,30 @@ static void forget(struct kv *kv, int i)
     kv->checkpoint[i] = kv->checkpoint[--kv->n_checkpoint];
 }
 
-/* The one that was not used for the longest time. */
-static void forget_oldest(struct kv *kv)
+/* The one that was not used for the longest time; -1: there is none. */
+static int oldest(const struct kv *kv)
 {
-    int oldest = 0;
+    int k = kv->n_checkpoint > 0 ? 0 : -1;
 
     for (int i = 1; i < kv->n_checkpoint; i++)
-        if (kv->checkpoint[i].used < kv->checkpoint[oldest].used)
-            oldest = i;
-    forget(kv, oldest);
+        if (kv->checkpoint[i].used < kv->checkpoint[k].used)
+            k = i;
+    return k;
+}
+
+/* Gives up what was not used for the longest time, a checkpoint or an idle
+ * slot; false: there is neither. */
+static bool give_up(struct kv *kv)
+{
+    const struct kv_pool *p = pool(kv);
+    int k = oldest(kv);
+
+    if (p->n_idle > 0 && (k < 0 || p->idle[p->idle[p->n_page].next].since <
+                                       kv->checkpoint[k].used))
+        return prefix_give_up(kv, kv->states);
+    if (k >= 0)
+        forget(kv, k);
+    return k >= 0;
 }
 
 /* The checkpoint of a sequence after n tokens; -1: there is none. */
@@ -65,7 +81,7 @@ static int find(const struct kv *kv, int seq, int64_t n)
 
 static void add(struct kv *kv, int seq, int64_t n, int32_t slot, uint64_t used)
 {
-    pool(kv)->refs[slot]++;
+    kv_hold(pool(kv), slot);
     kv->checkpoint[kv->n_checkpoint++] =
         (struct kv_checkpoint){seq, n, slot, used};
 }
@@ -76,29 +92,30 @@ void kv_checkpoint(struct kv *kv, int seq)
 
     if (kv->states < 0 || words(kv, seq)[STATE_READ] < 0)
         return;
+    prefix_keep_state(kv, seq);
     i = find(kv, seq, words(kv, seq)[STATE_AT]);
     if (i >= 0) {
-        kv->checkpoint[i].used = ++kv->clock;
+        kv->checkpoint[i].used = ++pool(kv)->clock;
         return;
     }
     if (kv->n_checkpoint == kv->max_checkpoint)
-        forget_oldest(kv);
+        forget(kv, oldest(kv));
     add(kv, seq, words(kv, seq)[STATE_AT], words(kv, seq)[STATE_READ],
-        ++kv->clock);
+        ++pool(kv)->clock);
 }
 
 pl_status states_reserve(struct kv *kv, int seq, pl_err *err)
 {
     if (kv->states < 0 || words(kv, seq)[STATE_WRITTEN] >= 0)
         return PL_OK;
-    while (pool(kv)->n_free == 0 && kv->n_checkpoint > 0)
-        forget_oldest(kv);
+    while (pool(kv)->n_free == 0 && give_up(kv))
+        continue;
     if (pool(kv)->n_free == 0)
         return err_set(err, PL_FULL,
                        "no slot of %d is free for the state of sequence %d: "
                        "plan for more sequences",
                        pool(kv)->n_page, seq);
-    words(kv, seq)[STATE_WRITTEN] = kv_take(pool(kv));
+    words(kv, seq)[STATE_WRITTEN] = kv_take(kv, kv->states);
     return PL_OK;
 }
 
@@ -152,8 +169,8 @@ void states_trim(struct kv *kv, int seq, int64_t n)
         kv_drop(pool(kv), &w[STATE_READ]);
         if (i >= 0) {
             w[STATE_READ] = kv->checkpoint[i].slot;
-            pool(kv)->refs[w[STATE_READ]]++;
-            kv->checkpoint[i].used = ++kv->clock;
+            kv_hold(pool(kv), w[STATE_READ]);
+            kv->checkpoint[i].used = ++pool(kv)->clock;
         }
         w[STATE_AT] = (int32_t)n;
     }
@@ -173,7 +190,7 @@ void states_copy(struct kv *kv, int dst, int src)
     to[STATE_READ] = words(kv, src)[STATE_READ];
     to[STATE_AT] = words(kv, src)[STATE_AT];
     if (to[STATE_READ] >= 0)
-        pool(kv)->refs[to[STATE_READ]]++;
+        kv_hold(pool(kv), to[STATE_READ]);
     for (int i = 0; i < n && kv->n_checkpoint < kv->max_checkpoint; i++) {
         const struct kv_checkpoint c = kv->checkpoint[i];
 
@@ -196,6 +213,15 @@ void states_swap(struct kv *kv, int a, int b)
 
         *seq = *seq == a ? b : *seq == b ? a : *seq;
     }
+}
+
+void states_take(struct kv *kv, int seq, int64_t n, int32_t slot)
+{
+    int32_t *w = words(kv, seq);
+
+    w[STATE_READ] = slot;
+    w[STATE_AT] = (int32_t)n;
+    kv_hold(pool(kv), slot);
 }
 
 int32_t kv_state(const struct kv *kv, int seq, int64_t n)

@@ -5,8 +5,10 @@
 
 #include "kv/pages.h"
 
-/* pages.c: a free page or slot of a pool, and back. */
-int32_t kv_take(struct kv_pool *p);
+/* pages.c: a page or slot of a pool, one of which is available; one more holds
+ * it; one fewer does. */
+int32_t kv_take(struct kv *kv, int pool);
+void kv_hold(struct kv_pool *p, int32_t page);
 void kv_drop(struct kv_pool *p, int32_t *page);
 
 static inline int32_t *kv_row(const struct kv *kv, const struct kv_pool *p,
@@ -16,8 +18,8 @@ static inline int32_t *kv_row(const struct kv *kv, const struct kv_pool *p,
 }
 
 pl_status states_init(struct kv *kv, pl_err *err);
-/* A slot to write to, if the sequence has none yet; for that checkpoints are
- * given up. */
+/* A slot to write to, if the sequence has none yet; for that checkpoints and
+ * idle slots are given up. */
 pl_status states_reserve(struct kv *kv, int seq, pl_err *err);
 void states_unreserve(struct kv *kv, int seq);
 /* What was written is what the sequence is in. */
@@ -27,5 +29,7 @@ void states_trim(struct kv *kv, int seq, int64_t n);
 /* dst, which is empty, shares src's state and its checkpoints. */
 void states_copy(struct kv *kv, int dst, int src);
 void states_swap(struct kv *kv, int a, int b);
+/* An empty sequence is in the state of a slot, after n tokens. */
+void states_take(struct kv *kv, int seq, int64_t n, int32_t slot);
 
 #endif

@@ -89,13 +89,29 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
         sink_say(to, ", %s in one piece", sink_size(size, x->largest_bytes));
 }
 
-static void say_has(const struct sink *to, const struct gpu_info *x)
+/* By the driver's word: each pair is tried when a model is loaded. */
+static void say_peers(const struct driver *d, const struct gpu_info *x,
+                      const struct sink *to)
+{
+    bool any = false;
+
+    for (int i = 0; i < GPU_LIST_MAX; i++)
+        if (x->peers >> i & 1) {
+            sink_say(to, "%s%.16s:%d", any ? " " : ", reaches memory of ",
+                     d->name, i);
+            any = true;
+        }
+}
+
+static void say_has(const struct driver *d, const struct gpu_info *x,
+                    const struct sink *to)
 {
     sink_say(to, "            %d units", x->n_unit);
     say_memory(to, x);
     for (int f = 0; f < GPU_FEATURES; f++)
         if (x->has >> f & 1)
             sink_say(to, ", %s", feature_name[f]);
+    say_peers(d, x, to);
     sink_say(to, "\n");
 }
 
@@ -116,7 +132,7 @@ static void say_gpu(const struct gpus *g, const struct driver *d,
         sink_say(to, ", the GPU of %s", other);
     sink_say(to, "\n");
     if (x->n_unit > 0)
-        say_has(to, x);
+        say_has(d, x, to);
     if (x->why[0])
         sink_say(to, "            cannot be used: %s\n", x->why);
 }
@@ -160,6 +176,21 @@ static json_t *json_features(const struct gpu_info *x)
     return NULL;
 }
 
+static json_t *json_peers(const struct driver *d, const struct gpu_info *x)
+{
+    json_t *all = json_array();
+    bool ok = true;
+
+    for (int i = 0; i < GPU_LIST_MAX; i++)
+        if (x->peers >> i & 1)
+            ok &= json_array_append_new(
+                      all, json_sprintf("%.16s:%d", d->name, i)) == 0;
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
+
 static json_t *json_gpu(const struct gpus *g, const struct driver *d,
                         const struct gpu_info *x)
 {
@@ -168,14 +199,14 @@ static json_t *json_gpu(const struct gpus *g, const struct driver *d,
     snprintf(item, sizeof item, "%.16s:%d", d->name, x->index);
     same(g, x, other);
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:i, s:I, s:o, s:I, s:o, s:b, s:o, s:o}",
+        "{s:s, s:o, s:o, s:o, s:i, s:I, s:o, s:I, s:o, s:o, s:b, s:o, s:o}",
         "device", item, "name", text_or_null(x->title), "bus",
         text_or_null(x->bus), "version", text_or_null(x->version), "units",
         x->n_unit, "memory", (json_int_t)x->total_bytes, "free",
         x->why[0] ? json_null() : json_integer((json_int_t)x->memory_bytes),
         "largest", (json_int_t)x->largest_bytes, "features", json_features(x),
-        "processors", x->on_cores, "same_as", text_or_null(other), "why",
-        text_or_null(x->why));
+        "peers", json_peers(d, x), "processors", x->on_cores, "same_as",
+        text_or_null(other), "why", text_or_null(x->why));
 }
 
 json_t *gpus_json(const struct gpus *g)

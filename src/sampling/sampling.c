@@ -38,6 +38,9 @@ struct sampler {
     int32_t *count; /* owned, [n_vocab]: occurrences in the window, or NULL */
     int32_t *ring;  /* owned, [penalty_last_n], or NULL */
     int64_t n_seen; /* tokens accepted */
+
+    const uint32_t *allowed; /* borrowed, a bit a token, during a pick; or NULL:
+                                all */
 };
 
 struct sampling_options sampling_defaults(void)
@@ -293,13 +296,16 @@ static bool usable(const struct sampler *s, const float *logits)
     return all;
 }
 
-/* The candidate of a token; false if it cannot be drawn: -infinity, and NaN,
- * which a bias can make of that. */
+/* The candidate of a token; false if it cannot be drawn: one that is not
+ * allowed, -infinity, and NaN, which a bias can make of that. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
                       struct cand *c)
 {
-    float x = adjusted(s, id, logits[id]);
+    float x;
 
+    if (s->allowed && !(s->allowed[id / 32] >> id % 32 & 1))
+        return false;
+    x = adjusted(s, id, logits[id]);
     if (!(x >= -FLT_MAX))
         return false;
     x = x > FLT_MAX ? FLT_MAX : x;
@@ -452,7 +458,7 @@ static int32_t draw(struct sampler *s, double u)
     return id;
 }
 
-int32_t sampling_pick(struct sampler *s, const float *logits)
+static int32_t pick(struct sampler *s, const float *logits)
 {
     double u = exact_uniform(&s->state);
 
@@ -467,4 +473,15 @@ int32_t sampling_pick(struct sampler *s, const float *logits)
     keep_top_p(s);
     keep_min_p(s);
     return draw(s, u);
+}
+
+int32_t sampling_pick(struct sampler *s, const float *logits,
+                      const uint32_t *allowed)
+{
+    int32_t id;
+
+    s->allowed = allowed;
+    id = pick(s, logits);
+    s->allowed = NULL;
+    return id;
 }

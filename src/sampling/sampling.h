@@ -1,10 +1,11 @@
 /* Choosing the next token from a row of logits.
  *
- * Filters work in a fixed order: logit bias, penalties, top-k, typical, top-p,
- * min-p, temperature, then one draw. Candidates are ordered by logit, equal
- * ones by id, so that nothing depends on how a sort treats ties. Exponentials
- * and random numbers are computed by our own code in IEEE double precision:
- * equal logits and an equal seed give equal tokens on every machine.
+ * Filters work in a fixed order: a mask of tokens, logit bias, penalties,
+ * top-k, typical, top-p, min-p, temperature, then one draw. Candidates are
+ * ordered by logit, equal ones by id, so that nothing depends on how a sort
+ * treats ties.
+ * Exponentials and random numbers are computed by our own code in IEEE double
+ * precision: equal logits and an equal seed give equal tokens on every machine.
  *
  * A sampler belongs to one sequence and one thread at a time. */
 #ifndef SAMPLING_SAMPLING_H
@@ -58,8 +59,11 @@ void sampling_accept(struct sampler *s, int32_t id);
 
 /* The next token by logits[0 .. n_vocab), or -1 if there is nothing to choose
  * by: a logit is NaN or +infinity, which means a broken model, or all are
- * -infinity, perhaps by a bias. Does not accept it. Advances the seed by one
- * draw, also when greedy or if there is nothing. */
-int32_t sampling_pick(struct sampler *s, const float *logits);
+ * -infinity, perhaps by a bias. Token i is left out before any filter unless
+ * bit i % 32 of allowed[i / 32] is set; NULL: all are allowed. Does not accept
+ * it. Advances the seed by one draw, also when greedy or if there is nothing.
+ */
+int32_t sampling_pick(struct sampler *s, const float *logits,
+                      const uint32_t *allowed);
 
 #endif

@@ -299,7 +299,7 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
     const struct kv_pool *p = &kv->pool[pool];
     int64_t need = 0;
 
-    *freed = h->whole ? p->n_page - p->n_free : 0;
+    *freed = h->whole ? p->n_page - kv_available(kv, pool) : 0;
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
         int from = kv_first_seen(p->window, q->n);
@@ -321,26 +321,27 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
 static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
                             bool *in_place, pl_err *err)
 {
-    const struct kv_pool *kv = &t->e->kv.pool[pool];
+    int n_free = kv_available(&t->e->kv, pool);
+    int n_page = t->e->kv.pool[pool].n_page;
     int64_t freed, need = count_pages(t, seq, pool, &freed);
 
-    if (need <= kv->n_free)
+    if (need <= n_free)
         return PL_OK;
     *in_place = true;
-    if (twice && need <= kv->n_free + freed)
+    if (twice && need <= n_free + freed)
         return PL_OK;
-    if (need <= kv->n_free + freed)
+    if (need <= n_free + freed)
         return err_set(err, PL_FULL,
                        "the state needs %" PRId64 " pages of %d tokens; %d of "
                        "%d are free, and %" PRId64 " more only once it is "
                        "known to be whole: restore it from a file or from "
                        "memory, or empty the sequence first",
-                       need, PAGE_TOKENS, kv->n_free, kv->n_page, freed);
+                       need, PAGE_TOKENS, n_free, n_page, freed);
     return err_set(err, PL_FULL,
                    "the state needs %" PRId64 " pages of %d tokens; %d of %d "
                    "are free, and it replaces %" PRId64
                    ": give a larger context or end a sequence",
-                   need, PAGE_TOKENS, kv->n_free, kv->n_page, freed);
+                   need, PAGE_TOKENS, n_free, n_page, freed);
 }
 
 static pl_status check_pages(const struct trip *t, int seq, bool twice,

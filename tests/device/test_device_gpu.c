@@ -28,7 +28,10 @@ enum { N_KIND = sizeof kinds / sizeof kinds[0] };
  * from is free at once. */
 TEST(gpu_writes_arrive_in_their_order)
 {
-    enum { BYTES = 5 * GPU_STAGE + 1234 };
+    enum {
+        BYTES = (GPU_SLOTS + 2) * GPU_SLOT + 1234,
+        HALF = GPU_SLOTS / 2 * GPU_SLOT
+    };
     uint64_t rng = test_seed();
     unsigned char *want = test_need(1, BYTES), *have = test_need(1, BYTES);
     char text[128];
@@ -54,10 +57,10 @@ TEST(gpu_writes_arrive_in_their_order)
         }
         for (int i = 0; i < 20; i++) {
             for (int half = 0; half < 2; half++) { /* of staging, each */
-                memset(want, 2 * i + half, GPU_STAGE);
-                assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, want,
-                                              GPU_STAGE, NULL),
-                                 PL_OK);
+                memset(want, 2 * i + half, HALF);
+                assert_int_equal(
+                    device_write(s, 0, REGION_WEIGHTS, 0, want, HALF, NULL),
+                    PL_OK);
             }
             assert_int_equal(
                 device_read(s, 0, REGION_WEIGHTS, 0, have, BYTES, NULL), PL_OK);
@@ -72,7 +75,7 @@ TEST(gpu_writes_arrive_in_their_order)
 
 /* ---- several threads that write ------------------------------------------ */
 
-enum { N_WRITER = 4, EACH = 3 * GPU_STAGE / 2 + 77 };
+enum { N_WRITER = 4, EACH = 3 * GPU_SLOT + 77 };
 
 struct writer {
     struct device_set *set;
@@ -88,7 +91,7 @@ static void *write_pieces(void *user)
     struct writer *w = user;
 
     for (size_t done = 0; done < EACH && w->s == PL_OK;) {
-        size_t n = 1 + (size_t)test_below(&w->seed, GPU_STAGE / 4);
+        size_t n = 1 + (size_t)test_below(&w->seed, GPU_SLOT / 2);
 
         n = n < EACH - done ? n : EACH - done;
         w->s = device_write(w->set, 0, REGION_WEIGHTS, w->at + done,
@@ -369,6 +372,110 @@ TEST(gpu_inbox_is_carried_after_each_push)
         device_set_free(s);
         arena_fini(&a);
     }
+}
+
+/* ---- what is pulled and not mapped ---------------------------------------*/
+
+#define STREAMED                                                               \
+    "programs 2\nmax n_tok 1\n"                                                \
+    "device 0\n"                                                               \
+    "  %0: f32[2500, 1024]\n"                                                  \
+    "  %1: f32[64, 16]\n"                                                      \
+    "device 1\n"                                                               \
+    "  %0: f32[2500, 1024]\n"                                                  \
+    "  %1: f32[64, 8]\n"                                                       \
+    "  %2: f32[8]\n"                                                           \
+    "  %3: f32[64, 8]\n"                                                       \
+    "script\n"                                                                 \
+    "  1 copy: pull %0 <- 0.%0 10240000\n"                                     \
+    "  1 copy: pull %1 <- 0.%1 32 x 64(64, 32)\n"                              \
+    "  1: %2 = scale(%2) scale=2\n"                                            \
+    "  1: %2 = scale(%2) scale=2\n"                                            \
+    "  1 copy: post 0\n"                                                       \
+    "  1: wait 1.0\n"                                                          \
+    "  1: %3 = scale(%1) scale=2\n"
+
+enum { STREAM = 2500 * 1024, LINES = 64 };
+
+/* More than the ring has, and every second half of 64 lines. */
+static void run_streamed(struct device_set *s, float *v, float *out)
+{
+    struct device_run run = build_run(1);
+
+    build_put(s, 0, 0, v, STREAM);
+    build_put(s, 0, 1, v, LINES * 16);
+    assert_int_equal(device_flush(s, NULL), PL_OK);
+    gpu_watch_reset();
+    RUN_OK(s, &run);
+    build_get(s, 1, 0, out, STREAM);
+    assert_memory_equal(out, v, STREAM * sizeof *v);
+    build_get(s, 1, 3, out, LINES * 8);
+    for (int i = 0; i < LINES * 8; i++)
+        assert_true(out[i] == 2 * v[i / 8 * 16 + i % 8]);
+}
+
+/* What a GPU cannot map it copies by way of memory that its driver knows, after
+ * the launches that hide it; what lies side by side in one copy. */
+TEST(gpu_streams_what_it_has_not_mapped)
+{
+    static const char *const spec[] = {"cpu*1,emu", "cpu*1,bare",
+                                       "cpu*1,watched"};
+    uint64_t rng = test_seed();
+    float *v = test_need(STREAM, sizeof *v),
+          *out = test_need(STREAM, sizeof *v);
+
+    gpu_watch_blind = true;
+    for (int k = 0; k < 3; k++) {
+        struct device_set *s = build_set(spec[k], 1, test_random(&rng));
+        struct arena a = {0};
+        struct gpu_watched w;
+
+        LOAD_OK(s, build_text(&a, STREAMED, 2));
+        for (int again = 1; again < 4; again++) {
+            for (int i = 0; i < STREAM; i++)
+                v[i] = (float)(i % 9973 + again);
+            run_streamed(s, v, out);
+            w = gpu_watch_seen();
+        }
+        if (k == 2) {
+            assert_int_equal(w.loose, 0);
+            assert_int_equal(w.n_before, 2);
+            assert_true(w.n_write <= STREAM * 4 / GPU_SLOT + 4);
+            assert_int_equal(w.bytes, STREAM * 4 + LINES * 32);
+        }
+        device_set_free(s);
+        arena_fini(&a);
+    }
+    gpu_watch_blind = false;
+    free(v);
+    free(out);
+}
+
+/* Threads of a crew may come late to a run, but not to all. */
+TEST(gpu_streams_by_several_threads)
+{
+    enum { RUNS = 500 };
+    float *v = test_need(STREAM, sizeof *v),
+          *out = test_need(STREAM, sizeof *v);
+    struct device_run run = build_run(1);
+    struct device_set *s;
+    struct arena a = {0};
+    int n = 0;
+
+    gpu_watch_blind = true;
+    s = build_set("cpu*1,watched", 1, 1);
+    LOAD_OK(s, build_text(&a, STREAMED, 2));
+    run_streamed(s, v, out);
+    while (n < RUNS && gpu_watch_seen().n_writer < 2) {
+        RUN_OK(s, &run);
+        n++;
+    }
+    assert_true(gpu_watch_seen().n_writer >= 2);
+    device_set_free(s);
+    gpu_watch_blind = false;
+    arena_fini(&a);
+    free(v);
+    free(out);
 }
 
 /* A device of two groups takes what it has itself as it takes what others
@@ -764,6 +871,81 @@ TEST(gpu_that_hangs_is_found_between_runs)
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
     says(&err, "hung0 hangs: it has done nothing for 0.2 s;");
     free_lost(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
+static struct device_set *set_to_hang(const char *spec, const char *text, int n,
+                                      struct arena *a)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_set *s;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
+    gpu_hung.n_call = 0;
+    s = build_set_as(spec, 1, &opt);
+    LOAD_OK(s, build_text(a, text, n));
+    return s;
+}
+
+/* Who waits for room in its staging is not left there, between runs. */
+TEST(gpu_that_hangs_ends_who_writes)
+{
+    unsigned char *v = test_need(N_WRITER, EACH);
+    struct writer w[N_WRITER];
+    struct arena a = {0};
+    struct device_set *s;
+    char text[128];
+    pl_err err;
+    int n = 0;
+
+    snprintf(text, sizeof text, "programs 1\ndevice 0 weights %d\nscript\n",
+             N_WRITER * EACH);
+    s = set_to_hang("hung", text, 1, &a);
+    gpu_hung.n_left = 0;
+    for (int i = 0; i < N_WRITER; i++) {
+        w[i] = (struct writer){.set = s,
+                               .from = v + (size_t)i * EACH,
+                               .at = (size_t)i * EACH,
+                               .seed = (uint64_t)i};
+        assert_int_equal(
+            pthread_create(&w[i].thread, NULL, write_pieces, &w[i]), 0);
+    }
+    for (int i = 0; i < N_WRITER; i++) {
+        pthread_join(w[i].thread, NULL);
+        assert_true(w[i].s == PL_OK || w[i].s == PL_DEVICE);
+        n += w[i].s == PL_DEVICE;
+    }
+    assert_true(n > 0);
+    assert_int_equal(device_write(s, 0, REGION_WEIGHTS, 0, v, 1, &err),
+                     PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    device_set_free(s);
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+    free(v);
+}
+
+/* Nor in a run. */
+TEST(gpu_that_hangs_ends_what_is_streamed)
+{
+    struct device_run run = build_run(1);
+    struct arena a = {0};
+    struct device_set *s;
+    pl_err err;
+
+    gpu_hung.blind = true;
+    s = set_to_hang("cpu*1,hung", STREAMED, 2, &a);
+    RUN_OK(s, &run);
+    gpu_hung.n_left = 0;
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s");
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    device_set_free(s);
+    gpu_hung.blind = false;
     assert_int_equal(gpu_hung.n_call, 0);
     arena_fini(&a);
 }

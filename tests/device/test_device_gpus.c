@@ -260,7 +260,7 @@ static const json_t *field(const json_t *o, const char *key)
 TEST(gpus_stand_in_the_list_of_devices)
 {
     struct test_text t = {0};
-    const json_t *all, *old;
+    const json_t *all, *old, *peers;
     const struct fake_cuda *f = fakes();
     json_t *o;
     pl_err err;
@@ -268,6 +268,9 @@ TEST(gpus_stand_in_the_list_of_devices)
     TEST_OK(pl_devices_print(false, test_text_add, &t, &err), err);
     assert_non_null(strstr(t.s, "cuda:0    Fake 9.0, 0000:3b:00.0, CUDA 12.4"));
     assert_non_null(strstr(t.s, "100 units, 7.00G free of 8.00G bytes, dot4"));
+    assert_non_null(strstr(t.s, "stream words, reaches memory of cuda:2\n"));
+    assert_non_null(strstr(t.s, "host memory, reaches memory of cuda:0\n"));
+    assert_non_null(strstr(t.s, "dot4, mma, stream words\n")); /* cuda:3 */
     assert_non_null(strstr(t.s, "cannot be used: its compute capability is"));
     assert_non_null(strstr(t.s, "twin, 0000:3b:00.0"));
     assert_non_null(strstr(t.s, "driver fake, the GPU of cuda:0\n"));
@@ -278,7 +281,11 @@ TEST(gpus_stand_in_the_list_of_devices)
     assert_non_null(o);
     all = field(o, "gpus");
     assert_int_equal(json_array_size(all), FAKE_COUNT);
+    peers = field(json_array_get(all, FAKE_PLAIN), "peers");
+    assert_int_equal(json_array_size(peers), 1);
+    assert_string_equal(json_string_value(json_array_get(peers, 0)), "cuda:0");
     old = json_array_get(all, FAKE_OLD);
+    assert_int_equal(json_array_size(field(old, "peers")), 0);
     assert_string_equal(json_string_value(field(old, "device")), "cuda:1");
     assert_non_null(strstr(json_string_value(field(old, "why")), "5.2"));
     assert_true(json_is_null(field(old, "free")));

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_trial.h"
+#include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
 #include "lib/program_build.h"
 
@@ -108,6 +109,48 @@ TEST(gpu_check_finds_a_wrong_bit_of_any_kernel)
     }
     gpu_wrong_kernel = GPU_KERNEL_COUNT;
     device_set_free(s);
+}
+
+/* ---- how often it is made ------------------------------------------------ */
+
+#define VALUES   "  %0: f32[n_tok, 64]\n  %1: f32[n_tok, 64]\n"
+#define DOUBLING " %1 = scale(%0) scale=2\n"
+
+static int launches_to_load(const struct fake_cuda *f, const char *spec,
+                            const char *text, int n)
+{
+    int before = f->n_call("cuLaunchKernel");
+    struct device_set *s = build_set(spec, 1, 1);
+    struct arena a = {0};
+
+    LOAD_OK(s, build_text(&a, text, n));
+    device_set_free(s);
+    arena_fini(&a);
+    return f->n_call("cuLaunchKernel") - before;
+}
+
+/* By the first of GPUs that are alike, and by none when it is kept. */
+TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
+{
+    static const char one[] = "programs 1\nmax n_tok 8\n"
+                              "device 0\n" VALUES "script\n  0:" DOUBLING;
+    static const char two[] = "programs 2\nmax n_tok 8\n"
+                              "device 0\n" VALUES "device 1\n" VALUES
+                              "script\n  0:" DOUBLING "  1:" DOUBLING;
+    const struct fake_cuda *f = fake_cuda_use();
+    char *was = strdup(getenv("XDG_CACHE_HOME"));
+    int n;
+
+    assert_non_null(was);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("once"), 1), 0);
+    n = launches_to_load(f, "cuda:0*2", two, 2);
+    assert_true(n > 0);
+    assert_int_equal(launches_to_load(f, "cuda:0*2", two, 2), 0);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("again"), 1), 0);
+    assert_int_equal(launches_to_load(f, "cuda:0", one, 1), n);
+    assert_int_equal(setenv("XDG_CACHE_HOME", was, 1), 0);
+    free(was);
+    fake_cuda_assert_clean(f, "self tests");
 }
 
 /* ---- who is told of it --------------------------------------------------- */

@@ -62,6 +62,36 @@ enum { FEW = 2, MANY = 300, WIDTH = 64 }; /* rows: MANY are long runs */
     "  1: %2 = scale(%0) scale=2\n"                                            \
     "  1: %3 = scale(%1) scale=3\n"
 
+/* There alone. */
+#define ONE_WAY                                                                \
+    "programs 2\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[n_tok, 64] inbox\n"                                             \
+    "  %1: f32[n_tok, 64]\n"                                                   \
+    "script\n"                                                                 \
+    "  0: push 1.%0 <- %0 256*n_tok\n"                                         \
+    "  0: post 0\n"                                                            \
+    "  1: wait 0.0\n"                                                          \
+    "  1: %1 = scale(%0) scale=2\n"
+
+/* Device 1 reads what it was pushed as a part of another tensor, which says no
+ * more of its bytes than those of one entry. */
+#define PARTS                                                                  \
+    "programs 2\nmax n_tok 400\n"                                              \
+    "device 0\n"                                                               \
+    "  %0: f32[n_tok, 64]\n"                                                   \
+    "device 1\n"                                                               \
+    "  %0: f32[n_tok, 64] inbox @0\n"                                          \
+    "  %1: f32[n_tok, 64] inbox @204800\n"                                     \
+    "  %2: f32[n_tok, 64] work @0\n"                                           \
+    "script\n"                                                                 \
+    "  0: push 1.%0@204800 <- %0 256*n_tok\n"                                  \
+    "  0: post 0\n"                                                            \
+    "  1: wait 0.0\n"                                                          \
+    "  1: %2 = scale(%1) scale=2\n"
+
 static float *ramp(int n, int from)
 {
     float *v = test_need((size_t)n, sizeof *v);
@@ -187,6 +217,36 @@ TEST(gpu_peers_share_an_inbox_with_others)
     }
 }
 
+/* One tensor's bytes are another's too. */
+TEST(gpu_peers_read_parts_of_what_is_pushed)
+{
+    static const char *const spec[] = {"emu*2", "bare*2", "emu,cpu*1",
+                                       "cpu*1,emu", "cuda:0,cuda:2"};
+
+    fake_cuda_use();
+    for (size_t k = 0; k < sizeof spec / sizeof *spec; k++)
+        for (int n_tok = FEW; n_tok <= MANY; n_tok += MANY - FEW) {
+            struct device_set *s = build_set(spec[k], 1, k);
+            struct device_run run = build_run(n_tok);
+            int n = WIDTH * n_tok;
+            float *v = ramp(n, 1), *got = test_need((size_t)n, sizeof *got);
+            struct arena a = {0};
+
+            LOAD_OK(s, build_text(&a, PARTS, 2));
+            build_put(s, 0, 0, v, n);
+            RUN_OK(s, &run);
+            build_get(s, 1, 2, got, n);
+            for (int i = 0; i < n; i++)
+                if (got[i] != 2 * v[i])
+                    fail_msg("%s, %d rows: %g at %d, not %g", spec[k], n_tok,
+                             (double)got[i], i, (double)(2 * v[i]));
+            free(got);
+            free(v);
+            device_set_free(s);
+            arena_fini(&a);
+        }
+}
+
 /* ---- CUDA ---------------------------------------------------------------- */
 
 /* With runs of any length; are bytes brought from the host to a device then? */
@@ -230,6 +290,42 @@ TEST(gpu_peers_of_cuda_are_tried)
     f->swallow(false);
 }
 
+/* ---- the switch ---------------------------------------------------------- */
+
+static void set_switch(const char *to)
+{
+    assert_int_equal(to ? setenv("PLAIT_PEER", to, 1) : unsetenv("PLAIT_PEER"),
+                     0);
+}
+
+/* PLAIT_PEER=0: bytes go by the host, and no driver is asked. */
+TEST(gpu_peers_are_turned_off_by_the_environment)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+    struct arena a = {0};
+    struct device_set *s;
+    int n;
+    pl_err err;
+
+    set_switch("0");
+    n = f->n_call("cuCtxEnablePeerAccess");
+    assert_true(brings(f, "cuda:0*2"));
+    assert_true(brings(f, "cuda:0,cuda:2"));
+    assert_int_equal(f->n_call("cuCtxEnablePeerAccess"), n);
+    set_switch("1");
+    assert_false(brings(f, "cuda:0,cuda:2"));
+    set_switch("");
+    assert_false(brings(f, "cuda:0,cuda:2"));
+    set_switch("off");
+    s = build_set("emu*2", 1, 1);
+    assert_int_equal(device_set_load(s, build_text(&a, RETURNS, 2), &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "PLAIT_PEER=off"));
+    set_switch(NULL);
+    device_set_free(s);
+    arena_fini(&a);
+}
+
 /* ---- a GPU that hangs ---------------------------------------------------- */
 
 /* What it may still write is not given back, though its owner works. */
@@ -258,5 +354,61 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
         device_set_free(s);
         assert_int_equal(gpu_hung.watched == 0, !lost);
     }
+    arena_fini(&a);
+}
+
+/* The same while the pair is tried, when nothing has been pushed yet. */
+TEST(gpu_peers_keep_what_a_lost_one_tries)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct arena a = {0};
+    struct device_set *s;
+    pl_err err;
+
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
+    s = build_set_as("hung*2", 1, &opt);
+    gpu_hung.at_copy = gpu_hung.watches = true;
+    assert_int_equal(device_set_load(s, build_text(&a, ONE_WAY, 2), &err),
+                     PL_DEVICE);
+    assert_non_null(strstr(err.message, "hung0 hangs"));
+    device_set_free(s);
+    gpu_hung.at_copy = false;
+    assert_false(gpu_hung.watches);
+    assert_int_not_equal(gpu_hung.watched, 0);
+    arena_fini(&a);
+}
+
+/* Two devices of one GPU: the driver would wait for the one that hangs when the
+ * other gives anything back. */
+TEST(gpu_peers_on_one_gpu_are_lost_together)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
+                                 .gpu_limit_s = 0.2};
+    struct device_run run = build_run(FEW);
+    struct arena a = {0};
+    pl_err err;
+
+    for (int one = 0; one < 2; one++) {
+        struct device_list l;
+        struct device_set *s;
+
+        gpu_hung.n_left = 1 << 30;
+        gpu_hung.who = NULL;
+        TEST_OK(device_parse(&l, "hung*2", 1, &err), err);
+        for (int i = 0; i < 2; i++)
+            strcpy(l.dev[i].bus, one || i ? "0000:3b:00.0" : "0000:3c:00.0");
+        s = build_set_of(&l, &opt);
+        device_list_free(&l);
+        LOAD_OK(s, build_text(&a, RETURNS, 2));
+        gpu_hung.watched =
+            ((struct gpu_device *)device_of(s, 1)->own)->region[REGION_WORK];
+        gpu_hung.n_left = 0;
+        assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+        device_set_free(s);
+        assert_int_equal(gpu_hung.watched != 0, one);
+    }
+    gpu_hung.n_left = 1 << 30;
     arena_fini(&a);
 }

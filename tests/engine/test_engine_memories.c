@@ -3,9 +3,11 @@
  * Random calls go to three engines that share ranks, not devices: tokens are
  * decoded, also two sequences in a batch; runs fail and are cancelled;
  * sequences are trimmed, copied, saved and restored, whole and in parts, and
- * damaged states refused. Beside them stands the list of tokens that each
+ * damaged states refused; two of the engines keep prefixes, and tokens that
+ * were there before come again. Beside them stands the list of tokens that each
  * sequence should hold. Every logit that comes must have the bits that the
- * same tokens give in an engine that is asked for nothing else. */
+ * same tokens give in an engine that is asked for nothing else. In the end all
+ * is given back. */
 #include "device/device_inner.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -13,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_ENGINE = 3, N_SEQ = 4, N_CTX = 576, MAX_TOKEN = 260 };
+enum { N_ENGINE = 3, N_SEQ = 4, N_CTX = 576, MAX_TOKEN = 260, N_OLD = 6 };
 
 static const struct {
     const char *file;
@@ -34,10 +36,11 @@ static const struct {
     pl_split_mode mode;
     int64_t n_ubatch;
     int n_checkpoint;
+    bool prefix_cache;
 } engines[N_ENGINE] = {
-    {"cpu*2", PL_SPLIT_TENSOR, 24, 4},
-    {"sim*2", PL_SPLIT_LAYER, 16, 1}, /* a pipeline of micro-batches */
-    {"cpu", PL_SPLIT_TENSOR, 64, 40},
+    {"cpu*2", PL_SPLIT_TENSOR, 24, 4, true},
+    {"sim*2", PL_SPLIT_LAYER, 16, 1, true}, /* a pipeline of micro-batches */
+    {"cpu", PL_SPLIT_TENSOR, 64, 40, false},
 };
 
 struct past {
@@ -48,13 +51,15 @@ struct past {
 struct world {
     struct engine_run e[N_ENGINE], fresh;
     struct past past[N_ENGINE][N_SEQ];
+    struct past old[N_OLD]; /* what is asked for again and again */
     bool whole_past;
     uint64_t seed;
     struct device *lost; /* once a run of a batch has ended; NULL: none */
     volatile int cancel; /* set then, if cancels */
     bool cancels;
     float *got, *want; /* [2 * MAX_TOKEN, n_vocab]; owned */
-    int n_compared, n_failed, n_cancelled, n_trimmed, n_restored, n_full;
+    int n_compared, n_failed, n_cancelled, n_trimmed, n_restored, n_full,
+        n_shared;
 };
 
 /* The trace is told of a run when it has ended. */
@@ -67,6 +72,20 @@ static void after_a_run(void *user, const char *text, size_t n)
     if (w->lost)
         w->lost->fail_step = 0;
     w->cancel = w->cancels;
+}
+
+/* What is asked for begins alike, two by two. */
+static void make_old(struct world *w)
+{
+    for (int k = 0; k < N_OLD; k++) {
+        struct past *p = &w->old[k];
+        int64_t common = k % 2 ? 70 : 0;
+
+        memcpy(p->token, w->old[k / 2 * 2].token, sizeof p->token);
+        p->n = common + 70 + test_below(&w->seed, 90);
+        for (int64_t i = common; i < p->n; i++)
+            p->token[i] = (int32_t)test_below(&w->seed, w->fresh.n_vocab);
+    }
 }
 
 static void world_open(struct world *w, const char *file)
@@ -85,10 +104,12 @@ static void world_open(struct world *w, const char *file)
         o.sim_seed = w->seed;
         o.n_ctx = N_CTX;
         o.n_seq = N_SEQ;
+        o.prefix_cache = engines[i].prefix_cache;
         o.trace = after_a_run;
         o.trace_user = w;
         engine_run_open(&w->e[i], test_ref(file), file, &o);
     }
+    make_old(w);
     w->got = test_need(2 * MAX_TOKEN, (size_t)w->fresh.n_vocab * sizeof(float));
     w->want = test_need(MAX_TOKEN, (size_t)w->fresh.n_vocab * sizeof(float));
 }
@@ -199,6 +220,69 @@ static void decode(struct world *w, int i, int seq, int other, int64_t n,
                                     row * sizeof(float));
         w->n_compared++;
     }
+}
+
+/* Tokens first .. end - 1 of a sequence, which ends before them; false: there
+ * is no room. */
+static bool go_on(struct world *w, int i, int seq, int64_t first, int64_t end)
+{
+    struct past p = w->past[i][seq];
+    size_t bytes = (size_t)w->fresh.n_vocab * sizeof(float);
+    int32_t of[MAX_TOKEN];
+    pl_batch b = {.size = sizeof b,
+                  .n = end - first,
+                  .token = p.token + first,
+                  .seq = of,
+                  .logits = w->got};
+    pl_err err = {0};
+    pl_status s;
+
+    for (int64_t k = 0; k < b.n; k++)
+        of[k] = seq;
+    s = pl_engine_decode(w->e[i].engine, &b, NULL, &err);
+    if (s != PL_OK) {
+        assert_int_equal(s, PL_FULL);
+        assert_int_equal(pl_seq_length(w->e[i].engine, seq), first);
+        w->n_full++;
+        return false;
+    }
+    p.n = end;
+    if (end > 0)
+        run_fresh(w, &p, first);
+    assert_memory_equal(w->got, w->want, (size_t)b.n * bytes);
+    w->n_compared++;
+    return true;
+}
+
+/* Tokens of an old sequence and some others, for an emptied sequence, which
+ * begins with what is kept of them. */
+static void ask(struct world *w, int i, int seq, struct past *old)
+{
+    struct past *p = &w->past[i][seq];
+    int64_t first = -1, before, n;
+    pl_err err = {0};
+
+    TEST_OK(pl_seq_trim(w->e[i].engine, seq, 0, NULL, &err), err);
+    if (test_below(&w->seed, 4) == 0 && p->n > 64)
+        *old = *p; /* it comes back, perhaps at once */
+    *p = *old;
+    if (test_below(&w->seed, 4) == 0)
+        p->n = 1 + test_below(&w->seed, p->n);
+    before = p->n; /* as a server's turns: what came before, what is new */
+    for (n = test_below(&w->seed, 30); p->n < MAX_TOKEN && n-- > 0;)
+        p->token[p->n++] = (int32_t)test_below(&w->seed, w->fresh.n_vocab);
+    TEST_OK(pl_seq_share(w->e[i].engine, seq, p->token, p->n, &first, &err),
+            err);
+    assert_in_range(first, 0, engines[i].prefix_cache ? p->n - 1 : 0);
+    assert_int_equal(pl_seq_length(w->e[i].engine, seq), first);
+    w->n_shared += first > 0;
+    n = p->n;
+    p->n = first;
+    if (first < before && go_on(w, i, seq, first, before))
+        p->n = before;
+    if (p->n >= before && go_on(w, i, seq, p->n, n))
+        p->n = n;
+    lengths_are(w, i);
 }
 
 static void trim(struct world *w, int i, int seq, int64_t n)
@@ -313,8 +397,9 @@ static void call(struct world *w)
     int seq = (int)test_below(&w->seed, N_SEQ);
     int other = (int)test_below(&w->seed, N_SEQ);
     int64_t n = w->past[i][seq].n;
+    struct past *old = &w->old[test_below(&w->seed, N_OLD)];
 
-    switch (test_below(&w->seed, 12)) {
+    switch (test_below(&w->seed, 13)) {
     case 0:
     case 1:
         trim(w, i, seq, test_below(&w->seed, n + 1));
@@ -333,6 +418,11 @@ static void call(struct world *w)
         if (n > MAX_TOKEN - 80)
             trim(w, i, seq, 0);
         break;
+    case 6:
+        ask(w, i, seq, old);
+        if (test_below(&w->seed, 2))
+            ask(w, i, other, old);
+        break;
     default:
         decode(w, i, seq, test_below(&w->seed, 3) ? seq : other,
                1 + test_below(&w->seed, test_below(&w->seed, 2) ? 4 : 80),
@@ -346,7 +436,23 @@ static void call(struct world *w)
 static bool met(const struct world *w, int n_call)
 {
     return w->n_compared > n_call / 8 && w->n_failed > n_call / 40 &&
-           w->n_cancelled > 0 && w->n_restored > n_call / 40;
+           w->n_cancelled > 0 && w->n_restored > n_call / 40 &&
+           w->n_shared > n_call / 40;
+}
+
+/* Sequences are emptied: all pages and slots can be had, and once prefixes are
+ * given up they are free. */
+static void give_back(struct world *w, int i)
+{
+    struct kv *kv = &w->e[i].engine->kv;
+
+    for (int s = 0; s < N_SEQ; s++)
+        trim(w, i, s, 0);
+    for (int k = 0; k < kv->n_pool; k++)
+        assert_int_equal(kv_available(kv, k), kv->pool[k].n_page);
+    prefix_forget(kv);
+    for (int k = 0; k < kv->n_pool; k++)
+        assert_int_equal(kv->pool[k].n_free, kv->pool[k].n_page);
 }
 
 static void random_calls(int model)
@@ -361,10 +467,12 @@ static void random_calls(int model)
     while (k++ < n_call || (k < 4 * n_call && !met(&w, n_call)))
         call(&w);
     print_message("%s: %d runs compared, %d failed, %d cancelled, %d trimmed, "
-                  "%d restored, %d without room\n",
+                  "%d restored, %d shared, %d without room\n",
                   models[model].file, w.n_compared, w.n_failed, w.n_cancelled,
-                  w.n_trimmed, w.n_restored, w.n_full);
+                  w.n_trimmed, w.n_restored, w.n_shared, w.n_full);
     assert_true(met(&w, n_call));
+    for (int i = 0; i < N_ENGINE; i++)
+        give_back(&w, i);
     world_close(&w);
 }
 

@@ -159,17 +159,80 @@ TEST(gbnf_bounds_are_told)
     memset(deep + strlen(deep), '(', 80);
     expect_error(deep, "line 1, column 74: groups nest deeper than 64");
     expect_error("root ::= ((\"a\"{1000}){1000}){1000}",
-                 "the rules up to root are too large");
+                 "line 1, column 1: the rules up to root are too large");
     expect_error("root ::= (\"a\"?){10000}", "leaves too much open at once");
+    expect_error("root ::= \"a\"{0,1000000000}", "count up to 10,000");
+}
+
+TEST(gbnf_repeated_and_empty_parts_mean_no_more_than_they_say)
+{
+    expect_texts("root ::= ((a*)*)*\na ::= \"a\"*", TEXTS("", "a", "aaaa"),
+                 TEXTS("b", "ab"));
+    expect_texts("root ::= | | ( | ) | \"a\" root |", TEXTS("", "a", "aaaa"),
+                 TEXTS("b", "ab"));
+}
+
+/* Both ways to read the text go on in step, each with two ways to return at
+ * every level, and what lies below the two is joined at every byte. */
+TEST(gbnf_ambiguous_texts_take_no_longer_at_each_level)
+{
+    enum { N = 1000 };
+    struct grammar *g = read_grammar("root ::= t \"x\" | \"a\" t \"y\"\n"
+                                     "t ::= \"aa\" t \"b\" | \"aa\" t \"c\" |"
+                                     " \"a\" z | z\n"
+                                     "z ::= \"z\" | \"z\" z \"w\"\n");
+    char text[N + N / 2 + 8];
+
+    memset(text, 'a', N);
+    text[N] = 'z';
+    memset(text + N + 1, 'b', N / 2);
+    strcpy(text + N + 1 + N / 2, "x");
+    assert_true(takes(g, text));
+    strcpy(text + N + 1 + N / 2 - 1, "y");
+    assert_true(takes(g, text));
+    strcpy(text + N + 1 + N / 2 - 1, "x");
+    assert_false(takes(g, text));
+    grammar_free(g);
+}
+
+/* Each letter may be the one after which 9,000 follow. */
+TEST(gbnf_too_many_open_ways_are_refused)
+{
+    enum { N = 8000 };
+    struct grammar *g = read_grammar("root ::= [a-z]* [b-d] [a-z]{9000} \"0\"");
+    struct grammar_vocab *v = NULL;
+    struct grammar_masks *m = NULL;
+    struct grammar_state *s = NULL;
+    char *text = test_need(N, 1);
+    uint64_t rng = test_seed();
+    pl_err err = {0};
+
+    for (int i = 0; i < N; i++)
+        text[i] = (char)('a' + test_below(&rng, 4));
+    TEST_OK(grammar_vocab_create(&v, NULL, 0, &err), err);
+    TEST_OK(grammar_masks_create(&m, g, v, 0, &err), err);
+    TEST_OK(grammar_state_create(&s, m, &err), err);
+    assert_int_equal(grammar_accept_text(s, text, N, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "leaves too many ways open here"));
+    TEST_OK(grammar_accept_text(s, text, 100, &err), err); /* as it was */
+    grammar_state_free(s);
+    grammar_masks_free(m);
+    grammar_vocab_free(v);
+    grammar_free(g);
+    free(text);
 }
 
 TEST(gbnf_left_recursion_is_named)
 {
     expect_error("root ::= root \"a\" | \"b\"",
-                 "left recursion: the rule root begins with itself: write");
-    expect_error("root ::= e\ne ::= x t | \"b\"\nt ::= \"c\"\nx ::= t? e \"d\"",
-                 "left recursion: the rule e begins with itself, by way of x");
-    expect_error("root ::= \"x\" a\na ::= \"y\" a", "the rule a can never end");
+                 "line 1, column 1: left recursion: the rule root begins with "
+                 "itself: write");
+    expect_error(
+        "root ::= e\n e ::= x t | \"b\"\nt ::= \"c\"\nx ::= t? e \"d\"",
+        "line 2, column 2: left recursion: the rule e begins with "
+        "itself, by way of x");
+    expect_error("root ::= \"x\" a\na ::= \"y\" a",
+                 "line 2, column 1: the rule a can never end");
 }
 
 TEST(gbnf_allocation_failures_leave_nothing)

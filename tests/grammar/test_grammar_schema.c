@@ -316,7 +316,11 @@ TEST(schema_what_is_not_supported_is_named)
     expect_error("{'type': 'object', 'anyOf': [{}]}", "#: type is not");
     expect_error("{'$ref': 'http://x/y'}", "#: $ref is supported as");
     expect_error("{'$ref': '#/$defs/x'}", "#: $ref points at nothing");
-    expect_error("{'$ref': '#'}", "can never end");
+    expect_error("{'properties': {'a': {'$ref': '#/$defs/l/x'}}, '$defs':"
+                 " {'l': [{}]}}",
+                 "#/properties/a: $ref points at nothing");
+    expect_error("{'$ref': '#'}", "s.json, written as a grammar: line 14, "
+                                  "column 1: the rule s0 can never end");
     expect_error("{'format': 'email'}", "#: format is supported as date");
     expect_error("{'pattern': '(?=a)b'}",
                  "#: pattern (at byte 2): groups that look around");
@@ -341,6 +345,67 @@ TEST(schema_what_is_not_supported_is_named)
     expect_error("false", "#: the schema must be an object, or true");
     expect_error("{'a'", "s.json: no JSON: line 1, column");
     expect_error("{'patternProperties': {}}", "patternProperties is not");
+}
+
+/* n times `part` between `before` and `after`; in it `mark` is the number of
+ * the time, and ! the next one's. */
+static char *repeated(char mark, const char *before, const char *part, int n,
+                      const char *after)
+{
+    struct test_text t = {0};
+    char number[16];
+
+    test_text_add(&t, before, strlen(before));
+    for (int i = 0; i < n; i++) {
+        test_text_add(&t, ",", i > 0);
+        for (const char *c = part; *c; c++) {
+            snprintf(number, sizeof number, "%d", i + (*c == '!'));
+            if (*c == mark || *c == '!')
+                test_text_add(&t, number, strlen(number));
+            else
+                test_text_add(&t, c, 1);
+        }
+    }
+    test_text_add(&t, after, strlen(after));
+    return t.s;
+}
+
+static void expect_refused(char *text, const char *message)
+{
+    expect_error(text, message);
+    free(text);
+}
+
+/* Small schemas that ask for much are refused at once. */
+TEST(schema_hostile_sizes_are_refused)
+{
+    char *list = repeated('@', "{'enum': [", "'~-@'", 300, "]}");
+    char *much =
+        repeated('@', "{'properties': {", "'p@': {}", 1500, "}, 'required': [");
+
+    expect_refused(repeated('~', "{'oneOf': [", list, 300, "]}"),
+                   "#: oneOf takes too long to work out");
+    expect_refused(repeated('~', much, "'p1499'", 20000, "]}"),
+                   "#: required takes too long to work out");
+    free(list);
+    free(much);
+    expect_refused(
+        repeated('@', "{'$defs': {",
+                 "'d@': {'allOf': [{'$ref': '#/$defs/d!'},{'$ref': "
+                 "'#/$defs/d!'},{'$ref': '#/$defs/d!'},{'$ref': '#/$defs/d!'},"
+                 "{'$ref': '#/$defs/d!'},{'$ref': '#/$defs/d!'},{'$ref': "
+                 "'#/$defs/d!'},{'$ref': '#/$defs/d!'},{'$ref': '#/$defs/d!'},"
+                 "{'$ref': '#/$defs/d!'},{'$ref': '#/$defs/d!'},{'$ref': "
+                 "'#/$defs/d!'}]}",
+                 7, ", 'd7': {}}, '$ref': '#/$defs/d0'}"),
+        "allOf takes too long to work out");
+    expect_refused(repeated('@', "{'pattern': '", "\\\\s\\\\D", 20000, "'}"),
+                   "#: the schema is too large: it may have 1 MiB");
+    expect_refused(
+        repeated('@', "{'enum': [", "'one of many, number @'", 50000, "]}"),
+        "#: the schema is too large: it may have 1 MiB");
+    expect_error("{'minLength': 1000000000}", "an integer from 0 to 10,000");
+    expect_error("{'pattern': 'a{1000000000}'}", "repetition");
 }
 
 TEST(schema_allocation_failures_leave_nothing)

@@ -131,6 +131,10 @@ static pl_status hung_alloc(struct gpu *g, size_t bytes, uint64_t *at,
     lasting(true);
     s = gpu_emu.alloc(g, bytes, at, err);
     lasting(false);
+    if (gpu_hung.watches && g != gpu_hung.who) {
+        gpu_hung.watched = *at;
+        gpu_hung.watches = false;
+    }
     return s;
 }
 
@@ -151,6 +155,14 @@ static pl_status hung_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     if (g == gpu_hung.who && gpu_hung.n_left > 0)
         gpu_hung.n_left--;
     return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static pl_status hung_copy(struct gpu *g, enum queue q, uint64_t dst,
+                           uint64_t src, size_t bytes, pl_err *err)
+{
+    if (g == gpu_hung.who && gpu_hung.at_copy)
+        gpu_hung.n_left = 0;
+    return gpu_emu.copy(g, q, dst, src, bytes, err);
 }
 
 static pl_status hung_flush(struct gpu *g, enum queue q, pl_err *err)
@@ -220,6 +232,13 @@ static void hung_host_release(struct gpu *g, void *p)
 {
     if (works(g))
         gpu_emu.host_release(g, p);
+}
+
+static pl_status hung_map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
+                          pl_err *err)
+{
+    return gpu_hung.blind ? err_set(err, PL_UNSUPPORTED, "it maps nothing")
+                          : gpu_emu.map(g, p, bytes, at, err);
 }
 
 static void hung_unmap(struct gpu *g, void *p)
@@ -305,6 +324,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.open = hung_open;
     gpu_hangs.alloc = hung_alloc;
     gpu_hangs.host_alloc = hung_host_alloc;
+    gpu_hangs.copy = hung_copy;
     gpu_hangs.launch = hung_launch;
     gpu_hangs.flush = hung_flush;
     gpu_hangs.mark = hung_mark;
@@ -315,6 +335,7 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs.close = hung_close;
     gpu_hangs.release = hung_release;
     gpu_hangs.host_release = hung_host_release;
+    gpu_hangs.map = hung_map;
     gpu_hangs.unmap = hung_unmap;
     gpu_hangs.reach = hung_reach;
 }

@@ -24,10 +24,13 @@ extern atomic_int gpu_wrong_kernel;
 /* Of all GPUs of the kind `hung`. */
 extern struct gpu_hung {
     atomic_int n_left; /* kernels to launch until it hangs */
+    bool at_copy;      /* it hangs at its first copy */
     atomic_int n_call; /* of functions that would not return then */
     bool wordless;     /* its queues neither post nor wait for words */
+    bool blind;        /* it maps nothing of the host */
     struct gpu *who;   /* that hangs; NULL: the next that is opened */
     uint64_t watched;  /* memory of another one; 0: it has been given back */
+    bool watches;      /* what another one allocates next */
 } gpu_hung;
 
 #endif

@@ -20,6 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range range[MAX_RANGE];
 static int n_range;
 static struct gpu_watched seen;
+static pthread_t writer; /* the first */
 
 void gpu_watch_reset(void)
 {
@@ -40,11 +41,14 @@ struct gpu_watched gpu_watch_seen(void)
 
 /* ---- what is mapped ------------------------------------------------------ */
 
+bool gpu_watch_blind;
+
 static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err)
 {
-    pl_status s =
-        n_range < MAX_RANGE ? gpu_emu.map(g, p, bytes, at, err) : PL_NO_MEMORY;
+    pl_status s = n_range < MAX_RANGE && !gpu_watch_blind
+                      ? gpu_emu.map(g, p, bytes, at, err)
+                      : PL_NO_MEMORY;
 
     pthread_mutex_lock(&lock);
     if (s == PL_OK && n_range < MAX_RANGE)
@@ -63,6 +67,41 @@ static void unmap(struct gpu *g, void *p)
         }
     pthread_mutex_unlock(&lock);
     gpu_emu.unmap(g, p);
+}
+
+/* What the driver gives of the host's memory. */
+static struct range given[MAX_RANGE];
+static int n_given;
+
+static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
+{
+    pl_status s = gpu_emu.host_alloc(g, bytes, p, err);
+
+    pthread_mutex_lock(&lock);
+    if (s == PL_OK && n_given < MAX_RANGE)
+        given[n_given++] = (struct range){g, (uint64_t)(uintptr_t)*p, bytes};
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+static void host_release(struct gpu *g, void *p)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_given; i++)
+        if (given[i].at == (uint64_t)(uintptr_t)p) {
+            given[i] = given[--n_given];
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    gpu_emu.host_release(g, p);
+}
+
+static bool is_given(uint64_t at)
+{
+    for (int i = 0; i < n_given; i++)
+        if (at >= given[i].at && at - given[i].at < given[i].bytes)
+            return true;
+    return false;
 }
 
 static bool is_mapped(uint64_t at)
@@ -134,7 +173,7 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
                         int32_t n_group, const void *args, pl_err *err)
 {
     pthread_mutex_lock(&lock);
-    if (!is_tested(g))
+    if (gpu_watch_blind || !is_tested(g))
         look(k, args);
     pthread_mutex_unlock(&lock);
     return gpu_emu.launch(g, q, k, n_group, args, err);
@@ -144,7 +183,15 @@ static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
                              const void *src, size_t bytes, pl_err *err)
 {
     pthread_mutex_lock(&lock);
-    seen.n_write++;
+    if (seen.n_write++ == 0) {
+        seen.n_before = seen.n_launch;
+        seen.n_writer = 1;
+        writer = pthread_self();
+    }
+    if (!pthread_equal(writer, pthread_self()))
+        seen.n_writer = 2;
+    if (!is_given((uintptr_t)src) && !is_mapped((uintptr_t)src))
+        seen.loose += bytes;
     seen.bytes += bytes;
     seen.largest = bytes > seen.largest ? bytes : seen.largest;
     pthread_mutex_unlock(&lock);
@@ -172,6 +219,8 @@ __attribute__((constructor)) static void make(void)
     gpu_watch.name = "watched";
     gpu_watch.map = map;
     gpu_watch.unmap = unmap;
+    gpu_watch.host_alloc = host_alloc;
+    gpu_watch.host_release = host_release;
     gpu_watch.reach = reach;
     gpu_watch.launch = launch;
     gpu_watch.write = write_bytes;

@@ -15,6 +15,9 @@ struct gpu_watched {
     char kernel[64]; /* the first of these */
     int n_write;     /* copies into the device */
     size_t bytes, largest; /* theirs */
+    size_t loose; /* of these from memory that the driver does not know */
+    int n_writer; /* threads that made them, as far as two */
+    int n_before; /* launches before the first of them */
 };
 
 void gpu_watch_reset(void);
@@ -22,6 +25,9 @@ struct gpu_watched gpu_watch_seen(void);
 
 /* They do not reach each other's memory; else all do. Of sets to be loaded. */
 extern bool gpu_watch_apart;
+
+/* They can map nothing. Of sets to be loaded. */
+extern bool gpu_watch_blind;
 
 extern const struct device_ops watched_ops;
 

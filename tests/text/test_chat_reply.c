@@ -653,6 +653,49 @@ TEST(reply_has_arguments_as_the_template_takes_them)
     pl_template_free(t);
 }
 
+/* Content is what begins with b; before that there is none to come. */
+TEST(reply_says_whether_content_comes_next)
+{
+    static const struct {
+        const char *form, *prompt, *text;
+        bool ends_in;
+    } list[] = {
+        {thinks, "<assistant><think>", "why</think>\nbut", true},
+        {thinks, "<assistant><think>", "why", false},
+        {thinks, "<assistant>", "but", true},
+        {channels, "",
+         "<|channel|>analysis<|message|>why<|end|><|start|>assistant"
+         "<|channel|>final<|message|>but",
+         true},
+        {channels, "", "<|channel|>commentary to=functions.f<|message|>{",
+         false},
+    };
+
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        const char *text = list[i].text;
+        bool in = false;
+        pl_template *t;
+        pl_reply *r;
+        pl_err err;
+
+        TEST_OK(pl_template_create(&t, list[i].form, strlen(list[i].form), NULL,
+                                   &err),
+                err);
+        TEST_OK(pl_reply_create(&r, t, list[i].prompt, strlen(list[i].prompt),
+                                NULL, NULL, NULL, &err),
+                err);
+        for (size_t k = 0; text[k]; k++) {
+            TEST_OK(pl_reply_add(r, text + k, 1, &err), err);
+            in = pl_reply_in_content(r);
+            if (in && text[k + 1] && !list[i].ends_in)
+                fail_msg("%s: content at %zu", text, k);
+        }
+        assert_int_equal(in, list[i].ends_in);
+        pl_reply_free(r);
+        pl_template_free(t);
+    }
+}
+
 TEST(reply_allocation_failures_leave_nothing)
 {
     static const char text[] = "<think>why</think>Hello\n<tool_call>{"

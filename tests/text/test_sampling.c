@@ -40,7 +40,7 @@ static void count_draws(const struct sampling_options *o, int32_t n_vocab,
 
     memset(count, 0, (size_t)n_vocab * sizeof *count);
     for (int i = 0; i < n; i++) {
-        int32_t id = sampling_pick(s, logits);
+        int32_t id = sampling_pick(s, logits, NULL);
 
         assert_in_range(id, 0, n_vocab - 1);
         count[id]++;
@@ -52,7 +52,7 @@ static int32_t pick_once(const struct sampling_options *o, int32_t n_vocab,
                          const float *logits)
 {
     struct sampler *s = make(n_vocab, o);
-    int32_t id = sampling_pick(s, logits);
+    int32_t id = sampling_pick(s, logits, NULL);
 
     sampling_free(s);
     return id;
@@ -309,7 +309,7 @@ static int32_t after(const struct sampling_options *o, int32_t n,
 
     for (int i = 0; i < n_id; i++)
         sampling_accept(s, ids[i]);
-    id = sampling_pick(s, x);
+    id = sampling_pick(s, x, NULL);
     sampling_free(s);
     return id;
 }
@@ -417,7 +417,7 @@ static uint64_t story(struct sampler *s)
 
         for (int j = 0; j < 200; j++)
             x[j] = 8 * test_unit(&rng);
-        id = sampling_pick(s, x);
+        id = sampling_pick(s, x, NULL);
         sampling_accept(s, id);
         hash = hash * 31 + (uint64_t)id;
         rng ^= (uint64_t)id;
@@ -463,6 +463,51 @@ TEST(sampling_exact_functions_are_exact)
     }
     assert_true(exact_exp(0) == 1 && exact_log(1) == 0);
     assert_true(exact_exp(-1e300) == 0 && exact_exp(-INFINITY) == 0);
+}
+
+/* ---- masks --------------------------------------------------------------- */
+
+/* What is not allowed is as if its logit were -infinity, whatever the filters;
+ * a mask of all tokens is none. */
+TEST(sampling_a_mask_comes_before_all_filters)
+{
+    enum { N = 200, N_WORD = (N + 31) / 32 };
+    uint64_t rng = test_seed();
+
+    for (int round = 0; round < 300; round++) {
+        struct sampling_options o = sampling_defaults();
+        struct sampler *masked, *plain;
+        uint32_t bits[N_WORD] = {0};
+        float x[N], y[N];
+
+        o.seed = (uint64_t)round;
+        o.temperature = (float)test_below(&rng, 3);
+        o.top_k = (int32_t)test_below(&rng, 60);
+        o.typical = round % 3 ? 1 : 0.7f;
+        o.penalty_repeat = round % 2 ? 1 : 1.3f;
+        masked = make(N, &o);
+        plain = make(N, &o);
+        for (int i = 0; i < 40; i++) {
+            int64_t one_in = 1 + test_below(&rng, 50);
+            int32_t id;
+
+            memset(bits, 0, sizeof bits);
+            for (int k = 0; k < N; k++) {
+                bool in = test_below(&rng, one_in) == 0;
+
+                x[k] = (float)(8 * test_unit(&rng));
+                y[k] = in ? x[k] : -INFINITY;
+                bits[k / 32] |= (uint32_t)in << k % 32;
+            }
+            id = sampling_pick(masked, x, bits);
+            assert_int_equal(id, sampling_pick(plain, y, NULL));
+            assert_true(id < 0 || (bits[id / 32] >> id % 32 & 1));
+            sampling_accept(masked, id);
+            sampling_accept(plain, id);
+        }
+        sampling_free(masked);
+        sampling_free(plain);
+    }
 }
 
 /* ---- memory and arguments ------------------------------------------------ */

@@ -713,6 +713,11 @@ static pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err)
     return stream_free_memory(&make_cuda, index, bytes, err);
 }
 
+static void cuda_peers(struct gpu_info *gpu, int n)
+{
+    stream_peers(&make_cuda, gpu, n);
+}
+
 static pl_status hip_open(struct gpu **out, int index, pl_err *err)
 {
     return open_gpu(out, &make_hip, index, err);
@@ -726,6 +731,11 @@ static pl_status hip_list(struct gpu_info *out, int max, int *n, pl_err *err)
 static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
 {
     return stream_free_memory(&make_hip, index, bytes, err);
+}
+
+static void hip_peers(struct gpu_info *gpu, int n)
+{
+    stream_peers(&make_hip, gpu, n);
 }
 
 /* Rows that are the same in both. */
@@ -742,11 +752,13 @@ static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,
                                     .free_memory = cuda_free_memory,
+                                    .peers = cuda_peers,
                                     .open = cuda_open,
                                     STREAM_ROWS};
 
 const struct gpu_driver gpu_hip = {.name = "hip",
                                    .list = hip_list,
                                    .free_memory = hip_free_memory,
+                                   .peers = hip_peers,
                                    .open = hip_open,
                                    STREAM_ROWS};

@@ -11,6 +11,8 @@ pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
 /* Of a device that may be taken; it must not be too old. */
 pl_status stream_free_memory(const struct stream_make *make, int index,
                              uint64_t *bytes, pl_err *err);
+/* Which of those that were listed reach which; what fails, does not. */
+void stream_peers(const struct stream_make *make, struct gpu_info *gpu, int n);
 
 /* ---- stream_range.c ---- */
 

@@ -1,6 +1,9 @@
 /* Puts a step into its queue: its launches, and what no kernel does. That are
  * long runs between the host and the device, what has come into the inbox, and
- * all that touches memory which kernels cannot reach. */
+ * all that touches memory which kernels cannot reach. What is read from there
+ * goes by the ring of staging memory: a driver that is given memory which it
+ * has not mapped keeps the thread until it has copied that, at half the speed
+ * of the link or less. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 #include "program/page_walk.h"
@@ -61,7 +64,7 @@ static pl_status copy_runs(struct gpu_device *x, const struct step *st,
     return PL_OK;
 }
 
-/* all: else long runs alone. */
+/* all: nothing is mapped; else long runs alone. */
 static pl_status carry_pull(struct gpu_device *x, const struct step *st,
                             bool all, pl_err *err)
 {
@@ -77,6 +80,10 @@ static pl_status carry_pull(struct gpu_device *x, const struct step *st,
         if (p->src_dev == x->dev->prog->dev)
             PL_TRY(copy_runs(x, st, &l, x->image.tensor[u->out].at,
                              x->image.tensor[p->src].at, err));
+        else if (all)
+            PL_TRY(gpu_stage_runs(x, st->queue, x->image.tensor[u->out].at,
+                                  gpu_image_host(&x->image, p->src_dev, p->src),
+                                  &l, err));
         else
             PL_TRY(carry_runs(x, st, &l,
                               gpu_image_host(&x->image, p->src_dev, p->src),
@@ -149,13 +156,15 @@ static pl_status carry_page(struct gpu_device *x, const struct step *st,
     for (int64_t h = 0; h < n_to; h++) {
         size_t to = (size_t)(page * n_to + h) * u->tile_bytes;
         size_t from = (size_t)(page * n_from + u->map[h]) * u->tile_bytes;
+        struct copy_loops l = {
+            .bytes = (int64_t)u->tile_bytes, .n0 = 1, .n1 = 1};
 
         if (u->map[h] < 0)
             continue;
         if (u->out_dev == x->dev->prog->dev)
-            DRIVER(write, m->tensor[u->out].at + to,
-                   gpu_image_host(m, u->src_dev, u->src) + from, u->tile_bytes,
-                   err);
+            PL_TRY(gpu_stage_runs(x, st->queue, m->tensor[u->out].at + to,
+                                  gpu_image_host(m, u->src_dev, u->src) + from,
+                                  &l, err));
         else
             DRIVER(read, gpu_image_host(m, u->out_dev, u->out) + to,
                    m->tensor[u->src].at + from, u->tile_bytes, err);

@@ -232,8 +232,6 @@ pl_status gpu_check(struct gpu_device *x, const bool want[],
 
     *differs = false;
     PL_TRY(key_of(&key, x, want, err));
-    if (is_kept(x, &key))
-        return PL_OK;
     s = try_in_memory(&c, err);
     *differs = c.differs;
     if (s == PL_OK && x->driver->identity) /* if not kept, it is made again */

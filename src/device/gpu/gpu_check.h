@@ -14,7 +14,7 @@
  * kernels have been launched: some drivers compile them only then. */
 pl_status gpu_check(struct gpu_device *x, const bool want[],
                     const struct gpu_progress *p, bool *differs, pl_err *err);
-/* Is it remembered? */
+/* Is it remembered? gpu_check() does not look. */
 bool gpu_check_passed(struct gpu_device *x, const bool want[]);
 
 #endif

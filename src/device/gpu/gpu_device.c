@@ -41,9 +41,8 @@ size_t gpu_scratch(const struct device_desc *d,
 
 static void close_gpu(struct gpu_device *x)
 {
-    for (int q = 0; q < QUEUE_COUNT && x->gpu && !x->lost; q++)
-        if (x->half[q])
-            x->driver->host_release(x->gpu, x->half[q]);
+    if (x->ring && !x->lost)
+        x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->kept)
         x->driver->close(x->gpu);
     pthread_cond_destroy(&x->settled);
@@ -67,16 +66,14 @@ void gpu_close(struct device_bank *b)
 static pl_status open_gpu(struct gpu_device *x, int which, pl_err *err)
 {
     const struct device_options *opt = device_set_options(x->set);
+    void *p = NULL;
 
     PL_TRY(x->driver->open(&x->gpu, x->dev->desc.index, err));
     if (x->driver->seed)
         x->driver->seed(x->gpu, opt->sim_seed + (uint64_t)which);
-    for (int q = 0; q < QUEUE_COUNT; q++) {
-        void *p = NULL;
-
-        PL_TRY(x->driver->host_alloc(x->gpu, GPU_STAGE, &p, err));
-        x->half[q] = p;
-    }
+    PL_TRY(
+        x->driver->host_alloc(x->gpu, (size_t)GPU_SLOTS * GPU_SLOT, &p, err));
+    x->ring = p;
     return PL_OK;
 }
 
@@ -149,16 +146,36 @@ static void unload_gpu(struct gpu_device *x)
 {
     if (!x->gpu)
         return;
+    gpu_stage_end(x);
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
         give_back(x);
     free(x->event);
     free(x->await);
+    free(x->later);
     x->event = NULL;
     x->await = NULL;
+    x->later = NULL;
     gpu_image_fini(&x->image);
     x->image.box = NULL;
+}
+
+static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
+{
+    const char *bus = x->dev->desc.bus;
+
+    return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
+}
+
+/* Who gives memory back waits for all that the GPU is at, so what hangs there
+ * keeps its other devices from it. */
+static void lose_neighbours(struct gpu_bank *g, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n && g->dev[i].lost; k++)
+            if (g->dev[k].gpu && on_one_gpu(&g->dev[i], &g->dev[k]))
+                g->dev[k].lost = true;
 }
 
 void gpu_unload(struct device_bank *b)
@@ -167,6 +184,7 @@ void gpu_unload(struct device_bank *b)
 
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
+    lose_neighbours(g, b->n);
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
     gpu_peer_unload(g);
@@ -185,7 +203,7 @@ static bool has_pages(const struct program *p)
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
     const struct program *p = x->dev->prog;
-    int most = 0;
+    int most = 0, steps = 0;
 
     x->event = calloc((size_t)p->n_event + 1, sizeof *x->event);
     if (!x->event)
@@ -202,9 +220,12 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
                     x->event[wait_event(&st->wait, j).event].crossed = true;
         }
         most = n > most ? n : most;
+        steps = p->script[i].n_step > steps ? p->script[i].n_step : steps;
     }
     x->await = calloc((size_t)most + 1, sizeof *x->await);
-    return x->await ? PL_OK : err_no_memory(err, "a device's tables");
+    x->later = calloc((size_t)steps + 1, sizeof *x->later);
+    return x->await && x->later ? PL_OK
+                                : err_no_memory(err, "a device's tables");
 }
 
 static pl_status load_tables(struct gpu_device *x, pl_err *err)
@@ -261,6 +282,15 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
+/* Has one before it in the bank, of the same name and driver, passed what it
+ * needs since foresee() looked? */
+static bool passed_since(struct gpu_device *x)
+{
+    const struct gpu_bank *g = x->dev->bank->own;
+
+    return x != &g->dev[0] && gpu_check_passed(x, x->want);
+}
+
 /* Compiles and tests. Compilers take seconds, and memory of the device. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
@@ -277,7 +307,8 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
     x->dev->differs = 0;
     if (x->passed)
         return PL_OK;
-    PL_TRY(check_kernels(x, p, err));
+    if (!passed_since(x))
+        PL_TRY(check_kernels(x, p, err));
     gpu_tell_done(p, x->n_want);
     return PL_OK;
 }
@@ -327,14 +358,15 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     gpu_tell(&p, 0);
     for (int i = 0; i < b->n; i++)
         PL_TRY(load_gpu(&g->dev[i], &p, err));
+    for (int i = 0; i < b->n; i++)
+        gpu_stage_begin(&g->dev[i], b->n + device_set_threads(b->set, b));
     return PL_OK;
 }
 
 /* The inbox is the host's, but for what peers write into the mirror. */
-static bool on_host(const struct gpu_device *x, enum region r, size_t offset,
-                    size_t bytes)
+static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
-    return r == REGION_INBOX && !gpu_peer_has(x, offset, bytes);
+    return r == REGION_INBOX && !gpu_peer_has(x, offset);
 }
 
 pl_status gpu_write(struct device *d, enum region r, size_t offset,
@@ -342,7 +374,7 @@ pl_status gpu_write(struct device *d, enum region r, size_t offset,
 {
     struct gpu_device *x = d->own;
 
-    if (!on_host(x, r, offset, bytes))
+    if (!on_host(x, r, offset))
         return gpu_region_write(x, r, offset, src, bytes, err);
     memcpy(d->at[r] + offset, src, bytes);
     return PL_OK;
@@ -353,7 +385,7 @@ pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
 {
     struct gpu_device *x = d->own;
 
-    if (!on_host(x, r, offset, bytes))
+    if (!on_host(x, r, offset))
         return gpu_region_read(x, r, offset, dst, bytes, err);
     memcpy(dst, d->at[r] + offset, bytes);
     return PL_OK;

@@ -10,11 +10,13 @@
 #include "device/team.h"
 
 enum {
-    GPU_STAGE = 2 << 20,       /* bytes of half a staging buffer */
-    GPU_PULSES = 8,            /* see gpu_watch.c */
-    GPU_RING = 63,             /* marks of events, in turn */
-    GPU_STAGE_MARK = GPU_RING, /* and what the others are for */
-    GPU_PULSE_MARK = GPU_RING + 1,
+    GPU_SLOTS = 8,      /* of the ring of staging memory */
+    GPU_SLOT = 1 << 20, /* bytes: 20 us of a fast link, ten times the start of a
+                           copy */
+    GPU_PULSES = 8,     /* see gpu_watch.c */
+    GPU_RING = 63,      /* marks of events, in turn */
+    GPU_SLOT_MARK = GPU_RING, /* and what the others are for */
+    GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
@@ -22,9 +24,20 @@ struct gpu_pulse {
     int step; /* of the script that comes behind it; 0: none has come yet */
 };
 
-/* An event of this device that its other queue waits for. */
+/* Of the ring of staging memory: what queue `queue` takes from there. */
+struct gpu_slot {
+    size_t filled; /* bytes, taken by who copies there */
+    enum queue queue;
+    int n_copying; /* threads that do now */
+    bool closed;   /* no more is taken of it */
+    bool marked;   /* all of it is in the queue, its mark behind it */
+    double since;  /* when the mark was set */
+};
+
+/* An event of this device, which its other queue may wait for. */
 struct gpu_event {
     bool crossed;     /* there is such a wait */
+    bool told;        /* other devices wait for it too */
     enum queue queue; /* that has posted it */
     uint64_t mark;    /* its number among all that were set; 0: none */
 };
@@ -46,12 +59,14 @@ struct gpu_device {
     bool looked;      /* for what others have: from the first run on */
     bool maps_events; /* its own; their words can be posted to */
     bool maps_all;    /* and all else that its program wants */
+    bool stages;      /* it copies what it has not mapped */
     bool reached;     /* others write into the mirror of its inbox */
     bool kept; /* a mirror was not given back, since a lost one may still write
                   there */
 
     /* Of whoever waits for it: the issuing thread, or who holds the lock. */
-    bool lost; /* hangs: nothing is asked of the driver any more */
+    bool lost; /* hangs, or another device of the same GPU does: nothing is
+                  asked of the driver any more */
     struct gpu_pulse pulse[GPU_PULSES];
     uint64_t n_pulse, n_reached; /* put into the queues; come to */
     double since;                /* when something was come to last */
@@ -60,12 +75,11 @@ struct gpu_device {
 
     /* Between runs several threads write. */
     pthread_mutex_t lock;
-    unsigned char *half[QUEUE_COUNT]; /* owned, [GPU_STAGE]: each is what one
-                                         queue reads */
-    enum queue filling;
-    size_t filled;          /* of that half, taken by who copies there */
-    int n_copying;          /* threads that do now */
-    pthread_cond_t settled; /* nobody does */
+    unsigned char *ring; /* owned, of the driver, [GPU_SLOTS][GPU_SLOT] */
+    struct gpu_slot slot[GPU_SLOTS];
+    int filling;            /* the slot that is */
+    struct team *crew;      /* owned: who copies in runs; NULL: the thread */
+    pthread_cond_t settled; /* nobody copies into some slot any more */
 
     /* ---- the run in progress: the issuing thread's ---- */
     const struct device_run *run;
@@ -80,6 +94,8 @@ struct gpu_device {
     struct step_event *await; /* owned, [most of a script]: what queues wait
                                  for and the thread has not seen come */
     int n_await;
+    int *later; /* owned, [most of a script]: steps that are put off */
+    int n_later;
     int32_t *table; /* owned, of the driver: the token tables of all
                        micro-batches, where steps of PAGES want them */
 };
@@ -120,12 +136,22 @@ void gpu_reach_end(struct gpu_device *x);
 /* Makes the mirrors of the bank's n GPUs, and finds what is pushed there. */
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err);
 void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
-/* Is a range of its inbox pushed to the mirror? */
-bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes);
+/* Is what lies there in its inbox pushed to the mirror? */
+bool gpu_peer_has(const struct gpu_device *x, size_t offset);
 
 /* ---- gpu_stage.c ---- */
+/* A program has been loaded, and its own memory mapped or not: starts what
+ * threads runs will want, beside n_busy others. */
+void gpu_stage_begin(struct gpu_device *x, int n_busy);
+void gpu_stage_end(struct gpu_device *x);
+/* The bytes are taken over. Any thread, between runs. */
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err);
+/* The same of a piece, by a queue: in a run too, where what the source has must
+ * be there already. */
+pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
+                         const unsigned char *src, const struct copy_loops *l,
+                         pl_err *err);
 pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
                          size_t bytes, pl_err *err);
 pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
@@ -135,6 +161,11 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 double gpu_limit(const struct gpu_device *x);
 /* An error if it is lost. */
 pl_status gpu_is_there(const struct gpu_device *x, pl_err *err);
+/* A moment of a wait that lasts since `begin`. */
+void gpu_pause(double begin);
+/* Has a mark been reached that was set at `since`? */
+pl_status gpu_come(struct gpu_device *x, int mark, double since, bool *yes,
+                   pl_err *err);
 /* Waits until a queue is empty; what it waits for has come. */
 pl_status gpu_settle(struct gpu_device *x, enum queue q, pl_err *err);
 /* A run begins. */

@@ -38,6 +38,9 @@ struct gpu_driver {
     pl_status (*list)(struct gpu_info *out, int max, int *n, pl_err *err);
     /* Bytes that are free on one of them now. NULL: list() has told. */
     pl_status (*free_memory)(int index, uint64_t *bytes, pl_err *err);
+    /* Fills in which reach which, of what list() gave and can be used, by
+     * questions that take nothing of them either. NULL: none does. */
+    void (*peers)(struct gpu_info *gpu, int n);
     /* Queues, and the kernels of the text, compiled unless ready() does it. */
     pl_status (*open)(struct gpu **out, int index, pl_err *err);
     void (*close)(struct gpu *g); /* takes NULL; waits for the queues */
@@ -81,7 +84,8 @@ struct gpu_driver {
 
     /* ---- what goes into a queue ---- */
     /* The host's bytes stay as they are, and where they are, until the queue
-     * has come there. */
+     * has come there. Where they are neither host_alloc()'s nor map()'ed the
+     * thread may be kept until they have been copied. */
     pl_status (*write)(struct gpu *g, enum queue q, uint64_t dst,
                        const void *src, size_t bytes, pl_err *err);
     pl_status (*read)(struct gpu *g, enum queue q, void *dst, uint64_t src,
@@ -131,7 +135,7 @@ struct gpu_driver {
     pl_status (*finish)(struct gpu *g, enum queue q, pl_err *err);
 };
 
-enum { GPU_MAX_MARKS = 72 };
+enum { GPU_MAX_MARKS = 80 };
 
 extern const struct gpu_driver gpu_emu, gpu_cuda, gpu_hip, gpu_opencl;
 

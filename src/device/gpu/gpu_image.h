@@ -3,10 +3,9 @@
  *
  * Launches depend on the sizes of a run, and on a bound of how long its
  * sequences are, and on nothing else that changes, so those of a script are
- * made once and kept while these stay. What kernels
- * cannot reach, memory of this process that is not mapped, they do not touch:
- * such steps have no launches, and the issuing thread carries the bytes
- * (gpu_carry.c). */
+ * made once and kept while these stay. What kernels cannot reach, memory of
+ * this process that is not mapped, they do not touch: such steps have no
+ * launches, and the issuing thread carries the bytes (gpu_carry.c). */
 #ifndef DEVICE_GPU_GPU_IMAGE_H
 #define DEVICE_GPU_GPU_IMAGE_H
 
@@ -108,13 +107,14 @@ static inline void gpu_image_forget(struct gpu_image *m)
 }
 
 /* Bytes of scratch that the steps of a queue need, on a GPU of so many units;
- * where there is no memory to
- * find out, GPU_SCRATCH_UNKNOWN, with which no program is loaded. */
+ * where there is no memory to find out, GPU_SCRATCH_UNKNOWN, with which no
+ * program is loaded. */
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
 size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
 
-/* The pages of micro-batch k that launches are for: as many as a sequence may
- * come to have before it has twice the spans; 0: all. */
+/* How many pages of a sequence the launches of micro-batch k are made for:
+ * those that its longest one has, rounded up to a power of two of spans, so
+ * that launches are kept while sequences grow; 0: all that a table has. */
 int64_t gpu_image_pages(const struct device_run *run, int k);
 
 /* Has the run these sizes? */

@@ -349,5 +349,7 @@ pl_status gpu_show(const struct device_ops *ops, struct gpu_info *out, int max,
         works(&w);
         out[i] = w.info;
     }
+    if (ops->driver->peers)
+        ops->driver->peers(out, *n);
     return PL_OK;
 }

@@ -1,11 +1,13 @@
 /* Which GPUs write into each other's memory.
  *
- * Of what comes into a GPU's inbox each tensor takes one way. Where all who
- * push to it are GPUs that reach this one's memory, or this one itself, they
- * write it into the mirror, where it is read: nothing lies in the host's memory
- * on its way. All else comes by the post box, as gpu_inbox.c says. Words that
- * are waited for are the host's always; a post comes behind all that was
- * written before it, wherever.
+ * Of what comes into a GPU's inbox each byte takes one way. Where all who push
+ * to it are GPUs that reach this one's memory, or this one itself, they write
+ * it into the mirror, where it is read: nothing lies in the host's memory on
+ * its way. All else comes by the post box, as gpu_inbox.c says. Tensors that
+ * have bytes in common, one being part of another or coming later, go the same
+ * way: what is pushed as one may be read as another. Words that are waited for
+ * are the host's always; a post comes behind all that was written before it,
+ * wherever.
  *
  * What a driver says of its GPUs is tried: there are machines where bytes for a
  * peer come to nowhere, and no command fails. */
@@ -18,6 +20,21 @@
 enum { TRIAL = 4096 };
 
 /* ---- does it reach? ------------------------------------------------------ */
+
+/* PLAIT_PEER=0: no GPU writes into another's memory, to tell whether it is that
+ * which goes wrong. */
+static pl_status read_switch(bool *peers, pl_err *err)
+{
+    const char *s = getenv("PLAIT_PEER");
+
+    *peers = !s || !*s || strcmp(s, "1") == 0;
+    if (*peers || strcmp(s, "0") == 0)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "PLAIT_PEER=%.40s: 0 keeps GPUs from writing into each "
+                   "other's memory, 1 does not",
+                   s);
+}
 
 /* From w's memory at `from` into the mirror of x. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
@@ -51,100 +68,196 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     n = n < TRIAL ? n : TRIAL;
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
-    if (!w->lost)
+    if (!device_set_keeps(x->set)) /* else it might wait for what hangs */
         w->driver->release(w->gpu, from);
     return s;
 }
 
 /* Does what device d pushes come into the mirror of x? */
-static pl_status reaches(struct gpu_device *x, int d, bool *yes, pl_err *err)
+static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
+                         pl_err *err)
 {
     const struct device *from = device_of(x->set, d);
     struct gpu_device *w = from->own;
 
     *yes = from == x->dev;
-    if (*yes || from->bank != x->dev->bank || !x->driver->reach ||
+    if (*yes || !peers || from->bank != x->dev->bank || !x->driver->reach ||
         x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    PL_TRY(try_to_send(w, x, yes, err));
-    x->reached |= *yes;
-    return PL_OK;
+    x->reached = true; /* a trial that hangs may write later, too */
+    return try_to_send(w, x, yes, err);
 }
 
 /* ---- what is pushed ------------------------------------------------------ */
 
-/* Tensors in the inbox of `to` that are pushed to. */
-struct pushes {
-    const struct program *to;
-    bool any;
-    bool *mark; /* [to->n_tensor], or NULL */
+/* A part of an inbox: a tensor, or what a step pushes there. */
+struct part {
+    int64_t from, to; /* bytes */
+    int tensor;       /* -1: what is pushed */
+    bool far;         /* and it comes by the post box */
 };
 
-static void look(void *user, const struct step_use *u)
-{
-    struct pushes *p = user;
+struct parts {
+    const struct program *to; /* whose inbox it is */
+    struct part *part;        /* owned, [n] */
+    int n, max;
+    bool no_memory;
+};
 
-    if (u->dev != p->to->dev || u->access == ACCESS_READ ||
-        p->to->tensor[u->tensor].region != REGION_INBOX)
-        return;
-    p->any = true;
-    if (p->mark)
-        p->mark[u->tensor] = true;
+static void add_part(struct parts *p, const struct part *part)
+{
+    if (p->n == p->max) {
+        int max = 2 * p->max + 64;
+        void *more = realloc(p->part, (size_t)max * sizeof *p->part);
+
+        if (!more) {
+            p->no_memory = true;
+            return;
+        }
+        p->part = more;
+        p->max = max;
+    }
+    p->part[p->n++] = *part;
 }
 
-static void look_at_pushes(struct pushes *p, const struct program *from)
+/* What a PUSH brings to its k-th destination, at the largest sizes, and all of
+ * the tensor before it: a staging of several entries has more bytes than its
+ * tensor tells of, and they are read by its name or by one of their own. */
+static void add_push(struct parts *p, const struct step_push *push, int k,
+                     const struct graph_sizes *max)
+{
+    const struct push_to *to = &push->to[k];
+    const int64_t from = (int64_t)p->to->tensor[to->out].offset;
+    struct part part = {.from = from, .to = from, .tensor = -1};
+    int n;
+    const struct copy_piece *piece = push_pieces(push, k, &n);
+
+    for (int i = 0; i < n; i++) {
+        struct copy_loops l;
+        int64_t end;
+
+        copy_loops_resolve(&l, &piece[i], max);
+        if (copy_loops_bytes(&l) == 0)
+            continue;
+        end = from + (int64_t)to->at + l.dst + (l.n0 - 1) * l.dst_s0 +
+              (l.n1 - 1) * l.dst_s1 + l.bytes;
+        part.to = end > part.to ? end : part.to;
+    }
+    if (part.to > part.from)
+        add_part(p, &part);
+}
+
+static bool is_inbox(const struct parts *p, int dev, int tensor)
+{
+    return dev == p->to->dev && p->to->tensor[tensor].region == REGION_INBOX;
+}
+
+static void add_tensor(struct parts *p, int tensor, int as)
+{
+    const struct prog_tensor *t = &p->to->tensor[tensor];
+
+    add_part(p, &(struct part){.from = (int64_t)t->offset,
+                               .to = (int64_t)(t->offset + t->bytes),
+                               .tensor = as});
+}
+
+/* What a device pushes into the inbox. */
+static void add_pushes(struct parts *p, const struct program *from)
 {
     for (int i = 0; i < from->n_script; i++)
         for (int k = 0; k < from->script[i].n_step; k++) {
             const struct step *st = &from->script[i].step[k];
 
-            if (st->kind == STEP_PUSH || st->kind == STEP_PAGES)
-                step_uses(st, from->dev, from->tensor, look, p);
+            for (int j = 0; st->kind == STEP_PUSH && j < st->push.n_to; j++)
+                if (is_inbox(p, st->push.to[j].dev, st->push.to[j].out))
+                    add_push(p, &st->push, j, &from->max);
+            if (st->kind == STEP_PAGES &&
+                is_inbox(p, st->pages.out_dev, st->pages.out))
+                add_tensor(p, st->pages.out, -1);
         }
 }
 
-/* far: [tensors], those that come by the post box. */
-static pl_status find_near(struct gpu_device *x, bool *near, bool *far,
-                           pl_err *err)
+static int by_place(const void *a, const void *b)
 {
-    const struct program *to = x->dev->prog;
+    const struct part *p = a, *q = b;
 
-    for (int d = 0; d < device_set_size(x->set); d++) {
-        const struct program *from = device_of(x->set, d)->prog;
-        struct pushes p = {.to = to};
-        bool yes;
-
-        look_at_pushes(&p, from);
-        if (!p.any)
-            continue;
-        PL_TRY(reaches(x, d, &yes, err));
-        p.mark = yes ? near : far;
-        look_at_pushes(&p, from);
-    }
-    for (int i = 0; i < to->n_tensor; i++)
-        near[i] &= !far[i];
-    return PL_OK;
+    return p->from < q->from ? -1 : p->from > q->from;
 }
 
-static pl_status fill_box(struct gpu_device *x, struct gpu_box *box,
+/* Parts that overlap, one the next: they are near if something is pushed there
+ * and nothing by the post box. */
+static void deal(const struct part *part, int n, bool *near)
+{
+    bool any = false, far = false;
+
+    for (int i = 0; i < n; i++) {
+        any |= part[i].tensor < 0;
+        far |= part[i].far;
+    }
+    for (int i = 0; i < n; i++)
+        if (part[i].tensor >= 0)
+            near[part[i].tensor] = any && !far;
+}
+
+static void deal_all(const struct parts *p, bool *near)
+{
+    int64_t end = 0;
+    int first = 0;
+
+    if (p->n > 0)
+        qsort(p->part, (size_t)p->n, sizeof *p->part, by_place);
+    for (int i = 0; i < p->n; i++) {
+        if (p->part[i].from >= end) {
+            deal(p->part + first, i - first, near);
+            first = i;
+        }
+        end = p->part[i].to > end ? p->part[i].to : end;
+    }
+    deal(p->part + first, p->n - first, near);
+}
+
+static pl_status add_all(struct gpu_device *x, bool peers, struct parts *p,
+                         pl_err *err)
+{
+    for (int d = 0; d < device_set_size(x->set); d++) {
+        int first = p->n;
+        bool yes;
+
+        add_pushes(p, device_of(x->set, d)->prog);
+        if (p->n == first)
+            continue;
+        PL_TRY(reaches(x, d, peers, &yes, err));
+        for (int i = first; i < p->n; i++)
+            p->part[i].far = !yes;
+    }
+    for (int i = 0; i < p->to->n_tensor; i++)
+        if (p->to->tensor[i].region == REGION_INBOX)
+            add_tensor(p, i, i);
+    return p->no_memory ? err_no_memory(err, "a device's tables") : PL_OK;
+}
+
+static pl_status fill_box(struct gpu_device *x, bool peers, struct gpu_box *box,
                           pl_err *err)
 {
-    size_t n = (size_t)x->dev->prog->n_tensor + 1;
-    bool *far = calloc(n, sizeof *far);
+    struct parts p = {.to = x->dev->prog};
     pl_status s;
 
     box->mirror = x->region[REGION_INBOX];
-    box->near = calloc(n, sizeof *box->near);
-    s = far && box->near ? find_near(x, box->near, far, err)
-                         : err_no_memory(err, "a device's tables");
-    free(far);
+    box->near = calloc((size_t)p.to->n_tensor + 1, sizeof *box->near);
+    s = box->near ? add_all(x, peers, &p, err)
+                  : err_no_memory(err, "a device's tables");
+    if (s == PL_OK)
+        deal_all(&p, box->near);
+    free(p.part);
     return s;
 }
 
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
 {
     struct device_set *set = g->dev[0].set;
+    bool peers;
 
+    PL_TRY(read_switch(&peers, err));
     g->box = calloc((size_t)device_set_size(set), sizeof *g->box);
     if (!g->box)
         return err_no_memory(err, "a device's tables");
@@ -159,7 +272,8 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
         x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
     }
     for (int i = 0; i < n; i++)
-        PL_TRY(fill_box(&g->dev[i], &g->box[g->dev[i].dev->prog->dev], err));
+        PL_TRY(fill_box(&g->dev[i], peers, &g->box[g->dev[i].dev->prog->dev],
+                        err));
     return PL_OK;
 }
 
@@ -171,7 +285,8 @@ void gpu_peer_unload(struct gpu_bank *g)
     g->box = NULL;
 }
 
-bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes)
+/* All that overlaps goes one way, so that any byte of it tells. */
+bool gpu_peer_has(const struct gpu_device *x, size_t offset)
 {
     const struct program *p = x->dev->prog;
 
@@ -179,7 +294,7 @@ bool gpu_peer_has(const struct gpu_device *x, size_t offset, size_t bytes)
         const struct prog_tensor *t = &p->tensor[i];
 
         if (gpu_image_near(&x->image, p->dev, i) && offset >= t->offset &&
-            offset - t->offset + bytes <= t->bytes)
+            offset - t->offset < t->bytes)
             return true;
     }
     return false;

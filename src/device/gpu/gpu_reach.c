@@ -1,7 +1,7 @@
 /* What of this process's memory kernels find in place: the device's inbox and
  * events, and what others have that its program touches, but for what it writes
- * into memory of peers (gpu_peer.c). Kernels work in none
- * of it; they read it once, or write into an inbox. */
+ * into memory of peers (gpu_peer.c). Kernels work in none of it; they read it
+ * once, or write into an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -33,18 +33,28 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
+/* Who looks at what others have. */
+struct looker {
+    struct gpu_device *x;
+    bool tried[DEVICE_MAX * REGION_COUNT]; /* what is refused is large, maybe */
+};
+
 /* One of the regions of others. */
 static void look(void *user, const struct step_use *u)
 {
-    struct gpu_device *x = user;
+    struct looker *l = user;
+    struct gpu_device *x = l->x;
     struct device *d = device_of(x->set, u->dev);
     enum region r = d->prog->tensor[u->tensor].region;
-    uint64_t *view = &x->image.view[u->dev * REGION_COUNT + (int)r];
+    int i = u->dev * REGION_COUNT + (int)r;
 
-    if (d == x->dev || *view || gpu_image_near(&x->image, u->dev, u->tensor))
+    if (d == x->dev || gpu_image_near(&x->image, u->dev, u->tensor))
         return;
-    *view = map(x, d->at[r], d->bytes[r]);
-    x->maps_all &= *view != 0;
+    if (!l->tried[i])
+        x->image.view[i] = map(x, d->at[r], d->bytes[r]);
+    l->tried[i] = true;
+    x->maps_all &= x->image.view[i] != 0;
+    x->stages |= x->image.view[i] == 0;
 }
 
 static void look_at_events(struct gpu_device *x, const struct step_wait *w,
@@ -64,8 +74,10 @@ void gpu_reach_others(struct gpu_device *x)
 {
     const struct program *p = x->dev->prog;
     bool seen[DEVICE_MAX] = {false};
+    struct looker l = {.x = x};
 
     x->looked = true;
+    x->stages = false;
     x->maps_all = x->maps_events &&
                   (x->image.inbox.mapped || x->dev->bytes[REGION_INBOX] == 0);
     for (int i = 0; i < p->n_script; i++)
@@ -75,7 +87,7 @@ void gpu_reach_others(struct gpu_device *x)
             if (st->kind == STEP_WAIT)
                 look_at_events(x, &st->wait, seen);
             else if (st->kind != STEP_KERNEL)
-                step_uses(st, p->dev, p->tensor, look, x);
+                step_uses(st, p->dev, p->tensor, look, &l);
         }
 }
 

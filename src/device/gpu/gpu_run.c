@@ -6,7 +6,13 @@
  * Where the driver's queues can wait for a word themselves, the thread does not
  * stop at a WAIT: it looks for what they wait for before it waits for a queue,
  * so that it never sleeps in the driver while another device has failed. The
- * rest is put off until the thread has seen it come. */
+ * rest is put off until the thread has seen it come.
+ *
+ * What it must copy itself, from memory that is not mapped, keeps the thread
+ * for long. So the copy queue's transfers and waits are put off then until that
+ * queue is to do something else, to post as a rule, which is late (see "Order"
+ * in doc/architecture.md): by then the compute queue has all that hides them.
+ * No post is put off, so a wait still names one that is issued before. */
 #include <sched.h>
 
 #include "base/err.h"
@@ -134,6 +140,10 @@ static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
+    if (*s == PL_OK && !e->told) /* the mark is enough */
+        *s = x->driver->flush(x->gpu, st->queue, err);
+    if (*s == PL_OK && !e->told)
+        return true;
     if (*s == PL_OK && x->posts) {
         *s = x->driver->post(x->gpu, st->queue, word, x->number, err);
         if (*s == PL_OK)
@@ -191,7 +201,7 @@ static bool take_step(struct gpu_device *x, const struct step *st, int i,
 }
 
 /* False: the run has failed. */
-static bool take(struct gpu_device *x, const struct step *st, int i)
+static bool take_now(struct gpu_device *x, const struct step *st, int i)
 {
     pl_err err = {0};
     pl_status s = PL_OK;
@@ -207,6 +217,37 @@ static bool take(struct gpu_device *x, const struct step *st, int i)
         return true;
     tell(x, i, s, &err);
     return false;
+}
+
+/* What was put off. */
+static bool take_later(struct gpu_device *x, const struct script *c)
+{
+    bool on = true;
+
+    for (int k = 0; k < x->n_later && on; k++)
+        on = take_now(x, &c->step[x->later[k]], x->later[k]);
+    x->n_later = 0;
+    return on;
+}
+
+static bool is_put_off(const struct gpu_device *x, const struct step *st)
+{
+    return x->stages && !x->slow && st->queue == QUEUE_COPY &&
+           (st->kind == STEP_PULL || st->kind == STEP_PAGES ||
+            st->kind == STEP_WAIT);
+}
+
+static bool take(struct gpu_device *x, const struct script *c, int i)
+{
+    const struct step *st = &c->step[i];
+
+    if (is_put_off(x, st)) {
+        x->later[x->n_later++] = i;
+        return true;
+    }
+    if (st->queue == QUEUE_COPY && !take_later(x, c))
+        return false;
+    return take_now(x, st, i);
 }
 
 static void count_pages(struct gpu_device *x, const struct script *c)
@@ -242,6 +283,7 @@ static void leave(struct gpu_device *x)
     for (int q = 0; q < QUEUE_COUNT && x->ahead && !x->lost; q++)
         x->driver->drop(x->gpu, (enum queue)q);
     x->n_await = 0;
+    x->n_later = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
         gpu_settle(x, (enum queue)q, NULL);
     gpu_image_forget(&x->image);
@@ -250,6 +292,26 @@ static void leave(struct gpu_device *x)
 static bool knows_words(const struct gpu_device *x)
 {
     return x->driver->post && (!x->driver->words || x->driver->words(x->gpu));
+}
+
+static void hear(struct gpu_device *x, const struct step_wait *w)
+{
+    for (int j = 0; j < wait_count(w); j++)
+        if (wait_event(w, j).dev == x->dev->prog->dev)
+            x->event[wait_event(w, j).event].told = true;
+}
+
+/* Which events other devices wait for. */
+static void look_who_waits(struct gpu_device *x)
+{
+    for (int d = 0; d < device_set_size(x->set); d++) {
+        const struct program *p = device_of(x->set, d)->prog;
+
+        for (int i = 0; i < p->n_script && d != x->dev->prog->dev; i++)
+            for (int k = 0; k < p->script[i].n_step; k++)
+                if (p->script[i].step[k].kind == STEP_WAIT)
+                    hear(x, &p->script[i].step[k].wait);
+    }
 }
 
 static bool begin(struct gpu_device *x)
@@ -261,8 +323,10 @@ static bool begin(struct gpu_device *x)
         return false;
     }
     gpu_watch_begin(x);
-    if (!x->looked)
+    if (!x->looked) {
         gpu_reach_others(x);
+        look_who_waits(x);
+    }
     x->n_await = 0;
     x->slow = device_traces(x->set) || device_guarded(x->set);
     x->posts = !x->slow && x->maps_events && knows_words(x);
@@ -285,7 +349,8 @@ static void run_script(struct gpu_device *x)
 
     for (int i = 0; i < c->n_step && on; i++)
         if (step_runs(&c->step[i], x->run->n_micro, x->run->sizes))
-            on = take(x, &c->step[i], i);
+            on = take(x, c, i);
+    on = on && take_later(x, c);
     if (on && end(x))
         count_pages(x, c);
     else

@@ -1,126 +1,404 @@
-/* Bytes between the host and a GPU, between runs. What is written is copied
- * into one half of a buffer that the driver reads at full speed; while a queue
- * reads that one, the other half is filled. Several threads fill it at once:
- * they take their parts under the lock and copy beside each other. */
+/* Bytes of the host on their way to a GPU, through a ring of memory that the
+ * driver reads at full speed, and back. A slot of the ring is filled, and put
+ * into a queue piece by piece; a mark behind its last piece says when it is
+ * free. So while a queue reads some slots others are filled, and the link does
+ * not rest. Several threads fill at once, those that load or a crew: they take
+ * their parts under the lock and copy beside each other. What is in the ring
+ * waits for no other device, so a slot becomes free by itself. */
 #include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
+#include "machine/topology.h"
 
-enum { PART = GPU_STAGE / 8 }; /* that a thread takes, at most */
+enum {
+    CREW = 4, /* threads that copy in a run: each some 10 GB/s, while links take
+                 25 to 50 */
+    TOGETHER = 2 * GPU_SLOT /* bytes that wake them */
+};
 
-/* The other half comes next, when its queue has read it; what is written there
- * comes after what was written here. */
-static pl_status turn(struct gpu_device *x, pl_err *err)
+static unsigned char *bytes_of(const struct gpu_device *x, int i)
 {
-    enum queue q = x->filling,
-               next = q == QUEUE_COPY ? QUEUE_COMPUTE : QUEUE_COPY;
+    return x->ring + (size_t)i * GPU_SLOT;
+}
 
-    PL_TRY(x->driver->mark(x->gpu, q, GPU_STAGE_MARK, err));
-    PL_TRY(x->driver->flush(x->gpu, q, err));
-    PL_TRY(gpu_settle(x, next, err));
-    PL_TRY(x->driver->await(x->gpu, next, GPU_STAGE_MARK, err));
-    x->filling = next;
-    x->filled = 0;
+/* ---- slots --------------------------------------------------------------- */
+
+/* Behind all that comes out of a slot, once that is in its queue. */
+static pl_status put_mark(struct gpu_device *x, int i, pl_err *err)
+{
+    struct gpu_slot *o = &x->slot[i];
+
+    if (!o->closed || o->marked || o->n_copying > 0)
+        return PL_OK;
+    PL_TRY(x->driver->mark(x->gpu, o->queue, GPU_SLOT_MARK + i, err));
+    PL_TRY(x->driver->flush(x->gpu, o->queue, err));
+    o->marked = true;
+    o->since = device_now();
     return PL_OK;
 }
 
-/* Until all that was taken has been put into the queue. Others may take parts
- * meanwhile. */
-static void settle(struct gpu_device *x)
+/* Has the queue read a slot? It is free then. */
+static pl_status look_at(struct gpu_device *x, int i, bool *yes, pl_err *err)
 {
-    while (x->n_copying > 0)
-        pthread_cond_wait(&x->settled, &x->lock);
+    struct gpu_slot *o = &x->slot[i];
+
+    PL_TRY(put_mark(x, i, err));
+    *yes = true;
+    if (x->driver->reached)
+        PL_TRY(gpu_come(x, GPU_SLOT_MARK + i, o->since, yes, err));
+    else
+        PL_TRY(x->driver->finish(x->gpu, o->queue, err));
+    if (*yes)
+        *o = (struct gpu_slot){0};
+    return PL_OK;
 }
 
+/* Waits a moment for a closed slot. Others take and give meanwhile, so all may
+ * be otherwise after it. */
+static pl_status wait_for(struct gpu_device *x, int i, pl_err *err)
+{
+    double since = x->slot[i].since;
+    bool yes;
+
+    if (x->slot[i].n_copying > 0) {
+        pthread_cond_wait(&x->settled, &x->lock);
+        return PL_OK;
+    }
+    PL_TRY(look_at(x, i, &yes, err));
+    if (yes)
+        return PL_OK;
+    pthread_mutex_unlock(&x->lock);
+    gpu_pause(since);
+    pthread_mutex_lock(&x->lock);
+    return PL_OK;
+}
+
+/* The slot that is being filled has room for this queue. */
+static pl_status find_room(struct gpu_device *x, enum queue q, pl_err *err)
+{
+    for (;;) {
+        int i = x->filling;
+        struct gpu_slot *o = &x->slot[i];
+
+        if (o->closed) {
+            PL_TRY(wait_for(x, i, err));
+        } else if (o->filled == 0 || (o->filled < GPU_SLOT && o->queue == q)) {
+            o->queue = q;
+            return PL_OK;
+        } else {
+            o->closed = true;
+            x->filling = (i + 1) % GPU_SLOTS;
+            PL_TRY(put_mark(x, i, err));
+        }
+    }
+}
+
+/* Until all that was taken has been put into a queue, and the queues are empty.
+ * Others may take parts meanwhile. */
 static pl_status empty(struct gpu_device *x, pl_err *err)
 {
-    settle(x);
+    for (int i = 0; i < GPU_SLOTS;)
+        if (x->slot[i].n_copying > 0) {
+            pthread_cond_wait(&x->settled, &x->lock);
+            i = 0;
+        } else {
+            i++;
+        }
     for (int q = 0; q < QUEUE_COUNT; q++)
         PL_TRY(gpu_settle(x, (enum queue)q, err));
-    x->filled = 0;
+    memset(x->slot, 0, sizeof x->slot);
     return PL_OK;
 }
 
-/* Takes a part of the half that is being filled, of *n bytes or fewer. */
-static pl_status take(struct gpu_device *x, size_t *n, unsigned char **to,
-                      pl_err *err)
-{
-    size_t room;
+/* ---- to the device ------------------------------------------------------- */
 
-    while (x->filled == GPU_STAGE) {
-        if (x->n_copying > 0)
-            settle(x);
-        else
-            PL_TRY(turn(x, err));
-    }
-    room = GPU_STAGE - x->filled;
-    *n = *n < room ? *n : room;
-    *n = *n < PART ? *n : PART;
-    *to = x->half[x->filling] + x->filled;
-    x->filled += *n;
-    x->n_copying++;
+/* A piece whose runs lie side by side from dst on. */
+struct errand {
+    struct gpu_device *x;
+    enum queue queue;
+    uint64_t dst;
+    const unsigned char *src;
+    const struct copy_loops *loops;
+    size_t bytes;
+    size_t taken; /* of them */
+    pl_status s;  /* what has failed first */
+    pl_err err;
+};
+
+/* A part of a slot, and of an errand. */
+struct part {
+    int slot;
+    unsigned char *at;
+    size_t from, bytes;
+};
+
+/* Takes the next part, as large as can be; it has no bytes if others have taken
+ * the rest. */
+static pl_status take(struct errand *e, struct part *p, pl_err *err)
+{
+    struct gpu_device *x = e->x;
+    struct gpu_slot *o;
+    size_t left, room;
+
+    PL_TRY(find_room(x, e->queue, err));
+    o = &x->slot[x->filling];
+    left = e->bytes - e->taken;
+    room = GPU_SLOT - o->filled;
+    *p = (struct part){.slot = x->filling,
+                       .at = bytes_of(x, x->filling) + o->filled,
+                       .from = e->taken,
+                       .bytes = left < room ? left : room};
+    o->filled += p->bytes;
+    o->n_copying++;
+    e->taken += p->bytes;
     return PL_OK;
 }
 
-/* The part, which is full now, goes to dst. */
-static pl_status give(struct gpu_device *x, uint64_t dst,
-                      const unsigned char *from, size_t n, pl_err *err)
+/* The part, which is full now, goes into the queue. */
+static pl_status give(struct errand *e, const struct part *p, pl_err *err)
 {
-    pl_status s = x->driver->write(x->gpu, x->filling, dst, from, n, err);
+    struct gpu_device *x = e->x;
+    struct gpu_slot *o = &x->slot[p->slot];
+    pl_status s = x->driver->write(x->gpu, o->queue, e->dst + p->from, p->at,
+                                   p->bytes, err);
 
-    if (--x->n_copying == 0)
+    if (--o->n_copying == 0)
         pthread_cond_broadcast(&x->settled);
+    return s == PL_OK ? put_mark(x, p->slot, err) : s;
+}
+
+/* n bytes of a piece, from byte `from` on of its runs put side by side. */
+static void gather(unsigned char *to, const unsigned char *src,
+                   const struct copy_loops *l, size_t from, size_t n)
+{
+    while (n > 0) {
+        int64_t run = (int64_t)from / l->bytes, at = (int64_t)from % l->bytes;
+        size_t most = (size_t)(l->bytes - at), some = n < most ? n : most;
+
+        memcpy(to,
+               src + l->src + run / l->n1 * l->src_s0 +
+                   run % l->n1 * l->src_s1 + at,
+               some);
+        to += some;
+        from += some;
+        n -= some;
+    }
+}
+
+/* One of the threads that are at it. The lock is held, but while bytes are
+ * copied. */
+static void do_parts(struct errand *e)
+{
+    struct gpu_device *x = e->x;
+
+    while (e->taken < e->bytes && e->s == PL_OK) {
+        struct part p;
+        pl_err err = {0};
+        pl_status s = take(e, &p, &err);
+
+        if (s == PL_OK) {
+            pthread_mutex_unlock(&x->lock);
+            gather(p.at, e->src, e->loops, p.from, p.bytes);
+            pthread_mutex_lock(&x->lock);
+            s = give(e, &p, &err);
+        }
+        if (s != PL_OK && e->s == PL_OK) {
+            e->s = s;
+            e->err = err;
+        }
+    }
+}
+
+static void join_in(void *user, int thread)
+{
+    struct errand *e = user;
+
+    (void)thread;
+    pthread_mutex_lock(&e->x->lock);
+    do_parts(e);
+    pthread_mutex_unlock(&e->x->lock);
+}
+
+/* crew: NULL where others may be at work with it. */
+static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
+{
+    e->bytes = (size_t)copy_loops_bytes(e->loops);
+    if (crew && e->bytes >= TOGETHER) {
+        pthread_mutex_unlock(&e->x->lock);
+        team_run(crew, join_in, e);
+        pthread_mutex_lock(&e->x->lock);
+    } else {
+        do_parts(e);
+    }
+    if (e->s != PL_OK && err)
+        *err = e->err;
+    return e->s;
+}
+
+/* Runs that lie side by side at the destination go together. */
+static pl_status write_runs(const struct errand *all, struct team *crew,
+                            pl_err *err)
+{
+    const struct copy_loops *l = all->loops;
+    bool dense1 = l->n1 == 1 || l->dst_s1 == l->bytes;
+    bool dense0 = dense1 && (l->n0 == 1 || l->dst_s0 == l->n1 * l->bytes);
+    int64_t n0 = dense0 ? 1 : l->n0, n1 = dense1 ? 1 : l->n1;
+
+    for (int64_t i = 0; i < n0 * n1; i++) {
+        int64_t i0 = i / n1, i1 = i % n1;
+        struct copy_loops part = *l;
+        struct errand e = *all;
+
+        part.src += i0 * l->src_s0 + i1 * l->src_s1;
+        part.n0 = l->n0 / n0;
+        part.n1 = l->n1 / n1;
+        e.loops = &part;
+        e.dst += (uint64_t)(l->dst + i0 * l->dst_s0 + i1 * l->dst_s1);
+        PL_TRY(write_dense(&e, crew, err));
+    }
+    return PL_OK;
+}
+
+static pl_status write_all(const struct errand *e, struct team *crew,
+                           pl_err *err)
+{
+    pl_status s;
+
+    if (copy_loops_bytes(e->loops) == 0)
+        return PL_OK;
+    pthread_mutex_lock(&e->x->lock);
+    s = gpu_is_there(e->x, err);
+    if (s == PL_OK)
+        s = write_runs(e, crew, err);
+    pthread_mutex_unlock(&e->x->lock);
     return s;
 }
 
-/* The lock is held, but while bytes are copied. */
-static pl_status write_all(struct gpu_device *x, uint64_t dst,
-                           const unsigned char *src, size_t bytes, pl_err *err)
+pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
+                         const unsigned char *src, const struct copy_loops *l,
+                         pl_err *err)
 {
-    PL_TRY(gpu_is_there(x, err));
-    while (bytes > 0) {
-        size_t n = bytes;
-        unsigned char *to;
+    const struct errand e = {
+        .x = x, .queue = q, .dst = dst, .src = src, .loops = l};
 
-        PL_TRY(take(x, &n, &to, err));
-        pthread_mutex_unlock(&x->lock);
-        memcpy(to, src, n);
-        pthread_mutex_lock(&x->lock);
-        PL_TRY(give(x, dst, to, n, err));
-        dst += n;
-        src += n;
-        bytes -= n;
-    }
-    return PL_OK;
-}
-
-static pl_status read_all(struct gpu_device *x, unsigned char *dst,
-                          uint64_t src, size_t bytes, pl_err *err)
-{
-    PL_TRY(empty(x, err));
-    while (bytes > 0) {
-        size_t n = bytes < GPU_STAGE ? bytes : GPU_STAGE;
-
-        PL_TRY(x->driver->read(x->gpu, QUEUE_COPY, x->half[QUEUE_COPY], src, n,
-                               err));
-        PL_TRY(gpu_settle(x, QUEUE_COPY, err));
-        memcpy(dst, x->half[QUEUE_COPY], n);
-        dst += n;
-        src += n;
-        bytes -= n;
-    }
-    return PL_OK;
+    return write_all(&e, x->crew, err);
 }
 
 pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
                           size_t bytes, pl_err *err)
 {
-    pl_status s;
+    const struct copy_loops l = {.bytes = (int64_t)bytes, .n0 = 1, .n1 = 1};
+    const struct errand e = {
+        .x = x, .queue = QUEUE_COPY, .dst = dst, .src = src, .loops = &l};
+
+    return write_all(&e, NULL, err);
+}
+
+pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
+{
+    pl_status s = PL_OK;
 
     pthread_mutex_lock(&x->lock);
-    s = write_all(x, dst, src, bytes, err);
+    s = empty(x, err);
     pthread_mutex_unlock(&x->lock);
+    return s;
+}
+
+/* ---- the crew ------------------------------------------------------------ */
+
+static bool pulls_much(const struct program *p)
+{
+    for (int i = 0; i < p->n_script; i++)
+        for (int k = 0; k < p->script[i].n_step; k++) {
+            const struct step *st = &p->script[i].step[k];
+
+            for (int j = 0; st->kind == STEP_PULL && j < st->pull.n_piece;
+                 j++) {
+                struct copy_loops l;
+
+                copy_loops_resolve(&l, &st->pull.piece[j], &p->max);
+                if (copy_loops_bytes(&l) >= TOGETHER)
+                    return true;
+            }
+        }
+    return false;
+}
+
+/* A GPU that has not mapped its own will not map what others have. */
+void gpu_stage_begin(struct gpu_device *x, int n_busy)
+{
+    const struct topology *t = device_set_topology(x->set);
+    int n = t && t->n_core_quota < CREW ? t->n_core_quota : CREW, core[CREW];
+
+    if (x->maps_events || !pulls_much(x->dev->prog) || n < 2)
+        return;
+    for (int i = 0; i < n; i++)
+        core[i] = -1;
+    if (team_create(&x->crew, n, core, n_busy + n, NULL) != PL_OK)
+        x->crew = NULL; /* the issuing thread is alone then */
+}
+
+void gpu_stage_end(struct gpu_device *x)
+{
+    team_free(x->crew);
+    x->crew = NULL;
+}
+
+/* ---- and back ------------------------------------------------------------ */
+
+/* Slot number k of those that a range comes in. */
+static size_t slot_bytes(size_t bytes, size_t k)
+{
+    size_t left = bytes - k * GPU_SLOT;
+
+    return left < GPU_SLOT ? left : GPU_SLOT;
+}
+
+static pl_status ask_for(struct gpu_device *x, uint64_t src, size_t bytes,
+                         size_t k, pl_err *err)
+{
+    int i = (int)(k % GPU_SLOTS);
+
+    PL_TRY(x->driver->read(x->gpu, QUEUE_COPY, bytes_of(x, i),
+                           src + k * GPU_SLOT, slot_bytes(bytes, k), err));
+    x->slot[i].queue = QUEUE_COPY;
+    x->slot[i].closed = true;
+    return put_mark(x, i, err);
+}
+
+/* While a slot is copied on, others are on their way. */
+static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
+                            uint64_t src, size_t bytes, pl_err *err)
+{
+    size_t n = (bytes + GPU_SLOT - 1) / GPU_SLOT, asked = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        int i = (int)(k % GPU_SLOTS);
+
+        for (; asked < n && asked < k + GPU_SLOTS; asked++)
+            PL_TRY(ask_for(x, src, bytes, asked, err));
+        for (bool come = false; !come;) { /* nobody else is let in */
+            double since = x->slot[i].since;
+
+            PL_TRY(look_at(x, i, &come, err));
+            if (!come)
+                gpu_pause(since);
+        }
+        memcpy(dst + k * GPU_SLOT, bytes_of(x, i), slot_bytes(bytes, k));
+    }
+    return PL_OK;
+}
+
+static pl_status read_all(struct gpu_device *x, void *dst, uint64_t src,
+                          size_t bytes, pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(empty(x, err));
+    s = read_slots(x, dst, src, bytes, err);
+    if (s != PL_OK) /* what is on its way must not come into a slot later */
+        empty(x, NULL);
     return s;
 }
 
@@ -131,16 +409,6 @@ pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
 
     pthread_mutex_lock(&x->lock);
     s = read_all(x, dst, src, bytes, err);
-    pthread_mutex_unlock(&x->lock);
-    return s;
-}
-
-pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
-{
-    pl_status s = PL_OK;
-
-    pthread_mutex_lock(&x->lock);
-    s = empty(x, err);
     pthread_mutex_unlock(&x->lock);
     return s;
 }

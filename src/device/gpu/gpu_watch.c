@@ -81,8 +81,28 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Until a pulse has been reached. Short waits are those of tokens: then the
- * thread stays awake. */
+/* Pulses that are reached meanwhile count: the queue may wait for the other. */
+pl_status gpu_come(struct gpu_device *x, int mark, double since, bool *yes,
+                   pl_err *err)
+{
+    PL_TRY(gpu_watch(x, err));
+    PL_TRY(x->driver->reached(x->gpu, mark, yes, err));
+    if (*yes)
+        x->since = device_now();
+    since = since > x->since ? since : x->since;
+    return *yes || device_now() - since <= gpu_limit(x) ? PL_OK : lose(x, err);
+}
+
+/* Short waits are those of tokens: then the thread stays awake. */
+void gpu_pause(double begin)
+{
+    if (device_now() - begin < awake_s)
+        sched_yield();
+    else
+        device_sleep(device_now() + nap_s, NULL);
+}
+
+/* Until a pulse has been reached. */
 static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
 {
     double begin = device_now();
@@ -93,10 +113,8 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
             return PL_OK;
         if (i < x->n_spin)
             device_relax();
-        else if (device_now() - begin < awake_s)
-            sched_yield();
         else
-            device_sleep(device_now() + nap_s, NULL);
+            gpu_pause(begin);
     }
 }
 

@@ -14,9 +14,9 @@ enum {
     MAX_ROWS = 16,          /* of a group */
     PART_BYTES = 128 << 20, /* scratch that parts keep below, if they can */
     TILE_COLUMNS = 128,     /* of values, at most */
-    ALONE = 8,              /* so few tokens are taken one by one, */
-    ALONE_EACH = 2,         /* and so few a sequence */
-    FEW_TOKENS = 32,        /* so many do not go by tiles */
+    ALONE = 8,              /* up to so many tokens are taken one by one, */
+    ALONE_EACH = 2,         /* and up to so many a sequence */
+    FEW_TOKENS = 32,        /* up to so many do not go by tiles */
     ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
 };
 

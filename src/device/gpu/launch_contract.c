@@ -275,8 +275,10 @@ static void set_many(struct fill *f, int64_t n_block)
 }
 
 /* Would n_few groups of few rows take the GPU's units at least as long as
- * n_many of many rows, one of which takes as long as `each`? What is compared
- * grows with the rows on one side alone, so from some number on it is so. */
+ * n_many of many rows, one of which takes as long as `each` of the others?
+ * n_few grows with the rows, n_many is of one block of them: what pays does so
+ * with more rows too, on which rely scratch, taken for the most rows, and
+ * gpu_foresee.c. */
 static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
                      int64_t each)
 {

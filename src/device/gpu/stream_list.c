@@ -134,3 +134,32 @@ pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
     stream_unload(&api);
     return PL_OK;
 }
+
+/* ---- peers --------------------------------------------------------------- */
+
+static bool reaches(const struct stream_api *api, const struct gpu_info *from,
+                    const struct gpu_info *to)
+{
+    struct stream_device d, peer;
+    int yes = 0;
+
+    return from->index != to->index && !from->why[0] && !to->why[0] &&
+           stream_device(api, from->index, &d, NULL) == PL_OK &&
+           stream_device(api, to->index, &peer, NULL) == PL_OK &&
+           api->device_reaches(&yes, d.handle, peer.handle) == API_SUCCESS &&
+           yes;
+}
+
+void stream_peers(const struct stream_make *make, struct gpu_info *gpu, int n)
+{
+    struct stream_api api;
+    int n_device;
+
+    if (n < 2 || stream_load(&api, make, &n_device, NULL) != PL_OK)
+        return;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            if (reaches(&api, &gpu[i], &gpu[k]))
+                gpu[i].peers |= (uint64_t)1 << gpu[k].index;
+    stream_unload(&api);
+}

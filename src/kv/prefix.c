@@ -1,0 +1,543 @@
+/* A tree of pages by tokens, and rings of idle ones; see prefix.h. The idea of
+ * whole pages found by the hash of a path is vLLM's (automatic prefix caching);
+ * that of a tree whose leaves go first SGLang's (RadixAttention,
+ * arXiv:2312.07104). */
+#include "kv/prefix.h"
+
+#include "base/err.h"
+#include "base/hash64.h"
+#include "kv/states.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Does a pool hold all tokens? */
+static bool holds_all(const struct kv_pool *p)
+{
+    return !p->state && p->window == 0;
+}
+
+/* Pages ------------------------------------------------------------------- */
+
+/* The ring begins and ends at entry n_page, which is no page. */
+void prefix_idle(struct kv_pool *p, int32_t page)
+{
+    struct kv_idle *end = &p->idle[p->n_page], *own = &p->idle[page];
+
+    *own = (struct kv_idle){p->n_page, end->before, ++p->clock};
+    p->idle[end->before].next = page;
+    end->before = page;
+    p->n_idle++;
+}
+
+void prefix_in_use(struct kv_pool *p, int32_t page)
+{
+    const struct kv_idle own = p->idle[page];
+
+    p->idle[own.before].next = own.next;
+    p->idle[own.next].before = own.before;
+    p->n_idle--;
+}
+
+/* A node gets a page that a sequence holds. */
+static void adopt(struct kv *kv, int pool, int node, int32_t page)
+{
+    struct kv_pool *p = &kv->pool[pool];
+
+    assert(p->holder[page] < 0 && p->refs[page] > 0);
+    p->refs[page]++;
+    p->holder[page] = node;
+    kv->prefix->node[node].page[pool] = page;
+}
+
+static void release(struct kv *kv, int pool, int node)
+{
+    struct kv_pool *p = &kv->pool[pool];
+    int32_t *page = &kv->prefix->node[node].page[pool];
+
+    if (*page < 0)
+        return;
+    if (p->refs[*page] == 1)
+        prefix_in_use(p, *page);
+    p->holder[*page] = -1;
+    kv_drop(p, page);
+}
+
+/* Nodes ------------------------------------------------------------------- */
+
+/* Leaves that are no full pages stand in one bucket with others of a parent,
+ * since nobody who looks for them knows how long they are. */
+static int *bucket_of(const struct prefix *x, int parent, const int32_t *token,
+                      int n)
+{
+    size_t bytes = n == PAGE_TOKENS ? sizeof *token * PAGE_TOKENS : 0;
+
+    return &x->bucket[hash64((uint64_t)parent + 1, token, bytes) & x->mask];
+}
+
+static bool is(const struct prefix_node *v, int parent, const int32_t *token,
+               int n)
+{
+    return v->parent == parent && v->n_tok == n &&
+           memcmp(v->token, token, (size_t)n * sizeof *token) == 0;
+}
+
+static int find(const struct prefix *x, int parent, const int32_t *token, int n)
+{
+    int i = *bucket_of(x, parent, token, n);
+
+    while (i >= 0 && !is(&x->node[i], parent, token, n))
+        i = x->node[i].next;
+    return i;
+}
+
+/* Frees a node without users and all that it holds; gives its parent. */
+static int discard(struct kv *kv, int node)
+{
+    struct prefix *x = kv->prefix;
+    struct prefix_node *v = &x->node[node];
+    int *at = bucket_of(x, v->parent, v->token, v->n_tok);
+    int parent = v->parent;
+
+    assert(v->n_user == 0);
+    for (int k = 0; k < kv->n_pool; k++)
+        release(kv, k, node);
+    while (*at != node)
+        at = &x->node[*at].next;
+    *at = v->next;
+    v->n_tok = 0;
+    v->next = x->unused;
+    x->unused = node;
+    if (parent >= 0)
+        x->node[parent].n_user--;
+    return parent;
+}
+
+/* Frees a node that holds nothing and that nobody needs, and so its parents. */
+static void prune(struct kv *kv, int node)
+{
+    while (node >= 0 && kv->prefix->node[node].n_user == 0) {
+        for (int k = 0; k < kv->n_pool; k++)
+            if (kv->prefix->node[node].page[k] >= 0)
+                return;
+        node = discard(kv, node);
+    }
+}
+
+/* A node loses its page of a pool, and goes if it is nothing without. */
+static void let_go(struct kv *kv, int pool, int node)
+{
+    if (holds_all(&kv->pool[pool]) ||
+        kv->prefix->node[node].n_tok < PAGE_TOKENS) {
+        prune(kv, discard(kv, node));
+        return;
+    }
+    release(kv, pool, node);
+    prune(kv, node);
+}
+
+bool prefix_give_up(struct kv *kv, int pool)
+{
+    struct kv_pool *p = &kv->pool[pool];
+
+    if (p->n_idle == 0)
+        return false;
+    let_go(kv, pool, p->holder[p->idle[p->n_page].next]);
+    return true;
+}
+
+void prefix_let_go(struct kv *kv, int pool, int32_t page)
+{
+    let_go(kv, pool, kv->pool[pool].holder[page]);
+}
+
+/* A node that holds nothing yet; -1: there is no room. */
+static int make(struct kv *kv, int parent, const int32_t *token, int n)
+{
+    struct prefix *x = kv->prefix;
+    struct prefix_node *v;
+    bool found = true;
+    int *bucket, node;
+
+    while (x->unused < 0 && found) {
+        found = false;
+        for (int k = 0; k < kv->n_pool && !found; k++)
+            found = prefix_give_up(kv, k);
+    }
+    if (x->unused < 0)
+        return -1;
+    node = x->unused;
+    v = &x->node[node];
+    x->unused = v->next;
+    bucket = bucket_of(x, parent, token, n);
+    *v = (struct prefix_node){.parent = parent, .next = *bucket, .n_tok = n};
+    *bucket = node;
+    memcpy(v->token, token, (size_t)n * sizeof *token);
+    for (int k = 0; k < PL_MAX_POOL; k++)
+        v->page[k] = -1;
+    if (parent >= 0)
+        x->node[parent].n_user++;
+    return node;
+}
+
+/* The whole --------------------------------------------------------------- */
+
+/* Each node has a page of its own in a pool of all tokens; where there is none
+ * the paths of some contexts have room. */
+static int64_t count_nodes(const struct kv *kv)
+{
+    int64_t n = 4 * (int64_t)kv->stride;
+
+    for (int k = 0; k < kv->n_pool; k++) {
+        if (holds_all(&kv->pool[k]))
+            return kv->pool[k].n_page;
+        n += kv->pool[k].n_page;
+    }
+    return n;
+}
+
+/* All nodes are unused, no tokens known. */
+static void empty(struct kv *kv)
+{
+    struct prefix *x = kv->prefix;
+
+    for (int i = 0; i < x->n_node; i++) {
+        x->node[i].n_tok = 0;
+        x->node[i].next = i + 1 < x->n_node ? i + 1 : -1;
+    }
+    x->unused = x->n_node > 0 ? 0 : -1;
+    for (uint64_t i = 0; i <= x->mask; i++)
+        x->bucket[i] = -1;
+    for (int i = 0; i < 2 * kv->n_seq; i++) {
+        x->seq[i].n = 0;
+        x->seq[i].node = -1;
+    }
+}
+
+static pl_status pool_init(struct kv_pool *p, pl_err *err)
+{
+    size_t n = (size_t)p->n_page + 1;
+
+    p->holder = malloc(n * sizeof *p->holder);
+    p->idle = calloc(n, sizeof *p->idle);
+    if (!p->holder || !p->idle)
+        return err_no_memory(err, "prefixes");
+    for (int i = 0; i < p->n_page; i++)
+        p->holder[i] = -1;
+    p->idle[p->n_page] = (struct kv_idle){p->n_page, p->n_page, 0};
+    return PL_OK;
+}
+
+pl_status prefix_init(struct kv *kv, pl_err *err)
+{
+    struct prefix *x = calloc(1, sizeof *x);
+    size_t n, n_bucket = 16;
+
+    kv->prefix = x;
+    if (!x)
+        return err_no_memory(err, "prefixes");
+    for (int k = 0; k < kv->n_pool; k++)
+        PL_TRY(pool_init(&kv->pool[k], err));
+    n = (size_t)count_nodes(kv);
+    while (n_bucket < n)
+        n_bucket *= 2;
+    x->n_node = (int)n;
+    x->mask = n_bucket - 1;
+    x->node = calloc(n + 1, sizeof *x->node);
+    x->bucket = calloc(n_bucket, sizeof *x->bucket);
+    x->seq = calloc(2 * (size_t)kv->n_seq + 1, sizeof *x->seq);
+    if (!x->node || !x->bucket || !x->seq)
+        return err_no_memory(err, "prefixes");
+    empty(kv);
+    return PL_OK;
+}
+
+void prefix_fini(struct kv *kv)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        free(kv->pool[k].holder);
+        free(kv->pool[k].idle);
+    }
+    if (!kv->prefix)
+        return;
+    free(kv->prefix->node);
+    free(kv->prefix->bucket);
+    free(kv->prefix->seq);
+    free(kv->prefix);
+}
+
+void prefix_forget(struct kv *kv)
+{
+    if (!kv->prefix)
+        return;
+    for (int i = 0; i < kv->prefix->n_node; i++)
+        for (int k = 0; k < kv->n_pool; k++)
+            if (kv->prefix->node[i].n_tok > 0)
+                release(kv, k, i);
+    empty(kv);
+}
+
+/* Sequences --------------------------------------------------------------- */
+
+/* The last full page of a sequence becomes that of `node`. */
+static void go_to(struct kv *kv, struct prefix_seq *q, int node)
+{
+    int old = q->node;
+
+    if (node >= 0)
+        kv->prefix->node[node].n_user++;
+    q->node = node;
+    if (old < 0)
+        return;
+    kv->prefix->node[old].n_user--;
+    prune(kv, old);
+}
+
+/* Page i of a sequence and what `node` has become one in each pool. */
+static void merge(struct kv *kv, int seq, int64_t i, int node)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        struct kv_pool *p = &kv->pool[k];
+        int32_t *own = &kv_row(kv, p, seq)[i];
+        int32_t page = kv->prefix->node[node].page[k];
+
+        if (p->state || *own < 0 || *own == page)
+            continue;
+        if (page < 0) {
+            adopt(kv, k, node, *own);
+            continue;
+        }
+        kv_hold(p, page);
+        kv_drop(p, own);
+        *own = page;
+    }
+}
+
+void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
+                int64_t n)
+{
+    struct prefix_seq *q;
+
+    if (!kv->prefix || kv->prefix->seq[seq].n != pos)
+        return;
+    q = &kv->prefix->seq[seq];
+    for (int64_t i = 0; i < n; i++) {
+        int node;
+
+        q->token[q->n++ % PAGE_TOKENS] = token[i];
+        if (q->n % PAGE_TOKENS)
+            continue;
+        node = find(kv->prefix, q->node, q->token, PAGE_TOKENS);
+        if (node < 0)
+            node = make(kv, q->node, q->token, PAGE_TOKENS);
+        if (node < 0) { /* unknown from this page on */
+            q->n -= PAGE_TOKENS;
+            return;
+        }
+        merge(kv, seq, q->n / PAGE_TOKENS - 1, node);
+        go_to(kv, q, node);
+    }
+}
+
+/* A leaf for the state behind a sequence's known tokens, of which m are in its
+ * last page; -1: none. */
+static int make_leaf(struct kv *kv, int seq, int m)
+{
+    const struct prefix_seq *q = &kv->prefix->seq[seq];
+    int64_t i = q->n / PAGE_TOKENS;
+    int node;
+
+    for (int k = 0; k < kv->n_pool; k++) {
+        const struct kv_pool *p = &kv->pool[k];
+        int32_t page = kv_row(kv, p, seq)[i];
+
+        if (!p->state && (page < 0 || p->holder[page] >= 0))
+            return -1;
+    }
+    node = make(kv, q->node, q->token, m);
+    for (int k = 0; k < kv->n_pool && node >= 0; k++)
+        if (!kv->pool[k].state)
+            adopt(kv, k, node, kv_row(kv, &kv->pool[k], seq)[i]);
+    return node;
+}
+
+void prefix_keep_state(struct kv *kv, int seq)
+{
+    const struct prefix_seq *q;
+    struct kv_pool *p;
+    int32_t *w, slot;
+    int m, node;
+
+    if (!kv->prefix || kv->states < 0)
+        return;
+    q = &kv->prefix->seq[seq];
+    p = &kv->pool[kv->states];
+    w = kv_row(kv, p, seq);
+    if (q->n == 0 || w[STATE_AT] != q->n || w[STATE_READ] < 0)
+        return;
+    m = (int)(q->n % PAGE_TOKENS);
+    node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
+    slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
+    if (slot >= 0 && p->refs[slot] == 1) { /* not for the longest time now */
+        prefix_in_use(p, slot);
+        prefix_idle(p, slot);
+    }
+    if (slot >= 0 || p->holder[w[STATE_READ]] >= 0)
+        return;
+    if (node < 0)
+        node = make_leaf(kv, seq, m);
+    if (node >= 0)
+        adopt(kv, kv->states, node, w[STATE_READ]);
+}
+
+void prefix_trim(struct kv *kv, int seq, int64_t n)
+{
+    struct prefix_seq *q;
+    int64_t full;
+    int node;
+
+    if (!kv->prefix || n >= kv->prefix->seq[seq].n)
+        return;
+    q = &kv->prefix->seq[seq];
+    full = q->n / PAGE_TOKENS;
+    q->n = n;
+    if (full == n / PAGE_TOKENS)
+        return;
+    for (node = q->node; full > n / PAGE_TOKENS + 1; full--)
+        node = kv->prefix->node[node].parent;
+    memcpy(q->token, kv->prefix->node[node].token, sizeof q->token);
+    go_to(kv, q, kv->prefix->node[node].parent);
+}
+
+void prefix_copy(struct kv *kv, int dst, int src)
+{
+    struct prefix_seq *q;
+
+    if (!kv->prefix)
+        return;
+    q = &kv->prefix->seq[dst];
+    *q = kv->prefix->seq[src];
+    if (q->node >= 0)
+        kv->prefix->node[q->node].n_user++;
+}
+
+void prefix_swap(struct kv *kv, int a, int b)
+{
+    struct prefix_seq other;
+
+    if (!kv->prefix)
+        return;
+    other = kv->prefix->seq[a];
+    kv->prefix->seq[a] = kv->prefix->seq[b];
+    kv->prefix->seq[b] = other;
+}
+
+/* Sharing ----------------------------------------------------------------- */
+
+/* A path, and of each pool the first page from which on all are there. */
+struct path {
+    int node; /* its last one; -1: none */
+    int64_t n;
+    int since[PL_MAX_POOL];
+};
+
+/* Can a sequence go on behind a path? */
+static bool goes_on(const struct kv *kv, const struct path *t)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        const struct kv_pool *p = &kv->pool[k];
+
+        if (p->state ? kv->prefix->node[t->node].page[k] < 0
+                     : t->since[k] > kv_first_seen(p->window, t->n))
+            return false;
+    }
+    return true;
+}
+
+/* The longest leaf behind a path that has the next tokens, `most` of them. */
+static void try_leaves(const struct kv *kv, const struct path *t,
+                       const int32_t *token, int64_t most, struct path *best)
+{
+    const struct prefix *x = kv->prefix;
+
+    for (int i = *bucket_of(x, t->node, token, 0); i >= 0;
+         i = x->node[i].next) {
+        int n = x->node[i].n_tok;
+        struct path leaf = *t;
+
+        leaf.node = i;
+        leaf.n += n;
+        if (n < PAGE_TOKENS && n <= most &&
+            is(&x->node[i], t->node, token, n) && leaf.n > best->n &&
+            goes_on(kv, &leaf))
+            *best = leaf;
+    }
+}
+
+/* The longest path with these tokens that a sequence can go on behind. */
+static struct path longest(const struct kv *kv, const int32_t *token,
+                           int64_t most)
+{
+    struct path t = {.node = -1}, best = t;
+
+    for (; most >= t.n; token += PAGE_TOKENS) {
+        if (kv->states >= 0)
+            try_leaves(kv, &t, token, most - t.n, &best);
+        if (most - t.n < PAGE_TOKENS)
+            break;
+        t.node = find(kv->prefix, t.node, token, PAGE_TOKENS);
+        if (t.node < 0)
+            break;
+        t.n += PAGE_TOKENS;
+        for (int k = 0; k < kv->n_pool; k++)
+            if (kv->prefix->node[t.node].page[k] < 0)
+                t.since[k] = kv_pages_of(t.n);
+        if (goes_on(kv, &t))
+            best = t;
+    }
+    return best;
+}
+
+/* An empty sequence gets a path's pages of a pool; of a window those that a
+ * sequence of this length keeps, if they are there. */
+static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
+{
+    struct kv_pool *p = &kv->pool[pool];
+    int32_t *row = kv_row(kv, p, seq);
+    int i = kv_pages_of(t->n), from = kv_first_kept(p->window, t->n);
+
+    if (from < t->since[pool])
+        from = t->since[pool];
+    for (int node = t->node; i > from; node = kv->prefix->node[node].parent) {
+        row[--i] = kv->prefix->node[node].page[pool];
+        kv_hold(p, row[i]);
+    }
+    p->first[seq] = i;
+}
+
+int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
+{
+    struct path t;
+    struct prefix_seq *q;
+    const struct prefix_node *last;
+    int m;
+
+    if (!kv->prefix)
+        return 0;
+    t = longest(kv, token, most);
+    if (t.node < 0)
+        return 0;
+    last = &kv->prefix->node[t.node];
+    q = &kv->prefix->seq[seq];
+    m = (int)(t.n % PAGE_TOKENS);
+    for (int k = 0; k < kv->n_pool; k++)
+        if (!kv->pool[k].state)
+            take_pages(kv, k, seq, &t);
+    if (kv->states >= 0)
+        states_take(kv, seq, t.n, last->page[kv->states]);
+    kv->length[seq] = q->n = t.n;
+    memcpy(q->token, last->token, (size_t)m * sizeof *q->token);
+    go_to(kv, q, m ? last->parent : t.node);
+    return t.n;
+}
