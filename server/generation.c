@@ -40,6 +40,7 @@ struct generation {
     char *prompt;     /* owned; of a conversation; NULL: of none */
     double came;      /* seconds of the loop's clock */
     atomic_bool gone; /* the client is */
+    bool begun;       /* a stream is */
     bool answered;    /* r is ended, or refused */
     int n_left;       /* jobs that have not ended */
     int n_choice;
@@ -67,8 +68,9 @@ static bool write_out(void *user, const void *data, size_t n)
     struct generation *g = user;
 
     if (g->ask.stream) {
-        if (!answer_begun(g->answer))
+        if (!g->begun)
             http_begin(g->r, 200, answer_type(g->answer));
+        g->begun = true;
         return http_send(g->r, data, n);
     }
     http_answer(g->r, 200, answer_type(g->answer), data, n);
@@ -239,7 +241,7 @@ static void fail_all(struct generation *g, const struct refusal *why)
 {
     if (g->answered || g->gone)
         return;
-    if (answer_begun(g->answer)) {
+    if (g->begun) {
         answer_fail(g->answer, why);
         return;
     }

@@ -77,26 +77,24 @@ static int free_seq(const struct loop *l)
     return -1;
 }
 
-/* What a job of so many tokens needs to begin: some more to write in, so that
- * nobody has to give a place at once. */
-static int64_t wish(int64_t n_text)
-{
-    enum { TO_WRITE = 64 };
-
-    return n_text + TO_WRITE;
-}
-
+/* Room for all that a job has so far and some more to write in, beside some for
+ * each that runs, so that nobody has to give a place at once. Where nobody runs
+ * there is room for anybody. */
 static bool has_room(const struct loop *l, const struct work *w)
 {
-    int64_t used = 0;
+    enum { TO_WRITE = 64 };
+    int64_t wish = w->n_text + TO_WRITE;
     int n = 0;
 
-    for (int i = 0; i < l->n_work; i++)
-        if (l->work[i]->at == WORK_RUNS) {
-            used += wish(l->work[i]->n_text);
-            n++;
-        }
-    return n == 0 || used + wish(w->n_text) <= l->n_ctx;
+    for (int i = 0; i < l->n_work; i++) {
+        const struct work *other = l->work[i];
+
+        if (other->at != WORK_RUNS)
+            continue;
+        n++;
+        wish += other->n_text - other->n_done + TO_WRITE;
+    }
+    return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
 /* Who gets the next place: those who gave theirs come first, or nobody would be
@@ -142,6 +140,19 @@ static bool come_back(struct loop *l, struct work *w)
     return s == PL_OK;
 }
 
+/* What is kept of its prompt needs not be computed. */
+static void begin(struct loop *l, struct work *w)
+{
+    w->began = loop_now();
+    if (!w->job.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
+                                         &w->n_cached, NULL) != PL_OK)
+        w->n_cached = 0;
+    w->n_done = w->n_cached;
+    pthread_mutex_lock(&l->lock);
+    l->counts.n_cached += (uint64_t)w->n_cached;
+    pthread_mutex_unlock(&l->lock);
+}
+
 static void admit(struct loop *l)
 {
     struct work *w;
@@ -158,7 +169,7 @@ static void admit(struct loop *l)
                 break;
             continue;
         }
-        w->began = loop_now();
+        begin(l, w);
     }
 }
 
