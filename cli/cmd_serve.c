@@ -19,6 +19,7 @@ struct serve {
     const struct options *o;
     struct session s;
     struct service service;
+    bool begun; /* the service has grammars */
     struct http *http;
     char **key; /* owned, [n_key], each too */
     int n_key;
@@ -143,6 +144,8 @@ static enum exit_code start_loop(struct serve *v)
     w->model = v->s.model;
     w->engine = v->s.engine;
     w->words = v->s.words;
+    grammars_init(&w->grammars, w->words);
+    v->begun = true;
     w->created = (int64_t)time(NULL);
     w->sampling = o->sampling;
     w->max_tokens = o->n_predict;
@@ -214,6 +217,8 @@ static void serve_free(struct serve *v)
         http_stop(v->http);
     loop_free(v->service.loop); /* ends the requests that are left */
     http_free(v->http);
+    if (v->begun)
+        grammars_fini(&v->service.grammars);
     pl_template_free(v->service.form);
     free((char *)v->service.name);
     for (int i = 0; i < v->n_key; i++)

@@ -37,12 +37,13 @@ struct generation {
     struct http_request *r;
     struct ask ask;
     struct answer *answer;
-    char *prompt;     /* owned; of a conversation; NULL: of none */
-    double came;      /* seconds of the loop's clock */
-    atomic_bool gone; /* the client is */
-    bool begun;       /* a stream is */
-    bool answered;    /* r is ended, or refused */
-    int n_left;       /* jobs that have not ended */
+    pl_grammar *grammar; /* of the service's; NULL: none */
+    char *prompt;        /* owned; of a conversation; NULL: of none */
+    double came;         /* seconds of the loop's clock */
+    atomic_bool gone;    /* the client is */
+    bool begun;          /* a stream is */
+    bool answered;       /* r is ended, or refused */
+    int n_left;          /* jobs that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -56,6 +57,7 @@ static void generation_free(struct generation *g)
         pl_reply_free(g->choice[i].reply);
     }
     answer_free(g->answer);
+    grammars_give(&g->service->grammars, g->grammar);
     ask_fini(&g->ask);
     free(g->prompt);
     free(g);
@@ -192,6 +194,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
+}
+
+/* A grammar is of the content; what comes before it, reasoning say, is free. */
+static bool on_holds(void *user)
+{
+    const struct choice *c = user;
+
+    return !c->reply || pl_reply_in_content(c->reply);
 }
 
 static enum job_wish on_wish(void *user)
@@ -354,10 +364,11 @@ static bool make_jobs(struct generation *g, struct making *m,
         ask_fill_job(&g->ask, i % g->ask.n, &m->job[i], &m->how[i]);
         m->job[i].prompt = m->ids[p];
         m->job[i].n_prompt = n;
+        m->job[i].grammar = g->grammar;
         m->job[i].client = http_client(g->r);
         m->job[i].time_s = g->service->time_s;
-        m->job[i].listener =
-            (struct job_listener){on_progress, on_token, on_wish, on_end, c};
+        m->job[i].listener = (struct job_listener){
+            on_progress, on_token, on_holds, on_wish, on_end, c};
     }
     return true;
 }
@@ -439,6 +450,21 @@ static bool make_answer(struct generation *g, struct refusal *why)
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
+static bool take_grammar(struct generation *g, struct refusal *why)
+{
+    const char *text = g->ask.schema ? g->ask.schema : g->ask.grammar;
+    pl_grammar_form form =
+        g->ask.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
+    pl_err err;
+    pl_status s = PL_OK;
+
+    if (text)
+        s = grammars_take(&g->service->grammars, form, text,
+                          g->ask.schema ? "the schema" : "grammar", &g->grammar,
+                          &err);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
 void generation_start(struct service *v, struct http_request *r,
                       enum ask_kind kind)
 {
@@ -448,6 +474,7 @@ void generation_start(struct service *v, struct http_request *r,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_answer, 1) << 32,
+        .can = ASK_GRAMMAR | ASK_SCHEMA,
         .calls_as_text = v->calls_as_text};
     struct generation *g = NULL;
     struct ask a = {0};
@@ -460,7 +487,7 @@ void generation_start(struct service *v, struct http_request *r,
         ok = refuse_memory(&why);
     if (ok && g->ask.messages)
         ok = service_render(v, &g->ask, &g->prompt, NULL, &why);
-    ok = ok && make_answer(g, &why) && go(g, &why);
+    ok = ok && take_grammar(g, &why) && make_answer(g, &why) && go(g, &why);
     if (ok)
         return;
     if (g)

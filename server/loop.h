@@ -48,6 +48,9 @@ struct job_listener {
     /* A token was chosen, from these logits [n_vocab]; one that ends the text
      * is not told. False: it is enough. */
     bool (*token)(void *user, int32_t id, const float *logits);
+    /* Does the grammar hold for the next token? It does from the first time on
+     * that this says so; NULL: from the beginning. */
+    bool (*holds)(void *user);
     /* Is anybody still there? Asked before every step, from the first on, while
      * the job waits too; NULL: always. */
     enum job_wish (*wish)(void *user);
@@ -61,10 +64,12 @@ struct job {
     int64_t n_prompt;      /* 1 at least */
     int64_t max_tokens;    /* to write; -1: as many as the context takes */
     const pl_sampling *sampling; /* NULL: the defaults */
-    bool ignore_end;             /* write on behind a token that ends a text */
-    bool no_cache;               /* compute all of the prompt */
-    uint64_t client;             /* see http_client */
-    double time_s;               /* for all of it, waiting too; 0: any */
+    pl_grammar *grammar; /* what is written keeps to it; NULL: to none. Must
+                              outlive the job */
+    bool ignore_end;     /* write on behind a token that ends a text */
+    bool no_cache;       /* compute all of the prompt */
+    uint64_t client;     /* see http_client */
+    double time_s;       /* for all of it, waiting too; 0: any */
     struct job_listener listener;
 };
 

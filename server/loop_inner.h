@@ -19,6 +19,7 @@ struct work {
     uint64_t id;
     struct job job; /* prompt and sampling are not borrowed any more */
     pl_sampler *sampler;
+    bool held;       /* the sampler keeps to the job's grammar */
     enum work_at at; /* guarded */
     enum job_wish wish;
     int seq;       /* of WORK_RUNS */

@@ -301,12 +301,27 @@ static bool keep(struct work *w, int32_t id)
     return true;
 }
 
+/* Chooses the next token; where none can be, -1 and why. */
+static int32_t choose(struct work *w, const float *logits, pl_err *err)
+{
+    const struct job_listener *j = &w->job.listener;
+    int32_t id;
+
+    if (w->job.grammar && !w->held && (!j->holds || j->holds(j->user))) {
+        if (pl_sampler_set_grammar(w->sampler, w->job.grammar, err) != PL_OK)
+            return -1;
+        w->held = true;
+    }
+    id = pl_sample(w->sampler, logits);
+    if (id < 0)
+        pl_sampler_status(w->sampler, err);
+    return id;
+}
+
 /* The next token of a job; it may have ended then. */
 static void write_on(struct loop *l, struct work *w, const float *logits)
 {
-    pl_err err = {.status = PL_BAD_FILE,
-                  .message = "no token can be chosen: all logits are -inf, or "
-                             "one is nan; look at logit_bias and at the model"};
+    pl_err err;
     int32_t id;
 
     if (w->wrote == 0)
@@ -315,7 +330,7 @@ static void write_on(struct loop *l, struct work *w, const float *logits)
         loop_end_work(l, w, JOB_LENGTH, NULL);
         return;
     }
-    id = pl_sample(w->sampler, logits);
+    id = choose(w, logits, &err);
     if (id < 0) {
         loop_end_work(l, w, JOB_FAILED, &err);
     } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {

@@ -4,6 +4,7 @@
 #define SERVER_SERVICE_H
 
 #include "ask.h"
+#include "grammars.h"
 #include "http.h"
 #include "loop.h"
 
@@ -16,6 +17,7 @@ struct service {
     pl_template *form;         /* NULL: the file has none */
     pl_err no_form;            /* why it has none */
     struct loop *loop;
+    struct grammars grammars;
     const char *name;                         /* for clients */
     int64_t created;                          /* seconds since 1970 */
     pl_sampling sampling;                     /* where requests say nothing */

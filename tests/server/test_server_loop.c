@@ -101,7 +101,7 @@ static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
         .max_tokens = max_tokens,
         .ignore_end = true,
         .client = client,
-        .listener = {hear_progress, hear_token, tell_wish, hear_end, h}};
+        .listener = {hear_progress, hear_token, NULL, tell_wish, hear_end, h}};
     pl_sampling how;
     pl_err err;
 
@@ -256,7 +256,7 @@ TEST(server_jobs_of_slow_clients_pause)
             .n_prompt = 3,
             .max_tokens = 5,
             .time_s = 0.05,
-            .listener = {NULL, hear_token, tell_wish, hear_end, &late}};
+            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &late}};
 
         assert_int_equal(loop_add(p.loop, &job, 1, NULL, NULL), PL_OK);
     }
@@ -273,7 +273,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     struct job job = {
         .prompt = prompt,
         .max_tokens = 5,
-        .listener = {NULL, hear_token, tell_wish, hear_end, &h[0]}};
+        .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[0]}};
     struct place p = {0};
     double retry_s = 0;
     pl_err err;
