@@ -145,6 +145,7 @@ static enum exit_code start_loop(struct serve *v)
     w->engine = v->s.engine;
     w->words = v->s.words;
     grammars_init(&w->grammars, w->words);
+    metrics_init(&w->metrics);
     v->begun = true;
     w->created = (int64_t)time(NULL);
     w->sampling = o->sampling;
@@ -217,8 +218,10 @@ static void serve_free(struct serve *v)
         http_stop(v->http);
     loop_free(v->service.loop); /* ends the requests that are left */
     http_free(v->http);
-    if (v->begun)
+    if (v->begun) {
         grammars_fini(&v->service.grammars);
+        metrics_fini(&v->service.metrics);
+    }
     pl_template_free(v->service.form);
     free((char *)v->service.name);
     for (int i = 0; i < v->n_key; i++)

@@ -280,6 +280,7 @@ static void on_end(void *user, const struct job_report *report)
     struct generation *g = c->of;
     struct refusal why;
 
+    metrics_add(&g->service->metrics, report);
     if (c->broken || report->why == JOB_FAILED || report->why == JOB_LATE ||
         report->why == JOB_CANCELLED) {
         refuse_end(&why, c, report);

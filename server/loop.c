@@ -68,6 +68,7 @@ void loop_end_work(struct loop *l, struct work *w, enum job_end why,
                            .n_prompt = w->job.n_prompt,
                            .n_cached = w->n_cached,
                            .n_written = w->n_written};
+    struct job_listener j;
     double now = loop_now(), began = w->began > 0 ? w->began : now;
     double wrote = w->wrote > 0 ? w->wrote : now;
 
@@ -92,8 +93,9 @@ void loop_end_work(struct loop *l, struct work *w, enum job_end why,
         l->slot[w->seq] = (struct loop_slot){0};
     l->counts.n_failed += why == JOB_FAILED;
     pthread_mutex_unlock(&l->lock);
-    w->job.listener.end(w->job.listener.user, &r);
-    free_work(w);
+    j = w->job.listener;
+    free_work(w); /* before the listener gives up the job's grammar */
+    j.end(j.user, &r);
 }
 
 static pl_status check_job(const struct loop *l, const struct job *job,

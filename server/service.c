@@ -279,6 +279,27 @@ static void on_slots(void *user, struct http_request *r)
     answer_json(r, list);
 }
 
+static void on_metrics(void *user, struct http_request *r)
+{
+    struct service *v = user;
+    struct text out = {0};
+    struct metrics_now now = {0};
+    pl_counters c;
+
+    loop_counts(v->loop, &now.loop);
+    if (v->http)
+        http_load(v->http, &now.n_connection, &now.n_request);
+    pl_engine_counters(v->engine, &c, sizeof c);
+    now.messages = c.messages;
+    now.message_bytes = c.message_bytes;
+    now.copy_bytes = c.copy_bytes;
+    if (metrics_write(&v->metrics, &now, &out))
+        http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
+    else
+        service_answer(r, NULL);
+    text_free(&out);
+}
+
 /* ---- writing --------------------------------------------------------------- */
 
 #define WRITES(name, kind)                                                     \
@@ -300,6 +321,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/models", on_models, 0},
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
+    {"GET", "/metrics", on_metrics, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},
     {"POST", "/chat/completions", on_chat, 0},
     {"POST", "/v1/completions", on_completions, 0},

@@ -7,6 +7,7 @@
 #include "grammars.h"
 #include "http.h"
 #include "loop.h"
+#include "metrics.h"
 
 #include <stdatomic.h>
 
@@ -18,13 +19,15 @@ struct service {
     pl_err no_form;            /* why it has none */
     struct loop *loop;
     struct grammars grammars;
-    const char *name;                         /* for clients */
-    int64_t created;                          /* seconds since 1970 */
-    pl_sampling sampling;                     /* where requests say nothing */
-    int64_t max_tokens;                       /* likewise; -1: no limit */
-    double time_s;                            /* for a request; 0: any */
-    bool calls_as_text;                       /* see struct ask_rules */
-    atomic_uint_fast64_t n_request, n_answer; /* n_answer: names answers */
+    struct metrics metrics;
+    const char *name;              /* for clients */
+    int64_t created;               /* seconds since 1970 */
+    pl_sampling sampling;          /* where requests say nothing */
+    int64_t max_tokens;            /* likewise; -1: no limit */
+    double time_s;                 /* for a request; 0: any */
+    bool calls_as_text;            /* see struct ask_rules */
+    struct http *http;             /* for its load; set when it is there */
+    atomic_uint_fast64_t n_answer; /* names answers */
 };
 
 /* Answers with an error in the shape that the path's protocol has. */
