@@ -181,6 +181,7 @@ static enum exit_code start_http(struct serve *v)
 
     if (s != PL_OK)
         return report(o, s, &err);
+    v->service.http = v->http;
     return complain(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
                     v->service.name, o->cert_file != NULL ? "s" : "",
                     o->host != NULL ? o->host : "127.0.0.1",

@@ -88,7 +88,8 @@ struct loop_counts {
     int n_waiting, n_running, n_away; /* now; away: gave their place */
     uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
     uint64_t n_step, n_prompt, n_cached, n_written;
-    double step_s; /* within steps */
+    uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
+    double step_s;                                /* within steps */
     double self_s; /* between them: choosing, telling */
 };
 

@@ -243,6 +243,7 @@ static pl_status compute(struct loop *l, int from, int to, float *logits,
 {
     pl_batch b;
     double began = loop_now();
+    pl_counters c;
     pl_status s;
 
     pl_batch_init(&b);
@@ -253,7 +254,11 @@ static pl_status compute(struct loop *l, int from, int to, float *logits,
     for (int i = from; i < to; i++)
         gather(l, i, &b);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
+    pl_engine_counters(l->e, &c, sizeof c);
     pthread_mutex_lock(&l->lock);
+    l->counts.messages = c.messages;
+    l->counts.message_bytes = c.message_bytes;
+    l->counts.copy_bytes = c.copy_bytes;
     l->counts.n_step += b.n > 0;
     l->counts.step_s += loop_now() - began;
     pthread_mutex_unlock(&l->lock);

@@ -150,9 +150,9 @@ bool metrics_write(struct metrics *m, const struct metrics_now *now,
     write_loop(&w, &now->loop);
     gauge(&w, "connections", now->n_connection, "connections that are open");
     gauge(&w, "http_requests", now->n_request, "requests under way");
-    counter(&w, "messages_total", now->messages, "collectives of devices");
-    counter(&w, "message_bytes_total", now->message_bytes, "their bytes");
-    counter(&w, "copy_bytes_total", now->copy_bytes,
+    counter(&w, "messages_total", now->loop.messages, "collectives of devices");
+    counter(&w, "message_bytes_total", now->loop.message_bytes, "their bytes");
+    counter(&w, "copy_bytes_total", now->loop.copy_bytes,
             "bytes copied between groups of devices");
     pthread_mutex_lock(&m->lock);
     write_ends(&w, m);

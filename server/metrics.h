@@ -27,7 +27,6 @@ struct metrics {
 struct metrics_now {
     struct loop_counts loop;
     int n_connection, n_request;
-    uint64_t messages, message_bytes, copy_bytes;
 };
 
 void metrics_init(struct metrics *m);

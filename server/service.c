@@ -284,15 +284,10 @@ static void on_metrics(void *user, struct http_request *r)
     struct service *v = user;
     struct text out = {0};
     struct metrics_now now = {0};
-    pl_counters c;
 
     loop_counts(v->loop, &now.loop);
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
-    pl_engine_counters(v->engine, &c, sizeof c);
-    now.messages = c.messages;
-    now.message_bytes = c.message_bytes;
-    now.copy_bytes = c.copy_bytes;
     if (metrics_write(&v->metrics, &now, &out))
         http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
     else
