@@ -26,7 +26,7 @@ struct service {
     int64_t max_tokens;            /* likewise; -1: no limit */
     double time_s;                 /* for a request; 0: any */
     bool calls_as_text;            /* see struct ask_rules */
-    struct http *http;             /* for its load; set when it is there */
+    _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
     atomic_uint_fast64_t n_answer; /* names answers */
 };
 
