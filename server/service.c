@@ -3,6 +3,7 @@
 
 #include "ask_job.h"
 #include "json_text.h"
+#include "page.h"
 #include "tokens.h"
 
 #include <stdio.h>
@@ -214,6 +215,43 @@ static void on_count_tokens(void *user, struct http_request *r)
     free(text);
 }
 
+/* ---- the page --------------------------------------------------------------- */
+
+static void on_page(void *user, struct http_request *r)
+{
+    (void)user;
+    http_set_header(r, "Content-Security-Policy",
+                    "default-src 'self' 'unsafe-inline'; img-src 'self' blob:; "
+                    "frame-ancestors 'none'");
+    http_set_header(r, "X-Content-Type-Options", "nosniff");
+    http_answer(r, 200, "text/html; charset=utf-8", server_page,
+                strlen(server_page));
+}
+
+static void add_text(void *user, const char *s, size_t n)
+{
+    struct text *t = user;
+
+    text_add(t, s, n); /* a picture that is cut is seen */
+}
+
+static void on_plan(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    struct text out = {0};
+    struct refusal why;
+    pl_err err;
+    pl_status s = pl_plan_svg(pl_engine_plan(v->engine), add_text, &out, &err);
+
+    if (s == PL_OK) {
+        http_answer(r, 200, "image/svg+xml", out.s, out.n);
+    } else {
+        refuse_status(&why, s, &err);
+        service_refuse(r, &why);
+    }
+    text_free(&out);
+}
+
 /* ---- what there is --------------------------------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
@@ -310,6 +348,8 @@ WRITES(responses, ASK_RESPONSES)
 #undef WRITES
 
 static const struct http_route routes[] = {
+    {"GET", "/", on_page, HTTP_OPEN},
+    {"GET", "/plan.svg", on_plan, 0},
     {"GET", "/health", on_health, HTTP_OPEN},
     {"GET", "/v1/health", on_health, HTTP_OPEN},
     {"GET", "/models", on_models, 0},
