@@ -68,8 +68,8 @@ void http_load(const struct http *h, int *n_connection, int *n_request);
  * connections of whatever is answered from now on. */
 void http_drain(struct http *h);
 /* Cuts what is left, and waits for handlers that are running. Others may still
- * hold requests: they stay valid, their client being gone, until they are ended,
- * which must be before http_free. */
+ * hold requests: they stay valid, their client being gone, until they are
+ * ended, which must be before http_free. */
 void http_stop(struct http *h);
 /* Stops it too; takes NULL. */
 void http_free(struct http *h);
@@ -108,10 +108,10 @@ bool http_send(struct http_request *r, const void *data, size_t len);
 /* Bytes of the answer that the client has not taken yet. */
 size_t http_backlog(const struct http_request *r);
 void http_end(struct http_request *r);
-/* `gone` is called at most once, on a thread of the listener or in http_stop, if
- * the client leaves before the request ends; at once, before this returns, if it
- * has left. It must neither wait nor end the request: who ends it, or replaces
- * `gone`, waits for it. NULL: nobody is told any more. */
+/* `gone` is called at most once, on a thread of the listener or in http_stop,
+ * if the client leaves before the request ends; at once, before this returns,
+ * if it has left. It must neither wait nor end the request: who ends it, or
+ * replaces `gone`, waits for it. NULL: nobody is told any more. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
 
 #endif

@@ -230,19 +230,23 @@ void http_keep_open(struct http *h, int fd)
         http_wake(h);
 }
 
-/* Throws away what has come; false: it is over. */
+/* Throws away what has come, or some of it; false: it is over. */
 static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
-    ssize_t n = 0;
 
-    while (l->n_left > sizeof rest && http_now() < l->until) {
-        n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+    if (http_now() >= l->until)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        ssize_t n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+
         if (n <= 0)
             return n < 0 && (errno == EAGAIN || errno == EINTR);
+        if ((size_t)n >= l->n_left)
+            return false;
         l->n_left -= (size_t)n;
     }
-    return false;
+    return true;
 }
 
 static void see_lingering(struct http *h)

@@ -458,7 +458,7 @@ static bool is_cut(struct http_try *t, struct try_client *c)
     return false;
 }
 
-/* Each allocation of a request fails once: it is cut, and the next is served. */
+/* Each allocation fails once: the request is cut, and the next is served. */
 TEST(http_requests_out_of_memory_are_cut)
 {
     struct http_try t;
