@@ -45,8 +45,9 @@ struct http_options {
     int max_connections; /* 0: 1024 */
     int max_of_address;  /* connections of one address; 0: any */
     int timeout_s;       /* without a byte either way, nor an answer that is
-                            being made; 0: 600. A body that takes longer must
-                            come at 1 KiB a second */
+                            being made; 0: 600. A head must be there within
+                            twice that, a body that takes longer come at
+                            1 KiB a second */
     pl_log_fn *log;      /* a line a request, one at a time; NULL: none */
     void *log_user;
 };
