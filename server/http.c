@@ -54,6 +54,7 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
     if (!r)
         return MHD_NO;
     *context = r;
+    http_set_busy(h, r->fd, true);
     status = http_route_find(r, &message);
     if (status)
         http_refuse(r, status, message);
@@ -163,6 +164,7 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     r->dropped = all; /* HEAD has the lines, not the parts */
     left = !all && !r->early;
     pthread_mutex_unlock(&r->lock);
+    http_set_busy(r->h, r->fd, false);
     if (!all)
         http_request_leave(r);
     log_request(r, left);
@@ -335,9 +337,9 @@ static pl_status open_all(struct http *h, pl_err *err)
     int e;
 
     getrlimit(RLIMIT_NOFILE, &limit);
-    h->n_open = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
-    h->open = calloc((size_t)h->n_open, sizeof *h->open);
-    if (!h->open)
+    h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
+    h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);
+    if (!h->idle)
         return http_fail(err, PL_NO_MEMORY, "no memory for the server");
     h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->watch_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -463,6 +465,6 @@ void http_free(struct http *h)
         close(h->wake_fd);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->log_lock);
-    free(h->open);
+    free(h->idle);
     free(h);
 }

@@ -45,8 +45,9 @@ struct http_options {
     int max_connections; /* 0: 1024 */
     int max_of_address;  /* connections of one address; 0: any */
     int timeout_s;       /* without a byte either way, nor an answer that is
-                            being made; 0: 600. A body that takes longer must
-                            come at 1 KiB a second */
+                            being made; 0: 600. A head must be there within
+                            twice that, a body that takes longer come at
+                            1 KiB a second */
     pl_log_fn *log;      /* a line a request, one at a time; NULL: none */
     void *log_user;
 };
@@ -68,8 +69,8 @@ void http_load(const struct http *h, int *n_connection, int *n_request);
  * connections of whatever is answered from now on. */
 void http_drain(struct http *h);
 /* Cuts what is left, and waits for handlers that are running. Others may still
- * hold requests: they stay valid, their client being gone, until they are ended,
- * which must be before http_free. */
+ * hold requests: they stay valid, their client being gone, until they are
+ * ended, which must be before http_free. */
 void http_stop(struct http *h);
 /* Stops it too; takes NULL. */
 void http_free(struct http *h);
@@ -108,10 +109,10 @@ bool http_send(struct http_request *r, const void *data, size_t len);
 /* Bytes of the answer that the client has not taken yet. */
 size_t http_backlog(const struct http_request *r);
 void http_end(struct http_request *r);
-/* `gone` is called at most once, on a thread of the listener or in http_stop, if
- * the client leaves before the request ends; at once, before this returns, if it
- * has left. It must neither wait nor end the request: who ends it, or replaces
- * `gone`, waits for it. NULL: nobody is told any more. */
+/* `gone` is called at most once, on a thread of the listener or in http_stop,
+ * if the client leaves before the request ends; at once, before this returns,
+ * if it has left. It must neither wait nor end the request: who ends it, or
+ * replaces `gone`, waits for it. NULL: nobody is told any more. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
 
 #endif

@@ -59,11 +59,15 @@ struct http {
     pthread_mutex_t lock;       /* of what follows */
     struct http_request *first; /* all there are */
     int n_request, n_connection;
-    bool *open; /* [n_open], which sockets are connections of ours */
-    int n_open;
+    double *idle; /* [n_idle], by socket: since when a connection has had no
+                     request; 0: it is none of ours, HTTP_BUSY: it has one */
+    int n_idle, max_fd; /* max_fd: the highest there ever was */
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
+
+/* A time that never comes. */
+#define HTTP_BUSY 1e300
 
 enum http_kind { HTTP_NO_ANSWER, HTTP_WHOLE, HTTP_PARTS };
 
@@ -125,6 +129,8 @@ pl_status http_listen(struct http *h, pl_err *err);
 /* Accepts and watches until h->stopping, then closes its sockets. */
 void *http_listen_thread(void *http);
 void http_wake(struct http *h);
+/* A connection has a request; it has none any more, and waits for the next. */
+void http_set_busy(struct http *h, int fd, bool busy);
 /* A connection was closed. */
 void http_forget_fd(struct http *h, int fd);
 /* Tells when the client leaves; with r->lock held. */

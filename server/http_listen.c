@@ -21,7 +21,8 @@
 
 enum {
     LINGER_S = 5,
-    BUSY_MS = 100, /* until accepting is tried again, sockets having run out */
+    LOOK_MS = 1000, /* between looks at who sends too slowly */
+    BUSY_MS = 100,  /* until accepting is tried again, sockets having run out */
 };
 
 /* ---- listening ------------------------------------------------------------*/
@@ -110,13 +111,15 @@ pl_status http_listen(struct http *h, pl_err *err)
  * new one of the same number: then it is counted already. */
 static bool count(struct http *h, int fd)
 {
-    bool known = fd < h->n_open;
+    bool known = fd < h->n_idle;
 
     pthread_mutex_lock(&h->lock);
-    if (known && !h->open[fd]) {
-        h->open[fd] = true;
+    if (known && h->idle[fd] == 0)
         h->n_connection++;
-    }
+    if (known)
+        h->idle[fd] = http_now();
+    if (known && fd > h->max_fd)
+        h->max_fd = fd;
     pthread_mutex_unlock(&h->lock);
     return known;
 }
@@ -127,13 +130,38 @@ void http_forget_fd(struct http *h, int fd)
 
     pthread_mutex_lock(&h->lock);
     was_full = h->n_connection >= h->o.max_connections;
-    if (fd < h->n_open && h->open[fd]) {
-        h->open[fd] = false;
+    if (fd < h->n_idle && h->idle[fd] != 0) {
+        h->idle[fd] = 0;
         h->n_connection--;
     }
     pthread_mutex_unlock(&h->lock);
     if (was_full)
         http_wake(h);
+}
+
+void http_set_busy(struct http *h, int fd, bool busy)
+{
+    pthread_mutex_lock(&h->lock);
+    h->idle[fd] = busy ? HTTP_BUSY : http_now();
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* libmicrohttpd ends connections that are silent; this, those whose request's
+ * head, or TLS's greeting, comes a byte now and then. True: look again in a
+ * second. */
+static bool end_dripping(struct http *h)
+{
+    double late = http_now() - 2 * h->o.timeout_s;
+    bool any;
+
+    pthread_mutex_lock(&h->lock);
+    for (int fd = 0; fd <= h->max_fd; fd++) {
+        if (h->idle[fd] != 0 && h->idle[fd] < late)
+            shutdown(fd, SHUT_RDWR);
+    }
+    any = h->n_connection > 0;
+    pthread_mutex_unlock(&h->lock);
+    return any;
 }
 
 static bool has_room(struct http *h)
@@ -230,19 +258,23 @@ void http_keep_open(struct http *h, int fd)
         http_wake(h);
 }
 
-/* Throws away what has come; false: it is over. */
+/* Throws away what has come, or some of it; false: it is over. */
 static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
-    ssize_t n = 0;
 
-    while (l->n_left > sizeof rest && http_now() < l->until) {
-        n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+    if (http_now() >= l->until)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        ssize_t n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+
         if (n <= 0)
             return n < 0 && (errno == EAGAIN || errno == EINTR);
+        if ((size_t)n >= l->n_left)
+            return false;
         l->n_left -= (size_t)n;
     }
-    return false;
+    return true;
 }
 
 static void see_lingering(struct http *h)
@@ -298,12 +330,18 @@ void *http_listen_thread(void *http)
 {
     struct http *h = http;
     struct pollfd p[3 + HTTP_MAX_LINGER];
-    bool sockets_left = true;
+    bool sockets_left = true, watching = false;
+    double look = 0;
     eventfd_t woken;
 
     while (!atomic_load(&h->stopping)) {
         bool accepting = sockets_left && has_room(h);
         int n = poll_lingering(h, p + 3), wait = -1;
+
+        if (http_now() >= look) {
+            look = http_now() + 1;
+            watching = end_dripping(h);
+        }
 
         if (atomic_load(&h->draining))
             stop_listening(h);
@@ -313,6 +351,8 @@ void *http_listen_thread(void *http)
                                .events = POLLIN};
         if (n > 0 || !sockets_left)
             wait = BUSY_MS;
+        else if (watching)
+            wait = LOOK_MS;
         if (poll(p, (nfds_t)(3 + n), wait) < 0)
             continue;
         if (p[0].revents)
@@ -320,8 +360,10 @@ void *http_listen_thread(void *http)
         if (p[1].revents)
             see_leaving(h);
         sockets_left = true;
-        if (p[2].revents && !atomic_load(&h->draining))
+        if (p[2].revents && !atomic_load(&h->draining)) {
             sockets_left = take_new(h);
+            watching = true;
+        }
         see_lingering(h);
     }
     stop_listening(h);
