@@ -20,7 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOON_S 5.0 /* a machine may be busy; it takes milliseconds */
+#define SOON_S 5.0        /* a machine may be busy; it takes milliseconds */
+enum { GIVE_UP_S = 300 }; /* a case that hangs is not waited for any longer */
 
 /* ---- what may stay behind ---------------------------------------------- */
 
@@ -546,7 +547,7 @@ static void with_closed_descriptors(int in_place, bool loses_one)
 
     assert_true(own >= 0);
     if (own == 0) { /* not for ever, if the case fails */
-        alarm(60);
+        alarm(GIVE_UP_S);
         for (;;)
             pause();
     }
@@ -583,7 +584,7 @@ static void with_closed_descriptors(int in_place, bool loses_one)
 
 TEST(device_proc_survives_closed_descriptors)
 {
-    alarm(60);
+    alarm(GIVE_UP_S);
     for (int i = 0; i < 6; i++)
         with_closed_descriptors(i / 2, i % 2);
     alarm(0);
@@ -619,7 +620,7 @@ TEST(device_set_is_freed_in_a_forked_copy)
         ring_is_right(r, s);
         pid = fork();
         if (pid == 0) {
-            alarm(20);
+            alarm(GIVE_UP_S);
             device_set_free(s);
             ring_free(r);
             _exit(0);
@@ -856,7 +857,7 @@ TEST(engine_is_freed_in_a_forked_copy)
         if (pid == 0) {
             size_t said = text.n;
 
-            alarm(20);
+            alarm(GIVE_UP_S);
             pl_engine_free(r.engine);
             _exit(text.n != said);
         }

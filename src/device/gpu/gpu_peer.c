@@ -204,8 +204,9 @@ static void deal_all(const struct parts *p, bool *near)
     int64_t end = 0;
     int first = 0;
 
-    if (p->n > 0)
-        qsort(p->part, (size_t)p->n, sizeof *p->part, by_place);
+    if (p->n == 0)
+        return;
+    qsort(p->part, (size_t)p->n, sizeof *p->part, by_place);
     for (int i = 0; i < p->n; i++) {
         if (p->part[i].from >= end) {
             deal(p->part + first, i - first, near);
