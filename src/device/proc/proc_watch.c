@@ -97,21 +97,26 @@ static int await(struct proc_device *p, int how, siginfo_t *i)
     return e;
 }
 
+/* The application may close the descriptor, or put another in its place, after
+ * it was found to be ours: then the wait fails, which tells nothing. */
 static bool has_ended(struct proc_device *p)
 {
     siginfo_t i;
 
-    return await(p, WEXITED | WNOHANG | WNOWAIT, &i) != 0 || i.si_pid != 0;
+    while (await(p, WEXITED | WNOHANG | WNOWAIT, &i) != 0)
+        if (p->pidfd < 0 || is_ours(p))
+            return true;
+    return i.si_pid != 0;
 }
 
-/* The process has ended, or is about to: nothing of it is left. If SIGCHLD is
- * ignored, or the application waits for any child, how it ended is not known.
- */
-static void reap(struct proc_device *p)
+/* The process has ended (how: WNOHANG), or is about to (0): nothing of it is
+ * left. If SIGCHLD is ignored, or the application waits for any child, how it
+ * ended is not known. */
+static void reap(struct proc_device *p, int how)
 {
     siginfo_t i;
 
-    if (await(p, WEXITED, &i) != 0 || i.si_pid == 0)
+    if (await(p, WEXITED | how, &i) != 0 || i.si_pid == 0)
         snprintf(p->how, sizeof p->how, "its process has ended");
     else
         snprintf(p->how, sizeof p->how, "its process has ended (%s %d)",
@@ -176,7 +181,7 @@ pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
 /* Under the lock. */
 static void is_gone(struct proc_bank *b, struct proc_device *p)
 {
-    reap(p);
+    reap(p, WNOHANG);
     atomic_store(&p->gone, true);
     if (b->running)
         device_fail(b->set, p->d, -1, p->how);
@@ -257,7 +262,7 @@ void proc_end_all(struct proc_bank *b)
         if (!p->pid)
             continue;
         if (ours && !b->watched)
-            reap(p);
+            reap(p, 0);
         let_go(p);
     }
     b->watched = false;
