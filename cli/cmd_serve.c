@@ -83,7 +83,7 @@ static enum exit_code read_keys(struct serve *v)
     return c;
 }
 
-/* ---- beginning ------------------------------------------------------------- */
+/* ---- beginning ----------------------------------------------------------- */
 
 static enum exit_code open_template(struct serve *v)
 {
@@ -188,7 +188,7 @@ static enum exit_code start_http(struct serve *v)
                     http_port(v->http));
 }
 
-/* ---- end ------------------------------------------------------------------- */
+/* ---- end ----------------------------------------------------------------- */
 
 static void pause_ms(long ms)
 {

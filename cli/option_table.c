@@ -68,7 +68,8 @@ const struct option_row option_table[] = {
      TOKENIZE, option_set_flag, AT(no_special), 0, 0},
     {{"--template", "--chat-template-file"}, "FILE",
      "a chat template in place of the model's own; the model still gives the "
-     "special tokens", WRITES | RENDER, option_set_text, AT(chat_template), 0, 0},
+     "special tokens",
+     WRITES | RENDER, option_set_text, AT(chat_template), 0, 0},
     {{"--messages"}, "FILE",
      "the conversation: a JSON list of objects with role and content; - reads "
      "standard input", RENDER, option_set_text, AT(messages), 0, 0},

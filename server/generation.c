@@ -85,7 +85,7 @@ static void set_gone(void *user)
     ((struct generation *)user)->gone = true;
 }
 
-/* ---- what a choice writes -------------------------------------------------- */
+/* ---- what a choice writes ------------------------------------------------ */
 
 static void tell_part(void *user, const pl_reply_part *part)
 {
@@ -129,7 +129,7 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
                         loop_now() - c->of->came);
 }
 
-/* ---- tokens and their probabilities ---------------------------------------- */
+/* ---- tokens and their probabilities -------------------------------------- */
 
 enum { MAX_TOP = 64, MAX_PIECE = 256 };
 
@@ -181,7 +181,7 @@ static bool tell_token(struct choice *c, int32_t id, const float *logits)
     return answer_token(g->answer, c->index, &t);
 }
 
-/* ---- what the loop tells --------------------------------------------------- */
+/* ---- what the loop tells ------------------------------------------------- */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -296,7 +296,7 @@ static void on_end(void *user, const struct job_report *report)
     generation_free(g);
 }
 
-/* ---- the beginning ---------------------------------------------------------- */
+/* ---- the beginning ------------------------------------------------------- */
 
 /* Tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,

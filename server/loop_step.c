@@ -192,7 +192,7 @@ static void send_away(struct loop *l, struct work *w)
     set_place(l, w, w->n_done > 0 ? WORK_AWAY : WORK_WAITS);
 }
 
-/* ---- what is computed ----------------------------------------------------- */
+/* ---- what is computed ---------------------------------------------------- */
 
 static bool is_writing(const struct work *w)
 {
@@ -288,7 +288,7 @@ static void make_way(struct loop *l, const pl_err *err)
     send_away(l, l->run[victim]);
 }
 
-/* ---- what is told ---------------------------------------------------------- */
+/* ---- what is told -------------------------------------------------------- */
 
 static bool keep(struct work *w, int32_t id)
 {

@@ -44,7 +44,7 @@ void metrics_add(struct metrics *m, const struct job_report *r)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text ----------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------- */
 
 struct writer {
     struct text *out;

@@ -44,7 +44,7 @@ static void answer_json(struct http_request *r, json_t *j)
     service_answer(r, body);
 }
 
-/* ---- texts and tokens ------------------------------------------------------ */
+/* ---- texts and tokens ---------------------------------------------------- */
 
 bool service_render(const struct service *v, const struct ask *a, char **text,
                     size_t *len, struct refusal *why)
@@ -215,7 +215,7 @@ static void on_count_tokens(void *user, struct http_request *r)
     free(text);
 }
 
-/* ---- the page --------------------------------------------------------------- */
+/* ---- the page ------------------------------------------------------------ */
 
 static void on_page(void *user, struct http_request *r)
 {
@@ -252,7 +252,7 @@ static void on_plan(void *user, struct http_request *r)
     text_free(&out);
 }
 
-/* ---- what there is --------------------------------------------------------- */
+/* ---- what there is ------------------------------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
 {
@@ -333,7 +333,7 @@ static void on_metrics(void *user, struct http_request *r)
     text_free(&out);
 }
 
-/* ---- writing --------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \

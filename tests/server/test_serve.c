@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- a server -------------------------------------------------------------- */
+/* ---- a server ------------------------------------------------------------ */
 
 struct running {
     pid_t pid;
@@ -139,7 +139,7 @@ static char *streamed_text(const char *body)
     return all.s ? all.s : strdup("");
 }
 
-/* ---- one request ----------------------------------------------------------- */
+/* ---- one request --------------------------------------------------------- */
 
 TEST(serve_tells_what_it_serves)
 {
@@ -203,7 +203,7 @@ TEST(serve_refuses_with_the_field_that_is_wrong)
     stop(&s);
 }
 
-/* ---- many ------------------------------------------------------------------ */
+/* ---- many ---------------------------------------------------------------- */
 
 static void make_body(char *out, size_t size, int i, bool stream)
 {
