@@ -30,6 +30,8 @@ static void set_defaults(struct options *o, enum command command)
     o->command = command;
     o->n_predict = -1;
     o->n_chunks = -1;
+    o->port = 8080;
+    o->n_parallel = 4;
     o->n_round = 5;
     o->random_seed = true;
     pl_options_init(&o->pl);

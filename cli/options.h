@@ -27,6 +27,7 @@ enum exit_code {
     X(LOGITS, logits, "write the logits of every position", "")                \
     X(TOKENIZE, tokenize, "turn text into token ids", "")                      \
     X(RENDER, render, "show the prompt that a chat template makes", "")        \
+    X(SERVE, serve, "answer requests over HTTP, of many at once", "")          \
     X(BENCH, bench, "measure how fast models run", "")                         \
     X(SYNTH, synth, "write a model with random weights", "")
 
@@ -74,6 +75,9 @@ struct options {
     } reasoning;
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
+    const char *host, *api_key, *api_key_file, *alias, *cert_file,
+        *cert_key_file, *api_prefix, *cors_origin;
+    int port, n_parallel, n_waiting, timeout_s;
     const char *trace;
     const char *svg;
     const char *shape, *type;

@@ -25,6 +25,7 @@
 #define EXAMPLE_RENDER                                                         \
     "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait render "       \
     "-m models/fable-moe-Q8_0.gguf --messages -"
+#define EXAMPLE_SERVE "plait serve -m models/fable-moe-Q8_0.gguf --port 8080"
 #define EXAMPLE_BENCH                                                          \
     "plait bench -m models/fable-moe-Q8_0.gguf -p 64 -n 32 -r 3"
 #define EXAMPLE_SYNTH                                                          \

@@ -53,6 +53,7 @@ missing_of() {
     need libpcre2-dev pkg-config --exists libpcre2-8
     need libjansson-dev pkg-config --exists jansson
     need libhwloc-dev pkg-config --exists hwloc
+    need libmicrohttpd-dev pkg-config --exists libmicrohttpd
     need libedit-dev pkg-config --exists libedit
     need libcmocka-dev pkg-config --exists cmocka
     if [ "$1" = check ]; then

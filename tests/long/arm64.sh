@@ -48,7 +48,10 @@ CONF
             apt-get -qq update && apt-get -qq download \
             libpcre2-8-0 libpcre2-dev libjansson4 libjansson-dev libudev1 \
             libcap2 libhwloc15 libhwloc-dev libcmocka0 libcmocka-dev \
-            libedit2 libedit-dev
+            libedit2 libedit-dev libmicrohttpd12 libmicrohttpd-dev \
+            libgnutls30 libgnutls28-dev libnettle8 libhogweed6 nettle-dev \
+            libgmp10 libidn2-0 libidn2-dev libunistring2 libtasn1-6 \
+            libtasn1-6-dev libp11-kit0 libp11-kit-dev libffi8
     ) >&2 || return 1
     for package in "$root"/*.deb; do
         dpkg -x "$package" "$root" || return 1

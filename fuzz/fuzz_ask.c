@@ -1,0 +1,105 @@
+/* Any bytes as a request: the first says of which protocol, the rest is its
+ * body. It is read, or refused with a message that fits into JSON; and what was
+ * read can be answered. */
+#include "server/answer.h"
+#include "server/tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int fuzz_ask(const uint8_t *data, size_t n);
+
+static void require(bool ok)
+{
+    if (!ok)
+        __builtin_trap();
+}
+
+static bool count(void *user, const void *data, size_t n)
+{
+    (void)data;
+    *(size_t *)user += n;
+    return true;
+}
+
+static void is_json(const char *s)
+{
+    json_t *j = s != NULL ? json_loads(s, 0, NULL) : NULL;
+
+    require(json_is_object(j) || json_is_array(j));
+    json_decref(j);
+}
+
+static void check_refusal(const struct refusal *why, enum refusal_shape shape)
+{
+    char *body = refusal_body(why, shape);
+
+    require(why->status >= 400 && strlen(why->message) > 0);
+    is_json(body);
+    free(body);
+}
+
+static void check_asked(const struct ask *a)
+{
+    size_t n = 0;
+    struct answer_about about = {
+        .model = "m", .id = "i", .write = count, .user = &n};
+    const pl_reply_part part = {
+        .kind = PL_REPLY_CONTENT, .text = "x", .len = 1};
+    struct answer_end end = {.why = ANSWER_ENDED};
+    struct answer *w = NULL;
+    pl_err err;
+
+    require((a->messages != NULL) != (a->prompt != NULL));
+    require(a->n >= 1 && a->n_prompt >= 1 && a->n * a->n_prompt <= 128);
+    if (a->messages != NULL)
+        is_json(a->messages);
+    if (a->tools != NULL)
+        is_json(a->tools);
+    if (a->extra != NULL)
+        is_json(a->extra);
+    require(answer_create(&w, a, &about, &err) == PL_OK);
+    for (int i = 0; i < answer_choices(w); i++)
+        require(answer_prompt(w, i, 1, 0, "p") && answer_part(w, i, &part) &&
+                answer_end(w, i, &end));
+    require(n > 0);
+    answer_free(w);
+}
+
+static void check_tokens(const char *body, size_t n)
+{
+    struct tokens_ask a;
+    struct refusal why;
+
+    if (!tokens_read_text(&a, body, n, &why))
+        check_refusal(&why, REFUSAL_OPENAI);
+    tokens_fini(&a);
+    if (!tokens_read_ids(&a, body, n, 1000, &why))
+        check_refusal(&why, REFUSAL_OPENAI);
+    tokens_fini(&a);
+}
+
+int fuzz_ask(const uint8_t *data, size_t n)
+{
+    const struct ask_rules rules = {
+        .n_vocab = 1000,
+        .max_tokens = -1,
+        .can = n > 0 && data[0] % 2 != 0 ? ASK_GRAMMAR | ASK_SCHEMA | ASK_CALL
+                                         : 0};
+    enum ask_kind kind = n > 0 ? data[0] / 2 % 6 : 0;
+    const char *body = (const char *)data + 1;
+    struct refusal why = {0};
+    struct ask a;
+
+    if (n == 0)
+        return 0;
+    if (kind > ASK_RESPONSES)
+        check_tokens(body, n - 1);
+    else if (ask_read(&a, kind, body, n - 1, &rules, &why))
+        check_asked(&a);
+    else
+        check_refusal(&why, ask_shape(kind));
+    if (kind <= ASK_RESPONSES)
+        ask_fini(&a);
+    return 0;
+}

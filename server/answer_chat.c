@@ -1,0 +1,167 @@
+/* /v1/chat/completions: chunks, each a piece of a message. What llama-server
+ * adds is there too: timings, progress, reasoning_content. */
+#include "answer_inner.h"
+
+/* {"content": [...]}, of tokens not told yet; NULL: none are. */
+static json_t *new_probs(struct answer_choice *c)
+{
+    json_t *probs = answer_new_probs(c);
+
+    return probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
+}
+
+/* A chunk of one choice; `delta` is given away. */
+static json_t *chunk(const struct answer *w, struct answer_choice *c,
+                     json_t *delta, const char *finish)
+{
+    return json_pack("{s:[{s:s?, s:i, s:o*, s:o}], s:I, s:s, s:s, s:s, s:s}",
+                     "choices", "finish_reason", finish, "index", c->index,
+                     "logprobs", new_probs(c), "delta", delta, "created",
+                     (json_int_t)w->about.created, "id", w->id, "model",
+                     w->about.model, "system_fingerprint", pl_version(),
+                     "object", "chat.completion.chunk");
+}
+
+static bool begin(struct answer *w, struct answer_choice *c)
+{
+    return answer_send(
+        w, NULL,
+        chunk(w, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
+              NULL));
+}
+
+static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
+                     int64_t total, double seconds)
+{
+    json_t *j;
+
+    if (!w->a->progress)
+        return true;
+    j = chunk(w, c, json_object(), NULL);
+    answer_put(&j, "prompt_progress",
+               json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                         "cache", (json_int_t)c->n_cached, "processed",
+                         (json_int_t)done, "time_ms",
+                         (json_int_t)(1e3 * seconds)));
+    return answer_send(w, NULL, j);
+}
+
+static bool text(struct answer *w, struct answer_choice *c, const char *s,
+                 size_t len)
+{
+    const char *key = answer_last(c)->kind == PL_REPLY_REASONING
+                          ? "reasoning_content"
+                          : "content";
+
+    return answer_send(
+        w, NULL, chunk(w, c, json_pack("{s:o}", key, json_text(s, len)), NULL));
+}
+
+/* index: -1: not told. */
+static json_t *call_json(const struct answer_block *b, int index)
+{
+    json_t *j = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", b->id, "type",
+                          "function", "function", "name", b->name, "arguments",
+                          answer_string(&b->text));
+
+    if (index >= 0)
+        answer_put(&j, "index", json_integer(index));
+    return j;
+}
+
+static bool call(struct answer *w, struct answer_choice *c, int n)
+{
+    return answer_send(
+        w, NULL,
+        chunk(w, c,
+              json_pack("{s:[o]}", "tool_calls", call_json(answer_last(c), n)),
+              NULL));
+}
+
+static const char *finish_of(const struct answer_choice *c)
+{
+    return c->end.why == ANSWER_LENGTH          ? "length"
+           : answer_count(c, PL_REPLY_CALL) > 0 ? "tool_calls"
+                                                : "stop";
+}
+
+static bool end(struct answer *w, struct answer_choice *c)
+{
+    json_t *j = chunk(w, c, json_object(), finish_of(c));
+
+    answer_put(&j, "timings", answer_timings(w, c));
+    return answer_send(w, NULL, j);
+}
+
+static bool over(struct answer *w)
+{
+    if (w->a->usage &&
+        !answer_send(
+            w, NULL,
+            json_pack("{s:[], s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
+                      "created", (json_int_t)w->about.created, "id", w->id,
+                      "model", w->about.model, "system_fingerprint",
+                      pl_version(), "object", "chat.completion.chunk", "usage",
+                      answer_usage(w), "timings", answer_timings(w, NULL))))
+        return false;
+    return answer_send_done(w);
+}
+
+static bool fail(struct answer *w, const struct refusal *why)
+{
+    return answer_send(w, NULL, refusal_json(why, REFUSAL_OPENAI)) &&
+           answer_send_done(w);
+}
+
+static json_t *message_of(const struct answer_choice *c)
+{
+    bool calls = answer_count(c, PL_REPLY_CALL) > 0;
+    bool says = answer_count(c, PL_REPLY_CONTENT) > 0 || !calls;
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content",
+                  says ? answer_joined(c, PL_REPLY_CONTENT) : json_null());
+    json_t *list = calls ? json_array() : NULL;
+
+    if (answer_count(c, PL_REPLY_REASONING) > 0)
+        answer_put(&m, "reasoning_content",
+                   answer_joined(c, PL_REPLY_REASONING));
+    for (int i = 0; i < c->n_block; i++)
+        if (c->block[i].kind == PL_REPLY_CALL)
+            answer_add(&list, call_json(&c->block[i], -1));
+    if (calls)
+        answer_put(&m, "tool_calls", list);
+    return m;
+}
+
+static json_t *whole(const struct answer *w)
+{
+    json_t *choices = json_array();
+
+    for (int i = 0; i < w->n; i++) {
+        const struct answer_choice *c = &w->choice[i];
+        json_t *probs = c->probs != NULL
+                            ? json_pack("{s:O}", "content", c->probs)
+                            : json_null();
+
+        answer_add(&choices, json_pack("{s:s, s:i, s:o, s:o}", "finish_reason",
+                                       finish_of(c), "index", i, "message",
+                                       message_of(c), "logprobs", probs));
+    }
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
+                     choices, "created", (json_int_t)w->about.created, "id",
+                     w->id, "model", w->about.model, "system_fingerprint",
+                     pl_version(), "object", "chat.completion", "usage",
+                     answer_usage(w), "timings", answer_timings(w, NULL));
+}
+
+const struct answer_protocol answer_chat = {
+    .prefix = "chatcmpl-",
+    .progress = progress,
+    .begin = begin,
+    .text = text,
+    .call = call,
+    .end = end,
+    .over = over,
+    .fail = fail,
+    .whole = whole,
+};

@@ -1,0 +1,143 @@
+/* /completion, llama-server's own: flat objects, the last of which has it all.
+ * No [DONE] ends a stream: "stop": true does. */
+#include "answer_inner.h"
+
+/* What tokens were chosen with. */
+static json_t *settings(const struct ask *a)
+{
+    const pl_sampling *s = &a->sampling;
+    json_t *stop = json_array();
+
+    for (int i = 0; i < a->n_stop; i++)
+        answer_add(&stop, json_string(a->stop[i]));
+    return json_pack(
+        "{s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:o, s:I, s:I,"
+        " s:b, s:b, s:i, s:s}",
+        "seed", (json_int_t)s->seed, "temperature", (double)s->temperature,
+        "top_k", s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p,
+        "typical_p", (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
+        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty",
+        (double)s->frequency_penalty, "stop", stop, "max_tokens",
+        (json_int_t)a->max_tokens, "n_predict", (json_int_t)a->max_tokens,
+        "ignore_eos", (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
+        a->probs ? a->n_top : 0, "grammar",
+        a->grammar != NULL ? a->grammar : "");
+}
+
+/* `text` is given away. */
+static json_t *piece(struct answer_choice *c, json_t *text)
+{
+    json_t *ids = answer_new_ids(c);
+
+    return json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
+                     c->index, "content", text, "tokens",
+                     ids != NULL ? ids : json_array(), "stop", 0, "id_slot", -1,
+                     "tokens_predicted", (json_int_t)c->n_token,
+                     "tokens_evaluated", (json_int_t)c->n_prompt,
+                     "completion_probabilities", answer_new_probs(c));
+}
+
+static const char *stop_type(const struct answer_choice *c)
+{
+    static const char *const types[] = {[ANSWER_ENDED] = "eos",
+                                        [ANSWER_STOP] = "word",
+                                        [ANSWER_LENGTH] = "limit"};
+
+    return types[c->end.why];
+}
+
+/* The last object; text, ids and probs are given away. */
+static json_t *last(const struct answer *w, const struct answer_choice *c,
+                    json_t *text, json_t *ids, json_t *probs)
+{
+    bool lines = false;
+
+    for (int i = 0; i < c->n_block; i++)
+        lines = lines ||
+                (c->block[i].text.n > 0 &&
+                 memchr(c->block[i].text.s, '\n', c->block[i].text.n) != NULL);
+    return json_pack(
+        "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
+        " s:s, s:I, s:o, s:o*}",
+        "index", c->index, "content", text, "tokens",
+        ids != NULL ? ids : json_array(), "id_slot", -1, "stop", 1, "model",
+        w->about.model, "tokens_predicted", (json_int_t)c->end.n_written,
+        "tokens_evaluated", (json_int_t)c->n_prompt, "generation_settings",
+        settings(w->a), "prompt", answer_string(&c->prompt), "has_new_line",
+        (int)lines, "truncated", (int)c->end.full, "stop_type", stop_type(c),
+        "stopping_word", c->end.stop != NULL ? c->end.stop : "",
+        "tokens_cached", (json_int_t)(c->n_prompt + c->end.n_written),
+        "timings", answer_timings(w, c), "completion_probabilities", probs);
+}
+
+static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
+                     int64_t total, double seconds)
+{
+    json_t *j;
+
+    if (!w->a->progress)
+        return true;
+    j = piece(c, json_string(""));
+    answer_put(&j, "prompt_progress",
+               json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                         "cache", (json_int_t)c->n_cached, "processed",
+                         (json_int_t)done, "time_ms",
+                         (json_int_t)(1e3 * seconds)));
+    return answer_send(w, NULL, j);
+}
+
+static bool text(struct answer *w, struct answer_choice *c, const char *s,
+                 size_t len)
+{
+    return answer_send(w, NULL, piece(c, json_text(s, len)));
+}
+
+/* There are no tools here. */
+static bool call(struct answer *w, struct answer_choice *c, int n)
+{
+    (void)w;
+    (void)c;
+    (void)n;
+    return true;
+}
+
+static bool end(struct answer *w, struct answer_choice *c)
+{
+    return answer_send(
+        w, NULL,
+        last(w, c, json_string(""), answer_new_ids(c), answer_new_probs(c)));
+}
+
+static bool fail(struct answer *w, const struct refusal *why)
+{
+    return answer_send(w, NULL, refusal_json(why, REFUSAL_OPENAI));
+}
+
+/* A list where there are several choices. */
+static json_t *whole(const struct answer *w)
+{
+    json_t *list = json_array(), *only;
+
+    for (int i = 0; i < w->n; i++) {
+        const struct answer_choice *c = &w->choice[i];
+
+        answer_add(&list, last(w, c, answer_joined(c, PL_REPLY_CONTENT),
+                               json_incref(c->ids), json_incref(c->probs)));
+    }
+    if (w->n > 1)
+        return list;
+    only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
+}
+
+const struct answer_protocol answer_completion = {
+    .prefix = "",
+    .progress = progress,
+    .text = text,
+    .call = call,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};

@@ -1,0 +1,158 @@
+/* /v1/messages: named events around blocks of content. */
+#include "answer_inner.h"
+
+/* input_tokens are those that no cache had. */
+static json_t *usage(const struct answer_choice *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
+                     (json_int_t)(c->n_prompt - c->n_cached),
+                     "cache_creation_input_tokens", (json_int_t)0,
+                     "cache_read_input_tokens", (json_int_t)c->n_cached,
+                     "output_tokens", (json_int_t)c->end.n_written);
+}
+
+static const char *reason_of(const struct answer_choice *c)
+{
+    return c->end.why == ANSWER_LENGTH          ? "max_tokens"
+           : answer_count(c, PL_REPLY_CALL) > 0 ? "tool_use"
+           : c->end.stop != NULL                ? "stop_sequence"
+                                                : "end_turn";
+}
+
+/* content is given away; ended: the reason is known. */
+static json_t *message(const struct answer *w, const struct answer_choice *c,
+                       json_t *content, bool ended)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:s?, s:o}", "id", w->id,
+                     "type", "message", "role", "assistant", "model",
+                     w->about.model, "content", content, "stop_reason",
+                     ended ? reason_of(c) : NULL, "stop_sequence",
+                     ended ? c->end.stop : NULL, "usage", usage(c));
+}
+
+/* Keeps the connection alive while a prompt is read. */
+static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
+                     int64_t total, double seconds)
+{
+    (void)c;
+    (void)done;
+    (void)total;
+    (void)seconds;
+    return answer_send(w, "ping", json_pack("{s:s}", "type", "ping"));
+}
+
+static bool begin(struct answer *w, struct answer_choice *c)
+{
+    return answer_send(w, "message_start",
+                       json_pack("{s:s, s:o}", "type", "message_start",
+                                 "message",
+                                 message(w, c, json_array(), false)));
+}
+
+/* A block, empty or with what it has. */
+static json_t *block_json(const struct answer_block *b, bool filled)
+{
+    json_t *text = filled ? answer_string(&b->text) : json_string("");
+    json_t *input;
+
+    if (b->kind == PL_REPLY_CONTENT)
+        return json_pack("{s:s, s:o}", "type", "text", "text", text);
+    if (b->kind == PL_REPLY_REASONING)
+        return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
+                         text, "signature", "");
+    json_decref(text);
+    input = filled ? json_loadb(b->text.s, b->text.n, 0, NULL) : NULL;
+    if (!json_is_object(input)) {
+        json_decref(input);
+        input = json_object();
+    }
+    return json_pack("{s:s, s:s, s:s, s:o}", "type", "tool_use", "id", b->id,
+                     "name", b->name, "input", input);
+}
+
+static bool start(struct answer *w, const struct answer_choice *c)
+{
+    w->open = true;
+    return answer_send(w, "content_block_start",
+                       json_pack("{s:s, s:i, s:o}", "type",
+                                 "content_block_start", "index", c->n_block - 1,
+                                 "content_block",
+                                 block_json(answer_last(c), false)));
+}
+
+static bool delta(struct answer *w, const struct answer_choice *c,
+                  const char *type, const char *key, json_t *text)
+{
+    return answer_send(w, "content_block_delta",
+                       json_pack("{s:s, s:i, s:{s:s, s:o}}", "type",
+                                 "content_block_delta", "index", c->n_block - 1,
+                                 "delta", "type", type, key, text));
+}
+
+static bool text(struct answer *w, struct answer_choice *c, const char *s,
+                 size_t len)
+{
+    bool thought = answer_last(c)->kind == PL_REPLY_REASONING;
+
+    return (w->open || start(w, c)) &&
+           delta(w, c, thought ? "thinking_delta" : "text_delta",
+                 thought ? "thinking" : "text", json_text(s, len));
+}
+
+static bool call(struct answer *w, struct answer_choice *c, int n)
+{
+    (void)n;
+    return start(w, c) && delta(w, c, "input_json_delta", "partial_json",
+                                answer_string(&answer_last(c)->text));
+}
+
+static bool block_end(struct answer *w, struct answer_choice *c)
+{
+    if (!w->open)
+        return true;
+    w->open = false;
+    if (answer_last(c)->kind == PL_REPLY_REASONING &&
+        !delta(w, c, "signature_delta", "signature", json_string("")))
+        return false;
+    return answer_send(w, "content_block_stop",
+                       json_pack("{s:s, s:i}", "type", "content_block_stop",
+                                 "index", c->n_block - 1));
+}
+
+static bool end(struct answer *w, struct answer_choice *c)
+{
+    return answer_send(w, "message_delta",
+                       json_pack("{s:s, s:{s:s, s:s?}, s:o}", "type",
+                                 "message_delta", "delta", "stop_reason",
+                                 reason_of(c), "stop_sequence", c->end.stop,
+                                 "usage", usage(c))) &&
+           answer_send(w, "message_stop",
+                       json_pack("{s:s}", "type", "message_stop"));
+}
+
+static bool fail(struct answer *w, const struct refusal *why)
+{
+    return answer_send(w, "error", refusal_json(why, REFUSAL_BLOCKS));
+}
+
+static json_t *whole(const struct answer *w)
+{
+    const struct answer_choice *c = &w->choice[0];
+    json_t *content = json_array();
+
+    for (int i = 0; i < c->n_block; i++)
+        answer_add(&content, block_json(&c->block[i], true));
+    return message(w, c, content, true);
+}
+
+const struct answer_protocol answer_messages = {
+    .prefix = "msg_",
+    .progress = progress,
+    .begin = begin,
+    .text = text,
+    .call = call,
+    .block_end = block_end,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};

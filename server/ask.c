@@ -1,0 +1,207 @@
+/* A request of each protocol, read part by part. */
+#include "ask_read.h"
+
+#include <stdlib.h>
+
+typedef bool ask_read_fn(struct ask_reader *r);
+
+/* By enum ask_kind. */
+static const struct {
+    enum refusal_shape shape;
+    ask_read_fn *part[5];
+} kinds[] = {
+    [ASK_CHAT] = {REFUSAL_OPENAI,
+                  {ask_read_sampling, ask_read_output, ask_read_tools,
+                   ask_read_chat}},
+    [ASK_COMPLETIONS] = {REFUSAL_OPENAI,
+                         {ask_read_sampling, ask_read_output, ask_read_prompt}},
+    [ASK_COMPLETION] = {REFUSAL_OPENAI,
+                        {ask_read_sampling, ask_read_output, ask_read_prompt}},
+    [ASK_MESSAGES] = {REFUSAL_BLOCKS,
+                      {ask_read_sampling, ask_read_output, ask_read_tools,
+                       ask_read_messages}},
+    [ASK_RESPONSES] = {REFUSAL_OPENAI,
+                       {ask_read_sampling, ask_read_output, ask_read_tools,
+                        ask_read_responses}},
+};
+
+enum refusal_shape ask_shape(enum ask_kind kind)
+{
+    return kinds[kind].shape;
+}
+
+/* ---- what is known, but not to be had ------------------------------------ */
+
+enum {
+    TALKS = 1 << ASK_CHAT,
+    WRITES = 1 << ASK_COMPLETIONS | 1 << ASK_COMPLETION,
+    BLOCKS = 1 << ASK_MESSAGES,
+    ITEMS = 1 << ASK_RESPONSES,
+};
+
+/* A field asks for nothing if it is null, false, empty or this number. */
+static const struct {
+    unsigned kinds; /* 1 << enum ask_kind */
+    const char *name;
+    double nothing;
+    const char *what;
+} beyond[] = {
+    {TALKS | WRITES, "mirostat", 0, "Mirostat sampling is"},
+    {TALKS | WRITES, "dynatemp_range", 0, "dynamic temperature is"},
+    {TALKS | WRITES, "dry_multiplier", 0, "DRY sampling is"},
+    {TALKS | WRITES, "xtc_probability", 0, "XTC sampling is"},
+    {TALKS | WRITES, "top_n_sigma", -1, "top-n-sigma sampling is"},
+    {TALKS | WRITES, "samplers", 0, "another order of samplers is"},
+    {TALKS | WRITES, "post_sampling_probs", 0,
+     "probabilities after sampling are"},
+    {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
+    {TALKS | WRITES, "grammar_lazy", 0, "a grammar from a trigger on is"},
+    {TALKS, "functions", 0, "\"functions\" (use \"tools\") are"},
+    {TALKS, "audio", 0, "audio is"},
+    {TALKS, "prediction", 0, "predicted outputs are"},
+    {TALKS, "web_search_options", 0, "searching the web is"},
+    {WRITES, "suffix", 0, "a text behind the answer is"},
+    {WRITES, "best_of", 1, "choosing the best of several answers is"},
+    {WRITES, "image_data", 0, "images are"},
+    {WRITES, "n_indent", 0, "indented output is"},
+    {WRITES, "t_max_predict_ms", 0, "a limit of time is"},
+    {BLOCKS, "mcp_servers", 0, "servers of tools are"},
+    {BLOCKS, "container", 0, "containers are"},
+    {ITEMS, "previous_response_id", 0, "conversations kept by the server are"},
+    {ITEMS, "conversation", 0, "conversations kept by the server are"},
+    {ITEMS, "background", 0, "answering in the background is"},
+    {ITEMS, "prompt", 0, "prompts kept by the server are"},
+};
+
+static bool asks_nothing(const json_t *v, double nothing)
+{
+    return v == NULL || json_is_false(v) ||
+           (json_is_number(v) &&
+            (json_number_value(v) == nothing || json_number_value(v) == 0)) ||
+           (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+static bool check_beyond(const struct ask_reader *r)
+{
+    for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+        const json_t *v = field(&r->f, beyond[i].name);
+
+        if ((beyond[i].kinds >> r->a->kind & 1) != 0 &&
+            !asks_nothing(v, beyond[i].nothing))
+            return field_unsupported(&r->f, beyond[i].name, beyond[i].what);
+    }
+    return true;
+}
+
+/* The one place that knows what the server cannot do yet: rules->can. */
+static bool check_needs(const struct ask_reader *r)
+{
+    const struct ask *a = r->a;
+    const struct {
+        enum ask_need need;
+        bool needed;
+        const char *param, *what;
+    } row[] = {
+        {ASK_GRAMMAR, a->grammar != NULL, "grammar", "output by a grammar is"},
+        {ASK_SCHEMA, a->schema != NULL,
+         a->kind == ASK_MESSAGES               ? "output_config"
+         : a->kind == ASK_RESPONSES            ? "text.format"
+         : field(&r->f, "json_schema") != NULL ? "json_schema"
+                                               : "response_format",
+         "output by a JSON Schema is"},
+        {ASK_CALL, a->must_call, "tool_choice", "a call that has to be is"},
+    };
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (row[i].needed && (r->rules->can & row[i].need) == 0)
+            return refuse(r->f.why, 400, "unsupported_value", row[i].param,
+                          "%s: %s not supported yet", row[i].param,
+                          row[i].what);
+    return true;
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+bool ask_dump(struct ask_reader *r, const json_t *j, char **out)
+{
+    free(*out);
+    *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+    return *out != NULL || refuse_memory(r->f.why);
+}
+
+bool ask_set_extra(struct ask_reader *r, const char *name, json_t *value)
+{
+    if (r->extra == NULL)
+        r->extra = json_object();
+    if (json_object_get(r->extra, name) != NULL) {
+        json_decref(value);
+        return true;
+    }
+    return json_object_set_new(r->extra, name, value) == 0 ||
+           refuse_memory(r->f.why);
+}
+
+bool ask_set_thinking(struct ask_reader *r, bool on)
+{
+    return ask_set_extra(r, "enable_thinking", json_boolean(on)) &&
+           ask_set_extra(r, "thinking", json_boolean(on));
+}
+
+static bool read_all(struct ask_reader *r, const char *body, size_t len)
+{
+    struct ask *a = r->a;
+    const json_t *given = NULL;
+
+    if (!fields_read(&r->f, &a->body, body, len, r->f.why) ||
+        !field_text(&r->f, "model", &a->model) || !check_beyond(r))
+        return false;
+    if (!field_object(&r->f, "chat_template_kwargs", &given))
+        return false;
+    r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
+    if (given != NULL && r->extra == NULL)
+        return refuse_memory(r->f.why);
+    for (ask_read_fn *const *part = kinds[a->kind].part; *part != NULL; part++)
+        if (!(*part)(r))
+            return false;
+    if (r->messages != NULL && !ask_dump(r, r->messages, &a->messages))
+        return false;
+    if (r->extra != NULL && !ask_dump(r, r->extra, &a->extra))
+        return false;
+    return check_needs(r);
+}
+
+bool ask_read(struct ask *a, enum ask_kind kind, const char *body, size_t len,
+              const struct ask_rules *rules, struct refusal *why)
+{
+    struct ask_reader r = {.f = {.why = why}, .a = a, .rules = rules};
+    bool ok;
+
+    *a = (struct ask){.kind = kind, .n = 1, .n_prompt = 1};
+    ok = read_all(&r, body, len);
+    json_decref(r.messages);
+    json_decref(r.extra);
+    if (!ok)
+        ask_fini(a);
+    return ok;
+}
+
+void ask_fini(struct ask *a)
+{
+    for (int i = 0; a->prompt != NULL && i < a->n_prompt; i++) {
+        for (int k = 0; k < a->prompt[i].n; k++)
+            free(a->prompt[i].piece[k].ids);
+        free(a->prompt[i].piece);
+    }
+    free(a->prompt);
+    free(a->messages);
+    free(a->tools);
+    free(a->extra);
+    free(a->bias_id);
+    free(a->bias);
+    free(a->stop);
+    free(a->schema);
+    json_decref(a->body);
+    *a = (struct ask){0};
+}

@@ -1,0 +1,106 @@
+/* What a request asks for: JSON of any protocol to prompts or a conversation,
+ * and how to go on from them. Nothing is computed here, and no model is asked.
+ *
+ * Fields that nobody knows are ignored, as other servers do. Those that are
+ * known and that cannot be had are refused by name, unless their value asks for
+ * nothing. */
+#ifndef SERVER_ASK_H
+#define SERVER_ASK_H
+
+#include "refusal.h"
+
+#include <jansson.h>
+
+enum ask_kind {
+    ASK_CHAT,        /* /v1/chat/completions, /apply-template */
+    ASK_COMPLETIONS, /* /v1/completions */
+    ASK_COMPLETION,  /* /completion */
+    ASK_MESSAGES,    /* /v1/messages, /v1/messages/count_tokens */
+    ASK_RESPONSES,   /* /v1/responses */
+};
+
+/* Requests may ask for more than this server can do so far. */
+enum ask_need {
+    ASK_GRAMMAR = 1, /* output by a GBNF grammar */
+    ASK_SCHEMA = 2,  /* output by a JSON Schema */
+    ASK_CALL = 4,    /* a tool must be called */
+};
+
+enum ask_reasoning {
+    REASONING_APART,  /* in a field or block of its own */
+    REASONING_WITHIN, /* in the content, between <think> marks */
+    REASONING_BOTH,
+};
+
+/* What holds for all requests. */
+struct ask_rules {
+    const pl_sampling *sampling; /* what a request does not say; NULL: the
+                                    library's defaults */
+    const pl_tokenizer *words;   /* for biases of texts; NULL: these are
+                                    refused */
+    int64_t n_vocab;
+    int64_t max_tokens; /* where a request has no limit; -1: none */
+    int max_texts;      /* prompts times choices; 0: 128 */
+    uint64_t seed;      /* where a request has none */
+    unsigned can;       /* enum ask_need */
+    bool calls_as_text; /* the template takes the arguments of calls only as
+                           JSON texts, not as objects */
+};
+
+/* A piece of a prompt: a text, or token ids. */
+struct ask_piece {
+    const char *text; /* [len], borrowed; NULL: ids */
+    size_t len;
+    int32_t *ids; /* [n_ids], owned */
+    int64_t n_ids;
+};
+
+struct ask_prompt {
+    struct ask_piece *piece; /* [n], owned */
+    int n;
+};
+
+struct ask {
+    enum ask_kind kind;
+    json_t *body;      /* the request; texts are borrowed from it; owned */
+    const char *model; /* that it names; NULL: none */
+
+    /* A conversation, as pl_conversation has it (owned), or prompts. */
+    char *messages;            /* NULL: this is no conversation */
+    char *tools;               /* NULL: none */
+    char *extra;               /* NULL: none */
+    bool no_generation_prompt; /* its text ends with the last message */
+    struct ask_prompt *prompt; /* [n_prompt], owned */
+    int n_prompt;              /* of a conversation 1 */
+
+    int n;              /* choices a prompt; the seed of each is one more */
+    int64_t max_tokens; /* -1: no limit */
+    pl_sampling sampling;
+    int32_t *bias_id;  /* owned; sampling's */
+    float *bias;       /* owned; sampling's */
+    const char **stop; /* [n_stop], owned, its texts borrowed */
+    int n_stop;
+    bool ignore_end, no_cache;
+
+    char *schema;        /* JSON Schema of the content; owned; NULL: none */
+    const char *grammar; /* GBNF; NULL: none */
+    bool must_call;      /* a tool has to be called */
+    const char *call;    /* this one; NULL: any */
+    bool single_call;    /* one call at most (parallel_tool_calls) */
+
+    bool stream, usage; /* usage: a stream ends with it */
+    bool progress;      /* a stream begins with it */
+    bool probs;         /* of tokens; */
+    int n_top;          /* and of as many others */
+    bool ids;           /* of the tokens written, too */
+    bool echo;          /* the prompt stands before its answer */
+    enum ask_reasoning reasoning;
+};
+
+/* False: refused, and *a is empty. */
+bool ask_read(struct ask *a, enum ask_kind kind, const char *body, size_t len,
+              const struct ask_rules *rules, struct refusal *why);
+void ask_fini(struct ask *a); /* takes {0} */
+enum refusal_shape ask_shape(enum ask_kind kind);
+
+#endif

@@ -1,0 +1,122 @@
+/* Requests become jobs. */
+#include "ask_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static pl_status no_memory(pl_err *err)
+{
+    snprintf(err->message, sizeof(err->message), "no memory for a prompt");
+    return err->status = PL_NO_MEMORY;
+}
+
+pl_status ask_render(const struct ask *a, const pl_template *t, int64_t now,
+                     char **text, size_t *len, pl_err *err)
+{
+    const pl_conversation c = {.size = sizeof(c),
+                               .messages = a->messages,
+                               .tools = a->tools,
+                               .extra = a->extra,
+                               .no_generation_prompt = a->no_generation_prompt,
+                               .now = now};
+
+    return pl_template_render(t, &c, text, len, err);
+}
+
+/* Appends ids; frees `more`. */
+static pl_status join(int32_t **ids, int64_t *n, int32_t *more, int64_t n_more,
+                      pl_err *err)
+{
+    int32_t *all =
+        realloc(*ids, ((size_t)*n + (size_t)n_more + 1) * sizeof(*all));
+
+    if (all != NULL) {
+        if (n_more > 0)
+            memcpy(all + *n, more, (size_t)n_more * sizeof(*all));
+        *ids = all;
+        *n += n_more;
+    }
+    free(more);
+    return all != NULL ? PL_OK : no_memory(err);
+}
+
+pl_status ask_chat_tokens(const pl_tokenizer *words, const char *text,
+                          size_t len, int32_t **ids, int64_t *n, pl_err *err)
+{
+    int32_t bos = pl_tokenizer_bos(words), *made = NULL;
+    int64_t n_made = 0;
+    pl_status s;
+
+    *ids = NULL;
+    *n = 0;
+    s = pl_tokenize(words, text, len, PL_PARSE_SPECIAL, &made, &n_made, err);
+    if (s != PL_OK)
+        return s;
+    if (bos >= 0 && pl_tokenizer_adds_bos(words) &&
+        (n_made == 0 || made[0] != bos)) {
+        *ids = malloc(sizeof(**ids));
+        if (*ids == NULL) {
+            free(made);
+            return no_memory(err);
+        }
+        (*ids)[(*n)++] = bos;
+    }
+    s = join(ids, n, made, n_made, err);
+    if (s != PL_OK) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return s;
+}
+
+/* A piece's own tokens; malloc'ed. */
+static pl_status piece_tokens(const struct ask_piece *p, int flags,
+                              const pl_tokenizer *words, int32_t **ids,
+                              int64_t *n, pl_err *err)
+{
+    if (p->text != NULL)
+        return pl_tokenize(words, p->text, p->len, flags, ids, n, err);
+    *ids = malloc(((size_t)p->n_ids + 1) * sizeof(**ids));
+    if (*ids == NULL)
+        return no_memory(err);
+    if (p->n_ids > 0)
+        memcpy(*ids, p->ids, (size_t)p->n_ids * sizeof(**ids));
+    *n = p->n_ids;
+    return PL_OK;
+}
+
+pl_status ask_prompt_tokens(const struct ask_prompt *p,
+                            const pl_tokenizer *words, int32_t **ids,
+                            int64_t *n, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    *ids = NULL;
+    *n = 0;
+    for (int i = 0; i < p->n && s == PL_OK; i++) {
+        int32_t *more = NULL;
+        int64_t n_more = 0;
+
+        s = piece_tokens(&p->piece[i],
+                         PL_PARSE_SPECIAL | (i == 0 ? PL_ADD_SPECIAL : 0),
+                         words, &more, &n_more, err);
+        if (s == PL_OK)
+            s = join(ids, n, more, n_more, err);
+    }
+    if (s != PL_OK) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return s;
+}
+
+void ask_fill_job(const struct ask *a, int choice, struct job *job,
+                  pl_sampling *own)
+{
+    *own = a->sampling;
+    own->seed += (uint64_t)(choice % a->n);
+    job->sampling = own;
+    job->max_tokens = a->max_tokens;
+    job->ignore_end = a->ignore_end;
+    job->no_cache = a->no_cache;
+}

@@ -1,0 +1,239 @@
+/* How tokens are chosen, and when a text ends. */
+#include "ask_read.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    MOST_STOP = 256,        /* strings, */
+    MOST_STOP_BYTES = 1024, /* each as long */
+    MOST_BIAS = 1 << 17,
+};
+
+/* ---- numbers ------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t at; /* of a float in pl_sampling */
+    double least, most;
+} numbers[] = {
+    {"temperature", offsetof(pl_sampling, temperature), 0, 100},
+    {"top_p", offsetof(pl_sampling, top_p), 0, 1},
+    {"min_p", offsetof(pl_sampling, min_p), 0, 1},
+    {"typical_p", offsetof(pl_sampling, typical_p), 0, 1},
+    {"repeat_penalty", offsetof(pl_sampling, repeat_penalty), 0, 100},
+    {"frequency_penalty", offsetof(pl_sampling, frequency_penalty), -100, 100},
+    {"presence_penalty", offsetof(pl_sampling, presence_penalty), -100, 100},
+};
+
+static bool read_numbers(struct ask_reader *r)
+{
+    pl_sampling *s = &r->a->sampling;
+    int64_t top_k = s->top_k, last_n = s->penalty_last_n, seed = -1;
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        float *to = (float *)((char *)s + numbers[i].at);
+        double v = *to;
+
+        if (!field_number(&r->f, numbers[i].name, numbers[i].least,
+                          numbers[i].most, &v))
+            return false;
+        *to = (float)v;
+    }
+    if (s->repeat_penalty <= 0)
+        return field_wrong(&r->f, "repeat_penalty",
+                           field(&r->f, "repeat_penalty"),
+                           "more than 0; 1 is off");
+    if (!field_int(&r->f, "top_k", -1, INT32_MAX, &top_k) ||
+        !field_int(&r->f, "repeat_last_n", -1, INT32_MAX, &last_n) ||
+        !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed))
+        return false;
+    s->top_k = top_k < 0 ? 0 : (int)top_k;
+    s->penalty_last_n = (int)last_n;
+    s->seed = seed < 0 ? r->rules->seed : (uint64_t)seed;
+    return true;
+}
+
+/* Later names count more. */
+static bool read_limits(struct ask_reader *r)
+{
+    static const char *const names[] = {"n_predict", "max_tokens",
+                                        "max_completion_tokens",
+                                        "max_output_tokens"};
+    int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
+    int64_t max_tokens = -1, n = 1;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!field_int(&r->f, names[i], -2, INT64_MAX, &max_tokens))
+            return false;
+    r->a->max_tokens = max_tokens < 0 ? r->rules->max_tokens : max_tokens;
+    if (r->a->kind == ASK_MESSAGES || r->a->kind == ASK_RESPONSES)
+        return true;
+    if (!field_int(&r->f, "n_cmpl", 1, most, &n) ||
+        !field_int(&r->f, "n", 1, most, &n))
+        return false;
+    r->a->n = (int)n;
+    return true;
+}
+
+/* ---- stop strings -------------------------------------------------------- */
+
+static bool add_stop(struct ask_reader *r, const char *name, const json_t *v)
+{
+    if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
+        return field_wrong(&r->f, name, v,
+                           "a string of at most 1024 bytes or a list of such");
+    if (json_string_length(v) > 0) /* an empty one never comes */
+        r->a->stop[r->a->n_stop++] = json_string_value(v);
+    return true;
+}
+
+static bool read_stop(struct ask_reader *r)
+{
+    const char *name = r->a->kind == ASK_MESSAGES ? "stop_sequences" : "stop";
+    const json_t *v = field(&r->f, name);
+    size_t n = json_array_size(v);
+
+    if (v == NULL)
+        return true;
+    if (n > MOST_STOP)
+        return field_wrong(&r->f, name, v, "a list of at most 256 strings");
+    r->a->stop = calloc(n + 1, sizeof(*r->a->stop));
+    if (r->a->stop == NULL)
+        return refuse_memory(r->f.why);
+    if (!json_is_array(v))
+        return add_stop(r, name, v);
+    for (size_t i = 0; i < n; i++)
+        if (!add_stop(r, name, json_array_get(v, i)))
+            return false;
+    return true;
+}
+
+/* ---- biases -------------------------------------------------------------- */
+
+struct biases {
+    struct ask_reader *r;
+    size_t n, cap;
+};
+
+static bool add_bias(struct biases *b, int64_t id, float bias)
+{
+    struct ask *a = b->r->a;
+
+    if (id < 0 || id >= b->r->rules->n_vocab)
+        return refuse(b->r->f.why, 400, "invalid_value", "logit_bias",
+                      "logit_bias names token %lld; ids go from 0 to %lld",
+                      (long long)id, (long long)b->r->rules->n_vocab - 1);
+    if (b->n >= MOST_BIAS)
+        return refuse(b->r->f.why, 400, "invalid_value", "logit_bias",
+                      "logit_bias has more than %d tokens", MOST_BIAS);
+    if (b->n == b->cap) {
+        size_t cap = 2 * b->cap + 16;
+        int32_t *ids = realloc(a->bias_id, cap * sizeof(*ids));
+        float *biases;
+
+        a->bias_id = ids != NULL ? ids : a->bias_id;
+        biases = realloc(a->bias, cap * sizeof(*biases));
+        a->bias = biases != NULL ? biases : a->bias;
+        if (ids == NULL || biases == NULL)
+            return refuse_memory(b->r->f.why);
+        b->cap = cap;
+    }
+    a->bias_id[b->n] = (int32_t)id;
+    a->bias[b->n++] = bias;
+    return true;
+}
+
+/* A text stands for all tokens that it has. */
+static bool add_text_bias(struct biases *b, const char *text, float bias)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    pl_err err;
+    pl_status s;
+    bool ok = true;
+
+    if (b->r->rules->words == NULL)
+        return refuse(b->r->f.why, 400, "invalid_value", "logit_bias",
+                      "logit_bias: the model has no vocabulary; name tokens "
+                      "by their ids");
+    s = pl_tokenize(b->r->rules->words, text, strlen(text), 0, &ids, &n, &err);
+    if (s != PL_OK)
+        return refuse_status(b->r->f.why, s, &err);
+    for (int64_t i = 0; i < n && ok; i++)
+        ok = add_bias(b, ids[i], bias);
+    free(ids);
+    return ok;
+}
+
+/* token: an id, or a text that may be one in digits (`digits`). */
+static bool take_bias(struct biases *b, const json_t *id, const char *text,
+                      bool digits, const json_t *value)
+{
+    float bias =
+        json_is_false(value) ? -INFINITY : (float)json_number_value(value);
+    char *end;
+    long long n;
+
+    if ((!json_is_number(value) && !json_is_false(value)) ||
+        (json_is_number(value) && !isfinite(bias)))
+        return field_wrong(&b->r->f, "logit_bias", value,
+                           "numbers, or false for never");
+    if (id != NULL)
+        return add_bias(b, json_integer_value(id), bias);
+    errno = 0;
+    n = digits ? strtoll(text, &end, 10) : 0;
+    if (digits && text[0] != '\0' && *end == '\0' && errno == 0)
+        return add_bias(b, n, bias);
+    return add_text_bias(b, text, bias);
+}
+
+static bool read_biases(struct ask_reader *r)
+{
+    static const char wrong[] = "an object of biases by token, or a list of "
+                                "pairs [token, bias]";
+    const json_t *v = field(&r->f, "logit_bias");
+    struct biases b = {.r = r};
+    const char *key;
+    json_t *value;
+
+    if (v == NULL)
+        return true;
+    if (!json_is_array(v) && !json_is_object(v))
+        return field_wrong(&r->f, "logit_bias", v, wrong);
+    json_object_foreach ((json_t *)v, key, value) {
+        if (!take_bias(&b, NULL, key, true, value))
+            return false;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *pair = json_array_get(v, i);
+        const json_t *token = json_array_get(pair, 0);
+        bool is_id = json_is_integer(token);
+
+        if (json_array_size(pair) != 2 || (!is_id && !json_is_string(token)))
+            return field_wrong(&r->f, "logit_bias", pair, wrong);
+        if (!take_bias(&b, is_id ? token : NULL, json_string_value(token),
+                       false, json_array_get(pair, 1)))
+            return false;
+    }
+    r->a->sampling.bias_id = r->a->bias_id;
+    r->a->sampling.bias = r->a->bias;
+    r->a->sampling.n_bias = (int)b.n;
+    return true;
+}
+
+/* The biases of the rules, which a request's own are added to by replacing
+ * them: its list is the whole list. */
+bool ask_read_sampling(struct ask_reader *r)
+{
+    struct ask *a = r->a;
+
+    if (r->rules->sampling != NULL)
+        a->sampling = *r->rules->sampling;
+    else
+        pl_sampling_init(&a->sampling);
+    if (!read_numbers(r) || !read_limits(r) || !read_stop(r) || !read_biases(r))
+        return false;
+    return field_bool(&r->f, "ignore_eos", &a->ignore_end);
+}

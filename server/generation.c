@@ -1,0 +1,497 @@
+/* A request for text on its way: its choices are jobs of the loop, and what
+ * they write becomes the answer.
+ *
+ * A handler's thread makes all of it and hands the jobs over at once; from then
+ * on it belongs to the loop's thread, which frees it behind its last job. A
+ * client that leaves only sets a flag. */
+#include "answer.h"
+#include "ask_job.h"
+#include "logprob.h"
+#include "service.h"
+#include "stop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What a client may leave untaken before its jobs pause. */
+enum { MAX_BACKLOG = 1 << 20 };
+
+struct choice {
+    struct generation *of;
+    int index;
+    pl_detokenizer *text;
+    pl_detokenizer *piece; /* of single tokens; NULL: nobody asks */
+    struct stops stops;
+    pl_reply *reply; /* NULL: this is no conversation */
+    bool told;       /* that its prompt is read */
+    bool broken;     /* memory was short: its text is not whole */
+    int64_t n_prompt, n_cached;
+};
+
+struct generation {
+    struct service *service; /* borrowed */
+    struct http_request *r;
+    struct ask ask;
+    struct answer *answer;
+    pl_grammar *grammar; /* of the service's; NULL: none */
+    char *prompt;        /* owned; of a conversation; NULL: of none */
+    double came;         /* seconds of the loop's clock */
+    atomic_bool gone;    /* the client is */
+    bool begun;          /* a stream is */
+    bool answered;       /* r is ended, or refused */
+    int n_left;          /* jobs that have not ended */
+    int n_choice;
+    struct choice choice[]; /* [n_choice] */
+};
+
+static void generation_free(struct generation *g)
+{
+    for (int i = 0; i < g->n_choice; i++) {
+        pl_detokenizer_free(g->choice[i].text);
+        pl_detokenizer_free(g->choice[i].piece);
+        stop_fini(&g->choice[i].stops);
+        pl_reply_free(g->choice[i].reply);
+    }
+    answer_free(g->answer);
+    grammars_give(&g->service->grammars, g->grammar);
+    ask_fini(&g->ask);
+    free(g->prompt);
+    free(g);
+}
+
+/* ---- to the client ------------------------------------------------------- */
+
+static bool write_out(void *user, const void *data, size_t n)
+{
+    struct generation *g = user;
+
+    if (g->ask.stream) {
+        if (!g->begun)
+            http_begin(g->r, 200, answer_type(g->answer));
+        g->begun = true;
+        return http_send(g->r, data, n);
+    }
+    http_answer(g->r, 200, answer_type(g->answer), data, n);
+    g->answered = true;
+    return true;
+}
+
+static void set_gone(void *user)
+{
+    ((struct generation *)user)->gone = true;
+}
+
+/* ---- what a choice writes ------------------------------------------------ */
+
+static void tell_part(void *user, const pl_reply_part *part)
+{
+    struct choice *c = user;
+
+    c->broken |= !answer_part(c->of->answer, c->index, part);
+}
+
+/* Text that is before any stop string. */
+static bool take_text(void *user, const char *text, size_t len)
+{
+    struct choice *c = user;
+    pl_reply_part part = {.kind = PL_REPLY_CONTENT, .text = text, .len = len};
+
+    if (!c->reply)
+        return answer_part(c->of->answer, c->index, &part);
+    return pl_reply_add(c->reply, text, len, NULL) == PL_OK && !c->broken;
+}
+
+static bool is_written(const struct choice *c)
+{
+    return c->stops.hit >= 0 || (c->reply && pl_reply_ended(c->reply));
+}
+
+static void tell_prompt(struct choice *c)
+{
+    if (c->told)
+        return;
+    c->told = true;
+    answer_prompt(c->of->answer, c->index, c->n_prompt, c->n_cached,
+                  c->of->prompt);
+}
+
+static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
+{
+    struct choice *c = user;
+
+    c->n_cached = cached;
+    if (c->of->ask.progress)
+        answer_progress(c->of->answer, c->index, done, total, cached,
+                        loop_now() - c->of->came);
+}
+
+/* ---- tokens and their probabilities -------------------------------------- */
+
+enum { MAX_TOP = 64, MAX_PIECE = 256 };
+
+struct piece {
+    char text[MAX_PIECE];
+    size_t len;
+};
+
+/* The text of a token by itself. */
+static void name_token(struct choice *c, int32_t id, struct piece *out)
+{
+    const char *s = pl_detokenize(c->piece, id);
+    size_t n = strlen(s), more;
+
+    n = n < MAX_PIECE ? n : MAX_PIECE;
+    memcpy(out->text, s, n);
+    s = pl_detokenize_flush(c->piece);
+    more = strlen(s);
+    more = more < MAX_PIECE - n ? more : MAX_PIECE - n;
+    memcpy(out->text + n, s, more);
+    out->len = n + more;
+}
+
+static struct answer_token as_token(struct choice *c, const struct logprob *p,
+                                    struct piece *text)
+{
+    name_token(c, p->id, text);
+    return (struct answer_token){
+        .id = p->id, .text = text->text, .len = text->len, .logprob = p->p};
+}
+
+static bool tell_token(struct choice *c, int32_t id, const float *logits)
+{
+    const struct generation *g = c->of;
+    struct logprob own = {.id = id}, top[MAX_TOP];
+    struct answer_token t, others[MAX_TOP];
+    struct piece text[1 + MAX_TOP];
+    int n = g->ask.n_top < MAX_TOP ? g->ask.n_top : MAX_TOP;
+
+    n = g->ask.probs
+            ? logprob_read(logits, pl_tokenizer_n_vocab(g->service->words),
+                           &own, top, n)
+            : 0;
+    t = as_token(c, &own, &text[0]);
+    for (int i = 0; i < n; i++)
+        others[i] = as_token(c, &top[i], &text[1 + i]);
+    t.top = others;
+    t.n_top = n;
+    return answer_token(g->answer, c->index, &t);
+}
+
+/* ---- what the loop tells ------------------------------------------------- */
+
+static bool on_token(void *user, int32_t id, const float *logits)
+{
+    struct choice *c = user;
+    const char *text = pl_detokenize(c->text, id);
+
+    tell_prompt(c);
+    if (c->of->ask.probs || c->of->ask.ids)
+        c->broken |= !tell_token(c, id, logits);
+    if (!stop_add(&c->stops, text, strlen(text), take_text, c))
+        c->broken = true;
+    return !c->broken && !is_written(c);
+}
+
+/* A grammar is of the content; what comes before it, reasoning say, is free. */
+static bool on_holds(void *user)
+{
+    const struct choice *c = user;
+
+    return !c->reply || pl_reply_in_content(c->reply);
+}
+
+static enum job_wish on_wish(void *user)
+{
+    const struct generation *g = ((struct choice *)user)->of;
+
+    if (g->gone)
+        return JOB_GIVE_UP;
+    return g->ask.stream && http_backlog(g->r) > MAX_BACKLOG ? JOB_PAUSE
+                                                             : JOB_GO;
+}
+
+static enum answer_why why_of(const struct choice *c, enum job_end why)
+{
+    if (c->stops.hit >= 0)
+        return ANSWER_STOP;
+    return why == JOB_LENGTH ? ANSWER_LENGTH : ANSWER_ENDED;
+}
+
+/* The last of a choice's text. */
+static void finish_choice(struct choice *c, const struct job_report *report)
+{
+    struct generation *g = c->of;
+    const char *rest = pl_detokenize_flush(c->text);
+    struct answer_end end = {.why = why_of(c, report->why),
+                             .n_prompt = report->n_prompt,
+                             .n_cached = report->n_cached,
+                             .n_written = report->n_written,
+                             .prompt_s = report->prompt_s,
+                             .written_s = report->written_s};
+
+    c->n_cached = report->n_cached;
+    tell_prompt(c);
+    if (c->stops.hit < 0) {
+        stop_add(&c->stops, rest, strlen(rest), take_text, c);
+        stop_end(&c->stops, take_text, c);
+    }
+    if (c->reply)
+        pl_reply_finish(c->reply, NULL);
+    end.why = why_of(c, report->why);
+    if (c->stops.hit >= 0)
+        end.stop = g->ask.stop[c->stops.hit];
+    answer_end(g->answer, c->index, &end);
+}
+
+static void fail_all(struct generation *g, const struct refusal *why)
+{
+    if (g->answered || g->gone)
+        return;
+    if (g->begun) {
+        answer_fail(g->answer, why);
+        return;
+    }
+    service_refuse(g->r, why);
+    g->answered = true;
+}
+
+static void refuse_end(struct refusal *why, const struct choice *c,
+                       const struct job_report *report)
+{
+    if (report->why == JOB_FAILED)
+        refuse_status(why, report->err.status, &report->err);
+    else if (report->why == JOB_LATE)
+        refuse(why, 408, "timeout", "",
+               "the request took longer than the %g s that it may",
+               c->of->service->time_s);
+    else if (report->why == JOB_CANCELLED)
+        refuse(why, 503, "unavailable", "", "the server is stopping");
+    else
+        refuse_memory(why);
+}
+
+static void on_end(void *user, const struct job_report *report)
+{
+    struct choice *c = user;
+    struct generation *g = c->of;
+    struct refusal why;
+
+    metrics_add(&g->service->metrics, report);
+    if (c->broken || report->why == JOB_FAILED || report->why == JOB_LATE ||
+        report->why == JOB_CANCELLED) {
+        refuse_end(&why, c, report);
+        fail_all(g, &why);
+        atomic_store(&g->gone, true); /* what is left of it gives up */
+    } else {
+        finish_choice(c, report);
+    }
+    if (--g->n_left > 0)
+        return;
+    if (!g->answered)
+        http_end(g->r);
+    generation_free(g);
+}
+
+/* ---- the beginning ------------------------------------------------------- */
+
+/* Tokens of prompt p, malloc'ed. */
+static bool read_prompt(const struct generation *g, int p, int32_t **ids,
+                        int64_t *n, struct refusal *why)
+{
+    const pl_tokenizer *words = g->service->words;
+    pl_err err;
+    pl_status s =
+        g->prompt
+            ? ask_chat_tokens(words, g->prompt, strlen(g->prompt), ids, n, &err)
+            : ask_prompt_tokens(&g->ask.prompt[p], words, ids, n, &err);
+
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+static bool make_choice(struct generation *g, int index, struct refusal *why)
+{
+    struct choice *c = &g->choice[index];
+    pl_err err;
+    pl_status s;
+
+    c->of = g;
+    c->index = index;
+    s = pl_detokenizer_create(&c->text, g->service->words, g->prompt != NULL,
+                              &err);
+    if (s == PL_OK && (g->ask.probs || g->ask.ids))
+        s = pl_detokenizer_create(&c->piece, g->service->words, true, &err);
+    if (s == PL_OK)
+        s = stop_init(&c->stops, g->ask.stop, g->ask.n_stop, &err);
+    if (s == PL_OK && g->prompt)
+        s = pl_reply_create(&c->reply, g->service->form, g->prompt,
+                            strlen(g->prompt), g->ask.tools, tell_part, c,
+                            &err);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+/* What the choices of a generation are made of, until they are handed over. */
+struct making {
+    int n;            /* prompts */
+    int32_t **ids;    /* owned, [n], each too */
+    struct job *job;  /* owned, [choices] */
+    pl_sampling *how; /* likewise */
+};
+
+static void making_fini(struct making *m)
+{
+    for (int i = 0; m->ids && i < m->n; i++)
+        free(m->ids[i]);
+    free(m->ids);
+    free(m->job);
+    free(m->how);
+}
+
+static bool make_jobs(struct generation *g, struct making *m,
+                      struct refusal *why)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < g->n_choice; i++) {
+        struct choice *c = &g->choice[i];
+        int p = i / g->ask.n;
+
+        if (i % g->ask.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
+            return false;
+        c->n_prompt = n;
+        ask_fill_job(&g->ask, i % g->ask.n, &m->job[i], &m->how[i]);
+        m->job[i].prompt = m->ids[p];
+        m->job[i].n_prompt = n;
+        m->job[i].grammar = g->grammar;
+        m->job[i].client = http_client(g->r);
+        m->job[i].time_s = g->service->time_s;
+        m->job[i].listener = (struct job_listener){
+            on_progress, on_token, on_holds, on_wish, on_end, c};
+    }
+    return true;
+}
+
+/* Hands the jobs over, after which g is the loop's; false: it is not. */
+static bool hand_over(struct generation *g, const struct job *job,
+                      struct refusal *why)
+{
+    double retry_s = 0;
+    char after[32];
+    pl_status s;
+    pl_err err;
+
+    g->n_left = g->n_choice;
+    http_on_gone(g->r, set_gone, g);
+    s = loop_add(g->service->loop, job, g->n_choice, &retry_s, &err);
+    if (s == PL_OK)
+        return true;
+    http_on_gone(g->r, NULL, NULL);
+    refuse_status(why, s, &err);
+    if (s == PL_FULL) {
+        why->status = 429;
+        snprintf(after, sizeof after, "%.0f", ceil(retry_s));
+        http_set_header(g->r, "Retry-After", after);
+    }
+    return false;
+}
+
+/* If all goes well g is the loop's. */
+static bool go(struct generation *g, struct refusal *why)
+{
+    size_t n = (size_t)g->n_choice;
+    struct making m = {.n = g->ask.n_prompt,
+                       .ids =
+                           calloc((size_t)g->ask.n_prompt + 1, sizeof *m.ids),
+                       .job = calloc(n + 1, sizeof *m.job),
+                       .how = calloc(n + 1, sizeof *m.how)};
+    bool ok = m.ids && m.job && m.how ? true : refuse_memory(why);
+
+    for (int i = 0; i < (int)n && ok; i++)
+        ok = make_choice(g, i, why);
+    ok = ok && make_jobs(g, &m, why) && hand_over(g, m.job, why);
+    making_fini(&m);
+    return ok;
+}
+
+static struct generation *make(struct service *v, struct http_request *r,
+                               struct ask *a)
+{
+    int n = a->n * a->n_prompt;
+    struct generation *g = calloc(1, sizeof *g + (size_t)n * sizeof *g->choice);
+
+    if (!g) {
+        ask_fini(a);
+        return NULL;
+    }
+    g->service = v;
+    g->came = loop_now();
+    g->r = r;
+    g->ask = *a;
+    g->n_choice = n;
+    return g;
+}
+
+static bool make_answer(struct generation *g, struct refusal *why)
+{
+    char id[48];
+    struct answer_about about = {.model = g->service->name,
+                                 .id = id,
+                                 .created = (int64_t)time(NULL),
+                                 .write = write_out,
+                                 .user = g};
+    pl_status s;
+    pl_err err;
+
+    snprintf(id, sizeof id, "%" PRIx64 "n%" PRIuFAST64, g->service->created,
+             atomic_fetch_add(&g->service->n_answer, 1));
+    s = answer_create(&g->answer, &g->ask, &about, &err);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+static bool take_grammar(struct generation *g, struct refusal *why)
+{
+    const char *text = g->ask.schema ? g->ask.schema : g->ask.grammar;
+    pl_grammar_form form =
+        g->ask.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
+    pl_err err;
+    pl_status s = PL_OK;
+
+    if (text)
+        s = grammars_take(&g->service->grammars, form, text,
+                          g->ask.schema ? "the schema" : "grammar", &g->grammar,
+                          &err);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+void generation_start(struct service *v, struct http_request *r,
+                      enum ask_kind kind)
+{
+    const struct ask_rules rules = {
+        .sampling = &v->sampling,
+        .words = v->words,
+        .n_vocab = pl_tokenizer_n_vocab(v->words),
+        .max_tokens = v->max_tokens,
+        .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_answer, 1) << 32,
+        .can = ASK_GRAMMAR | ASK_SCHEMA,
+        .calls_as_text = v->calls_as_text};
+    struct generation *g = NULL;
+    struct ask a = {0};
+    struct refusal why;
+    size_t len;
+    const char *body = http_body(r, &len);
+    bool ok = ask_read(&a, kind, body, len, &rules, &why);
+
+    if (ok && !(g = make(v, r, &a)))
+        ok = refuse_memory(&why);
+    if (ok && g->ask.messages)
+        ok = service_render(v, &g->ask, &g->prompt, NULL, &why);
+    ok = ok && take_grammar(g, &why) && make_answer(g, &why) && go(g, &why);
+    if (ok)
+        return;
+    if (g)
+        generation_free(g);
+    service_refuse(r, &why);
+}

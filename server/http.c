@@ -1,0 +1,470 @@
+/* The server's HTTP listener: its life, and what libmicrohttpd asks of it. */
+#include "http_inner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    N_WORKER = 4,
+    MAX_PEM = 1 << 20,
+    SLOWEST = 1024, /* bytes of a body a second, once the timeout is over */
+};
+
+pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!err)
+        return s;
+    err->status = s;
+    va_start(ap, fmt);
+    vsnprintf(err->message, sizeof err->message, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+double http_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- what libmicrohttpd asks ----------------------------------------------*/
+
+static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
+                               const char *url, const char *method,
+                               void **context)
+{
+    struct http_request *r = http_request_create(h, c, method, url);
+    const char *message;
+    int status;
+
+    if (!r)
+        return MHD_NO;
+    *context = r;
+    http_set_busy(h, r->fd, true);
+    status = http_route_find(r, &message);
+    if (status)
+        http_refuse(r, status, message);
+    if (!status || !r->has_body)
+        return MHD_YES;
+    r->early = true;
+    return http_proceed(r);
+}
+
+/* Of a chunked body it shows only now that it is too large, when libmicrohttpd
+ * takes no answer; so one is written past it. TLS's clients are just cut. */
+static enum MHD_Result on_too_large(struct http_request *r)
+{
+    struct http *h = r->h;
+    const char *said = "the body is too large";
+    char *body = h->error(MHD_HTTP_CONTENT_TOO_LARGE, said, r->path);
+    char head[256];
+    int n = snprintf(head, sizeof head,
+                     "HTTP/1.1 413 Content Too Large\r\n"
+                     "Content-Type: application/json\r\n"
+                     "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                     body ? strlen(body) : 0);
+
+    if (!h->o.cert_file) {
+        send(r->fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
+        if (body)
+            send(r->fd, body, strlen(body), MSG_DONTWAIT | MSG_NOSIGNAL);
+        r->status = MHD_HTTP_CONTENT_TOO_LARGE;
+        r->queued = r->early = true;
+    }
+    free(body);
+    return MHD_NO;
+}
+
+static enum MHD_Result on_body(struct http_request *r, const char *data,
+                               size_t *len)
+{
+    const struct http_options *o = &r->h->o;
+    double due = o->timeout_s + (double)r->n_body / SLOWEST;
+
+    if (*len > o->max_body - r->n_body)
+        return on_too_large(r);
+    if (http_now() - r->began > due || !http_request_add_body(r, data, *len))
+        return MHD_NO;
+    *len = 0;
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
+                                  const char *url, const char *method,
+                                  const char *version, const char *data,
+                                  size_t *len, void **context)
+{
+    struct http_request *r = *context;
+
+    (void)version;
+    if (!r)
+        return on_head(user, c, url, method, context);
+    if (*len > 0)
+        return on_body(r, data, len);
+    if (!r->handed && r->kind == HTTP_NO_ANSWER) {
+        r->handed = true;
+        http_request_hold(r);
+        r->route->handle(r->h->user, r);
+    }
+    return http_proceed(r);
+}
+
+/* The path came from outside: nothing in it may steer a terminal. */
+static void log_request(struct http_request *r, bool left)
+{
+    const struct http_options *o = &r->h->o;
+    char path[160], text[256], status[16] = "-";
+    size_t n = 0;
+
+    if (!o->log)
+        return;
+    for (; r->path[n] && n + 1 < sizeof path; n++)
+        path[n] = r->path[n] > ' ' && r->path[n] < 127 ? r->path[n] : '?';
+    path[n] = '\0';
+    if (r->queued)
+        snprintf(status, sizeof status, "%d", r->status);
+    snprintf(text, sizeof text, "%.16s %s %s %.3f s%s", r->method, path, status,
+             http_now() - r->began, left ? ", the client left" : "");
+    pthread_mutex_lock(&r->h->log_lock);
+    o->log(o->log_user, PL_LOG_INFO, text);
+    pthread_mutex_unlock(&r->h->log_lock);
+}
+
+/* The connection is through with a request. */
+static void on_completed(void *user, struct MHD_Connection *c, void **context,
+                         enum MHD_RequestTerminationCode how)
+{
+    struct http_request *r = *context;
+    bool left, all = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
+
+    (void)user, (void)c;
+    if (!r)
+        return;
+    *context = NULL;
+    if (r->early)
+        http_keep_open(r->h, r->fd);
+    pthread_mutex_lock(&r->lock);
+    http_unwatch(r);
+    r->connection = NULL;
+    r->suspended = false;
+    r->dropped = all; /* HEAD has the lines, not the parts */
+    left = !all && !r->early;
+    pthread_mutex_unlock(&r->lock);
+    http_set_busy(r->h, r->fd, false);
+    if (!all)
+        http_request_leave(r);
+    log_request(r, left);
+    http_request_drop(r);
+}
+
+static void on_connection(void *user, struct MHD_Connection *c, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    (void)context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        http_forget_fd(
+            user, MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)
+                      ->connect_fd);
+}
+
+/* Paths and arguments stay as they came: what they mean is decoded later, when
+ * they are taken apart. */
+static size_t on_unescape(void *user, struct MHD_Connection *c, char *s)
+{
+    (void)user, (void)c;
+    return strlen(s);
+}
+
+static void on_complaint(void *user, const char *fmt, va_list ap)
+{
+    struct http *h = user;
+    char text[sizeof h->said];
+
+    vsnprintf(text, sizeof text, fmt, ap);
+    text[strcspn(text, "\n")] = '\0';
+    pthread_mutex_lock(&h->log_lock);
+    if (!h->running)
+        memcpy(h->said, text, sizeof text);
+    else if (h->o.log)
+        h->o.log(h->o.log_user, PL_LOG_DEBUG, text);
+    pthread_mutex_unlock(&h->log_lock);
+}
+
+/* ---- starting -------------------------------------------------------------*/
+
+static pl_status check_options(const struct http_options *o, pl_err *err)
+{
+    if (o->port < 0 || o->port > 65535)
+        return http_fail(err, PL_BAD_ARGUMENT,
+                         "port %d: ports are 0 (any free one) to 65535",
+                         o->port);
+    for (int i = 0; i < o->n_key; i++) {
+        if (!o->key[i] || !*o->key[i])
+            return http_fail(err, PL_BAD_ARGUMENT,
+                             "key %d of %d is empty: anybody would have it",
+                             i + 1, o->n_key);
+    }
+    if (o->prefix &&
+        (o->prefix[0] != '/' || o->prefix[strlen(o->prefix) - 1] == '/'))
+        return http_fail(err, PL_BAD_ARGUMENT,
+                         "prefix \"%s\": it begins with a slash and ends "
+                         "without, as \"/api\"",
+                         o->prefix);
+    if (!o->cert_file != !o->cert_key_file)
+        return http_fail(err, PL_BAD_ARGUMENT,
+                         "TLS needs a certificate and its key: the %s is not "
+                         "given",
+                         o->cert_file ? "key" : "certificate");
+    if (o->cert_file && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return http_fail(err, PL_UNSUPPORTED,
+                         "the libmicrohttpd of this machine was built without "
+                         "TLS: install one with it, or have a proxy speak TLS");
+    if (o->max_connections < 0 || o->max_of_address < 0 || o->timeout_s < 0)
+        return http_fail(err, PL_BAD_ARGUMENT,
+                         "limits of %d connections, %d of an address and a "
+                         "timeout of %d s: none may be negative",
+                         o->max_connections, o->max_of_address, o->timeout_s);
+    return PL_OK;
+}
+
+static void fill_defaults(struct http_options *o)
+{
+    if (!o->max_body)
+        o->max_body = (size_t)64 << 20;
+    if (!o->max_connections)
+        o->max_connections = 1024;
+    if (!o->timeout_s)
+        o->timeout_s = 600;
+}
+
+/* The text of a file; the caller frees it. */
+static pl_status read_pem(char **out, const char *path, pl_err *err)
+{
+    FILE *f = fopen(path, "rbe");
+    char *text = f ? malloc(MAX_PEM + 1) : NULL;
+    size_t n = text ? fread(text, 1, MAX_PEM + 1, f) : 0;
+    int e = errno;
+    pl_status s = PL_OK;
+
+    if (!f)
+        s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
+    else if (!text)
+        s = http_fail(err, PL_NO_MEMORY, "no memory for %s", path);
+    else if (ferror(f))
+        s = http_fail(err, PL_IO, "%s: %s", path, strerror(e));
+    else if (n > MAX_PEM || memchr(text, '\0', n) || !strstr(text, "-----"))
+        s = http_fail(err, PL_IO, "%s: not a PEM file", path);
+    if (s == PL_OK)
+        text[n] = '\0';
+    else
+        free(text);
+    *out = s == PL_OK ? text : NULL;
+    if (f)
+        fclose(f);
+    return s;
+}
+
+/* With poll: its epoll, up to 0.9.75 at least, never sees the end of a
+ * connection that came along with the last bytes. Connections that sleep are
+ * not polled, so there are few. */
+static pl_status start_daemon(struct http *h, pl_err *err)
+{
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+                     MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET |
+                     MHD_USE_ERROR_LOG;
+    char *cert = NULL, *key = NULL;
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, NULL},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, NULL},
+                                   {MHD_OPTION_END, 0, NULL}};
+    pl_status s = PL_OK;
+
+    if (h->o.cert_file) {
+        s = read_pem(&cert, h->o.cert_file, err);
+        if (s == PL_OK)
+            s = read_pem(&key, h->o.cert_key_file, err);
+        flags |= MHD_USE_TLS;
+        tls[0].ptr_value = cert;
+        tls[1].ptr_value = key;
+    }
+    if (s == PL_OK) {
+        /* its limit is one a worker, and must never be reached */
+        h->daemon = MHD_start_daemon(
+            flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER,
+            on_complaint, h, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_WORKER,
+            MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)(N_WORKER * (h->o.max_connections + 1)),
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.timeout_s,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_BYTES,
+            MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)h->o.max_of_address,
+            MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+            MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+            MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h,
+            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+            h->o.cert_file ? tls : tls + 2, MHD_OPTION_END);
+        if (!h->daemon && h->o.cert_file)
+            s = http_fail(err, PL_IO, "%s and %s: not taken for TLS: %s",
+                          h->o.cert_file, h->o.cert_key_file, h->said);
+        else if (!h->daemon)
+            s = http_fail(err, PL_IO, "libmicrohttpd does not start: %s",
+                          h->said[0] ? h->said : strerror(errno));
+    }
+    free(cert);
+    if (key)
+        explicit_bzero(key, strlen(key));
+    free(key);
+    return s;
+}
+
+/* Descriptors and threads. */
+static pl_status open_all(struct http *h, pl_err *err)
+{
+    struct rlimit limit = {0};
+    pl_status s;
+    int e;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    h->n_idle = limit.rlim_cur < 1 << 20 ? (int)limit.rlim_cur : 1 << 20;
+    h->idle = calloc((size_t)h->n_idle, sizeof *h->idle);
+    if (!h->idle)
+        return http_fail(err, PL_NO_MEMORY, "no memory for the server");
+    h->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    h->watch_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (h->wake_fd < 0 || h->watch_fd < 0)
+        return http_fail(err, PL_IO,
+                         "the server has no file descriptors: %s; raise "
+                         "\"ulimit -n\"",
+                         strerror(errno));
+    s = http_listen(h, err);
+    if (s == PL_OK)
+        s = start_daemon(h, err);
+    if (s != PL_OK)
+        return s;
+    h->running = true;
+    e = pthread_create(&h->thread, NULL, http_listen_thread, h);
+    h->has_thread = e == 0;
+    if (e != 0)
+        return http_fail(err, PL_IO, "no thread that listens: %s", strerror(e));
+    return PL_OK;
+}
+
+pl_status http_start(struct http **out, const struct http_options *o,
+                     const struct http_route *route, int n_route,
+                     http_error_fn *error, void *user, pl_err *err)
+{
+    struct http *h;
+    pl_status s = check_options(o, err);
+
+    *out = NULL;
+    if (s != PL_OK)
+        return s;
+    h = calloc(1, sizeof *h);
+    if (!h)
+        return http_fail(err, PL_NO_MEMORY, "no memory for the server");
+    h->o = *o;
+    fill_defaults(&h->o);
+    h->route = route;
+    h->n_route = n_route;
+    h->error = error;
+    h->user = user;
+    h->listen_fd = h->watch_fd = h->wake_fd = -1;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->log_lock, NULL);
+    s = open_all(h, err);
+    if (s == PL_OK)
+        *out = h;
+    else
+        http_free(h);
+    return s;
+}
+
+/* ---- running and stopping -------------------------------------------------*/
+
+int http_port(const struct http *h)
+{
+    return h->port;
+}
+
+void http_load(const struct http *h, int *n_connection, int *n_request)
+{
+    struct http *of = (struct http *)h;
+
+    pthread_mutex_lock(&of->lock);
+    *n_connection = h->n_connection;
+    *n_request = h->n_request;
+    pthread_mutex_unlock(&of->lock);
+}
+
+void http_drain(struct http *h)
+{
+    atomic_store(&h->draining, true);
+    http_wake(h);
+}
+
+/* A request whose client was not told off yet; held. */
+static struct http_request *next_to_cut(struct http *h)
+{
+    struct http_request *r;
+
+    pthread_mutex_lock(&h->lock);
+    for (r = h->first; r && r->cut; r = r->next)
+        ;
+    if (r) {
+        r->cut = true;
+        http_request_hold(r);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+/* Every connection must be awake before libmicrohttpd stops; none falls asleep
+ * once `stopping` is set. */
+void http_stop(struct http *h)
+{
+    struct http_request *r;
+
+    atomic_store(&h->draining, true);
+    atomic_store(&h->stopping, true);
+    if (h->has_thread) {
+        http_wake(h);
+        pthread_join(h->thread, NULL);
+        h->has_thread = false;
+    }
+    while ((r = next_to_cut(h))) {
+        http_request_leave(r);
+        http_request_drop(r);
+    }
+    if (h->daemon)
+        MHD_stop_daemon(h->daemon);
+    h->daemon = NULL;
+}
+
+void http_free(struct http *h)
+{
+    if (!h)
+        return;
+    http_stop(h);
+    if (h->listen_fd >= 0)
+        close(h->listen_fd);
+    if (h->watch_fd >= 0)
+        close(h->watch_fd);
+    if (h->wake_fd >= 0)
+        close(h->wake_fd);
+    pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->log_lock);
+    free(h->idle);
+    free(h);
+}

@@ -1,0 +1,372 @@
+/* Sockets: where the server listens, connections that come, clients that leave
+ * while their connection sleeps, and what a refused body still brings.
+ *
+ * Connections are accepted here rather than by libmicrohttpd, for three
+ * reasons: it cannot stop listening without a race (MHD_quiesce_daemon, when
+ * its limit is reached at that moment), its limit is one a thread, and up to
+ * 0.9.75 a thread that is beyond its limit keeps a lock for ever. */
+#include "http_inner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum {
+    LINGER_S = 5,
+    LOOK_MS = 1000, /* between looks at who sends too slowly */
+    BUSY_MS = 100,  /* until accepting is tried again, sockets having run out */
+};
+
+/* ---- listening ------------------------------------------------------------*/
+
+static const char *host_of(const struct http *h)
+{
+    return h->o.host ? h->o.host : "127.0.0.1";
+}
+
+static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
+{
+    const char *remedy = "";
+
+    if (e == EADDRINUSE)
+        remedy = ": another program listens there; stop it, or choose another "
+                 "port (0: any free one)";
+    else if (e == EACCES)
+        remedy = ": ports below 1024 need privileges; choose a higher one";
+    else if (e == EADDRNOTAVAIL)
+        remedy = ": this machine does not have that address; 127.0.0.1 is "
+                 "itself, 0.0.0.0 all it has";
+    return http_fail(err, PL_IO, "cannot listen at %s, port %d: %s%s",
+                     host_of(h), h->o.port, strerror(e), remedy);
+}
+
+/* A socket that listens at this address, or -1. */
+static int listen_at(const struct addrinfo *a)
+{
+    int fd =
+        socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1, off = 0, e;
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (a->ai_family == AF_INET6) /* "::" is IPv4's addresses too */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    e = errno;
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_in6 a = {0}; /* its port lies where IPv4's does */
+    socklen_t n = sizeof a;
+
+    getsockname(fd, (struct sockaddr *)(void *)&a, &n);
+    return ntohs(a.sin6_port);
+}
+
+pl_status http_listen(struct http *h, pl_err *err)
+{
+    struct addrinfo hint = {.ai_socktype = SOCK_STREAM,
+                            .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char port[16];
+    int e;
+
+    snprintf(port, sizeof port, "%d", h->o.port);
+    e = getaddrinfo(host_of(h), port, &hint, &found);
+    if (e != 0)
+        return http_fail(err, PL_BAD_ARGUMENT,
+                         "cannot listen at \"%s\": %s; give an address of this "
+                         "machine, as 127.0.0.1 or 0.0.0.0",
+                         host_of(h), gai_strerror(e));
+    e = EADDRNOTAVAIL;
+    for (struct addrinfo *a = found; a && h->listen_fd < 0; a = a->ai_next) {
+        h->listen_fd = listen_at(a);
+        if (h->listen_fd < 0)
+            e = errno;
+    }
+    freeaddrinfo(found);
+    if (h->listen_fd < 0)
+        return cannot_listen(h, e, err);
+    h->port = port_of(h->listen_fd);
+    return PL_OK;
+}
+
+/* ---- connections that come ------------------------------------------------*/
+
+/* A socket that was closed unseen, memory having run out, comes back here as a
+ * new one of the same number: then it is counted already. */
+static bool count(struct http *h, int fd)
+{
+    bool known = fd < h->n_idle;
+
+    pthread_mutex_lock(&h->lock);
+    if (known && h->idle[fd] == 0)
+        h->n_connection++;
+    if (known)
+        h->idle[fd] = http_now();
+    if (known && fd > h->max_fd)
+        h->max_fd = fd;
+    pthread_mutex_unlock(&h->lock);
+    return known;
+}
+
+void http_forget_fd(struct http *h, int fd)
+{
+    bool was_full;
+
+    pthread_mutex_lock(&h->lock);
+    was_full = h->n_connection >= h->o.max_connections;
+    if (fd < h->n_idle && h->idle[fd] != 0) {
+        h->idle[fd] = 0;
+        h->n_connection--;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (was_full)
+        http_wake(h);
+}
+
+void http_set_busy(struct http *h, int fd, bool busy)
+{
+    pthread_mutex_lock(&h->lock);
+    h->idle[fd] = busy ? HTTP_BUSY : http_now();
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* libmicrohttpd ends connections that are silent; this, those whose request's
+ * head, or TLS's greeting, comes a byte now and then. True: look again in a
+ * second. */
+static bool end_dripping(struct http *h)
+{
+    double late = http_now() - 2 * h->o.timeout_s;
+    bool any;
+
+    pthread_mutex_lock(&h->lock);
+    for (int fd = 0; fd <= h->max_fd; fd++) {
+        if (h->idle[fd] != 0 && h->idle[fd] < late)
+            shutdown(fd, SHUT_RDWR);
+    }
+    any = h->n_connection > 0;
+    pthread_mutex_unlock(&h->lock);
+    return any;
+}
+
+static bool has_room(struct http *h)
+{
+    bool room;
+
+    pthread_mutex_lock(&h->lock);
+    room = h->n_connection < h->o.max_connections;
+    pthread_mutex_unlock(&h->lock);
+    return room;
+}
+
+/* Takes all that wait, as far as there is room. False: the system has no more
+ * sockets to give for now. */
+static bool take_new(struct http *h)
+{
+    while (has_room(h)) {
+        struct sockaddr_storage from;
+        struct sockaddr *a = (struct sockaddr *)(void *)&from;
+        socklen_t n = sizeof from;
+        int fd = accept4(h->listen_fd, a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+                       errno == ENOBUFS))
+            return false;
+        if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
+            return true;
+        if (fd < 0)
+            continue;
+        if (!count(h, fd))
+            close(fd);
+        else if (MHD_add_connection(h->daemon, fd, a, n) != MHD_YES)
+            http_forget_fd(h, fd); /* closed by it */
+    }
+    return true;
+}
+
+/* ---- clients that leave ---------------------------------------------------*/
+
+void http_watch(struct http_request *r)
+{
+    struct epoll_event e = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = r};
+
+    if (r->watched)
+        return;
+    pthread_mutex_lock(&r->h->lock);
+    r->watched = epoll_ctl(r->h->watch_fd, EPOLL_CTL_ADD, r->fd, &e) == 0;
+    pthread_mutex_unlock(&r->h->lock);
+}
+
+void http_unwatch(struct http_request *r)
+{
+    struct epoll_event unused = {0};
+
+    if (!r->watched)
+        return;
+    pthread_mutex_lock(&r->h->lock);
+    epoll_ctl(r->h->watch_fd, EPOLL_CTL_DEL, r->fd, &unused);
+    pthread_mutex_unlock(&r->h->lock);
+    r->watched = false;
+}
+
+/* Whoever is found while the lock is held is watched still, and so exists. */
+static void see_leaving(struct http *h)
+{
+    struct epoll_event e[64];
+    int n;
+
+    pthread_mutex_lock(&h->lock);
+    n = epoll_wait(h->watch_fd, e, 64, 0);
+    for (int i = 0; i < n; i++)
+        http_request_hold(e[i].data.ptr);
+    pthread_mutex_unlock(&h->lock);
+    for (int i = 0; i < n; i++) {
+        http_request_leave(e[i].data.ptr);
+        http_request_drop(e[i].data.ptr);
+    }
+}
+
+/* ---- connections that linger ----------------------------------------------*/
+
+void http_keep_open(struct http *h, int fd)
+{
+    int copy = -1;
+
+    pthread_mutex_lock(&h->lock);
+    if (h->n_linger < HTTP_MAX_LINGER && !atomic_load(&h->stopping))
+        copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy >= 0)
+        h->linger[h->n_linger++] = (struct http_linger){
+            copy, http_now() + LINGER_S, HTTP_LINGER_BYTES};
+    pthread_mutex_unlock(&h->lock);
+    if (copy >= 0)
+        http_wake(h);
+}
+
+/* Throws away what has come, or some of it; false: it is over. */
+static bool linger_on(struct http_linger *l)
+{
+    char rest[16 << 10];
+
+    if (http_now() >= l->until)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        ssize_t n = recv(l->fd, rest, sizeof rest, MSG_DONTWAIT);
+
+        if (n <= 0)
+            return n < 0 && (errno == EAGAIN || errno == EINTR);
+        if ((size_t)n >= l->n_left)
+            return false;
+        l->n_left -= (size_t)n;
+    }
+    return true;
+}
+
+static void see_lingering(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < h->n_linger;) {
+        if (linger_on(&h->linger[i])) {
+            i++;
+        } else {
+            close(h->linger[i].fd);
+            h->linger[i] = h->linger[--h->n_linger];
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+static int poll_lingering(struct http *h, struct pollfd *p)
+{
+    int n;
+
+    pthread_mutex_lock(&h->lock);
+    n = h->n_linger;
+    for (int i = 0; i < n; i++)
+        p[i] = (struct pollfd){.fd = h->linger[i].fd, .events = POLLIN};
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
+/* ---- the thread -----------------------------------------------------------*/
+
+void http_wake(struct http *h)
+{
+    eventfd_write(h->wake_fd, 1);
+}
+
+static void stop_listening(struct http *h)
+{
+    if (h->listen_fd >= 0)
+        close(h->listen_fd);
+    h->listen_fd = -1;
+}
+
+/* Refused connections hold what they copied no longer than the server runs. */
+static void stop_lingering(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    while (h->n_linger > 0)
+        close(h->linger[--h->n_linger].fd);
+    pthread_mutex_unlock(&h->lock);
+}
+
+void *http_listen_thread(void *http)
+{
+    struct http *h = http;
+    struct pollfd p[3 + HTTP_MAX_LINGER];
+    bool sockets_left = true, watching = false;
+    double look = 0;
+    eventfd_t woken;
+
+    while (!atomic_load(&h->stopping)) {
+        bool accepting = sockets_left && has_room(h);
+        int n = poll_lingering(h, p + 3), wait = -1;
+
+        if (http_now() >= look) {
+            look = http_now() + 1;
+            watching = end_dripping(h);
+        }
+
+        if (atomic_load(&h->draining))
+            stop_listening(h);
+        p[0] = (struct pollfd){.fd = h->wake_fd, .events = POLLIN};
+        p[1] = (struct pollfd){.fd = h->watch_fd, .events = POLLIN};
+        p[2] = (struct pollfd){.fd = accepting ? h->listen_fd : -1,
+                               .events = POLLIN};
+        if (n > 0 || !sockets_left)
+            wait = BUSY_MS;
+        else if (watching)
+            wait = LOOK_MS;
+        if (poll(p, (nfds_t)(3 + n), wait) < 0)
+            continue;
+        if (p[0].revents)
+            eventfd_read(h->wake_fd, &woken);
+        if (p[1].revents)
+            see_leaving(h);
+        sockets_left = true;
+        if (p[2].revents && !atomic_load(&h->draining)) {
+            sockets_left = take_new(h);
+            watching = true;
+        }
+        see_lingering(h);
+    }
+    stop_listening(h);
+    stop_lingering(h);
+    return NULL;
+}

@@ -1,0 +1,335 @@
+/* Requests as objects: what was asked, copied out of the connection, which may
+ * go first; who holds them; and that their client has left. */
+#include "http_inner.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- copying --------------------------------------------------------------*/
+
+/* What libmicrohttpd tells of headers and arguments, gathered. Blanks behind a
+ * value are none of it. */
+struct gather {
+    struct http_pair *pair; /* NULL: only counted */
+    int n;
+    char *text;
+    size_t n_text;
+};
+
+static const char *keep(struct gather *g, const char *s)
+{
+    size_t n = s ? strlen(s) + 1 : 1;
+    char *at = g->text + g->n_text;
+
+    g->n_text += n;
+    return memcpy(at, s ? s : "", n);
+}
+
+static void trim(char *s)
+{
+    size_t n = strlen(s);
+
+    while (n > 0 && (s[n - 1] == ' ' || s[n - 1] == '\t'))
+        s[--n] = '\0';
+}
+
+static enum MHD_Result gather_pair(void *user, enum MHD_ValueKind kind,
+                                   const char *name, const char *value)
+{
+    struct gather *g = user;
+
+    if (g->pair) {
+        g->pair[g->n].name = keep(g, name);
+        g->pair[g->n].value = keep(g, value);
+        if (kind == MHD_HEADER_KIND)
+            trim((char *)g->pair[g->n].value);
+    } else {
+        g->n_text += strlen(name) + 1 + (value ? strlen(value) : 0) + 1;
+    }
+    g->n++;
+    return MHD_YES;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Replaces %XX in place. False: one is malformed or a NUL; it stays. */
+static bool decode(char *s)
+{
+    bool good = true;
+    char *to = s;
+
+    for (; *s; s++, to++) {
+        int high = *s == '%' ? hex(s[1]) : -1;
+        int low = high >= 0 ? hex(s[2]) : -1;
+
+        *to = *s;
+        if (low >= 0 && high * 16 + low != 0) {
+            *to = (char)(high * 16 + low);
+            s += 2;
+        } else if (*s == '%') {
+            good = false;
+        }
+    }
+    *to = '\0';
+    return good;
+}
+
+/* Behind the prefix; "http://host/path" is a path too. */
+static const char *own_path(const struct http *h, const char *url)
+{
+    size_t n = h->o.prefix ? strlen(h->o.prefix) : 0;
+
+    if (!strncasecmp(url, "http://", 7) || !strncasecmp(url, "https://", 8)) {
+        url = strchr(strchr(url, '/') + 2, '/');
+        if (!url)
+            url = "/";
+    }
+    if (n && !strncmp(url, h->o.prefix, n) && url[n] == '/')
+        return url + n;
+    return n ? NULL : url;
+}
+
+/* The path's pieces between slashes, in `text`, decoded. */
+static void split(struct http_request *r, char *text)
+{
+    while (text && *text == '/') {
+        if (r->n_segment == HTTP_MAX_SEGMENT) {
+            r->n_segment = -1;
+            return;
+        }
+        *text++ = '\0';
+        r->segment[r->n_segment++] = text;
+        text = strchr(text, '/');
+    }
+    for (int i = 0; i < r->n_segment; i++) {
+        if (!decode((char *)r->segment[i])) {
+            r->n_segment = -1;
+            return;
+        }
+    }
+}
+
+/* Copies all that is asked but the body. */
+static bool copy(struct http_request *r, const char *method, const char *url)
+{
+    const char *path = own_path(r->h, url);
+    struct gather g = {0};
+    int n_header;
+
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, gather_pair, &g);
+    n_header = g.n;
+    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, gather_pair,
+                              &g);
+    g.n_text += strlen(method) + 1 + 2 * (strlen(url) + 1);
+    r->header = malloc((size_t)g.n * sizeof *r->header + g.n_text);
+    if (!r->header)
+        return false;
+    g = (struct gather){.pair = r->header, .text = (char *)(r->header + g.n)};
+    r->method = keep(&g, method);
+    r->path = keep(&g, path ? path : url);
+    split(r, (char *)keep(&g, path));
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, gather_pair, &g);
+    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, gather_pair,
+                              &g);
+    r->n_header = n_header;
+    r->query = r->header + n_header;
+    r->n_query = g.n - n_header;
+    for (int i = 0; i < r->n_query; i++) {
+        decode((char *)r->query[i].name);
+        decode((char *)r->query[i].value);
+    }
+    return true;
+}
+
+/* ---- life -----------------------------------------------------------------*/
+
+/* A body is announced, by the headers. */
+static bool announces_body(const struct http_request *r)
+{
+    const char *length = http_header(r, "Content-Length");
+
+    return http_header(r, "Transfer-Encoding") ||
+           (length && strspn(length, "0") != strlen(length));
+}
+
+struct http_request *http_request_create(struct http *h,
+                                         struct MHD_Connection *c,
+                                         const char *method, const char *url)
+{
+    struct http_request *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return NULL;
+    r->h = h;
+    r->connection = c;
+    r->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)
+                ->connect_fd;
+    r->began = http_now();
+    if (!copy(r, method, url)) {
+        free(r);
+        return NULL;
+    }
+    r->has_body = announces_body(r);
+    atomic_init(&r->n_ref, 1);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->told, NULL);
+    pthread_mutex_lock(&h->lock);
+    r->next = h->first;
+    if (r->next)
+        r->next->prev = r;
+    h->first = r;
+    h->n_request++;
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+void http_request_hold(struct http_request *r)
+{
+    atomic_fetch_add(&r->n_ref, 1);
+}
+
+static void request_free(struct http_request *r)
+{
+    for (int i = 0; i < r->n_line; i++)
+        free((char *)r->line[i].name);
+    free(r->line);
+    free(r->type);
+    free(r->data);
+    free(r->body);
+    free(r->header);
+    pthread_cond_destroy(&r->told);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+/* Who looks for requests to hold does so with h->lock held, so the last holder
+ * lets go under it too. */
+void http_request_drop(struct http_request *r)
+{
+    struct http *h = r->h;
+
+    pthread_mutex_lock(&h->lock);
+    if (atomic_fetch_sub(&r->n_ref, 1) != 1) {
+        pthread_mutex_unlock(&h->lock);
+        return;
+    }
+    if (r->prev)
+        r->prev->next = r->next;
+    else
+        h->first = r->next;
+    if (r->next)
+        r->next->prev = r->prev;
+    h->n_request--;
+    pthread_mutex_unlock(&h->lock);
+    request_free(r);
+}
+
+bool http_request_add_body(struct http_request *r, const char *data, size_t len)
+{
+    if (r->n_body + len >= r->cap_body) {
+        size_t cap = 2 * r->cap_body + len + 1;
+        char *bigger = realloc(r->body, cap);
+
+        if (!bigger)
+            return false;
+        r->body = bigger;
+        r->cap_body = cap;
+    }
+    memcpy(r->body + r->n_body, data, len);
+    r->n_body += len;
+    r->body[r->n_body] = '\0';
+    return true;
+}
+
+/* ---- a client that leaves -------------------------------------------------*/
+
+/* With r->lock held, which is let go meanwhile. */
+static void tell(struct http_request *r)
+{
+    void (*gone)(void *user) = r->on_gone;
+
+    if (!gone)
+        return;
+    r->on_gone = NULL;
+    r->telling = true;
+    pthread_mutex_unlock(&r->lock);
+    gone(r->gone_user);
+    pthread_mutex_lock(&r->lock);
+    r->telling = false;
+    pthread_cond_broadcast(&r->told);
+}
+
+void http_request_leave(struct http_request *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->gone = true;
+    if (!r->ended)
+        tell(r);
+    http_resume(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->telling)
+        pthread_cond_wait(&r->told, &r->lock);
+    r->on_gone = gone;
+    r->gone_user = user;
+    if (r->gone)
+        tell(r);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- what is asked --------------------------------------------------------*/
+
+const char *http_method(const struct http_request *r)
+{
+    return r->method;
+}
+
+const char *http_path(const struct http_request *r)
+{
+    return r->path;
+}
+
+const char *http_name(const struct http_request *r)
+{
+    return r->name;
+}
+
+const char *http_query(const struct http_request *r, const char *name)
+{
+    for (int i = 0; i < r->n_query; i++) {
+        if (!strcmp(r->query[i].name, name))
+            return r->query[i].value;
+    }
+    return NULL;
+}
+
+const char *http_header(const struct http_request *r, const char *name)
+{
+    for (int i = 0; i < r->n_header; i++) {
+        if (!strcasecmp(r->header[i].name, name))
+            return r->header[i].value;
+    }
+    return NULL;
+}
+
+const char *http_body(const struct http_request *r, size_t *len)
+{
+    *len = r->n_body;
+    return r->body ? r->body : "";
+}
+
+uint64_t http_client(const struct http_request *r)
+{
+    return r->client;
+}

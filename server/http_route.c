@@ -1,0 +1,233 @@
+/* Who answers what: paths to routes, methods, keys, and what browsers ask
+ * before they ask. */
+#include "http_inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- paths ----------------------------------------------------------------*/
+
+/* Whether a route's path is the request's; *name is what its {} stands for. */
+static bool matches(const struct http_request *r, const char *path,
+                    const char **name)
+{
+    *name = NULL;
+    for (int i = 0; i < r->n_segment; i++) {
+        size_t n;
+
+        if (*path++ != '/')
+            return false;
+        n = strcspn(path, "/");
+        if (n == 2 && !strncmp(path, "{}", 2)) {
+            *name = r->segment[i];
+            if (!**name)
+                return false;
+        } else if (strlen(r->segment[i]) != n ||
+                   strncmp(r->segment[i], path, n) != 0) {
+            return false;
+        }
+        path += n;
+    }
+    return *path == '\0';
+}
+
+/* Does a route of this method serve the request's? */
+static bool serves(const struct http_route *route, const char *method)
+{
+    return !strcmp(route->method, method) ||
+           (!strcmp(route->method, "GET") && !strcmp(method, "HEAD"));
+}
+
+/* The methods of the request's path, for "Allow"; false: no route has it. */
+static bool allowed(const struct http_request *r, char *text, size_t size)
+{
+    const char *name;
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < r->h->n_route; i++) {
+        const struct http_route *route = &r->h->route[i];
+
+        if (matches(r, route->path, &name) && n < size)
+            n += (size_t)snprintf(text + n, size - n, "%s%s, ", route->method,
+                                  serves(route, "HEAD") ? ", HEAD" : "");
+    }
+    if (n < size)
+        snprintf(text + n, size - n, "OPTIONS");
+    return n > 0;
+}
+
+static void find(struct http_request *r)
+{
+    const char *name;
+
+    for (int i = 0; i < r->h->n_route && !r->route; i++) {
+        const struct http_route *route = &r->h->route[i];
+
+        if (serves(route, r->method) && matches(r, route->path, &name)) {
+            r->route = route;
+            r->name = name;
+        }
+    }
+}
+
+/* ---- keys -----------------------------------------------------------------*/
+
+/* In a time that only what was given decides. */
+static bool equal(const char *given, const char *key)
+{
+    size_t n = strlen(given), n_key = strlen(key);
+    size_t differ = n ^ n_key;
+
+    for (size_t i = 0; i < n; i++)
+        differ |= (size_t)(unsigned char)(given[i] ^ key[i < n_key ? i : 0]);
+    return differ == 0;
+}
+
+static bool known(const struct http *h, const char *given)
+{
+    bool found = false;
+
+    for (int i = 0; given && i < h->o.n_key; i++)
+        found |= equal(given, h->o.key[i]);
+    return found;
+}
+
+/* The key that lets the request in, or NULL. */
+static const char *key_of(const struct http_request *r)
+{
+    const char *bearer = http_header(r, "Authorization");
+    const char *key = http_header(r, "x-api-key");
+
+    if (bearer && !strncasecmp(bearer, "Bearer ", 7)) {
+        bearer += 7 + strspn(bearer + 7, " ");
+        if (known(r->h, bearer))
+            return bearer;
+    }
+    return known(r->h, key) ? key : NULL;
+}
+
+/* ---- clients --------------------------------------------------------------*/
+
+/* FNV-1a. */
+static uint64_t hash(const void *data, size_t n)
+{
+    const unsigned char *byte = data;
+    uint64_t x = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < n; i++)
+        x = (x ^ byte[i]) * 0x100000001b3u;
+    return x ? x : 1;
+}
+
+/* Who has an IPv6 address has the 2^64 beside it too. */
+static uint64_t hash_address(const struct http_request *r)
+{
+    const struct sockaddr *a =
+        MHD_get_connection_info(r->connection,
+                                MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+            ->client_addr;
+
+    if (a->sa_family == AF_INET6) {
+        const struct in6_addr *six =
+            &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+
+        if (IN6_IS_ADDR_V4MAPPED(six))
+            return hash(six->s6_addr + 12, 4);
+        return hash(six->s6_addr, 8);
+    }
+    return hash(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
+}
+
+/* ---- all of it ------------------------------------------------------------*/
+
+/* What is wrong with how the body is announced, or 0. Two announcements that
+ * differ are how one request is smuggled within another. */
+static int framing(const struct http_request *r, const char **message)
+{
+    const char *coding = NULL, *length = NULL;
+
+    for (int i = 0; i < r->n_header; i++) {
+        const struct http_pair *p = &r->header[i];
+
+        if (!strcasecmp(p->name, "Transfer-Encoding")) {
+            if (strcasecmp(p->value, "chunked") != 0) {
+                *message = "of transfer encodings, only chunked is known";
+                return MHD_HTTP_NOT_IMPLEMENTED;
+            }
+            coding = p->value;
+        } else if (!strcasecmp(p->name, "Content-Length")) {
+            if (length && strcmp(length, p->value) != 0)
+                coding = p->value; /* refused below */
+            length = p->value;
+        }
+    }
+    if (coding && length) {
+        *message = "the length of the body is told twice";
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    if (length && strtoull(length, NULL, 10) > r->h->o.max_body) {
+        *message = "the body is too large";
+        return MHD_HTTP_CONTENT_TOO_LARGE;
+    }
+    return 0;
+}
+
+/* OPTIONS, and methods that the path does not have. */
+static int other_method(struct http_request *r, const char **message)
+{
+    const char *asked = http_header(r, "Access-Control-Request-Headers");
+    bool options = !strcmp(r->method, "OPTIONS");
+    char text[128];
+
+    if (!allowed(r, text, sizeof text) && !(options && r->path[0] == '*')) {
+        *message = "there is nothing at this path";
+        return MHD_HTTP_NOT_FOUND;
+    }
+    http_set_header(r, "Allow", text);
+    if (!options) {
+        *message = "the path does not have this method";
+        return MHD_HTTP_METHOD_NOT_ALLOWED;
+    }
+    if (r->h->o.origin) {
+        http_set_header(r, "Access-Control-Allow-Methods", text);
+        if (asked)
+            http_set_header(r, "Access-Control-Allow-Headers", asked);
+        http_set_header(r, "Access-Control-Max-Age", "86400");
+    }
+    return MHD_HTTP_NO_CONTENT;
+}
+
+int http_route_find(struct http_request *r, const char **message)
+{
+    struct http *h = r->h;
+    const char *key = key_of(r);
+    int status;
+
+    *message = "";
+    r->client = key ? hash(key, strlen(key)) : hash_address(r);
+    status = framing(r, message);
+    if (status && status != MHD_HTTP_CONTENT_TOO_LARGE)
+        return status;
+    if (r->n_segment < 0) {
+        *message = "the path is malformed";
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    find(r);
+    if (h->o.n_key && !key && strcmp(r->method, "OPTIONS") != 0 &&
+        !(r->route && (r->route->flags & HTTP_OPEN))) {
+        http_set_header(r, "WWW-Authenticate", "Bearer");
+        *message = "the key is missing or wrong";
+        return MHD_HTTP_UNAUTHORIZED;
+    }
+    if (!r->route)
+        return other_method(r, message);
+    if (atomic_load(&h->draining)) {
+        http_set_header(r, "Retry-After", "5");
+        *message = "the server is stopping";
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+    return status;
+}

@@ -1,0 +1,121 @@
+/* UTF-8 made valid, byte by byte. */
+#include "json_text.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool text_add(struct text *t, const char *s, size_t n)
+{
+    if (n >= t->cap - t->n || t->cap == 0) {
+        size_t cap = t->cap < 64 ? 64 : t->cap;
+        char *grown;
+
+        if (n > SIZE_MAX / 4 - t->n)
+            return false;
+        while (cap <= t->n + n)
+            cap *= 2;
+        grown = realloc(t->s, cap);
+        if (grown == NULL)
+            return false;
+        t->s = grown;
+        t->cap = cap;
+    }
+    if (n > 0)
+        memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+    return true;
+}
+
+void text_free(struct text *t)
+{
+    free(t->s);
+    *t = (struct text){0};
+}
+
+/* Bytes that a character has which begins so; 0: none does. */
+static int length_of(unsigned char lead)
+{
+    return lead < 0x80                   ? 1
+           : lead >= 0xc2 && lead < 0xe0 ? 2
+           : lead >= 0xe0 && lead < 0xf0 ? 3
+           : lead >= 0xf0 && lead < 0xf5 ? 4
+                                         : 0;
+}
+
+/* May `b` stand behind the n > 0 bytes of a tail? The second byte's range keeps
+ * out overlong forms, surrogates and what is above U+10FFFF. */
+static bool goes_on(const struct utf8_tail *t, unsigned char b)
+{
+    unsigned char low = 0x80, high = 0xbf;
+
+    if (t->n == 1) {
+        low = t->byte[0] == 0xe0 ? 0xa0 : t->byte[0] == 0xf0 ? 0x90 : 0x80;
+        high = t->byte[0] == 0xed ? 0x9f : t->byte[0] == 0xf4 ? 0x8f : 0xbf;
+    }
+    return b >= low && b <= high;
+}
+
+bool utf8_end(struct utf8_tail *tail, struct text *out)
+{
+    bool ok = tail->n == 0 || text_add(out, "\xef\xbf\xbd", 3);
+
+    tail->n = 0;
+    return ok;
+}
+
+bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b = (unsigned char)s[i];
+        size_t plain = i;
+
+        if (tail->n > 0 && !goes_on(tail, b) && !utf8_end(tail, out))
+            return false;
+        if (tail->n == 0 && b < 0x80) {
+            while (plain < n && (unsigned char)s[plain] < 0x80)
+                plain++;
+            if (!text_add(out, s + i, plain - i))
+                return false;
+            i = plain - 1;
+            continue;
+        }
+        tail->byte[tail->n++] = b;
+        if (length_of(tail->byte[0]) == 0) {
+            if (!utf8_end(tail, out))
+                return false;
+        } else if (tail->n == length_of(tail->byte[0])) {
+            if (!text_add(out, (const char *)tail->byte, (size_t)tail->n))
+                return false;
+            tail->n = 0;
+        }
+    }
+    return true;
+}
+
+char *utf8_copy(const char *s, size_t n)
+{
+    struct utf8_tail tail = {0};
+    struct text t = {0};
+
+    if (text_add(&t, "", 0) && utf8_add(&tail, &t, s, n) && utf8_end(&tail, &t))
+        return t.s;
+    text_free(&t);
+    return NULL;
+}
+
+json_t *json_text(const char *s, size_t n)
+{
+    json_t *j = json_stringn(s, n); /* NULL: perhaps no UTF-8 */
+    struct utf8_tail tail = {0};
+    struct text valid = {0};
+
+    if (j != NULL)
+        return j;
+    if (utf8_add(&tail, &valid, s, n) && utf8_end(&tail, &valid) && n > 0 &&
+        (valid.n != n || memcmp(valid.s, s, n) != 0)) /* else it was memory */
+        j = json_stringn(valid.s, valid.n);
+    text_free(&valid);
+    return j;
+}

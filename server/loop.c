@@ -1,0 +1,409 @@
+/* The thread, and who asks it. See loop.h; loop_step.c has a step. */
+#include "loop_inner.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+double loop_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void loop_say(const struct loop *l, pl_log_level level, const char *form, ...)
+{
+    char text[1200];
+    va_list a;
+
+    if (!l->o.log)
+        return;
+    va_start(a, form);
+    vsnprintf(text, sizeof text, form, a);
+    va_end(a);
+    l->o.log(l->o.log_user, level, text);
+}
+
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+{
+    va_list a;
+
+    if (err) {
+        err->status = s;
+        va_start(a, form);
+        vsnprintf(err->message, sizeof err->message, form, a);
+        va_end(a);
+    }
+    return s;
+}
+
+static pl_status no_memory(pl_err *err)
+{
+    return fail(err, PL_NO_MEMORY, "out of memory for a job of the server");
+}
+
+/* ---- jobs --------------------------------------------------------------- */
+
+static void free_work(struct work *w)
+{
+    if (!w)
+        return;
+    pl_sampler_free(w->sampler);
+    free(w->text);
+    free(w->saved);
+    free(w);
+}
+
+void loop_end_work(struct loop *l, struct work *w, enum job_end why,
+                   const pl_err *err)
+{
+    struct job_report r = {.why = why,
+                           .n_prompt = w->job.n_prompt,
+                           .n_cached = w->n_cached,
+                           .n_written = w->n_written};
+    struct job_listener j;
+    double now = loop_now(), began = w->began > 0 ? w->began : now;
+    double wrote = w->wrote > 0 ? w->wrote : now;
+
+    if (err)
+        r.err = *err;
+    r.queue_s = began - w->came;
+    r.prompt_s = wrote - began;
+    r.written_s = now - wrote;
+    if (w->at == WORK_RUNS) {
+        pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
+        l->taken[w->seq] = false;
+    }
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_work; i++)
+        if (l->work[i] == w) {
+            memmove(&l->work[i], &l->work[i + 1],
+                    (size_t)(--l->n_work - i) * sizeof *l->work);
+            break;
+        }
+    schedule_leave(&l->schedule, w->job.client);
+    if (w->at == WORK_RUNS)
+        l->slot[w->seq] = (struct loop_slot){0};
+    l->counts.n_failed += why == JOB_FAILED;
+    pthread_mutex_unlock(&l->lock);
+    j = w->job.listener;
+    free_work(w); /* before the listener gives up the job's grammar */
+    j.end(j.user, &r);
+}
+
+static pl_status check_job(const struct loop *l, const struct job *job,
+                           pl_err *err)
+{
+    if (job->n_prompt < 1)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "the prompt has no token: give one at least");
+    for (int64_t i = 0; i < job->n_prompt; i++)
+        if (job->prompt[i] < 0 || job->prompt[i] >= l->n_vocab)
+            return fail(err, PL_BAD_ARGUMENT,
+                        "token %" PRId64 " of the prompt is %" PRId32
+                        "; the vocabulary has 0 to %" PRId64,
+                        i, job->prompt[i], l->n_vocab - 1);
+    if (job->n_prompt >= l->n_ctx)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "the prompt has %" PRId64
+                    " tokens; the context has %" PRId64
+                    ", and what is written needs one: shorten it, or start "
+                    "the server with a larger context (-c)",
+                    job->n_prompt, l->n_ctx);
+    return PL_OK;
+}
+
+static pl_status make_work(struct work **out, const struct loop *l,
+                           const struct job *job, pl_err *err)
+{
+    struct work *w = calloc(1, sizeof *w);
+    pl_status s;
+
+    *out = NULL;
+    if (!w)
+        return no_memory(err);
+    w->job = *job;
+    w->job.prompt = NULL;
+    w->job.sampling = NULL;
+    w->came = loop_now();
+    w->max_text = job->n_prompt + 64;
+    w->text = malloc((size_t)w->max_text * sizeof *w->text);
+    if (!w->text) {
+        free_work(w);
+        return no_memory(err);
+    }
+    memcpy(w->text, job->prompt, (size_t)job->n_prompt * sizeof *w->text);
+    w->n_text = job->n_prompt;
+    s = pl_sampler_create(&w->sampler, job->sampling, l->n_vocab, err);
+    if (s != PL_OK) {
+        free_work(w);
+        return s;
+    }
+    for (int64_t i = 0; i < w->n_text; i++)
+        pl_sampler_accept(w->sampler, w->text[i]);
+    *out = w;
+    return PL_OK;
+}
+
+/* Waiting jobs leave at the rate at which jobs have ended so far. */
+static double when_again(const struct loop *l)
+{
+    double a_job =
+        l->counts.n_job > 0 ? l->counts.step_s / (double)l->counts.n_job : 1;
+
+    return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
+}
+
+/* With the lock held: all, or none. */
+static pl_status queue_work(struct loop *l, struct work **w, int n,
+                            double *retry_s, pl_err *err)
+{
+    int k = 0;
+
+    if (l->stops)
+        return fail(err, PL_CANCELLED, "the server is stopping");
+    if (l->counts.n_waiting + n > l->o.max_waiting) {
+        l->counts.n_refused += (uint64_t)n;
+        if (retry_s)
+            *retry_s = when_again(l);
+        return fail(err, PL_FULL,
+                    "%d requests wait already, of %d that may, and %d more "
+                    "are too many: try again later",
+                    l->counts.n_waiting, l->o.max_waiting, n);
+    }
+    while (k < n && schedule_join(&l->schedule, w[k]->job.client, err) == PL_OK)
+        k++;
+    if (k < n) {
+        while (k-- > 0)
+            schedule_leave(&l->schedule, w[k]->job.client);
+        return PL_NO_MEMORY;
+    }
+    for (int i = 0; i < n; i++) {
+        w[i]->id = ++l->last_id;
+        l->work[l->n_work++] = w[i]; /* max_work: all that may be there */
+    }
+    l->counts.n_waiting += n;
+    l->counts.n_job += (uint64_t)n;
+    pthread_cond_signal(&l->come);
+    return PL_OK;
+}
+
+pl_status loop_add(struct loop *l, const struct job *job, int n,
+                   double *retry_s, pl_err *err)
+{
+    struct work **w = calloc((size_t)n + 1, sizeof *w);
+    pl_status s = w ? PL_OK : no_memory(err);
+
+    for (int i = 0; i < n && s == PL_OK; i++) {
+        s = check_job(l, &job[i], err);
+        if (s == PL_OK)
+            s = make_work(&w[i], l, &job[i], err);
+    }
+    if (s == PL_OK) {
+        pthread_mutex_lock(&l->lock);
+        s = queue_work(l, w, n, retry_s, err);
+        pthread_mutex_unlock(&l->lock);
+    }
+    for (int i = 0; i < n && w && s != PL_OK; i++)
+        free_work(w[i]);
+    free(w);
+    return s;
+}
+
+/* ---- errands ------------------------------------------------------------- */
+
+pl_status loop_between(struct loop *l,
+                       pl_status (*act)(void *user, pl_engine *e, pl_err *err),
+                       void *user, pl_err *err)
+{
+    struct errand a = {.act = act, .user = user, .err = err};
+    struct errand **end;
+
+    pthread_mutex_lock(&l->lock);
+    if (l->stops) {
+        pthread_mutex_unlock(&l->lock);
+        return fail(err, PL_CANCELLED, "the server is stopping");
+    }
+    for (end = &l->errand; *end;)
+        end = &(*end)->next;
+    *end = &a;
+    pthread_cond_signal(&l->come);
+    while (!a.done)
+        pthread_cond_wait(&l->done, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    return a.status;
+}
+
+/* With the lock held, which it gives back meanwhile. */
+static void run_errands(struct loop *l)
+{
+    struct errand *a;
+
+    while ((a = l->errand)) {
+        l->errand = a->next;
+        pthread_mutex_unlock(&l->lock);
+        a->status = a->act(a->user, l->e, a->err);
+        pthread_mutex_lock(&l->lock);
+        a->done = true; /* from here on its owner may be gone */
+        pthread_cond_broadcast(&l->done);
+    }
+}
+
+/* ---- the thread ---------------------------------------------------------- */
+
+static void *work_on(void *user)
+{
+    struct loop *l = user;
+    bool stops = false;
+
+    while (!stops) {
+        bool busy = loop_step(l);
+
+        pthread_mutex_lock(&l->lock);
+        run_errands(l);
+        while (!busy && !l->stops && !l->errand && l->n_work == 0)
+            pthread_cond_wait(&l->come, &l->lock);
+        if (!busy && !l->stops && !l->errand && l->n_work > 0) {
+            /* All that run are paused, and nobody tells when clients have
+             * caught up: ask again soon. */
+            struct timespec soon;
+
+            clock_gettime(CLOCK_MONOTONIC, &soon);
+            soon.tv_nsec += 5000000;
+            soon.tv_sec += soon.tv_nsec / 1000000000;
+            soon.tv_nsec %= 1000000000;
+            pthread_cond_timedwait(&l->come, &l->lock, &soon);
+        }
+        stops = l->stops;
+        pthread_mutex_unlock(&l->lock);
+    }
+    while (l->n_work > 0)
+        loop_end_work(l, l->work[0], JOB_CANCELLED, NULL);
+    pthread_mutex_lock(&l->lock);
+    run_errands(l);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static bool make_room(struct loop *l)
+{
+    size_t n = (size_t)l->o.n_seq;
+    int64_t chunk = l->o.chunk < l->o.step ? l->o.step : l->o.chunk;
+
+    l->max_work = l->o.n_seq + l->o.max_waiting;
+    l->max_batch = chunk + l->o.n_seq;
+    l->work = calloc((size_t)l->max_work, sizeof *l->work);
+    l->client = calloc((size_t)l->max_work, sizeof *l->client);
+    l->slot = calloc(n, sizeof *l->slot);
+    l->run = calloc(n, sizeof *l->run);
+    l->plan = calloc(n, sizeof *l->plan);
+    l->taken = calloc(n, sizeof *l->taken);
+    l->token = calloc((size_t)l->max_batch, sizeof *l->token);
+    l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
+    l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
+    l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
+    return l->work && l->client && l->slot && l->run && l->plan && l->taken &&
+           l->token && l->seq && l->wanted && l->logits;
+}
+
+/* Waits end by a clock that nobody sets. */
+static bool make_locks(struct loop *l)
+{
+    pthread_condattr_t a;
+
+    if (pthread_condattr_init(&a) != 0)
+        return false;
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->come, &a);
+    pthread_cond_init(&l->done, &a);
+    pthread_condattr_destroy(&a);
+    return true;
+}
+
+pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
+                      const struct loop_options *o, pl_err *err)
+{
+    struct loop *l = calloc(1, sizeof *l);
+
+    *out = NULL;
+    if (!l || !make_locks(l)) {
+        free(l);
+        return no_memory(err);
+    }
+    l->e = e;
+    l->t = t;
+    l->o = *o;
+    l->n_ctx = pl_engine_n_ctx(e);
+    l->n_vocab = pl_tokenizer_n_vocab(t);
+    if (l->o.max_waiting == 0)
+        l->o.max_waiting = 16 * l->o.n_seq;
+    if (l->o.chunk == 0)
+        l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
+    schedule_init(&l->schedule, l->o.step, l->o.chunk);
+    if (!make_room(l)) {
+        loop_free(l);
+        return no_memory(err);
+    }
+    if (pthread_create(&l->thread, NULL, work_on, l) != 0) {
+        loop_free(l);
+        return fail(err, PL_NO_MEMORY,
+                    "the thread of the server's loop: the "
+                    "system gives no more threads");
+    }
+    l->started = true;
+    *out = l;
+    return PL_OK;
+}
+
+void loop_free(struct loop *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stops = true;
+    pthread_cond_signal(&l->come);
+    pthread_mutex_unlock(&l->lock);
+    if (l->started)
+        pthread_join(l->thread, NULL);
+    pthread_cond_destroy(&l->come);
+    pthread_cond_destroy(&l->done);
+    pthread_mutex_destroy(&l->lock);
+    schedule_fini(&l->schedule);
+    free(l->work);
+    free(l->client);
+    free(l->slot);
+    free(l->run);
+    free(l->plan);
+    free(l->taken);
+    free(l->token);
+    free(l->seq);
+    free(l->wanted);
+    free(l->logits);
+    free(l);
+}
+
+/* ---- what it does -------------------------------------------------------- */
+
+void loop_counts(struct loop *l, struct loop_counts *out)
+{
+    pthread_mutex_lock(&l->lock);
+    *out = l->counts;
+    pthread_mutex_unlock(&l->lock);
+}
+
+int loop_slots(struct loop *l, struct loop_slot *slot, int n)
+{
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < n && i < l->o.n_seq; i++)
+        slot[i] = l->slot[i];
+    pthread_mutex_unlock(&l->lock);
+    return l->o.n_seq;
+}

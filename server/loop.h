@@ -1,0 +1,122 @@
+/* The engine's loop: one thread that steps an engine for all who ask.
+ *
+ * A job is one text to be written: a prompt, how to choose tokens, when to end.
+ * Jobs wait until a sequence and room for their prompt are free, feed the
+ * prompt in chunks beside others that write (schedule.h), and leave after any
+ * step. When pages run short a job gives its place: what its sequence holds
+ * goes to host memory, comes back later, and the job goes on with the same
+ * bits. */
+#ifndef SERVER_LOOP_H
+#define SERVER_LOOP_H
+
+#include "pl.h"
+
+struct loop;
+
+double loop_now(void); /* seconds of its clock */
+
+enum job_end {
+    JOB_ENDED,     /* a token that ends a text */
+    JOB_TOLD,      /* the listener had enough */
+    JOB_LENGTH,    /* max_tokens, or the context is full */
+    JOB_CANCELLED, /* the client gave up, or the loop stops */
+    JOB_LATE,      /* its time is over */
+    JOB_FAILED,    /* err says why */
+};
+
+/* What its client would like. */
+enum job_wish {
+    JOB_GO,
+    JOB_PAUSE, /* it has not taken yet what was written: in no step for now */
+    JOB_GIVE_UP
+};
+
+/* What is told at an end. */
+struct job_report {
+    enum job_end why;
+    pl_err err;                            /* of JOB_FAILED */
+    int64_t n_prompt, n_cached, n_written; /* tokens; cached: not computed */
+    double queue_s, prompt_s, written_s;
+};
+
+/* Called on the loop's thread between steps: what they do delays everybody, and
+ * they must neither wait nor call the loop. */
+struct job_listener {
+    /* Of the prompt's `total` tokens `done` are there, of which `cached` were
+     * not computed; at its end in any case. NULL: not told. */
+    void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
+    /* A token was chosen, from these logits [n_vocab]; one that ends the text
+     * is not told. False: it is enough. */
+    bool (*token)(void *user, int32_t id, const float *logits);
+    /* Does the grammar hold for the next token? It does from the first time on
+     * that this says so; NULL: from the beginning. */
+    bool (*holds)(void *user);
+    /* Is anybody still there? Asked before every step, from the first on, while
+     * the job waits too; NULL: always. */
+    enum job_wish (*wish)(void *user);
+    /* The last call; the job is gone then. */
+    void (*end)(void *user, const struct job_report *report);
+    void *user;
+};
+
+struct job {
+    const int32_t *prompt; /* copied */
+    int64_t n_prompt;      /* 1 at least */
+    int64_t max_tokens;    /* to write; -1: as many as the context takes */
+    const pl_sampling *sampling; /* NULL: the defaults */
+    pl_grammar *grammar; /* what is written keeps to it; NULL: to none. Must
+                              outlive the job */
+    bool ignore_end;     /* write on behind a token that ends a text */
+    bool no_cache;       /* compute all of the prompt */
+    uint64_t client;     /* see http_client */
+    double time_s;       /* for all of it, waiting too; 0: any */
+    struct job_listener listener;
+};
+
+struct loop_options {
+    int n_seq;       /* sequences of the engine that jobs may have */
+    int max_waiting; /* jobs that may wait; 0: 16 times n_seq */
+    int64_t step;    /* tokens of a step: the engine's micro-batch */
+    int64_t chunk;   /* of prompts beside others that write; 0: a quarter of
+                        a step, 32 at least */
+    pl_log_fn *log;
+    void *log_user;
+};
+
+/* Since the loop began, but for those "now". */
+struct loop_counts {
+    int n_waiting, n_running, n_away; /* now; away: gave their place */
+    uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
+    uint64_t n_step, n_prompt, n_cached, n_written;
+    uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
+    double step_s;                                /* within steps */
+    double self_s; /* between them: choosing, telling */
+};
+
+/* One place, as /slots shows it. */
+struct loop_slot {
+    uint64_t job; /* 0: idle */
+    int64_t n_prompt, n_done, n_written, n_held;
+};
+
+/* e and t are borrowed until loop_free; nobody else calls the engine then. */
+pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
+                      const struct loop_options *o, pl_err *err);
+/* Cancels what is left and waits for the step that is under way. */
+void loop_free(struct loop *l);
+
+/* n jobs, all or none. FULL: too many wait, try again in *retry_s seconds or
+ * so; BAD_ARGUMENT: one can never run, its prompt being longer than the
+ * context, or a token none of the model's. */
+pl_status loop_add(struct loop *l, const struct job *job, int n,
+                   double *retry_s, pl_err *err);
+/* `act` runs on the loop's thread between two steps, and loop_between returns
+ * when it has: saving a sequence, say. */
+pl_status loop_between(struct loop *l,
+                       pl_status (*act)(void *user, pl_engine *e, pl_err *err),
+                       void *user, pl_err *err);
+void loop_counts(struct loop *l, struct loop_counts *out);
+/* Of the first n slots; how many there are. */
+int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+
+#endif

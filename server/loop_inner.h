@@ -1,0 +1,89 @@
+/* Between loop.c (who asks, and the thread) and loop_step.c (one step). */
+#ifndef SERVER_LOOP_INNER_H
+#define SERVER_LOOP_INNER_H
+
+#include "loop.h"
+#include "schedule.h"
+
+#include <pthread.h>
+
+enum work_at {
+    WORK_WAITS, /* for a sequence */
+    WORK_RUNS,  /* has one */
+    WORK_AWAY,  /* gave its place; `saved` has what its sequence held */
+};
+
+/* A job from loop_add to its end. What `lock` guards is said; the rest is the
+ * loop's thread's alone. */
+struct work {
+    uint64_t id;
+    struct job job; /* prompt and sampling are not borrowed any more */
+    pl_sampler *sampler;
+    bool held;       /* the sampler keeps to the job's grammar */
+    enum work_at at; /* guarded */
+    enum job_wish wish;
+    int seq;       /* of WORK_RUNS */
+    int32_t *text; /* owned, [n_text]: the prompt, what was written */
+    int64_t n_text, max_text;
+    int64_t n_done; /* of them, computed: the length of its sequence */
+    int64_t n_cached, n_written;
+    void *saved; /* owned, of WORK_AWAY */
+    size_t saved_bytes;
+    double came, began, wrote; /* seconds of the clock; wrote: first token */
+};
+
+/* Something to be done between two steps. */
+struct errand {
+    pl_status (*act)(void *user, pl_engine *e, pl_err *err);
+    void *user;
+    pl_err *err;
+    pl_status status;
+    bool done; /* guarded */
+    struct errand *next;
+};
+
+struct loop {
+    pl_engine *e;          /* borrowed */
+    const pl_tokenizer *t; /* borrowed */
+    struct loop_options o;
+    int64_t n_ctx, n_vocab;
+
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t come;   /* there is something to do */
+    pthread_cond_t done;   /* an errand is done */
+    bool stops;            /* guarded */
+    struct errand *errand; /* guarded; a queue */
+
+    /* In the order in which they came. The loop's thread alone removes, and
+     * moves nothing but under the lock. */
+    struct work **work; /* owned, [n_work]; guarded */
+    int n_work, max_work;
+    uint64_t last_id;          /* guarded */
+    struct schedule schedule;  /* guarded */
+    struct loop_counts counts; /* guarded */
+    struct loop_slot *slot;    /* owned, [n_seq]; guarded */
+
+    /* Of a step; owned. */
+    struct work **run; /* [n_seq], who has a sequence, the oldest first */
+    struct schedule_job *plan; /* [n_seq] */
+    int n_run;
+    bool *taken;          /* [n_seq] sequences */
+    uint64_t *client;     /* [max_work] */
+    int32_t *token, *seq; /* [max_batch] */
+    uint8_t *wanted;
+    int64_t max_batch;
+    float *logits; /* [n_seq, n_vocab] */
+};
+
+/* One step: gives free places, computes, tells. False: there is nothing to do
+ * but to wait. */
+bool loop_step(struct loop *l);
+/* The last that a job hears; it is freed. err: of JOB_FAILED. */
+void loop_end_work(struct loop *l, struct work *w, enum job_end why,
+                   const pl_err *err);
+void loop_say(const struct loop *l, pl_log_level level, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

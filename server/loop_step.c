@@ -1,0 +1,448 @@
+/* One step of the loop: who leaves, who comes, what is computed, what is told.
+ * See loop.h. */
+#include "loop_inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- who leaves ---------------------------------------------------------- */
+
+static bool is_over(const struct work *w, double now, enum job_end *why)
+{
+    if (w->wish == JOB_GIVE_UP)
+        *why = JOB_CANCELLED;
+    else if (w->job.time_s > 0 && now - w->came > w->job.time_s)
+        *why = JOB_LATE;
+    else
+        return false;
+    return true;
+}
+
+/* The nth job; NULL: there are no more. The loop's thread alone removes jobs,
+ * so that it stays while it is looked at. */
+static struct work *nth(struct loop *l, int n)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    w = n < l->n_work ? l->work[n] : NULL;
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
+static void let_go(struct loop *l)
+{
+    const double now = loop_now();
+    enum job_end why = JOB_CANCELLED;
+    struct work *w;
+
+    for (int i = 0; (w = nth(l, i)); i++) {
+        const struct job_listener *j = &w->job.listener;
+
+        w->wish = j->wish ? j->wish(j->user) : JOB_GO;
+        if (is_over(w, now, &why)) {
+            loop_end_work(l, w, why, NULL);
+            i--;
+        }
+    }
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+/* With the lock held. */
+static void count_places(struct loop *l)
+{
+    l->counts.n_waiting = l->counts.n_running = l->counts.n_away = 0;
+    for (int i = 0; i < l->n_work; i++) {
+        l->counts.n_waiting += l->work[i]->at == WORK_WAITS;
+        l->counts.n_running += l->work[i]->at == WORK_RUNS;
+        l->counts.n_away += l->work[i]->at == WORK_AWAY;
+    }
+}
+
+static void set_place(struct loop *l, struct work *w, enum work_at at)
+{
+    pthread_mutex_lock(&l->lock);
+    w->at = at;
+    count_places(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static int free_seq(const struct loop *l)
+{
+    for (int i = 0; i < l->o.n_seq; i++)
+        if (!l->taken[i])
+            return i;
+    return -1;
+}
+
+/* Room for all that a job has so far and some more to write in, beside some for
+ * each that runs, so that nobody has to give a place at once. Where nobody runs
+ * there is room for anybody. */
+static bool has_room(const struct loop *l, const struct work *w)
+{
+    enum { TO_WRITE = 64 };
+    int64_t wish = w->n_text + TO_WRITE;
+    int n = 0;
+
+    for (int i = 0; i < l->n_work; i++) {
+        const struct work *other = l->work[i];
+
+        if (other->at != WORK_RUNS)
+            continue;
+        n++;
+        wish += other->n_text - other->n_done + TO_WRITE;
+    }
+    return n == 0 || wish <= pl_engine_room(l->e, -1);
+}
+
+/* Who gets the next place: those who gave theirs come first, or nobody would be
+ * safe to end. NULL: nobody, or there is no room. */
+static struct work *next_work(struct loop *l)
+{
+    struct work *next = NULL;
+    int n = 0, first;
+
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_work && !next; i++)
+        if (l->work[i]->at == WORK_AWAY)
+            next = l->work[i];
+    for (int i = 0; i < l->n_work && !next; i++)
+        if (l->work[i]->at == WORK_WAITS)
+            l->client[n++] = l->work[i]->job.client;
+    first = schedule_next(&l->schedule, l->client, n);
+    for (int i = 0; i < l->n_work && !next && first >= 0; i++)
+        if (l->work[i]->at == WORK_WAITS && first-- == 0)
+            next = l->work[i];
+    if (next && !has_room(l, next))
+        next = NULL;
+    pthread_mutex_unlock(&l->lock);
+    return next;
+}
+
+/* False: it could not, and has ended. */
+static bool come_back(struct loop *l, struct work *w)
+{
+    pl_err err;
+    pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
+                                          w->saved_bytes, 0, &err);
+
+    if (s == PL_FULL) { /* others grew; it waits on */
+        l->taken[w->seq] = false;
+        set_place(l, w, WORK_AWAY);
+        return false;
+    }
+    free(w->saved);
+    w->saved = NULL;
+    if (s != PL_OK)
+        loop_end_work(l, w, JOB_FAILED, &err);
+    return s == PL_OK;
+}
+
+/* What is kept of its prompt needs not be computed. */
+static void begin(struct loop *l, struct work *w)
+{
+    w->began = loop_now();
+    if (!w->job.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
+                                         &w->n_cached, NULL) != PL_OK)
+        w->n_cached = 0;
+    w->n_done = w->n_cached;
+    pthread_mutex_lock(&l->lock);
+    l->counts.n_cached += (uint64_t)w->n_cached;
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void admit(struct loop *l)
+{
+    struct work *w;
+    int seq;
+
+    while ((seq = free_seq(l)) >= 0 && (w = next_work(l))) {
+        bool back = w->at == WORK_AWAY;
+
+        w->seq = seq;
+        l->taken[seq] = true;
+        set_place(l, w, WORK_RUNS);
+        if (back) {
+            if (!come_back(l, w))
+                break;
+            continue;
+        }
+        begin(l, w);
+    }
+}
+
+/* A job gives its place, and what its sequence holds goes to host memory. */
+static void send_away(struct loop *l, struct work *w)
+{
+    pl_err err;
+
+    if (w->n_done > 0 && pl_state_save_memory(l->e, w->seq, 0, -1, &w->saved,
+                                              &w->saved_bytes, &err) != PL_OK) {
+        loop_end_work(l, w, JOB_FAILED, &err);
+        return;
+    }
+    pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
+    l->taken[w->seq] = false;
+    pthread_mutex_lock(&l->lock);
+    l->counts.n_given++;
+    l->slot[w->seq] = (struct loop_slot){0};
+    pthread_mutex_unlock(&l->lock);
+    set_place(l, w, w->n_done > 0 ? WORK_AWAY : WORK_WAITS);
+}
+
+/* ---- what is computed ---------------------------------------------------- */
+
+static bool is_writing(const struct work *w)
+{
+    return w->n_written > 0 && w->n_text - w->n_done == 1;
+}
+
+/* Tokens of the step, all in all. */
+static int64_t plan_step(struct loop *l)
+{
+    int64_t n;
+
+    l->n_run = 0;
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_work; i++)
+        if (l->work[i]->at == WORK_RUNS)
+            l->run[l->n_run++] = l->work[i];
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_run; i++) {
+        const struct work *w = l->run[i];
+
+        l->plan[i] = (struct schedule_job){
+            .client = w->job.client,
+            .n_left = is_writing(w) ? 0 : w->n_text - w->n_done,
+            .paused = w->wish == JOB_PAUSE};
+    }
+    pthread_mutex_lock(&l->lock);
+    n = schedule_step(&l->schedule, l->plan, l->n_run);
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+/* Adds what a job has in this step to the batch. */
+static void gather(struct loop *l, int i, pl_batch *b)
+{
+    const struct work *w = l->run[i];
+    int64_t n = l->plan[i].n_now;
+
+    for (int64_t k = 0; k < n; k++) {
+        l->token[b->n] = w->text[w->n_done + k];
+        l->seq[b->n] = w->seq;
+        l->wanted[b->n] = w->n_done + k + 1 == w->n_text;
+        b->n++;
+    }
+}
+
+static pl_status compute(struct loop *l, int from, int to, float *logits,
+                         pl_err *err)
+{
+    pl_batch b;
+    double began = loop_now();
+    pl_counters c;
+    pl_status s;
+
+    pl_batch_init(&b);
+    b.token = l->token;
+    b.seq = l->seq;
+    b.wanted = l->wanted;
+    b.logits = logits;
+    for (int i = from; i < to; i++)
+        gather(l, i, &b);
+    s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
+    pl_engine_counters(l->e, &c, sizeof c);
+    pthread_mutex_lock(&l->lock);
+    l->counts.messages = c.messages;
+    l->counts.message_bytes = c.message_bytes;
+    l->counts.copy_bytes = c.copy_bytes;
+    l->counts.n_step += b.n > 0;
+    l->counts.step_s += loop_now() - began;
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+/* Pages are short: somebody gives a place, or, being alone, has all of it. */
+static void make_way(struct loop *l, const pl_err *err)
+{
+    int n = 0, victim;
+
+    for (int i = 0; i < l->n_run; i++)
+        l->client[n++] = l->run[i]->job.client;
+    if (l->n_run == 1) {
+        if (l->run[0]->n_written > 0)
+            loop_end_work(l, l->run[0], JOB_LENGTH, NULL);
+        else
+            loop_end_work(l, l->run[0], JOB_FAILED, err);
+        return;
+    }
+    pthread_mutex_lock(&l->lock);
+    victim = schedule_victim(&l->schedule, l->client, n);
+    pthread_mutex_unlock(&l->lock);
+    loop_say(l, PL_LOG_INFO,
+             "job %" PRIu64 " gives its place: the cache is full",
+             l->run[victim]->id);
+    send_away(l, l->run[victim]);
+}
+
+/* ---- what is told -------------------------------------------------------- */
+
+static bool keep(struct work *w, int32_t id)
+{
+    if (w->n_text == w->max_text) {
+        int64_t max = 2 * w->max_text;
+        void *more = realloc(w->text, (size_t)max * sizeof *w->text);
+
+        if (!more)
+            return false;
+        w->text = more;
+        w->max_text = max;
+    }
+    w->text[w->n_text++] = id;
+    w->n_written++;
+    return true;
+}
+
+/* Chooses the next token; where none can be, -1 and why. */
+static int32_t choose(struct work *w, const float *logits, pl_err *err)
+{
+    const struct job_listener *j = &w->job.listener;
+    int32_t id;
+
+    if (w->job.grammar && !w->held && (!j->holds || j->holds(j->user))) {
+        if (pl_sampler_set_grammar(w->sampler, w->job.grammar, err) != PL_OK)
+            return -1;
+        w->held = true;
+    }
+    id = pl_sample(w->sampler, logits);
+    if (id < 0)
+        pl_sampler_status(w->sampler, err);
+    return id;
+}
+
+/* The next token of a job; it may have ended then. */
+static void write_on(struct loop *l, struct work *w, const float *logits)
+{
+    pl_err err;
+    int32_t id;
+
+    if (w->wrote == 0)
+        w->wrote = loop_now();
+    if (w->job.max_tokens == 0) { /* the prompt alone was wanted */
+        loop_end_work(l, w, JOB_LENGTH, NULL);
+        return;
+    }
+    id = choose(w, logits, &err);
+    if (id < 0) {
+        loop_end_work(l, w, JOB_FAILED, &err);
+    } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {
+        loop_end_work(l, w, JOB_ENDED, NULL);
+    } else if (!keep(w, id)) {
+        err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
+        loop_end_work(l, w, JOB_FAILED, &err);
+    } else if (!w->job.listener.token(w->job.listener.user, id, logits)) {
+        loop_end_work(l, w, JOB_TOLD, NULL);
+    } else if (w->n_written == w->job.max_tokens || w->n_text >= l->n_ctx) {
+        loop_end_work(l, w, JOB_LENGTH, NULL);
+    }
+}
+
+static void show(struct loop *l, const struct work *w, int64_t n_prompt,
+                 int64_t n_written)
+{
+    pthread_mutex_lock(&l->lock);
+    l->slot[w->seq] = (struct loop_slot){.job = w->id,
+                                         .n_prompt = w->job.n_prompt,
+                                         .n_done = w->n_done,
+                                         .n_written = w->n_written,
+                                         .n_held = w->n_done};
+    l->counts.n_prompt += (uint64_t)n_prompt;
+    l->counts.n_written += (uint64_t)n_written;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* After jobs [from, to) were computed; `logits` are of those whose last token
+ * was among it, in their order. */
+static void tell(struct loop *l, int from, int to, const float *logits)
+{
+    for (int i = from; i < to; i++) {
+        struct work *w = l->run[i];
+        const struct job_listener *j = &w->job.listener;
+        bool writing = is_writing(w);
+
+        if (l->plan[i].n_now == 0)
+            continue;
+        w->n_done += l->plan[i].n_now;
+        show(l, w, writing ? 0 : l->plan[i].n_now, writing);
+        if (j->progress && w->n_written == 0)
+            j->progress(j->user, w->n_done, w->job.n_prompt, w->n_cached);
+        if (w->n_done < w->n_text)
+            continue;
+        write_on(l, w, logits);
+        logits += l->n_vocab;
+    }
+}
+
+/* A step failed, for a cause that may be one job's: each by itself. */
+static void compute_apart(struct loop *l)
+{
+    pl_err err;
+
+    for (int i = 0; i < l->n_run; i++) {
+        pl_status s = compute(l, i, i + 1, l->logits, &err);
+
+        if (s == PL_OK)
+            tell(l, i, i + 1, l->logits);
+        else
+            loop_end_work(l, l->run[i], JOB_FAILED, &err);
+    }
+}
+
+/* Where sequences stand after a step that failed: those that cannot go back
+ * hold what was done. */
+static void look_again(struct loop *l)
+{
+    for (int i = 0; i < l->n_run; i++) {
+        struct work *w = l->run[i];
+        int64_t left;
+
+        w->n_done = pl_seq_length(l->e, w->seq);
+        if (w->n_done == w->n_text) { /* computed, and its logits are lost */
+            pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
+            w->n_done = 0;
+        }
+        left = w->n_text - w->n_done;
+        if (l->plan[i].n_now > left)
+            l->plan[i].n_now = left;
+    }
+}
+
+bool loop_step(struct loop *l)
+{
+    double began = loop_now(), stepped = l->counts.step_s;
+    pl_status s;
+    pl_err err;
+
+    let_go(l);
+    admit(l);
+    if (plan_step(l) == 0)
+        return false;
+    s = compute(l, 0, l->n_run, l->logits, &err);
+    if (s == PL_OK) {
+        tell(l, 0, l->n_run, l->logits);
+    } else {
+        look_again(l);
+        if (s == PL_FULL)
+            make_way(l, &err);
+        else
+            compute_apart(l);
+    }
+    pthread_mutex_lock(&l->lock);
+    l->counts.self_s += loop_now() - began - (l->counts.step_s - stepped);
+    count_places(l);
+    pthread_mutex_unlock(&l->lock);
+    return true;
+}

@@ -1,0 +1,39 @@
+/* What a server has done, as Prometheus reads it. */
+#ifndef SERVER_METRICS_H
+#define SERVER_METRICS_H
+
+#include "json_text.h"
+#include "loop.h"
+
+#include <pthread.h>
+
+/* Seconds; le[i] is the upper end of bucket i, the last one has none. */
+enum { METRICS_BUCKETS = 16 };
+struct histogram {
+    uint64_t n[METRICS_BUCKETS + 1];
+    uint64_t all;
+    double sum;
+};
+
+struct metrics {
+    pthread_mutex_t lock;
+    struct histogram queue;         /* until a job had a sequence */
+    struct histogram first;         /* from there to its first token */
+    struct histogram next;          /* between tokens, a job's mean */
+    uint64_t n_end[JOB_FAILED + 1]; /* jobs, by why they ended */
+};
+
+/* What others count. */
+struct metrics_now {
+    struct loop_counts loop;
+    int n_connection, n_request;
+};
+
+void metrics_init(struct metrics *m);
+void metrics_fini(struct metrics *m);
+void metrics_add(struct metrics *m, const struct job_report *report);
+/* Appends the text; false: no memory. */
+bool metrics_write(struct metrics *m, const struct metrics_now *now,
+                   struct text *out);
+
+#endif

@@ -1,0 +1,189 @@
+/* See schedule.h. Clients are kept in the order of their ids. */
+#include "schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pl_status no_memory(pl_err *err)
+{
+    if (err) {
+        err->status = PL_NO_MEMORY;
+        snprintf(err->message, sizeof err->message,
+                 "out of memory for the clients of a server");
+    }
+    return PL_NO_MEMORY;
+}
+
+/* Where a client is, or would be. */
+static int place_of(const struct schedule *s, uint64_t id)
+{
+    int low = 0, high = s->n_client;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+
+        if (s->client[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct schedule_client *find(const struct schedule *s, uint64_t id)
+{
+    int i = place_of(s, id);
+
+    return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
+}
+
+static int64_t given(const struct schedule *s, uint64_t id)
+{
+    const struct schedule_client *c = find(s, id);
+
+    return c ? c->given : 0;
+}
+
+static int64_t least_given(const struct schedule *s)
+{
+    int64_t least = s->n_client > 0 ? s->client[0].given : 0;
+
+    for (int i = 1; i < s->n_client; i++)
+        if (s->client[i].given < least)
+            least = s->client[i].given;
+    return least;
+}
+
+void schedule_init(struct schedule *s, int64_t step, int64_t chunk)
+{
+    *s = (struct schedule){.step = step, .chunk = chunk};
+}
+
+void schedule_fini(struct schedule *s)
+{
+    free(s->client);
+    *s = (struct schedule){0};
+}
+
+pl_status schedule_join(struct schedule *s, uint64_t client, pl_err *err)
+{
+    int64_t least = least_given(s);
+    int i = place_of(s, client);
+
+    if (i < s->n_client && s->client[i].id == client) {
+        s->client[i].n_job++;
+        return PL_OK;
+    }
+    if (s->n_client == s->max_client) {
+        int max = s->max_client > 0 ? 2 * s->max_client : 16;
+        void *more = realloc(s->client, (size_t)max * sizeof *s->client);
+
+        if (!more)
+            return no_memory(err);
+        s->client = more;
+        s->max_client = max;
+    }
+    memmove(&s->client[i + 1], &s->client[i],
+            (size_t)(s->n_client - i) * sizeof *s->client);
+    s->n_client++;
+    s->client[i] =
+        (struct schedule_client){.id = client, .given = least, .n_job = 1};
+    return PL_OK;
+}
+
+void schedule_leave(struct schedule *s, uint64_t client)
+{
+    struct schedule_client *c = find(s, client);
+
+    if (!c || --c->n_job > 0)
+        return;
+    s->n_client--;
+    memmove(c, c + 1,
+            (size_t)(s->client + s->n_client - c) * sizeof *s->client);
+}
+
+static void give(struct schedule *s, struct schedule_job *job, int64_t n)
+{
+    struct schedule_client *c = find(s, job->client);
+
+    job->n_now = n;
+    if (c)
+        c->given += n;
+}
+
+/* The prompt that goes first of those that have nothing of this step yet; NULL:
+ * there is none. */
+static struct schedule_job *first_prompt(const struct schedule *s,
+                                         struct schedule_job *job, int n)
+{
+    struct schedule_job *first = NULL;
+    int64_t least = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t has;
+
+        if (job[i].paused || job[i].n_left == 0 || job[i].n_now > 0)
+            continue;
+        has = given(s, job[i].client);
+        if (!first || has < least) {
+            first = &job[i];
+            least = has;
+        }
+    }
+    return first;
+}
+
+int64_t schedule_step(struct schedule *s, struct schedule_job *job, int n)
+{
+    struct schedule_job *prompt;
+    int64_t writing = 0, left;
+
+    for (int i = 0; i < n; i++) {
+        job[i].n_now = 0;
+        if (!job[i].paused && job[i].n_left == 0) {
+            give(s, &job[i], 1);
+            writing++;
+        }
+    }
+    left = writing > 0 ? s->chunk : s->step;
+    while (left > 0 && (prompt = first_prompt(s, job, n))) {
+        int64_t take = prompt->n_left < left ? prompt->n_left : left;
+
+        give(s, prompt, take);
+        left -= take;
+    }
+    return writing + (writing > 0 ? s->chunk : s->step) - left;
+}
+
+int schedule_next(const struct schedule *s, const uint64_t *client, int n)
+{
+    int first = -1;
+    int64_t least = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t has = given(s, client[i]);
+
+        if (first < 0 || has < least) {
+            first = i;
+            least = has;
+        }
+    }
+    return first;
+}
+
+int schedule_victim(const struct schedule *s, const uint64_t *client, int n)
+{
+    int victim = -1;
+    int64_t most = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t has = given(s, client[i]);
+
+        if (victim < 0 || has >= most) {
+            victim = i;
+            most = has;
+        }
+    }
+    return victim;
+}

@@ -1,0 +1,377 @@
+/* What a path means. See service.h; generation.c has those that write. */
+#include "service.h"
+
+#include "ask_job.h"
+#include "json_text.h"
+#include "page.h"
+#include "tokens.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- answers ------------------------------------------------------------- */
+
+void service_refuse(struct http_request *r, const struct refusal *why)
+{
+    char *body = strstr(http_path(r), "/messages")
+                     ? refusal_body(why, REFUSAL_BLOCKS)
+                     : refusal_body(why, REFUSAL_OPENAI);
+
+    http_answer(r, why->status, "application/json", body ? body : "{}",
+                body ? strlen(body) : 2);
+    free(body);
+}
+
+void service_answer(struct http_request *r, char *body)
+{
+    struct refusal why;
+
+    if (body) {
+        http_answer(r, 200, "application/json", body, strlen(body));
+    } else {
+        refuse_memory(&why);
+        service_refuse(r, &why);
+    }
+    free(body);
+}
+
+static void answer_json(struct http_request *r, json_t *j)
+{
+    char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(j);
+    service_answer(r, body);
+}
+
+/* ---- texts and tokens ---------------------------------------------------- */
+
+bool service_render(const struct service *v, const struct ask *a, char **text,
+                    size_t *len, struct refusal *why)
+{
+    pl_status s;
+    pl_err err;
+
+    if (!v->form)
+        return refuse(why, 400, "no_template", "messages",
+                      "the model has no chat template that can be used (%s): "
+                      "ask for /v1/completions, or start the server with "
+                      "--template",
+                      v->no_form.message);
+    s = ask_render(a, v->form, 0, text, len, &err);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+/* The text of each of n tokens, one after another; false: no memory. */
+static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
+                     struct tokens_piece *piece, struct text *all)
+{
+    pl_detokenizer *d;
+    bool ok = pl_detokenizer_create(&d, v->words, true, NULL) == PL_OK;
+    size_t at = 0;
+
+    for (int64_t i = 0; i < n && ok; i++) {
+        const char *s = pl_detokenize(d, ids[i]);
+
+        ok = text_add(all, s, strlen(s));
+        s = pl_detokenize_flush(d);
+        ok = ok && text_add(all, s, strlen(s));
+        piece[i].n = all->n - at;
+        at = all->n;
+    }
+    at = 0;
+    for (int64_t i = 0; i < n && ok; at += piece[i++].n)
+        piece[i].s = all->s + at;
+    pl_detokenizer_free(d);
+    return ok;
+}
+
+static void on_tokenize(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    struct tokens_ask a = {0};
+    struct tokens_piece *piece = NULL;
+    struct text all = {0};
+    struct refusal why;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    size_t len;
+    const char *body = http_body(r, &len);
+    bool ok = tokens_read_text(&a, body, len, &why);
+    pl_err err;
+    pl_status s;
+
+    if (ok) {
+        int flags = (a.add_special ? PL_ADD_SPECIAL : 0) |
+                    (a.parse_special ? PL_PARSE_SPECIAL : 0);
+
+        s = pl_tokenize(v->words, a.text, a.len, flags, &ids, &n, &err);
+        ok = s == PL_OK || refuse_status(&why, s, &err);
+    }
+    if (ok && a.pieces) {
+        piece = calloc((size_t)n + 1, sizeof *piece);
+        ok = (piece && name_all(v, ids, n, piece, &all)) || refuse_memory(&why);
+    }
+    if (ok)
+        service_answer(r, tokens_ids_body(ids, n, piece));
+    else
+        service_refuse(r, &why);
+    text_free(&all);
+    free(piece);
+    free(ids);
+    tokens_fini(&a);
+}
+
+static void on_detokenize(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    struct tokens_ask a = {0};
+    struct text all = {0};
+    struct refusal why;
+    pl_detokenizer *d = NULL;
+    size_t len;
+    const char *body = http_body(r, &len);
+    bool ok =
+        tokens_read_ids(&a, body, len, pl_tokenizer_n_vocab(v->words), &why);
+
+    if (ok)
+        ok = pl_detokenizer_create(&d, v->words, true, NULL) == PL_OK ||
+             refuse_memory(&why);
+    for (int64_t i = 0; i < a.n && ok; i++) {
+        const char *s = pl_detokenize(d, a.ids[i]);
+
+        ok = text_add(&all, s, strlen(s)) || refuse_memory(&why);
+    }
+    if (ok) {
+        const char *s = pl_detokenize_flush(d);
+
+        ok = text_add(&all, s, strlen(s)) || refuse_memory(&why);
+    }
+    if (ok)
+        service_answer(r, tokens_text_body("content", all.s, all.n));
+    else
+        service_refuse(r, &why);
+    pl_detokenizer_free(d);
+    text_free(&all);
+    tokens_fini(&a);
+}
+
+/* The prompt of a conversation; false: refused. */
+static bool read_conversation(const struct service *v, struct http_request *r,
+                              enum ask_kind kind, char **text, size_t *n,
+                              struct refusal *why)
+{
+    const struct ask_rules rules = {.n_vocab = pl_tokenizer_n_vocab(v->words),
+                                    .words = v->words,
+                                    .sampling = &v->sampling,
+                                    .max_tokens = -1,
+                                    .calls_as_text = v->calls_as_text};
+    struct ask a = {0};
+    size_t len;
+    const char *body = http_body(r, &len);
+    bool ok = ask_read(&a, kind, body, len, &rules, why) &&
+              service_render(v, &a, text, n, why);
+
+    ask_fini(&a);
+    return ok;
+}
+
+static void on_apply_template(void *user, struct http_request *r)
+{
+    struct refusal why;
+    char *text = NULL;
+    size_t n;
+
+    if (read_conversation(user, r, ASK_CHAT, &text, &n, &why))
+        service_answer(r, tokens_text_body("prompt", text, n));
+    else
+        service_refuse(r, &why);
+    free(text);
+}
+
+static bool count(const struct service *v, const char *text, size_t len,
+                  int64_t *n, struct refusal *why)
+{
+    int32_t *ids = NULL;
+    pl_err err;
+    pl_status s = ask_chat_tokens(v->words, text, len, &ids, n, &err);
+
+    free(ids);
+    return s == PL_OK || refuse_status(why, s, &err);
+}
+
+static void on_count_tokens(void *user, struct http_request *r)
+{
+    struct refusal why;
+    char *text = NULL;
+    int64_t n_ids;
+    size_t n;
+
+    if (read_conversation(user, r, ASK_MESSAGES, &text, &n, &why) &&
+        count(user, text, n, &n_ids, &why))
+        service_answer(r, tokens_count_body(n_ids));
+    else
+        service_refuse(r, &why);
+    free(text);
+}
+
+/* ---- the page ------------------------------------------------------------ */
+
+static void on_page(void *user, struct http_request *r)
+{
+    (void)user;
+    http_set_header(r, "Content-Security-Policy",
+                    "default-src 'self' 'unsafe-inline'; img-src 'self' blob:; "
+                    "frame-ancestors 'none'");
+    http_set_header(r, "X-Content-Type-Options", "nosniff");
+    http_answer(r, 200, "text/html; charset=utf-8", server_page,
+                strlen(server_page));
+}
+
+static void add_text(void *user, const char *s, size_t n)
+{
+    struct text *t = user;
+
+    text_add(t, s, n); /* a picture that is cut is seen */
+}
+
+static void on_plan(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    struct text out = {0};
+    struct refusal why;
+    pl_err err;
+    pl_status s = pl_plan_svg(pl_engine_plan(v->engine), add_text, &out, &err);
+
+    if (s == PL_OK) {
+        http_answer(r, 200, "image/svg+xml", out.s, out.n);
+    } else {
+        refuse_status(&why, s, &err);
+        service_refuse(r, &why);
+    }
+    text_free(&out);
+}
+
+/* ---- what there is ------------------------------------------------------- */
+
+static void on_health(void *user, struct http_request *r)
+{
+    (void)user;
+    answer_json(r, json_pack("{s:s}", "status", "ok"));
+}
+
+static void on_models(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+
+    answer_json(
+        r,
+        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s}}]}",
+                  "object", "list", "data", "id", v->name, "object", "model",
+                  "created", (json_int_t)v->created, "owned_by", "plait",
+                  "meta", "n_vocab", (json_int_t)pl_tokenizer_n_vocab(v->words),
+                  "n_ctx", (json_int_t)pl_engine_n_ctx(v->engine),
+                  "n_ctx_train", (json_int_t)pl_model_n_ctx_train(v->model),
+                  "architecture", pl_model_arch(v->model)));
+}
+
+static void on_props(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    char summary[512];
+
+    pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
+    answer_json(r,
+                json_pack("{s:{s:I, s:f, s:i, s:f, s:f}, s:i, s:s, s:s, s:s}",
+                          "default_generation_settings", "n_ctx",
+                          (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
+                          (double)v->sampling.temperature, "top_k",
+                          v->sampling.top_k, "top_p", (double)v->sampling.top_p,
+                          "min_p", (double)v->sampling.min_p, "total_slots",
+                          loop_slots(v->loop, NULL, 0), "model_alias", v->name,
+                          "build_info", pl_version(), "plan", summary));
+}
+
+static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
+{
+    return json_pack(
+        "{s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "id", i, "is_processing",
+        s->job != 0, "id_task", (json_int_t)s->job, "n_ctx", (json_int_t)n_ctx,
+        "n_prompt_tokens", (json_int_t)s->n_prompt, "n_past",
+        (json_int_t)s->n_done, "n_decoded", (json_int_t)s->n_written);
+}
+
+static void on_slots(void *user, struct http_request *r)
+{
+    const struct service *v = user;
+    int n = loop_slots(v->loop, NULL, 0);
+    struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
+    json_t *list = json_array();
+
+    if (slot)
+        loop_slots(v->loop, slot, n);
+    for (int i = 0; slot && i < n; i++)
+        json_array_append_new(
+            list, slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
+    free(slot);
+    answer_json(r, list);
+}
+
+static void on_metrics(void *user, struct http_request *r)
+{
+    struct service *v = user;
+    struct text out = {0};
+    struct metrics_now now = {0};
+
+    loop_counts(v->loop, &now.loop);
+    if (v->http)
+        http_load(v->http, &now.n_connection, &now.n_request);
+    if (metrics_write(&v->metrics, &now, &out))
+        http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
+    else
+        service_answer(r, NULL);
+    text_free(&out);
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+#define WRITES(name, kind)                                                     \
+    static void on_##name(void *user, struct http_request *r)                  \
+    {                                                                          \
+        generation_start(user, r, kind);                                       \
+    }
+WRITES(chat, ASK_CHAT)
+WRITES(completions, ASK_COMPLETIONS)
+WRITES(completion, ASK_COMPLETION)
+WRITES(messages, ASK_MESSAGES)
+WRITES(responses, ASK_RESPONSES)
+#undef WRITES
+
+static const struct http_route routes[] = {
+    {"GET", "/", on_page, HTTP_OPEN},
+    {"GET", "/plan.svg", on_plan, 0},
+    {"GET", "/health", on_health, HTTP_OPEN},
+    {"GET", "/v1/health", on_health, HTTP_OPEN},
+    {"GET", "/models", on_models, 0},
+    {"GET", "/v1/models", on_models, 0},
+    {"GET", "/props", on_props, 0},
+    {"GET", "/slots", on_slots, 0},
+    {"GET", "/metrics", on_metrics, 0},
+    {"POST", "/v1/chat/completions", on_chat, 0},
+    {"POST", "/chat/completions", on_chat, 0},
+    {"POST", "/v1/completions", on_completions, 0},
+    {"POST", "/completion", on_completion, 0},
+    {"POST", "/completions", on_completion, 0},
+    {"POST", "/v1/messages", on_messages, 0},
+    {"POST", "/v1/messages/count_tokens", on_count_tokens, 0},
+    {"POST", "/v1/responses", on_responses, 0},
+    {"POST", "/tokenize", on_tokenize, 0},
+    {"POST", "/detokenize", on_detokenize, 0},
+    {"POST", "/apply-template", on_apply_template, 0},
+};
+
+const struct http_route *service_routes(int *n)
+{
+    *n = (int)(sizeof routes / sizeof *routes);
+    return routes;
+}

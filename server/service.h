@@ -1,0 +1,48 @@
+/* What handlers have at hand: a model on its devices and the loop that steps
+ * it. */
+#ifndef SERVER_SERVICE_H
+#define SERVER_SERVICE_H
+
+#include "ask.h"
+#include "grammars.h"
+#include "http.h"
+#include "loop.h"
+#include "metrics.h"
+
+#include <stdatomic.h>
+
+struct service {
+    pl_model *model;
+    pl_engine *engine;
+    const pl_tokenizer *words; /* the model's */
+    pl_template *form;         /* NULL: the file has none */
+    pl_err no_form;            /* why it has none */
+    struct loop *loop;
+    struct grammars grammars;
+    struct metrics metrics;
+    const char *name;              /* for clients */
+    int64_t created;               /* seconds since 1970 */
+    pl_sampling sampling;          /* where requests say nothing */
+    int64_t max_tokens;            /* likewise; -1: no limit */
+    double time_s;                 /* for a request; 0: any */
+    bool calls_as_text;            /* see struct ask_rules */
+    _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
+    atomic_uint_fast64_t n_answer; /* names answers */
+};
+
+/* Answers with an error in the shape that the path's protocol has. */
+void service_refuse(struct http_request *r, const struct refusal *why);
+/* A body that is JSON, malloc'ed, which is freed; NULL: there was no memory. */
+void service_answer(struct http_request *r, char *body);
+
+/* generation.c: answers with text. */
+void generation_start(struct service *v, struct http_request *r,
+                      enum ask_kind kind);
+/* A conversation as a prompt, malloc'ed and terminated; len may be NULL. */
+bool service_render(const struct service *v, const struct ask *a, char **text,
+                    size_t *len, struct refusal *why);
+
+/* The table of what is served; handlers get a struct service. */
+const struct http_route *service_routes(int *n);
+
+#endif

@@ -1,0 +1,288 @@
+/* Who is answered what: paths, methods, keys, browsers, and the line that is
+ * logged. */
+#include "lib/http_try.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST " HTTP/1.1\r\nHost: a\r\n"
+
+static void has(const char *head, const char *line)
+{
+    if (!strcasestr(head, line))
+        fail_msg("no \"%s\" in: %s", line, head);
+}
+
+static void has_not(const char *head, const char *line)
+{
+    if (strcasestr(head, line))
+        fail_msg("\"%s\" in: %s", line, head);
+}
+
+TEST(http_paths_are_matched_piece_by_piece)
+{
+    static const struct {
+        const char *path;
+        int status;
+        const char *body; /* NULL: any */
+    } rows[] = {
+        {"/hello", 200, "hello"},
+        {"/hello?x=1", 200, "hello"},
+        {"/hel%6co", 200, "hello"},
+        {"http://host:80/hello", 200, "hello"},
+        {"http://host", 404, NULL},
+        {"/hello/", 404, NULL},
+        {"//hello", 404, NULL},
+        {"/", 404, NULL},
+        {"/Hello", 404, NULL},
+        {"/hello/more", 404, NULL},
+        {"/name/a", 200, "GET a"},
+        {"/name/a%2Fb", 200, "GET a/b"},
+        {"/name/%7B%7D", 200, "GET {}"},
+        {"/name/{}", 200, "GET {}"},
+        {"/name/..", 200, "GET .."},
+        {"/name/%c3%a9", 200, "GET \xc3\xa9"},
+        {"/name/", 404, NULL},
+        {"/name", 404, NULL},
+        {"/name/a/b", 404, NULL},
+        {"/name/a/more", 405, NULL},
+        {"/name/%", 400, "400 the path is malformed"},
+        {"/name/%4", 400, "400 the path is malformed"},
+        {"/name/%zz", 400, "400 the path is malformed"},
+        {"/name/a%00b", 400, "400 the path is malformed"},
+        {"/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 404, NULL},
+        {"/a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 400, NULL},
+        {"/query", 200, "-|-"},
+        {"/query?a=1&b=2", 200, "1|2"},
+        {"/query?b=x%26y+z&a", 200, "|x&y z"},
+        {"/query?a=1&a=2", 200, "1|-"},
+        {"/query?a=%zz", 200, "%zz|-"},
+        {"/query?%61=%00", 200, "%00|-"},
+    };
+    struct http_try t;
+
+    try_start(&t, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        try_ask(&t, try_get(rows[i].path, ""), rows[i].status, rows[i].body,
+                NULL);
+    try_ask(&t, try_get("/header", "X-Test: some value \r\n"), 200,
+            "some value", NULL);
+    try_ask(&t, try_get("/header", ""), 200, "-", NULL);
+    try_stop(&t);
+}
+
+TEST(http_methods_are_those_of_the_path)
+{
+    char head[4096];
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_ask(&t, "HEAD /hello" HOST "\r\n", 200, "", head);
+    has(head, "Content-Length: 5\r\n");
+    try_ask(&t, "DELETE /name/x" HOST "\r\n", 200, "DELETE x", NULL);
+    try_ask(&t, "POST /name/x/more" HOST "Content-Length: 0\r\n\r\n", 200,
+            "more x", NULL);
+    try_ask(&t, "POST /hello" HOST "Content-Length: 0\r\n\r\n", 405, NULL,
+            head);
+    has(head, "\r\nAllow: GET, HEAD, OPTIONS\r\n");
+    try_ask(&t, "GET /echo" HOST "\r\n", 405, NULL, head);
+    has(head, "\r\nAllow: POST, OPTIONS\r\n");
+    try_ask(&t, "BREW /name/x" HOST "\r\n", 405, NULL, head);
+    has(head, "\r\nAllow: GET, HEAD, DELETE, OPTIONS\r\n");
+    try_ask(&t, "BREW /nowhere" HOST "\r\n", 404,
+            "404 there is nothing at this path", head);
+    has(head, "\r\nContent-Type: application/json\r\n");
+    try_ask(&t, "OPTIONS /name/x" HOST "\r\n", 204, "", head);
+    has(head, "\r\nAllow: GET, HEAD, DELETE, OPTIONS\r\n");
+    has_not(head, "Access-Control");
+    try_ask(&t, "OPTIONS *" HOST "\r\n", 204, "", NULL);
+    try_ask(&t, "OPTIONS /nowhere" HOST "\r\n", 404, NULL, NULL);
+    try_stop(&t);
+}
+
+TEST(http_prefix_stands_before_every_path)
+{
+    struct http_options o = {.prefix = "/api"};
+    struct http_try t;
+
+    try_start(&t, &o);
+    try_ask(&t, try_get("/api/hello", ""), 200, "hello", NULL);
+    try_ask(&t, try_get("/api/name/x", ""), 200, "GET x", NULL);
+    try_ask(&t, try_get("/hello", ""), 404, NULL, NULL);
+    try_ask(&t, try_get("/apihello", ""), 404, NULL, NULL);
+    try_ask(&t, try_get("/api", ""), 404, NULL, NULL);
+    try_stop(&t);
+}
+
+TEST(http_keys_are_asked_for_but_where_a_route_is_open)
+{
+    static const struct {
+        const char *lines;
+        bool in;
+    } rows[] = {
+        {"", false},
+        {"Authorization: Bearer one\r\n", true},
+        {"Authorization: bearer  two\r\n", true},
+        {"authorization: Bearer three\r\n", true},
+        {"x-api-key: two\r\n", true},
+        {"X-API-Key: one\r\nAuthorization: Bearer wrong\r\n", true},
+        {"Authorization: Bearer one\r\nx-api-key: wrong\r\n", true},
+        {"Authorization: Bearer on\r\n", false},
+        {"Authorization: Bearer onee\r\n", false},
+        {"Authorization: Bearer \r\n", false},
+        {"Authorization: Bearer\r\n", false},
+        {"Authorization: Basic one\r\n", false},
+        {"Authorization: one\r\n", false},
+        {"Authorization: Bearer ONE\r\n", false},
+        {"Authorization: Bearer oneone\r\n", false},
+        {"x-api-key: \r\n", false},
+        {"x-api-key: one two\r\n", false},
+        {"Cookie: one\r\n", false},
+    };
+    static const char *const keys[] = {"one", "two", "three"};
+    struct http_options o = {.key = keys, .n_key = 3};
+    char head[4096];
+    struct http_try t;
+
+    try_start(&t, &o);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        try_ask(&t, try_get("/hello", rows[i].lines), rows[i].in ? 200 : 401,
+                rows[i].in ? "hello" : "401 the key is missing or wrong", head);
+        if (!rows[i].in)
+            has(head, "\r\nWWW-Authenticate: Bearer\r\n");
+        try_ask(&t, try_get("/open", rows[i].lines), 200, "open", NULL);
+        try_ask(&t, try_get("/nowhere", rows[i].lines), rows[i].in ? 404 : 401,
+                NULL, NULL);
+    }
+    try_ask(&t, try_get("/hello?api_key=one", ""), 401, NULL, NULL);
+    try_ask(&t, "POST /open" HOST "Content-Length: 0\r\n\r\n", 401, NULL, NULL);
+    try_ask(&t, "OPTIONS /hello" HOST "\r\n", 204, NULL, NULL);
+    try_stop(&t);
+    assert_null(strstr(t.log, "one"));
+    assert_null(strstr(t.log, "two"));
+}
+
+/* A key refused leaves a connection as it was, where no body comes. */
+TEST(http_refusals_keep_the_connection)
+{
+    static const char *const keys[] = {"one"};
+    struct http_options o = {.key = keys, .n_key = 1};
+    struct try_client c;
+    struct try_answer a;
+    struct http_try t;
+
+    try_start(&t, &o);
+    try_connect(&t, &c);
+    for (int i = 0; i < 3; i++) {
+        try_send(&c, try_get("/hello", ""));
+        try_read(&c, &a, false);
+        assert_int_equal(a.status, 401);
+        free(a.body);
+        try_send(&c, try_get("/hello", "x-api-key: one\r\n"));
+        try_read(&c, &a, false);
+        assert_int_equal(a.status, 200);
+        free(a.body);
+    }
+    try_close(&c);
+    try_stop(&t);
+}
+
+static void client_of(struct http_try *t, const char *lines, char out[64])
+{
+    struct try_client c;
+    struct try_answer a;
+
+    try_connect(t, &c);
+    try_send(&c, try_get("/client", lines));
+    try_read(&c, &a, false);
+    snprintf(out, 64, "%s", a.body);
+    assert_string_not_equal(out, "0");
+    free(a.body);
+    try_close(&c);
+}
+
+TEST(http_clients_are_told_apart_by_their_keys)
+{
+    static const char *const keys[] = {"one", "two"};
+    struct http_options o = {.key = keys, .n_key = 2};
+    char one[64], two[64], again[64], other[64];
+    struct http_try t;
+
+    try_start(&t, &o);
+    client_of(&t, "Authorization: Bearer one\r\n", one);
+    client_of(&t, "Authorization: Bearer two\r\n", two);
+    client_of(&t, "x-api-key: one\r\n", again);
+    assert_string_equal(one, again);
+    assert_string_not_equal(one, two);
+    try_stop(&t);
+    try_start(&t, NULL);
+    client_of(&t, "Authorization: Bearer one\r\n", again);
+    client_of(&t, "Authorization: Bearer two\r\n", other);
+    assert_string_equal(again, other); /* keys that nobody checks are no name */
+    try_stop(&t);
+}
+
+TEST(http_browsers_of_elsewhere_are_let_in_on_request)
+{
+    struct http_options o = {.origin = "https://page.example"};
+    char head[4096];
+    struct http_try t;
+
+    try_start(&t, &o);
+    try_ask(&t,
+            "OPTIONS /echo" HOST "Origin: https://page.example\r\n"
+            "Access-Control-Request-Method: POST\r\n"
+            "Access-Control-Request-Headers: authorization, x-own\r\n\r\n",
+            204, "", head);
+    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    has(head, "\r\nAccess-Control-Allow-Methods: POST, OPTIONS\r\n");
+    has(head, "\r\nAccess-Control-Allow-Headers: authorization, x-own\r\n");
+    has(head, "\r\nVary: Origin\r\n");
+    try_ask(&t, try_get("/hello", ""), 200, "hello", head);
+    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    try_ask(&t, try_get("/nowhere", ""), 404, NULL, head);
+    has(head, "\r\nAccess-Control-Allow-Origin: https://page.example\r\n");
+    try_stop(&t);
+    o.origin = "*";
+    try_start(&t, &o);
+    try_ask(&t, try_get("/hello", ""), 200, "hello", head);
+    has(head, "\r\nAccess-Control-Allow-Origin: *\r\n");
+    has_not(head, "Vary");
+    try_stop(&t);
+    try_start(&t, NULL);
+    try_ask(&t, try_get("/hello", "Origin: https://page.example\r\n"), 200,
+            "hello", head);
+    has_not(head, "Access-Control");
+    try_stop(&t);
+}
+
+TEST(http_header_lines_of_answers_cannot_be_planted)
+{
+    char head[4096];
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_ask(&t, try_get("/wrong", ""), 200, "wrong", head);
+    has(head, "\r\nX-Right: c\r\n");
+    has_not(head, "X-Planted");
+    try_stop(&t);
+}
+
+TEST(http_log_has_a_line_a_request)
+{
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_ask(&t, try_get("/hello?secret=1", "x-api-key: secret\r\n"), 200, NULL,
+            NULL);
+    try_ask(&t, "POST /echo" HOST "Content-Length: 6\r\n\r\nsecret", 200,
+            "secret", NULL);
+    try_ask(&t, "GET /\033[31m\x80" HOST "\r\n", 404, NULL, NULL);
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+    assert_null(strstr(t.log, "secret"));
+    assert_non_null(strstr(t.log, "GET /hello 200 0."));
+    assert_non_null(strstr(t.log, "POST /echo 200 0."));
+    assert_non_null(strstr(t.log, "GET /?[31m? 404 0."));
+}

@@ -1,0 +1,277 @@
+/* Many threads, many connections, and the end of it all. */
+#include "lib/http_try.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HOST " HTTP/1.1\r\nHost: a\r\n"
+
+static bool connects(const struct http_try *t)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)t->port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool good = connect(fd, (struct sockaddr *)(void *)&a, sizeof a) == 0;
+
+    close(fd);
+    return good;
+}
+
+/* Draining: who is in is served to the end, nobody else comes in. */
+TEST(http_drain_serves_who_is_in)
+{
+    double until = test_seconds() + TRY_S;
+    struct try_client in, kept;
+    struct try_answer a;
+    struct http_request *r;
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_connect(&t, &in);
+    try_connect(&t, &kept);
+    try_send(&in, try_get("/hold", ""));
+    r = try_held(&t);
+    http_begin(r, 200, NULL);
+    try_read_head(&in, &a);
+    free(a.body);
+    assert_true(http_send(r, "one ", 4));
+    try_load_is(&t, 2, 1);
+    http_drain(t.h);
+    while (connects(&t) && test_seconds() < until)
+        usleep(1000);
+    assert_false(connects(&t));
+    try_send(&kept, try_get("/hello", ""));
+    try_read(&kept, &a, false);
+    assert_int_equal(a.status, 503);
+    assert_string_equal(a.body, "503 the server is stopping");
+    assert_non_null(strstr(a.head, "\r\nRetry-After: 5\r\n"));
+    free(a.body);
+    try_ends(&kept);
+    assert_true(http_send(r, "two", 3));
+    http_end(r);
+    assert_true(try_fill(&in, 22)); /* two chunks and the end */
+    assert_non_null(strstr(in.buf, "one "));
+    assert_non_null(strstr(in.buf, "two"));
+    try_load_is(&t, 1, 0);
+    try_close(&in);
+    try_close(&kept);
+    try_stop(&t);
+}
+
+/* Stopping: who waits is cut, whatever its handler does meanwhile or later. */
+TEST(http_stop_cuts_and_requests_stay_valid)
+{
+    enum { N = 40 };
+    struct try_client c[N];
+    struct http_request *r[N];
+    struct http_try t;
+
+    try_start(&t, NULL);
+    for (int i = 0; i < N; i++) {
+        try_connect(&t, &c[i]);
+        try_send(&c[i], try_get("/hold", ""));
+        r[i] = try_held(&t);
+        http_on_gone(r[i], try_gone, &t);
+        if (i % 4 > 0)
+            http_begin(r[i], 200, NULL);
+        if (i % 4 > 1)
+            assert_true(http_send(r[i], "some", 4));
+        if (i % 4 > 2) {
+            http_on_gone(r[i], NULL, NULL);
+            for (int k = 0; k < 200; k++)
+                assert_true(http_send(r[i], t.log, sizeof t.log));
+        }
+    }
+    http_stop(t.h);
+    assert_int_equal(atomic_load(&t.n_gone), N * 3 / 4);
+    try_load_is(&t, 0, N);
+    for (int i = 0; i < N; i++) {
+        while (try_fill(&c[i], c[i].n + 1))
+            ;
+        assert_string_equal(http_path(r[i]), "/hold");
+        if (i % 4 == 0)
+            http_begin(r[i], 200, NULL);
+        assert_false(http_send(r[i], "late", 4));
+        http_end(r[i]);
+        try_close(&c[i]);
+    }
+    try_load_is(&t, 0, 0);
+    http_stop(t.h);
+    try_stop(&t);
+}
+
+/* ---- requests in the hands of other threads -------------------------------*/
+
+struct hand {
+    struct http_try *t;
+    atomic_bool *stop;
+    uint64_t random;
+    pthread_t thread;
+};
+
+static struct http_request *take(struct http_try *t)
+{
+    struct http_request *r = NULL;
+
+    pthread_mutex_lock(&t->lock);
+    if (t->n_taken < t->n_held)
+        r = t->held[t->n_taken++ % TRY_HELD];
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+/* Answers whatever is held in one of several ways. */
+static void answer(struct http_try *t, struct http_request *r, uint64_t *random)
+{
+    int64_t way = test_below(random, 4);
+
+    http_on_gone(r, try_gone, t);
+    if (way == 0) {
+        http_answer(r, 200, NULL, "whole", 5);
+        return;
+    }
+    http_begin(r, 200, "text/plain");
+    for (int i = 0; i < 5; i++) {
+        if (way == 1 && test_below(random, 4) == 0)
+            usleep(200);
+        if (!http_send(r, &"whole"[i], 1) && way == 2)
+            break;
+    }
+    if (way == 3)
+        http_on_gone(r, NULL, NULL);
+    http_end(r);
+}
+
+static void *answering(void *user)
+{
+    struct hand *h = user;
+
+    for (;;) {
+        bool over = atomic_load(h->stop);
+        struct http_request *r = take(h->t);
+
+        if (r)
+            answer(h->t, r, &h->random);
+        else if (over)
+            return NULL;
+        else
+            usleep(50);
+    }
+}
+
+/* Asks, reads, leaves early, on and on. */
+static void *asking(void *user)
+{
+    struct hand *h = user;
+
+    while (!atomic_load(h->stop)) {
+        struct try_client c;
+        int64_t n = 1 + test_below(&h->random, 4);
+
+        try_connect(h->t, &c);
+        for (int64_t i = 0; i < n; i++)
+            if (!try_send_bytes(&c, "GET /hold" HOST "\r\n",
+                                strlen("GET /hold" HOST "\r\n")))
+                break;
+        if (test_below(&h->random, 3) > 0)
+            try_fill(&c, (size_t)test_below(&h->random, 60 * n));
+        try_close(&c);
+    }
+    return NULL;
+}
+
+TEST(http_threads_meet_whatever_clients_do)
+{
+    enum { N_HAND = 3, N_CLIENT = 6 };
+    int rounds = test_long() ? 20 : 3;
+
+    for (int round = 0; round < rounds; round++) {
+        struct hand hand[N_HAND], client[N_CLIENT];
+        atomic_bool hand_stop = false, client_stop = false;
+        struct http_try t;
+
+        try_start(&t, NULL);
+        for (int i = 0; i < N_HAND; i++) {
+            hand[i] =
+                (struct hand){&t, &hand_stop, test_seed() + (uint64_t)i, 0};
+            assert_int_equal(
+                pthread_create(&hand[i].thread, NULL, answering, &hand[i]), 0);
+        }
+        for (int i = 0; i < N_CLIENT; i++) {
+            client[i] = (struct hand){&t, &client_stop,
+                                      test_seed() + 100 + (uint64_t)i, 0};
+            assert_int_equal(
+                pthread_create(&client[i].thread, NULL, asking, &client[i]), 0);
+        }
+        usleep(700000);
+        atomic_store(&client_stop, true);
+        for (int i = 0; i < N_CLIENT; i++)
+            pthread_join(client[i].thread, NULL);
+        if (round % 2 == 0)
+            try_load_is(&t, 0, 0);
+        http_stop(t.h); /* while hands hold requests, every other time */
+        atomic_store(&hand_stop, true);
+        for (int i = 0; i < N_HAND; i++)
+            pthread_join(hand[i].thread, NULL);
+        try_load_is(&t, 0, 0);
+        assert_true(t.n_held > 20);
+        try_stop(&t);
+    }
+}
+
+/* ---- a thousand -----------------------------------------------------------*/
+
+TEST(http_serves_a_thousand_connections_at_once)
+{
+    enum { N = 1000 };
+    struct try_client *c = test_need(N, sizeof *c);
+    struct http_request **r = test_need(N, sizeof *r);
+    struct rlimit was, more;
+    struct try_answer a;
+    struct http_try t;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    more = was;
+    if (more.rlim_cur < 3 * N)
+        more.rlim_cur = 3 * N;
+    if (setrlimit(RLIMIT_NOFILE, &more) != 0) {
+        free(c);
+        free(r);
+        TEST_SKIP("no more than %llu files may be open here",
+                  (unsigned long long)was.rlim_max);
+    }
+    try_start(&t, NULL);
+    for (int i = 0; i < N; i++) {
+        try_connect(&t, &c[i]);
+        try_send(&c[i], try_get("/hold", ""));
+    }
+    for (int i = 0; i < N; i++)
+        r[i] = try_held(&t);
+    try_load_is(&t, N, N);
+    for (int i = 0; i < N; i++)
+        http_begin(r[i], 200, NULL);
+    for (int part = 0; part < 3; part++) {
+        for (int i = 0; i < N; i++)
+            assert_true(http_send(r[i], "part", 4));
+    }
+    for (int i = 0; i < N; i++)
+        http_end(r[i]);
+    for (int i = 0; i < N; i++) {
+        try_read(&c[i], &a, false);
+        assert_string_equal(a.body, "partpartpart");
+        free(a.body);
+    }
+    try_load_is(&t, N, 0);
+    for (int i = 0; i < N; i++)
+        try_close(&c[i]);
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+    setrlimit(RLIMIT_NOFILE, &was);
+    free(c);
+    free(r);
+}

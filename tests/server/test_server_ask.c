@@ -1,0 +1,768 @@
+/* Requests read: what each protocol's fields become, and how what is wrong is
+ * refused. */
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
+#include "server/ask.h"
+#include "server/ask_job.h"
+#include "server/logprob.h"
+#include "server/tokens.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ask_rules rules = {
+    .n_vocab = 1000, .max_tokens = 77, .seed = 5, .max_texts = 16};
+static const struct ask_rules can_all = {.n_vocab = 1000,
+                                         .max_tokens = -1,
+                                         .can = ASK_GRAMMAR | ASK_SCHEMA |
+                                                ASK_CALL};
+
+/* ' stands for ". */
+static char *quoted(const char *text)
+{
+    char *s = strdup(text);
+
+    for (char *p = s; *p != '\0'; p++)
+        if (*p == '\'')
+            *p = '"';
+    return s;
+}
+
+static void read_by(struct ask *a, enum ask_kind kind, const char *text,
+                    const struct ask_rules *by)
+{
+    struct refusal why = {0};
+    char *body = quoted(text);
+
+    if (!ask_read(a, kind, body, strlen(body), by, &why))
+        fail_msg("%s: %s", body, why.message);
+    free(body);
+}
+
+static void same_json(const char *got, const char *want_text)
+{
+    char *want = quoted(want_text);
+    json_t *a = json_loads(got != NULL ? got : "null", JSON_DECODE_ANY, NULL);
+    json_t *b = json_loads(want, JSON_DECODE_ANY, NULL);
+
+    assert_non_null(b);
+    if (!json_equal(a, b))
+        fail_msg("%s, not %s", got, want);
+    json_decref(a);
+    json_decref(b);
+    free(want);
+}
+
+/* It is refused with this field, and the message has this. */
+static void refused_by(enum ask_kind kind, const char *text, const char *param,
+                       const char *says, const struct ask_rules *by)
+{
+    struct refusal why = {0};
+    struct ask a;
+    char *body = quoted(text);
+
+    if (ask_read(&a, kind, body, strlen(body), by, &why))
+        fail_msg("%s was taken", body);
+    assert_int_equal(why.status, 400);
+    assert_string_equal(why.param, param);
+    if (strstr(why.message, says) == NULL)
+        fail_msg("%s: %s", body, why.message);
+    assert_null(a.body);
+    free(body);
+}
+
+static void refused(enum ask_kind kind, const char *text, const char *param,
+                    const char *says)
+{
+    refused_by(kind, text, param, says, &rules);
+}
+
+#define HELLO "'messages': [{'role': 'user', 'content': 'Hi'}]"
+
+/* ---- how tokens are chosen ----------------------------------------------- */
+
+TEST(ask_without_options_has_the_rules_defaults)
+{
+    pl_sampling s;
+    struct ask a;
+
+    pl_sampling_init(&s);
+    read_by(&a, ASK_CHAT, "{" HELLO "}", &rules);
+    assert_int_equal(a.sampling.top_k, s.top_k);
+    assert_true(a.sampling.temperature == s.temperature);
+    assert_int_equal(a.sampling.seed, 5);
+    assert_int_equal(a.max_tokens, 77);
+    assert_int_equal(a.n, 1);
+    assert_int_equal(a.n_stop, 0);
+    assert_false(a.stream || a.probs || a.usage || a.no_cache || a.ignore_end);
+    same_json(a.messages, "[{'role': 'user', 'content': 'Hi'}]");
+    assert_null(a.tools);
+    assert_null(a.extra);
+    ask_fini(&a);
+}
+
+TEST(ask_takes_all_options)
+{
+    struct ask a;
+
+    read_by(&a, ASK_CHAT,
+            "{" HELLO ", 'temperature': 0.5, 'top_p': 0.25, 'top_k': 7,"
+            "'min_p': 0.125, 'typical_p': 0.75, 'repeat_penalty': 1.5,"
+            "'repeat_last_n': -1, 'frequency_penalty': -0.5,"
+            "'presence_penalty': 2, 'seed': 42, 'n': 3, 'max_tokens': 5,"
+            "'max_completion_tokens': 9, 'stop': ['a', '', 'bc'],"
+            "'logit_bias': {'12': -100, '3': 1.5}, 'logprobs': true,"
+            "'top_logprobs': 4, 'stream': true,"
+            "'stream_options': {'include_usage': true},"
+            "'cache_prompt': false, 'ignore_eos': true,"
+            "'return_progress': true, 'reasoning_format': 'none',"
+            "'model': 'm', 'nobody_knows': [1], 'user': null,"
+            "'chat_template_kwargs': {'x': 1}, 'reasoning_effort': 'low'}",
+            &rules);
+    assert_true(a.sampling.temperature == 0.5f && a.sampling.top_p == 0.25f);
+    assert_true(a.sampling.min_p == 0.125f && a.sampling.typical_p == 0.75f);
+    assert_true(a.sampling.repeat_penalty == 1.5f &&
+                a.sampling.frequency_penalty == -0.5f &&
+                a.sampling.presence_penalty == 2.0f);
+    assert_int_equal(a.sampling.top_k, 7);
+    assert_int_equal(a.sampling.penalty_last_n, -1);
+    assert_int_equal(a.sampling.seed, 42);
+    assert_int_equal(a.n, 3);
+    assert_int_equal(a.max_tokens, 9);
+    assert_int_equal(a.n_stop, 2);
+    assert_string_equal(a.stop[1], "bc");
+    assert_int_equal(a.sampling.n_bias, 2);
+    assert_int_equal(a.sampling.bias_id[0] + a.sampling.bias_id[1], 15);
+    assert_true(a.probs && a.n_top == 4 && a.stream && a.usage && a.no_cache &&
+                a.ignore_end && a.progress);
+    assert_int_equal(a.reasoning, REASONING_WITHIN);
+    assert_string_equal(a.model, "m");
+    same_json(a.extra, "{'x': 1, 'reasoning_effort': 'low'}");
+    ask_fini(&a);
+}
+
+TEST(ask_takes_biases_of_both_forms)
+{
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETION,
+            "{'prompt': 'x', 'logit_bias': [[7, false], [8, 0.5]],"
+            "'n_predict': -1, 'top_k': -1}",
+            &rules);
+    assert_int_equal(a.sampling.n_bias, 2);
+    assert_true(isinf(a.sampling.bias[0]) && a.sampling.bias[0] < 0);
+    assert_int_equal(a.sampling.bias_id[1], 8);
+    assert_int_equal(a.sampling.top_k, 0);
+    assert_int_equal(a.max_tokens, 77);
+    ask_fini(&a);
+}
+
+TEST(ask_takes_biases_of_texts_by_the_vocabulary)
+{
+    pl_tokenizer *words = NULL;
+    struct ask_rules by = rules;
+    struct ask a;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    pl_err err;
+
+    TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
+    TEST_OK(pl_tokenize(words, "Once upon", 9, 0, &ids, &n, &err), err);
+    by.words = words;
+    by.n_vocab = pl_tokenizer_n_vocab(words);
+    read_by(&a, ASK_COMPLETION,
+            "{'prompt': 'x', 'logit_bias': {'Once upon': 2}}", &by);
+    assert_int_equal(a.sampling.n_bias, n);
+    assert_memory_equal(a.sampling.bias_id, ids, (size_t)n * sizeof(*ids));
+    ask_fini(&a);
+    free(ids);
+    pl_tokenizer_free(words);
+}
+
+TEST(ask_refuses_wrong_values_by_field_value_and_range)
+{
+    static const struct {
+        const char *given, *param, *says;
+    } row[] = {
+        {"'temperature': 'hot'", "temperature", "\"hot\"; it must be a number"},
+        {"'temperature': -1", "temperature", "-1; it must be a number from 0"},
+        {"'top_p': 1.5", "top_p", "from 0 to 1"},
+        {"'top_k': 1.5", "top_k", "a whole number"},
+        {"'repeat_penalty': 0", "repeat_penalty", "more than 0"},
+        {"'n': 0", "n", "from 1 to 16"},
+        {"'n': 17", "n", "17"},
+        {"'max_tokens': '5'", "max_tokens", "whole number"},
+        {"'stop': 5", "stop", "a string"},
+        {"'stop': [[]]", "stop", "a list of 0"},
+        {"'stream': 'yes'", "stream", "true or false"},
+        {"'stream_options': true", "stream_options", "an object"},
+        {"'stream_options': {'include_usage': 1}",
+         "stream_options.include_usage", "true or false"},
+        {"'logit_bias': {'1000': 1}", "logit_bias", "from 0 to 999"},
+        {"'logit_bias': [[1]]", "logit_bias", "pairs"},
+        {"'logit_bias': {'the': 1}", "logit_bias", "by their ids"},
+        {"'seed': 'x'", "seed", "whole number"},
+        {"'top_logprobs': 3", "top_logprobs", "without logprobs"},
+        {"'logprobs': 3", "logprobs", "true or false"},
+        {"'response_format': {}", "response_format.type", "missing"},
+        {"'response_format': {'type': 'xml'}", "response_format.type",
+         "\"text\", \"json_object\" or \"json_schema\""},
+        {"'response_format': {'type': 'json_schema'}",
+         "response_format.json_schema.schema", "missing"},
+        {"'json_schema': 'x'", "json_schema", "a JSON Schema"},
+        {"'reasoning_format': 'odd'", "reasoning_format", "\"auto\""},
+        {"'chat_template_kwargs': []", "chat_template_kwargs", "an object"},
+        {"'tools': {}", "tools", "a list"},
+        {"'tools': [{}]", "tools[0].function", "missing"},
+        {"'tools': [{'type': 'web_search'}]", "tools[0].type",
+         "not supported by this server"},
+        {"'tool_choice': 'required'", "tool_choice", "no tools"},
+        {"'tool_choice': 'maybe'", "tool_choice", "\"auto\""},
+        {"'messages': []", "messages", "one or more"},
+        {"'messages': [5]", "messages[0]", "an object"},
+        {"'messages': [{'content': 'x'}]", "messages[0].role", "missing"},
+        {"'messages': [{'role': 'user'}]", "messages[0].content", "missing"},
+        {"'messages': [{'role': 'user', 'content': [{'type': 'image_url'}]}]",
+         "messages[0].content[0].type", "\"image_url\" is not supported"},
+        {"'messages': [{'role': 'assistant', 'tool_calls': [{}]}]",
+         "messages[0].tool_calls[0].function", "missing"},
+        {"'mirostat': 2", "mirostat", "not supported by this server"},
+        {"'audio': {'voice': 'x'}", "audio", "not supported by this server"},
+        {"'functions': [{}]", "functions", "use \"tools\""},
+        {"'grammar': 'root ::= x'", "grammar", "not supported yet"},
+        {"'json_schema': {'type': 'array'}", "json_schema",
+         "not supported yet"},
+        {"'response_format': {'type': 'json_object'}", "response_format",
+         "not supported yet"},
+    };
+    char body[512];
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        /* of two fields of one name the later counts */
+        snprintf(body, sizeof(body), "{" HELLO ", %s}", row[i].given);
+        refused(ASK_CHAT, body, row[i].param, row[i].says);
+    }
+    refused(ASK_CHAT, "{", "", "no JSON");
+    refused(ASK_CHAT, "[]", "", "a JSON object");
+    refused(ASK_CHAT, "{}", "messages", "missing");
+    refused(ASK_COMPLETIONS, "{}", "prompt", "missing");
+    refused(ASK_MESSAGES, "{}", "messages", "missing");
+    refused(ASK_RESPONSES, "{}", "input", "missing");
+}
+
+TEST(ask_takes_switches_that_ask_for_nothing)
+{
+    struct ask a;
+
+    read_by(&a, ASK_CHAT,
+            "{" HELLO ", 'mirostat': 0, 'dry_multiplier': 0.0, 'lora': [],"
+            "'audio': null, 'post_sampling_probs': false, 'top_n_sigma': -1,"
+            "'grammar': '', 'json_schema': null, 'tools': [],"
+            "'response_format': {'type': 'text'}}",
+            &rules);
+    ask_fini(&a);
+}
+
+/* ---- prompts ------------------------------------------------------------- */
+
+TEST(ask_prompts_are_texts_tokens_and_both)
+{
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETION, "{'prompt': 'x y'}", &rules);
+    assert_int_equal(a.n_prompt, 1);
+    assert_string_equal(a.prompt[0].piece[0].text, "x y");
+    ask_fini(&a);
+
+    read_by(&a, ASK_COMPLETION, "{'prompt': [1, 2, 'mid', 3, 'end']}", &rules);
+    assert_int_equal(a.n_prompt, 1);
+    assert_int_equal(a.prompt[0].n, 4);
+    assert_int_equal(a.prompt[0].piece[0].n_ids, 2);
+    assert_int_equal(a.prompt[0].piece[0].ids[1], 2);
+    assert_string_equal(a.prompt[0].piece[1].text, "mid");
+    assert_int_equal(a.prompt[0].piece[2].ids[0], 3);
+    assert_int_equal(a.prompt[0].piece[3].len, 3);
+    ask_fini(&a);
+
+    read_by(&a, ASK_COMPLETIONS,
+            "{'prompt': ['one', [4, 5], ['a', 6]], 'n': 2}", &rules);
+    assert_int_equal(a.n_prompt, 3);
+    assert_int_equal(a.prompt[1].piece[0].n_ids, 2);
+    assert_int_equal(a.prompt[2].n, 2);
+    ask_fini(&a);
+
+    refused(ASK_COMPLETION, "{'prompt': [1000]}", "prompt", "from 0 to 999");
+    refused(ASK_COMPLETION, "{'prompt': []}", "prompt", "one prompt or more");
+    refused(ASK_COMPLETION, "{'prompt': [1.5]}", "prompt", "token ids");
+    refused(ASK_COMPLETION, "{'prompt': {}}", "prompt", "images and audio");
+    refused(ASK_COMPLETIONS, "{'prompt': ['a', 'b', 'c'], 'n': 6}", "prompt",
+            "the 16 texts");
+}
+
+TEST(ask_completions_have_numbers_of_logprobs)
+{
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETIONS, "{'prompt': 'x', 'logprobs': 3}", &rules);
+    assert_true(a.probs);
+    assert_int_equal(a.n_top, 3);
+    ask_fini(&a);
+    read_by(&a, ASK_COMPLETION, "{'prompt': 'x', 'n_probs': 2}", &rules);
+    assert_true(a.probs);
+    ask_fini(&a);
+    read_by(&a, ASK_COMPLETION, "{'prompt': 'x', 'n_probs': 0}", &rules);
+    assert_false(a.probs);
+    ask_fini(&a);
+}
+
+/* ---- conversations ------------------------------------------------------- */
+
+#define TOOL                                                                   \
+    "{'type': 'function', 'function': {'name': 'f', 'description': 'd',"       \
+    "'parameters': {'type': 'object'}}}"
+
+TEST(ask_chat_gives_the_template_texts_and_objects)
+{
+    static const char said[] =
+        "[{'role': 'developer', 'content': [{'type': 'text', 'text': 'a'},"
+        "{'type': 'text', 'text': 'b'}]},"
+        "{'role': 'assistant', 'content': null, 'reasoning_content': 'hm',"
+        "'tool_calls': [{'id': 'c1', 'type': 'function', 'function':"
+        "{'name': 'f', 'arguments': '{\\'x\\': [1]}'}}]},"
+        "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]";
+    struct ask a;
+    char body[1024];
+
+    snprintf(body, sizeof(body), "{'messages': %s, 'tools': [" TOOL "]}", said);
+    read_by(&a, ASK_CHAT, body, &rules);
+    same_json(a.messages,
+              "[{'role': 'system', 'content': 'a\\nb'},"
+              "{'role': 'assistant', 'content': '', 'reasoning_content': 'hm',"
+              "'tool_calls': [{'id': 'c1', 'type': 'function', 'function':"
+              "{'name': 'f', 'arguments': {'x': [1]}}}]},"
+              "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]");
+    same_json(a.tools, "[" TOOL "]");
+    ask_fini(&a);
+}
+
+TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
+{
+    struct ask_rules by = rules;
+    struct ask a;
+
+    by.calls_as_text = true;
+    read_by(&a, ASK_CHAT,
+            "{'messages': [{'role': 'assistant', 'tool_calls': [{'function':"
+            "{'name': 'f', 'arguments': {'x': 1}}}, {'function': {'name': 'g',"
+            "'arguments': 'no JSON'}}]}]}",
+            &by);
+    same_json(a.messages,
+              "[{'role': 'assistant', 'content': '', 'tool_calls': ["
+              "{'type': 'function', 'function': {'name': 'f', 'arguments':"
+              "'{\\'x\\': 1}'}}, {'type': 'function', 'function':"
+              "{'name': 'g', 'arguments': 'no JSON'}}]}]");
+    ask_fini(&a);
+}
+
+TEST(ask_choice_of_tools_is_kept)
+{
+    struct ask a;
+
+    read_by(&a, ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'none'}", &rules);
+    assert_null(a.tools);
+    ask_fini(&a);
+    read_by(&a, ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
+            "'function', 'function': {'name': 'f'}},"
+            "'parallel_tool_calls': false}",
+            &can_all);
+    assert_true(a.must_call && a.single_call);
+    assert_string_equal(a.call, "f");
+    ask_fini(&a);
+    refused(ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required'}",
+            "tool_choice", "not supported yet");
+    refused(ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
+            "'function', 'function': {'name': 'g'}}}",
+            "tool_choice", "none of the tools");
+}
+
+TEST(ask_messages_become_the_templates)
+{
+    struct ask a;
+
+    read_by(
+        &a, ASK_MESSAGES,
+        "{'max_tokens': 9, 'stop_sequences': ['x'], 'system': [{'type':"
+        "'text', 'text': 'be'}], 'thinking': {'type': 'disabled'},"
+        "'tools': [{'name': 'f', 'description': 'd', 'input_schema':"
+        "{'type': 'object'}}], 'tool_choice': {'type': 'auto'},"
+        "'messages': [{'role': 'user', 'content': 'ask'},"
+        "{'role': 'assistant', 'content': [{'type': 'thinking', 'thinking':"
+        "'hm', 'signature': ''}, {'type': 'text', 'text': 'say'},"
+        "{'type': 'tool_use', 'id': 't1', 'name': 'f', 'input': {'a': 1}}]},"
+        "{'role': 'user', 'content': [{'type': 'tool_result', 'tool_use_id':"
+        "'t1', 'content': [{'type': 'text', 'text': 'r'}]}, {'type': 'text',"
+        "'text': 'and'}]}]}",
+        &rules);
+    same_json(a.messages,
+              "[{'role': 'system', 'content': 'be'},"
+              "{'role': 'user', 'content': 'ask'},"
+              "{'role': 'assistant', 'content': 'say', 'reasoning_content':"
+              "'hm', 'tool_calls': [{'id': 't1', 'type': 'function',"
+              "'function': {'name': 'f', 'arguments': {'a': 1}}}]},"
+              "{'role': 'tool', 'tool_call_id': 't1', 'content': 'r'},"
+              "{'role': 'user', 'content': 'and'}]");
+    same_json(a.tools, "[" TOOL "]");
+    same_json(a.extra, "{'enable_thinking': false, 'thinking': false}");
+    assert_int_equal(a.max_tokens, 9);
+    assert_string_equal(a.stop[0], "x");
+    ask_fini(&a);
+    refused(ASK_MESSAGES,
+            "{'messages': [{'role': 'user', 'content': [{'type': 'image'}]}]}",
+            "messages[0].content[0].type", "\"image\" is not supported");
+    refused(ASK_MESSAGES, "{'messages': [{'role': 'tool', 'content': 'x'}]}",
+            "messages[0].role", "\"user\"");
+}
+
+TEST(ask_responses_become_the_templates)
+{
+    struct ask a;
+
+    read_by(&a, ASK_RESPONSES,
+            "{'instructions': 'be', 'max_output_tokens': 3, 'reasoning':"
+            "{'effort': 'high'}, 'tools': [{'type': 'function', 'name': 'f',"
+            "'description': 'd', 'parameters': {'type': 'object'}}],"
+            "'input': [{'role': 'user', 'content': [{'type': 'input_text',"
+            "'text': 'ask'}]}, {'type': 'reasoning', 'summary': [], 'content':"
+            "[{'type': 'reasoning_text', 'text': 'hm'}]}, {'type': 'message',"
+            "'role': 'assistant', 'content': [{'type': 'output_text', 'text':"
+            "'say'}]}, {'type': 'function_call', 'call_id': 't1', 'name': 'f',"
+            "'arguments': '{\\'a\\': 1}'}, {'type': 'function_call_output',"
+            "'call_id': 't1', 'output': 'r'}]}",
+            &rules);
+    same_json(a.messages,
+              "[{'role': 'system', 'content': 'be'},"
+              "{'role': 'user', 'content': 'ask'},"
+              "{'role': 'assistant', 'content': 'say', 'reasoning_content':"
+              "'hm', 'tool_calls': [{'id': 't1', 'type': 'function',"
+              "'function': {'name': 'f', 'arguments': {'a': 1}}}]},"
+              "{'role': 'tool', 'tool_call_id': 't1', 'content': 'r'}]");
+    same_json(a.tools, "[" TOOL "]");
+    same_json(a.extra, "{'reasoning_effort': 'high'}");
+    assert_int_equal(a.max_tokens, 3);
+    ask_fini(&a);
+    read_by(&a, ASK_RESPONSES, "{'input': 'ask'}", &rules);
+    same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
+    ask_fini(&a);
+    refused(ASK_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
+            "previous_response_id", "kept by the server");
+    refused(ASK_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
+            "input[0].type", "not supported by this server");
+}
+
+TEST(ask_schemas_of_all_protocols_are_kept)
+{
+    static const char schema[] = "{'type': 'array'}";
+    static const struct {
+        enum ask_kind kind;
+        const char *body, *param;
+    } row[] = {
+        {ASK_CHAT,
+         "{" HELLO ", 'response_format': {'type': 'json_schema',"
+         "'json_schema': {'name': 'x', 'schema': {'type': 'array'}}}}",
+         "response_format"},
+        {ASK_CHAT,
+         "{" HELLO ", 'response_format': {'type': 'json_object',"
+         "'schema': {'type': 'array'}}}",
+         "response_format"},
+        {ASK_COMPLETION, "{'prompt': 'x', 'json_schema': {'type': 'array'}}",
+         "json_schema"},
+        {ASK_MESSAGES,
+         "{" HELLO ", 'output_config': {'format': {'type': 'json_schema',"
+         "'schema': {'type': 'array'}}}}",
+         "output_config"},
+        {ASK_RESPONSES,
+         "{'input': 'x', 'text': {'format': {'type': 'json_schema', 'name':"
+         "'n', 'schema': {'type': 'array'}}}}",
+         "text.format"},
+    };
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct ask a;
+
+        read_by(&a, row[i].kind, row[i].body, &can_all);
+        same_json(a.schema, schema);
+        ask_fini(&a);
+        refused(row[i].kind, row[i].body, row[i].param, "not supported yet");
+    }
+    refused_by(ASK_COMPLETION,
+               "{'prompt': 'x', 'json_schema': {'type': 'array'},"
+               "'grammar': 'root ::= x'}",
+               "grammar", "both given", &can_all);
+}
+
+/* ---- jobs ---------------------------------------------------------------- */
+
+TEST(ask_prompts_become_tokens)
+{
+    static const struct ask_rules by = {.n_vocab = 1 << 20, .max_tokens = -1};
+    pl_tokenizer *words = NULL;
+    int32_t *ids = NULL, *begin = NULL, *rest = NULL;
+    int64_t n = 0, n_begin = 0, n_rest = 0;
+    struct ask a;
+    pl_err err;
+
+    TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
+    TEST_OK(
+        pl_tokenize(words, "Once", 4, PL_ADD_SPECIAL, &begin, &n_begin, &err),
+        err);
+    TEST_OK(pl_tokenize(words, " end", 4, 0, &rest, &n_rest, &err), err);
+    read_by(&a, ASK_COMPLETION, "{'prompt': ['Once', 5, 6, ' end']}", &by);
+    for (int64_t k = 0; alloc_each(&k);) {
+        alloc_ran(ask_prompt_tokens(&a.prompt[0], words, &ids, &n, &err));
+        if (ids != NULL) {
+            assert_int_equal(n, n_begin + 2 + n_rest);
+            assert_memory_equal(ids, begin, (size_t)n_begin * sizeof(*ids));
+            assert_int_equal(ids[n_begin + 1], 6);
+            assert_memory_equal(ids + n_begin + 2, rest,
+                                (size_t)n_rest * sizeof(*ids));
+        }
+        free(ids);
+    }
+    ask_fini(&a);
+    free(begin);
+    free(rest);
+    pl_tokenizer_free(words);
+}
+
+TEST(ask_conversations_become_tokens_with_one_bos)
+{
+    static const char form[] =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    pl_tokenizer *words = NULL;
+    pl_template *t = NULL;
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    struct ask a;
+    size_t len;
+    char *text;
+    pl_err err;
+
+    TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
+    TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
+    read_by(&a, ASK_CHAT, "{" HELLO ", 'add_generation_prompt': false}",
+            &rules);
+    assert_true(a.no_generation_prompt);
+    TEST_OK(ask_render(&a, t, 1, &text, &len, &err), err);
+    assert_string_equal(text, "<user>Hi");
+    TEST_OK(ask_chat_tokens(words, text, len, &ids, &n, &err), err);
+    assert_true(n > 0);
+    assert_int_equal(ids[0] == pl_tokenizer_bos(words),
+                     pl_tokenizer_adds_bos(words));
+    assert_true(n < 2 || ids[1] != pl_tokenizer_bos(words));
+    free(ids);
+    free(text);
+    ask_fini(&a);
+    pl_template_free(t);
+    pl_tokenizer_free(words);
+}
+
+TEST(ask_jobs_of_choices_differ_by_their_seed)
+{
+    pl_sampling own;
+    struct job job = {0};
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETIONS,
+            "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10, 'max_tokens': 4,"
+            "'ignore_eos': true, 'cache_prompt': false}",
+            &rules);
+    ask_fill_job(&a, 5, &job, &own);
+    assert_int_equal(job.sampling->seed, 12);
+    assert_int_equal(job.max_tokens, 4);
+    assert_true(job.ignore_end && job.no_cache);
+    ask_fill_job(&a, 3, &job, &own);
+    assert_int_equal(job.sampling->seed, 10);
+    ask_fini(&a);
+}
+
+TEST(logprobs_are_those_of_all_tokens_in_order)
+{
+    uint64_t seed = test_seed();
+
+    for (int run = 0; run < 300; run++) {
+        enum { MOST = 50 };
+        float logits[MOST];
+        struct logprob top[MOST], of = {0};
+        int n = 1 + (int)test_below(&seed, MOST);
+        int n_top = (int)test_below(&seed, MOST), got;
+        double sum = 0;
+
+        for (int i = 0; i < n; i++) { /* some are equal */
+            logits[i] = (float)(test_below(&seed, 20) - 10) + 500.0f;
+            sum += exp((double)logits[i] - 500);
+        }
+        of.id = (int32_t)test_below(&seed, n);
+        got = logprob_read(logits, n, &of, top, n_top);
+        assert_int_equal(got, n_top < n ? n_top : n);
+        assert_true(fabs(of.p - (logits[of.id] - 500 - log(sum))) < 1e-9);
+        for (int i = 0; i < got; i++) {
+            int before = 0; /* tokens that must stand before it */
+
+            for (int k = 0; k < n; k++)
+                before += logits[k] > logits[top[i].id] ||
+                          (logits[k] == logits[top[i].id] && k < top[i].id);
+            assert_int_equal(before, i);
+        }
+    }
+}
+
+/* ---- refusals ------------------------------------------------------------ */
+
+TEST(refusals_have_the_shape_of_their_protocol)
+{
+    struct refusal why = {0};
+    char *body;
+
+    assert_false(refuse(&why, 400, "invalid_value", "x", "no \"%s\"", "y"));
+    body = refusal_body(&why, REFUSAL_OPENAI);
+    same_json(body, "{'error': {'message': 'no \\'y\\'', 'type':"
+                    "'invalid_request_error', 'param': 'x',"
+                    "'code': 'invalid_value'}}");
+    free(body);
+    assert_false(refuse(&why, 503, NULL, NULL, "\xff"));
+    body = refusal_body(&why, REFUSAL_OPENAI);
+    same_json(body, "{'error': {'message': '\\ufffd', 'type':"
+                    "'unavailable_error', 'param': null, 'code': null}}");
+    free(body);
+    body = refusal_body(&why, ask_shape(ASK_MESSAGES));
+    same_json(body, "{'type': 'error', 'error': {'type': 'overloaded_error',"
+                    "'message': '\\ufffd'}}");
+    free(body);
+}
+
+TEST(refusals_know_their_path)
+{
+    static const struct {
+        const char *path;
+        bool blocks;
+    } row[] = {{"/v1/chat/completions", false},
+               {"/v1/messages", true},
+               {"/api/v1/messages/count_tokens", true},
+               {"/v1/messages2", false},
+               {"", false}};
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        char *body = refusal_body_of_path(401, "no key", row[i].path);
+
+        same_json(body, row[i].blocks
+                            ? "{'type': 'error', 'error': {'type':"
+                              "'authentication_error', 'message': 'no key'}}"
+                            : "{'error': {'type': 'authentication_error',"
+                              "'message': 'no key', 'param': null, 'code':"
+                              "null}}");
+        free(body);
+    }
+}
+
+TEST(ask_survives_every_allocation_that_fails)
+{
+    static const struct {
+        enum ask_kind kind;
+        const char *body;
+    } row[] = {
+        {ASK_COMPLETION, "{'prompt': ['a', [1, 2]], 'stop': ['x'],"
+                         "'logit_bias': {'3': 1}, 'json_schema': {'a': 1}}"},
+        {ASK_CHAT,
+         "{'messages': [{'role': 'developer', 'content': [{'type': 'text',"
+         "'text': 'a'}]}, {'role': 'assistant', 'tool_calls': [{'id': 'c',"
+         "'function': {'name': 'f', 'arguments': {'x': 1}}}]}],"
+         "'reasoning_effort': 'low', 'tools': [" TOOL "],"
+         "'response_format': {'type': 'json_object'}}"},
+        {ASK_MESSAGES,
+         "{'system': 's', 'thinking': {'type': 'enabled'}, 'messages': ["
+         "{'role': 'assistant', 'content': [{'type': 'thinking', 'thinking':"
+         "'t'}, {'type': 'tool_use', 'id': 'i', 'name': 'f'}]}, {'role':"
+         "'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'i',"
+         "'content': 'x'}]}]}"},
+        {ASK_RESPONSES,
+         "{'instructions': 'i', 'input': [{'type': 'reasoning', 'summary': ["
+         "{'type': 'summary_text', 'text': 't'}]}, {'role': 'assistant',"
+         "'content': 'a'}, {'type': 'function_call', 'call_id': 'i', 'name':"
+         "'f'}, {'type': 'function_call_output', 'call_id': 'i', 'output':"
+         "'o'}]}"},
+    };
+
+    json_set_alloc_funcs(malloc, free); /* those that fail on request; the
+                                           reader of JSON survives some */
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        char *body = quoted(row[i].body);
+
+        bool failed = true;
+
+        for (int64_t n = 1; failed; n++) {
+            struct refusal why = {0};
+            struct ask a;
+            bool ok;
+
+            alloc_stat_reset();
+            alloc_fail_at(n);
+            ok = ask_read(&a, row[i].kind, body, strlen(body), &can_all, &why);
+            failed = alloc_fail_off();
+            assert_true(ok || failed);
+            ask_fini(&a);
+            assert_int_equal(alloc_stat_get().live_bytes, 0);
+        }
+        free(body);
+    }
+}
+
+/* ---- texts and tokens ---------------------------------------------------- */
+
+TEST(tokens_requests_are_read)
+{
+    static const char text[] = "{\"content\": \"ab\", \"with_pieces\": true}";
+    static const char ids[] = "{\"tokens\": [1, 2]}";
+    static const char bad[] = "{\"tokens\": [1, 10]}";
+    struct tokens_ask a;
+    struct refusal why;
+
+    assert_true(tokens_read_text(&a, text, strlen(text), &why));
+    assert_string_equal(a.text, "ab");
+    assert_true(a.pieces && a.parse_special && !a.add_special && a.len == 2);
+    tokens_fini(&a);
+    assert_true(tokens_read_ids(&a, ids, strlen(ids), 10, &why));
+    assert_int_equal(a.n, 2);
+    assert_int_equal(a.ids[1], 2);
+    tokens_fini(&a);
+    assert_false(tokens_read_ids(&a, bad, strlen(bad), 10, &why));
+    assert_string_equal(why.param, "tokens");
+    assert_false(tokens_read_text(&a, "{}", 2, &why));
+    assert_string_equal(why.param, "content");
+}
+
+TEST(tokens_answers_are_made)
+{
+    static const int32_t ids[] = {5, 6};
+    static const struct tokens_piece piece[] = {{"a", 1}, {"\xc3", 1}};
+    char *s = tokens_ids_body(ids, 2, NULL);
+
+    same_json(s, "{'tokens': [5, 6]}");
+    free(s);
+    s = tokens_ids_body(ids, 2, piece);
+    same_json(s, "{'tokens': [{'id': 5, 'piece': 'a'}, {'id': 6, 'piece':"
+                 "[195]}]}");
+    free(s);
+    s = tokens_text_body("prompt", "x", 1);
+    same_json(s, "{'prompt': 'x'}");
+    free(s);
+    s = tokens_count_body(7);
+    same_json(s, "{'input_tokens': 7}");
+    free(s);
+}

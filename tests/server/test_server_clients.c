@@ -1,0 +1,141 @@
+/* The Python packages that speak the server's protocols: their requests are
+ * read, and they understand the answers, as tests/tools/server_clients.py
+ * says. */
+#include "lib/support.h"
+#include "server/answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* As the script names them. */
+static const struct {
+    const char *name;
+    enum ask_kind kind;
+} calls[] = {
+    {"chat", ASK_CHAT},
+    {"chat-stream", ASK_CHAT},
+    {"chat-helper", ASK_CHAT},
+    {"chat-error", ASK_CHAT},
+    {"text", ASK_COMPLETIONS},
+    {"text-stream", ASK_COMPLETIONS},
+    {"response", ASK_RESPONSES},
+    {"response-stream", ASK_RESPONSES},
+    {"response-helper", ASK_RESPONSES},
+    {"message", ASK_MESSAGES},
+    {"message-stream", ASK_MESSAGES},
+    {"message-helper", ASK_MESSAGES},
+    {"message-error", ASK_MESSAGES},
+};
+
+/* What the script expects to hear. */
+static const pl_reply_part said[] = {
+    {PL_REPLY_REASONING, "why \xc3\xbc", 6, NULL, NULL},
+    {PL_REPLY_CONTENT, "say \xe6\x9d\xb1 \"\\\" \xf0\x9f\x8e\x89\n", 17, NULL,
+     NULL},
+    {PL_REPLY_CALL, "{\"x\": \"\xc3\xbc\"}", 11, "f", NULL},
+    {PL_REPLY_CALL, "{}", 2, "g", NULL},
+};
+
+static bool write_file(void *file, const void *data, size_t n)
+{
+    return fwrite(data, 1, n, file) == n;
+}
+
+/* Texts come a byte at a time, calls whole. */
+static void answer_all(const struct ask *a, FILE *f)
+{
+    struct answer_about about = {.model = "tale",
+                                 .id = "a1",
+                                 .created = 99,
+                                 .write = write_file,
+                                 .user = f};
+    struct answer_end end = {.why = ANSWER_ENDED,
+                             .n_prompt = 10,
+                             .n_cached = 4,
+                             .n_written = 8,
+                             .prompt_s = 0.5,
+                             .written_s = 2};
+    struct answer_token token = {
+        .id = 7, .text = "say", .len = 3, .logprob = -0.5};
+    bool talks = a->messages != NULL;
+    struct answer *w;
+    pl_err err;
+
+    TEST_OK(answer_create(&w, a, &about, &err), err);
+    assert_true(answer_progress(w, 0, 5, 10, 4, 0.1));
+    assert_true(answer_prompt(w, 0, 10, 4, NULL));
+    assert_true(answer_token(w, 0, &token));
+    for (int i = talks ? 0 : 1; i < (talks ? 4 : 2); i++) {
+        pl_reply_part part = said[i];
+
+        if (part.kind == PL_REPLY_CALL)
+            assert_true(answer_part(w, 0, &part));
+        for (part.len = 1; part.kind != PL_REPLY_CALL &&
+                           part.text < said[i].text + said[i].len;
+             part.text++)
+            assert_true(answer_part(w, 0, &part));
+    }
+    assert_true(answer_end(w, 0, &end));
+    answer_free(w);
+}
+
+/* What the server would do with DIR/NAME.body. */
+static void serve(const char *folder, const char *name, enum ask_kind kind)
+{
+    static const struct ask_rules rules = {.n_vocab = 1000, .max_tokens = -1};
+    struct refusal why = {0};
+    char path[4096];
+    struct ask a;
+    size_t n;
+    char *body;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s.body", folder, name);
+    body = test_read(path, &n);
+    if (!ask_read(&a, kind, body, n, &rules, &why))
+        fail_msg("%s: %s", body, why.message);
+    free(body);
+    snprintf(path, sizeof(path), "%s/%s.answer", folder, name);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    if (strstr(name, "-error") == NULL) {
+        answer_all(&a, f);
+    } else {
+        refuse(&why, 400, "invalid_value", "temperature", "temperature is 7");
+        body = refusal_body(&why, ask_shape(kind));
+        assert_true(write_file(f, body, strlen(body)));
+        free(body);
+    }
+    fclose(f);
+    ask_fini(&a);
+}
+
+static int run(const char *script, const char *folder, const char *mode)
+{
+    char command[9000];
+    int status;
+
+    snprintf(command, sizeof(command), "python3 '%s' '%s' %s", script, folder,
+             mode);
+    status = system(command);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(server_is_understood_by_the_packages_of_its_protocols)
+{
+    const char *script = test_file("tests/tools/server_clients.py");
+    const char *folder = test_temp("clients");
+    int status;
+
+    assert_non_null(script);
+    status = run(script, folder, "asks");
+    if (status == 77)
+        TEST_SKIP("Python lacks openai, or the package of /v1/messages");
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        serve(folder, calls[i].name, calls[i].kind);
+    assert_int_equal(run(script, folder, "answers"), 0);
+}

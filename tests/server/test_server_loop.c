@@ -1,0 +1,351 @@
+/* Jobs in company: each writes what it would have written alone, whoever else
+ * comes, goes, pauses or takes its place. */
+#include "lib/support.h"
+#include "server/loop.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct place {
+    pl_model *model;
+    pl_engine *engine;
+    struct loop *loop;
+    const pl_tokenizer *t;
+};
+
+/* What a listener heard. */
+struct heard {
+    int32_t id[512];
+    uint32_t sum[512]; /* of the logits' bits */
+    int n, most;       /* most: it has enough then; 0: never */
+    int64_t n_vocab, done;
+    _Atomic enum job_wish wish;
+    struct job_report report;
+    atomic_int n_end;
+};
+
+static void set_up(struct place *p, const char *devices, int64_t n_ctx,
+                   const struct loop_options *o)
+{
+    struct loop_options own = *o;
+    pl_options opt;
+    pl_err err;
+
+    pl_options_init(&opt);
+    opt.devices = devices;
+    opt.n_ctx = n_ctx;
+    opt.n_ubatch = own.step;
+    opt.n_seq = own.n_seq;
+    opt.n_threads = 1;
+    opt.no_fit = true;
+    TEST_OK(pl_model_open(&p->model, test_model(), &err), err);
+    TEST_OK(pl_engine_create(&p->engine, p->model, &opt, &err), err);
+    p->t = pl_model_tokenizer(p->model);
+    TEST_OK(loop_create(&p->loop, p->engine, p->t, &own, &err), err);
+}
+
+static void tear_down(struct place *p)
+{
+    loop_free(p->loop);
+    pl_engine_free(p->engine);
+    pl_model_free(p->model);
+}
+
+static void hear_progress(void *user, int64_t done, int64_t total,
+                          int64_t cached)
+{
+    struct heard *h = user;
+
+    assert_true(done > h->done && done <= total && cached <= done);
+    h->done = done;
+}
+
+static bool hear_token(void *user, int32_t id, const float *logits)
+{
+    struct heard *h = user;
+    uint32_t sum = 0, bits;
+
+    for (int64_t i = 0; i < h->n_vocab; i++) {
+        memcpy(&bits, &logits[i], sizeof bits);
+        sum = sum * 31 + bits;
+    }
+    h->id[h->n] = id;
+    h->sum[h->n] = sum;
+    h->n++;
+    return h->n != h->most;
+}
+
+static enum job_wish tell_wish(void *user)
+{
+    return ((struct heard *)user)->wish;
+}
+
+static void hear_end(void *user, const struct job_report *report)
+{
+    struct heard *h = user;
+
+    h->report = *report;
+    h->n_end++;
+}
+
+/* A job of n_prompt random tokens drawn from `seed`. */
+static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
+                int max_tokens, uint64_t client)
+{
+    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
+    struct job job = {
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = max_tokens,
+        .ignore_end = true,
+        .client = client,
+        .listener = {hear_progress, hear_token, NULL, tell_wish, hear_end, h}};
+    pl_sampling how;
+    pl_err err;
+
+    pl_sampling_init(&how);
+    how.seed = seed;
+    job.sampling = &how;
+    h->n_vocab = pl_tokenizer_n_vocab(p->t);
+    for (int i = 0; i < n_prompt; i++)
+        prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
+    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    free(prompt);
+}
+
+static void wait_for(struct heard *h)
+{
+    struct timespec t = {.tv_nsec = 1000000};
+    double began = test_seconds();
+
+    while (h->n_end == 0) {
+        nanosleep(&t, NULL);
+        if (test_seconds() - began > 300)
+            fail_msg("a job did not end in 300 s");
+    }
+    assert_int_equal(h->n_end, 1);
+}
+
+static void expect_same(const struct heard *a, const struct heard *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->id, b->id, (size_t)a->n * sizeof *a->id);
+    assert_memory_equal(a->sum, b->sum, (size_t)a->n * sizeof *a->sum);
+}
+
+/* Jobs of these sizes, each alone. */
+static void write_alone(struct place *p, struct heard *h, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ask(p, &h[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i, 1);
+        wait_for(&h[i]);
+        assert_int_equal(h[i].report.why, JOB_LENGTH);
+        assert_int_equal(h[i].n, 10 + 3 * i);
+    }
+}
+
+TEST(server_jobs_in_company_write_what_they_write_alone)
+{
+    enum { N = 9 };
+    const char *const devices[] = {"cpu", "cpu*2", "sim*2"};
+
+    for (int d = 0; d < 3; d++) {
+        struct heard alone[N] = {0}, together[N] = {0};
+        struct place p = {0};
+
+        set_up(&p, devices[d], 2048,
+               &(struct loop_options){.n_seq = 4, .step = 64});
+        write_alone(&p, alone, N);
+        for (int i = 0; i < N; i++)
+            ask(&p, &together[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i,
+                1 + (uint64_t)i % 3);
+        for (int i = 0; i < N; i++) {
+            wait_for(&together[i]);
+            expect_same(&alone[i], &together[i]);
+        }
+        tear_down(&p);
+    }
+}
+
+/* 8 jobs in a cache that takes some 3 of them to their end. */
+TEST(server_jobs_that_give_their_place_write_the_same)
+{
+    enum { N = 8 };
+    struct heard alone[N] = {0}, together[N] = {0};
+    struct loop_counts c;
+    struct place p = {0};
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < N; i++) {
+        ask(&p, &alone[i], (uint64_t)i, 10, 150, 1);
+        wait_for(&alone[i]);
+    }
+    for (int i = 0; i < N; i++)
+        ask(&p, &together[i], (uint64_t)i, 10, 150, (uint64_t)i + 1);
+    for (int i = 0; i < N; i++) {
+        wait_for(&together[i]);
+        assert_int_equal(together[i].report.why, JOB_LENGTH);
+        expect_same(&alone[i], &together[i]);
+    }
+    loop_counts(p.loop, &c);
+    assert_true(c.n_given > 0);
+    assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    tear_down(&p);
+}
+
+TEST(server_jobs_end_when_they_are_told)
+{
+    struct heard h[5] = {0};
+    struct place p = {0};
+    struct loop_slot slot[2];
+
+    set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
+    h[0].most = 3;
+    ask(&p, &h[0], 1, 30, 100, 1);
+    wait_for(&h[0]);
+    assert_int_equal(h[0].report.why, JOB_TOLD);
+    assert_int_equal(h[0].n, 3);
+    assert_int_equal(h[0].report.n_prompt, 30);
+    assert_int_equal(h[0].report.n_written, 3);
+    ask(&p, &h[1], 1, 30, 0, 1);
+    wait_for(&h[1]);
+    assert_int_equal(h[1].report.why, JOB_LENGTH);
+    assert_int_equal(h[1].n, 0);
+    /* In the middle of a prompt, and while it waits for a place. */
+    ask(&p, &h[2], 2, 1900, 100, 1);
+    ask(&p, &h[3], 3, 30, 400, 1);
+    ask(&p, &h[4], 4, 30, 100, 1);
+    h[2].wish = JOB_GIVE_UP;
+    h[4].wish = JOB_GIVE_UP;
+    wait_for(&h[2]);
+    wait_for(&h[4]);
+    assert_int_equal(h[2].report.why, JOB_CANCELLED);
+    assert_int_equal(h[4].report.why, JOB_CANCELLED);
+    h[3].wish = JOB_GIVE_UP;
+    wait_for(&h[3]);
+    assert_int_equal(loop_slots(p.loop, slot, 2), 2);
+    assert_int_equal(slot[0].job + slot[1].job, 0);
+    assert_int_equal(pl_seq_length(p.engine, 0), 0);
+    assert_int_equal(pl_seq_length(p.engine, 1), 0);
+    tear_down(&p);
+}
+
+/* A client that does not take what is written stops nobody but itself. */
+TEST(server_jobs_of_slow_clients_pause)
+{
+    struct heard slow = {0}, quick = {0}, late = {0};
+    struct place p = {0};
+
+    set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
+    slow.wish = JOB_PAUSE;
+    ask(&p, &slow, 1, 30, 50, 1);
+    ask(&p, &quick, 2, 30, 50, 2);
+    wait_for(&quick);
+    assert_int_equal(slow.n, 0);
+    assert_int_equal(slow.n_end, 0);
+    slow.wish = JOB_GO;
+    wait_for(&slow);
+    assert_int_equal(slow.n, 50);
+    late.wish = JOB_PAUSE;
+    {
+        const int32_t prompt[] = {1, 2, 3};
+        struct job job = {
+            .prompt = prompt,
+            .n_prompt = 3,
+            .max_tokens = 5,
+            .time_s = 0.05,
+            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &late}};
+
+        assert_int_equal(loop_add(p.loop, &job, 1, NULL, NULL), PL_OK);
+    }
+    wait_for(&late);
+    assert_int_equal(late.report.why, JOB_LATE);
+    tear_down(&p);
+}
+
+TEST(server_refuses_what_can_never_run_and_what_is_too_much)
+{
+    enum { N = 3 };
+    static int32_t prompt[300];
+    struct heard h[N] = {0};
+    struct job job = {
+        .prompt = prompt,
+        .max_tokens = 5,
+        .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[0]}};
+    struct place p = {0};
+    double retry_s = 0;
+    pl_err err;
+
+    set_up(&p, "cpu", 256,
+           &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = N});
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    job.n_prompt = 256;
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "256 tokens"));
+    job.n_prompt = 2;
+    prompt[1] = 1 << 30;
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    prompt[1] = 0;
+    for (int i = 0; i < N; i++) {
+        h[i].wish = JOB_PAUSE;
+        ask(&p, &h[i], 1, 30, 5, 1);
+    }
+    /* The first may have its place by now: one more may wait then. */
+    for (int i = 0; i < 2; i++) {
+        job.time_s = 1e-9;
+        if (loop_add(p.loop, &job, 1, &retry_s, &err) == PL_FULL)
+            break;
+        assert_int_equal(i, 0);
+    }
+    assert_int_equal(err.status, PL_FULL);
+    assert_true(retry_s >= 1);
+    for (int i = 0; i < N; i++)
+        h[i].wish = JOB_GO;
+    for (int i = 0; i < N; i++) {
+        h[i].wish = JOB_GIVE_UP;
+        wait_for(&h[i]);
+    }
+    tear_down(&p);
+}
+
+static pl_status look_at_length(void *user, pl_engine *e, pl_err *err)
+{
+    (void)err;
+    *(int64_t *)user = pl_seq_length(e, 0);
+    return PL_NOT_FOUND; /* is what loop_between gives back */
+}
+
+static void *run_errands(void *user)
+{
+    struct place *p = user;
+    int64_t length;
+
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(loop_between(p->loop, look_at_length, &length, NULL),
+                         PL_NOT_FOUND);
+    return NULL;
+}
+
+/* From several threads at once, and freed while it works. */
+TEST(server_loop_takes_errands_and_jobs_from_any_thread)
+{
+    struct heard h[4] = {0};
+    struct place p = {0};
+    pthread_t thread[3];
+
+    set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
+    for (int i = 0; i < 4; i++)
+        ask(&p, &h[i], (uint64_t)i, 100, 300, (uint64_t)i);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, run_errands, &p), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    tear_down(&p);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(h[i].n_end, 1);
+        assert_true(h[i].report.why == JOB_CANCELLED ||
+                    h[i].report.why == JOB_LENGTH);
+    }
+}

@@ -1,0 +1,189 @@
+/* What a step takes: nobody who writes waits, and clients are served alike. */
+#include "lib/support.h"
+#include "server/schedule.h"
+
+#include <string.h>
+
+enum { STEP = 512, CHUNK = 128 };
+
+static void join(struct schedule *s, uint64_t client)
+{
+    pl_err err;
+
+    TEST_OK(schedule_join(s, client, &err), err);
+}
+
+TEST(schedule_gives_a_lone_prompt_the_step)
+{
+    struct schedule s;
+    struct schedule_job job = {.client = 1, .n_left = 1000};
+
+    schedule_init(&s, STEP, CHUNK);
+    join(&s, 1);
+    assert_int_equal(schedule_step(&s, &job, 1), STEP);
+    assert_int_equal(job.n_now, STEP);
+    job.n_left = 3;
+    assert_int_equal(schedule_step(&s, &job, 1), 3);
+    job.paused = true;
+    assert_int_equal(schedule_step(&s, &job, 1), 0);
+    assert_int_equal(job.n_now, 0);
+    schedule_fini(&s);
+}
+
+TEST(schedule_writes_in_every_step_beside_a_chunk)
+{
+    struct schedule s;
+    struct schedule_job job[4] = {{.client = 1},
+                                  {.client = 1, .n_left = 100},
+                                  {.client = 2, .n_left = 4000},
+                                  {.client = 3}};
+
+    schedule_init(&s, STEP, CHUNK);
+    for (uint64_t c = 1; c <= 3; c++)
+        join(&s, c);
+    join(&s, 1);
+    for (int k = 0; k < 10; k++) {
+        assert_int_equal(schedule_step(&s, job, 4), 2 + CHUNK);
+        assert_int_equal(job[0].n_now, 1);
+        assert_int_equal(job[3].n_now, 1);
+        for (int i = 1; i <= 2; i++)
+            job[i].n_left -= job[i].n_now;
+        if (job[1].n_left == 0)
+            job[1].paused = true;
+    }
+    assert_int_equal(job[1].n_left, 0);
+    assert_int_equal(job[2].n_left, 4000 - (10 * CHUNK - 100));
+    schedule_fini(&s);
+}
+
+/* One client asks for a hundred things, another for one: they get the same
+ * while both want something. */
+TEST(schedule_is_fair_over_clients)
+{
+    struct schedule s;
+    struct schedule_job job[101];
+    int64_t given[3] = {0};
+
+    memset(job, 0, sizeof job);
+    schedule_init(&s, STEP, CHUNK);
+    for (int i = 0; i < 101; i++) {
+        job[i] = (struct schedule_job){.client = i < 100 ? 1 : 2,
+                                       .n_left = i < 100 ? 1000 : 20000};
+        join(&s, job[i].client);
+    }
+    for (int k = 0; k < 60; k++) {
+        schedule_step(&s, job, 101);
+        for (int i = 0; i < 101; i++) {
+            given[job[i].client] += job[i].n_now;
+            job[i].n_left -= job[i].n_now;
+            job[i].paused = job[i].n_left == 0;
+        }
+    }
+    assert_int_equal(given[1] + given[2], 60 * STEP);
+    assert_true(given[1] - given[2] <= 2 * STEP);
+    assert_true(given[2] - given[1] <= 2 * STEP);
+    schedule_fini(&s);
+}
+
+/* Who comes late has no claim on what others had while it was away, and who
+ * leaves and comes back has not paid its debt. */
+TEST(schedule_lets_nobody_save_up)
+{
+    struct schedule s;
+    struct schedule_job job[2] = {{.client = 7, .n_left = 100000},
+                                  {.client = 9, .n_left = 100000}};
+    int64_t first = 0;
+
+    schedule_init(&s, STEP, CHUNK);
+    join(&s, 7);
+    for (int k = 0; k < 50; k++)
+        schedule_step(&s, job, 1);
+    join(&s, 9);
+    for (int k = 0; k < 20; k++) {
+        schedule_step(&s, job, 2);
+        first += job[0].n_now;
+    }
+    assert_true(first >= 9 * STEP && first <= 11 * STEP);
+    assert_int_equal(s.n_client, 2);
+    schedule_leave(&s, 7);
+    schedule_leave(&s, 12345);
+    assert_int_equal(s.n_client, 1);
+    schedule_leave(&s, 9);
+    assert_int_equal(s.n_client, 0);
+    schedule_fini(&s);
+}
+
+TEST(schedule_seats_the_least_served_and_unseats_the_most)
+{
+    struct schedule s;
+    struct schedule_job job = {.client = 5, .n_left = 400};
+    const uint64_t waiting[] = {5, 5, 3, 8, 3};
+
+    schedule_init(&s, STEP, CHUNK);
+    join(&s, 5);
+    join(&s, 3);
+    join(&s, 8);
+    assert_int_equal(schedule_next(&s, waiting, 0), -1);
+    assert_int_equal(schedule_victim(&s, waiting, 0), -1);
+    assert_int_equal(schedule_next(&s, waiting, 5), 0);
+    schedule_step(&s, &job, 1);
+    assert_int_equal(schedule_next(&s, waiting, 5), 2);
+    assert_int_equal(schedule_victim(&s, waiting, 5), 1);
+    schedule_fini(&s);
+}
+
+/* One that writes may end, and another comes, the newest of all. */
+static void end_one(struct schedule *s, struct schedule_job *job, int *waited,
+                    int n, uint64_t *seed)
+{
+    int64_t i = test_below(seed, 20 * n);
+    size_t behind = (size_t)(n - 1 - i);
+
+    if (i >= n || job[i].n_left > 0)
+        return;
+    schedule_leave(s, job[i].client);
+    memmove(&job[i], &job[i + 1], behind * sizeof *job);
+    memmove(&waited[i], &waited[i + 1], behind * sizeof *waited);
+    job[n - 1] = (struct schedule_job){.client = 1 + test_random(seed) % 5,
+                                       .n_left = 1 + test_below(seed, 3000)};
+    waited[n - 1] = 0;
+    join(s, job[n - 1].client);
+}
+
+/* Random clients that come, ask and go: what is given is what was asked for,
+ * the sum is within the step, and a client that waits is not passed over for
+ * ever. */
+TEST(schedule_starves_nobody)
+{
+    enum { N = 12 };
+    uint64_t seed = test_seed();
+    struct schedule_job job[N];
+    int waited[N] = {0};
+    struct schedule s;
+
+    memset(job, 0, sizeof job);
+    schedule_init(&s, STEP, CHUNK);
+    for (int i = 0; i < N; i++) {
+        job[i].client = 1 + test_random(&seed) % 5;
+        join(&s, job[i].client);
+        job[i].n_left = test_below(&seed, 3000);
+    }
+    for (int k = 0; k < 5000; k++) {
+        int64_t n = schedule_step(&s, job, N), sum = 0;
+
+        for (int i = 0; i < N; i++) {
+            bool writes = job[i].n_left == 0;
+
+            sum += job[i].n_now;
+            assert_true(job[i].n_now <= job[i].n_left + writes);
+            assert_true(!writes || job[i].n_now == 1);
+            waited[i] = job[i].n_now > 0 ? 0 : waited[i] + 1;
+            assert_true(waited[i] < 1000);
+            job[i].n_left -= writes ? 0 : job[i].n_now;
+        }
+        assert_int_equal(n, sum);
+        assert_true(n <= STEP || n <= CHUNK + N);
+        end_one(&s, job, waited, N, &seed);
+    }
+    schedule_fini(&s);
+}
