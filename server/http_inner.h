@@ -21,6 +21,7 @@ enum {
     HTTP_MAX_LINGER = 64,  /* connections at once */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_HEAD_BYTES = 32 << 10, /* of a request line and its headers */
+    HTTP_SMALL_BODY = 64 << 10, /* of a body, what is not counted */
 };
 
 struct http_pair {
@@ -59,6 +60,7 @@ struct http {
     pthread_mutex_t lock;       /* of what follows */
     struct http_request *first; /* all there are */
     int n_request, n_connection;
+    size_t body_bytes; /* of all bodies, beyond HTTP_SMALL_BODY of each */
     double *idle; /* [n_idle], by socket: since when a connection has had no
                      request; 0: it is none of ours, HTTP_BUSY: it has one */
     int n_idle, max_fd; /* max_fd: the highest there ever was */
@@ -86,6 +88,9 @@ struct http_request {
     int n_segment;                         /* -1: the path is malformed */
     const char *name;
     uint64_t client;
+    bool odd;   /* a header that no client of good will sends */
+    bool old;   /* of HTTP/1.0 */
+    bool close; /* what follows on the connection is not to be trusted */
     char *body; /* owned, [n_body], a NUL behind */
     size_t n_body, cap_body;
     double began;
@@ -144,12 +149,15 @@ void http_keep_open(struct http *h, int fd);
 /* NULL: no memory. The connection holds it. */
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
-                                         const char *method, const char *url);
+                                         const char *method, const char *url,
+                                         const char *version);
 void http_request_hold(struct http_request *r);
 void http_request_drop(struct http_request *r);
-/* False: no memory. */
-bool http_request_add_body(struct http_request *r, const char *data,
-                           size_t len);
+/* Is there room for a body of so many bytes, beside those of others? */
+bool http_has_room(struct http *h, size_t len);
+/* FULL: all bodies together are too large. */
+pl_status http_request_add_body(struct http_request *r, const char *data,
+                                size_t len);
 /* The request's client has left: once, its handler is told. */
 void http_request_leave(struct http_request *r);
 

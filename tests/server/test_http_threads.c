@@ -275,3 +275,37 @@ TEST(http_serves_a_thousand_connections_at_once)
     free(c);
     free(r);
 }
+
+/* A server that drains waits for answers, not for connections that ask for
+ * nothing. */
+TEST(http_idle_connections_are_closed_while_it_drains)
+{
+    struct try_client idle, fresh, busy;
+    struct http_request *r;
+    struct try_answer a;
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_connect(&t, &idle);
+    try_connect(&t, &fresh); /* never asks */
+    try_connect(&t, &busy);
+    try_send(&idle, try_get("/hello", ""));
+    try_read(&idle, &a, false);
+    free(a.body);
+    try_send(&busy, try_get("/hold", ""));
+    r = try_held(&t);
+    http_drain(t.h);
+    try_ends(&idle);
+    try_ends(&fresh);
+    try_load_is(&t, 1, 1);
+    http_answer(r, 200, NULL, "held", 4);
+    try_read(&busy, &a, false);
+    assert_string_equal(a.body, "held");
+    free(a.body);
+    try_ends(&busy);
+    try_close(&idle);
+    try_close(&fresh);
+    try_close(&busy);
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+}

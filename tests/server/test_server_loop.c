@@ -20,6 +20,7 @@ struct heard {
     int32_t id[512];
     uint32_t sum[512]; /* of the logits' bits */
     int n, most;       /* most: it has enough then; 0: never */
+    int pause;         /* it pauses behind so many; 0: never */
     int64_t n_vocab, done;
     _Atomic enum job_wish wish;
     struct job_report report;
@@ -74,6 +75,8 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     h->id[h->n] = id;
     h->sum[h->n] = sum;
     h->n++;
+    if (h->n == h->pause)
+        h->wish = JOB_PAUSE;
     return h->n != h->most;
 }
 
@@ -307,6 +310,112 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
         h[i].wish = JOB_GIVE_UP;
         wait_for(&h[i]);
     }
+    tear_down(&p);
+}
+
+/* Who pauses keeps neither a place nor pages from others, and goes on later
+ * with the same bits. */
+TEST(server_jobs_that_pause_give_their_place_to_others)
+{
+    enum { N = 3 };
+    static const int n_seq[] = {1, 4}; /* places are short; pages are */
+
+    for (int k = 0; k < 2; k++) {
+        struct heard alone = {0}, slow[N] = {0}, quick = {0};
+        struct loop_counts c;
+        struct place p = {0};
+
+        set_up(&p, "cpu", 512,
+               &(struct loop_options){.n_seq = n_seq[k], .step = 64});
+        ask(&p, &alone, 7, 300, 40, 1);
+        wait_for(&alone);
+        for (int i = 0; i < N; i++) {
+            slow[i].pause = 5 + i;
+            ask(&p, &slow[i], 7, 300, 40, (uint64_t)i);
+        }
+        ask(&p, &quick, 8, 400, 20, 9);
+        wait_for(&quick);
+        assert_int_equal(quick.n, 20);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(slow[i].n_end, 0);
+            slow[i].pause = 0;
+            slow[i].wish = JOB_GO;
+        }
+        for (int i = 0; i < N; i++) {
+            wait_for(&slow[i]);
+            expect_same(&alone, &slow[i]);
+        }
+        loop_counts(p.loop, &c);
+        assert_true(c.n_given > 0);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+        tear_down(&p);
+    }
+}
+
+/* Clients that come and leave before their turn take nothing from those who
+ * come later. */
+TEST(server_jobs_given_up_while_they_wait_make_room)
+{
+    enum { N = 8 };
+    struct heard h[N] = {0}, last = {0};
+    struct loop_counts c;
+    struct place p = {0};
+
+    set_up(&p, "cpu", 256,
+           &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = N});
+    for (int round = 0; round < 20; round++) {
+        memset(h, 0, sizeof h);
+        for (int i = 0; i < N; i++)
+            ask(&p, &h[i], (uint64_t)i, 20, 200, (uint64_t)i);
+        for (int i = 0; i < N; i++)
+            h[i].wish = JOB_GIVE_UP;
+        for (int i = 0; i < N; i++)
+            wait_for(&h[i]);
+        loop_counts(p.loop, &c);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    }
+    ask(&p, &last, 1, 20, 5, 1);
+    wait_for(&last);
+    assert_int_equal(last.n, 5);
+    tear_down(&p);
+}
+
+/* All or none; and what can never be is not told to try again. */
+TEST(server_jobs_come_together_or_not_at_all)
+{
+    enum { MOST = 4 };
+    const int32_t prompt[] = {1, 2, 3};
+    struct heard h[MOST + 1] = {0};
+    struct job job[MOST + 1];
+    struct loop_counts c;
+    struct place p = {0};
+    pl_err err;
+
+    set_up(&p, "cpu", 256,
+           &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = MOST});
+    for (int i = 0; i <= MOST; i++) {
+        h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
+        job[i] = (struct job){
+            .prompt = prompt,
+            .n_prompt = 3,
+            .max_tokens = 2,
+            .ignore_end = true,
+            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[i]}};
+    }
+    assert_int_equal(loop_add(p.loop, job, MOST + 1, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "--max-waiting"));
+    job[MOST - 1].n_prompt = 0;
+    assert_int_equal(loop_add(p.loop, job, MOST, NULL, &err), PL_BAD_ARGUMENT);
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_job, 0);
+    job[MOST - 1].n_prompt = 3;
+    TEST_OK(loop_add(p.loop, job, MOST, NULL, &err), err);
+    for (int i = 0; i < MOST; i++) {
+        wait_for(&h[i]);
+        assert_int_equal(h[i].n, 2);
+    }
+    assert_int_equal(h[MOST].n_end, 0);
     tear_down(&p);
 }
 
