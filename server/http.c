@@ -124,8 +124,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
         return on_body(r, data, len);
     if (!r->handed && r->kind == HTTP_NO_ANSWER) {
         r->handed = true;
-        http_request_hold(r);
-        r->route->handle(r->h->user, r);
+        http_hand_over(r);
     }
     return http_proceed(r);
 }
@@ -370,6 +369,8 @@ static pl_status open_all(struct http *h, pl_err *err)
     if (s != PL_OK)
         return s;
     h->running = true;
+    if (!http_hands_start(h))
+        return http_fail(err, PL_IO, "no threads that handle requests");
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;
     if (e != 0)
@@ -398,6 +399,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->user = user;
     h->listen_fd = h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->come, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
     s = open_all(h, err);
     if (s == PL_OK)
@@ -466,6 +468,7 @@ void http_stop(struct http *h)
     if (h->daemon)
         MHD_stop_daemon(h->daemon);
     h->daemon = NULL;
+    http_hands_stop(h);
 }
 
 void http_free(struct http *h)
@@ -479,6 +482,7 @@ void http_free(struct http *h)
         close(h->watch_fd);
     if (h->wake_fd >= 0)
         close(h->wake_fd);
+    pthread_cond_destroy(&h->come);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->log_lock);
     free(h->idle);
