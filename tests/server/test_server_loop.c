@@ -13,6 +13,7 @@ struct place {
     pl_engine *engine;
     struct loop *loop;
     const pl_tokenizer *t;
+    bool shares; /* what prompts begin with */
 };
 
 /* What a listener heard. */
@@ -41,6 +42,7 @@ static void set_up(struct place *p, const char *devices, int64_t n_ctx,
     opt.n_seq = own.n_seq;
     opt.n_threads = 1;
     opt.no_fit = true;
+    opt.prefix_cache = p->shares;
     TEST_OK(pl_model_open(&p->model, test_model(), &err), err);
     TEST_OK(pl_engine_create(&p->engine, p->model, &opt, &err), err);
     p->t = pl_model_tokenizer(p->model);
@@ -198,6 +200,42 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     tear_down(&p);
 }
 
+/* What was computed for one is not computed for the next, which writes the same
+ * for all that; and places change hands meanwhile. */
+TEST(server_jobs_that_share_a_prefix_write_the_same)
+{
+    enum { N = 4 };
+    struct heard alone[N] = {0}, shared[2 * N] = {0};
+    struct loop_counts c;
+    struct place p = {0};
+
+    set_up(&p, "cpu*2", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < N; i++) {
+        ask(&p, &alone[i], (uint64_t)i, 150 + 40 * i, 30, 1);
+        wait_for(&alone[i]);
+        assert_int_equal(alone[i].report.n_cached, 0);
+    }
+    tear_down(&p);
+    p = (struct place){.shares = true};
+    set_up(&p, "cpu*2", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < 2 * N; i++)
+        ask(&p, &shared[i], (uint64_t)i % N, 150 + 40 * (i % N), 30,
+            (uint64_t)i);
+    for (int i = 0; i < 2 * N; i++) {
+        wait_for(&shared[i]);
+        expect_same(&alone[i % N], &shared[i]);
+    }
+    for (int i = 0; i < 2 * N; i++) { /* twice the same */
+        memset(&shared[i], 0, sizeof shared[i]);
+        ask(&p, &shared[i], (uint64_t)i / 2, 150 + 40 * (i / 2), 30, 1);
+        wait_for(&shared[i]);
+        expect_same(&alone[i / 2], &shared[i]);
+    }
+    loop_counts(p.loop, &c);
+    assert_true(c.n_cached >= N * 2 * 64);
+    tear_down(&p);
+}
+
 TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
@@ -238,7 +276,7 @@ TEST(server_jobs_end_when_they_are_told)
 /* A client that does not take what is written stops nobody but itself. */
 TEST(server_jobs_of_slow_clients_pause)
 {
-    struct heard slow = {0}, quick = {0}, late = {0};
+    struct heard slow = {0}, quick = {0}, late = {0}, half = {0};
     struct place p = {0};
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
@@ -251,6 +289,16 @@ TEST(server_jobs_of_slow_clients_pause)
     slow.wish = JOB_GO;
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
+    memset(&quick, 0, sizeof quick);
+    half.pause =
+        5; /* in the middle of what it writes; nobody wants its place */
+    ask(&p, &half, 1, 30, 50, 1);
+    ask(&p, &quick, 2, 30, 50, 2);
+    wait_for(&quick);
+    assert_int_equal(half.n, 5);
+    half.wish = JOB_GO;
+    wait_for(&half);
+    expect_same(&slow, &half);
     late.wish = JOB_PAUSE;
     {
         const int32_t prompt[] = {1, 2, 3};
@@ -410,7 +458,13 @@ TEST(server_jobs_come_together_or_not_at_all)
     loop_counts(p.loop, &c);
     assert_int_equal(c.n_job, 0);
     job[MOST - 1].n_prompt = 3;
-    TEST_OK(loop_add(p.loop, job, MOST, NULL, &err), err);
+    h[0].wish = JOB_PAUSE; /* and so waits */
+    TEST_OK(loop_add(p.loop, job, 1, NULL, &err), err);
+    assert_int_equal(loop_add(p.loop, job + 1, MOST, NULL, &err), PL_FULL);
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_job, 1);
+    TEST_OK(loop_add(p.loop, job + 1, MOST - 1, NULL, &err), err);
+    h[0].wish = JOB_GO;
     for (int i = 0; i < MOST; i++) {
         wait_for(&h[i]);
         assert_int_equal(h[i].n, 2);
