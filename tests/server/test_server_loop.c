@@ -1,5 +1,6 @@
 /* Jobs in company: each writes what it would have written alone, whoever else
  * comes, goes, pauses or takes its place. */
+#include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/loop.h"
 
@@ -13,7 +14,8 @@ struct place {
     pl_engine *engine;
     struct loop *loop;
     const pl_tokenizer *t;
-    bool shares; /* what prompts begin with */
+    const char *file; /* NULL: the bundled model */
+    bool shares;      /* what prompts begin with */
 };
 
 /* What a listener heard. */
@@ -43,7 +45,8 @@ static void set_up(struct place *p, const char *devices, int64_t n_ctx,
     opt.n_threads = 1;
     opt.no_fit = true;
     opt.prefix_cache = p->shares;
-    TEST_OK(pl_model_open(&p->model, test_model(), &err), err);
+    TEST_OK(pl_model_open(&p->model, p->file ? p->file : test_model(), &err),
+            err);
     TEST_OK(pl_engine_create(&p->engine, p->model, &opt, &err), err);
     p->t = pl_model_tokenizer(p->model);
     TEST_OK(loop_create(&p->loop, p->engine, p->t, &own, &err), err);
@@ -95,28 +98,36 @@ static void hear_end(void *user, const struct job_report *report)
     h->n_end++;
 }
 
-/* A job of n_prompt random tokens drawn from `seed`. */
-static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
-                int max_tokens, uint64_t client)
+/* A job of n random tokens drawn from `seed`, which `prompt` has room for. */
+static pl_status add(struct place *p, struct heard *h, uint64_t seed,
+                     int32_t *prompt, int n, int max_tokens, uint64_t client,
+                     pl_err *err)
 {
-    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
     struct job job = {
         .prompt = prompt,
-        .n_prompt = n_prompt,
+        .n_prompt = n,
         .max_tokens = max_tokens,
         .ignore_end = true,
         .client = client,
         .listener = {hear_progress, hear_token, NULL, tell_wish, hear_end, h}};
     pl_sampling how;
-    pl_err err;
 
     pl_sampling_init(&how);
     how.seed = seed;
     job.sampling = &how;
     h->n_vocab = pl_tokenizer_n_vocab(p->t);
-    for (int i = 0; i < n_prompt; i++)
+    for (int i = 0; i < n; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    return loop_add(p->loop, &job, 1, NULL, err);
+}
+
+static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
+                int max_tokens, uint64_t client)
+{
+    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
+    pl_err err;
+
+    TEST_OK(add(p, h, seed, prompt, n_prompt, max_tokens, client, &err), err);
     free(prompt);
 }
 
@@ -234,6 +245,72 @@ TEST(server_jobs_that_share_a_prefix_write_the_same)
     loop_counts(p.loop, &c);
     assert_true(c.n_cached >= N * 2 * 64);
     tear_down(&p);
+}
+
+/* n jobs, each of alone[] twice, some of which pause, and some leave then. */
+static void disturb(struct place *p, const struct heard *alone, int n,
+                    uint64_t *seed)
+{
+    struct heard *h = test_need((size_t)n, sizeof *h);
+
+    for (int i = 0; i < n; i++) {
+        h[i].pause = (int)test_below(seed, 60);
+        ask(p, &h[i], (uint64_t)i / 2, 70 + 20 * (i / 2), 50, (uint64_t)i % 3);
+    }
+    for (int i = 0; i < n; i++) {
+        double until = test_seconds() + 60;
+        bool leaves = test_below(seed, 4) == 0;
+
+        while (h[i].n_end == 0 && test_seconds() < until)
+            if (h[i].wish == JOB_PAUSE)
+                h[i].wish = leaves ? JOB_GIVE_UP : JOB_GO;
+        wait_for(&h[i]);
+        if (h[i].report.why != JOB_CANCELLED) {
+            assert_int_equal(h[i].report.why, JOB_LENGTH);
+            expect_same(&alone[i / 2], &h[i]);
+        }
+    }
+    free(h);
+}
+
+/* Models that cannot go back as they like, recurrent ones and windows among
+ * them: what jobs wrote alone they write while places are given and come back,
+ * while others pause, leave and share what they began with. */
+TEST(server_jobs_of_any_memory_write_what_they_write_alone)
+{
+    enum { N = 8 };
+    static const char *const models[] = {
+        "gemma3-swa-f32.gguf", "qwen3next-f32.gguf", "qwen35moe-f32.gguf",
+        "gptoss-f32.gguf", "deepseek2-mla-f32.gguf"};
+    uint64_t seed = test_seed();
+    int n = 0;
+
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        struct heard alone[N / 2] = {0};
+        struct loop_counts c;
+        struct place p = {.file = test_ref(models[m])};
+
+        if (!p.file)
+            continue;
+        set_up(&p, "cpu*2", 320,
+               &(struct loop_options){.n_seq = 3, .step = 64});
+        for (int i = 0; i < N / 2; i++) {
+            ask(&p, &alone[i], (uint64_t)i, 70 + 20 * i, 50, 1);
+            wait_for(&alone[i]);
+        }
+        tear_down(&p);
+        p = (struct place){.file = test_ref(models[m]), .shares = true};
+        set_up(&p, "cpu*2", 320,
+               &(struct loop_options){.n_seq = 3, .step = 64});
+        for (int round = 0; round < 3; round++)
+            disturb(&p, alone, N, &seed);
+        loop_counts(p.loop, &c);
+        assert_true(c.n_given > 0 && c.n_failed == 0);
+        tear_down(&p);
+        n++;
+    }
+    if (n == 0)
+        TEST_SKIP("no reference models");
 }
 
 TEST(server_jobs_end_when_they_are_told)
@@ -470,6 +547,45 @@ TEST(server_jobs_come_together_or_not_at_all)
         assert_int_equal(h[i].n, 2);
     }
     assert_int_equal(h[MOST].n_end, 0);
+    tear_down(&p);
+}
+
+/* Each allocation fails once, in whatever thread: a job is refused, fails or
+ * writes what it should, and the next is none the worse. */
+TEST(server_loop_survives_every_allocation_that_fails)
+{
+    enum { N = 4 };
+    struct heard alone = {0};
+    struct loop_counts c;
+    struct place p = {.shares = true};
+    bool failed = true;
+    int n_failed = 0;
+
+    set_up(&p, "cpu", 256, &(struct loop_options){.n_seq = N, .step = 64});
+    ask(&p, &alone, 3, 20, 120, 1);
+    wait_for(&alone);
+    for (int64_t n = 1; failed; n++) {
+        struct heard h[N] = {0};
+        int32_t prompt[20];
+        bool added[N];
+
+        alloc_fail_at(n);
+        for (int i = 0; i < N; i++)
+            added[i] = add(&p, &h[i], 3, prompt, 20, 120, 1, NULL) == PL_OK;
+        for (int i = 0; i < N; i++) {
+            if (added[i])
+                wait_for(&h[i]);
+            if (added[i] && h[i].report.why == JOB_LENGTH)
+                expect_same(&alone, &h[i]);
+            else if (added[i])
+                assert_int_equal(h[i].report.err.status, PL_NO_MEMORY);
+            n_failed += !added[i] || h[i].report.why != JOB_LENGTH;
+        }
+        failed = alloc_fail_off();
+        loop_counts(p.loop, &c);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    }
+    assert_true(n_failed > 5 && c.n_given > 0);
     tear_down(&p);
 }
 
