@@ -24,6 +24,7 @@ struct heard {
     uint32_t sum[512]; /* of the logits' bits */
     int n, most;       /* most: it has enough then; 0: never */
     int pause;         /* it pauses behind so many; 0: never */
+    int leave;         /* it gives up then; 0: never; -1: within its prompt */
     int64_t n_vocab, done;
     _Atomic enum job_wish wish;
     struct job_report report;
@@ -66,6 +67,8 @@ static void hear_progress(void *user, int64_t done, int64_t total,
 
     assert_true(done > h->done && done <= total && cached <= done);
     h->done = done;
+    if (h->leave < 0)
+        h->wish = JOB_GIVE_UP;
 }
 
 static bool hear_token(void *user, int32_t id, const float *logits)
@@ -82,6 +85,8 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     h->n++;
     if (h->n == h->pause)
         h->wish = JOB_PAUSE;
+    if (h->n == h->leave)
+        h->wish = JOB_GIVE_UP;
     return h->n != h->most;
 }
 
@@ -347,6 +352,28 @@ TEST(server_jobs_end_when_they_are_told)
     assert_int_equal(slot[0].job + slot[1].job, 0);
     assert_int_equal(pl_seq_length(p.engine, 0), 0);
     assert_int_equal(pl_seq_length(p.engine, 1), 0);
+    tear_down(&p);
+}
+
+/* Wherever it is: not one token more is computed. */
+TEST(server_jobs_are_given_up_within_a_step)
+{
+    static const int leave[] = {-1, 1, 17};
+    struct place p = {0};
+    struct loop_counts c;
+
+    set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
+    for (int i = 0; i < 3; i++) {
+        struct heard h = {.leave = leave[i]};
+
+        ask(&p, &h, 1, 300, 100, 1);
+        wait_for(&h);
+        assert_int_equal(h.report.why, JOB_CANCELLED);
+        assert_int_equal(h.n, leave[i] < 0 ? 0 : leave[i]);
+        assert_int_equal(h.done, leave[i] < 0 ? 64 : 300);
+    }
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_prompt, 64 + 300 + 300);
     tear_down(&p);
 }
 
