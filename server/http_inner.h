@@ -3,8 +3,9 @@
  * Threads: libmicrohttpd's workers read requests and write answers; a few of
  * our own call the handlers of requests that have a body (http_hand.c); one
  * accepts connections and notices clients that leave while their connection
- * sleeps (http_listen.c); handlers' threads make answers. A request's lock may be held when the listener's is taken, never the
- * other way round; libmicrohttpd's own are taken within both. */
+ * sleeps (http_listen.c); handlers' threads make answers. A request's lock may
+ * be held when the listener's is taken, never the other way round;
+ * libmicrohttpd's own are taken within both. */
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
@@ -152,7 +153,7 @@ void http_unwatch(struct http_request *r);
 /* Before the connection of fd is closed. */
 void http_keep_open(struct http *h, int fd);
 
-/* ---- http_hand.c: handlers ------------------------------------------------ */
+/* ---- http_hand.c: handlers ---------------------------------------------- */
 
 /* False: no threads. */
 bool http_hands_start(struct http *h);

@@ -64,8 +64,8 @@ TEST(server_grammars_are_made_once_and_kept)
         assert_ptr_equal(take(&p, i), own[i]);
         grammars_give(&p.g, own[i]);
     }
-    assert_int_equal(grammars_take(&p.g, PL_GRAMMAR_GBNF, "root ::= (", "grammar",
-                                   &wrong, &err),
+    assert_int_equal(grammars_take(&p.g, PL_GRAMMAR_GBNF, "root ::= (",
+                                   "grammar", &wrong, &err),
                      PL_BAD_ARGUMENT);
     assert_null(wrong);
     tear_down(&p);
