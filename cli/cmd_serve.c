@@ -247,11 +247,12 @@ enum exit_code cmd_serve(const struct options *o)
         c = session_load(&v.s, o);
     if (c == EXIT_DONE)
         c = start_loop(&v);
-    if (c == EXIT_DONE)
-        c = start_http(&v);
-    if (c == EXIT_DONE) {
+    if (c == EXIT_DONE) { /* who reads that it listens may end it at once */
         signal(SIGTERM, on_term);
         term_interrupts_count(2);
+        c = start_http(&v);
+    }
+    if (c == EXIT_DONE) {
         while (!ended && term_interrupts == 0)
             pause_ms(100);
         drain(&v);

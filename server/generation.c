@@ -221,11 +221,24 @@ static enum answer_why why_of(const struct choice *c, enum job_end why)
     return why == JOB_LENGTH ? ANSWER_LENGTH : ANSWER_ENDED;
 }
 
-/* The last of a choice's text. */
-static void finish_choice(struct choice *c, const struct job_report *report)
+/* The last of a choice's text; false: memory was short, it is not whole. */
+static bool finish_text(struct choice *c, const struct job_report *report)
 {
-    struct generation *g = c->of;
     const char *rest = pl_detokenize_flush(c->text);
+
+    c->n_cached = report->n_cached;
+    tell_prompt(c);
+    if (c->stops.hit < 0)
+        c->broken |= !stop_add(&c->stops, rest, strlen(rest), take_text, c) ||
+                     (c->stops.hit < 0 && !stop_end(&c->stops, take_text, c));
+    if (c->reply)
+        c->broken |= pl_reply_finish(c->reply, NULL) != PL_OK;
+    return !c->broken;
+}
+
+static bool tell_end(struct choice *c, const struct job_report *report)
+{
+    const struct generation *g = c->of;
     struct answer_end end = {.why = why_of(c, report->why),
                              .n_prompt = report->n_prompt,
                              .n_cached = report->n_cached,
@@ -233,18 +246,9 @@ static void finish_choice(struct choice *c, const struct job_report *report)
                              .prompt_s = report->prompt_s,
                              .written_s = report->written_s};
 
-    c->n_cached = report->n_cached;
-    tell_prompt(c);
-    if (c->stops.hit < 0) {
-        stop_add(&c->stops, rest, strlen(rest), take_text, c);
-        stop_end(&c->stops, take_text, c);
-    }
-    if (c->reply)
-        pl_reply_finish(c->reply, NULL);
-    end.why = why_of(c, report->why);
     if (c->stops.hit >= 0)
         end.stop = g->ask.stop[c->stops.hit];
-    answer_end(g->answer, c->index, &end);
+    return answer_end(g->answer, c->index, &end);
 }
 
 static void fail_all(struct generation *g, const struct refusal *why)
@@ -278,21 +282,23 @@ static void on_end(void *user, const struct job_report *report)
 {
     struct choice *c = user;
     struct generation *g = c->of;
+    bool ended = report->why == JOB_ENDED || report->why == JOB_TOLD ||
+                 report->why == JOB_LENGTH;
     struct refusal why;
 
     metrics_add(&g->service->metrics, report);
-    if (c->broken || report->why == JOB_FAILED || report->why == JOB_LATE ||
-        report->why == JOB_CANCELLED) {
-        refuse_end(&why, c, report);
+    refuse_end(&why, c, report);
+    if (c->broken || !ended || !finish_text(c, report) ||
+        !tell_end(c, report)) {
         fail_all(g, &why);
         atomic_store(&g->gone, true); /* what is left of it gives up */
-    } else {
-        finish_choice(c, report);
     }
     if (--g->n_left > 0)
         return;
-    if (!g->answered)
+    if (g->begun)
         http_end(g->r);
+    else if (!g->answered)
+        service_refuse(g->r, &why); /* nobody is there to read it */
     generation_free(g);
 }
 

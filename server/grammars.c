@@ -31,9 +31,10 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
     return NULL;
 }
 
-/* A free entry, or that of the grammar that was longest unused, or a new one;
- * NULL: no memory. */
-static struct grammars_entry *make_place(struct grammars *g)
+/* A free entry, or that of the grammar that was longest unused, which goes to
+ * *old, or a new one; NULL: no memory. */
+static struct grammars_entry *make_place(struct grammars *g,
+                                         struct grammars_entry *old)
 {
     struct grammars_entry *oldest = NULL, *more;
 
@@ -46,60 +47,80 @@ static struct grammars_entry *make_place(struct grammars *g)
             oldest = e;
     }
     if (oldest && g->n >= GRAMMARS_KEPT) {
-        pl_grammar_free(oldest->grammar);
-        free(oldest->text);
-        *oldest = (struct grammars_entry){0};
+        *old = *oldest;
         return oldest;
     }
     more = realloc(g->entry, (size_t)(g->n + 1) * sizeof *more);
     if (!more)
         return NULL;
     g->entry = more;
-    more[g->n] = (struct grammars_entry){0};
     return &more[g->n++];
 }
 
-static pl_status make(struct grammars *g, pl_grammar_form form,
-                      const char *text, const char *name,
-                      struct grammars_entry **out, pl_err *err)
+static void entry_free(struct grammars_entry *e)
 {
-    struct grammars_entry *e = make_place(g);
-    char *copy = strdup(text);
-    pl_status s = PL_NO_MEMORY;
-
-    if (e && copy)
-        s = pl_grammar_create(&e->grammar, g->words, form, text, strlen(text),
-                              name, err);
-    else if (err)
-        *err = (pl_err){PL_NO_MEMORY, "out of memory for a grammar"};
-    if (s != PL_OK) {
-        free(copy);
-        return s;
-    }
-    e->text = copy;
-    e->form = form;
-    *out = e;
-    return PL_OK;
+    pl_grammar_free(e->grammar);
+    free(e->text);
 }
 
+/* With the lock held. NULL: there is none of this text. */
+static pl_grammar *use(struct grammars *g, pl_grammar_form form,
+                       const char *text)
+{
+    struct grammars_entry *e = find(g, form, text);
+
+    if (!e)
+        return NULL;
+    e->n_user++;
+    e->used = ++g->clock;
+    return e->grammar;
+}
+
+/* Keeps a new grammar, unless another thread has made the same by now, and
+ * leaves in *made what is to be freed. NULL: no memory. */
+static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
+{
+    struct grammars_entry old = {0}, *e;
+    pl_grammar *found;
+
+    pthread_mutex_lock(&g->lock);
+    found = use(g, made->form, made->text);
+    e = found ? NULL : make_place(g, &old);
+    if (e) {
+        *e = *made;
+        *made = old;
+        found = use(g, e->form, e->text);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
+/* A grammar may take long to make: nobody waits for that but who asks for it.
+ * Not the loop, above all, which gives back what others had. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err)
 {
-    struct grammars_entry *e;
-    pl_status s = PL_OK;
+    struct grammars_entry made = {.form = form};
+    pl_status s;
 
     pthread_mutex_lock(&g->lock);
-    e = find(g, form, text);
-    if (!e)
-        s = make(g, form, text, name, &e, err);
-    if (s == PL_OK) {
-        e->n_user++;
-        e->used = ++g->clock;
-        *out = e->grammar;
-    }
+    *out = use(g, form, text);
     pthread_mutex_unlock(&g->lock);
-    return s;
+    if (*out)
+        return PL_OK;
+    s = pl_grammar_create(&made.grammar, g->words, form, text, strlen(text),
+                          name, err);
+    if (s != PL_OK)
+        return s;
+    made.text = strdup(text);
+    *out = made.text ? keep(g, &made) : NULL;
+    entry_free(&made);
+    if (*out)
+        return PL_OK;
+    if (err)
+        *err = (pl_err){PL_NO_MEMORY, "out of memory for a grammar"};
+    return PL_NO_MEMORY;
 }
 
 void grammars_give(struct grammars *g, pl_grammar *grammar)

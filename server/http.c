@@ -45,9 +45,9 @@ double http_now(void)
 
 static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
                                const char *url, const char *method,
-                               void **context)
+                               const char *version, void **context)
 {
-    struct http_request *r = http_request_create(h, c, method, url);
+    struct http_request *r = http_request_create(h, c, method, url, version);
     const char *message;
     int status;
 
@@ -64,25 +64,25 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
     return http_proceed(r);
 }
 
-/* Of a chunked body it shows only now that it is too large, when libmicrohttpd
- * takes no answer; so one is written past it. TLS's clients are just cut. */
-static enum MHD_Result on_too_large(struct http_request *r)
+/* While a body comes libmicrohttpd takes no answer; so one is written past it.
+ * TLS's clients are just cut. */
+static enum MHD_Result refuse_body(struct http_request *r, int status,
+                                   const char *reason, const char *message)
 {
     struct http *h = r->h;
-    const char *said = "the body is too large";
-    char *body = h->error(MHD_HTTP_CONTENT_TOO_LARGE, said, r->path);
+    char *body = h->error(status, message, r->path);
     char head[256];
     int n = snprintf(head, sizeof head,
-                     "HTTP/1.1 413 Content Too Large\r\n"
+                     "HTTP/1.1 %d %s\r\n"
                      "Content-Type: application/json\r\n"
                      "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                     body ? strlen(body) : 0);
+                     status, reason, body ? strlen(body) : 0);
 
     if (!h->o.cert_file) {
         send(r->fd, head, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE);
         if (body)
             send(r->fd, body, strlen(body), MSG_DONTWAIT | MSG_NOSIGNAL);
-        r->status = MHD_HTTP_CONTENT_TOO_LARGE;
+        r->status = status;
         r->queued = r->early = true;
     }
     free(body);
@@ -94,13 +94,21 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
 {
     const struct http_options *o = &r->h->o;
     double due = o->timeout_s + (double)r->n_body / SLOWEST;
+    pl_status s;
 
+    /* of a chunked body it shows only now that it is too large */
     if (*len > o->max_body - r->n_body)
-        return on_too_large(r);
-    if (http_now() - r->began > due || !http_request_add_body(r, data, *len))
+        return refuse_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+                           "the body is too large");
+    if (http_now() - r->began > due)
         return MHD_NO;
+    s = http_request_add_body(r, data, *len);
+    if (s == PL_FULL)
+        return refuse_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
+                           "Service Unavailable",
+                           "no memory for the body: try again later");
     *len = 0;
-    return MHD_YES;
+    return s == PL_OK ? MHD_YES : MHD_NO;
 }
 
 static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
@@ -110,34 +118,39 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
 {
     struct http_request *r = *context;
 
-    (void)version;
     if (!r)
-        return on_head(user, c, url, method, context);
+        return on_head(user, c, url, method, version, context);
     if (*len > 0)
         return on_body(r, data, len);
     if (!r->handed && r->kind == HTTP_NO_ANSWER) {
         r->handed = true;
-        http_request_hold(r);
-        r->route->handle(r->h->user, r);
+        http_hand_over(r);
     }
     return http_proceed(r);
 }
 
-/* The path came from outside: nothing in it may steer a terminal. */
+/* A text from outside: nothing in it may steer a terminal. */
+static void show(char *out, size_t size, const char *s)
+{
+    size_t n = 0;
+
+    for (; s[n] && n + 1 < size; n++)
+        out[n] = s[n] > ' ' && s[n] < 127 ? s[n] : '?';
+    out[n] = '\0';
+}
+
 static void log_request(struct http_request *r, bool left)
 {
     const struct http_options *o = &r->h->o;
-    char path[160], text[256], status[16] = "-";
-    size_t n = 0;
+    char method[17], path[160], text[256], status[16] = "-";
 
     if (!o->log)
         return;
-    for (; r->path[n] && n + 1 < sizeof path; n++)
-        path[n] = r->path[n] > ' ' && r->path[n] < 127 ? r->path[n] : '?';
-    path[n] = '\0';
+    show(method, sizeof method, r->method);
+    show(path, sizeof path, r->path);
     if (r->queued)
         snprintf(status, sizeof status, "%d", r->status);
-    snprintf(text, sizeof text, "%.16s %s %s %.3f s%s", r->method, path, status,
+    snprintf(text, sizeof text, "%s %s %s %.3f s%s", method, path, status,
              http_now() - r->began, left ? ", the client left" : "");
     pthread_mutex_lock(&r->h->log_lock);
     o->log(o->log_user, PL_LOG_INFO, text);
@@ -245,6 +258,8 @@ static void fill_defaults(struct http_options *o)
 {
     if (!o->max_body)
         o->max_body = (size_t)64 << 20;
+    if (!o->max_bodies)
+        o->max_bodies = o->max_body < SIZE_MAX / 4 ? 4 * o->max_body : SIZE_MAX;
     if (!o->max_connections)
         o->max_connections = 1024;
     if (!o->timeout_s)
@@ -354,6 +369,8 @@ static pl_status open_all(struct http *h, pl_err *err)
     if (s != PL_OK)
         return s;
     h->running = true;
+    if (!http_hands_start(h))
+        return http_fail(err, PL_IO, "no threads that handle requests");
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;
     if (e != 0)
@@ -382,6 +399,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->user = user;
     h->listen_fd = h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->come, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
     s = open_all(h, err);
     if (s == PL_OK)
@@ -450,6 +468,7 @@ void http_stop(struct http *h)
     if (h->daemon)
         MHD_stop_daemon(h->daemon);
     h->daemon = NULL;
+    http_hands_stop(h);
 }
 
 void http_free(struct http *h)
@@ -463,6 +482,7 @@ void http_free(struct http *h)
         close(h->watch_fd);
     if (h->wake_fd >= 0)
         close(h->wake_fd);
+    pthread_cond_destroy(&h->come);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->log_lock);
     free(h->idle);

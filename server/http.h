@@ -42,6 +42,8 @@ struct http_options {
     const char *origin;  /* for browsers' pages of elsewhere ("*"); NULL: none
                              is let in */
     size_t max_body;     /* bytes; 0: 64 MiB */
+    size_t max_bodies;   /* bytes of all bodies held at once, beyond the first
+                            64 KiB of each; 0: 4 times max_body */
     int max_connections; /* 0: 1024 */
     int max_of_address;  /* connections of one address; 0: any */
     int timeout_s;       /* without a byte either way, nor an answer that is

@@ -91,7 +91,7 @@ static struct MHD_Response *prepare(struct http_request *r)
         if (strcmp(origin, "*") != 0)
             MHD_add_response_header(response, "Vary", "Origin");
     }
-    if (atomic_load(&r->h->draining))
+    if (atomic_load(&r->h->draining) || r->close)
         MHD_add_response_header(response, "Connection", "close");
     for (int i = 0; i < r->n_line; i++)
         MHD_add_response_header(response, r->line[i].name, r->line[i].value);

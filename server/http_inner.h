@@ -1,10 +1,11 @@
 /* What the files of the HTTP layer share; nobody else includes it.
  *
- * Threads: libmicrohttpd's workers read requests, call handlers and write
- * answers; one thread of our own accepts connections and notices clients that
- * leave while their connection sleeps (http_listen.c); handlers' threads make
- * answers. A request's lock may be held when the listener's is taken, never the
- * other way round; libmicrohttpd's own are taken within both. */
+ * Threads: libmicrohttpd's workers read requests and write answers; a few of
+ * our own call the handlers of requests that have a body (http_hand.c); one
+ * accepts connections and notices clients that leave while their connection
+ * sleeps (http_listen.c); handlers' threads make answers. A request's lock may
+ * be held when the listener's is taken, never the other way round;
+ * libmicrohttpd's own are taken within both. */
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
@@ -19,8 +20,10 @@
 enum {
     HTTP_MAX_SEGMENT = 16, /* of a path, "/a/b" has two */
     HTTP_MAX_LINGER = 64,  /* connections at once */
+    HTTP_N_HAND = 4,       /* handlers at once */
     HTTP_LINGER_BYTES = 64 << 20,
     HTTP_HEAD_BYTES = 32 << 10, /* of a request line and its headers */
+    HTTP_SMALL_BODY = 64 << 10, /* of a body, what is not counted */
 };
 
 struct http_pair {
@@ -56,9 +59,16 @@ struct http {
     atomic_bool draining, stopping;
     pthread_mutex_t log_lock;
 
-    pthread_mutex_t lock;       /* of what follows */
-    struct http_request *first; /* all there are */
+    pthread_t hand[HTTP_N_HAND];
+    int n_hand;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t come;  /* a request for a handler has come */
+    struct http_request *queue, *queue_end; /* those; by `behind` */
+    bool no_more;                           /* none come any more */
+    struct http_request *first;             /* all there are */
     int n_request, n_connection;
+    size_t body_bytes; /* of all bodies, beyond HTTP_SMALL_BODY of each */
     double *idle; /* [n_idle], by socket: since when a connection has had no
                      request; 0: it is none of ours, HTTP_BUSY: it has one */
     int n_idle, max_fd; /* max_fd: the highest there ever was */
@@ -74,6 +84,7 @@ enum http_kind { HTTP_NO_ANSWER, HTTP_WHOLE, HTTP_PARTS };
 struct http_request {
     struct http *h;
     struct http_request *next, *prev; /* h->lock */
+    struct http_request *behind;      /* h->lock */
     bool cut;                         /* h->lock: http_stop saw it */
     atomic_int n_ref; /* the connection, the handler, who looks at it */
 
@@ -86,6 +97,9 @@ struct http_request {
     int n_segment;                         /* -1: the path is malformed */
     const char *name;
     uint64_t client;
+    bool odd;   /* a header that no client of good will sends */
+    bool old;   /* of HTTP/1.0 */
+    bool close; /* what follows on the connection is not to be trusted */
     char *body; /* owned, [n_body], a NUL behind */
     size_t n_body, cap_body;
     double began;
@@ -139,17 +153,29 @@ void http_unwatch(struct http_request *r);
 /* Before the connection of fd is closed. */
 void http_keep_open(struct http *h, int fd);
 
+/* ---- http_hand.c: handlers ---------------------------------------------- */
+
+/* False: no threads. */
+bool http_hands_start(struct http *h);
+/* Waits for handlers that run; those that have not begun do not. */
+void http_hands_stop(struct http *h);
+/* Gives a whole request to its handler, which holds it then. */
+void http_hand_over(struct http_request *r);
+
 /* ---- http_request.c: requests -------------------------------------------- */
 
 /* NULL: no memory. The connection holds it. */
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
-                                         const char *method, const char *url);
+                                         const char *method, const char *url,
+                                         const char *version);
 void http_request_hold(struct http_request *r);
 void http_request_drop(struct http_request *r);
-/* False: no memory. */
-bool http_request_add_body(struct http_request *r, const char *data,
-                           size_t len);
+/* Is there room for a body of so many bytes, beside those of others? */
+bool http_has_room(struct http *h, size_t len);
+/* FULL: all bodies together are too large. */
+pl_status http_request_add_body(struct http_request *r, const char *data,
+                                size_t len);
 /* The request's client has left: once, its handler is told. */
 void http_request_leave(struct http_request *r);
 

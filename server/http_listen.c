@@ -21,6 +21,7 @@
 
 enum {
     LINGER_S = 5,
+    DRAIN_S = 1,    /* that a connection may ask for nothing while it drains */
     LOOK_MS = 1000, /* between looks at who sends too slowly */
     BUSY_MS = 100,  /* until accepting is tried again, sockets having run out */
 };
@@ -147,17 +148,19 @@ void http_set_busy(struct http *h, int fd, bool busy)
 }
 
 /* libmicrohttpd ends connections that are silent; this, those whose request's
- * head, or TLS's greeting, comes a byte now and then. True: look again in a
- * second. */
+ * head, or TLS's greeting, comes a byte now and then; and while the server
+ * drains, those that ask for nothing: they get no more to read, what has come
+ * is answered still. True: look again in a second. */
 static bool end_dripping(struct http *h)
 {
-    double late = http_now() - 2 * h->o.timeout_s;
+    bool drains = atomic_load(&h->draining);
+    double late = http_now() - (drains ? DRAIN_S : 2 * h->o.timeout_s);
     bool any;
 
     pthread_mutex_lock(&h->lock);
     for (int fd = 0; fd <= h->max_fd; fd++) {
         if (h->idle[fd] != 0 && h->idle[fd] < late)
-            shutdown(fd, SHUT_RDWR);
+            shutdown(fd, drains ? SHUT_RD : SHUT_RDWR);
     }
     any = h->n_connection > 0;
     pthread_mutex_unlock(&h->lock);

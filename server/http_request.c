@@ -15,7 +15,27 @@ struct gather {
     int n;
     char *text;
     size_t n_text;
+    bool odd;
 };
+
+/* Blanks within a name, line ends or zeros within a value: what stands between
+ * here and the client may have read another request than this. Source: RFC
+ * 9110, 5.1 and 5.5; RFC 9112, 11.2. */
+static bool is_odd(const char *name, size_t n_name, const char *value,
+                   size_t n_value)
+{
+    if (n_name == 0)
+        return true;
+    for (size_t i = 0; i < n_name; i++)
+        if (name[i] <= ' ' || name[i] == 127 ||
+            strchr("()<>@,;:\\\"/[]?={}", name[i]))
+            return true;
+    for (size_t i = 0; i < n_value; i++)
+        if (((unsigned char)value[i] < ' ' && value[i] != '\t') ||
+            value[i] == 127)
+            return true;
+    return false;
+}
 
 static const char *keep(struct gather *g, const char *s)
 {
@@ -35,7 +55,8 @@ static void trim(char *s)
 }
 
 static enum MHD_Result gather_pair(void *user, enum MHD_ValueKind kind,
-                                   const char *name, const char *value)
+                                   const char *name, size_t n_name,
+                                   const char *value, size_t n_value)
 {
     struct gather *g = user;
 
@@ -46,6 +67,8 @@ static enum MHD_Result gather_pair(void *user, enum MHD_ValueKind kind,
             trim((char *)g->pair[g->n].value);
     } else {
         g->n_text += strlen(name) + 1 + (value ? strlen(value) : 0) + 1;
+        g->odd |= kind == MHD_HEADER_KIND &&
+                  is_odd(name, n_name, value ? value : "", n_value);
     }
     g->n++;
     return MHD_YES;
@@ -123,10 +146,12 @@ static bool copy(struct http_request *r, const char *method, const char *url)
     struct gather g = {0};
     int n_header;
 
-    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, gather_pair, &g);
+    MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, gather_pair,
+                                &g);
     n_header = g.n;
-    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, gather_pair,
-                              &g);
+    r->odd = g.odd;
+    MHD_get_connection_values_n(r->connection, MHD_GET_ARGUMENT_KIND,
+                                gather_pair, &g);
     g.n_text += strlen(method) + 1 + 2 * (strlen(url) + 1);
     r->header = malloc((size_t)g.n * sizeof *r->header + g.n_text);
     if (!r->header)
@@ -135,9 +160,10 @@ static bool copy(struct http_request *r, const char *method, const char *url)
     r->method = keep(&g, method);
     r->path = keep(&g, path ? path : url);
     split(r, (char *)keep(&g, path));
-    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, gather_pair, &g);
-    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, gather_pair,
-                              &g);
+    MHD_get_connection_values_n(r->connection, MHD_HEADER_KIND, gather_pair,
+                                &g);
+    MHD_get_connection_values_n(r->connection, MHD_GET_ARGUMENT_KIND,
+                                gather_pair, &g);
     r->n_header = n_header;
     r->query = r->header + n_header;
     r->n_query = g.n - n_header;
@@ -161,7 +187,8 @@ static bool announces_body(const struct http_request *r)
 
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
-                                         const char *method, const char *url)
+                                         const char *method, const char *url,
+                                         const char *version)
 {
     struct http_request *r = calloc(1, sizeof *r);
 
@@ -172,6 +199,7 @@ struct http_request *http_request_create(struct http *h,
     r->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)
                 ->connect_fd;
     r->began = http_now();
+    r->old = !strcmp(version, MHD_HTTP_VERSION_1_0);
     if (!copy(r, method, url)) {
         free(r);
         return NULL;
@@ -209,6 +237,12 @@ static void request_free(struct http_request *r)
     free(r);
 }
 
+/* What is counted of a body that takes so many bytes. */
+static size_t counted(size_t cap)
+{
+    return cap > HTTP_SMALL_BODY ? cap - HTTP_SMALL_BODY : 0;
+}
+
 /* Who looks for requests to hold does so with h->lock held, so the last holder
  * lets go under it too. */
 void http_request_drop(struct http_request *r)
@@ -227,25 +261,57 @@ void http_request_drop(struct http_request *r)
     if (r->next)
         r->next->prev = r->prev;
     h->n_request--;
+    h->body_bytes -= counted(r->cap_body);
     pthread_mutex_unlock(&h->lock);
     request_free(r);
 }
 
-bool http_request_add_body(struct http_request *r, const char *data, size_t len)
+bool http_has_room(struct http *h, size_t len)
+{
+    bool room;
+
+    pthread_mutex_lock(&h->lock);
+    room = counted(len) <= h->o.max_bodies - h->body_bytes;
+    pthread_mutex_unlock(&h->lock);
+    return room;
+}
+
+/* Counts a body as one of `cap` bytes; false: there is no room. */
+static bool count_body(struct http_request *r, size_t cap)
+{
+    struct http *h = r->h;
+    size_t more = counted(cap) - counted(r->cap_body);
+    bool room;
+
+    pthread_mutex_lock(&h->lock);
+    room = more <= h->o.max_bodies - h->body_bytes;
+    if (room) {
+        h->body_bytes += more;
+        r->cap_body = cap;
+    }
+    pthread_mutex_unlock(&h->lock);
+    return room;
+}
+
+pl_status http_request_add_body(struct http_request *r, const char *data,
+                                size_t len)
 {
     if (r->n_body + len >= r->cap_body) {
-        size_t cap = 2 * r->cap_body + len + 1;
-        char *bigger = realloc(r->body, cap);
+        size_t cap = 2 * r->cap_body + len + 1, most = r->h->o.max_body + 1;
+        char *bigger;
 
+        cap = cap < most ? cap : most;
+        if (!count_body(r, cap))
+            return PL_FULL;
+        bigger = realloc(r->body, cap);
         if (!bigger)
-            return false;
+            return PL_NO_MEMORY;
         r->body = bigger;
-        r->cap_body = cap;
     }
     memcpy(r->body + r->n_body, data, len);
     r->n_body += len;
     r->body[r->n_body] = '\0';
-    return true;
+    return PL_OK;
 }
 
 /* ---- a client that leaves -------------------------------------------------*/

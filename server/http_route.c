@@ -143,24 +143,31 @@ static uint64_t hash_address(const struct http_request *r)
 
 /* ---- all of it ------------------------------------------------------------*/
 
-/* What is wrong with how the body is announced, or 0. Two announcements that
- * differ are how one request is smuggled within another. */
+/* What is wrong with how the request is framed, or 0. What can be read in two
+ * ways is how one request is smuggled within another. */
 static int framing(const struct http_request *r, const char **message)
 {
     const char *coding = NULL, *length = NULL;
+    int n_host = 0;
 
+    if (r->odd) {
+        *message = "a header line is malformed";
+        return MHD_HTTP_BAD_REQUEST;
+    }
     for (int i = 0; i < r->n_header; i++) {
         const struct http_pair *p = &r->header[i];
 
+        n_host += !strcasecmp(p->name, "Host");
         if (!strcasecmp(p->name, "Transfer-Encoding")) {
             if (strcasecmp(p->value, "chunked") != 0) {
                 *message = "of transfer encodings, only chunked is known";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
+            length = coding ? p->value : length; /* refused below */
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
-                coding = p->value; /* refused below */
+                coding = p->value; /* likewise */
             length = p->value;
         }
     }
@@ -168,11 +175,30 @@ static int framing(const struct http_request *r, const char **message)
         *message = "the length of the body is told twice";
         return MHD_HTTP_BAD_REQUEST;
     }
-    if (length && strtoull(length, NULL, 10) > r->h->o.max_body) {
+    if ((coding && r->old) || n_host > 1) {
+        *message = n_host > 1 ? "there are two hosts"
+                              : "HTTP/1.0 has no transfer encodings";
+        return MHD_HTTP_BAD_REQUEST;
+    }
+    return 0;
+}
+
+/* Whether a body is let in, by the length that it is told to have: 0, or a
+ * status. */
+static int admits(struct http_request *r, const char **message)
+{
+    const char *length = http_header(r, "Content-Length");
+    unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
+
+    if (n > r->h->o.max_body) {
         *message = "the body is too large";
         return MHD_HTTP_CONTENT_TOO_LARGE;
     }
-    return 0;
+    if (http_has_room(r->h, (size_t)n))
+        return 0;
+    http_set_header(r, "Retry-After", "5");
+    *message = "no memory for the body: try again later";
+    return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
 /* OPTIONS, and methods that the path does not have. */
@@ -209,7 +235,8 @@ int http_route_find(struct http_request *r, const char **message)
     *message = "";
     r->client = key ? hash(key, strlen(key)) : hash_address(r);
     status = framing(r, message);
-    if (status && status != MHD_HTTP_CONTENT_TOO_LARGE)
+    r->close = status != 0;
+    if (status)
         return status;
     if (r->n_segment < 0) {
         *message = "the path is malformed";
@@ -229,5 +256,5 @@ int http_route_find(struct http_request *r, const char **message)
         *message = "the server is stopping";
         return MHD_HTTP_SERVICE_UNAVAILABLE;
     }
-    return status;
+    return admits(r, message);
 }

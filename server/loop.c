@@ -61,6 +61,13 @@ static void free_work(struct work *w)
     free(w);
 }
 
+int *loop_count_of(struct loop *l, enum work_at at)
+{
+    return at == WORK_WAITS  ? &l->counts.n_waiting
+           : at == WORK_RUNS ? &l->counts.n_running
+                             : &l->counts.n_away;
+}
+
 void loop_end_work(struct loop *l, struct work *w, enum job_end why,
                    const pl_err *err)
 {
@@ -91,6 +98,7 @@ void loop_end_work(struct loop *l, struct work *w, enum job_end why,
     schedule_leave(&l->schedule, w->job.client);
     if (w->at == WORK_RUNS)
         l->slot[w->seq] = (struct loop_slot){0};
+    --*loop_count_of(l, w->at);
     l->counts.n_failed += why == JOB_FAILED;
     pthread_mutex_unlock(&l->lock);
     j = w->job.listener;
@@ -169,7 +177,14 @@ static pl_status queue_work(struct loop *l, struct work **w, int n,
 
     if (l->stops)
         return fail(err, PL_CANCELLED, "the server is stopping");
-    if (l->counts.n_waiting + n > l->o.max_waiting) {
+    if (n > l->o.max_waiting)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "%d texts at once are more than the %d that may wait: ask "
+                    "for fewer, or start the server with a larger "
+                    "--max-waiting",
+                    n, l->o.max_waiting);
+    if (n > l->o.max_waiting - l->counts.n_waiting ||
+        n > l->max_work - l->n_work) {
         l->counts.n_refused += (uint64_t)n;
         if (retry_s)
             *retry_s = when_again(l);

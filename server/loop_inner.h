@@ -58,8 +58,8 @@ struct loop {
 
     /* In the order in which they came. The loop's thread alone removes, and
      * moves nothing but under the lock. */
-    struct work **work; /* owned, [n_work]; guarded */
-    int n_work, max_work;
+    struct work **work;        /* owned, [n_work]; guarded */
+    int n_work, max_work;      /* more do not come, wherever those are */
     uint64_t last_id;          /* guarded */
     struct schedule schedule;  /* guarded */
     struct loop_counts counts; /* guarded */
@@ -80,6 +80,8 @@ struct loop {
 /* One step: gives free places, computes, tells. False: there is nothing to do
  * but to wait. */
 bool loop_step(struct loop *l);
+/* How many are there, now; with the lock held. */
+int *loop_count_of(struct loop *l, enum work_at at);
 /* The last that a job hears; it is freed. err: of JOB_FAILED. */
 void loop_end_work(struct loop *l, struct work *w, enum job_end why,
                    const pl_err *err);

@@ -50,22 +50,12 @@ static void let_go(struct loop *l)
 
 /* ---- places -------------------------------------------------------------- */
 
-/* With the lock held. */
-static void count_places(struct loop *l)
-{
-    l->counts.n_waiting = l->counts.n_running = l->counts.n_away = 0;
-    for (int i = 0; i < l->n_work; i++) {
-        l->counts.n_waiting += l->work[i]->at == WORK_WAITS;
-        l->counts.n_running += l->work[i]->at == WORK_RUNS;
-        l->counts.n_away += l->work[i]->at == WORK_AWAY;
-    }
-}
-
 static void set_place(struct loop *l, struct work *w, enum work_at at)
 {
     pthread_mutex_lock(&l->lock);
+    --*loop_count_of(l, w->at);
+    ++*loop_count_of(l, at);
     w->at = at;
-    count_places(l);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -80,12 +70,13 @@ static int free_seq(const struct loop *l)
 /* Room for all that a job has so far and some more to write in, beside some for
  * each that runs, so that nobody has to give a place at once. Where nobody runs
  * there is room for anybody. */
-static bool has_room(const struct loop *l, const struct work *w)
+static bool has_room(struct loop *l, const struct work *w)
 {
     enum { TO_WRITE = 64 };
     int64_t wish = w->n_text + TO_WRITE;
     int n = 0;
 
+    pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_work; i++) {
         const struct work *other = l->work[i];
 
@@ -94,11 +85,12 @@ static bool has_room(const struct loop *l, const struct work *w)
         n++;
         wish += other->n_text - other->n_done + TO_WRITE;
     }
+    pthread_mutex_unlock(&l->lock);
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
 /* Who gets the next place: those who gave theirs come first, or nobody would be
- * safe to end. NULL: nobody, or there is no room. */
+ * safe to end. Who would take part in no step gets none. NULL: nobody waits. */
 static struct work *next_work(struct loop *l)
 {
     struct work *next = NULL;
@@ -106,29 +98,42 @@ static struct work *next_work(struct loop *l)
 
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_work && !next; i++)
-        if (l->work[i]->at == WORK_AWAY)
+        if (l->work[i]->at == WORK_AWAY && l->work[i]->wish == JOB_GO)
             next = l->work[i];
     for (int i = 0; i < l->n_work && !next; i++)
-        if (l->work[i]->at == WORK_WAITS)
+        if (l->work[i]->at == WORK_WAITS && l->work[i]->wish == JOB_GO)
             l->client[n++] = l->work[i]->job.client;
     first = schedule_next(&l->schedule, l->client, n);
     for (int i = 0; i < l->n_work && !next && first >= 0; i++)
-        if (l->work[i]->at == WORK_WAITS && first-- == 0)
+        if (l->work[i]->at == WORK_WAITS && l->work[i]->wish == JOB_GO &&
+            first-- == 0)
             next = l->work[i];
-    if (next && !has_room(l, next))
-        next = NULL;
     pthread_mutex_unlock(&l->lock);
     return next;
 }
 
-/* False: it could not, and has ended. */
+/* The newest that has a place and takes part in no step; NULL: there is none.
+ */
+static struct work *idle_work(struct loop *l)
+{
+    struct work *idle = NULL;
+
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_work; i++)
+        if (l->work[i]->at == WORK_RUNS && l->work[i]->wish == JOB_PAUSE)
+            idle = l->work[i];
+    pthread_mutex_unlock(&l->lock);
+    return idle;
+}
+
+/* False: it could not, and waits on, or has ended. */
 static bool come_back(struct loop *l, struct work *w)
 {
     pl_err err;
     pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
                                           w->saved_bytes, 0, &err);
 
-    if (s == PL_FULL) { /* others grew; it waits on */
+    if (s == PL_FULL && l->counts.n_running > 1) { /* others grew */
         l->taken[w->seq] = false;
         set_place(l, w, WORK_AWAY);
         return false;
@@ -153,26 +158,6 @@ static void begin(struct loop *l, struct work *w)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void admit(struct loop *l)
-{
-    struct work *w;
-    int seq;
-
-    while ((seq = free_seq(l)) >= 0 && (w = next_work(l))) {
-        bool back = w->at == WORK_AWAY;
-
-        w->seq = seq;
-        l->taken[seq] = true;
-        set_place(l, w, WORK_RUNS);
-        if (back) {
-            if (!come_back(l, w))
-                break;
-            continue;
-        }
-        begin(l, w);
-    }
-}
-
 /* A job gives its place, and what its sequence holds goes to host memory. */
 static void send_away(struct loop *l, struct work *w)
 {
@@ -190,6 +175,38 @@ static void send_away(struct loop *l, struct work *w)
     l->slot[w->seq] = (struct loop_slot){0};
     pthread_mutex_unlock(&l->lock);
     set_place(l, w, w->n_done > 0 ? WORK_AWAY : WORK_WAITS);
+}
+
+/* False: there is no place for it, or no room. Who takes part in no step gives
+ * his place where others need one. */
+static bool find_place(struct loop *l, const struct work *w)
+{
+    struct work *idle;
+
+    while (free_seq(l) < 0 || !has_room(l, w)) {
+        idle = idle_work(l);
+        if (!idle)
+            return false;
+        send_away(l, idle);
+    }
+    return true;
+}
+
+static void admit(struct loop *l)
+{
+    struct work *w;
+
+    while ((w = next_work(l)) && find_place(l, w)) {
+        bool back = w->at == WORK_AWAY;
+
+        w->seq = free_seq(l);
+        l->taken[w->seq] = true;
+        set_place(l, w, WORK_RUNS);
+        if (!back)
+            begin(l, w);
+        else if (!come_back(l, w))
+            break;
+    }
 }
 
 /* ---- what is computed ---------------------------------------------------- */
@@ -268,10 +285,9 @@ static pl_status compute(struct loop *l, int from, int to, float *logits,
 /* Pages are short: somebody gives a place, or, being alone, has all of it. */
 static void make_way(struct loop *l, const pl_err *err)
 {
-    int n = 0, victim;
+    struct work *victim = idle_work(l);
+    int n = 0;
 
-    for (int i = 0; i < l->n_run; i++)
-        l->client[n++] = l->run[i]->job.client;
     if (l->n_run == 1) {
         if (l->run[0]->n_written > 0)
             loop_end_work(l, l->run[0], JOB_LENGTH, NULL);
@@ -279,13 +295,15 @@ static void make_way(struct loop *l, const pl_err *err)
             loop_end_work(l, l->run[0], JOB_FAILED, err);
         return;
     }
+    for (int i = 0; i < l->n_run; i++)
+        l->client[n++] = l->run[i]->job.client;
     pthread_mutex_lock(&l->lock);
-    victim = schedule_victim(&l->schedule, l->client, n);
+    if (!victim)
+        victim = l->run[schedule_victim(&l->schedule, l->client, n)];
     pthread_mutex_unlock(&l->lock);
     loop_say(l, PL_LOG_INFO,
-             "job %" PRIu64 " gives its place: the cache is full",
-             l->run[victim]->id);
-    send_away(l, l->run[victim]);
+             "job %" PRIu64 " gives its place: the cache is full", victim->id);
+    send_away(l, victim);
 }
 
 /* ---- what is told -------------------------------------------------------- */
@@ -387,10 +405,12 @@ static void tell(struct loop *l, int from, int to, const float *logits)
 }
 
 /* A step failed, for a cause that may be one job's: each by itself. */
-static void compute_apart(struct loop *l)
+static void compute_apart(struct loop *l, const pl_err *why)
 {
     pl_err err;
 
+    loop_say(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
+             why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s = compute(l, i, i + 1, l->logits, &err);
 
@@ -438,11 +458,10 @@ bool loop_step(struct loop *l)
         if (s == PL_FULL)
             make_way(l, &err);
         else
-            compute_apart(l);
+            compute_apart(l, &err);
     }
     pthread_mutex_lock(&l->lock);
     l->counts.self_s += loop_now() - began - (l->counts.step_s - stepped);
-    count_places(l);
     pthread_mutex_unlock(&l->lock);
     return true;
 }

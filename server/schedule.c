@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LAG = 8 }; /* steps that a client may be behind */
+
 static pl_status no_memory(pl_err *err)
 {
     if (err) {
@@ -38,20 +40,28 @@ static struct schedule_client *find(const struct schedule *s, uint64_t id)
     return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
 }
 
+/* What counts of what a client was given. */
+static int64_t level(const struct schedule *s, const struct schedule_client *c)
+{
+    int64_t floor = s->most - LAG * s->step;
+
+    return c->given > floor ? c->given : floor;
+}
+
 static int64_t given(const struct schedule *s, uint64_t id)
 {
     const struct schedule_client *c = find(s, id);
 
-    return c ? c->given : 0;
+    return c ? level(s, c) : 0;
 }
 
 static int64_t least_given(const struct schedule *s)
 {
-    int64_t least = s->n_client > 0 ? s->client[0].given : 0;
+    int64_t least = s->n_client > 0 ? level(s, &s->client[0]) : s->most;
 
     for (int i = 1; i < s->n_client; i++)
-        if (s->client[i].given < least)
-            least = s->client[i].given;
+        if (level(s, &s->client[i]) < least)
+            least = level(s, &s->client[i]);
     return least;
 }
 
@@ -108,8 +118,10 @@ static void give(struct schedule *s, struct schedule_job *job, int64_t n)
     struct schedule_client *c = find(s, job->client);
 
     job->n_now = n;
-    if (c)
-        c->given += n;
+    if (!c)
+        return;
+    c->given = level(s, c) + n;
+    s->most = c->given > s->most ? c->given : s->most;
 }
 
 /* The prompt that goes first of those that have nothing of this step yet; NULL:

@@ -7,7 +7,9 @@
  * client goes first that was given least so far, and of a client's jobs the
  * oldest. What a client was given is counted in tokens, those of prompts and
  * written ones alike; a client that comes back, or is new, begins where the
- * least of those stands who are there, so that nobody saves up. */
+ * least of those stands who are there, and nobody counts as further behind than
+ * 8 steps, so that nobody saves up: not by being away, nor by pausing, nor by
+ * writing for long while others' prompts are read. */
 #ifndef SERVER_SCHEDULE_H
 #define SERVER_SCHEDULE_H
 
@@ -24,6 +26,7 @@ struct schedule {
     struct schedule_client *client; /* owned, [n_client] by id; those that left
                                        are not kept */
     int n_client, max_client;
+    int64_t most;  /* that a client was ever given */
     int64_t step;  /* most tokens of a step */
     int64_t chunk; /* most of prompts, where others write */
 };

@@ -177,6 +177,130 @@ TEST(http_bodies_announced_twice_are_refused)
     try_stop(&t);
 }
 
+/* What others may read as another request than we do: a proxy that did would
+ * pass on what it never saw. Nothing behind such a request is read. */
+TEST(http_requests_that_can_be_read_in_two_ways_are_refused)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        int status;
+    } rows[] = {
+#define ROW(text, status) {text, sizeof text - 1, status}
+        ROW("POST /echo" HOST "Content-Length : 2\r\n\r\n{}", 400),
+        ROW("POST /echo" HOST "Transfer-Encoding : chunked\r\n\r\n"
+            "2\r\n{}\r\n0\r\n\r\n",
+            400),
+        ROW("POST /echo" HOST "X: a\rContent-Length: 2\r\n\r\n", 400),
+        ROW("POST /echo" HOST "X(y: z\r\n\r\n", 400),
+        ROW("POST /echo" HOST "Host: b\r\n\r\n", 400),
+        ROW("POST /echo" HOST "Transfer-Encoding: chunked\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            400),
+        ROW("POST /echo HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            400),
+        ROW("POST /echo" HOST "Transfer-Encoding: x, chunked\r\n\r\n"
+            "2\r\n{}\r\n0\r\n\r\n",
+            501),
+#undef ROW
+    };
+    struct http_try t;
+
+    try_start(&t, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct try_client c;
+        struct try_answer a;
+
+        try_connect(&t, &c);
+        try_send_bytes(&c, rows[i].text, rows[i].n);
+        try_send(&c, try_get("/hello", ""));
+        try_read(&c, &a, false);
+        if (a.status != rows[i].status)
+            fail_msg("%s%s", rows[i].text, a.head);
+        has(a.head, "\r\nConnection: close\r\n");
+        free(a.body);
+        try_ends(&c);
+        try_close(&c);
+    }
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+}
+
+TEST(http_log_lines_steer_no_terminal)
+{
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_ask(&t, "\x1b[2J /hel\x1blo" HOST "\r\n", 404, NULL, NULL);
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+    assert_non_null(strstr(t.log, "?[2J /hel?lo 404"));
+    assert_null(strchr(t.log, '\x1b'));
+}
+
+/* ---- memory ---------------------------------------------------------------*/
+
+/* While `held` others are. */
+static void expect_body(struct http_try *t, size_t n, bool chunked, int status,
+                        int held)
+{
+    char head[128], *body = test_need(n + 16, 1);
+    struct try_client c;
+    struct try_answer a;
+
+    memset(body, 'x', n);
+    try_connect(t, &c);
+    snprintf(head, sizeof head, "POST /echo" HOST "%s: ",
+             chunked ? "Transfer-Encoding" : "Content-Length");
+    try_send(&c, head);
+    snprintf(head, sizeof head,
+             chunked ? "chunked\r\n\r\n%zx\r\n" : "%zu\r\n\r\n", n);
+    try_send(&c, head);
+    try_send_bytes(&c, body, n);
+    if (chunked)
+        try_send_bytes(&c, "\r\n0\r\n\r\n", 7);
+    try_read(&c, &a, false);
+    assert_int_equal(a.status, status);
+    free(a.body);
+    try_close(&c);
+    try_load_is(t, held, held);
+    free(body);
+}
+
+/* One body of a MiB that is held leaves room for small ones only. */
+TEST(http_bodies_at_once_have_a_limit)
+{
+    enum { MIB = 1 << 20 };
+    struct http_options o = {.max_body = MIB, .max_bodies = MIB};
+    char *body = test_need(MIB, 1);
+    struct try_client c;
+    struct try_answer a;
+    struct http_request *r;
+    struct http_try t;
+
+    memset(body, 'x', MIB);
+    try_start(&t, &o);
+    expect_body(&t, MIB, false, 200, 0);
+    try_connect(&t, &c);
+    try_send(&c, "POST /hold" HOST "Content-Length: 1048576\r\n\r\n");
+    try_send_bytes(&c, body, MIB);
+    r = try_held(&t);
+    expect_body(&t, MIB, false, 503, 1);
+    expect_body(&t, MIB, true, 503, 1);
+    expect_body(&t, 20000, false, 200, 1);
+    expect_body(&t, 20000, true, 200, 1);
+    http_answer(r, 200, NULL, NULL, 0);
+    try_read(&c, &a, false);
+    free(a.body);
+    try_close(&c);
+    try_load_is(&t, 0, 0);
+    expect_body(&t, MIB, false, 200, 0);
+    expect_body(&t, MIB, true, 200, 0);
+    try_stop(&t);
+    free(body);
+}
+
 /* ---- time -----------------------------------------------------------------*/
 
 /* Silent ones, and those who send a byte now and then. */

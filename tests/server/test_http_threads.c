@@ -275,3 +275,132 @@ TEST(http_serves_a_thousand_connections_at_once)
     free(c);
     free(r);
 }
+
+/* A server that drains waits for answers, not for connections that ask for
+ * nothing. */
+TEST(http_idle_connections_are_closed_while_it_drains)
+{
+    struct try_client idle, fresh, busy;
+    struct http_request *r;
+    struct try_answer a;
+    struct http_try t;
+
+    try_start(&t, NULL);
+    try_connect(&t, &idle);
+    try_connect(&t, &fresh); /* never asks */
+    try_connect(&t, &busy);
+    try_send(&idle, try_get("/hello", ""));
+    try_read(&idle, &a, false);
+    free(a.body);
+    try_send(&busy, try_get("/hold", ""));
+    r = try_held(&t);
+    http_drain(t.h);
+    try_ends(&idle);
+    try_ends(&fresh);
+    try_load_is(&t, 1, 1);
+    http_answer(r, 200, NULL, "held", 4);
+    try_read(&busy, &a, false);
+    assert_string_equal(a.body, "held");
+    free(a.body);
+    try_ends(&busy);
+    try_close(&idle);
+    try_close(&fresh);
+    try_close(&busy);
+    try_load_is(&t, 0, 0);
+    try_stop(&t);
+}
+
+/* A handler that takes its time. */
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t open;
+    int n_in; /* handlers that are, or were, in it */
+    bool is_open;
+};
+
+static void on_slow(void *user, struct http_request *r)
+{
+    struct gate *g = user;
+
+    pthread_mutex_lock(&g->lock);
+    g->n_in++;
+    while (!g->is_open)
+        pthread_cond_wait(&g->open, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    http_answer(r, 200, "text/plain", "slow", 4);
+}
+
+static void on_quick(void *user, struct http_request *r)
+{
+    (void)user;
+    http_answer(r, 200, "text/plain", "quick", 5);
+}
+
+/* Until as many handlers run as can at once. */
+static int wait_for_all(struct gate *g)
+{
+    double until = test_seconds() + TRY_S;
+    int n = 0, before;
+
+    do {
+        before = n;
+        usleep(200000);
+        pthread_mutex_lock(&g->lock);
+        n = g->n_in;
+        pthread_mutex_unlock(&g->lock);
+    } while ((n == 0 || n != before) && test_seconds() < until);
+    return n;
+}
+
+/* However many handlers work on large bodies: what is short is answered, and
+ * for who has left by then nothing begins. */
+TEST(http_slow_handlers_hold_up_nobody_else)
+{
+    enum { N = 12 };
+    static const struct http_route routes[] = {{"POST", "/slow", on_slow, 0},
+                                               {"GET", "/quick", on_quick, 0}};
+    struct gate g = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0,
+                     false};
+    const struct http_options o = {0};
+    struct try_client c[N], quick[N], gone;
+    struct try_answer a;
+    struct http_try t = {0}; /* its server alone */
+    int n_in;
+    pl_err err;
+
+    TEST_OK(http_start(&t.h, &o, routes, 2, try_error, &g, &err), err);
+    t.port = http_port(t.h);
+    for (int i = 0; i < N; i++) {
+        try_connect(&t, &c[i]);
+        try_send(&c[i], "POST /slow" HOST "Content-Length: 1\r\n\r\nx");
+    }
+    n_in = wait_for_all(&g);
+    assert_in_range(n_in, 1, N - 1);
+    for (int i = 0; i < N; i++) {
+        try_connect(&t, &quick[i]);
+        try_send(&quick[i], try_get("/quick", ""));
+        try_read(&quick[i], &a, false);
+        assert_string_equal(a.body, "quick");
+        free(a.body);
+        try_close(&quick[i]);
+    }
+    try_load_is(&t, N, N);
+    try_connect(&t, &gone);
+    try_send(&gone, "POST /slow" HOST "Content-Length: 1\r\n\r\nx");
+    try_load_is(&t, N + 1, N + 1);
+    try_close(&gone);
+    try_load_is(&t, N, N + 1);
+    pthread_mutex_lock(&g.lock);
+    g.is_open = true;
+    pthread_cond_broadcast(&g.open);
+    pthread_mutex_unlock(&g.lock);
+    for (int i = 0; i < N; i++) {
+        try_read(&c[i], &a, false);
+        assert_string_equal(a.body, "slow");
+        free(a.body);
+        try_close(&c[i]);
+    }
+    try_load_is(&t, 0, 0);
+    assert_int_equal(g.n_in, N);
+    http_free(t.h);
+}

@@ -252,6 +252,35 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
     refused(ASK_RESPONSES, "{}", "input", "missing");
 }
 
+/* Values cost memory, far more than the bytes of a body. */
+TEST(ask_refuses_bodies_of_too_many_values)
+{
+    static const char *const value[] = {"[],", "{},", "1,"};
+    enum { N = (1 << 20) + 1 };
+
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(value[i]);
+        char *text = test_need(n * N + 64, 1), *at = text;
+        struct ask a;
+        struct refusal why;
+
+        at += sprintf(at, "{\"prompt\":\"\\\",,\",\"x\":[");
+        for (int k = 0; k < N; k++, at += n)
+            memcpy(at, value[i], n);
+        at += sprintf(at, "1]}");
+        assert_false(ask_read(&a, ASK_COMPLETIONS, text, (size_t)(at - text),
+                              &rules, &why));
+        assert_int_equal(why.status, 400);
+        assert_non_null(strstr(why.message, "1048576"));
+        memset(text, ',', (size_t)N); /* a text may have as many as it likes */
+        memcpy(text, "{\"prompt\":\"", 11);
+        memcpy(text + N, "\"}", 3);
+        assert_true(ask_read(&a, ASK_COMPLETIONS, text, N + 2, &rules, &why));
+        ask_fini(&a);
+        free(text);
+    }
+}
+
 TEST(ask_takes_switches_that_ask_for_nothing)
 {
     struct ask a;

@@ -1,5 +1,6 @@
 /* Jobs in company: each writes what it would have written alone, whoever else
  * comes, goes, pauses or takes its place. */
+#include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/loop.h"
 
@@ -13,6 +14,8 @@ struct place {
     pl_engine *engine;
     struct loop *loop;
     const pl_tokenizer *t;
+    const char *file; /* NULL: the bundled model */
+    bool shares;      /* what prompts begin with */
 };
 
 /* What a listener heard. */
@@ -20,6 +23,8 @@ struct heard {
     int32_t id[512];
     uint32_t sum[512]; /* of the logits' bits */
     int n, most;       /* most: it has enough then; 0: never */
+    int pause;         /* it pauses behind so many; 0: never */
+    int leave;         /* it gives up then; 0: never; -1: within its prompt */
     int64_t n_vocab, done;
     _Atomic enum job_wish wish;
     struct job_report report;
@@ -40,7 +45,9 @@ static void set_up(struct place *p, const char *devices, int64_t n_ctx,
     opt.n_seq = own.n_seq;
     opt.n_threads = 1;
     opt.no_fit = true;
-    TEST_OK(pl_model_open(&p->model, test_model(), &err), err);
+    opt.prefix_cache = p->shares;
+    TEST_OK(pl_model_open(&p->model, p->file ? p->file : test_model(), &err),
+            err);
     TEST_OK(pl_engine_create(&p->engine, p->model, &opt, &err), err);
     p->t = pl_model_tokenizer(p->model);
     TEST_OK(loop_create(&p->loop, p->engine, p->t, &own, &err), err);
@@ -60,6 +67,8 @@ static void hear_progress(void *user, int64_t done, int64_t total,
 
     assert_true(done > h->done && done <= total && cached <= done);
     h->done = done;
+    if (h->leave < 0)
+        h->wish = JOB_GIVE_UP;
 }
 
 static bool hear_token(void *user, int32_t id, const float *logits)
@@ -74,6 +83,10 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     h->id[h->n] = id;
     h->sum[h->n] = sum;
     h->n++;
+    if (h->n == h->pause)
+        h->wish = JOB_PAUSE;
+    if (h->n == h->leave)
+        h->wish = JOB_GIVE_UP;
     return h->n != h->most;
 }
 
@@ -90,28 +103,36 @@ static void hear_end(void *user, const struct job_report *report)
     h->n_end++;
 }
 
-/* A job of n_prompt random tokens drawn from `seed`. */
-static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
-                int max_tokens, uint64_t client)
+/* A job of n random tokens drawn from `seed`, which `prompt` has room for. */
+static pl_status add(struct place *p, struct heard *h, uint64_t seed,
+                     int32_t *prompt, int n, int max_tokens, uint64_t client,
+                     pl_err *err)
 {
-    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
     struct job job = {
         .prompt = prompt,
-        .n_prompt = n_prompt,
+        .n_prompt = n,
         .max_tokens = max_tokens,
         .ignore_end = true,
         .client = client,
         .listener = {hear_progress, hear_token, NULL, tell_wish, hear_end, h}};
     pl_sampling how;
-    pl_err err;
 
     pl_sampling_init(&how);
     how.seed = seed;
     job.sampling = &how;
     h->n_vocab = pl_tokenizer_n_vocab(p->t);
-    for (int i = 0; i < n_prompt; i++)
+    for (int i = 0; i < n; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    return loop_add(p->loop, &job, 1, NULL, err);
+}
+
+static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
+                int max_tokens, uint64_t client)
+{
+    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
+    pl_err err;
+
+    TEST_OK(add(p, h, seed, prompt, n_prompt, max_tokens, client, &err), err);
     free(prompt);
 }
 
@@ -195,6 +216,111 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     tear_down(&p);
 }
 
+/* What was computed for one is not computed for the next, which writes the same
+ * for all that; and places change hands meanwhile. */
+TEST(server_jobs_that_share_a_prefix_write_the_same)
+{
+    enum { N = 4 };
+    struct heard alone[N] = {0}, shared[2 * N] = {0};
+    struct loop_counts c;
+    struct place p = {0};
+
+    set_up(&p, "cpu*2", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < N; i++) {
+        ask(&p, &alone[i], (uint64_t)i, 150 + 40 * i, 30, 1);
+        wait_for(&alone[i]);
+        assert_int_equal(alone[i].report.n_cached, 0);
+    }
+    tear_down(&p);
+    p = (struct place){.shares = true};
+    set_up(&p, "cpu*2", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < 2 * N; i++)
+        ask(&p, &shared[i], (uint64_t)i % N, 150 + 40 * (i % N), 30,
+            (uint64_t)i);
+    for (int i = 0; i < 2 * N; i++) {
+        wait_for(&shared[i]);
+        expect_same(&alone[i % N], &shared[i]);
+    }
+    for (int i = 0; i < 2 * N; i++) { /* twice the same */
+        memset(&shared[i], 0, sizeof shared[i]);
+        ask(&p, &shared[i], (uint64_t)i / 2, 150 + 40 * (i / 2), 30, 1);
+        wait_for(&shared[i]);
+        expect_same(&alone[i / 2], &shared[i]);
+    }
+    loop_counts(p.loop, &c);
+    assert_true(c.n_cached >= N * 2 * 64);
+    tear_down(&p);
+}
+
+/* n jobs, each of alone[] twice, some of which pause, and some leave then. */
+static void disturb(struct place *p, const struct heard *alone, int n,
+                    uint64_t *seed)
+{
+    struct heard *h = test_need((size_t)n, sizeof *h);
+
+    for (int i = 0; i < n; i++) {
+        h[i].pause = (int)test_below(seed, 60);
+        ask(p, &h[i], (uint64_t)i / 2, 70 + 20 * (i / 2), 50, (uint64_t)i % 3);
+    }
+    for (int i = 0; i < n; i++) {
+        const struct timespec t = {.tv_nsec = 1000000};
+        double until = test_seconds() + 60;
+        bool leaves = test_below(seed, 4) == 0;
+
+        while (h[i].n_end == 0 && test_seconds() < until) {
+            if (h[i].wish == JOB_PAUSE)
+                h[i].wish = leaves ? JOB_GIVE_UP : JOB_GO;
+            nanosleep(&t, NULL);
+        }
+        wait_for(&h[i]);
+        if (h[i].report.why != JOB_CANCELLED) {
+            assert_int_equal(h[i].report.why, JOB_LENGTH);
+            expect_same(&alone[i / 2], &h[i]);
+        }
+    }
+    free(h);
+}
+
+/* Models that cannot go back as they like, recurrent ones and windows among
+ * them: what jobs wrote alone they write while places are given and come back,
+ * while others pause, leave and share what they began with. */
+TEST(server_jobs_of_any_memory_write_what_they_write_alone)
+{
+    enum { N = 8 };
+    static const char *const models[] = {
+        "gemma3-swa-f32.gguf", "qwen3next-f32.gguf", "qwen35moe-f32.gguf",
+        "gptoss-f32.gguf", "deepseek2-mla-f32.gguf"};
+    uint64_t seed = test_seed();
+    int n = 0;
+
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        struct heard alone[N / 2] = {0};
+        struct loop_counts c;
+        struct place p = {.file = test_ref(models[m])};
+
+        if (!p.file)
+            continue;
+        set_up(&p, "cpu*2", 320,
+               &(struct loop_options){.n_seq = 3, .step = 64});
+        for (int i = 0; i < N / 2; i++) {
+            ask(&p, &alone[i], (uint64_t)i, 70 + 20 * i, 50, 1);
+            wait_for(&alone[i]);
+        }
+        tear_down(&p);
+        p = (struct place){.file = test_ref(models[m]), .shares = true};
+        set_up(&p, "cpu*2", 320,
+               &(struct loop_options){.n_seq = 3, .step = 64});
+        for (int round = 0; round < (TEST_SANITIZED ? 1 : 2); round++)
+            disturb(&p, alone, N, &seed);
+        loop_counts(p.loop, &c);
+        assert_true(c.n_given > 0 && c.n_failed == 0);
+        tear_down(&p);
+        n++;
+    }
+    if (n == 0)
+        TEST_SKIP("no reference models");
+}
+
 TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
@@ -232,10 +358,32 @@ TEST(server_jobs_end_when_they_are_told)
     tear_down(&p);
 }
 
+/* Wherever it is: not one token more is computed. */
+TEST(server_jobs_are_given_up_within_a_step)
+{
+    static const int leave[] = {-1, 1, 17};
+    struct place p = {0};
+    struct loop_counts c;
+
+    set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
+    for (int i = 0; i < 3; i++) {
+        struct heard h = {.leave = leave[i]};
+
+        ask(&p, &h, 1, 300, 100, 1);
+        wait_for(&h);
+        assert_int_equal(h.report.why, JOB_CANCELLED);
+        assert_int_equal(h.n, leave[i] < 0 ? 0 : leave[i]);
+        assert_int_equal(h.done, leave[i] < 0 ? 64 : 300);
+    }
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_prompt, 64 + 300 + 300);
+    tear_down(&p);
+}
+
 /* A client that does not take what is written stops nobody but itself. */
 TEST(server_jobs_of_slow_clients_pause)
 {
-    struct heard slow = {0}, quick = {0}, late = {0};
+    struct heard slow = {0}, quick = {0}, late = {0}, half = {0};
     struct place p = {0};
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
@@ -248,6 +396,16 @@ TEST(server_jobs_of_slow_clients_pause)
     slow.wish = JOB_GO;
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
+    memset(&quick, 0, sizeof quick);
+    half.pause =
+        5; /* in the middle of what it writes; nobody wants its place */
+    ask(&p, &half, 1, 30, 50, 1);
+    ask(&p, &quick, 2, 30, 50, 2);
+    wait_for(&quick);
+    assert_int_equal(half.n, 5);
+    half.wish = JOB_GO;
+    wait_for(&half);
+    expect_same(&slow, &half);
     late.wish = JOB_PAUSE;
     {
         const int32_t prompt[] = {1, 2, 3};
@@ -307,6 +465,157 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
         h[i].wish = JOB_GIVE_UP;
         wait_for(&h[i]);
     }
+    tear_down(&p);
+}
+
+/* Who pauses keeps neither a place nor pages from others, and goes on later
+ * with the same bits. */
+TEST(server_jobs_that_pause_give_their_place_to_others)
+{
+    enum { N = 3 };
+    static const int n_seq[] = {1, 4}; /* places are short; pages are */
+
+    for (int k = 0; k < 2; k++) {
+        struct heard alone = {0}, slow[N] = {0}, quick = {0};
+        struct loop_counts c;
+        struct place p = {0};
+
+        set_up(&p, "cpu", 512,
+               &(struct loop_options){.n_seq = n_seq[k], .step = 64});
+        ask(&p, &alone, 7, 300, 40, 1);
+        wait_for(&alone);
+        for (int i = 0; i < N; i++) {
+            slow[i].pause = 5 + i;
+            ask(&p, &slow[i], 7, 300, 40, (uint64_t)i);
+        }
+        ask(&p, &quick, 8, 400, 20, 9);
+        wait_for(&quick);
+        assert_int_equal(quick.n, 20);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(slow[i].n_end, 0);
+            slow[i].pause = 0;
+            slow[i].wish = JOB_GO;
+        }
+        for (int i = 0; i < N; i++) {
+            wait_for(&slow[i]);
+            expect_same(&alone, &slow[i]);
+        }
+        loop_counts(p.loop, &c);
+        assert_true(c.n_given > 0);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+        tear_down(&p);
+    }
+}
+
+/* Clients that come and leave before their turn take nothing from those who
+ * come later. */
+TEST(server_jobs_given_up_while_they_wait_make_room)
+{
+    enum { N = 8 };
+    struct heard h[N] = {0}, last = {0};
+    struct loop_counts c;
+    struct place p = {0};
+
+    set_up(&p, "cpu", 256,
+           &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = N});
+    for (int round = 0; round < 20; round++) {
+        memset(h, 0, sizeof h);
+        for (int i = 0; i < N; i++)
+            ask(&p, &h[i], (uint64_t)i, 20, 200, (uint64_t)i);
+        for (int i = 0; i < N; i++)
+            h[i].wish = JOB_GIVE_UP;
+        for (int i = 0; i < N; i++)
+            wait_for(&h[i]);
+        loop_counts(p.loop, &c);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    }
+    ask(&p, &last, 1, 20, 5, 1);
+    wait_for(&last);
+    assert_int_equal(last.n, 5);
+    tear_down(&p);
+}
+
+/* All or none; and what can never be is not told to try again. */
+TEST(server_jobs_come_together_or_not_at_all)
+{
+    enum { MOST = 4 };
+    const int32_t prompt[] = {1, 2, 3};
+    struct heard h[MOST + 1] = {0};
+    struct job job[MOST + 1];
+    struct loop_counts c;
+    struct place p = {0};
+    pl_err err;
+
+    set_up(&p, "cpu", 256,
+           &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = MOST});
+    for (int i = 0; i <= MOST; i++) {
+        h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
+        job[i] = (struct job){
+            .prompt = prompt,
+            .n_prompt = 3,
+            .max_tokens = 2,
+            .ignore_end = true,
+            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[i]}};
+    }
+    assert_int_equal(loop_add(p.loop, job, MOST + 1, NULL, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "--max-waiting"));
+    job[MOST - 1].n_prompt = 0;
+    assert_int_equal(loop_add(p.loop, job, MOST, NULL, &err), PL_BAD_ARGUMENT);
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_job, 0);
+    job[MOST - 1].n_prompt = 3;
+    h[0].wish = JOB_PAUSE; /* and so waits */
+    TEST_OK(loop_add(p.loop, job, 1, NULL, &err), err);
+    assert_int_equal(loop_add(p.loop, job + 1, MOST, NULL, &err), PL_FULL);
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_job, 1);
+    TEST_OK(loop_add(p.loop, job + 1, MOST - 1, NULL, &err), err);
+    h[0].wish = JOB_GO;
+    for (int i = 0; i < MOST; i++) {
+        wait_for(&h[i]);
+        assert_int_equal(h[i].n, 2);
+    }
+    assert_int_equal(h[MOST].n_end, 0);
+    tear_down(&p);
+}
+
+/* Each allocation fails once, in whatever thread: a job is refused, fails or
+ * writes what it should, and the next is none the worse. */
+TEST(server_loop_survives_every_allocation_that_fails)
+{
+    enum { N = 4 };
+    struct heard alone = {0};
+    struct loop_counts c;
+    struct place p = {.shares = true};
+    bool failed = true;
+    int n_failed = 0;
+
+    set_up(&p, "cpu", 256, &(struct loop_options){.n_seq = N, .step = 64});
+    ask(&p, &alone, 3, 20, 120, 1);
+    wait_for(&alone);
+    for (int64_t n = 1; failed; n += TEST_SANITIZED ? 7 : 1) {
+        struct heard h[N] = {0};
+        int32_t prompt[20];
+        bool added[N];
+
+        alloc_fail_at(n);
+        for (int i = 0; i < N; i++)
+            added[i] = add(&p, &h[i], 3, prompt, 20, 120, 1, NULL) == PL_OK;
+        for (int i = 0; i < N; i++) {
+            if (added[i])
+                wait_for(&h[i]);
+            if (added[i] && h[i].report.why == JOB_LENGTH)
+                expect_same(&alone, &h[i]);
+            else if (added[i])
+                assert_int_equal(h[i].report.err.status, PL_NO_MEMORY);
+            n_failed += !added[i] || h[i].report.why != JOB_LENGTH;
+        }
+        failed = alloc_fail_off();
+        loop_counts(p.loop, &c);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    }
+    assert_true(n_failed > 5 && c.n_given > 0);
     tear_down(&p);
 }
 

@@ -113,6 +113,35 @@ TEST(schedule_lets_nobody_save_up)
     schedule_fini(&s);
 }
 
+/* Nor has one who is there and takes nothing, and others who come meanwhile do
+ * not begin as far behind as that. */
+TEST(schedule_lets_nobody_save_up_by_pausing)
+{
+    struct schedule s;
+    struct schedule_job job[3] = {
+        {.client = 7, .n_left = 1000000, .paused = true},
+        {.client = 8, .n_left = 1000000},
+        {.client = 9, .n_left = 1000000}};
+    int64_t given[3] = {0};
+
+    schedule_init(&s, STEP, CHUNK);
+    join(&s, 7);
+    join(&s, 8);
+    for (int k = 0; k < 500; k++)
+        schedule_step(&s, job, 2);
+    job[0].paused = false;
+    join(&s, 9);
+    for (int k = 0; k < 60; k++) {
+        schedule_step(&s, job, 3);
+        for (int i = 0; i < 3; i++)
+            given[i] += job[i].n_now;
+    }
+    assert_int_equal(given[0] + given[1] + given[2], 60 * STEP);
+    assert_in_range(given[1], 10 * STEP, 20 * STEP);
+    assert_in_range(given[0] - given[2] + STEP, 0, 2 * STEP);
+    schedule_fini(&s);
+}
+
 TEST(schedule_seats_the_least_served_and_unseats_the_most)
 {
     struct schedule s;
