@@ -48,10 +48,15 @@ static void draw(struct watch *w, double now, uint64_t done, uint64_t total)
 {
     enum { BAR = 20 };
     double part = (double)done / (double)total, s = now - w->start_s;
-    double rate = s > 0 ? (double)(done - w->start) / s : 0;
+    double rate = s > 0 && done > w->start ? (double)(done - w->start) / s : 0;
     int full = (int)(part * BAR);
     char left[32] = "?";
 
+    if (total == 0) {
+        term_status(&w->line, "%.4g GB, %.3g MB/s", (double)done / 1e9,
+                    rate / 1e6);
+        return;
+    }
     if (rate > 0)
         time_text(left, (double)(total - done) / rate);
     term_status(&w->line, "[%.*s%*s] %3.0f %% of %.4g GB, %.3g MB/s, %s left",
@@ -64,7 +69,7 @@ static void on_progress(void *user, const char *name, uint64_t done,
 {
     struct watch *w = user;
     double now = term_seconds();
-    int tenths = (int)(10 * ((double)done / (double)total));
+    int tenths = total > 0 ? (int)(10 * ((double)done / (double)total)) : 0;
 
     if (w->name != name) {
         w->name = name;
@@ -72,7 +77,7 @@ static void on_progress(void *user, const char *name, uint64_t done,
         w->start = done;
         w->tenths = tenths;
     }
-    if (done >= total) {
+    if (total > 0 && done >= total) {
         term_progress_end(&w->line);
         w->name = NULL;
     } else if (isatty(2) && now - w->shown_s >= 0.2) {

@@ -26,6 +26,23 @@ pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
     return s;
 }
 
+char *hub_text(const char *fmt, ...)
+{
+    va_list ap;
+    char *s;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    s = n >= 0 ? malloc((size_t)n + 1) : NULL;
+    va_start(ap, fmt);
+    if (s != NULL)
+        vsnprintf(s, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
 pl_status hub_no_memory(pl_err *err)
 {
     return hub_fail(err, PL_NO_MEMORY, "no memory for a download");
@@ -207,6 +224,7 @@ static pl_status download(const struct hub_options *o,
     const struct hub_download d = {.url = url,
                                    .token = o->token,
                                    .name = f->path,
+                                   .page = c->repo,
                                    .path = path,
                                    .sha256 = f->sha256,
                                    .has_size = true,
@@ -222,13 +240,17 @@ static pl_status download(const struct hub_options *o,
     return s;
 }
 
-/* Under the lock: what another process has brought meanwhile is there now. */
+/* What is missing comes under the lock; what another process has brought
+ * meanwhile is there then. */
 static pl_status bring(const struct hub_options *o, struct hub_cache *c,
                        const char *revision, const struct hub_listing *l,
                        const struct hub_pick *p, pl_err *err)
 {
-    pl_status s = hub_cache_lock(c, o, err);
+    pl_status s = PL_OK;
 
+    if (hub_cache_serves(c, revision, p))
+        return PL_OK;
+    s = hub_cache_lock(c, o, err);
     if (s == PL_OK)
         s = hub_cache_keep(c, revision, l, err);
     for (int i = 0; i < p->n && s == PL_OK; i++)

@@ -31,7 +31,8 @@ struct hub_options {
                       a minute; 0: 1000 */
     int timeout_s; /* without a byte; 0: 60 */
     const volatile int *stop; /* nonzero ends it soon; NULL: nothing does */
-    pl_progress_fn *progress; /* a file's name, bytes of it; NULL: nobody */
+    pl_progress_fn *progress; /* a file's name, bytes of it that are there, and
+                                 all (0: not known); NULL: nobody */
     void *progress_user;
     pl_log_fn *log; /* NULL: nobody is told */
     void *log_user;

@@ -63,24 +63,31 @@ pl_status hub_api_refused(const struct hub_options *o, int status,
 
     if ((status == 401 || status == 403) && page != NULL && o->token == NULL)
         return hub_fail(err, PL_NOT_FOUND,
-                        "%s: the hub answers %d: it is not there, or it is "
+                        "%.200s: the hub answers %d: it is not there, or it is "
                         "closed; if it is gated accept its licence at "
                         "%.*s/%s, and give a token of %.*s/settings/tokens "
                         "with --hf-token or in HF_TOKEN",
                         name, status, n, at, page, n, at);
     if ((status == 401 || status == 403) && page != NULL)
         return hub_fail(err, PL_NOT_FOUND,
-                        "%s: the hub answers %d: the token is not valid "
+                        "%.200s: the hub answers %d: the token is not valid "
                         "(%.*s/settings/tokens), or may not read it; if it is "
                         "gated accept its licence at %.*s/%s",
                         name, status, n, at, n, at, page);
-    if (status == 404 && page != NULL)
-        return hub_fail(err, PL_NOT_FOUND,
-                        "%s: there is no such repository at %.*s; see to its "
-                        "name, USER/REPO",
-                        name, n, at);
     return hub_fail(err, PL_NOT_FOUND, "%.600s: the server answers %d", name,
                     status);
+}
+
+static pl_status no_repository(const struct hub_options *o, const char *repo,
+                               pl_err *err)
+{
+    int n;
+    const char *at = endpoint(o, &n);
+
+    return hub_fail(err, PL_NOT_FOUND,
+                    "%s: there is no such repository at %.*s; see to its name, "
+                    "USER/REPO",
+                    repo, n, at);
 }
 
 /* The body of an answer with status 200. */
@@ -112,6 +119,8 @@ static pl_status ask(const struct hub_options *o, const char *repo,
                             MOST_TEXT >> 20);
         if (end == HUB_WHOLE && h->status == 200)
             return PL_OK;
+        if (end == HUB_WHOLE && h->status == 404)
+            return no_repository(o, repo, err);
         if (end == HUB_WHOLE && !hub_status_passes(h->status))
             return hub_api_refused(o, h->status, repo, repo, err);
         if (end == HUB_WHOLE)

@@ -6,6 +6,7 @@
 #include "hub_files.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@ pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
 {
     const char *endpoint = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
     char *host = strdup(strstr(endpoint, "://") + 3);
-    int n = -1;
 
     c->repo = repo;
     if (host == NULL)
@@ -33,12 +33,9 @@ pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
               (*s >= 'A' && *s <= 'Z') || strchr("-:", *s) != NULL ||
               (*s == '.' && s > host)))
             *s = '_';
-    n = asprintf(&c->folder, "%s/hub/%s/%s", o->cache, host, repo);
+    c->folder = hub_text("%s/hub/%s/%s", o->cache, host, repo);
     free(host);
-    if (n >= 0)
-        return PL_OK;
-    c->folder = NULL;
-    return hub_no_memory(err);
+    return c->folder != NULL ? PL_OK : hub_no_memory(err);
 }
 
 void hub_cache_close(struct hub_cache *c)
@@ -67,12 +64,8 @@ void hub_cache_unlock(struct hub_cache *c)
 char *hub_cache_path(const struct hub_cache *c, const char *revision,
                      const char *path)
 {
-    char *s;
-
-    return asprintf(&s, "%s/%s%s%s", c->folder, revision,
-                    path[0] != '\0' ? "/" : "", path) >= 0
-               ? s
-               : NULL;
+    return hub_text("%s/%s%s%s", c->folder, revision,
+                    path[0] != '\0' ? "/" : "", path);
 }
 
 static bool is_whole(const char *path, uint64_t size)
@@ -96,10 +89,9 @@ bool hub_cache_has(const struct hub_cache *c, const char *revision,
 static char *part_of(const struct hub_cache *c, const char *revision,
                      const char *path, const char *ending)
 {
-    char *whole = hub_cache_path(c, revision, path), *s = NULL;
+    char *whole = hub_cache_path(c, revision, path);
+    char *s = whole != NULL ? hub_text("%s%s", whole, ending) : NULL;
 
-    if (whole != NULL && asprintf(&s, "%s%s", whole, ending) < 0)
-        s = NULL;
     free(whole);
     return s;
 }
@@ -160,20 +152,37 @@ static int find_revisions(const struct hub_cache *c,
     return n;
 }
 
-/* A listing that is damaged counts as none. */
-static bool read_kept(struct hub_listing *l, const struct hub_cache *c,
-                      const char *revision)
+/* NOT_FOUND: there is none, or it is damaged. */
+static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
+                           const char *revision)
 {
     char *path = part_of(c, revision, "", ".json"), *text = NULL;
+    pl_status s = PL_NO_MEMORY;
     size_t n;
-    bool ok;
 
     *l = (struct hub_listing){0};
     if (path != NULL)
-        text = hub_read_file(path, MOST_LISTING, &n);
-    ok = text != NULL && hub_listing_read(l, text, n, NULL) == PL_OK;
+        s = hub_read_file(path, MOST_LISTING, &text, &n);
+    if (s == PL_OK)
+        s = hub_listing_read(l, text, n, NULL);
     free(path);
     free(text);
+    return s == PL_BAD_FILE ? PL_NOT_FOUND : s;
+}
+
+bool hub_cache_serves(const struct hub_cache *c, const char *revision,
+                      const struct hub_pick *p)
+{
+    struct hub_listing l;
+    bool ok = read_kept(&l, c, revision) == PL_OK;
+    char *path = part_of(c, revision, "", ".json");
+
+    for (int i = 0; i < p->n && ok; i++)
+        ok = hub_cache_has(c, revision, p->file[i]);
+    if (ok && path != NULL)
+        (void)utimensat(AT_FDCWD, path, NULL, 0);
+    free(path);
+    hub_listing_fini(&l);
     return ok;
 }
 
@@ -229,7 +238,7 @@ void hub_cache_adopt(const struct hub_cache *c, const char *revision,
     for (int i = 0; i < n && !done; i++) {
         struct hub_listing l = {0};
         bool ok = strcmp(known[i].revision, revision) != 0 &&
-                  read_kept(&l, c, known[i].revision);
+                  read_kept(&l, c, known[i].revision) == PL_OK;
 
         for (int k = 0; ok && k < l.n && !done; k++)
             if (l.file[k].size == f->size &&
@@ -243,21 +252,32 @@ void hub_cache_adopt(const struct hub_cache *c, const char *revision,
 
 /* ---- without the hub ----------------------------------------------------- */
 
-static bool find_in(char **path, const struct hub_cache *c,
-                    const char *revision, const char *quant, const char *file)
+/* *path is NULL at first. */
+static pl_status find_in(char **path, const struct hub_cache *c,
+                         const char *revision, const char *quant,
+                         const char *file)
 {
     struct hub_listing l;
     struct hub_pick p = {0};
-    bool ok = read_kept(&l, c, revision) &&
-              hub_pick(&p, &l, c->repo, quant, file, NULL) == PL_OK;
+    pl_status s = read_kept(&l, c, revision);
 
-    for (int i = 0; i < p.n && ok; i++)
-        ok = hub_cache_has(c, revision, p.file[i]);
-    if (ok)
-        *path = hub_cache_path(c, revision, p.file[0]->path);
+    if (s == PL_OK)
+        s = hub_pick(&p, &l, c->repo, quant, file, NULL);
+    for (int i = p.n - 1; i >= 0 && s == PL_OK; i--) {
+        free(*path);
+        *path = hub_cache_path(c, revision, p.file[i]->path);
+        if (*path == NULL)
+            s = PL_NO_MEMORY;
+        else if (!is_whole(*path, p.file[i]->size))
+            s = PL_NOT_FOUND;
+    }
+    if (s != PL_OK) {
+        free(*path);
+        *path = NULL;
+    }
     hub_pick_fini(&p);
     hub_listing_fini(&l);
-    return ok && *path != NULL;
+    return s;
 }
 
 pl_status hub_cache_find(char **path, const struct hub_cache *c,
@@ -265,12 +285,11 @@ pl_status hub_cache_find(char **path, const struct hub_cache *c,
 {
     struct known *known = malloc(MOST_REVISIONS * sizeof *known);
     int n = known != NULL ? find_revisions(c, known) : 0;
+    pl_status s = known != NULL ? PL_NOT_FOUND : PL_NO_MEMORY;
 
     *path = NULL;
-    for (int i = 0; i < n && *path == NULL; i++)
-        find_in(path, c, known[i].revision, quant, file);
-    if (known == NULL)
-        return PL_NO_MEMORY;
+    for (int i = 0; i < n && s == PL_NOT_FOUND; i++)
+        s = find_in(path, c, known[i].revision, quant, file);
     free(known);
-    return *path != NULL ? PL_OK : PL_NOT_FOUND;
+    return s;
 }

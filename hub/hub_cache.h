@@ -32,6 +32,11 @@ bool hub_cache_has(const struct hub_cache *c, const char *revision,
 uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
                            const struct hub_file *f);
 
+/* Are all files of it there, and a listing that says so? Then the revision is
+ * the newest from now on, where that can be written. */
+bool hub_cache_serves(const struct hub_cache *c, const char *revision,
+                      const struct hub_pick *p);
+
 /* Under the lock. Keeps a revision's listing, which makes it the newest. */
 pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
                          const struct hub_listing *l, pl_err *err);

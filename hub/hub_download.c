@@ -86,23 +86,20 @@ static bool names(struct coming *g)
 {
     const char *path = g->d->path;
 
-    if (asprintf(&g->part, "%s.part", path) < 0)
-        g->part = NULL;
-    if (asprintf(&g->part_etag, "%s.part.etag", path) < 0)
-        g->part_etag = NULL;
-    if (asprintf(&g->etag_path, "%s.etag", path) < 0)
-        g->etag_path = NULL;
+    g->part = hub_text("%s.part", path);
+    g->part_etag = hub_text("%s.part.etag", path);
+    g->etag_path = hub_text("%s.etag", path);
     return g->part != NULL && g->part_etag != NULL && g->etag_path != NULL;
 }
 
 static void read_etag(char etag[HUB_ETAG], const char *path)
 {
     size_t n;
-    char *s = hub_read_file(path, HUB_ETAG - 1, &n);
+    char *s;
 
     etag[0] = '\0';
-    if (s != NULL && strlen(s) == n && n > 2 && s[0] == '"' &&
-        strpbrk(s, "\r\n") == NULL)
+    if (hub_read_file(path, HUB_ETAG - 1, &s, &n) == PL_OK && strlen(s) == n &&
+        n > 2 && s[0] == '"' && strpbrk(s, "\r\n") == NULL)
         strcpy(etag, s);
     free(s);
 }
@@ -187,7 +184,7 @@ static bool on_begin(void *user, const struct hub_head *h)
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
     else if (h->status < 300) /* what comes is no file */
-        g->s = hub_api_refused(g->o, h->status, g->d->name, NULL, g->err);
+        g->s = hub_api_refused(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
 
@@ -217,7 +214,7 @@ static bool on_data(void *user, const void *data, size_t n)
     g->have += n;
     if (g->o->progress != NULL)
         g->o->progress(g->o->progress_user, g->d->name, g->have,
-                       g->has_size ? g->size : g->have + 1);
+                       g->has_size ? g->size : 0);
     return true;
 }
 
@@ -261,7 +258,8 @@ static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
     if (h->status == 416)
         return begin_anew(g);
     return *more ? PL_OK
-                 : hub_api_refused(g->o, h->status, g->d->name, NULL, g->err);
+                 : hub_api_refused(g->o, h->status, g->d->name, g->d->page,
+                                   g->err);
 }
 
 static pl_status get_all(struct coming *g, const char *known)

@@ -14,21 +14,17 @@ pl_status hub_cache_folder(char **folder, pl_err *err)
 {
     const char *own = getenv("PLAIT_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
-    int n;
 
     if (own != NULL && own[0] != '\0')
-        n = asprintf(folder, "%s", own);
+        *folder = hub_text("%s", own);
     else if (xdg != NULL && xdg[0] == '/')
-        n = asprintf(folder, "%s/plait", xdg);
+        *folder = hub_text("%s/plait", xdg);
     else if (home != NULL && home[0] == '/')
-        n = asprintf(folder, "%s/.cache/plait", home);
+        *folder = hub_text("%s/.cache/plait", home);
     else
         return hub_fail(err, PL_NOT_FOUND,
                         "no folder for what is downloaded; set PLAIT_CACHE");
-    if (n >= 0)
-        return PL_OK;
-    *folder = NULL;
-    return hub_no_memory(err);
+    return *folder != NULL ? PL_OK : hub_no_memory(err);
 }
 
 pl_status hub_cache_folders(const char *path, pl_err *err)
@@ -52,10 +48,10 @@ pl_status hub_cache_folders(const char *path, pl_err *err)
 pl_status hub_lock_folder(int *fd, const struct hub_options *o,
                           const char *folder, pl_err *err)
 {
-    char *path = NULL;
+    char *path = hub_text("%s/lock", folder);
     bool told = false;
 
-    if (asprintf(&path, "%s/lock", folder) < 0)
+    if (path == NULL)
         return hub_no_memory(err);
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (*fd < 0)
@@ -86,13 +82,13 @@ void hub_unlock_folder(int *fd)
 
 pl_status hub_write_file(const char *path, const char *text, pl_err *err)
 {
-    char *new_path = NULL;
+    char *new_path = hub_text("%s.new", path);
     size_t n = strlen(text);
     pl_status s = PL_OK;
     bool ok;
     int fd;
 
-    if (asprintf(&new_path, "%s.new", path) < 0)
+    if (new_path == NULL)
         return hub_no_memory(err);
     errno = ENOSPC; /* of a write that is short */
     fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -109,19 +105,22 @@ pl_status hub_write_file(const char *path, const char *text, pl_err *err)
     return s;
 }
 
-char *hub_read_file(const char *path, size_t most, size_t *n)
+pl_status hub_read_file(const char *path, size_t most, char **text, size_t *n)
 {
     FILE *f = fopen(path, "rbe");
+    pl_status s = PL_NOT_FOUND;
     struct stat st;
-    char *s = NULL;
 
+    *text = NULL;
     *n = 0;
     if (f != NULL && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_size <= most)
-        s = malloc((size_t)st.st_size + 1);
-    if (s != NULL) {
-        *n = fread(s, 1, (size_t)st.st_size, f);
-        s[*n] = '\0';
+        (uint64_t)st.st_size <= most) {
+        *text = malloc((size_t)st.st_size + 1);
+        s = *text != NULL ? PL_OK : PL_NO_MEMORY;
+    }
+    if (s == PL_OK) {
+        *n = fread(*text, 1, (size_t)st.st_size, f);
+        (*text)[*n] = '\0';
     }
     if (f != NULL)
         fclose(f);

@@ -12,7 +12,8 @@ pl_status hub_lock_folder(int *fd, const struct hub_options *o,
 void hub_unlock_folder(int *fd);
 /* A small file, whole or not at all. */
 pl_status hub_write_file(const char *path, const char *text, pl_err *err);
-/* malloc'ed, terminated; NULL: there is none, or it is longer than `most`. */
-char *hub_read_file(const char *path, size_t most, size_t *n);
+/* *text is malloc'ed and terminated. NOT_FOUND: there is none, or it is longer
+ * than `most`; NO_MEMORY. */
+pl_status hub_read_file(const char *path, size_t most, char **text, size_t *n);
 
 #endif

@@ -9,6 +9,8 @@
 /* Sets *err, which may be NULL, and gives `s` back. */
 pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* malloc'ed; NULL: no memory. */
+char *hub_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 pl_status hub_no_memory(pl_err *err);
 pl_status hub_cancelled(pl_err *err);
 
@@ -39,6 +41,8 @@ struct hub_download {
     const char *url;
     const char *token;  /* NULL: none */
     const char *name;   /* for people */
+    const char *page;   /* USER/REPO whose licence may be asked for; NULL:
+                           none */
     const char *path;   /* where it goes; its folder is there */
     const char *sha256; /* 64 digits, or "" */
     bool has_size;

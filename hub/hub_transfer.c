@@ -176,7 +176,8 @@ static bool add_line(struct curl_slist **list, const char *name,
 
     if (value == NULL)
         return true;
-    if (asprintf(&line, "%s: %s", name, value) < 0)
+    line = hub_text("%s: %s", name, value);
+    if (line == NULL)
         return false;
     more = curl_slist_append(*list, line);
     free(line);
@@ -193,7 +194,9 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     bool ok;
 
     snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)t->from);
-    if (t->token != NULL && asprintf(&token, "Bearer %s", t->token) < 0)
+    if (t->token != NULL)
+        token = hub_text("Bearer %s", t->token);
+    if (t->token != NULL && token == NULL)
         return false;
     ok = add_line(list, "Authorization", token) &&
          add_line(list, "Range", t->from > 0 ? range : NULL) &&

@@ -1,5 +1,6 @@
 /* The cache folder: revisions, split models, what is there without the hub, and
  * files of any address. */
+#include "lib/alloc_fail.h"
 #include "lib/hub_try.h"
 
 #include <stdio.h>
@@ -126,6 +127,48 @@ TEST(hub_the_cache_serves_without_the_hub)
     hub_use(&u, "T/R", NULL, PL_OK, "what is in the cache is taken");
     hub_use(&u, "T/R:Q8_0", NULL, PL_IO, "T/R: ");
     hub_use_fini(&u);
+}
+
+/* Somebody else's cache, which has it all, is enough. */
+TEST(hub_a_cache_that_has_it_is_not_written_to)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+    char lock[2048];
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    snprintf(lock, sizeof lock, "%s", hub_use_place(&u, &t, "lock", ""));
+    lock[strlen(lock) - 1] = '\0';
+    assert_int_equal(unlink(lock), 0);
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    assert_int_not_equal(access(lock, F_OK), 0);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_out_of_memory_gives_a_status)
+{
+    struct hub_try t;
+    struct hub_use u;
+    char *path;
+
+    hub_try_start(&t);
+    (void)hub_try_add_random(&t, "m-Q4_K_M-00001-of-00002.gguf", N);
+    (void)hub_try_add_random(&t, "m-Q4_K_M-00002-of-00002.gguf", N);
+    hub_use_init(&u, &t);
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    u.o.offline = true;
+    for (int64_t n = 0; alloc_each(&n);) {
+        alloc_ran(hub_fetch(&path, &u.o, "T/R", NULL, &u.err));
+        free(path);
+    }
+    hub_use_fini(&u);
+    hub_try_stop(&t);
 }
 
 /* A listing that is damaged counts as none. */

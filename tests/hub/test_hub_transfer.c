@@ -345,7 +345,14 @@ TEST(hub_refusals_say_what_to_do)
     u.o.token = "hf_wrong";
     hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
     assert_null(strstr(u.err.message, "hf_wrong"));
+    u.o.token = NULL;
+    t.token_of_files = true;
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "m-Q8_0.gguf: the hub answers 401");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "/T/R, and give a token");
+    u.o.token = "hf_wrong";
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
     u.o.token = "hf_right";
+    t.token_of_files = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use(&u, "T/S", NULL, PL_NOT_FOUND, "T/S: there is no such repository");
     hub_use(&u, "T/R:Q9_9", NULL, PL_NOT_FOUND, "no Q9_9; it has: Q8_0");

@@ -35,6 +35,7 @@ struct hub_try {
     const char *listing;  /* in place of the right one; NULL: that */
     const char *next;     /* the Link of a listing; NULL: by `page` */
     const char *token;    /* that is asked for; NULL: none */
+    bool token_of_files;  /* for files alone, as of gated repositories */
     const char *redirect; /* origin where files are; NULL: here */
     int redirect_status;
     bool no_range;        /* all is sent, whatever was asked for */
