@@ -29,10 +29,12 @@ demo: $(BUILD)/build.ninja
 
 test: all
 	@scripts/deps.sh test
+	@scripts/clients.sh $(BUILD)/clients
 	@$(BUILD)/plait-test
 
 test-long: all
 	@scripts/deps.sh test
+	@scripts/clients.sh $(BUILD)/clients
 	@PLAIT_TIER=long $(BUILD)/plait-test
 	@tests/defects/run.sh
 

@@ -18,60 +18,15 @@
 #include <string.h>
 
 #include "pl.h"
+#include "round.h"
 #include "synthetic.h"
 #include "timing.h"
 
-enum { MAX_ROW = 5, N_GEN = 32, N_PAST = 256 };
-
-struct row {
-    const char *label;
-    pl_options opt;
-    pl_engine *e;
-    double prompt[BENCH_MAX_ROUND], gen[BENCH_MAX_ROUND]; /* tokens a second */
-};
-
-static void one_round(struct row *c, int n_prompt, int64_t n_vocab,
-                      float *logits, int round)
-{
-    int32_t *id = malloc((size_t)n_prompt * sizeof *id);
-    uint8_t *wanted = calloc((size_t)n_prompt, 1);
-    pl_batch b = {.size = sizeof b,
-                  .n = n_prompt,
-                  .token = id,
-                  .wanted = wanted,
-                  .logits = logits};
-    pl_err err = {0};
-    double t;
-
-    if (!id || !wanted)
-        exit(1);
-    if (pl_seq_trim(c->e, 0, 0, NULL, &err))
-        bench_die(c->label, err.message);
-    for (int i = 0; i < n_prompt; i++)
-        id[i] = (int32_t)(((unsigned)i * 2654435761u) % (uint32_t)n_vocab);
-    wanted[n_prompt - 1] = 1;
-    t = bench_now();
-    if (pl_engine_decode(c->e, &b, NULL, &err))
-        bench_die(c->label, err.message);
-    c->prompt[round] = n_prompt / (bench_now() - t);
-    if (pl_seq_trim(c->e, 0, N_PAST, NULL, &err))
-        bench_die(c->label, err.message);
-    b.n = 1;
-    b.wanted = NULL;
-    t = bench_now();
-    for (int i = 0; i < N_GEN; i++) {
-        b.token = &id[i];
-        if (pl_engine_decode(c->e, &b, NULL, &err))
-            bench_die(c->label, err.message);
-    }
-    c->gen[round] = N_GEN / (bench_now() - t);
-    free(id);
-    free(wanted);
-}
+enum { MAX_ROW = 5 };
 
 /* Rows against the first one. */
-static void table(const char *name, const char *path, struct row *c, int n,
-                  int n_prompt, int rounds)
+static void table(const char *name, const char *path, struct bench_row *c,
+                  int n, int n_prompt, int rounds)
 {
     pl_model *m;
     pl_err err = {0};
@@ -85,15 +40,15 @@ static void table(const char *name, const char *path, struct row *c, int n,
     if (!logits)
         exit(1);
     for (int i = 0; i < n; i++) {
-        c[i].opt.n_ctx = n_prompt + 256;
+        c[i].opt.n_ctx = n_prompt + BENCH_ROUND_BESIDE;
         c[i].opt.n_seq = 1;
         if (pl_engine_create(&c[i].e, m, &c[i].opt, &err))
             bench_die(c[i].label, err.message);
-        one_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm */
+        bench_round(&c[i], n_prompt, n_vocab, logits, 0); /* warm */
     }
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < n; i++)
-            one_round(&c[(i + r) % n], n_prompt, n_vocab, logits, r);
+            bench_round(&c[(i + r) % n], n_prompt, n_vocab, logits, r);
     printf("\n%s, prompt of %d, %d rounds\n", name, n_prompt, rounds);
     printf("  %-24s %10s %9s %9s %9s\n", "configuration", "prompt t/s",
            "of first", "gen t/s", "of first");
@@ -126,7 +81,7 @@ static pl_options two(pl_split_mode mode)
 
 static void host_experts(const char *name, const char *path, int rounds)
 {
-    struct row c[] = {
+    struct bench_row c[] = {
         {.label = "all on 2 devices", .opt = two(PL_SPLIT_TENSOR)},
         {.label = "-cmoe", .opt = two(PL_SPLIT_TENSOR)},
     };
@@ -137,7 +92,7 @@ static void host_experts(const char *name, const char *path, int rounds)
 
 static void pipeline(const char *name, const char *path, int rounds)
 {
-    struct row c[] = {
+    struct bench_row c[] = {
         {.label = "1 device x 1 thread", .opt = two(PL_SPLIT_NONE)},
         {.label = "2 x 1, -sm layer", .opt = two(PL_SPLIT_LAYER)},
     };
@@ -148,7 +103,7 @@ static void pipeline(const char *name, const char *path, int rounds)
 
 static void modes(const char *name, const char *path, int rounds)
 {
-    struct row c[] = {
+    struct bench_row c[] = {
         {.label = "none", .opt = two(PL_SPLIT_NONE)},
         {.label = "layer", .opt = two(PL_SPLIT_LAYER)},
         {.label = "tensor", .opt = two(PL_SPLIT_TENSOR)},

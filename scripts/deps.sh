@@ -41,6 +41,7 @@ missing_of() {
     missing=
     if [ "$1" = test ]; then
         need "pocl-opencl-icd ocl-icd-libopencl1" opencl
+        need python3-venv python3 -c 'import ensurepip'
         return
     fi
     need meson has meson
@@ -73,7 +74,7 @@ missing_of "$what"
 
 give_up() { # give_up MESSAGE...
     if [ "$what" = test ]; then
-        echo "Not installed, so tests of OpenCL are skipped:$missing" >&2
+        echo "Not installed, so tests that need it are skipped:$missing" >&2
         exit 0
     fi
     printf '%s\n' "$@" >&2

@@ -34,10 +34,24 @@ struct gpu_info;    /* listed_gpu.h */
 struct topology;    /* machine/topology.h */
 
 /* A counter with one writer, alone on its cache lines (two, since processors
- * fetch them in pairs). It only grows: a reader waits for a value or more. */
+ * fetch them in pairs). It only grows: a reader waits for a value or more, and
+ * may sleep where the writer counts up by device_flag_raise(). */
 struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
+    _Atomic uint32_t bell; /* rung so often, for those who sleep; a futex */
+    atomic_int n_asleep;
 };
+
+/* Wakes who sleeps until the flag is higher. */
+void device_flag_ring(struct device_flag *f);
+/* Who is about to sleep says so before it looks a last time; here the flag
+ * counts up before it is asked who sleeps. */
+static inline void device_flag_raise(struct device_flag *f, uint64_t value)
+{
+    atomic_store(&f->v, value);
+    if (atomic_load(&f->n_asleep) > 0)
+        device_flag_ring(f);
+}
 
 /* A device of a set. */
 struct device {
@@ -80,6 +94,8 @@ struct device_ops {
     const char *accepts;             /* how an item looks, for errors */
     const struct gpu_driver *driver; /* of a kind of GPU; NULL: it takes each
                                         GPU by that of another kind */
+    bool rings; /* its devices raise their events by device_flag_raise(): who
+                   waits for one may sleep */
     bool works_in_wait; /* wait() has the caller's thread compute, so this
                             kind's comes before all others'; one kind can */
 

@@ -4,12 +4,15 @@
  * counter a last time, and the caller counts up before it asks who sleeps. */
 #include "device/team.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +22,7 @@ enum {
     AWAKE_NS = 80 * 1000, /* about what waking a thread costs */
     SPINS = 2000,         /* 50 us and more: longer than any meeting */
     SPINS_SHARED = 20,
+    LOOK_NS = 2 * 1000 * 1000,
 };
 
 struct team {
@@ -41,21 +45,64 @@ struct team_thread {
     pthread_t thread;
 };
 
-bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
+/* ---- flags --------------------------------------------------------------- */
+
+/* Devices may be in several processes, and so is the memory of their flags. */
+void device_flag_ring(struct device_flag *f)
+{
+    atomic_fetch_add(&f->bell, 1);
+    syscall(SYS_futex, &f->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Nobody rings when a run fails: who sleeps looks for that now and then. */
+static void sleep_on(struct device_flag *f, uint64_t target)
+{
+    const struct timespec most = {0, LOOK_NS};
+    uint32_t bell = atomic_load(&f->bell);
+
+    atomic_fetch_add(&f->n_asleep, 1);
+    if (atomic_load(&f->v) < target)
+        syscall(SYS_futex, &f->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+    atomic_fetch_sub(&f->n_asleep, 1);
+}
+
+static bool reached(const struct device_flag *f, uint64_t target)
+{
+    return atomic_load_explicit(&f->v, memory_order_acquire) >= target;
+}
+
+static bool spin(const struct device_flag *f, uint64_t target, int n_spin)
+{
+    for (int i = 0; i < n_spin; i++) {
+        if (reached(f, target))
+            return true;
+        device_relax();
+    }
+    return reached(f, target);
+}
+
+bool flag_wait(struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop)
 {
-    for (int i = 0;; i++) {
-        if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
-            return true;
-        if (i < n_spin) {
-            device_relax();
-            continue;
-        }
-        if (atomic_load_explicit(stop, memory_order_acquire))
-            return false;
-        sched_yield();
-        i = n_spin;
+    bool there = spin(f, target, n_spin);
+
+    while (!there && !atomic_load_explicit(stop, memory_order_acquire)) {
+        sleep_on(f, target);
+        there = reached(f, target);
     }
+    return there;
+}
+
+bool flag_watch(const struct device_flag *f, uint64_t target, int n_spin,
+                const atomic_bool *stop)
+{
+    bool there = spin(f, target, n_spin);
+
+    while (!there && !atomic_load_explicit(stop, memory_order_acquire)) {
+        sched_yield();
+        there = reached(f, target);
+    }
+    return there;
 }
 
 int team_spins(const struct team *t)
@@ -125,7 +172,9 @@ static void *work(void *p)
         if (!t->fn)
             return NULL;
         t->fn(t->user, m->index);
-        atomic_fetch_add_explicit(&t->done.v, 1, memory_order_acq_rel);
+        atomic_fetch_add(&t->done.v, 1);
+        if (atomic_load(&t->done.n_asleep) > 0)
+            device_flag_ring(&t->done);
     }
 }
 

@@ -32,8 +32,13 @@ void team_run(struct team *t, team_fn *fn, void *user);
  * where each thread has its own, few where they share. */
 int team_spins(const struct team *t);
 
-/* True when the flag has reached `target`, false when *stop was set before. */
-bool flag_wait(const struct device_flag *f, uint64_t target, int n_spin,
+/* True when the flag has reached `target`, false when *stop was set before.
+ * After n_spin looks it sleeps: who only gave up the processor would come last
+ * among all that wants to run there, again and again. */
+bool flag_wait(struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop);
+/* The same for a flag whose writer rings nobody: it never sleeps. */
+bool flag_watch(const struct device_flag *f, uint64_t target, int n_spin,
+                const atomic_bool *stop);
 
 #endif

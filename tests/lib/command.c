@@ -17,6 +17,13 @@ const char *command_path(void)
     return env != NULL && env[0] != '\0' ? env : PLAIT_COMMAND;
 }
 
+const char *command_python(void)
+{
+    const char *own = test_file("build/clients/bin/python3");
+
+    return own ? own : "python3";
+}
+
 int command_status(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

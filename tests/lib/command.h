@@ -15,6 +15,9 @@ struct ran {
 
 /* Where the command is: $PLAIT_COMMAND, else the one built here. */
 const char *command_path(void);
+/* A Python that has the packages of the server's clients, if scripts/clients.sh
+ * could fetch them; else the system's. */
+const char *command_python(void);
 /* Exit status of a process that was waited for; 128 + n after signal n. */
 int command_status(int status);
 

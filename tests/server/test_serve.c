@@ -322,3 +322,23 @@ TEST(serve_tells_who_is_too_many_to_come_again)
     assert_true(refused > 0 && refused < N);
     stop(&s);
 }
+
+/* ---- the field's clients ------------------------------------------------- */
+
+TEST(serve_is_understood_by_the_packages_of_its_protocols)
+{
+    const char *script = test_file("tests/tools/serve_clients.py");
+    char line[9000];
+    struct running s;
+    int status;
+
+    assert_non_null(script);
+    start(&s, "--api-key k1");
+    snprintf(line, sizeof line, "'%s' '%s' http://127.0.0.1:%d k1 2>&1",
+             command_python(), script, s.t.port);
+    status = command_status(system(line));
+    stop(&s);
+    if (status == 77)
+        TEST_SKIP("Python lacks openai, or the package of /v1/messages");
+    assert_int_equal(status, 0);
+}

@@ -1,6 +1,7 @@
 /* The Python packages that speak the server's protocols: their requests are
  * read, and they understand the answers, as tests/tools/server_clients.py
  * says. */
+#include "lib/command.h"
 #include "lib/support.h"
 #include "server/answer.h"
 
@@ -117,8 +118,8 @@ static int run(const char *script, const char *folder, const char *mode)
     char command[9000];
     int status;
 
-    snprintf(command, sizeof(command), "python3 '%s' '%s' %s", script, folder,
-             mode);
+    snprintf(command, sizeof(command), "'%s' '%s' '%s' %s", command_python(),
+             script, folder, mode);
     status = system(command);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);

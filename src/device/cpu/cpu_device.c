@@ -283,6 +283,7 @@ static void wait(struct device_bank *b)
 const struct device_ops cpu_ops = {
     .name = "cpu",
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
+    .rings = true,
     .works_in_wait = true,
     .describe = cpu_describe,
     .add_host = cpu_add_host,

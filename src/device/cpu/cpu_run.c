@@ -49,7 +49,7 @@ struct worker {
     bool traces, guarded;
 };
 
-static bool await(const struct worker *w, const struct device_flag *f,
+static bool await(const struct worker *w, struct device_flag *f,
                   uint64_t target)
 {
     return flag_wait(f, target, w->n_spin, w->failed);
@@ -59,16 +59,14 @@ static bool await_all(const struct worker *w, const struct step_wait *all)
 {
     for (int i = 0; i < wait_count(all); i++) {
         struct step_event e = wait_event(all, i);
+        struct device *d = device_of(w->set, e.dev);
+        struct device_flag *f = &d->event[e.event];
 
-        if (!await(w, &device_of(w->set, e.dev)->event[e.event], w->run))
+        if (d->desc.ops->rings ? !await(w, f, w->run)
+                               : !flag_watch(f, w->run, w->n_spin, w->failed))
             return false;
     }
     return true;
-}
-
-static void raise(struct device_flag *f, uint64_t value)
-{
-    atomic_store_explicit(&f->v, value, memory_order_release);
 }
 
 /* The first threads of the devices that meet. Who meets does so at the same
@@ -78,9 +76,9 @@ static bool meet_peers(const struct worker *w, const struct step *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
 
-    raise(&w->cpu->met, here);
+    device_flag_raise(&w->cpu->met, here);
     for (int i = 0; i < st->merge.n_peer; i++) {
-        const struct cpu_device *d = cpu_device_of(w->set, st->merge.peer[i]);
+        struct cpu_device *d = cpu_device_of(w->set, st->merge.peer[i]);
 
         if (d != w->cpu && !await(w, &d->met, here))
             return false;
@@ -120,14 +118,14 @@ static bool come_together(struct worker *w, const struct step *st)
     struct cpu_device *d = w->cpu;
 
     if (!st && w->nth <= FEW) {
-        raise(&d->arrived[w->ith], w->n_met);
+        device_flag_raise(&d->arrived[w->ith], w->n_met);
         for (int i = 0; i < w->nth; i++)
             if (i != w->ith && !await(w, &d->arrived[i], w->n_met))
                 return false;
         return true;
     }
     if (w->ith > 0) {
-        raise(&d->arrived[w->ith], w->n_met);
+        device_flag_raise(&d->arrived[w->ith], w->n_met);
         return await(w, &d->released, w->n_met);
     }
     for (int i = 1; i < w->nth; i++)
@@ -136,7 +134,7 @@ static bool come_together(struct worker *w, const struct step *st)
     if (st && !meet_peers(w, st))
         return false;
     if (w->nth > 1)
-        raise(&d->released, w->n_met);
+        device_flag_raise(&d->released, w->n_met);
     return true;
 }
 
@@ -217,7 +215,7 @@ static bool run_step(struct worker *w, const struct step *st)
         cpu_image_count(&w->cpu->image, w->dev, st);
     if (st->kind == STEP_POST) {
         if (w->first)
-            raise(&w->dev->event[st->event.event], w->run);
+            device_flag_raise(&w->dev->event[st->event.event], w->run);
         return true;
     }
     if (st->kind == STEP_WAIT)

@@ -290,6 +290,7 @@ static void await_all(struct device_bank *b)
 const struct device_ops proc_ops = {
     .name = "proc",
     .accepts = "proc, proc*N, proc:0-3+8-11 (as cpu, each device a process)",
+    .rings = true,
     .describe = describe,
     .has_kernel = has_kernel,
     .packing = packing,

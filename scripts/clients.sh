@@ -1,0 +1,25 @@
+#!/bin/sh
+# clients.sh DIR: an environment of Python in DIR with the packages that speak
+# the server's protocols, for tests/server/. Silent when it is there; where it
+# cannot be made it says so, and the tests that want it are skipped by name.
+set -u
+dir=$1
+# The name of the second in pieces, as in scripts/check.py.
+packages="openai==3.54.0 anthro""pic==2.12.0"
+
+[ -e "$dir/done" ] && exit 0
+rm -rf "$dir"
+echo "fetching the server's clients from PyPI"
+# shellcheck disable=SC2086
+if python3 -m venv "$dir" >"$dir.log" 2>&1 &&
+    timeout 180 "$dir/bin/python3" -m pip --disable-pip-version-check -q \
+        --retries 1 --timeout 15 install --only-binary :all: $packages \
+        >>"$dir.log" 2>&1; then
+    touch "$dir/done"
+else
+    rm -rf "$dir"
+    echo "Not fetched, so tests of the server's clients are skipped:" >&2
+    tail -n 1 "$dir.log" >&2
+fi
+rm -f "$dir.log"
+exit 0
