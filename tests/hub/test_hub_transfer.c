@@ -420,7 +420,9 @@ TEST(hub_silence_ends)
     u.o.timeout_s = 1;
     u.o.n_try = 1;
     t.slow_us = 2500000;
-    hub_use(&u, "T/R", NULL, PL_IO, "what has come stays");
+    hub_use(&u, "T/R", NULL, PL_IO,
+            "nothing came for 1 s; what has come stays");
+    u.o.timeout_s = 20;
     t.slow_us = 0;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
