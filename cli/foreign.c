@@ -33,9 +33,12 @@ static const struct foreign refused[] = {
      "a command works on one sequence; leave it out"},
     {"--list-devices", "use `plait devices`"},
     {"--rpc", "devices are this machine's; the nearest is -dev"},
-    {"-mu --model-url -hf -hfr --hf-repo -hff --hf-file -hft --hf-token -dr "
-     "--docker-repo --offline -cl --cache-list",
-     "nothing is downloaded; give a file with -m"},
+    {"-dr --docker-repo", "the nearest is -hf"},
+    {"-cl --cache-list", "the nearest is --offline"},
+    {"-hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v -hffv --hf-file-v",
+     "there is one model; the nearest is -hf"},
+    {"-mm --mmproj -mmu --mmproj-url --no-mmproj --mmproj-auto",
+     "models read text alone; the nearest is -m"},
     {"-md --model-draft --draft --draft-max --draft-min -devd -ngld -cd -ctkd "
      "-ctvd --cache-type-k-draft --cache-type-v-draft",
      "there is no draft model; the nearest is -m"},

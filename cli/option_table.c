@@ -19,6 +19,7 @@ enum {
     ONE_RUN = RUN | PLAN | PERPLEXITY | LOGITS | SERVE,
     WRITES = RUN | SERVE,
     PLANNED = ONE_RUN | BENCH,
+    OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
     ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH,
 };
 
@@ -32,8 +33,23 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     PLANNED | TOKENIZE | RENDER | INSPECT | OPTION_MANY, option_set_text,
-     AT(model), 0, 0},
+     OF_MODEL | OPTION_MANY, option_set_text, AT(model), 0, 0},
+    {{"-hf", "--hf-repo", "-hfr"}, "NAME",
+     "or a model of a hub (huggingface.co, or $HF_ENDPOINT), "
+     "USER/REPO[:QUANT]: downloaded once, into $PLAIT_CACHE, else "
+     "$XDG_CACHE_HOME/plait, else ~/.cache/plait (QUANT: Q4_K_M, else Q4_0, "
+     "Q8_0, the first)",
+     OF_MODEL, option_set_text, AT(hf_repo), 0, 0},
+    {{"-hff", "--hf-file"}, "PATH", "which file of the repository",
+     OF_MODEL, option_set_text, AT(hf_file), 0, 0},
+    {{"-hft", "--hf-token"}, "TOKEN",
+     "the hub's token, for what it does not show to all ($HF_TOKEN, which "
+     "other users of this machine do not see)",
+     OF_MODEL, option_set_text, AT(hf_token), 0, 0},
+    {{"-mu", "--model-url"}, "URL", "or a GGUF file of any address",
+     OF_MODEL, option_set_text, AT(model_url), 0, 0},
+    {{"--offline"}, NULL, "download nothing: what was before, or an error",
+     OF_MODEL, option_set_flag, AT(offline), 0, 0},
     {{"--shape"}, "NAME",
      "random weights in the shape of a model: qwen3-0.6b, qwen3moe-2.75b, "
      "llama-1.2b, qwen3-8b, qwen3moe-30b, qwen35-0.8b, "

@@ -180,6 +180,8 @@ void options_free(struct options *o)
     free((int32_t *)o->sampling.bias_id);
     free((float *)o->sampling.bias);
     free((void *)o->pl.overrides);
+    free(o->fetched);
+    o->fetched = NULL;
     for (int i = 0; i < o->n_axis; i++)
         free(o->axis[i].value);
     o->n_axis = 0;

@@ -62,7 +62,8 @@ struct options {
     double split[OPTION_MAX_DEVICES];
 
     /* Borrowed from argv; NULL where not given. */
-    const char *model;
+    const char *model; /* or `fetched`, of those of the next line */
+    const char *hf_repo, *hf_file, *hf_token, *model_url;
     const char *prompt; /* "-" is standard input */
     const char *file;
     const char *output;
@@ -81,6 +82,7 @@ struct options {
     const char *trace;
     const char *svg;
     const char *shape, *type;
+    char *fetched; /* owned: the path of what was downloaded */
 
     /* bench: each combination of these is measured. */
     struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
@@ -105,6 +107,7 @@ struct options {
     bool no_generation_prompt;
     bool no_template;
     bool json;
+    bool offline;
     bool measure;
     bool verbose;
     bool help;

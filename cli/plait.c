@@ -1,6 +1,7 @@
 /* plait, the command: finds the command in a table, hands it its options, and
  * gives its exit code back. All it knows of the library is pl.h. */
 #include "cmd.h"
+#include "fetch.h"
 #include "shown.h"
 #include "term.h"
 
@@ -166,7 +167,9 @@ int main(int argc, char **argv)
         print_command_help(c);
         code = written();
     } else if (code == EXIT_DONE) {
-        code = commands[c].run(&o);
+        code = fetch_model(&o);
+        if (code == EXIT_DONE)
+            code = commands[c].run(&o);
     }
     options_free(&o);
     return (int)code;

@@ -16,7 +16,7 @@ import sys
 import gpu_ptx
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CODE_DIRS = ('include', 'src', 'cli', 'server', 'tests', 'bench',
+CODE_DIRS = ('include', 'src', 'cli', 'server', 'hub', 'tests', 'bench',
              'fuzz', 'examples')
 AVX2 = ['-mavx2', '-mfma', '-mf16c']
 AVX512 = AVX2 + ['-mavx512f', '-mavx512bw', '-mavx512vl', '-mavx512dq',
@@ -102,8 +102,8 @@ def check_layers(code):
             here = os.path.join(os.path.dirname(path), m[1])
             if os.path.isfile(here):
                 continue
-            if part[0] == 'cli' and m[1].startswith('server/'):
-                continue  # the command has the server within
+            if part[0] == 'cli' and m[1].startswith(('server/', 'hub/')):
+                continue  # the command has both within
             if layer is None:
                 complain(path, n, f'"{m[1]}": {part[0]}/ sees only pl.h')
             elif m[1].split('/')[0] not in allowed[layer]:

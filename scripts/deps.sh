@@ -55,6 +55,8 @@ missing_of() {
     need libjansson-dev pkg-config --exists jansson
     need libhwloc-dev pkg-config --exists hwloc
     need libmicrohttpd-dev pkg-config --exists libmicrohttpd
+    need libcurl4-openssl-dev pkg-config --exists libcurl
+    need libgnutls28-dev pkg-config --exists gnutls
     need libedit-dev pkg-config --exists libedit
     need libcmocka-dev pkg-config --exists cmocka
     if [ "$1" = check ]; then

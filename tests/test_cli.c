@@ -232,7 +232,7 @@ TEST(cli_llama_cpp_options_are_refused_by_name)
         {"plait run -kvo", "-nkvo"},
         {"plait run --no-op-offload", "--op-offload off"},
         {"plait run -tb 4", "-t"},
-        {"plait run -hf a/b", "-m"},
+        {"plait run -dr a/b", "-hf"},
         {"plait run -cnv", "use -i"},
         {"plait run --chat-template chatml", "--template FILE"},
         {"plait run --list-devices", "plait devices"},

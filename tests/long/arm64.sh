@@ -51,14 +51,18 @@ CONF
             libedit2 libedit-dev libmicrohttpd12 libmicrohttpd-dev \
             libgnutls30 libgnutls28-dev libnettle8 libhogweed6 nettle-dev \
             libgmp10 libidn2-0 libidn2-dev libunistring2 libtasn1-6 \
-            libtasn1-6-dev libp11-kit0 libp11-kit-dev libffi8
+            libtasn1-6-dev libp11-kit0 libp11-kit-dev libffi8 \
+            libcurl4 libcurl4-openssl-dev libssl3 zlib1g libzstd1 \
+            libbrotli1 libnghttp2-14 libpsl5 librtmp1 libssh2-1 \
+            libldap-2.5-0 libsasl2-2 libgssapi-krb5-2 libkrb5-3 \
+            libk5crypto3 libkrb5support0 libkeyutils1 libcom-err2
     ) >&2 || return 1
     for package in "$root"/*.deb; do
         dpkg -x "$package" "$root" || return 1
     done
-    touch "$root/complete"
+    touch "$root/complete2"
 }
-[ -e "$root/complete" ] || fetch ||
+[ -e "$root/complete2" ] || fetch ||
     { echo "Debian's libraries for AArch64 cannot be had"; exit 77; }
 
 export PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"

@@ -1,0 +1,156 @@
+/* Downloads before a command begins, and what is seen of them: a line that
+ * moves on a terminal, elsewhere a line every tenth. */
+#include "fetch.h"
+#include "session.h"
+#include "term.h"
+
+#include "hub/hub.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct watch {
+    const struct options *o;
+    struct term_progress line;
+    const char *name; /* the file under way; NULL: none */
+    double start_s, shown_s;
+    uint64_t start; /* bytes that were there before */
+    int tenths;     /* that were told */
+};
+
+static void on_log(void *user, pl_log_level level, const char *text)
+{
+    struct watch *w = user;
+
+    if (level < PL_LOG_INFO && !w->o->verbose)
+        return;
+    term_progress_end(&w->line);
+    complain(w->o->command, EXIT_DONE, "%s", text);
+}
+
+/* "12 min 5 s" */
+static const char *time_text(char buf[32], double s)
+{
+    long n = s < 1e6 ? (long)s : 1000000;
+
+    if (n >= 3600)
+        snprintf(buf, 32, "%ld h %ld min", n / 3600, n / 60 % 60);
+    else if (n >= 60)
+        snprintf(buf, 32, "%ld min %ld s", n / 60, n % 60);
+    else
+        snprintf(buf, 32, "%ld s", n);
+    return buf;
+}
+
+static void draw(struct watch *w, double now, uint64_t done, uint64_t total)
+{
+    enum { BAR = 20 };
+    double part = (double)done / (double)total, s = now - w->start_s;
+    double rate = s > 0 && done > w->start ? (double)(done - w->start) / s : 0;
+    int full = (int)(part * BAR);
+    char left[32] = "?";
+
+    if (total == 0) {
+        term_status(&w->line, "%.4g GB, %.3g MB/s", (double)done / 1e9,
+                    rate / 1e6);
+        return;
+    }
+    if (rate > 0)
+        time_text(left, (double)(total - done) / rate);
+    term_status(&w->line, "[%.*s%*s] %3.0f %% of %.4g GB, %.3g MB/s, %s left",
+                full, "####################", BAR - full, "", 100 * part,
+                (double)total / 1e9, rate / 1e6, left);
+}
+
+static void on_progress(void *user, const char *name, uint64_t done,
+                        uint64_t total)
+{
+    struct watch *w = user;
+    double now = term_seconds();
+    int tenths = total > 0 ? (int)(10 * ((double)done / (double)total)) : 0;
+
+    if (w->name != name) {
+        w->name = name;
+        w->start_s = w->shown_s = now;
+        w->start = done;
+        w->tenths = tenths;
+    }
+    if (total > 0 && done >= total) {
+        term_progress_end(&w->line);
+        w->name = NULL;
+    } else if (isatty(2) && now - w->shown_s >= 0.2) {
+        draw(w, now, done, total);
+        w->shown_s = now;
+    } else if (!isatty(2) && tenths > w->tenths && now - w->shown_s >= 5) {
+        complain(w->o->command, EXIT_DONE, "%s: %d %%", name, 10 * tenths);
+        w->tenths = tenths;
+        w->shown_s = now;
+    }
+}
+
+static enum exit_code fetch(struct options *o, const char *cache)
+{
+    const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
+    struct watch w = {.o = o};
+    const struct hub_options h = {
+        .endpoint = endpoint != NULL && endpoint[0] != '\0' ? endpoint : NULL,
+        .token = o->hf_token != NULL                 ? o->hf_token
+                 : token != NULL && token[0] != '\0' ? token
+                                                     : NULL,
+        .cache = cache,
+        .offline = o->offline,
+        .stop = &term_interrupts,
+        .progress = on_progress,
+        .progress_user = &w,
+        .log = on_log,
+        .log_user = &w,
+    };
+    pl_err err;
+    pl_status s;
+
+    term_interrupts_count(1);
+    s = o->model_url != NULL
+            ? hub_fetch_url(&o->fetched, &h, o->model_url, &err)
+            : hub_fetch(&o->fetched, &h, o->hf_repo, o->hf_file, &err);
+    term_interrupts_count(0);
+    term_progress_end(&w.line);
+    if (s == PL_CANCELLED)
+        return complain(o->command, EXIT_INTERRUPTED,
+                        "stopped; what has come stays, the same again goes on "
+                        "from there");
+    if (s != PL_OK)
+        return report(o, s, &err);
+    o->model = o->fetched;
+    return EXIT_DONE;
+}
+
+enum exit_code fetch_model(struct options *o)
+{
+    const char *option = o->model_url != NULL ? "-mu" : "-hf";
+    char *cache = NULL;
+    enum exit_code c;
+    pl_err err;
+    pl_status s;
+
+    if (o->hf_file != NULL && o->hf_repo == NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "--hf-file %s: of which repository? Give -hf USER/REPO",
+                        o->hf_file);
+    if (o->hf_repo == NULL && o->model_url == NULL)
+        return EXIT_DONE;
+    if (o->hf_repo != NULL && o->model_url != NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "-hf and -mu name a model each; give one of them");
+    if (o->model != NULL || o->shape != NULL)
+        return complain(o->command, EXIT_USAGE,
+                        "%s and %s name a model each; give one of them", option,
+                        o->model == NULL            ? "--shape"
+                        : o->command == CMD_INSPECT ? "the file"
+                                                    : "-m");
+    s = hub_cache_folder(&cache, &err);
+    c = s == PL_OK ? fetch(o, cache) : report(o, s, &err);
+    free(cache);
+    return c;
+}

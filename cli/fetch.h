@@ -1,0 +1,11 @@
+/* The model of -hf and -mu: downloaded, if it is not in the cache folder. */
+#ifndef CLI_FETCH_H
+#define CLI_FETCH_H
+
+#include "options.h"
+
+/* Sets o->model to the path of what these options name, if they are given.
+ * Ctrl-C ends it, and what has come stays. */
+enum exit_code fetch_model(struct options *o);
+
+#endif

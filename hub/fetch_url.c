@@ -1,0 +1,146 @@
+/* A GGUF file of any address. A folder holds the files of one address, or of
+ * those of a split model, which differ in a number; what is there already is
+ * asked for by its ETag, and taken as it is from a server that is away. */
+#include "hub_files.h"
+#include "hub_listing.h"
+#include "hub_sha256.h"
+#include "hub_transfer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct address {
+    const char *url;
+    size_t name, n_name; /* the file's, in there */
+    char *folder;        /* owned */
+    int n;               /* files */
+    size_t number;       /* of a split model: where in the name */
+};
+
+static pl_status read_address(struct address *a, const char *url, pl_err *err)
+{
+    size_t origin = hub_origin(url), end = strcspn(url, "?#");
+    char *name;
+    int index = 1;
+    bool ok;
+
+    *a = (struct address){.url = url, .name = end, .n = 1};
+    while (a->name > origin && url[a->name - 1] != '/')
+        a->name--;
+    a->n_name = end - a->name;
+    name = strndup(url + a->name, a->n_name);
+    if (name == NULL)
+        return hub_no_memory(err);
+    ok = origin > 0 && a->name > origin && a->n_name > 5 &&
+         strcasecmp(name + a->n_name - 5, ".gguf") == 0 &&
+         hub_path_is_safe(name) && strlen(url) < 4096;
+    if (ok && !hub_split_name(name, &a->number, &index, &a->n))
+        a->n = 1;
+    free(name);
+    if (!ok)
+        return hub_fail(err, PL_BAD_ARGUMENT,
+                        "\"%.300s\" is no address of a GGUF file; give one "
+                        "like https://HOST/FOLDER/NAME.gguf",
+                        url);
+    if (index != 1)
+        return hub_fail(err, PL_BAD_ARGUMENT,
+                        "%.300s is file %d of %d; give the address of the "
+                        "first",
+                        url, index, a->n);
+    return PL_OK;
+}
+
+static pl_status make_folder(struct address *a, const struct hub_options *o,
+                             pl_err *err)
+{
+    char sum[HUB_SHA256], *below;
+    struct hub_sha256 h;
+    pl_status s;
+
+    if (!hub_sha256_init(&h))
+        return hub_no_memory(err);
+    hub_sha256_add(&h, a->url, strlen(a->url));
+    hub_sha256_end(&h, sum);
+    hub_sha256_fini(&h);
+    a->folder = hub_text("%s/url/%.16s", o->cache, sum);
+    below = a->folder != NULL ? hub_text("%s/lock", a->folder) : NULL;
+    if (below == NULL)
+        return hub_no_memory(err);
+    s = o->offline ? PL_OK : hub_cache_folders(below, err);
+    free(below);
+    return s;
+}
+
+/* The i-th file: address and place, both malloc'ed. */
+static bool names(const struct address *a, int i, char **url, char **path)
+{
+    *path = NULL;
+    *url = a->n > 1 ? hub_split_other(a->url, a->name + a->number, i + 1)
+                    : strdup(a->url);
+    if (*url != NULL)
+        *path = hub_text("%s/%.*s", a->folder, (int)a->n_name, *url + a->name);
+    return *url != NULL && *path != NULL;
+}
+
+static pl_status fetch(const struct hub_options *o, const char *url,
+                       const char *path, pl_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    const struct hub_download d = {.url = url,
+                                   .name = slash + 1,
+                                   .path = path,
+                                   .sha256 = "",
+                                   .keep_etag = true};
+    bool has = access(path, F_OK) == 0;
+    struct hub_options once = *o;
+    pl_status s;
+
+    if (o->offline)
+        return has ? PL_OK
+                   : hub_fail(err, PL_NOT_FOUND,
+                              "%.400s is not in the cache; leave --offline "
+                              "out to download it",
+                              url);
+    if (has)
+        once.n_try = 1;
+    s = hub_download(&once, &d, err);
+    if (s != PL_IO || !has)
+        return s;
+    hub_log(o, PL_LOG_WARN, "%s; what is in the cache is taken: %s",
+            err != NULL ? err->message : slash + 1, path);
+    return PL_OK;
+}
+
+pl_status hub_fetch_url(char **path, const struct hub_options *o,
+                        const char *url, pl_err *err)
+{
+    struct address a = {0};
+    int lock = -1;
+    pl_status s = read_address(&a, url, err);
+
+    *path = NULL;
+    if (s == PL_OK)
+        s = make_folder(&a, o, err);
+    if (s == PL_OK && !o->offline)
+        s = hub_lock_folder(&lock, o, a.folder, err);
+    for (int i = 0; i < a.n && s == PL_OK; i++) {
+        char *from, *to;
+
+        s = names(&a, i, &from, &to) ? fetch(o, from, to, err)
+                                     : hub_no_memory(err);
+        free(from);
+        if (i == 0 && s == PL_OK)
+            *path = to;
+        else
+            free(to);
+    }
+    hub_unlock_folder(&lock);
+    free(a.folder);
+    if (s != PL_OK) {
+        free(*path);
+        *path = NULL;
+    }
+    return s;
+}

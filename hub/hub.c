@@ -1,0 +1,344 @@
+/* A repository's model into the cache folder: the hub is asked which revision
+ * is the latest and what is in it; what the cache lacks of it is downloaded. */
+#include "hub_api.h"
+#include "hub_cache.h"
+#include "hub_files.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+
+/* ---- messages ------------------------------------------------------------ */
+
+pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (err == NULL)
+        return s;
+    err->status = s;
+    va_start(ap, fmt);
+    vsnprintf(err->message, sizeof err->message, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+char *hub_text(const char *fmt, ...)
+{
+    va_list ap;
+    char *s;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    s = n >= 0 ? malloc((size_t)n + 1) : NULL;
+    va_start(ap, fmt);
+    if (s != NULL)
+        vsnprintf(s, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    return s;
+}
+
+pl_status hub_no_memory(pl_err *err)
+{
+    return hub_fail(err, PL_NO_MEMORY, "no memory for a download");
+}
+
+pl_status hub_cancelled(pl_err *err)
+{
+    return hub_fail(err, PL_CANCELLED, "the download was stopped");
+}
+
+void hub_log(const struct hub_options *o, pl_log_level level, const char *fmt,
+             ...)
+{
+    char text[1400];
+    va_list ap;
+
+    if (o->log == NULL)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    o->log(o->log_user, level, text);
+}
+
+const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
+{
+    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB", "PB"};
+    double v = (double)n;
+    int unit = 0;
+
+    for (; v >= 999.5 && unit < 5; unit++)
+        v /= 1000;
+    snprintf(buf, HUB_BYTES, "%.*f %s", unit == 0 || v >= 99.95 ? 0 : 1, v,
+             units[unit]);
+    return buf;
+}
+
+/* ---- pauses -------------------------------------------------------------- */
+
+bool hub_stopped(const struct hub_options *o)
+{
+    return o->stop != NULL && *o->stop != 0;
+}
+
+bool hub_pause(const struct hub_options *o, int ms)
+{
+    for (; ms > 0 && !hub_stopped(o); ms -= 20) {
+        int part = ms < 20 ? ms : 20;
+        const struct timespec t = {0, part * 1000000L};
+
+        nanosleep(&t, NULL);
+    }
+    return !hub_stopped(o);
+}
+
+struct hub_tries hub_tries(const struct hub_options *o)
+{
+    return (struct hub_tries){.left = o->n_try > 0 ? o->n_try : 6,
+                              .pause_ms = o->pause_ms > 0 ? o->pause_ms : 1000};
+}
+
+bool hub_again(const struct hub_options *o, struct hub_tries *t, int least_s,
+               const char *why)
+{
+    enum { MOST_MS = 30000, MOST_S = 60 };
+    int ms = t->pause_ms;
+
+    if (--t->left <= 0 || hub_stopped(o))
+        return false;
+    least_s = least_s < MOST_S ? least_s : MOST_S;
+    ms = ms < 1000 * least_s ? 1000 * least_s : ms;
+    hub_log(o, PL_LOG_WARN, "%s; trying again in %.3g s", why, ms / 1e3);
+    t->pause_ms = 2 * t->pause_ms < MOST_MS ? 2 * t->pause_ms : MOST_MS;
+    return hub_pause(o, ms);
+}
+
+/* ---- what is asked for --------------------------------------------------- */
+
+/* USER or REPO: what the hub lets names be made of. */
+static bool is_name(const char *s, size_t n)
+{
+    if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'A' && s[i] <= 'Z') ||
+              (s[i] >= 'a' && s[i] <= 'z') || strchr("-._", s[i]) != NULL))
+            return false;
+    return true;
+}
+
+static bool is_quant(const char *s)
+{
+    size_t n = strlen(s);
+
+    return n <= 64 && is_name(s, n);
+}
+
+/* *repo is malloc'ed; *quant points behind the colon, or is NULL. */
+static pl_status take_name(char **repo, const char **quant, const char *name,
+                           pl_err *err)
+{
+    size_t n = strcspn(name, ":"), user = strcspn(name, "/");
+
+    *quant = name[n] == ':' ? name + n + 1 : NULL;
+    if (user >= n || !is_name(name, user) ||
+        !is_name(name + user + 1, n - user - 1) ||
+        (*quant != NULL && !is_quant(*quant)))
+        return hub_fail(err, PL_BAD_ARGUMENT,
+                        "\"%.200s\" names no model of a hub; give "
+                        "USER/REPO[:QUANT], like ggml-org/gemma-3-4b-it-GGUF "
+                        "or ggml-org/gemma-3-4b-it-GGUF:Q8_0",
+                        name);
+    if (*quant != NULL && strcmp(*quant, "latest") == 0)
+        *quant = NULL;
+    *repo = strndup(name, n);
+    return *repo != NULL ? PL_OK : hub_no_memory(err);
+}
+
+static pl_status check_options(const struct hub_options *o, const char *file,
+                               pl_err *err)
+{
+    const char *endpoint = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
+
+    if (hub_origin(endpoint) == 0)
+        return hub_fail(err, PL_BAD_ARGUMENT,
+                        "the hub's address is \"%.200s\"; give one like "
+                        "%s in HF_ENDPOINT, or none",
+                        endpoint, HUB_ENDPOINT);
+    for (const char *s = o->token; s != NULL && *s != '\0'; s++)
+        if (*s <= ' ' || *s > '~')
+            return hub_fail(err, PL_BAD_ARGUMENT,
+                            "the hub's token has a character that none has; "
+                            "give it as %s/settings/tokens shows it",
+                            HUB_ENDPOINT);
+    if (file != NULL && !hub_path_is_safe(file))
+        return hub_fail(err, PL_BAD_ARGUMENT,
+                        "\"%.200s\" is no path of a file in a repository; give "
+                        "one like NAME.gguf or FOLDER/NAME.gguf",
+                        file);
+    return PL_OK;
+}
+
+/* ---- downloading --------------------------------------------------------- */
+
+/* Is there room for what is missing? */
+static pl_status check_room(const struct hub_cache *c, const char *revision,
+                            const struct hub_pick *p, pl_err *err)
+{
+    char need[HUB_BYTES], free_bytes[HUB_BYTES];
+    uint64_t missing = 0, room;
+    struct statvfs v;
+
+    for (int i = 0; i < p->n; i++) {
+        uint64_t left = hub_cache_missing(c, revision, p->file[i]);
+
+        if (left > UINT64_MAX - missing)
+            missing = UINT64_MAX;
+        else
+            missing += left;
+    }
+    if (statvfs(c->folder, &v) != 0)
+        return PL_OK; /* then writing says so */
+    room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
+    if (missing <= room)
+        return PL_OK;
+    return hub_fail(err, PL_FULL,
+                    "%s, which is %s more, does not fit into %s: %s are free; "
+                    "make room, or set PLAIT_CACHE to a folder elsewhere",
+                    p->file[0]->path, hub_bytes(need, missing), c->folder,
+                    hub_bytes(free_bytes, room));
+}
+
+static pl_status download(const struct hub_options *o,
+                          const struct hub_cache *c, const char *revision,
+                          const struct hub_file *f, pl_err *err)
+{
+    char *path = hub_cache_path(c, revision, f->path);
+    char *url = hub_api_file(o, c->repo, revision, f->path);
+    const struct hub_download d = {.url = url,
+                                   .token = o->token,
+                                   .name = f->path,
+                                   .page = c->repo,
+                                   .path = path,
+                                   .sha256 = f->sha256,
+                                   .has_size = true,
+                                   .size = f->size};
+    pl_status s = path != NULL && url != NULL ? PL_OK : hub_no_memory(err);
+
+    if (s == PL_OK)
+        s = hub_cache_folders(path, err);
+    if (s == PL_OK)
+        s = hub_download(o, &d, err);
+    free(path);
+    free(url);
+    return s;
+}
+
+/* What is missing comes under the lock; what another process has brought
+ * meanwhile is there then. */
+static pl_status bring(const struct hub_options *o, struct hub_cache *c,
+                       const char *revision, const struct hub_listing *l,
+                       const struct hub_pick *p, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    if (hub_cache_serves(c, revision, p))
+        return PL_OK;
+    s = hub_cache_lock(c, o, err);
+    if (s == PL_OK)
+        s = hub_cache_keep(c, revision, l, err);
+    for (int i = 0; i < p->n && s == PL_OK; i++)
+        hub_cache_adopt(c, revision, p->file[i]);
+    if (s == PL_OK)
+        s = check_room(c, revision, p, err);
+    for (int i = 0; i < p->n && s == PL_OK; i++)
+        if (!hub_cache_has(c, revision, p->file[i]))
+            s = download(o, c, revision, p->file[i], err);
+    hub_cache_unlock(c);
+    return s;
+}
+
+static pl_status from_hub(char **path, const struct hub_options *o,
+                          struct hub_cache *c, const char *quant,
+                          const char *file, bool *away, pl_err *err)
+{
+    /* What is in the cache serves as well, so one try is enough. */
+    bool has = hub_cache_find(path, c, quant, file) == PL_OK;
+    struct hub_options once = *o;
+    struct hub_listing l = {0};
+    struct hub_pick p = {0};
+    char revision[HUB_REVISION];
+    pl_status s;
+
+    free(*path);
+    *path = NULL;
+    if (has)
+        once.n_try = 1;
+    s = hub_api_list(&once, c->repo, revision, &l, away, err);
+    if (s == PL_OK)
+        s = hub_pick(&p, &l, c->repo, quant, file, err);
+    if (s == PL_OK)
+        s = bring(o, c, revision, &l, &p, err);
+    if (s == PL_OK) {
+        *path = hub_cache_path(c, revision, p.file[0]->path);
+        s = *path != NULL ? PL_OK : hub_no_memory(err);
+    }
+    hub_pick_fini(&p);
+    hub_listing_fini(&l);
+    return s;
+}
+
+static pl_status from_cache(char **path, const struct hub_cache *c,
+                            const char *quant, const char *file, pl_err *err)
+{
+    pl_status s = hub_cache_find(path, c, quant, file);
+
+    if (s == PL_NO_MEMORY)
+        return hub_no_memory(err);
+    if (s != PL_OK)
+        return hub_fail(err, s,
+                        "%s%s%s is not in %s; leave --offline out to download "
+                        "it",
+                        c->repo, file != NULL || quant != NULL ? ": " : "",
+                        file != NULL    ? file
+                        : quant != NULL ? quant
+                                        : "",
+                        c->folder);
+    return PL_OK;
+}
+
+pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
+                    const char *file, pl_err *err)
+{
+    struct hub_cache c = {.lock = -1};
+    char *repo = NULL;
+    const char *quant;
+    bool away = false;
+    pl_status s;
+
+    *path = NULL;
+    s = check_options(o, file, err);
+    if (s == PL_OK)
+        s = take_name(&repo, &quant, name, err);
+    if (s == PL_OK)
+        s = hub_cache_open(&c, o, repo, err);
+    if (s == PL_OK && o->offline) {
+        s = from_cache(path, &c, quant, file, err);
+    } else if (s == PL_OK) {
+        s = from_hub(path, o, &c, quant, file, &away, err);
+        if (away && hub_cache_find(path, &c, quant, file) == PL_OK) {
+            hub_log(o, PL_LOG_WARN, "%s; what is in the cache is taken: %s",
+                    err != NULL ? err->message : "the hub is away", *path);
+            s = PL_OK;
+        }
+    }
+    hub_cache_close(&c);
+    free(repo);
+    return s;
+}

@@ -1,0 +1,295 @@
+/* See hub_cache.h. A revision's files are never changed once they are there, so
+ * who only reads needs no lock. */
+#include "hub_cache.h"
+
+#include "hub_api.h"
+#include "hub_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_LISTING = 32 << 20, MOST_REVISIONS = 256 };
+
+/* ---- a repository's folder ----------------------------------------------- */
+
+pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
+                         const char *repo, pl_err *err)
+{
+    const char *endpoint = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
+    char *host = strdup(strstr(endpoint, "://") + 3);
+
+    c->repo = repo;
+    if (host == NULL)
+        return hub_no_memory(err);
+    for (size_t i = strlen(host); i > 0 && host[i - 1] == '/'; i--)
+        host[i - 1] = '\0';
+    for (char *s = host; *s != '\0'; s++)
+        if (!((*s >= '0' && *s <= '9') || (*s >= 'a' && *s <= 'z') ||
+              (*s >= 'A' && *s <= 'Z') || strchr("-:", *s) != NULL ||
+              (*s == '.' && s > host)))
+            *s = '_';
+    c->folder = hub_text("%s/hub/%s/%s", o->cache, host, repo);
+    free(host);
+    return c->folder != NULL ? PL_OK : hub_no_memory(err);
+}
+
+void hub_cache_close(struct hub_cache *c)
+{
+    hub_cache_unlock(c);
+    free(c->folder);
+    c->folder = NULL;
+}
+
+pl_status hub_cache_lock(struct hub_cache *c, const struct hub_options *o,
+                         pl_err *err)
+{
+    char *below = hub_cache_path(c, "lock", "");
+    pl_status s =
+        below != NULL ? hub_cache_folders(below, err) : hub_no_memory(err);
+
+    free(below);
+    return s == PL_OK ? hub_lock_folder(&c->lock, o, c->folder, err) : s;
+}
+
+void hub_cache_unlock(struct hub_cache *c)
+{
+    hub_unlock_folder(&c->lock);
+}
+
+char *hub_cache_path(const struct hub_cache *c, const char *revision,
+                     const char *path)
+{
+    return hub_text("%s/%s%s%s", c->folder, revision,
+                    path[0] != '\0' ? "/" : "", path);
+}
+
+static bool is_whole(const char *path, uint64_t size)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size == size;
+}
+
+bool hub_cache_has(const struct hub_cache *c, const char *revision,
+                   const struct hub_file *f)
+{
+    char *path = hub_cache_path(c, revision, f->path);
+    bool has = path != NULL && is_whole(path, f->size);
+
+    free(path);
+    return has;
+}
+
+static char *part_of(const struct hub_cache *c, const char *revision,
+                     const char *path, const char *ending)
+{
+    char *whole = hub_cache_path(c, revision, path);
+    char *s = whole != NULL ? hub_text("%s%s", whole, ending) : NULL;
+
+    free(whole);
+    return s;
+}
+
+uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
+                           const struct hub_file *f)
+{
+    char *part = part_of(c, revision, f->path, ".part");
+    uint64_t left = hub_cache_has(c, revision, f) ? 0 : f->size;
+    struct stat st;
+
+    if (left > 0 && part != NULL && stat(part, &st) == 0)
+        left -= (uint64_t)st.st_size < left ? (uint64_t)st.st_size : left;
+    free(part);
+    return left;
+}
+
+/* ---- revisions ----------------------------------------------------------- */
+
+struct known {
+    char revision[HUB_REVISION];
+    struct timespec kept; /* when it was last the newest */
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct known *)a)->kept;
+    const struct timespec *y = &((const struct known *)b)->kept;
+
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec > y->tv_sec ? -1 : 1;
+    return x->tv_nsec > y->tv_nsec ? -1 : x->tv_nsec < y->tv_nsec;
+}
+
+/* Those with a listing, the newest first. */
+static int find_revisions(const struct hub_cache *c,
+                          struct known known[MOST_REVISIONS])
+{
+    DIR *d = opendir(c->folder);
+    struct dirent *e;
+    struct stat st;
+    int n = 0;
+
+    while (d != NULL && (e = readdir(d)) != NULL && n < MOST_REVISIONS) {
+        size_t len = strspn(e->d_name, "0123456789abcdefABCDEF");
+
+        if (len == 0 || len >= HUB_REVISION ||
+            strcmp(e->d_name + len, ".json") != 0 ||
+            fstatat(dirfd(d), e->d_name, &st, 0) != 0)
+            continue;
+        memcpy(known[n].revision, e->d_name, len);
+        known[n].revision[len] = '\0';
+        known[n++].kept = st.st_mtim;
+    }
+    if (d != NULL)
+        closedir(d);
+    qsort(known, (size_t)n, sizeof *known, by_time);
+    return n;
+}
+
+/* NOT_FOUND: there is none, or it is damaged. */
+static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
+                           const char *revision)
+{
+    char *path = part_of(c, revision, "", ".json"), *text = NULL;
+    pl_status s = PL_NO_MEMORY;
+    size_t n;
+
+    *l = (struct hub_listing){0};
+    if (path != NULL)
+        s = hub_read_file(path, MOST_LISTING, &text, &n);
+    if (s == PL_OK)
+        s = hub_listing_read(l, text, n, NULL);
+    free(path);
+    free(text);
+    return s == PL_BAD_FILE ? PL_NOT_FOUND : s;
+}
+
+bool hub_cache_serves(const struct hub_cache *c, const char *revision,
+                      const struct hub_pick *p)
+{
+    struct hub_listing l;
+    bool ok = read_kept(&l, c, revision) == PL_OK;
+    char *path = part_of(c, revision, "", ".json");
+
+    for (int i = 0; i < p->n && ok; i++)
+        ok = hub_cache_has(c, revision, p->file[i]);
+    if (ok && path != NULL)
+        (void)utimensat(AT_FDCWD, path, NULL, 0);
+    free(path);
+    hub_listing_fini(&l);
+    return ok;
+}
+
+pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
+                         const struct hub_listing *l, pl_err *err)
+{
+    char *path = part_of(c, revision, "", ".json");
+    char *text = hub_listing_write(l);
+    pl_status s = path != NULL && text != NULL ? hub_write_file(path, text, err)
+                                               : hub_no_memory(err);
+
+    free(path);
+    free(text);
+    return s;
+}
+
+/* Moves or links one name to another; the latter's folders are made. */
+static bool take(const struct hub_cache *c, const char *from_revision,
+                 const char *from, const char *revision, const char *to,
+                 const char *ending, bool keep)
+{
+    char *a = part_of(c, from_revision, from, ending);
+    char *b = part_of(c, revision, to, ending);
+    bool ok = a != NULL && b != NULL && access(a, F_OK) == 0 &&
+              hub_cache_folders(b, NULL) == PL_OK &&
+              (keep ? link(a, b) : rename(a, b)) == 0;
+
+    free(a);
+    free(b);
+    return ok;
+}
+
+static bool adopt_from(const struct hub_cache *c, const char *from,
+                       const struct hub_file *old, const char *revision,
+                       const struct hub_file *f)
+{
+    if (hub_cache_has(c, from, old))
+        return take(c, from, old->path, revision, f->path, "", true);
+    if (!take(c, from, old->path, revision, f->path, ".part", false))
+        return false;
+    take(c, from, old->path, revision, f->path, ".part.etag", false);
+    return true;
+}
+
+void hub_cache_adopt(const struct hub_cache *c, const char *revision,
+                     const struct hub_file *f)
+{
+    struct known *known = malloc(MOST_REVISIONS * sizeof *known);
+    int n = known != NULL ? find_revisions(c, known) : 0;
+    bool done = f->sha256[0] == '\0' || hub_cache_has(c, revision, f) ||
+                hub_cache_missing(c, revision, f) < f->size;
+
+    for (int i = 0; i < n && !done; i++) {
+        struct hub_listing l = {0};
+        bool ok = strcmp(known[i].revision, revision) != 0 &&
+                  read_kept(&l, c, known[i].revision) == PL_OK;
+
+        for (int k = 0; ok && k < l.n && !done; k++)
+            if (l.file[k].size == f->size &&
+                strcmp(l.file[k].sha256, f->sha256) == 0)
+                done =
+                    adopt_from(c, known[i].revision, &l.file[k], revision, f);
+        hub_listing_fini(&l);
+    }
+    free(known);
+}
+
+/* ---- without the hub ----------------------------------------------------- */
+
+/* *path is NULL at first. */
+static pl_status find_in(char **path, const struct hub_cache *c,
+                         const char *revision, const char *quant,
+                         const char *file)
+{
+    struct hub_listing l;
+    struct hub_pick p = {0};
+    pl_status s = read_kept(&l, c, revision);
+
+    if (s == PL_OK)
+        s = hub_pick(&p, &l, c->repo, quant, file, NULL);
+    for (int i = p.n - 1; i >= 0 && s == PL_OK; i--) {
+        free(*path);
+        *path = hub_cache_path(c, revision, p.file[i]->path);
+        if (*path == NULL)
+            s = PL_NO_MEMORY;
+        else if (!is_whole(*path, p.file[i]->size))
+            s = PL_NOT_FOUND;
+    }
+    if (s != PL_OK) {
+        free(*path);
+        *path = NULL;
+    }
+    hub_pick_fini(&p);
+    hub_listing_fini(&l);
+    return s;
+}
+
+pl_status hub_cache_find(char **path, const struct hub_cache *c,
+                         const char *quant, const char *file)
+{
+    struct known *known = malloc(MOST_REVISIONS * sizeof *known);
+    int n = known != NULL ? find_revisions(c, known) : 0;
+    pl_status s = known != NULL ? PL_NOT_FOUND : PL_NO_MEMORY;
+
+    *path = NULL;
+    for (int i = 0; i < n && s == PL_NOT_FOUND; i++)
+        s = find_in(path, c, known[i].revision, quant, file);
+    free(known);
+    return s;
+}

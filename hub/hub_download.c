@@ -1,0 +1,399 @@
+/* One file, from its address to its place. It comes into PATH.part, which stays
+ * when anything goes wrong and is gone on with by Range; PATH.part.etag says of
+ * which version it is. A server that knows no ranges sends all of it again. The
+ * sum is taken as bytes come, and of what was there before they do. */
+#include "hub_api.h"
+#include "hub_files.h"
+#include "hub_sha256.h"
+#include "hub_transfer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct coming {
+    const struct hub_options *o;
+    const struct hub_download *d;
+    char *part, *part_etag, *etag_path; /* owned */
+    int fd;
+    struct hub_sha256 sum;
+    uint64_t have; /* bytes in the file, all of them in the sum */
+    bool has_size;
+    uint64_t size;
+    char etag[HUB_ETAG]; /* of what is there; "": not known */
+    bool resumed;        /* some of it came in an earlier run */
+    bool same;           /* the server has what is at PATH */
+    pl_status s;         /* what a callback found wrong, told in *err */
+    pl_err *err;
+};
+
+/* ---- the part ------------------------------------------------------------ */
+
+static pl_status cannot_write(struct coming *g, int e)
+{
+    if (e == ENOSPC || e == EDQUOT)
+        return hub_fail(g->err, PL_FULL,
+                        "%s: the disk is full; what has come stays, so make "
+                        "room and do the same again",
+                        g->part);
+    return hub_fail(g->err, PL_IO, "%s: %s; what has come stays", g->part,
+                    strerror(e));
+}
+
+static pl_status begin_anew(struct coming *g)
+{
+    char unused[HUB_SHA256];
+
+    if (ftruncate(g->fd, 0) != 0)
+        return cannot_write(g, errno);
+    unlink(g->part_etag);
+    hub_sha256_end(&g->sum, unused);
+    g->have = 0;
+    g->etag[0] = '\0';
+    g->resumed = false;
+    return PL_OK;
+}
+
+/* The sum of what is there. */
+static pl_status read_part(struct coming *g, uint64_t n)
+{
+    enum { BLOCK = 1 << 20 };
+    char *buf = malloc(BLOCK);
+    pl_status s = buf != NULL ? PL_OK : hub_no_memory(g->err);
+
+    while (s == PL_OK && g->have < n) {
+        ssize_t got = pread(g->fd, buf, BLOCK, (off_t)g->have);
+
+        if (got <= 0)
+            s = hub_fail(g->err, PL_IO, "%s: %s", g->part,
+                         got < 0 ? strerror(errno) : "it became shorter");
+        else if (hub_stopped(g->o))
+            s = hub_cancelled(g->err);
+        if (s == PL_OK) {
+            hub_sha256_add(&g->sum, buf, (size_t)got);
+            g->have += (uint64_t)got;
+        }
+    }
+    free(buf);
+    return s;
+}
+
+static bool names(struct coming *g)
+{
+    const char *path = g->d->path;
+
+    g->part = hub_text("%s.part", path);
+    g->part_etag = hub_text("%s.part.etag", path);
+    g->etag_path = hub_text("%s.etag", path);
+    return g->part != NULL && g->part_etag != NULL && g->etag_path != NULL;
+}
+
+static void read_etag(char etag[HUB_ETAG], const char *path)
+{
+    size_t n;
+    char *s;
+
+    etag[0] = '\0';
+    if (hub_read_file(path, HUB_ETAG - 1, &s, &n) == PL_OK && strlen(s) == n &&
+        n > 2 && s[0] == '"' && strpbrk(s, "\r\n") == NULL)
+        strcpy(etag, s);
+    free(s);
+}
+
+static pl_status open_part(struct coming *g)
+{
+    struct stat st;
+
+    if (!names(g) || !hub_sha256_init(&g->sum))
+        return hub_no_memory(g->err);
+    g->fd = open(g->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (g->fd < 0 || fstat(g->fd, &st) != 0)
+        return cannot_write(g, errno);
+    if (st.st_size == 0)
+        return PL_OK;
+    read_etag(g->etag, g->part_etag);
+    /* Without a tag or a sum nobody knows of which version it is. */
+    if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
+        (g->has_size && (uint64_t)st.st_size > g->size))
+        return begin_anew(g);
+    g->resumed = true;
+    return read_part(g, (uint64_t)st.st_size);
+}
+
+static void close_part(struct coming *g)
+{
+    if (g->fd >= 0)
+        close(g->fd);
+    hub_sha256_fini(&g->sum);
+    free(g->part);
+    free(g->part_etag);
+    free(g->etag_path);
+}
+
+/* ---- what comes ---------------------------------------------------------- */
+
+static pl_status take_size(struct coming *g, const struct hub_head *h)
+{
+    if (!h->has_total)
+        return PL_OK;
+    if (g->has_size && g->size != h->total)
+        return hub_fail(g->err, PL_BAD_FILE,
+                        "%s: the server has %llu bytes, and %llu were to come; "
+                        "try again later",
+                        g->d->name, (unsigned long long)h->total,
+                        (unsigned long long)g->size);
+    g->has_size = true;
+    g->size = h->total;
+    return PL_OK;
+}
+
+static pl_status take_head(struct coming *g, const struct hub_head *h)
+{
+    pl_status s = PL_OK;
+
+    if (h->status == 200 && g->have > 0) {
+        hub_log(g->o, PL_LOG_INFO, "%s: the server sends it from its beginning",
+                g->d->name);
+        if (!g->d->has_size)
+            g->has_size = false; /* it may be another version */
+        s = begin_anew(g);
+    }
+    if (s == PL_OK && h->status == 206 && h->from != g->have)
+        s = hub_fail(g->err, PL_BAD_FILE,
+                     "%s: the server was asked for what is behind %llu bytes, "
+                     "and sends what is behind %llu",
+                     g->d->name, (unsigned long long)g->have,
+                     (unsigned long long)h->from);
+    if (s == PL_OK)
+        s = take_size(g, h);
+    if (s != PL_OK || strcmp(g->etag, h->etag) == 0)
+        return s;
+    strcpy(g->etag, h->etag);
+    return g->etag[0] != '\0' ? hub_write_file(g->part_etag, g->etag, g->err)
+                              : PL_OK;
+}
+
+static bool on_begin(void *user, const struct hub_head *h)
+{
+    struct coming *g = user;
+
+    if (h->status == 200 || h->status == 206)
+        g->s = take_head(g, h);
+    else if (h->status < 300) /* what comes is no file */
+        g->s = hub_api_refused(g->o, h->status, g->d->name, g->d->page, g->err);
+    return g->s == PL_OK;
+}
+
+static bool on_data(void *user, const void *data, size_t n)
+{
+    struct coming *g = user;
+    const char *from = data;
+
+    if (g->has_size && n > g->size - g->have) {
+        g->s = hub_fail(g->err, PL_BAD_FILE,
+                        "%s: more comes than the %llu bytes that it has",
+                        g->d->name, (unsigned long long)g->size);
+        return false;
+    }
+    for (size_t at = 0; at < n;) {
+        ssize_t done = pwrite(g->fd, from + at, n - at, (off_t)(g->have + at));
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            g->s = cannot_write(g, done < 0 ? errno : ENOSPC);
+            return false;
+        }
+        at += (size_t)done;
+    }
+    hub_sha256_add(&g->sum, data, n);
+    g->have += n;
+    if (g->o->progress != NULL)
+        g->o->progress(g->o->progress_user, g->d->name, g->have,
+                       g->has_size ? g->size : 0);
+    return true;
+}
+
+/* ---- tries --------------------------------------------------------------- */
+
+static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
+                        char why[HUB_WHY])
+{
+    const struct hub_transfer t = {
+        .url = g->d->url,
+        .token = g->d->token,
+        .from = g->have,
+        .if_range = g->etag[0] != '\0' ? g->etag : NULL,
+        .if_none_match = g->have == 0 && known[0] != '\0' ? known : NULL,
+        .timeout_s = g->o->timeout_s > 0 ? g->o->timeout_s : 60,
+        .stop = g->o->stop,
+        .begin = on_begin,
+        .data = on_data,
+        .user = g};
+
+    return hub_get(&t, h, why);
+}
+
+/* After an answer that is whole: is there more to be asked? */
+static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
+                       char why[HUB_WHY])
+{
+    *more = false;
+    if (h->status == 304 && g->have == 0) {
+        g->same = true;
+        return PL_OK;
+    }
+    if (h->status == 200 || h->status == 206) {
+        *more = g->has_size && g->have < g->size;
+        snprintf(why, HUB_WHY, "%llu of %llu bytes came",
+                 (unsigned long long)g->have, (unsigned long long)g->size);
+        return PL_OK;
+    }
+    *more = hub_status_passes(h->status) || h->status == 416;
+    snprintf(why, HUB_WHY, "the server answers %d", h->status);
+    if (h->status == 416)
+        return begin_anew(g);
+    return *more ? PL_OK
+                 : hub_api_refused(g->o, h->status, g->d->name, g->d->page,
+                                   g->err);
+}
+
+static pl_status get_all(struct coming *g, const char *known)
+{
+    struct hub_tries tries = hub_tries(g->o);
+    char why[HUB_WHY], said[HUB_WHY + 300];
+    struct hub_head h;
+    bool more = !g->has_size || g->have < g->size;
+
+    while (more) {
+        uint64_t had = g->have;
+        enum hub_end end = get(g, known, &h, why);
+        pl_status s = end == HUB_WHOLE ? judge(g, &h, &more, why) : PL_OK;
+
+        if (end == HUB_STOPPED)
+            return hub_cancelled(g->err);
+        if (end == HUB_ENDED || s != PL_OK)
+            return s != PL_OK ? s : g->s;
+        if (end == HUB_FAILED)
+            return hub_fail(g->err, PL_IO, "%s: %s", g->d->name, why);
+        if (!more || (g->has_size && g->have == g->size))
+            break;
+        if (g->have > had)
+            tries = hub_tries(g->o);
+        snprintf(said, sizeof said, "%.250s: %s", g->d->name, why);
+        if (!hub_again(g->o, &tries, h.retry_after_s, said))
+            return hub_stopped(g->o)
+                       ? hub_cancelled(g->err)
+                       : hub_fail(g->err, PL_IO,
+                                  "%s; what has come stays, do the same again "
+                                  "to go on",
+                                  said);
+    }
+    return PL_OK;
+}
+
+/* ---- the end ------------------------------------------------------------- */
+
+static bool sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder =
+        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    int fd =
+        folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    free(folder);
+    return ok;
+}
+
+static pl_status take_place(struct coming *g)
+{
+    if (fsync(g->fd) != 0)
+        return cannot_write(g, errno);
+    unlink(g->etag_path); /* it is not of what comes there now */
+    if (rename(g->part, g->d->path) != 0 || !sync_folder(g->d->path))
+        return hub_fail(g->err, PL_IO, "%s: %s", g->d->path, strerror(errno));
+    unlink(g->part_etag);
+    return g->d->keep_etag && g->etag[0] != '\0'
+               ? hub_write_file(g->etag_path, g->etag, g->err)
+               : PL_OK;
+}
+
+/* Checks the sum. *again: some of it was here before, so all is to come anew.
+ */
+static pl_status check_sum(struct coming *g, bool *again)
+{
+    char sum[HUB_SHA256];
+
+    hub_sha256_end(&g->sum, sum);
+    *again = false;
+    if (g->d->sha256[0] == '\0' || strcmp(sum, g->d->sha256) == 0)
+        return PL_OK;
+    *again = g->resumed;
+    if (begin_anew(g) != PL_OK)
+        return g->err != NULL ? g->err->status : PL_IO;
+    if (*again) {
+        hub_log(g->o, PL_LOG_WARN,
+                "%s: what an earlier run has left is damaged; all of it is "
+                "downloaded again",
+                g->d->name);
+        return PL_OK;
+    }
+    unlink(g->part);
+    return hub_fail(g->err, PL_BAD_FILE,
+                    "%s: what came is not what the hub lists: its SHA-256 is "
+                    "%s, not %s; it is not used; try again later",
+                    g->d->name, sum, g->d->sha256);
+}
+
+static void tell(const struct coming *g)
+{
+    char all[HUB_BYTES], have[HUB_BYTES];
+
+    if (!g->has_size)
+        hub_log(g->o, PL_LOG_INFO, "downloading %s", g->d->name);
+    else if (g->have > 0)
+        hub_log(g->o, PL_LOG_INFO, "downloading %s, %s; %s are there",
+                g->d->name, hub_bytes(all, g->size), hub_bytes(have, g->have));
+    else
+        hub_log(g->o, PL_LOG_INFO, "downloading %s, %s", g->d->name,
+                hub_bytes(all, g->size));
+}
+
+pl_status hub_download(const struct hub_options *o,
+                       const struct hub_download *d, pl_err *err)
+{
+    struct coming g = {.o = o,
+                       .d = d,
+                       .fd = -1,
+                       .has_size = d->has_size,
+                       .size = d->size,
+                       .err = err};
+    char known[HUB_ETAG] = "";
+    pl_status s = open_part(&g);
+    bool again = true;
+
+    if (s == PL_OK && d->keep_etag && access(d->path, F_OK) == 0)
+        read_etag(known, g.etag_path);
+    if (s == PL_OK && known[0] == '\0')
+        tell(&g);
+    while (s == PL_OK && again) {
+        s = get_all(&g, known);
+        again = false;
+        if (s == PL_OK && !g.same)
+            s = check_sum(&g, &again);
+    }
+    if (s == PL_OK && !g.same)
+        s = take_place(&g);
+    if (s == PL_OK && g.same)
+        unlink(g.part);
+    close_part(&g);
+    return s;
+}

@@ -1,0 +1,128 @@
+/* See hub_files.h. */
+#include "hub_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+pl_status hub_cache_folder(char **folder, pl_err *err)
+{
+    const char *own = getenv("PLAIT_CACHE"), *xdg = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+
+    if (own != NULL && own[0] != '\0')
+        *folder = hub_text("%s", own);
+    else if (xdg != NULL && xdg[0] == '/')
+        *folder = hub_text("%s/plait", xdg);
+    else if (home != NULL && home[0] == '/')
+        *folder = hub_text("%s/.cache/plait", home);
+    else
+        return hub_fail(err, PL_NOT_FOUND,
+                        "no folder for what is downloaded; set PLAIT_CACHE");
+    return *folder != NULL ? PL_OK : hub_no_memory(err);
+}
+
+pl_status hub_cache_folders(const char *path, pl_err *err)
+{
+    char *at = strdup(path);
+    pl_status s = at != NULL ? PL_OK : hub_no_memory(err);
+
+    for (char *slash = at; s == PL_OK && (slash = strchr(slash + 1, '/'));) {
+        *slash = '\0';
+        if (mkdir(at, 0755) != 0 && errno != EEXIST)
+            s = hub_fail(err, PL_IO,
+                         "%s: %s; set PLAIT_CACHE to a folder that can be "
+                         "written to",
+                         at, strerror(errno));
+        *slash = '/';
+    }
+    free(at);
+    return s;
+}
+
+pl_status hub_lock_folder(int *fd, const struct hub_options *o,
+                          const char *folder, pl_err *err)
+{
+    char *path = hub_text("%s/lock", folder);
+    bool told = false;
+
+    if (path == NULL)
+        return hub_no_memory(err);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*fd < 0)
+        hub_fail(err, PL_IO, "%s: %s", path, strerror(errno));
+    free(path);
+    if (*fd < 0)
+        return PL_IO;
+    while (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return hub_fail(err, PL_IO, "%s/lock: %s", folder, strerror(errno));
+        if (!told)
+            hub_log(o, PL_LOG_INFO,
+                    "another process downloads into %s; waiting for it",
+                    folder);
+        told = true;
+        if (!hub_pause(o, 100))
+            return hub_cancelled(err);
+    }
+    return PL_OK;
+}
+
+void hub_unlock_folder(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+pl_status hub_write_file(const char *path, const char *text, pl_err *err)
+{
+    char *new_path = hub_text("%s.new", path);
+    size_t n = strlen(text);
+    pl_status s = PL_OK;
+    bool ok;
+    int fd;
+
+    if (new_path == NULL)
+        return hub_no_memory(err);
+    errno = ENOSPC; /* of a write that is short */
+    fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    ok = fd >= 0 && write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
+    if (fd >= 0)
+        ok = close(fd) == 0 && ok;
+    ok = ok && rename(new_path, path) == 0;
+    if (!ok) {
+        s = hub_fail(err, errno == ENOSPC ? PL_FULL : PL_IO, "%s: %s", path,
+                     strerror(errno));
+        unlink(new_path);
+    }
+    free(new_path);
+    return s;
+}
+
+pl_status hub_read_file(const char *path, size_t most, char **text, size_t *n)
+{
+    FILE *f = fopen(path, "rbe");
+    pl_status s = PL_NOT_FOUND;
+    struct stat st;
+
+    *text = NULL;
+    *n = 0;
+    if (f != NULL && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) &&
+        (uint64_t)st.st_size <= most) {
+        *text = malloc((size_t)st.st_size + 1);
+        s = *text != NULL ? PL_OK : PL_NO_MEMORY;
+    }
+    if (s == PL_OK) {
+        *n = fread(*text, 1, (size_t)st.st_size, f);
+        (*text)[*n] = '\0';
+    }
+    if (f != NULL)
+        fclose(f);
+    return s;
+}

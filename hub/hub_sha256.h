@@ -1,0 +1,20 @@
+/* SHA-256 (FIPS 180-4) of bytes that come one after another; GnuTLS's. */
+#ifndef HUB_SHA256_H
+#define HUB_SHA256_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { HUB_SHA256 = 65 }; /* digits and a NUL */
+
+struct hub_sha256 {
+    void *state; /* owned */
+};
+
+bool hub_sha256_init(struct hub_sha256 *h);
+void hub_sha256_add(struct hub_sha256 *h, const void *data, size_t n);
+/* In small letters; the sum begins anew. */
+void hub_sha256_end(struct hub_sha256 *h, char text[HUB_SHA256]);
+void hub_sha256_fini(struct hub_sha256 *h);
+
+#endif

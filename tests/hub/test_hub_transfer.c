@@ -1,0 +1,477 @@
+/* Downloads from a hub that does all that servers and nets do wrong. What comes
+ * in the end is the file that the hub lists, or nothing. */
+#include "lib/hub_try.h"
+
+#include "hub/hub_api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { N = 1 << 20 };
+
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
+}
+
+TEST(hub_a_file_comes_once)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "a b/m-Q4_K_M.gguf", N);
+    snprintf(f->path, sizeof f->path, "sub/m-Q4_K_M.gguf");
+    hub_use_init(&u, &t);
+    hub_use(&u, "T/R", NULL, PL_OK, "downloading sub/m-Q4_K_M.gguf, 1.0 MB");
+    hub_use_has(&u, f);
+    assert_string_equal(u.path,
+                        hub_use_place(&u, &t, t.revision, "sub/m-Q4_K_M.gguf"));
+    assert_int_equal(t.n_get, 1);
+    assert_int_equal(t.n_part, 0);
+    assert_int_equal(t.n_token, 0);
+    hub_use(&u, "T/R:q4_k_m", NULL, PL_OK, NULL);
+    hub_use(&u, "T/R", "sub/m-Q4_K_M.gguf", PL_OK, NULL);
+    assert_string_equal(u.log, "");
+    assert_int_equal(t.n_get, 1);
+    assert_false(
+        is_there(hub_use_place(&u, &t, t.revision, "sub/m-Q4_K_M.gguf.part")));
+    assert_false(is_there(
+        hub_use_place(&u, &t, t.revision, "sub/m-Q4_K_M.gguf.part.etag")));
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* Bytes of a path that an address may not have as they are. */
+TEST(hub_paths_are_escaped_in_addresses)
+{
+    const struct hub_options o = {.endpoint = "http://a//"};
+    char *url = hub_api_file(&o, "T/R", "0123abc", "a b/c%+?#\xc3\xa9.gguf");
+
+    assert_string_equal(
+        url, "http://a/T/R/resolve/0123abc/a%20b/c%25%2B%3F%23%C3%A9.gguf");
+    free(url);
+}
+
+TEST(hub_a_cut_connection_is_gone_on_with)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    /* More often than there are tries: what brings bytes does not count. */
+    t.n_cut = 5;
+    t.cut_at = 150000;
+    hub_use(&u, "T/R", NULL, PL_OK, "trying again");
+    hub_use_has(&u, f);
+    assert_int_equal(t.n_get, 6);
+    assert_int_equal(t.n_part, 5);
+    assert_int_equal(t.n_if_range, 5);
+    assert_int_equal(t.n_sent, N);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* It ends without a file, and the next run goes on with what came. */
+TEST(hub_a_part_is_gone_on_with_in_the_next_run)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    for (int with_tag = 0; with_tag < 2; with_tag++) {
+        hub_use_init(&u, &t);
+        if (!with_tag)
+            f->etag[0] = '\0';
+        hub_try_count(&t);
+        u.o.n_try = 1;
+        t.n_cut = 1;
+        t.cut_at = 300000;
+        hub_use(&u, "T/R", NULL, PL_IO, "what has come stays");
+        assert_int_equal(
+            size_of(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part")),
+            300000);
+        hub_use(&u, "T/R", NULL, PL_OK, "300 KB are there");
+        hub_use_has(&u, f);
+        assert_int_equal(t.n_sent, N);
+        assert_int_equal(t.n_if_range, with_tag);
+        hub_use_fini(&u);
+        snprintf(f->etag, sizeof f->etag, "\"tag\"");
+    }
+    hub_try_stop(&t);
+}
+
+TEST(hub_a_server_without_ranges_sends_all_again)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    t.no_range = true;
+    t.n_cut = 1;
+    t.cut_at = N - 1;
+    hub_use(&u, "T/R", NULL, PL_OK, "sends it from its beginning");
+    hub_use_has(&u, f);
+    assert_int_equal(t.n_part, 1);
+    assert_int_equal(t.n_sent, 2 * N - 1);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* A body without a length ends with its connection, whether whole or not. */
+TEST(hub_a_body_of_no_length_is_counted)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    t.no_length = true;
+    t.n_cut = 2;
+    t.cut_at = 100000;
+    hub_use(&u, "T/R", NULL, PL_OK, "100000 of 1048576 bytes came");
+    hub_use_has(&u, f);
+    assert_int_equal(t.n_sent, N);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* Another version has come between two tries. */
+TEST(hub_a_part_of_another_version_is_dropped)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    u.o.n_try = 1;
+    t.n_cut = 1;
+    t.cut_at = 300000;
+    hub_use(&u, "T/R", NULL, PL_IO, NULL);
+    snprintf(f->etag, sizeof f->etag, "\"another\"");
+    hub_use(&u, "T/R", NULL, PL_OK, "sends it from its beginning");
+    hub_use_has(&u, f);
+    assert_int_equal(t.n_if_range, 1);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_a_wrong_sum_is_never_used)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    f->sum[0] = f->sum[0] == '0' ? '1' : '0';
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, f->sum);
+    assert_int_equal(t.n_get, 1);
+    assert_false(is_there(hub_use_place(&u, &t, t.revision, f->path)));
+    assert_false(
+        is_there(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part")));
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* The part that an earlier run has left is damaged: the sum tells. */
+TEST(hub_a_damaged_part_is_downloaded_again)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+    FILE *part;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    u.o.n_try = 1;
+    t.n_cut = 1;
+    t.cut_at = 300000;
+    hub_use(&u, "T/R", NULL, PL_IO, NULL);
+    part =
+        fopen(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part"), "r+b");
+    assert_non_null(part);
+    fseek(part, 12345, SEEK_SET);
+    fputc(f->data[12345] ^ 1, part);
+    fclose(part);
+    hub_use(&u, "T/R", NULL, PL_OK, "is damaged");
+    hub_use_has(&u, f);
+    /* And one that is longer than the file. */
+    unlink(u.path);
+    part = fopen(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part"), "wb");
+    assert_non_null(part);
+    assert_int_equal(ftruncate(fileno(part), N + 1), 0);
+    fclose(part);
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* All of it has come when the connection ends before its time. */
+TEST(hub_a_file_that_is_whole_is_taken)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    u.o.n_try = 1;
+    t.n_cut = 1;
+    t.cut_at = 1000;
+    hub_use(&u, "T/R", NULL, PL_IO, NULL);
+    t.extra = 5;
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_a_wrong_length_is_told)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    f->listed = N + 1;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, and 1048577");
+    f->listed = N - 1;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, and 1048575");
+    t.no_length = true;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "more comes than the 1048575");
+    t.no_length = false;
+    hub_use_fini(&u);
+    hub_use_init(&u, &t);
+    f->listed = N;
+    t.extra = 5;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048581 bytes, and 1048576");
+    t.extra = 0;
+    t.n_cut = 1;
+    t.cut_at = 1000;
+    t.wrong_range = true;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "is behind 999");
+    t.wrong_range = false;
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_the_token_goes_to_no_other_host)
+{
+    static const int statuses[] = {301, 302, 303, 307, 308};
+    struct hub_try_file *f;
+    struct hub_try t, elsewhere;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    hub_try_start(&elsewhere);
+    (void)hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    f = hub_try_add_random(&elsewhere, "m-Q4_K_M.gguf", N);
+    t.token = "hf_secret";
+    t.redirect = elsewhere.origin;
+    for (int i = 0; i < 5; i++) {
+        hub_use_init(&u, &t);
+        u.o.token = "hf_secret";
+        t.redirect_status = statuses[i];
+        hub_try_count(&t);
+        hub_try_count(&elsewhere);
+        elsewhere.n_cut = 1;
+        elsewhere.cut_at = 1000;
+        hub_use(&u, "T/R", NULL, PL_OK, NULL);
+        hub_use_has(&u, f);
+        assert_int_equal(t.n_token, 4); /* two of the API, two of the file */
+        assert_int_equal(elsewhere.n_get, 2);
+        assert_int_equal(elsewhere.n_part, 1);
+        assert_int_equal(elsewhere.n_token, 0);
+        assert_null(strstr(u.log, "hf_secret"));
+        hub_use_fini(&u);
+    }
+    /* Nor does a listing that goes on elsewhere get it. */
+    hub_use_init(&u, &t);
+    u.o.token = "hf_secret";
+    hub_try_count(&elsewhere);
+    t.next = elsewhere.origin;
+    hub_use(&u, "T/R", NULL, PL_BAD_FILE, "which is another server");
+    assert_int_equal(elsewhere.n_token, 0);
+    u.o.token = "hf_se\r\ncret";
+    hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "token has a character");
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+    hub_try_stop(&elsewhere);
+}
+
+TEST(hub_refusals_say_what_to_do)
+{
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    (void)hub_try_add_random(&t, "m-Q8_0.gguf", 1000);
+    hub_use_init(&u, &t);
+    t.token = "hf_right";
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "HF_TOKEN");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "accept its licence at http://");
+    u.o.token = "hf_wrong";
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
+    assert_null(strstr(u.err.message, "hf_wrong"));
+    u.o.token = NULL;
+    t.token_of_files = true;
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "m-Q8_0.gguf: the hub answers 401");
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "/T/R, and give a token");
+    u.o.token = "hf_wrong";
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the token is not valid");
+    u.o.token = "hf_right";
+    t.token_of_files = false;
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use(&u, "T/S", NULL, PL_NOT_FOUND, "T/S: there is no such repository");
+    hub_use(&u, "T/R:Q9_9", NULL, PL_NOT_FOUND, "no Q9_9; it has: Q8_0");
+    hub_use(&u, "T/R", "o.gguf", PL_NOT_FOUND, "it has: m-Q8_0.gguf");
+    hub_use(&u, "T", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "T/R/S", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "../R", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "T/..", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "T/R:", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "T/R?a", NULL, PL_BAD_ARGUMENT, "USER/REPO[:QUANT]");
+    hub_use(&u, "T/R", "../o.gguf", PL_BAD_ARGUMENT, "no path of a file");
+    u.o.endpoint = "ftp://a";
+    hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "HF_ENDPOINT");
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_a_server_in_trouble_is_asked_again)
+{
+    static const int statuses[] = {408, 429, 500, 502, 503, 504};
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    for (int i = 0; i < 12; i++) {
+        hub_use_init(&u, &t);
+        t.status = statuses[i % 6];
+        t.status_of_files = i >= 6;
+        t.n_status = 2; /* of three tries */
+        hub_use(&u, "T/R", NULL, PL_OK, "trying again in 0.001 s");
+        assert_non_null(strstr(u.log, "trying again in 0.002 s"));
+        hub_use_has(&u, f);
+        hub_use_fini(&u);
+    }
+    hub_use_init(&u, &t);
+    t.status_of_files = true;
+    t.n_status = 3;
+    hub_use(&u, "T/R", NULL, PL_IO, "the server answers 504");
+    t.n_status = 1;
+    t.status = 404;
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server answers 404");
+    t.n_status = 1;
+    t.status = 204; /* no file, and no error either */
+    hub_use(&u, "T/R", NULL, PL_NOT_FOUND, "the server answers 204");
+    t.n_status = 1;
+    t.status = 416;
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+/* A server that sends nothing any more is left. */
+TEST(hub_silence_ends)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    u.o.timeout_s = 1;
+    u.o.n_try = 1;
+    t.slow_us = 2500000;
+    hub_use(&u, "T/R", NULL, PL_IO,
+            "nothing came for 1 s; what has come stays");
+    u.o.timeout_s = 20;
+    t.slow_us = 0;
+    hub_use(&u, "T/R", NULL, PL_OK, NULL);
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_a_download_can_be_stopped)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    t.slow_us = 20000;
+    u.stop_at = 200000;
+    hub_use(&u, "T/R", NULL, PL_CANCELLED, "stopped");
+    assert_true(size_of(hub_use_place(&u, &t, t.revision,
+                                      "m-Q4_K_M.gguf.part")) >= 200000);
+    /* In a pause between two tries, too. */
+    t.n_status = 3;
+    t.status = 503;
+    u.o.pause_ms = 60000;
+    hub_use(&u, "T/R", NULL, PL_CANCELLED, "stopped");
+    u.stop = 0;
+    u.stop_at = 0;
+    u.o.pause_ms = 1;
+    t.n_status = 0;
+    t.slow_us = 0;
+    hub_use(&u, "T/R", NULL, PL_OK, "are there");
+    hub_use_has(&u, f);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
+
+TEST(hub_what_does_not_fit_is_not_begun)
+{
+    struct hub_try_file *f;
+    struct hub_try t;
+    struct hub_use u;
+
+    hub_try_start(&t);
+    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
+    hub_use_init(&u, &t);
+    f->listed = (uint64_t)1 << 60;
+    hub_use(&u, "T/R", NULL, PL_FULL, "does not fit into");
+    assert_int_equal(t.n_get, 0);
+    hub_use_fini(&u);
+    hub_try_stop(&t);
+}
