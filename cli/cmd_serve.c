@@ -129,12 +129,46 @@ static void log_line(void *user, pl_log_level level, const char *text)
         complain(o->command, EXIT_DONE, "%s", text);
 }
 
+/* A server that shares its machine leaves most of its memory to others. */
+static uint64_t default_ram(void)
+{
+    const uint64_t most = (uint64_t)8 << 30;
+    long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t eighth = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size / 8 : 0;
+
+    return eighth < most ? eighth : most;
+}
+
+static enum exit_code open_tiers(struct serve *v)
+{
+    const struct options *o = v->o;
+    struct tiers_options to = {.ram = o->cache_ram,
+                               .dir = o->cache_dir,
+                               .disk = o->cache_disk,
+                               .log = log_line,
+                               .log_user = (void *)o};
+    pl_err err;
+    pl_status s;
+
+    if (to.ram == 0)
+        to.ram = default_ram();
+    else if (to.ram == 1)
+        to.ram = 0;
+    if (to.disk == 0)
+        to.disk = (uint64_t)16 << 30;
+    if (to.ram == 0 && !to.dir)
+        return EXIT_DONE;
+    s = tiers_open(&v->service.tiers, &to, v->s.engine, &err);
+    return s == PL_OK ? EXIT_DONE : report(o, s, &err);
+}
+
 static enum exit_code start_loop(struct serve *v)
 {
     const struct options *o = v->o;
     const struct loop_options lo = {.n_seq = o->n_parallel,
                                     .max_waiting = o->n_waiting,
                                     .step = v->s.piece,
+                                    .tiers = v->service.tiers,
                                     .log = log_line,
                                     .log_user = (void *)o};
     struct service *w = &v->service;
@@ -154,6 +188,9 @@ static enum exit_code start_loop(struct serve *v)
     w->name = name_of(o);
     if (w->name == NULL)
         return complain(CMD_SERVE, EXIT_FAILED, "no memory for a name");
+    s = slots_init(&w->slots, o->slot_dir, w->engine, &err);
+    if (s != PL_OK)
+        return report(o, s, &err);
     s = loop_create(&w->loop, w->engine, w->words, &lo, &err);
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
@@ -217,7 +254,9 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
+    slots_fini(&v->service.slots);
     loop_free(v->service.loop); /* ends the requests that are left */
+    tiers_free(v->service.tiers);
     http_free(v->http);
     if (v->begun) {
         grammars_fini(&v->service.grammars);
@@ -245,6 +284,8 @@ enum exit_code cmd_serve(const struct options *o)
         c = open_template(&v);
     if (c == EXIT_DONE)
         c = session_load(&v.s, o);
+    if (c == EXIT_DONE)
+        c = open_tiers(&v);
     if (c == EXIT_DONE)
         c = start_loop(&v);
     if (c == EXIT_DONE) { /* who reads that it listens may end it at once */

@@ -26,6 +26,7 @@ struct metrics {
 /* What others count. */
 struct metrics_now {
     struct loop_counts loop;
+    struct tiers_counts tiers; /* zeros: there are none */
     int n_connection, n_request;
 };
 

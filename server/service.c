@@ -324,6 +324,8 @@ static void on_metrics(void *user, struct http_request *r)
     struct metrics_now now = {0};
 
     loop_counts(v->loop, &now.loop);
+    if (v->tiers)
+        tiers_counts(v->tiers, &now.tiers);
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
     if (metrics_write(&v->metrics, &now, &out))
@@ -356,6 +358,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/models", on_models, 0},
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
+    {"POST", "/slots/{}", slots_act, 0},
     {"GET", "/metrics", on_metrics, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},
     {"POST", "/chat/completions", on_chat, 0},
