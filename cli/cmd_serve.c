@@ -93,7 +93,9 @@ static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
     const struct models_options mo = {
-        .any_name = v->list.n == 1 && v->list.any_name,
+        .any_name = v->list.any_name,
+        .max_loaded = o->n_models,
+        .no_autoload = o->no_autoload,
         .open = serve_model_open,
         .close = serve_model_close,
         .log = log_line,
@@ -108,20 +110,21 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Those that are there from the beginning; that one of several fails is told
- * to who asks for it. */
+/* Those that are there from the beginning, as many as may be; that one of
+ * several fails is told to who asks for it. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
+    int n = 0;
     pl_err err;
 
     for (int i = 0; i < v->list.n && c == EXIT_DONE; i++) {
         const struct serve_entry *e = v->list.about[i].own;
         pl_status s = PL_OK;
 
-        if (e->at_start)
+        if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
             s = models_load(v->models, i, &err);
-        if (s != PL_OK && v->list.n == 1)
+        if (s != PL_OK && v->list.any_name)
             c = report(v->o, s, &err);
     }
     return c;

@@ -1,6 +1,7 @@
 /* From a model's options to its service. See serve_model.h. */
 #include "serve_model.h"
 
+#include "fetch.h"
 #include "input.h"
 #include "session.h"
 
@@ -126,12 +127,17 @@ static pl_status open_service(struct service *v, const struct options *o,
 pl_status serve_model_open(void *user, const struct model_about *about,
                            struct service **out, pl_err *err)
 {
-    const struct serve_entry *e = about->own;
+    struct serve_entry *e = about->own;
     struct service *v = calloc(1, sizeof(*v));
     pl_status s;
 
     (void)user;
     *out = NULL;
+    if (e->o->model == NULL && fetch_model(&e->own) != EXIT_DONE) {
+        free(v);
+        return fail(err, PL_IO,
+                    "its download failed; the server's log says why");
+    }
     if (v == NULL)
         return fail(err, PL_NO_MEMORY, "no memory for a model");
     v->name = about->name;

@@ -8,8 +8,9 @@
 
 /* What a struct model_about has as its `own`. */
 struct serve_entry {
-    const struct options *o; /* borrowed */
-    bool at_start;           /* loaded before anybody asks */
+    const struct options *o; /* borrowed, or: */
+    struct options own;
+    bool at_start; /* loaded before anybody asks */
 };
 
 /* For struct models_options. */

@@ -46,6 +46,7 @@ struct models {
     bool stops;          /* guarded */
     int n_waiting;       /* guarded: requests */
     uint64_t last_turn;  /* guarded */
+    uint64_t n_load;     /* guarded: loads that went well */
 };
 
 /* The model of that name, or -1. */

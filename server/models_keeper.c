@@ -123,6 +123,7 @@ static void load(struct models *m, struct model *a)
     if (s == PL_OK) {
         v->owner = models_owner(a);
         v->http = m->http;
+        v->n_answer = m->n_load++ << 24; /* no two answers have one name */
         a->service = v;
     } else {
         a->why = err;
