@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static void log_warnings(void *user, pl_log_level level, const char *text)
@@ -56,8 +57,66 @@ static pl_status open_template(struct service *v, const struct options *o,
     return PL_OK;
 }
 
+/* ---- memory -------------------------------------------------------------- */
+
+/* The number behind `name` in a file of names and numbers; 0: there is none. */
+static uint64_t number_in(const char *path, const char *name)
+{
+    FILE *f = fopen(path, "r");
+    char word[64], line[256];
+    uint64_t v = 0, found = 0;
+
+    while (f != NULL && found == 0 && fgets(line, sizeof(line), f) != NULL) {
+        if (name == NULL && sscanf(line, "%" SCNu64, &v) == 1)
+            found = v;
+        else if (name != NULL && sscanf(line, "%63s %" SCNu64, word, &v) == 2 &&
+                 strcmp(word, name) == 0)
+            found = v;
+    }
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* Bytes of the memory that plans count on which others have: this process's
+ * models among them, but no files that the system keeps while it may. */
+static uint64_t taken_bytes(void)
+{
+    static const char group[] = "/sys/fs/cgroup/memory";
+    uint64_t total = number_in("/proc/meminfo", "MemTotal:") << 10;
+    uint64_t left = number_in("/proc/meminfo", "MemAvailable:") << 10;
+    uint64_t taken = total > left ? total - left : 0, limit, used, kept;
+    char path[3][64];
+
+    snprintf(path[0], sizeof(path[0]), "%s.max", group);
+    snprintf(path[1], sizeof(path[1]), "%s.current", group);
+    snprintf(path[2], sizeof(path[2]), "%s.stat", group);
+    limit = number_in(path[0], NULL);
+    if (limit == 0 || limit >= total)
+        return taken;
+    used = number_in(path[1], NULL);
+    kept = number_in(path[2], "inactive_file");
+    used = used > kept ? used - kept : 0;
+    /* What is free of the machine may be less than what is of the limit. */
+    return left < limit && limit - left > used ? limit - left : used;
+}
+
+/* Are all of them processors, which share the machine's memory? Drivers of GPUs
+ * tell what is free by themselves. */
+static bool on_processors(const char *devices)
+{
+    static const char *const other[] = {"gpu", "cuda", "hip", "opencl", "emu"};
+
+    for (size_t i = 0; devices && i < sizeof(other) / sizeof(other[0]); i++)
+        if (strstr(devices, other[i]) != NULL)
+            return false;
+    return true;
+}
+
+/* ---- loading ------------------------------------------------------------- */
+
 static pl_status load(struct service *v, const struct options *o,
-                      int64_t *piece, pl_err *err)
+                      bool beside_others, int64_t *piece, pl_err *err)
 {
     struct term_progress progress = {0};
     int64_t trained, n_ctx;
@@ -71,6 +130,12 @@ static pl_status load(struct service *v, const struct options *o,
     pl.progress_user = &progress;
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
+    if (beside_others && on_processors(pl.devices)) {
+        if (pl.fit_margin == 0) /* what is left free by default */
+            pl.fit_margin =
+                (number_in("/proc/meminfo", "MemTotal:") << 10) / 64;
+        pl.fit_margin += taken_bytes();
+    }
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
     if (s != PL_OK)
@@ -100,7 +165,7 @@ static pl_status start_loop(struct service *v, const struct options *o,
 }
 
 static pl_status open_service(struct service *v, const struct options *o,
-                              pl_err *err)
+                              bool beside_others, pl_err *err)
 {
     int64_t piece;
     pl_status s = pl_model_open(&v->model, o->model, err);
@@ -114,7 +179,7 @@ static pl_status open_service(struct service *v, const struct options *o,
                     "`plait logits` takes ids");
     s = open_template(v, o, err);
     if (s == PL_OK)
-        s = load(v, o, &piece, err);
+        s = load(v, o, beside_others, &piece, err);
     if (s != PL_OK)
         return s;
     v->created = (int64_t)time(NULL);
@@ -143,7 +208,7 @@ pl_status serve_model_open(void *user, const struct model_about *about,
     v->name = about->name;
     metrics_init(&v->metrics);
     grammars_init(&v->grammars, NULL);
-    s = open_service(v, e->o, err);
+    s = open_service(v, e->o, e->o == &e->own, err);
     v->grammars.words = v->words;
     if (s == PL_OK)
         *out = v;

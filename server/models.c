@@ -27,10 +27,8 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
 void models_use(struct model *a, int more)
 {
     a->n_use += more;
-    if (a->n_use > 0)
-        return;
-    a->used = loop_now();
-    pthread_cond_signal(&a->of->come);
+    if (a->n_use == 0)
+        pthread_cond_signal(&a->of->come);
 }
 
 /* Of a service that is loaded; its owner's calls. */
@@ -41,6 +39,7 @@ static void on_use(void *user, int more)
 
     pthread_mutex_lock(&m->lock);
     models_use(a, more);
+    a->used = loop_now();
     pthread_mutex_unlock(&m->lock);
 }
 

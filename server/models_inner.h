@@ -2,6 +2,7 @@
 #ifndef SERVER_MODELS_INNER_H
 #define SERVER_MODELS_INNER_H
 
+#include "json_text.h"
 #include "models.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct model {
     int n_use;
     bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
                       so, or its devices failed */
-    double used;    /* when the last use ended, by loop_now */
+    double used;    /* for the last time, by loop_now */
     uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
     uint64_t n_try; /* loads that ended, well or not */
     pl_err why;     /* of FAILED */
@@ -70,6 +71,15 @@ struct service_owner models_owner(struct model *a);
 
 /* models_keeper.c: the thread. */
 void *models_keep(void *models);
+
+/* models_metrics.c */
+struct models_text {
+    const char *model, *text; /* a name, and what it has to tell */
+};
+/* Appends the texts of n models as one; false: no memory. */
+bool models_join_metrics(struct text *out, const struct models_text *part,
+                         int n);
+void models_on_metrics(void *models, struct http_request *r);
 
 /* models_routes.c */
 void models_on_request(void *models, struct http_request *r);

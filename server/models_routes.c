@@ -10,21 +10,37 @@
 
 /* ---- running ------------------------------------------------------------- */
 
+/* What a service has for a request, of a path that the table may have too. */
 static const struct http_route *inner_of(const struct models *m,
                                          const struct http_request *r)
 {
-    return &m->inner[http_route_index(r) - m->n_own];
+    int i = http_route_index(r), k = 0;
+
+    if (i >= m->n_own)
+        return &m->inner[i - m->n_own];
+    while (strcmp(m->inner[k].path, m->route[i].path) != 0)
+        k++;
+    return &m->inner[k];
+}
+
+/* Who looks is no user that keeps a model loaded, or has it loaded. */
+static bool only_looks(const struct http_request *r)
+{
+    return strcmp(http_method(r), "POST") != 0;
 }
 
 void models_run(void *model, struct http_request *r)
 {
     struct model *a = model;
     struct models *m = a->of;
+    bool looks = only_looks(r); /* r is gone afterwards */
 
     /* It is used, so that its service stays. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
+    if (!looks)
+        a->used = loop_now();
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -69,7 +85,7 @@ static bool may_load(const struct models *m, const struct http_request *r)
     const char *wish = http_query(r, "autoload");
 
     if (!wish)
-        return !m->o.no_autoload;
+        return !m->o.no_autoload && !only_looks(r);
     return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
 }
 
@@ -83,7 +99,7 @@ static void give_to(struct models *m, struct model *a, struct http_request *r)
     run = models_is_ready(a);
     if (run)
         models_use(a, 1);
-    else if (autoload || a->turn > 0)
+    else if (autoload || (a->turn > 0 && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
         refuse(&why, 400, "model_not_loaded", "model",
@@ -111,7 +127,7 @@ static bool read_name(const struct http_request *r, const char **name,
     *name = http_query(r, "model");
     if (*name || len == 0)
         return true;
-    *owner = json_loadb(body, len, JSON_REJECT_DUPLICATES, &e);
+    *owner = json_loadb(body, len, 0, &e);
     if (!*owner)
         return refuse(why, 400, "invalid_json", NULL,
                       "the body is no JSON: %s, at byte %d", e.text,
@@ -287,9 +303,25 @@ static void on_unload(void *user, struct http_request *r)
         service_refuse(r, &why);
 }
 
+/* Of the server, where no model is named. */
+static void on_props(void *user, struct http_request *r)
+{
+    struct models *m = user;
+
+    if (m->o.any_name || http_query(r, "model"))
+        models_on_request(m, r);
+    else
+        answer_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                                 "max_instances", m->o.max_loaded,
+                                 "models_autoload", !m->o.no_autoload,
+                                 "build_info", pl_version()));
+}
+
 const struct http_route models_own_routes[] = {
     {"GET", "/models", on_list, 0},
     {"GET", "/v1/models", on_list, 0},
+    {"GET", "/props", on_props, 0},
+    {"GET", "/metrics", models_on_metrics, 0},
     {"POST", "/models/load", on_load, 0},
     {"POST", "/models/unload", on_unload, 0},
 };

@@ -324,16 +324,21 @@ static void on_slots(void *user, struct http_request *r)
     answer_json(r, list);
 }
 
-static void on_metrics(void *user, struct http_request *r)
+bool service_metrics(struct service *v, struct text *out)
 {
-    struct service *v = user;
-    struct text out = {0};
     struct metrics_now now = {0};
 
     loop_counts(v->loop, &now.loop);
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
-    if (metrics_write(&v->metrics, &now, &out))
+    return metrics_write(&v->metrics, &now, out);
+}
+
+static void on_metrics(void *user, struct http_request *r)
+{
+    struct text out = {0};
+
+    if (service_metrics(user, &out))
         http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
     else
         service_answer(r, NULL);

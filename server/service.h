@@ -65,6 +65,9 @@ enum {
 }; /* a route whose handler asks no model: it gets NULL,
                               in place of a struct service */
 
+/* Appends what it has done, for Prometheus; false: no memory. */
+bool service_metrics(struct service *v, struct text *out);
+
 /* The table of what a model serves, for models_create. */
 const struct http_route *service_routes(int *n);
 

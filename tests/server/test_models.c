@@ -2,7 +2,7 @@
  * own here, which load at once and compute nothing. */
 #include "lib/http_try.h"
 
-#include "server/models.h"
+#include "server/models_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +323,8 @@ TEST(models_are_loaded_for_who_asks)
     assert_true(is_state("b", "loaded") && is_state("a", "unloaded"));
     try_ask(&w.t, try_get("/say?model=c%20%22d%22%20%C3%A9/f:Q4", ""), 200,
             "c \"d\" \xc3\xa9/f:Q4 2", NULL);
-    try_ask(&w.t, try_get("/say?model=a", ""), 200, "a 3", NULL);
+    try_ask(&w.t, try_get("/say?model=a&autoload=true", ""), 200, "a 3", NULL);
+    try_ask(&w.t, try_get("/say?model=e", ""), 400, NULL, NULL);
     try_ask(&w.t, try_get("/none", ""), 200, "none", NULL);
     end();
 }
@@ -507,6 +508,40 @@ TEST(models_whose_device_is_lost_are_loaded_anew)
     read_answer(&c, 200);
     assert_string_equal(read_answer(&d, 200), "a 2");
     end();
+}
+
+TEST(models_that_are_only_looked_at_are_idle)
+{
+    begin_with((struct models_options){0}, -1, 1);
+    post("/say", "a", 200);
+    for (int i = 0; is_state("a", "loaded"); i++) {
+        if (i == 200)
+            fail_msg("who looks keeps it loaded");
+        try_ask(&w.t, try_get("/metrics", ""), 200, "", NULL);
+        pause_ms(20);
+    }
+    try_ask(&w.t, try_get("/say?model=a", ""), 400, NULL, NULL);
+    end();
+}
+
+TEST(models_metrics_are_joined_by_family)
+{
+    static const struct models_text part[] = {
+        {"a", "# HELP n it\n# TYPE n counter\nn 1\n# HELP h is\n# TYPE h "
+              "histogram\nh_bucket{le=\"1\"} 2\nh_sum 3\n"},
+        {"b\"", "# HELP n it\n# TYPE n counter\nn 4\n# HELP h is\n# TYPE h "
+                "histogram\nh_bucket{le=\"1\"} 5\nh_sum 6\n"},
+    };
+    struct text out = {0};
+
+    assert_true(models_join_metrics(&out, part, 2) && text_add(&out, "", 1));
+    assert_string_equal(
+        out.s, "# HELP n it\n# TYPE n counter\nn{model=\"a\"} 1\n"
+               "n{model=\"b\\\"\"} 4\n# HELP h is\n# TYPE h histogram\n"
+               "h_bucket{model=\"a\",le=\"1\"} 2\nh_sum{model=\"a\"} 3\n"
+               "h_bucket{model=\"b\\\"\",le=\"1\"} 5\n"
+               "h_sum{model=\"b\\\"\"} 6\n");
+    text_free(&out);
 }
 
 /* ---- anything ------------------------------------------------------------ */
