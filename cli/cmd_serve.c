@@ -1,4 +1,5 @@
-/* plait serve: models behind HTTP, for many at once, until Ctrl-C or SIGTERM. */
+/* plait serve: models behind HTTP, for many at once, until Ctrl-C or SIGTERM.
+ */
 #include "cmd.h"
 #include "input.h"
 #include "serve_list.h"

@@ -1,5 +1,5 @@
-/* Which models `plait serve` has, by its command line: those of -m and -hf, of a
- * folder, and of a file of presets. */
+/* Which models `plait serve` has, by its command line: those of -m and -hf, of
+ * a folder, and of a file of presets. */
 #ifndef CLI_SERVE_LIST_H
 #define CLI_SERVE_LIST_H
 

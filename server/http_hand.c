@@ -1,8 +1,8 @@
 /* Handlers of requests that have a body run on threads of their own: a text of
  * megabytes takes seconds to be read, and nobody whose connection is served by
  * the same worker of libmicrohttpd is to wait for that. Those without a body
- * are short; they are answered at once, however many others work, unless they have to
- * wait for something (http_hand). */
+ * are short; they are answered at once, however many others work, unless they
+ * have to wait for something (http_hand). */
 #include "http_inner.h"
 
 /* With the lock held. */

@@ -1,13 +1,13 @@
 /* The models behind one port: which there are, which of them are loaded, and
  * who uses them.
  *
- * A request names its model. Where that is loaded its handler runs at once; else
- * it waits, and no thread with it, until the keeper, a thread of its own, has
- * loaded the model. The keeper does one thing at a time. It loads models in the
- * order in which they were first asked for; unloads the one whose last use is
- * longest ago where too many are loaded or memory is short; and unloads those
- * that nobody asks for any more. A model in use is never unloaded: who uses it
- * is counted (service_hold).
+ * A request names its model. Where that is loaded its handler runs at once.
+ * Else it waits, and no thread with it, until the keeper, a thread of its own,
+ * has loaded the model. The keeper does one thing at a time. It loads models in
+ * the order in which they were first asked for; unloads the one whose last use
+ * is longest ago where too many are loaded or memory is short; and unloads
+ * those that nobody asks for any more. A model in use is never unloaded: who
+ * uses it is counted (service_hold).
  *
  * What a model is, and how it is loaded, is its opener's business. */
 #ifndef SERVER_MODELS_H

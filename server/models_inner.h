@@ -87,7 +87,7 @@ extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;
 /* The answer to a request whose model could not be had. */
 void models_refuse_load(struct http_request *r, const pl_err *why);
-/* Runs the handler that a service has for a request; `model` was used for it. */
+/* Runs the handler that a service has for a request, which uses `model`. */
 void models_run(void *model, struct http_request *r);
 
 #endif

@@ -21,7 +21,7 @@ static void say(const struct models *m, pl_log_level level, const char *form,
     m->o.log(m->o.log_user, level, text);
 }
 
-/* ---- unloading: with the lock held, which is given back meanwhile --------- */
+/* ---- unloading: with the lock held, which is given back meanwhile -------- */
 
 static void unload(struct models *m, struct model *a, const char *why)
 {

@@ -7,7 +7,7 @@
  *   [tales]                a model's name
  *   model = tales.gguf     names of options without their dashes
  *
- * Lines that begin with # or ; say nothing. What keys mean is not known here. */
+ * Lines that begin with # or ; say nothing. What keys mean others know. */
 #ifndef SERVER_PRESET_H
 #define SERVER_PRESET_H
 

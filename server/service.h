@@ -1,6 +1,6 @@
-/* What handlers of a model's requests have at hand: the model on its devices and
- * the loop that steps it. Whose turn it is to be loaded, and which of several
- * models a request means, is decided in models.h. */
+/* What handlers of a model's requests have at hand: the model on its devices
+ * and the loop that steps it. Which of several models a request means, and when
+ * each is loaded, is decided in models.h. */
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 

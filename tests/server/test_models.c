@@ -512,12 +512,21 @@ TEST(models_whose_device_is_lost_are_loaded_anew)
 
 TEST(models_that_are_only_looked_at_are_idle)
 {
+    struct try_client c;
+    struct try_answer a;
+
     begin_with((struct models_options){0}, -1, 1);
     post("/say", "a", 200);
     for (int i = 0; is_state("a", "loaded"); i++) {
         if (i == 200)
             fail_msg("who looks keeps it loaded");
         try_ask(&w.t, try_get("/metrics", ""), 200, "", NULL);
+        try_connect(&w.t, &c);
+        try_send(&c, try_get("/say?model=a", ""));
+        try_read(&c, &a, false);
+        assert_true(a.status == 200 || a.status == 400);
+        free(a.body);
+        try_close(&c);
         pause_ms(20);
     }
     try_ask(&w.t, try_get("/say?model=a", ""), 400, NULL, NULL);

@@ -19,8 +19,8 @@ struct running {
     struct http_try t; /* for try_connect: its port alone */
 };
 
-/* `args` are words of a shell, $M the model of the tests, $D a folder of models:
- * its files tiny.gguf and, in the folder "tales", another. */
+/* `args` are words of a shell, $M the model of the tests, $D a folder of
+ * models: its files tiny.gguf and, in the folder "tales", another. */
 static void start(struct running *s, const char *args)
 {
     const char *at = NULL, mark[] = "listens at http://127.0.0.1:";
