@@ -80,6 +80,11 @@ struct options {
         *cert_key_file, *api_prefix, *cors_origin, *cache_dir, *slot_dir;
     uint64_t cache_ram, cache_disk; /* 0: the default; 1: none */
     int port, n_parallel, n_waiting, timeout_s;
+    const char *models_dir, *models_preset;
+    int n_models, sleep_idle_s;
+    bool no_autoload, at_start, pinned;
+    int n_word; /* of the command line, behind the command: */
+    char **word;
     const char *trace;
     const char *svg;
     const char *shape, *type;
