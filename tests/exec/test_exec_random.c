@@ -492,7 +492,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
 /* How many times each combination is wanted. */
 static int64_t often(void)
 {
-    return test_long() ? 100 : 20;
+    return test_draws(20, 100);
 }
 
 static int64_t seen_of(const struct random_aim *a)
@@ -589,7 +589,7 @@ static bool complete(void)
 
 TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
-    const int enough = test_long() ? 20000 : 2000, most = 2 * enough;
+    const int enough = test_draws(2000, 20000), most = 2 * enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;
     int n = 0, redrawn = 0, aimed = 0;
