@@ -46,7 +46,7 @@ static void must_be_done(const struct crew *c)
 TEST(cpu_deal_gives_each_item_to_one_thread)
 {
     uint64_t seed = test_seed();
-    int n_trial = test_draws(2000, 20000);
+    int n_trial = test_long() ? 20000 : 2000;
 
     for (int trial = 0; trial < n_trial; trial++) {
         static struct crew c;

@@ -585,7 +585,7 @@ static void check_plan(const struct numeric *p)
 TEST(layout_numeric_every_graph_has_a_lawful_plan)
 {
     uint64_t seed = test_seed();
-    int n = test_draws(1000, 20000);
+    int n = test_long() ? 20000 : 1000;
 
     for (int k = 0; k < n; k++) {
         int n_rank = 1 + (int)test_below(&seed, k % 8 ? 8 : 64);

@@ -1021,7 +1021,7 @@ static void check_moves(enum op op, int n)
 
 static int move_count(void)
 {
-    return test_draws(3000, 50000);
+    return test_long() ? 50000 : 3000;
 }
 
 TEST(layout_rules_reshape_moves_runs_where_it_can)

@@ -369,7 +369,7 @@ static pl_status check(const struct program *p, int n, bool one_queue,
 TEST(law_decides_who_can_run_two_queues_as_one)
 {
     struct law *x = test_need(1, sizeof *x);
-    int n_trial = test_draws(1000, 20000), n_stall = 0, n_kept = 0;
+    int n_trial = test_long() ? 20000 : 1000, n_stall = 0, n_kept = 0;
 
     x->rng = test_seed();
     for (int trial = 0; trial < n_trial; trial++) {
@@ -412,7 +412,7 @@ TEST(law_decides_who_can_run_two_queues_as_one)
 TEST(law_holds_in_every_kind_of_run)
 {
     struct law *x = test_need(1, sizeof *x);
-    int n_trial = test_draws(1000, 20000);
+    int n_trial = test_long() ? 20000 : 1000;
     int n_kept = 0, n_nobody = 0, n_some = 0;
 
     x->rng = test_seed() + 1;
@@ -482,7 +482,7 @@ static bool is_tied(const struct program *p, int a, int b)
 TEST(law_sim_devices_keep_to_it)
 {
     struct law *x = test_need(1, sizeof *x);
-    int n_trial = test_draws(1000, 20000);
+    int n_trial = test_long() ? 20000 : 1000;
 
     x->rng = test_seed() + 2;
     for (int trial = 0; trial < n_trial; trial++) {

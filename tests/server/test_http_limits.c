@@ -479,7 +479,7 @@ static size_t damaged(uint64_t *random, char *out, size_t size)
 TEST(http_malformed_requests_harm_nobody)
 {
     uint64_t random = test_seed();
-    int rounds = test_draws(1500, 20000);
+    int rounds = test_long() ? 20000 : 1500;
     struct http_try t;
 
     try_start(&t, NULL);
