@@ -55,7 +55,7 @@ const char *test_temp(const char *name);
 bool test_long(void);
 
 /* How many random cases to draw: n in the short tier, n_long in the long one;
- * where PLAIT_TIER=brief, for a sanitizer that repeats the short tier, a quarter
+ * where PLAIT_TIER=brief, for a sanitizer that repeats the short one, a quarter
  * of n. */
 int test_draws(int n, int n_long);
 
