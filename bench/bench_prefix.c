@@ -2,10 +2,10 @@
  * from host memory, from a disk.
  *
  * "computed" is the time from an empty sequence to the logits behind the
- * prompt. The others have all of its whole pages kept in one tier and in no nearer one;
- * theirs is the time for finding them, bringing them into a sequence and
- * computing the rest. The system may have the disk's files in memory: "disk,
- * cold" asks it to forget them first.
+ * prompt. The others have all of its whole pages kept in one tier and in no
+ * nearer one; theirs is the time for finding them, bringing them into a
+ * sequence and computing the rest. The system may have the disk's files in
+ * memory: "disk, cold" asks it to forget them first.
  *
  *   bench-prefix [TOKENS] [DIR] [SHAPE]  4000 tokens; DIR holds the synthetic
  *                                        model (written if absent) and the
