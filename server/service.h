@@ -42,6 +42,9 @@ void generation_start(struct service *v, struct http_request *r,
 bool service_render(const struct service *v, const struct ask *a, char **text,
                     size_t *len, struct refusal *why);
 
+/* machine.c: what the page's view of the machine shows. */
+void machine_answer(struct service *v, struct http_request *r);
+
 /* The table of what is served; handlers get a struct service. */
 const struct http_route *service_routes(int *n);
 
