@@ -31,7 +31,7 @@ demo: $(BUILD)/build.ninja
 test: all
 	@scripts/deps.sh test
 	@scripts/clients.sh $(BUILD)/clients
-	@$(BUILD)/plait-test
+	@$(BUILD)/plait-test -j $$(($$(nproc) > 1 ? 2 : 1))
 
 test-long: all
 	@PLAIT_TIER=long scripts/deps.sh test
