@@ -268,6 +268,32 @@ typedef struct pl_counters {
     uint64_t steps;
 } pl_counters;
 
+/* Where the time of one device went, of the steps since creation. What it
+ * computes, reduces and waits for, and copies unless they go beside that, are
+ * the seconds of the steps. */
+typedef struct pl_device_counters {
+    const char *name; /* "cpu0", as in the plan; as long as the engine lives */
+    double step_s;    /* of all steps: the same for every device */
+    double busy_s;    /* it computed */
+    double reduce_s;  /* it took its part in collectives, once all were there */
+    double wait_s;    /* for other devices */
+    double copy_s;    /* between groups of devices */
+    uint64_t copy_bytes; /* that it fetched, or sent where it cannot be read */
+    bool beside;         /* it copies in a queue beside the one that computes */
+    bool whole;          /* a GPU, whose queues are not looked into: busy_s is
+                            all but what a thread waited for on its behalf, and
+                            reduce_s and copy_s are 0 */
+} pl_device_counters;
+
+/* Pages of the cache, of 64 tokens each; of a model that has nothing but
+ * recurrent states, the slots of these. */
+typedef struct pl_cache_counters {
+    int64_t n_page;
+    int64_t n_used; /* sequences hold them */
+    int64_t n_kept; /* of prefixes that nobody uses now (pl_seq_share): they are
+                       given up where pages are short */
+} pl_cache_counters;
+
 /* Of what traces; zeros if no trace was asked for. */
 typedef struct pl_traced {
     uint64_t runs;
@@ -308,6 +334,13 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 /* size: sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
+/* Those of the plan's devices, the host's behind the others: the first n of
+ * them into out[n]. How many there are. size: sizeof *out. Counting costs two
+ * looks at a clock a collective, a copy and a wait. */
+PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
+                             size_t size);
+PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
+                            size_t size);
 PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 

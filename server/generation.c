@@ -30,6 +30,7 @@ struct choice {
     bool told;       /* that its prompt is read */
     bool broken;     /* memory was short: its text is not whole */
     int64_t n_prompt, n_cached;
+    double wrote; /* when, its last token; 0: none yet */
 };
 
 struct generation {
@@ -188,7 +189,11 @@ static bool on_token(void *user, int32_t id, const float *logits)
 {
     struct choice *c = user;
     const char *text = pl_detokenize(c->text, id);
+    double now = loop_now();
 
+    if (c->wrote > 0)
+        metrics_add_token(&c->of->service->metrics, now - c->wrote);
+    c->wrote = now;
     tell_prompt(c);
     if (c->of->ask.probs || c->of->ask.ids)
         c->broken |= !tell_token(c, id, logits);

@@ -319,6 +319,8 @@ static bool make_room(struct loop *l)
     l->work = calloc((size_t)l->max_work, sizeof *l->work);
     l->client = calloc((size_t)l->max_work, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
+    l->n_device = pl_engine_devices(l->e, NULL, 0, sizeof *l->device);
+    l->device = calloc((size_t)l->n_device + 1, sizeof *l->device);
     l->run = calloc(n, sizeof *l->run);
     l->plan = calloc(n, sizeof *l->plan);
     l->taken = calloc(n, sizeof *l->taken);
@@ -326,8 +328,8 @@ static bool make_room(struct loop *l)
     l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
     l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
     l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
-    return l->work && l->client && l->slot && l->run && l->plan && l->taken &&
-           l->token && l->seq && l->wanted && l->logits;
+    return l->work && l->client && l->slot && l->device && l->run && l->plan &&
+           l->taken && l->token && l->seq && l->wanted && l->logits;
 }
 
 /* Waits end by a clock that nobody sets. */
@@ -369,6 +371,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
         loop_free(l);
         return no_memory(err);
     }
+    loop_look(l);
     if (pthread_create(&l->thread, NULL, work_on, l) != 0) {
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
@@ -397,6 +400,7 @@ void loop_free(struct loop *l)
     free(l->work);
     free(l->client);
     free(l->slot);
+    free(l->device);
     free(l->run);
     free(l->plan);
     free(l->taken);
@@ -423,4 +427,13 @@ int loop_slots(struct loop *l, struct loop_slot *slot, int n)
         slot[i] = l->slot[i];
     pthread_mutex_unlock(&l->lock);
     return l->o.n_seq;
+}
+
+int loop_devices(struct loop *l, pl_device_counters *device, int n)
+{
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < n && i < l->n_device; i++)
+        device[i] = l->device[i];
+    pthread_mutex_unlock(&l->lock);
+    return l->n_device;
 }

@@ -93,6 +93,7 @@ struct loop_counts {
     uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
     uint64_t n_step, n_prompt, n_cached, n_written;
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
+    pl_cache_counters cache;                      /* now */
     double step_s;                                /* within steps */
     double self_s; /* between them: choosing, telling */
 };
@@ -122,5 +123,8 @@ pl_status loop_between(struct loop *l,
 void loop_counts(struct loop *l, struct loop_counts *out);
 /* Of the first n slots; how many there are. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+/* The engine's devices as they were after the last step: the first n of them;
+ * how many there are. */
+int loop_devices(struct loop *l, pl_device_counters *device, int n);
 
 #endif

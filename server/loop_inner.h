@@ -60,12 +60,14 @@ struct loop {
 
     /* In the order in which they came. The loop's thread alone removes, and
      * moves nothing but under the lock. */
-    struct work **work;        /* owned, [n_work]; guarded */
-    int n_work, max_work;      /* more do not come, wherever those are */
-    uint64_t last_id;          /* guarded */
-    struct schedule schedule;  /* guarded */
-    struct loop_counts counts; /* guarded */
-    struct loop_slot *slot;    /* owned, [n_seq]; guarded */
+    struct work **work;         /* owned, [n_work]; guarded */
+    int n_work, max_work;       /* more do not come, wherever those are */
+    uint64_t last_id;           /* guarded */
+    struct schedule schedule;   /* guarded */
+    struct loop_counts counts;  /* guarded */
+    struct loop_slot *slot;     /* owned, [n_seq]; guarded */
+    pl_device_counters *device; /* owned, [n_device]; guarded */
+    int n_device;
 
     /* Of a step; owned. */
     struct work **run; /* [n_seq], who has a sequence, the oldest first */
@@ -82,6 +84,8 @@ struct loop {
 /* One step: gives free places, computes, tells. False: there is nothing to do
  * but to wait. */
 bool loop_step(struct loop *l);
+/* What the engine counts, for those who ask the loop. */
+void loop_look(struct loop *l);
 /* How many are there, now; with the lock held. */
 int *loop_count_of(struct loop *l, enum work_at at);
 /* The last that a job hears; it is freed. err: of JOB_FAILED. */

@@ -260,7 +260,6 @@ static pl_status compute(struct loop *l, int from, int to, float *logits,
 {
     pl_batch b;
     double began = loop_now();
-    pl_counters c;
     pl_status s;
 
     pl_batch_init(&b);
@@ -271,11 +270,7 @@ static pl_status compute(struct loop *l, int from, int to, float *logits,
     for (int i = from; i < to; i++)
         gather(l, i, &b);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
-    pl_engine_counters(l->e, &c, sizeof c);
     pthread_mutex_lock(&l->lock);
-    l->counts.messages = c.messages;
-    l->counts.message_bytes = c.message_bytes;
-    l->counts.copy_bytes = c.copy_bytes;
     l->counts.n_step += b.n > 0;
     l->counts.step_s += loop_now() - began;
     pthread_mutex_unlock(&l->lock);
@@ -459,6 +454,20 @@ static void look_again(struct loop *l)
     }
 }
 
+void loop_look(struct loop *l)
+{
+    pl_counters c;
+
+    pl_engine_counters(l->e, &c, sizeof c);
+    pthread_mutex_lock(&l->lock);
+    l->counts.messages = c.messages;
+    l->counts.message_bytes = c.message_bytes;
+    l->counts.copy_bytes = c.copy_bytes;
+    pl_engine_cache(l->e, &l->counts.cache, sizeof l->counts.cache);
+    pl_engine_devices(l->e, l->device, l->n_device, sizeof *l->device);
+    pthread_mutex_unlock(&l->lock);
+}
+
 bool loop_step(struct loop *l)
 {
     double began = loop_now(), stepped = l->counts.step_s;
@@ -467,8 +476,10 @@ bool loop_step(struct loop *l)
 
     let_go(l);
     admit(l);
-    if (plan_step(l) == 0)
+    if (plan_step(l) == 0) {
+        loop_look(l);
         return false;
+    }
     s = compute(l, 0, l->n_run, l->logits, &err);
     if (s == PL_OK) {
         tell(l, 0, l->n_run, l->logits);
@@ -482,6 +493,7 @@ bool loop_step(struct loop *l)
         else
             compute_apart(l, &err);
     }
+    loop_look(l);
     pthread_mutex_lock(&l->lock);
     l->counts.self_s += loop_now() - began - (l->counts.step_s - stepped);
     pthread_mutex_unlock(&l->lock);

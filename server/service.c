@@ -243,7 +243,9 @@ static void on_page(void *user, struct http_request *r)
 {
     (void)user;
     http_set_header(r, "Content-Security-Policy",
-                    "default-src 'self' 'unsafe-inline'; img-src 'self' blob:; "
+                    "default-src 'none'; script-src 'unsafe-inline'; "
+                    "style-src 'unsafe-inline'; img-src blob: data:; "
+                    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                     "frame-ancestors 'none'");
     http_set_header(r, "X-Content-Type-Options", "nosniff");
     http_answer(r, 200, "text/html; charset=utf-8", server_page,
@@ -327,11 +329,19 @@ static void on_slots(void *user, struct http_request *r)
 bool service_metrics(struct service *v, struct text *out)
 {
     struct metrics_now now = {0};
+    int n = loop_devices(v->loop, NULL, 0);
+    pl_device_counters *device = calloc((size_t)n + 1, sizeof *device);
+    bool ok;
 
     loop_counts(v->loop, &now.loop);
+    if (device)
+        now.n_device = loop_devices(v->loop, device, n);
+    now.device = device;
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
-    return metrics_write(&v->metrics, &now, out);
+    ok = metrics_write(&v->metrics, &now, out);
+    free(device);
+    return ok;
 }
 
 static void on_metrics(void *user, struct http_request *r)
@@ -343,6 +353,11 @@ static void on_metrics(void *user, struct http_request *r)
     else
         service_answer(r, NULL);
     text_free(&out);
+}
+
+static void on_machine(void *user, struct http_request *r)
+{
+    machine_answer(user, r);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -367,6 +382,7 @@ static const struct http_route routes[] = {
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
     {"GET", "/metrics", on_metrics, 0},
+    {"GET", "/machine", on_machine, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},
     {"POST", "/chat/completions", on_chat, 0},
     {"POST", "/v1/completions", on_completions, 0},

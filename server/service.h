@@ -68,6 +68,9 @@ enum {
 /* Appends what it has done, for Prometheus; false: no memory. */
 bool service_metrics(struct service *v, struct text *out);
 
+/* machine.c: what the page's view of the machine shows. */
+void machine_answer(struct service *v, struct http_request *r);
+
 /* The table of what a model serves, for models_create. */
 const struct http_route *service_routes(int *n);
 

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "fit/fit.h"
 #include "plan/options_read.h"
 
@@ -132,6 +133,28 @@ const pl_plan *pl_engine_plan(const pl_engine *e)
 void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
 {
     pl_exec_counters(e->exec, out, size);
+}
+
+int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
+                      size_t size)
+{
+    return exec_devices(e->exec, out, n, size);
+}
+
+/* The pool that holds all tokens says most. */
+void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
+{
+    pl_cache_counters c = {0};
+    const struct kv_pool *p = NULL;
+
+    for (int k = e->kv.n_pool - 1; k >= 0; k--)
+        if (!p || (!e->kv.pool[k].state && e->kv.pool[k].window == 0) ||
+            p->state)
+            p = &e->kv.pool[k];
+    if (p)
+        c = (pl_cache_counters){p->n_page, p->n_page - p->n_free - p->n_idle,
+                                p->n_idle};
+    sized_write(out, size, &c, sizeof c);
 }
 
 void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size)
