@@ -11,6 +11,7 @@ static const struct answer_protocol *const protocols[] = {
     [ASK_COMPLETION] = &answer_completion,
     [ASK_MESSAGES] = &answer_messages,
     [ASK_RESPONSES] = &answer_responses,
+    [ASK_INFILL] = &answer_completion,
 };
 
 /* ---- life ---------------------------------------------------------------- */
