@@ -129,14 +129,23 @@ static void log_line(void *user, pl_log_level level, const char *text)
         complain(o->command, EXIT_DONE, "%s", text);
 }
 
+static const enum embeddings_pooling poolings[] = {
+    [POOLING_LAST] = EMBEDDINGS_LAST,
+    [POOLING_MEAN] = EMBEDDINGS_MEAN,
+    [POOLING_CLS] = EMBEDDINGS_CLS,
+    [POOLING_NONE] = EMBEDDINGS_NONE,
+};
+
 static enum exit_code start_loop(struct serve *v)
 {
     const struct options *o = v->o;
-    const struct loop_options lo = {.n_seq = o->n_parallel,
-                                    .max_waiting = o->n_waiting,
-                                    .step = v->s.piece,
-                                    .log = log_line,
-                                    .log_user = (void *)o};
+    const struct loop_options lo = {
+        .n_seq = o->n_parallel,
+        .max_waiting = o->n_waiting,
+        .step = v->s.piece,
+        .d_model = o->embeddings ? pl_model_d_model(v->s.model) : 0,
+        .log = log_line,
+        .log_user = (void *)o};
     struct service *w = &v->service;
     pl_err err;
     pl_status s;
@@ -151,6 +160,7 @@ static enum exit_code start_loop(struct serve *v)
     w->sampling = o->sampling;
     w->max_tokens = o->n_predict;
     w->time_s = o->timeout_s;
+    w->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
     w->name = name_of(o);
     if (w->name == NULL)
         return complain(CMD_SERVE, EXIT_FAILED, "no memory for a name");
@@ -232,11 +242,16 @@ static void serve_free(struct serve *v)
 
 enum exit_code cmd_serve(const struct options *o)
 {
+    static const char *const kept[] = {"result_norm"};
     struct serve v = {.o = o};
     enum exit_code c = session_open(&v.s, o);
 
     v.s.pl.n_seq = o->n_parallel;
     v.s.pl.prefix_cache = true;
+    if (o->embeddings) {
+        v.s.pl.keep = kept;
+        v.s.pl.n_keep = 1;
+    }
     if (c == EXIT_DONE)
         c = session_need_words(&v.s, o);
     if (c == EXIT_DONE)

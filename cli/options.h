@@ -79,6 +79,13 @@ struct options {
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin;
     int port, n_parallel, n_waiting, timeout_s;
+    bool embeddings;
+    enum option_pooling {
+        POOLING_LAST,
+        POOLING_MEAN,
+        POOLING_CLS,
+        POOLING_NONE
+    } pooling;
     const char *trace;
     const char *svg;
     const char *shape, *type;

@@ -345,7 +345,18 @@ WRITES(completions, ASK_COMPLETIONS)
 WRITES(completion, ASK_COMPLETION)
 WRITES(messages, ASK_MESSAGES)
 WRITES(responses, ASK_RESPONSES)
+WRITES(infill, ASK_INFILL)
 #undef WRITES
+
+static void on_embeddings(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, false);
+}
+
+static void on_embedding(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, true);
+}
 
 static const struct http_route routes[] = {
     {"GET", "/", on_page, HTTP_OPEN},
@@ -365,6 +376,10 @@ static const struct http_route routes[] = {
     {"POST", "/v1/messages", on_messages, 0},
     {"POST", "/v1/messages/count_tokens", on_count_tokens, 0},
     {"POST", "/v1/responses", on_responses, 0},
+    {"POST", "/v1/embeddings", on_embeddings, 0},
+    {"POST", "/embeddings", on_embedding, 0},
+    {"POST", "/embedding", on_embedding, 0},
+    {"POST", "/infill", on_infill, 0},
     {"POST", "/tokenize", on_tokenize, 0},
     {"POST", "/detokenize", on_detokenize, 0},
     {"POST", "/apply-template", on_apply_template, 0},
