@@ -533,7 +533,8 @@ typedef struct pl_reply pl_reply;
 typedef enum pl_reply_kind {
     PL_REPLY_CONTENT,
     PL_REPLY_REASONING,
-    PL_REPLY_CALL, /* of a tool; comes whole */
+    PL_REPLY_CALL,      /* of a tool; comes whole, but see pl_reply_in_pieces */
+    PL_REPLY_CALL_MORE, /* more of the last call's arguments */
 } pl_reply_kind;
 
 /* Texts are there for the call, and `text` is not terminated. */
@@ -556,6 +557,11 @@ PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *tools, pl_reply_fn *part,
                                  void *user, pl_err *err);
 PL_API void pl_reply_free(pl_reply *r);
+/* From here on a call of one of the tools is told when its arguments begin, and
+ * these as they come, where the model writes them as a JSON object; other calls
+ * come whole. All pieces together are the same arguments, unless these turn out
+ * to be no JSON, or end too early: then what was told stays a call. */
+PL_API void pl_reply_in_pieces(pl_reply *r);
 /* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
  * them). What may belong to a mark is held back until that is known. Fails only
  * with PL_NO_MEMORY; then the reply may only be freed. */

@@ -94,7 +94,8 @@ static void tell_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
 
-    c->full |= c->called && c->of->ask.single_call;
+    c->full |=
+        c->called && c->of->ask.single_call && part->kind != PL_REPLY_CALL_MORE;
     c->called |= part->kind == PL_REPLY_CALL;
     if (!c->full)
         c->broken |= !answer_part(c->of->answer, c->index, part);
@@ -344,6 +345,8 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt), g->ask.tools, tell_part, c,
                             &err);
+    if (s == PL_OK && c->reply && g->ask.stream)
+        pl_reply_in_pieces(c->reply);
     return s == PL_OK || refuse_status(why, s, &err);
 }
 

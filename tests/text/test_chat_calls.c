@@ -195,28 +195,39 @@ static const json_t *parameters_of(const json_t *tools, const char *name)
 struct told {
     const json_t *tools;
     const char *only, *path, *text;
-    int n;
+    char name[64]; /* of the last call */
+    struct test_text arguments;
+    int n, n_piece;
 };
+
+/* The last call is whole. */
+static void check_call(struct told *told)
+{
+    const json_t *schema = parameters_of(told->tools, told->name);
+    json_t *v = json_loadb(told->arguments.s, told->arguments.n, 0, NULL);
+
+    if (!schema || (told->only && strcmp(told->only, told->name) != 0) || !v ||
+        !is_valid(schema, schema, v))
+        fail_msg("%s: %s(%s) of %s", told->path, told->name, told->arguments.s,
+                 told->text);
+    json_decref(v);
+    told->arguments.n = 0;
+}
 
 static void tell(void *user, const pl_reply_part *p)
 {
     struct told *told = user;
-    const json_t *schema;
-    json_t *v;
 
     if (p->kind == PL_REPLY_REASONING)
         return;
     if (p->kind == PL_REPLY_CONTENT)
         fail_msg("%s: content '%.*s' of %s", told->path, (int)p->len, p->text,
                  told->text);
-    schema = parameters_of(told->tools, p->name);
-    v = json_loadb(p->text, p->len, 0, NULL);
-    if (!schema || (told->only && strcmp(told->only, p->name) != 0) || !v ||
-        !is_valid(schema, schema, v))
-        fail_msg("%s: %s(%.*s) of %s", told->path, p->name, (int)p->len,
-                 p->text, told->text);
-    json_decref(v);
-    told->n++;
+    if (p->kind == PL_REPLY_CALL && told->n++ > 0)
+        check_call(told);
+    told->n_piece += p->kind == PL_REPLY_CALL_MORE;
+    snprintf(told->name, sizeof told->name, "%s", p->name);
+    test_text_add(&told->arguments, p->text, p->len);
 }
 
 /* The text in pieces. */
@@ -228,17 +239,23 @@ static void parse(const pl_template *t, const char *tools, uint64_t *seed,
     pl_err err;
 
     TEST_OK(pl_reply_create(&r, t, "", 0, tools, tell, told, &err), err);
+    if (test_below(seed, 2))
+        pl_reply_in_pieces(r);
     for (size_t at = 0; at < len; at += n) {
         n = (size_t)test_below(seed, 12) + 1;
         n = n < len - at ? n : len - at;
         TEST_OK(pl_reply_add(r, told->text + at, n, &err), err);
     }
     TEST_OK(pl_reply_finish(r, &err), err);
+    if (told->n > 0)
+        check_call(told);
+    free(told->arguments.s);
     pl_reply_free(r);
 }
 
 /* Random tools, random texts of their grammar. */
-static void try_tools(const char *path, const pl_template *t, uint64_t *seed)
+static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
+                      int *n_piece)
 {
     json_t *list = json_array();
     const bool single = test_below(seed, 2);
@@ -256,12 +273,13 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed)
     TEST_OK(gbnf_read(&rules, gbnf, strlen(gbnf), path, &err), err);
     for (int i = 0; i < 8; i++) {
         struct writer w = {&rules, seed, {0}};
-        struct told told = {list, only, path, NULL, 0};
+        struct told told = {.tools = list, .only = only, .path = path};
 
         put_random(&w, rules.rule[rules.root].body);
         told.text = w.out.s;
         if (strlen(w.out.s) == w.out.n) /* what is parsed has no zeros */
             parse(t, tools, seed, &told);
+        *n_piece += told.n_piece;
         if (told.n < 1 || (single && told.n > 1))
             fail_msg("%s: %d calls in %s", path, told.n, w.out.s);
         free(w.out.s);
@@ -308,15 +326,17 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
     };
     const int n_round = test_long() ? 1000 : 40;
     uint64_t seed = test_seed();
+    int n_piece = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *path;
         pl_template *t = open_template(names[i], &path);
 
         for (int round = 0; round < n_round; round++)
-            try_tools(path, t, &seed);
+            try_tools(path, t, &seed, &n_piece);
         pl_template_free(t);
     }
+    assert_true(n_piece > n_round); /* some forms have arguments in pieces */
 }
 
 TEST(forced_calls_are_refused_where_they_cannot_be_had)
