@@ -473,8 +473,9 @@ static void put_other_text(struct gbnf_text *g)
     static const char *const words[] = {"true", "false", "null",
                                         "True", "False", "None"};
 
-    put(g, "other-text ::= [^ \\t\\r\\n\\x3C\\x7B\\x5B\\x22\\x2D0-9tfnTFN] "
-           "text | \"-\"? [0-9] [0-9.]* [^0-9.eE+\\x2D \\t\\r\\n\\x3C] text");
+    put(g,
+        "other-text ::= [^\\x00 \\t\\r\\n\\x3C\\x7B\\x5B\\x22\\x2D0-9tfnTFN] "
+        "text | \"-\"? [0-9] [0-9.]* [^\\x000-9.eE+\\x2D \\t\\r\\n\\x3C] text");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         const char *w = words[i];
         size_t len = strlen(w);
@@ -482,7 +483,7 @@ static void put_other_text(struct gbnf_text *g)
         for (size_t n = 1; n < len; n++) {
             put(g, " | ");
             gbnf_put_literal(g, w, n);
-            put(g, " ([^\\x3C \\t\\r\\n");
+            put(g, " ([^\\x00\\x3C \\t\\r\\n");
             put_char(g, w[n]);
             put(g, "] text)?");
         }
@@ -789,7 +790,7 @@ static void put_channels(const struct caller *c, int n)
 
     ends_add(&e, span_of("<|end|>"));
     put(c->out, "thought ::= ");
-    put_without(c->out, &e, "", NULL);
+    put_without(c->out, &e, "\\x00", NULL);
     put(c->out, "\nroot ::= (\"<|channel|>analysis<|message|>\" thought "
                 "\"<|end|><|start|>assistant\")? (");
     for (int i = 0; i < n; i++)

@@ -277,8 +277,8 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
 
         put_random(&w, rules.rule[rules.root].body);
         told.text = w.out.s;
-        if (strlen(w.out.s) == w.out.n) /* what is parsed has no zeros */
-            parse(t, tools, seed, &told);
+        assert_int_equal(strlen(w.out.s), w.out.n);
+        parse(t, tools, seed, &told);
         *n_piece += told.n_piece;
         if (told.n < 1 || (single && told.n > 1))
             fail_msg("%s: %d calls in %s", path, told.n, w.out.s);
