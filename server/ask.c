@@ -53,7 +53,6 @@ static const struct {
     {TALKS | WRITES, "dry_multiplier", 0, "DRY sampling is"},
     {TALKS | WRITES, "xtc_probability", 0, "XTC sampling is"},
     {TALKS | WRITES, "top_n_sigma", -1, "top-n-sigma sampling is"},
-    {TALKS | WRITES, "samplers", 0, "another order of samplers is"},
     {TALKS | WRITES, "post_sampling_probs", 0,
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},

@@ -18,6 +18,8 @@ struct ask_reader {
 
 /* ask_sampling.c: how tokens are chosen, limits, stop strings, biases. */
 bool ask_read_sampling(struct ask_reader *r);
+/* ask_samplers.c: which of these steps there are. */
+bool ask_read_samplers(struct ask_reader *r);
 /* ask_prompt.c: prompts of texts and tokens. */
 bool ask_read_prompt(struct ask_reader *r);
 /* ask_infill.c: the one prompt of a gap between two texts. */

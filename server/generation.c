@@ -255,6 +255,9 @@ static bool tell_end(struct choice *c, const struct job_report *report)
                              .prompt_s = report->prompt_s,
                              .written_s = report->written_s};
 
+    end.full =
+        report->why == JOB_LENGTH && report->n_prompt + report->n_written >=
+                                         pl_engine_n_ctx(g->service->engine);
     if (c->stops.hit >= 0)
         end.stop = g->ask.stop[c->stops.hit];
     return answer_end(g->answer, c->index, &end);

@@ -275,21 +275,41 @@ static void on_models(void *user, struct http_request *r)
                   "architecture", pl_model_arch(v->model)));
 }
 
+/* What tokens are chosen with where a request says nothing. */
+static json_t *params_json(const struct service *v)
+{
+    const pl_sampling *s = &v->sampling;
+
+    return json_pack(
+        "{s:f, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:I, s:I}",
+        "temperature", (double)s->temperature, "top_k", s->top_k, "top_p",
+        (double)s->top_p, "min_p", (double)s->min_p, "typical_p",
+        (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
+        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty",
+        (double)s->frequency_penalty, "max_tokens", (json_int_t)v->max_tokens,
+        "n_predict", (json_int_t)v->max_tokens);
+}
+
 static void on_props(void *user, struct http_request *r)
 {
     const struct service *v = user;
     char summary[512];
 
     pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
-    answer_json(r,
-                json_pack("{s:{s:I, s:f, s:i, s:f, s:f}, s:i, s:s, s:s, s:s}",
-                          "default_generation_settings", "n_ctx",
-                          (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
-                          (double)v->sampling.temperature, "top_k",
-                          v->sampling.top_k, "top_p", (double)v->sampling.top_p,
-                          "min_p", (double)v->sampling.min_p, "total_slots",
-                          loop_slots(v->loop, NULL, 0), "model_alias", v->name,
-                          "build_info", pl_version(), "plan", summary));
+    answer_json(
+        r,
+        json_pack("{s:{s:I, s:f, s:i, s:f, s:f, s:o}, s:i, s:s, s:s, s:s,"
+                  " s:{s:b, s:b}, s:b, s:b}",
+                  "default_generation_settings", "n_ctx",
+                  (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
+                  (double)v->sampling.temperature, "top_k", v->sampling.top_k,
+                  "top_p", (double)v->sampling.top_p, "min_p",
+                  (double)v->sampling.min_p, "params", params_json(v),
+                  "total_slots", loop_slots(v->loop, NULL, 0), "model_alias",
+                  v->name, "build_info", pl_version(), "plan", summary,
+                  "modalities", "vision", 0, "audio", 0, "has_chat_template",
+                  v->form != NULL, "embeddings", v->pooling != EMBEDDINGS_OFF));
 }
 
 static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
