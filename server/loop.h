@@ -57,8 +57,9 @@ struct job_listener {
     /* The last call; the job is gone then. */
     void (*end)(void *user, const struct job_report *report);
     void *user;
-    /* Of jobs with rows alone: of token `at` of the prompt, what logits
-     * would be made of, [d_model]; in order. At 0 it begins anew: what was told before counts no more. */
+    /* Of jobs with rows alone: of token `at` of the prompt, what logits would
+     * be made of, [d_model]; in order. At 0 it begins anew: what was told before
+     * counts no more. */
     void (*row)(void *user, int64_t at, const float *row);
 };
 
