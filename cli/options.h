@@ -86,6 +86,11 @@ struct options {
         POOLING_CLS,
         POOLING_NONE
     } pooling;
+    const char *models_dir, *models_preset;
+    int n_models, sleep_idle_s;
+    bool no_autoload, at_start, pinned;
+    int n_word; /* of the command line, behind the command: */
+    char **word;
     const char *trace;
     const char *svg;
     const char *shape, *type;

@@ -38,12 +38,15 @@ struct embeddings {
 
 static void embeddings_free(struct embeddings *g)
 {
+    struct service *v = g->service;
+
     for (int i = 0; i < g->n; i++) {
         free(g->text[i].sum);
         free(g->text[i].row);
     }
     ask_fini(&g->ask);
     free(g);
+    service_drop(v);
 }
 
 /* ---- numbers ------------------------------------------------------------- */
@@ -306,6 +309,7 @@ static bool read_request(struct service *v, struct http_request *r, bool plain,
                                 .width = pl_model_d_model(v->model),
                                 .n = a.n_prompt,
                                 .n_left = a.n_prompt};
+    service_hold(v);
     if (!plain && v->pooling == EMBEDDINGS_NONE)
         return refuse(why, 400, "unsupported_value", "input",
                       "the server was started with --pooling none, which "

@@ -432,6 +432,24 @@ static void tell(struct loop *l, int from, int to, bool rows)
     }
 }
 
+/* A device failed: what sequences hold is not to be trusted, and nothing can be
+ * computed any more. */
+static void end_lost(struct loop *l, const pl_err *why)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    l->is_lost = true;
+    l->lost = *why;
+    pthread_mutex_unlock(&l->lock);
+    loop_say(l, PL_LOG_WARN, "all requests of this model end: %s",
+             why->message);
+    while ((w = nth(l, 0)))
+        loop_end_work(l, w, JOB_FAILED, why);
+    if (l->o.lost)
+        l->o.lost(l->o.lost_user, why);
+}
+
 /* A step of jobs of one sort failed, for a cause that may be one's: each by
  * itself. */
 static void compute_apart(struct loop *l, bool rows, const pl_err *why)
@@ -484,6 +502,10 @@ static bool step_of(struct loop *l, bool rows)
     if (s == PL_OK) {
         tell(l, 0, l->n_run, rows);
         return true;
+    }
+    if (s == PL_DEVICE) {
+        end_lost(l, &err);
+        return false;
     }
     look_again(l);
     if (s == PL_FULL)
