@@ -58,8 +58,8 @@ struct job_listener {
     void (*end)(void *user, const struct job_report *report);
     void *user;
     /* Of jobs with rows alone: of token `at` of the prompt, what logits would
-     * be made of, [d_model]; in order. At 0 it begins anew: what was told before
-     * counts no more. */
+     * be made of, [d_model]; in order. At 0 it begins anew: what was told so
+     * far counts no more. */
     void (*row)(void *user, int64_t at, const float *row);
 };
 
