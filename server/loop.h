@@ -92,8 +92,8 @@ struct loop_options {
                         keeps none */
     pl_log_fn *log;
     void *log_user;
-    /* Called once, on the loop's thread, when a device has failed: all jobs
-     * have ended then, and no more are taken. NULL: nobody is told. */
+    /* Called once, on the loop's thread, when a device has failed: no jobs are
+     * taken any more, and all that there are end next. NULL: nobody is told. */
     void (*lost)(void *user, const pl_err *err);
     void *lost_user;
 };

@@ -444,10 +444,11 @@ static void end_lost(struct loop *l, const pl_err *why)
     pthread_mutex_unlock(&l->lock);
     loop_say(l, PL_LOG_WARN, "all requests of this model end: %s",
              why->message);
-    while ((w = nth(l, 0)))
-        loop_end_work(l, w, JOB_FAILED, why);
+    /* Told first: who is refused now may ask again at once. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
+    while ((w = nth(l, 0)))
+        loop_end_work(l, w, JOB_FAILED, why);
 }
 
 /* A step of jobs of one sort failed, for a cause that may be one's: each by
