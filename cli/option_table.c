@@ -245,6 +245,13 @@ const struct option_row option_table[] = {
      "what clients call the models of -m and -hf, with commas between (the "
      "files' names)",
      SERVE | OPTION_PROCESS, option_set_text, AT(alias), 0, 0},
+    {{"--embeddings", "--embedding"}, NULL,
+     "give embeddings, too (/v1/embeddings): a numeric plan of its own",
+     SERVE, option_set_flag, AT(embeddings), 0, 0},
+    {{"--pooling"}, "HOW",
+     "a text's embedding is that of its last token, its first, cls, their "
+     "mean, or none: one of each (last)",
+     SERVE, option_set_pooling, 0, 0, 0},
     {{"-np", "--parallel"}, "N",
      "requests that are written at once; they share -c (4)",
      SERVE, option_set_int, AT(n_parallel), 1, 1024},

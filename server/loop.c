@@ -118,6 +118,10 @@ static pl_status check_job(const struct loop *l, const struct job *job,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
                         i, job->prompt[i], l->n_vocab - 1);
+    if (job->rows && l->o.d_model == 0)
+        return fail(err, PL_UNSUPPORTED,
+                    "the server gives no embeddings: start it with "
+                    "--embeddings");
     if (job->n_prompt >= l->n_ctx)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has %" PRId64
@@ -328,8 +332,12 @@ static bool make_room(struct loop *l)
     l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
     l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
     l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
+    l->rows = calloc(n, sizeof *l->rows);
+    if (l->o.d_model > 0)
+        l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
     return l->work && l->client && l->slot && l->device && l->run && l->plan &&
-           l->taken && l->token && l->seq && l->wanted && l->logits;
+           l->taken && l->token && l->seq && l->wanted && l->logits &&
+           l->rows && (l->row || l->o.d_model == 0);
 }
 
 /* Waits end by a clock that nobody sets. */
@@ -408,6 +416,8 @@ void loop_free(struct loop *l)
     free(l->seq);
     free(l->wanted);
     free(l->logits);
+    free(l->row);
+    free(l->rows);
     free(l);
 }
 

@@ -57,7 +57,15 @@ struct job_listener {
     /* The last call; the job is gone then. */
     void (*end)(void *user, const struct job_report *report);
     void *user;
+    /* Of jobs with rows alone: of token `at` of the prompt, what logits would
+     * be made of, [d_model]; in order. At 0 it begins anew: what was told so
+     * far counts no more. */
+    void (*row)(void *user, int64_t at, const float *row);
 };
+
+/* Which rows a job tells in place of writing; with any it ends with its prompt.
+ */
+enum job_rows { JOB_NO_ROW, JOB_LAST_ROW, JOB_ALL_ROWS };
 
 struct job {
     const int32_t *prompt; /* copied */
@@ -68,6 +76,7 @@ struct job {
                               outlive the job */
     bool ignore_end;     /* write on behind a token that ends a text */
     bool no_cache;       /* compute all of the prompt */
+    enum job_rows rows;  /* where loop_options.d_model is given */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
     struct job_listener listener;
@@ -79,6 +88,8 @@ struct loop_options {
     int64_t step;    /* tokens of a step: the engine's micro-batch */
     int64_t chunk;   /* of prompts beside others that write; 0: a quarter of
                         a step, 32 at least */
+    int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
+                        keeps none */
     pl_log_fn *log;
     void *log_user;
     /* Called once, on the loop's thread, when a device has failed: no jobs are

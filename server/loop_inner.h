@@ -79,6 +79,8 @@ struct loop {
     uint8_t *wanted;
     int64_t max_batch;
     float *logits; /* [n_seq, n_vocab] */
+    float *row;    /* [max_batch, d_model]; NULL: nobody asks */
+    bool *rows;    /* [n_seq], of `run`: it tells rows */
 };
 
 /* One step: gives free places, computes, tells. False: there is nothing to do

@@ -65,6 +65,15 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
+/* -1: there is none, or it is not kept. */
+static pl_tensor find_kept(const pl_engine *e, const char *name)
+{
+    const pl_graph *g = e->plan->graph;
+    pl_tensor t = pl_tensor_find(g, name);
+
+    return t >= 0 && g->node[t].keep ? t : -1;
+}
+
 static void find_tensors(pl_engine *e)
 {
     e->ids = pl_tensor_find(e->plan->graph, "ids");
@@ -72,9 +81,8 @@ static void find_tensors(pl_engine *e)
     e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
     e->logits = pl_tensor_find(e->plan->graph, "logits");
     e->hidden = pl_tensor_find(e->plan->graph, "hidden");
-    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
-    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
-        e->hidden_out = -1;
+    e->hidden_out = find_kept(e, "result_hidden");
+    e->norm_out = find_kept(e, "result_norm");
 }
 
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
