@@ -30,7 +30,7 @@ demo: $(BUILD)/build.ninja
 test: all
 	@scripts/deps.sh test
 	@scripts/clients.sh $(BUILD)/clients
-	@$(BUILD)/plait-test
+	@$(BUILD)/plait-test -j $$(($$(nproc) > 1 ? 2 : 1))
 
 test-long: all
 	@scripts/deps.sh test

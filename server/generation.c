@@ -33,7 +33,7 @@ struct choice {
 };
 
 struct generation {
-    struct service *service; /* borrowed */
+    struct service *service; /* held */
     struct http_request *r;
     struct ask ask;
     struct answer *answer;
@@ -60,6 +60,7 @@ static void generation_free(struct generation *g)
     grammars_give(&g->service->grammars, g->grammar);
     ask_fini(&g->ask);
     free(g->prompt);
+    service_drop(g->service);
     free(g);
 }
 
@@ -433,6 +434,7 @@ static struct generation *make(struct service *v, struct http_request *r,
         return NULL;
     }
     g->service = v;
+    service_hold(v);
     g->came = loop_now();
     g->r = r;
     g->ask = *a;

@@ -177,6 +177,8 @@ static pl_status queue_work(struct loop *l, struct work **w, int n,
 
     if (l->stops)
         return fail(err, PL_CANCELLED, "the server is stopping");
+    if (l->is_lost)
+        return fail(err, PL_DEVICE, "%s", l->lost.message);
     if (n > l->o.max_waiting)
         return fail(err, PL_BAD_ARGUMENT,
                     "%d texts at once are more than the %d that may wait: ask "

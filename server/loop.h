@@ -81,6 +81,10 @@ struct loop_options {
                         a step, 32 at least */
     pl_log_fn *log;
     void *log_user;
+    /* Called once, on the loop's thread, when a device has failed: no jobs are
+     * taken any more, and all that there are end next. NULL: nobody is told. */
+    void (*lost)(void *user, const pl_err *err);
+    void *lost_user;
 };
 
 /* Since the loop began, but for those "now". */
@@ -105,9 +109,9 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
 /* Cancels what is left and waits for the step that is under way. */
 void loop_free(struct loop *l);
 
-/* n jobs, all or none. FULL: too many wait, try again in *retry_s seconds or
- * so; BAD_ARGUMENT: one can never run, its prompt being longer than the
- * context, or a token none of the model's. */
+/* n jobs, all or none. DEVICE: one has failed before. FULL: too many wait, try
+ * again in *retry_s seconds or so; BAD_ARGUMENT: one can never run, its prompt
+ * being longer than the context, or a token none of the model's. */
 pl_status loop_add(struct loop *l, const struct job *job, int n,
                    double *retry_s, pl_err *err);
 /* `act` runs on the loop's thread between two steps, and loop_between returns

@@ -55,6 +55,8 @@ struct loop {
     pthread_cond_t done;   /* an errand is done */
     bool stops;            /* guarded */
     struct errand *errand; /* guarded; a queue */
+    bool is_lost;          /* guarded; a device has failed, */
+    pl_err lost;           /* guarded; with this */
 
     /* In the order in which they came. The loop's thread alone removes, and
      * moves nothing but under the lock. */

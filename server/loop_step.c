@@ -404,6 +404,25 @@ static void tell(struct loop *l, int from, int to, const float *logits)
     }
 }
 
+/* A device failed: what sequences hold is not to be trusted, and nothing can be
+ * computed any more. */
+static void end_lost(struct loop *l, const pl_err *why)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    l->is_lost = true;
+    l->lost = *why;
+    pthread_mutex_unlock(&l->lock);
+    loop_say(l, PL_LOG_WARN, "all requests of this model end: %s",
+             why->message);
+    /* Told first: who is refused now may ask again at once. */
+    if (l->o.lost)
+        l->o.lost(l->o.lost_user, why);
+    while ((w = nth(l, 0)))
+        loop_end_work(l, w, JOB_FAILED, why);
+}
+
 /* A step failed, for a cause that may be one job's: each by itself. */
 static void compute_apart(struct loop *l, const pl_err *why)
 {
@@ -454,8 +473,11 @@ bool loop_step(struct loop *l)
     if (s == PL_OK) {
         tell(l, 0, l->n_run, l->logits);
     } else {
-        look_again(l);
-        if (s == PL_FULL)
+        if (s != PL_DEVICE)
+            look_again(l);
+        if (s == PL_DEVICE)
+            end_lost(l, &err);
+        else if (s == PL_FULL)
             make_way(l, &err);
         else
             compute_apart(l, &err);

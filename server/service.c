@@ -44,6 +44,28 @@ static void answer_json(struct http_request *r, json_t *j)
     service_answer(r, body);
 }
 
+/* ---- users -------------------------------------------------------------- */
+
+void service_hold(struct service *v)
+{
+    if (v->owner.use)
+        v->owner.use(v->owner.user, 1);
+}
+
+void service_drop(struct service *v)
+{
+    if (v->owner.use)
+        v->owner.use(v->owner.user, -1);
+}
+
+void service_lost(void *service, const pl_err *err)
+{
+    struct service *v = service;
+
+    if (v->owner.lost)
+        v->owner.lost(v->owner.user, err);
+}
+
 /* ---- texts and tokens ---------------------------------------------------- */
 
 bool service_render(const struct service *v, const struct ask *a, char **text,
@@ -260,21 +282,6 @@ static void on_health(void *user, struct http_request *r)
     answer_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-static void on_models(void *user, struct http_request *r)
-{
-    const struct service *v = user;
-
-    answer_json(
-        r,
-        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s}}]}",
-                  "object", "list", "data", "id", v->name, "object", "model",
-                  "created", (json_int_t)v->created, "owned_by", "plait",
-                  "meta", "n_vocab", (json_int_t)pl_tokenizer_n_vocab(v->words),
-                  "n_ctx", (json_int_t)pl_engine_n_ctx(v->engine),
-                  "n_ctx_train", (json_int_t)pl_model_n_ctx_train(v->model),
-                  "architecture", pl_model_arch(v->model)));
-}
-
 static void on_props(void *user, struct http_request *r)
 {
     const struct service *v = user;
@@ -317,16 +324,21 @@ static void on_slots(void *user, struct http_request *r)
     answer_json(r, list);
 }
 
-static void on_metrics(void *user, struct http_request *r)
+bool service_metrics(struct service *v, struct text *out)
 {
-    struct service *v = user;
-    struct text out = {0};
     struct metrics_now now = {0};
 
     loop_counts(v->loop, &now.loop);
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
-    if (metrics_write(&v->metrics, &now, &out))
+    return metrics_write(&v->metrics, &now, out);
+}
+
+static void on_metrics(void *user, struct http_request *r)
+{
+    struct text out = {0};
+
+    if (service_metrics(user, &out))
         http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
     else
         service_answer(r, NULL);
@@ -348,12 +360,10 @@ WRITES(responses, ASK_RESPONSES)
 #undef WRITES
 
 static const struct http_route routes[] = {
-    {"GET", "/", on_page, HTTP_OPEN},
+    {"GET", "/", on_page, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/plan.svg", on_plan, 0},
-    {"GET", "/health", on_health, HTTP_OPEN},
-    {"GET", "/v1/health", on_health, HTTP_OPEN},
-    {"GET", "/models", on_models, 0},
-    {"GET", "/v1/models", on_models, 0},
+    {"GET", "/health", on_health, HTTP_OPEN | SERVICE_NONE},
+    {"GET", "/v1/health", on_health, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
     {"GET", "/metrics", on_metrics, 0},

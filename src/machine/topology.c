@@ -146,6 +146,20 @@ static int read_numbers(const char *path, long long *out, int n)
     return got;
 }
 
+/* A virtual machine that is given memory as it runs may tell of it in the sum
+ * alone and not at the node; where there is one node, the sum is the node's. */
+static void read_memory(struct topology *t)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t all;
+
+    if (t->n_node != 1 || pages <= 0 || page <= 0 || !topology_one_node())
+        return;
+    all = (uint64_t)pages * (uint64_t)page;
+    if (t->memory_bytes < all)
+        t->memory_bytes = t->node[0].memory_bytes = all;
+}
+
 /* cgroup 2 and, where it is absent, 1; as a container sees its own group. */
 static void read_limits(struct topology *t)
 {
@@ -280,8 +294,10 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
              hwloc_get_cpubind(t->hw, set, HWLOC_CPUBIND_THREAD) != 0)
         hwloc_bitmap_zero(set);
     s = fill(t, hwloc_bitmap_iszero(set) ? NULL : set, err);
-    if (s == PL_OK && t->here)
+    if (s == PL_OK && t->here) {
+        read_memory(t);
         read_limits(t);
+    }
 done:
     if (set)
         hwloc_bitmap_free(set);

@@ -174,6 +174,20 @@ TEST(topology_pages_are_whole_and_stay_here)
     }
 }
 
+/* Where there is one node it has all that the system counts, unless a container
+ * may have less. */
+TEST(topology_one_node_has_all_memory)
+{
+    struct topology t;
+    uint64_t all =
+        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+    assert_int_equal(topology_load(&t, NULL), PL_OK);
+    if (topology_one_node())
+        assert_true(t.node[0].memory_bytes >= all);
+    topology_fini(&t);
+}
+
 TEST(topology_several_nodes_are_not_one)
 {
     struct topology t;
