@@ -119,6 +119,7 @@ static bool on_processors(const char *devices)
 static pl_status load(struct service *v, const struct options *o,
                       bool beside_others, int64_t *piece, pl_err *err)
 {
+    static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
     int64_t trained, n_ctx;
     pl_options pl;
@@ -131,6 +132,10 @@ static pl_status load(struct service *v, const struct options *o,
     pl.progress_user = &progress;
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
+    if (o->embeddings) {
+        pl.keep = kept;
+        pl.n_keep = 1;
+    }
     if (beside_others && on_processors(pl.devices)) {
         if (pl.fit_margin == 0) /* what is left free by default */
             pl.fit_margin =
@@ -184,17 +189,26 @@ static pl_status open_tiers(struct service *v, const struct options *o,
 static pl_status start_loop(struct service *v, const struct options *o,
                             int64_t piece, pl_err *err)
 {
-    const struct loop_options lo = {.n_seq = o->n_parallel,
-                                    .max_waiting = o->n_waiting,
-                                    .step = piece,
-                                    .tiers = v->tiers,
-                                    .log = log_line,
-                                    .log_user = (void *)o,
-                                    .lost = service_lost,
-                                    .lost_user = v};
+    const struct loop_options lo = {
+        .n_seq = o->n_parallel,
+        .max_waiting = o->n_waiting,
+        .step = piece,
+        .tiers = v->tiers,
+        .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
+        .log = log_line,
+        .log_user = (void *)o,
+        .lost = service_lost,
+        .lost_user = v};
 
     return loop_create(&v->loop, v->engine, v->words, &lo, err);
 }
+
+static const enum embeddings_pooling poolings[] = {
+    [POOLING_LAST] = EMBEDDINGS_LAST,
+    [POOLING_MEAN] = EMBEDDINGS_MEAN,
+    [POOLING_CLS] = EMBEDDINGS_CLS,
+    [POOLING_NONE] = EMBEDDINGS_NONE,
+};
 
 static pl_status open_service(struct service *v, const struct options *o,
                               bool beside_others, pl_err *err)
@@ -218,6 +232,7 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->sampling = o->sampling;
     v->max_tokens = o->n_predict;
     v->time_s = o->timeout_s;
+    v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
     s = open_tiers(v, o, err);
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);

@@ -57,7 +57,15 @@ struct job_listener {
     /* The last call; the job is gone then. */
     void (*end)(void *user, const struct job_report *report);
     void *user;
+    /* Of jobs with rows alone: of token `at` of the prompt, what logits would
+     * be made of, [d_model]; in order. At 0 it begins anew: what was told so
+     * far counts no more. */
+    void (*row)(void *user, int64_t at, const float *row);
 };
+
+/* Which rows a job tells in place of writing; with any it ends with its prompt.
+ */
+enum job_rows { JOB_NO_ROW, JOB_LAST_ROW, JOB_ALL_ROWS };
 
 struct job {
     const int32_t *prompt; /* copied */
@@ -68,6 +76,7 @@ struct job {
                               outlive the job */
     bool ignore_end;     /* write on behind a token that ends a text */
     bool no_cache;       /* compute all of the prompt */
+    enum job_rows rows;  /* where loop_options.d_model is given */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
     /* With max_tokens 0: its sequence has the whole prompt now. `user` is the
@@ -84,6 +93,8 @@ struct loop_options {
                         a step, 32 at least */
     struct tiers *tiers; /* what is kept goes there, and comes back; borrowed,
                             NULL: none */
+    int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
+                        keeps none */
     pl_log_fn *log;
     void *log_user;
     /* Called once, on the loop's thread, when a device has failed: no jobs are
@@ -98,6 +109,7 @@ struct loop_counts {
     uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
     uint64_t n_step, n_prompt, n_cached, n_written;
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
+    pl_cache_counters cache;                      /* now */
     double step_s;                                /* within steps */
     double self_s;   /* between them: choosing, telling */
     uint64_t n_back; /* tokens of prompts that came from tiers; in n_cached */
@@ -139,5 +151,8 @@ pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
                        int64_t n, const void *state, size_t bytes, pl_err *err);
 /* Of the first n slots; how many there are. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+/* The engine's devices as they were after the last step: the first n of them;
+ * how many there are. */
+int loop_devices(struct loop *l, pl_device_counters *device, int n);
 
 #endif

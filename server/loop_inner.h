@@ -70,13 +70,15 @@ struct loop {
 
     /* In the order in which they came. The loop's thread alone removes, and
      * moves nothing but under the lock. */
-    struct work **work;        /* owned, [n_work]; guarded */
-    int n_work, max_work;      /* more do not come, wherever those are */
-    uint64_t last_id;          /* guarded */
-    struct schedule schedule;  /* guarded */
-    struct loop_counts counts; /* guarded */
-    struct loop_slot *slot;    /* owned, [n_seq]; guarded */
-    struct last *last;         /* owned, [n_seq]; guarded */
+    struct work **work;         /* owned, [n_work]; guarded */
+    int n_work, max_work;       /* more do not come, wherever those are */
+    uint64_t last_id;           /* guarded */
+    struct schedule schedule;   /* guarded */
+    struct loop_counts counts;  /* guarded */
+    struct loop_slot *slot;     /* owned, [n_seq]; guarded */
+    struct last *last;          /* owned, [n_seq]; guarded */
+    pl_device_counters *device; /* owned, [n_device]; guarded */
+    int n_device;
 
     /* Of a step; owned. */
     struct work **run; /* [n_seq], who has a sequence, the oldest first */
@@ -89,6 +91,8 @@ struct loop {
     int64_t max_batch;
     float *logits; /* [n_seq, n_vocab] */
     int32_t *path; /* owned, [n_ctx] tokens of a page that is given */
+    float *row;    /* [max_batch, d_model]; NULL: nobody asks */
+    bool *rows;    /* [n_seq], of `run`: it tells rows */
 };
 
 /* One step: gives free places, computes, tells. False: there is nothing to do
@@ -119,6 +123,8 @@ bool loop_tiers_owe(struct loop *l);
 /* loop_slots.c: a job that had a place is about to go; takes its text. */
 void loop_remember(struct loop *l, struct work *w);
 
+/* What the engine counts, for those who ask the loop. */
+void loop_look(struct loop *l);
 /* How many are there, now; with the lock held. */
 int *loop_count_of(struct loop *l, enum work_at at);
 /* The last that a job hears; it is freed. err: of JOB_FAILED. */

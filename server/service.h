@@ -5,6 +5,7 @@
 #define SERVER_SERVICE_H
 
 #include "ask.h"
+#include "embeddings.h"
 #include "grammars.h"
 #include "http.h"
 #include "loop.h"
@@ -31,12 +32,13 @@ struct service {
     struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;              /* for clients */
-    int64_t created;               /* seconds since 1970 */
-    pl_sampling sampling;          /* where requests say nothing */
-    int64_t max_tokens;            /* likewise; -1: no limit */
-    double time_s;                 /* for a request; 0: any */
-    bool calls_as_text;            /* see struct ask_rules */
+    const char *name;     /* for clients */
+    int64_t created;      /* seconds since 1970 */
+    pl_sampling sampling; /* where requests say nothing */
+    int64_t max_tokens;   /* likewise; -1: no limit */
+    double time_s;        /* for a request; 0: any */
+    bool calls_as_text;   /* see struct ask_rules */
+    enum embeddings_pooling pooling;
     _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
     atomic_uint_fast64_t n_answer; /* names answers */
     struct service_owner owner;
@@ -70,6 +72,9 @@ enum {
 
 /* Appends what it has done, for Prometheus; false: no memory. */
 bool service_metrics(struct service *v, struct text *out);
+
+/* machine.c: what the page's view of the machine shows. */
+void machine_answer(struct service *v, struct http_request *r);
 
 /* The table of what a model serves, for models_create. */
 const struct http_route *service_routes(int *n);
