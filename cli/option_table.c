@@ -303,6 +303,22 @@ const struct option_row option_table[] = {
     {{"--max-waiting"}, "N",
      "requests that may wait; more are told to come again (16 times -np)",
      SERVE, option_set_int, AT(n_waiting), 1, 1 << 20},
+    {{"-cram", "--cache-ram"}, "SIZE",
+     "host memory for prompts' prefixes that the devices have no room for, in "
+     "MiB or with a unit; 0: none (8GiB, or an eighth of the machine's memory "
+     "if that is less)",
+     SERVE, option_set_bytes, AT(cache_ram), 0, 0},
+    {{"--cache-dir"}, "DIR",
+     "a folder where prefixes are written too, for later and for other "
+     "servers; made if it is not there (none)",
+     SERVE, option_set_text, AT(cache_dir), 0, 0},
+    {{"--cache-disk"}, "SIZE",
+     "what it may take: what was not used for the longest time goes (16GiB)",
+     SERVE, option_set_bytes, AT(cache_disk), 0, 0},
+    {{"--slot-save-path"}, "DIR",
+     "let POST /slots/N?action=save and restore write and read files there, "
+     "with plain names (nowhere)",
+     SERVE, option_set_text, AT(slot_dir), 0, 0},
     {{"-to", "--timeout"}, "S",
      "seconds that a request may take in all (0: any)",
      SERVE, option_set_int, AT(timeout_s), 0, 1 << 20},

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static void log_warnings(void *user, pl_log_level level, const char *text)
 {
@@ -155,6 +156,36 @@ static pl_status load(struct service *v, const struct options *o,
     return PL_OK;
 }
 
+/* A server that shares its machine leaves most of its memory to others. */
+static uint64_t default_ram(void)
+{
+    const uint64_t most = (uint64_t)8 << 30;
+    long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t eighth = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size / 8 : 0;
+
+    return eighth < most ? eighth : most;
+}
+
+static pl_status open_tiers(struct service *v, const struct options *o,
+                            pl_err *err)
+{
+    struct tiers_options to = {.ram = o->cache_ram,
+                               .dir = o->cache_dir,
+                               .disk = o->cache_disk,
+                               .log = log_line,
+                               .log_user = (void *)o};
+
+    if (to.ram == 0)
+        to.ram = default_ram();
+    else if (to.ram == 1) /* option_set_bytes: 0 was asked for */
+        to.ram = 0;
+    if (to.disk == 0)
+        to.disk = (uint64_t)16 << 30;
+    if (to.ram == 0 && !to.dir)
+        return PL_OK;
+    return tiers_open(&v->tiers, &to, v->engine, err);
+}
+
 static pl_status start_loop(struct service *v, const struct options *o,
                             int64_t piece, pl_err *err)
 {
@@ -162,6 +193,7 @@ static pl_status start_loop(struct service *v, const struct options *o,
         .n_seq = o->n_parallel,
         .max_waiting = o->n_waiting,
         .step = piece,
+        .tiers = v->tiers,
         .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
         .log = log_line,
         .log_user = (void *)o,
@@ -201,7 +233,10 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->max_tokens = o->n_predict;
     v->time_s = o->timeout_s;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
-    return start_loop(v, o, piece, err);
+    s = open_tiers(v, o, err);
+    if (s == PL_OK)
+        s = slots_init(&v->slots, o->slot_dir, v->engine, err);
+    return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 
 pl_status serve_model_open(void *user, const struct model_about *about,
@@ -235,7 +270,9 @@ pl_status serve_model_open(void *user, const struct model_about *about,
 void serve_model_close(void *user, struct service *v)
 {
     (void)user;
+    slots_fini(&v->slots);
     loop_free(v->loop); /* ends the requests that are left */
+    tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);
     pl_template_free(v->form);

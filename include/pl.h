@@ -411,6 +411,13 @@ PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
  * FULL: n is more than the context. */
 PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
                               int64_t n, int64_t *n_shared, pl_err *err);
+/* What pl_seq_share would find, with nothing changed; 0 where it would fail. */
+PL_API int64_t pl_kept_length(pl_engine *e, const int32_t *token, int64_t n);
+/* A sequence whose state was restored has these n tokens, which are all that it
+ * holds: so it is kept for others when it goes. BAD_ARGUMENT: it has another
+ * number of them, or they are known. */
+PL_API pl_status pl_seq_tell(pl_engine *e, int seq, const int32_t *token,
+                             int64_t n, pl_err *err);
 /* How many tokens more a sequence could take now, if no other took any and what
  * is kept unused were given up. seq -1: all sequences together, if each began a
  * page of 64 tokens: what is left in the last pages of those that have tokens
@@ -466,6 +473,29 @@ PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
                                          unsigned flags, pl_err *err);
 PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                        unsigned flags, pl_err *err);
+
+/* Pages of what is kept (pl_options.prefix_cache), for who keeps more of it
+ * than the devices' memory holds: host memory, a disk. A page is a stream as a
+ * state is, and in logical order too; but it is taken only by an engine of the
+ * same model, cache formats and numeric plan, whatever its devices, so that
+ * what comes back has the bits that it had. */
+
+/* The page that is kept for the longest time and was not given out yet: it
+ * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it. Of a
+ * recurrent model sequences go on behind some pages only: *goes_on says so, and
+ * a page is given out again when it has become one. `token` has room for a
+ * context; *data is malloc'ed. *n 0: there is none. */
+PL_API pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t *n,
+                              bool *goes_on, void **data, size_t *bytes,
+                              pl_err *err);
+/* A page whose tokens are token[0 .. n-1] goes to the end of a sequence, which
+ * has whole pages, all given to pl_engine_decode, pl_seq_share or this. Nothing
+ * changes unless it is whole. A recurrent model goes on only behind a page that
+ * came with its states: else the sequence is to be trimmed first
+ * (pl_seq_trim). */
+PL_API pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token,
+                               int64_t n, const void *data, size_t bytes,
+                               pl_err *err);
 
 /* ---- text -------------------------------------------------------------- */
 

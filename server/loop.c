@@ -102,6 +102,9 @@ void loop_end_work(struct loop *l, struct work *w, enum job_end why,
     l->counts.n_failed += why == JOB_FAILED;
     pthread_mutex_unlock(&l->lock);
     j = w->job.listener;
+    loop_tiers_leave(l, w);
+    if (w->at == WORK_RUNS)
+        loop_remember(l, w);
     free_work(w); /* before the listener gives up the job's grammar */
     j.end(j.user, &r);
 }
@@ -289,11 +292,12 @@ static void *work_on(void *user)
 
         pthread_mutex_lock(&l->lock);
         run_errands(l);
-        while (!busy && !l->stops && !l->errand && l->n_work == 0)
+        while (!busy && !l->stops && !l->errand && l->n_work == 0 &&
+               !loop_tiers_owe(l))
             pthread_cond_wait(&l->come, &l->lock);
-        if (!busy && !l->stops && !l->errand && l->n_work > 0) {
-            /* All that run are paused, and nobody tells when clients have
-             * caught up: ask again soon. */
+        if (!busy && !l->stops && !l->errand) {
+            /* All that run are paused, and nobody tells when clients or tiers
+             * have caught up: ask again soon. */
             struct timespec soon;
 
             clock_gettime(CLOCK_MONOTONIC, &soon);
@@ -323,6 +327,7 @@ static bool make_room(struct loop *l)
     l->work = calloc((size_t)l->max_work, sizeof *l->work);
     l->client = calloc((size_t)l->max_work, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
+    l->last = calloc(n, sizeof *l->last);
     l->n_device = pl_engine_devices(l->e, NULL, 0, sizeof *l->device);
     l->device = calloc((size_t)l->n_device + 1, sizeof *l->device);
     l->run = calloc(n, sizeof *l->run);
@@ -332,12 +337,13 @@ static bool make_room(struct loop *l)
     l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
     l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
     l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
+    l->path = calloc((size_t)l->n_ctx, sizeof *l->path);
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
-    return l->work && l->client && l->slot && l->device && l->run && l->plan &&
-           l->taken && l->token && l->seq && l->wanted && l->logits &&
-           l->rows && (l->row || l->o.d_model == 0);
+    return l->work && l->client && l->slot && l->last && l->device && l->run &&
+           l->plan && l->taken && l->token && l->seq && l->wanted &&
+           l->logits && l->path && l->rows && (l->row || l->o.d_model == 0);
 }
 
 /* Waits end by a clock that nobody sets. */
@@ -408,6 +414,9 @@ void loop_free(struct loop *l)
     free(l->work);
     free(l->client);
     free(l->slot);
+    for (int i = 0; i < l->o.n_seq && l->last; i++)
+        free(l->last[i].token);
+    free(l->last);
     free(l->device);
     free(l->run);
     free(l->plan);
@@ -416,6 +425,7 @@ void loop_free(struct loop *l)
     free(l->seq);
     free(l->wanted);
     free(l->logits);
+    free(l->path);
     free(l->row);
     free(l->rows);
     free(l);

@@ -9,7 +9,7 @@
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
-#include "pl.h"
+#include "tiers.h"
 
 struct loop;
 
@@ -79,15 +79,20 @@ struct job {
     enum job_rows rows;  /* where loop_options.d_model is given */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
+    /* With max_tokens 0: its sequence has the whole prompt now. `user` is the
+     * listener's. It is no job that a slot is remembered by. NULL: not told. */
+    void (*keep)(void *user, pl_engine *e, int seq);
     struct job_listener listener;
 };
 
 struct loop_options {
-    int n_seq;       /* sequences of the engine that jobs may have */
-    int max_waiting; /* jobs that may wait; 0: 16 times n_seq */
-    int64_t step;    /* tokens of a step: the engine's micro-batch */
-    int64_t chunk;   /* of prompts beside others that write; 0: a quarter of
+    int n_seq;           /* sequences of the engine that jobs may have */
+    int max_waiting;     /* jobs that may wait; 0: 16 times n_seq */
+    int64_t step;        /* tokens of a step: the engine's micro-batch */
+    int64_t chunk;       /* of prompts beside others that write; 0: a quarter of
                         a step, 32 at least */
+    struct tiers *tiers; /* what is kept goes there, and comes back; borrowed,
+                            NULL: none */
     int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
                         keeps none */
     pl_log_fn *log;
@@ -106,7 +111,9 @@ struct loop_counts {
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
     pl_cache_counters cache;                      /* now */
     double step_s;                                /* within steps */
-    double self_s; /* between them: choosing, telling */
+    double self_s;   /* between them: choosing, telling */
+    uint64_t n_back; /* tokens of prompts that came from tiers; in n_cached */
+    double back_s;   /* putting them there, between steps */
 };
 
 /* One place, as /slots shows it. */
@@ -132,6 +139,16 @@ pl_status loop_between(struct loop *l,
                        pl_status (*act)(void *user, pl_engine *e, pl_err *err),
                        void *user, pl_err *err);
 void loop_counts(struct loop *l, struct loop_counts *out);
+/* The tokens that the last job of a place had in its sequence, or that
+ * loop_restore put there; malloc'ed, *n of them, perhaps 0. False: no memory.
+ */
+bool loop_last(struct loop *l, int slot, int32_t **token, int64_t *n);
+/* They are forgotten; how many they were. */
+int64_t loop_erase(struct loop *l, int slot);
+/* A state of n tokens becomes a prefix that is kept, and what a place had last.
+ * FULL: all places are taken, or there is no room. */
+pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
+                       int64_t n, const void *state, size_t bytes, pl_err *err);
 /* Of the first n slots; how many there are. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
 /* The engine's devices as they were after the last step: the first n of them;

@@ -30,6 +30,16 @@ struct work {
     void *saved; /* owned, of WORK_AWAY */
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */
+    bool looked;               /* for more of its prompt in the tiers */
+    struct tiers_search
+        *search; /* owned: what they have; NULL: none any more */
+    int n_put;   /* entries that its sequence has of that */
+};
+
+/* What a place had last. */
+struct last {
+    int32_t *token; /* owned, [n] */
+    int64_t n;
 };
 
 /* Something to be done between two steps. */
@@ -66,6 +76,7 @@ struct loop {
     struct schedule schedule;   /* guarded */
     struct loop_counts counts;  /* guarded */
     struct loop_slot *slot;     /* owned, [n_seq]; guarded */
+    struct last *last;          /* owned, [n_seq]; guarded */
     pl_device_counters *device; /* owned, [n_device]; guarded */
     int n_device;
 
@@ -79,6 +90,7 @@ struct loop {
     uint8_t *wanted;
     int64_t max_batch;
     float *logits; /* [n_seq, n_vocab] */
+    int32_t *path; /* owned, [n_ctx] tokens of a page that is given */
     float *row;    /* [max_batch, d_model]; NULL: nobody asks */
     bool *rows;    /* [n_seq], of `run`: it tells rows */
 };
@@ -86,6 +98,31 @@ struct loop {
 /* One step: gives free places, computes, tells. False: there is nothing to do
  * but to wait. */
 bool loop_step(struct loop *l);
+
+/* loop_tiers.c: all of them do nothing where there are no tiers. */
+
+/* Looks for more of a waiting job's prompt than the devices have. True: it
+ * waits until that is known. */
+bool loop_tiers_look(struct loop *l, struct work *w);
+/* Does it still wait? Takes no lock. */
+bool loop_tiers_waits(const struct work *w);
+/* Its sequence has begun, with what the devices have. */
+void loop_tiers_begin(struct loop *l, struct work *w);
+/* Does it take part in no step yet, since entries are left to be put? */
+bool loop_tiers_puts(const struct work *w);
+/* Puts entries of those who have some left, for a while; true: some are left
+ * or were. */
+bool loop_tiers_put(struct loop *l);
+/* Nothing more comes of them. */
+void loop_tiers_leave(struct loop *l, struct work *w);
+/* Gives pages to the tiers for some seconds, one at least; true: it gave. */
+bool loop_tiers_give(struct loop *l, double seconds);
+/* Is there something to give later? */
+bool loop_tiers_owe(struct loop *l);
+
+/* loop_slots.c: a job that had a place is about to go; takes its text. */
+void loop_remember(struct loop *l, struct work *w);
+
 /* What the engine counts, for those who ask the loop. */
 void loop_look(struct loop *l);
 /* How many are there, now; with the lock held. */

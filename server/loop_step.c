@@ -89,6 +89,11 @@ static bool has_room(struct loop *l, const struct work *w)
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
+static bool may_come(const struct work *w, enum work_at at)
+{
+    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w);
+}
+
 /* Who gets the next place: those who gave theirs come first, or nobody would be
  * safe to end. Who would take part in no step gets none. NULL: nobody waits. */
 static struct work *next_work(struct loop *l)
@@ -98,15 +103,14 @@ static struct work *next_work(struct loop *l)
 
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_work && !next; i++)
-        if (l->work[i]->at == WORK_AWAY && l->work[i]->wish == JOB_GO)
+        if (may_come(l->work[i], WORK_AWAY))
             next = l->work[i];
     for (int i = 0; i < l->n_work && !next; i++)
-        if (l->work[i]->at == WORK_WAITS && l->work[i]->wish == JOB_GO)
+        if (may_come(l->work[i], WORK_WAITS))
             l->client[n++] = l->work[i]->job.client;
     first = schedule_next(&l->schedule, l->client, n);
     for (int i = 0; i < l->n_work && !next && first >= 0; i++)
-        if (l->work[i]->at == WORK_WAITS && l->work[i]->wish == JOB_GO &&
-            first-- == 0)
+        if (may_come(l->work[i], WORK_WAITS) && first-- == 0)
             next = l->work[i];
     pthread_mutex_unlock(&l->lock);
     return next;
@@ -156,6 +160,7 @@ static void begin(struct loop *l, struct work *w)
     pthread_mutex_lock(&l->lock);
     l->counts.n_cached += (uint64_t)w->n_cached;
     pthread_mutex_unlock(&l->lock);
+    loop_tiers_begin(l, w);
 }
 
 /* A job gives its place, and what its sequence holds goes to host memory. */
@@ -163,6 +168,7 @@ static void send_away(struct loop *l, struct work *w)
 {
     pl_err err;
 
+    loop_tiers_leave(l, w);
     if (w->n_done > 0 && pl_state_save_memory(l->e, w->seq, 0, -1, &w->saved,
                                               &w->saved_bytes, &err) != PL_OK) {
         loop_end_work(l, w, JOB_FAILED, &err);
@@ -199,6 +205,8 @@ static void admit(struct loop *l)
     while ((w = next_work(l)) && find_place(l, w)) {
         bool back = w->at == WORK_AWAY;
 
+        if (loop_tiers_look(l, w))
+            continue;
         w->seq = free_seq(l);
         l->taken[w->seq] = true;
         set_place(l, w, WORK_RUNS);
@@ -233,7 +241,7 @@ static int64_t plan_step(struct loop *l)
         l->plan[i] = (struct schedule_job){
             .client = w->job.client,
             .n_left = is_writing(w) ? 0 : w->n_text - w->n_done,
-            .paused = w->wish == JOB_PAUSE};
+            .paused = w->wish == JOB_PAUSE || loop_tiers_puts(w)};
         l->rows[i] = w->job.rows != JOB_NO_ROW;
     }
     pthread_mutex_lock(&l->lock);
@@ -350,6 +358,8 @@ static void write_on(struct loop *l, struct work *w, const float *logits)
     if (w->wrote == 0)
         w->wrote = loop_now();
     if (w->job.max_tokens == 0) { /* the prompt alone was wanted */
+        if (w->job.keep)
+            w->job.keep(w->job.listener.user, l->e, w->seq);
         loop_end_work(l, w, JOB_LENGTH, NULL);
         return;
     }
@@ -551,18 +561,22 @@ static bool step_of_rows(struct loop *l)
 bool loop_step(struct loop *l)
 {
     double began = loop_now(), stepped = l->counts.step_s;
+    bool put;
 
     let_go(l);
     admit(l);
+    put = loop_tiers_put(l);
     if (plan_step(l) == 0) {
         loop_look(l);
-        return false;
+        return loop_tiers_give(l, 0) || put;
     }
     if (step_of_rows(l) && l->n_run > 0)
         step_of(l, false);
     loop_look(l);
+    stepped = l->counts.step_s - stepped;
     pthread_mutex_lock(&l->lock);
-    l->counts.self_s += loop_now() - began - (l->counts.step_s - stepped);
+    l->counts.self_s += loop_now() - began - stepped;
     pthread_mutex_unlock(&l->lock);
+    loop_tiers_give(l, stepped / 16);
     return true;
 }

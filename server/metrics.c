@@ -148,6 +148,41 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
             "time between steps, choosing and telling");
 }
 
+/* Pages of 64 tokens and less. */
+static void write_tiers(struct writer *w, const struct loop_counts *c,
+                        const struct tiers_counts *t)
+{
+    head(w, "cache_tier_hits_total", "counter",
+         "pages of prompts that came back, by tier");
+    say(w, "plait_cache_tier_hits_total{tier=\"ram\"} %" PRIu64 "\n",
+        t->ram_hits);
+    say(w, "plait_cache_tier_hits_total{tier=\"disk\"} %" PRIu64 "\n",
+        t->disk_hits);
+    head(w, "cache_tier_hit_bytes_total", "counter", "their bytes");
+    say(w, "plait_cache_tier_hit_bytes_total{tier=\"ram\"} %" PRIu64 "\n",
+        t->ram_hit_bytes);
+    say(w, "plait_cache_tier_hit_bytes_total{tier=\"disk\"} %" PRIu64 "\n",
+        t->disk_hit_bytes);
+    head(w, "cache_tier_bytes", "gauge", "bytes of pages, by tier");
+    say(w, "plait_cache_tier_bytes{tier=\"ram\"} %" PRIu64 "\n", t->ram_bytes);
+    say(w, "plait_cache_tier_bytes{tier=\"disk\"} %" PRIu64 "\n",
+        t->disk_bytes);
+    counter(w, "cache_restored_tokens_total", c->n_back,
+            "tokens of prompts, of those found in the cache, that came from "
+            "host memory or disk");
+    seconds(w, "cache_restore_seconds_total", c->back_s,
+            "time between steps for that");
+    counter(w, "cache_pages_written_total", t->written,
+            "pages written to the disk");
+    counter(w, "cache_bytes_written_total", t->written_bytes, "their bytes");
+    counter(w, "cache_writes_failed_total", t->failed,
+            "writes that the disk refused");
+    counter(w, "cache_pages_damaged_total", t->damaged,
+            "pages that were not what was written, and are gone");
+    counter(w, "cache_pages_lost_total", t->lost,
+            "pages that were to be written, and are not");
+}
+
 /* One counter of each device. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
@@ -207,6 +242,7 @@ bool metrics_write(struct metrics *m, const struct metrics_now *now,
     struct writer w = {.out = out, .ok = true};
 
     write_loop(&w, &now->loop);
+    write_tiers(&w, &now->loop, &now->tiers);
     gauge(&w, "connections", now->n_connection, "connections that are open");
     gauge(&w, "http_requests", now->n_request, "requests under way");
     counter(&w, "messages_total", now->loop.messages, "collectives of devices");

@@ -31,6 +31,7 @@ struct metrics {
 /* What others count. */
 struct metrics_now {
     struct loop_counts loop;
+    struct tiers_counts tiers;        /* zeros: there are none */
     const pl_device_counters *device; /* [n_device] */
     int n_device;
     int n_connection, n_request;

@@ -354,6 +354,8 @@ bool service_metrics(struct service *v, struct text *out)
     bool ok;
 
     loop_counts(v->loop, &now.loop);
+    if (v->tiers)
+        tiers_counts(v->tiers, &now.tiers);
     if (device)
         now.n_device = loop_devices(v->loop, device, n);
     now.device = device;
@@ -412,6 +414,7 @@ static const struct http_route routes[] = {
     {"GET", "/v1/health", on_health, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
+    {"POST", "/slots/{}", slots_act, 0},
     {"GET", "/metrics", on_metrics, 0},
     {"GET", "/machine", on_machine, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},

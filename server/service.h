@@ -10,6 +10,7 @@
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
+#include "slots.h"
 
 #include <stdatomic.h>
 
@@ -27,6 +28,8 @@ struct service {
     pl_template *form;         /* NULL: the file has none */
     pl_err no_form;            /* why it has none */
     struct loop *loop;
+    struct tiers *tiers; /* the loop's; NULL: none */
+    struct slots slots;
     struct grammars grammars;
     struct metrics metrics;
     const char *name;     /* for clients */

@@ -195,6 +195,12 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
                            " more do not fit into a context of %" PRId64
                            ": give a larger one",
                            s, q->n_old, q->n_new, e->plan->n_ctx);
+        if (e->kv.states >= 0 && q->n_old > 0 &&
+            kv_state(&e->kv, s, q->n_old) < 0)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sequence %d has %" PRId64
+                           " tokens and no state behind them: trim it",
+                           s, q->n_old);
     }
     return check_room(e, err);
 }

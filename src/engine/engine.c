@@ -289,6 +289,58 @@ pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token, int64_t n,
     return s;
 }
 
+int64_t pl_kept_length(pl_engine *e, const int32_t *token, int64_t n)
+{
+    int64_t length = 0;
+
+    if (n < 1 || n > e->plan->n_ctx || exec_enter(e->exec, NULL) != PL_OK)
+        return 0;
+    if (exec_drain(e->exec, NULL) == PL_OK) {
+        engine_trust_prefixes(e);
+        length = prefix_length(&e->kv, token, n - 1);
+    }
+    exec_leave(e->exec);
+    return length;
+}
+
+static pl_status tell(pl_engine *e, int seq, const int32_t *token, int64_t n,
+                      pl_err *err)
+{
+    int64_t n_vocab = e->plan->model->model->n_vocab;
+
+    if (!engine_is_seq(e, seq))
+        return engine_no_seq(e, seq, err);
+    if (n != e->kv.length[seq] ||
+        (n > 0 && e->kv.prefix && e->kv.prefix->seq[seq].n > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sequence %d is said to have %" PRId64
+                       " tokens; it has %" PRId64 "%s",
+                       seq, n, e->kv.length[seq],
+                       n == e->kv.length[seq] ? ", which are known" : "");
+    for (int64_t i = 0; i < n; i++)
+        if (token[i] < 0 || token[i] >= n_vocab)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "token %" PRId64 " of sequence %d is said to be %d; "
+                           "the vocabulary has 0 to %" PRId64,
+                           i, seq, token[i], n_vocab - 1);
+    PL_TRY(exec_drain(e->exec, err));
+    if (e->kv.prefix)
+        engine_trust_prefixes(e);
+    prefix_add(&e->kv, seq, 0, token, n);
+    return PL_OK;
+}
+
+pl_status pl_seq_tell(pl_engine *e, int seq, const int32_t *token, int64_t n,
+                      pl_err *err)
+{
+    pl_status s;
+
+    PL_TRY(exec_enter(e->exec, err));
+    s = tell(e, seq, token, n, err);
+    exec_leave(e->exec);
+    return s;
+}
+
 /* Tokens for which a pool has pages; of a sequence, those too that its last
  * page has room for. */
 static int64_t pool_room(const struct kv *kv, int pool, int seq)

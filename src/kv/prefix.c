@@ -40,6 +40,30 @@ void prefix_in_use(struct kv_pool *p, int32_t page)
     p->n_idle--;
 }
 
+static void now_fresh(struct prefix *x, int node)
+{
+    struct prefix_node *v = &x->node[node], *end = &x->node[x->n_node];
+
+    if (v->fresh)
+        return;
+    v->fresh = true;
+    v->fresh_next = x->n_node;
+    v->fresh_before = end->fresh_before;
+    x->node[end->fresh_before].fresh_next = node;
+    end->fresh_before = node;
+}
+
+static void not_fresh(struct prefix *x, int node)
+{
+    struct prefix_node *v = &x->node[node];
+
+    if (!v->fresh)
+        return;
+    v->fresh = false;
+    x->node[v->fresh_before].fresh_next = v->fresh_next;
+    x->node[v->fresh_next].fresh_before = v->fresh_before;
+}
+
 /* A node gets a page that a sequence holds. */
 static void adopt(struct kv *kv, int pool, int node, int32_t page)
 {
@@ -49,6 +73,7 @@ static void adopt(struct kv *kv, int pool, int node, int32_t page)
     p->refs[page]++;
     p->holder[page] = node;
     kv->prefix->node[node].page[pool] = page;
+    now_fresh(kv->prefix, node);
 }
 
 static void release(struct kv *kv, int pool, int node)
@@ -106,6 +131,7 @@ static int discard(struct kv *kv, int node)
     while (*at != node)
         at = &x->node[*at].next;
     *at = v->next;
+    not_fresh(x, node);
     v->n_tok = 0;
     v->next = x->unused;
     x->unused = node;
@@ -204,8 +230,11 @@ static void empty(struct kv *kv)
 
     for (int i = 0; i < x->n_node; i++) {
         x->node[i].n_tok = 0;
+        x->node[i].fresh = false;
         x->node[i].next = i + 1 < x->n_node ? i + 1 : -1;
     }
+    x->node[x->n_node].fresh_next = x->n_node;
+    x->node[x->n_node].fresh_before = x->n_node;
     x->unused = x->n_node > 0 ? 0 : -1;
     for (uint64_t i = 0; i <= x->mask; i++)
         x->bucket[i] = -1;
@@ -540,4 +569,52 @@ int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
     memcpy(q->token, last->token, (size_t)m * sizeof *q->token);
     go_to(kv, q, m ? last->parent : t.node);
     return t.n;
+}
+
+int64_t prefix_length(const struct kv *kv, const int32_t *token, int64_t most)
+{
+    return kv->prefix ? longest(kv, token, most).n : 0;
+}
+
+/* Taking ------------------------------------------------------------------ */
+
+int prefix_fresh(const struct kv *kv)
+{
+    const struct prefix *x = kv->prefix;
+    int first = x ? x->node[x->n_node].fresh_next : -1;
+
+    return x && first < x->n_node ? first : -1;
+}
+
+void prefix_taken(struct kv *kv, int node)
+{
+    if (node >= 0)
+        not_fresh(kv->prefix, node);
+}
+
+int prefix_node_of(const struct kv *kv, int seq)
+{
+    const struct prefix_seq *q;
+    int m;
+
+    if (!kv->prefix)
+        return -1;
+    q = &kv->prefix->seq[seq];
+    m = (int)(q->n % PAGE_TOKENS);
+    return m ? find(kv->prefix, q->node, q->token, m) : q->node;
+}
+
+int64_t prefix_path(const struct kv *kv, int node, int32_t *token)
+{
+    const struct prefix_node *all = kv->prefix->node;
+    int64_t n = 0, at;
+
+    for (int i = node; i >= 0; i = all[i].parent)
+        n += all[i].n_tok;
+    at = n;
+    for (int i = node; i >= 0; i = all[i].parent) {
+        at -= all[i].n_tok;
+        memcpy(token + at, all[i].token, (size_t)all[i].n_tok * sizeof *token);
+    }
+    return n;
 }

@@ -21,6 +21,10 @@
  * that lies within a page a leaf has the state, and the page as far as it was
  * filled; the sequence goes on in a copy of that page.
  *
+ * A node is fresh from when it gets a page or a state until somebody has taken
+ * a copy of it (state/state_page.c): so tiers behind the devices' memory can
+ * have all that is kept before it goes.
+ *
  * All memory is taken at the beginning. A tree that can take no more leaves the
  * tokens of a sequence unknown from there on. */
 #ifndef KV_PREFIX_H
@@ -35,6 +39,8 @@ struct prefix_node {
     int n_tok;  /* PAGE_TOKENS; fewer: a leaf for its state; 0: unused */
     int32_t token[PAGE_TOKENS];
     int32_t page[PL_MAX_POOL]; /* or slot; -1: none is held */
+    bool fresh;
+    int fresh_next, fresh_before; /* in the ring of fresh ones */
 };
 
 /* A sequence's tokens, as far as they are known. */
@@ -47,7 +53,8 @@ struct prefix_seq {
 struct prefix {
     int n_node, unused;       /* unused: the first one, -1: all are used */
     uint64_t mask;            /* of a hash: its bucket */
-    struct prefix_node *node; /* owned, [n_node] */
+    struct prefix_node *node; /* owned, [n_node + 1]; the last is no node: the
+                                 ring of fresh ones begins and ends there */
     int *bucket;              /* owned, [mask + 1] first node; -1: none */
     struct prefix_seq *seq;   /* owned, [2 * kv->n_seq] */
 };
@@ -67,6 +74,19 @@ void prefix_keep_state(struct kv *kv, int seq);
  * length. Takes no page. */
 int64_t prefix_share(struct kv *kv, int seq, const int32_t *token,
                      int64_t most);
+/* The length that prefix_share would find. */
+int64_t prefix_length(const struct kv *kv, const int32_t *token, int64_t most);
+
+/* The node that is fresh for the longest time; -1: none is. */
+int prefix_fresh(const struct kv *kv);
+/* It is fresh no longer; -1: nothing. */
+void prefix_taken(struct kv *kv, int node);
+/* The node of a sequence's last full page or, if it ends within a page, of the
+ * leaf that has its state; -1: none. */
+int prefix_node_of(const struct kv *kv, int seq);
+/* The tokens of a node's path, [n_ctx]; their number. */
+int64_t prefix_path(const struct kv *kv, int node, int32_t *token);
+
 /* All nodes go, and no sequence's tokens are known: what computes them has
  * changed. Only who is emptied is known again. */
 void prefix_forget(struct kv *kv);

@@ -184,7 +184,7 @@ TEST(schema_numbers_keep_their_bounds)
            TEXTS("1.", ".5", "'1'"));
 }
 
-TEST(schema_strings)
+TEST(schema_texts)
 {
     expect("{'type': 'string', 'minLength': 2, 'maxLength': 3}",
            TEXTS("'ab'", "'abc'", "'\xc3\xa9\\n\xf0\x9f\x98\x80'"),

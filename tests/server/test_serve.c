@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- a server ------------------------------------------------------------ */
@@ -364,4 +365,146 @@ TEST(serve_is_understood_by_the_packages_of_its_protocols)
     if (status == 77)
         TEST_SKIP("Python lacks openai, or the package of /v1/messages");
     assert_int_equal(status, 0);
+}
+
+/* ---- caches that last ---------------------------------------------------- */
+
+enum { N_WORDS = 150 };
+
+/* A request for some tokens behind a prompt of `n` words. */
+static char *long_request(int n, int n_predict)
+{
+    struct test_text t = {0};
+    char end[80];
+
+    test_text_add(&t, "{\"prompt\":\"", 11);
+    for (int i = 0; i < n; i++)
+        test_text_add(&t, i % 3 ? "dragon " : "cat ", i % 3 ? 7 : 4);
+    snprintf(end, sizeof end, "\",\"n_predict\":%d,\"seed\":1}", n_predict);
+    test_text_add(&t, end, strlen(end));
+    return t.s;
+}
+
+/* The content of an answer, malloc'ed, and a number of its timings. */
+static char *ask_long(struct running *s, int n, const char *timing,
+                      int64_t *value)
+{
+    char *request = long_request(n, 8), *body, *text;
+    json_t *j;
+
+    body = post(s, "/completion", request, 200);
+    j = read_json(body);
+    text = strdup(json_string_value(json_object_get(j, "content")));
+    *value = json_integer_value(
+        json_object_get(json_object_get(j, "timings"), timing));
+    json_decref(j);
+    free(body);
+    free(request);
+    return text;
+}
+
+static int64_t number_of(const char *body, const char *name)
+{
+    json_t *j = read_json(body);
+    int64_t n = json_integer_value(json_object_get(j, name));
+
+    json_decref(j);
+    return n;
+}
+
+/* Saved by one server, restored by another of another split: the prompt is not
+ * computed again, and the answer the same. */
+TEST(serve_saves_and_restores_slots)
+{
+    static const char file[] = "{\"filename\":\"one.slot\"}";
+    const char *dir = test_temp("slots");
+    char more[400], *a, *b, *body;
+    int64_t cached, n_saved;
+    struct running s;
+
+    snprintf(more, sizeof more, "mkdir -p %s", dir);
+    assert_int_equal(system(more), 0);
+    snprintf(more, sizeof more, "--ranks 2 --slot-save-path %s", dir);
+    start(&s, more);
+    free(post(&s, "/slots/0?action=save", file, 400)); /* nothing yet */
+    a = ask_long(&s, N_WORDS, "cache_n", &cached);
+    assert_int_equal(cached, 0);
+    body = post(&s, "/slots/0?action=save", file, 200);
+    n_saved = number_of(body, "n_saved");
+    assert_true(n_saved >= N_WORDS && number_of(body, "n_written") > 0);
+    free(body);
+    free(post(&s, "/slots/0?action=save", "{\"filename\":\"../x\"}", 400));
+    free(post(&s, "/slots/0?action=save", "{}", 400));
+    free(post(&s, "/slots/0?action=dance", file, 400));
+    free(post(&s, "/slots/77?action=save", file, 400));
+    body = post(&s, "/slots/0?action=erase", "", 200);
+    assert_int_equal(number_of(body, "n_erased"), n_saved);
+    free(body);
+    stop(&s);
+
+    snprintf(more, sizeof more,
+             "--ranks 2 -dev 'cpu*2' -sm tensor "
+             "--slot-save-path %s",
+             dir);
+    start(&s, more);
+    free(post(&s, "/slots/1?action=restore", "{\"filename\":\"none\"}", 400));
+    body = post(&s, "/slots/1?action=restore", file, 200);
+    assert_int_equal(number_of(body, "n_restored"), n_saved);
+    free(body);
+    b = ask_long(&s, N_WORDS, "cache_n", &cached);
+    assert_true(cached >= 128);
+    assert_string_equal(a, b);
+    stop(&s);
+
+    snprintf(more, sizeof more, "--ranks 4 --slot-save-path %s", dir);
+    start(&s, more); /* other bits */
+    free(post(&s, "/slots/1?action=restore", file, 400));
+    stop(&s);
+    start(&s, "");
+    free(post(&s, "/slots/1?action=restore", file, 501));
+    stop(&s);
+    free(a);
+    free(b);
+}
+
+/* Killed at any time after its answer; what the next one finds is right. */
+TEST(serve_finds_its_cache_after_kill_9)
+{
+    const char *dir = test_temp("serve-cache");
+    int n = test_long() ? 40 : 4;
+    char more[400], *first = NULL;
+    struct running s;
+
+    for (int i = 0; i < n; i++) {
+        const struct timespec t = {.tv_nsec = 2000000 * (i % 20)};
+        int64_t cached;
+        int status;
+        char *text;
+
+        snprintf(more, sizeof more,
+                 "--ranks 2 %s --cache-ram %d --cache-dir %s",
+                 i % 2 ? "-dev 'cpu*2' -sm layer" : "", i % 3 ? 64 : 0, dir);
+        start(&s, more);
+        text = ask_long(&s, N_WORDS, "cache_n", &cached);
+        first = first ? first : strdup(text);
+        assert_string_equal(text, first);
+        free(text);
+        if (i < n - 1) {
+            nanosleep(&t, NULL);
+            kill(s.pid, SIGKILL);
+            assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
+            close(s.err);
+        } else {
+            stop(&s);
+        }
+    }
+    { /* ended in peace, it had written all */
+        int64_t cached;
+
+        start(&s, more);
+        free(ask_long(&s, N_WORDS, "cache_n", &cached));
+        assert_true(cached >= 128);
+        stop(&s);
+    }
+    free(first);
 }

@@ -1,0 +1,110 @@
+/* What places had last: tokens, so that a client can have what it sees as a
+ * slot saved, and brought back. Between jobs no place holds a sequence; what a
+ * job computed is kept as a prefix (pl_seq_share). See loop.h. */
+#include "loop_inner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* With the lock held. */
+static void set_last(struct loop *l, int slot, int32_t *token, int64_t n)
+{
+    free(l->last[slot].token);
+    l->last[slot] = (struct last){token, n};
+}
+
+void loop_remember(struct loop *l, struct work *w)
+{
+    if (w->n_done == 0 || w->job.keep)
+        return;
+    pthread_mutex_lock(&l->lock);
+    set_last(l, w->seq, w->text, w->n_done);
+    pthread_mutex_unlock(&l->lock);
+    w->text = NULL;
+}
+
+static bool copy(const int32_t *token, int64_t n, int32_t **out)
+{
+    *out = malloc(((size_t)n + 1) * sizeof(**out));
+    if (*out && n > 0)
+        memcpy(*out, token, (size_t)n * sizeof(**out));
+    return *out != NULL;
+}
+
+bool loop_last(struct loop *l, int slot, int32_t **token, int64_t *n)
+{
+    bool ok;
+
+    pthread_mutex_lock(&l->lock);
+    *n = l->last[slot].n;
+    ok = copy(l->last[slot].token, *n, token);
+    pthread_mutex_unlock(&l->lock);
+    return ok;
+}
+
+int64_t loop_erase(struct loop *l, int slot)
+{
+    int64_t n;
+
+    pthread_mutex_lock(&l->lock);
+    n = l->last[slot].n;
+    set_last(l, slot, NULL, 0);
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+/* ---- restoring ----------------------------------------------------------- */
+
+struct restore {
+    struct loop *l;
+    const int32_t *token;
+    int64_t n;
+    const void *state;
+    size_t bytes;
+};
+
+/* Into a sequence that nobody has; emptied, it is a kept prefix. */
+static pl_status restore(void *user, pl_engine *e, pl_err *err)
+{
+    const struct restore *r = user;
+    int seq = 0;
+    pl_status s;
+
+    while (seq < r->l->o.n_seq && r->l->taken[seq])
+        seq++;
+    if (seq == r->l->o.n_seq) {
+        snprintf(err->message, sizeof err->message,
+                 "all %d places are taken: try again later", seq);
+        return err->status = PL_FULL;
+    }
+    s = pl_state_restore_memory(e, seq, r->state, r->bytes, 0, err);
+    if (s == PL_OK)
+        s = pl_seq_tell(e, seq, r->token, r->n, err);
+    pl_seq_trim(e, seq, 0, NULL, NULL);
+    return s;
+}
+
+pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
+                       int64_t n, const void *state, size_t bytes, pl_err *err)
+{
+    struct restore r = {l, token, n, state, bytes};
+    int32_t *own;
+    pl_status s;
+
+    if (!copy(token, n, &own)) {
+        snprintf(err->message, sizeof err->message,
+                 "out of memory for a slot's tokens");
+        return err->status = PL_NO_MEMORY;
+    }
+    s = loop_between(l, restore, &r, err);
+    if (s != PL_OK) {
+        free(own);
+        return s;
+    }
+    pthread_mutex_lock(&l->lock);
+    set_last(l, slot, own, n);
+    pthread_mutex_unlock(&l->lock);
+    return PL_OK;
+}

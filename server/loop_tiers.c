@@ -1,0 +1,224 @@
+/* The loop and the tiers of the cache (tiers.h): pages go there between two
+ * steps, a few at a time, and come back before a job's first step.
+ *
+ * A job that waits is looked up once, when a place for it is free; meanwhile
+ * others come. What was found is put into its sequence page by page, in no more
+ * time between two steps than others can spare, and then it takes part in
+ * steps. Whatever fails on the way, the rest of its prompt is computed. */
+#include "loop_inner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { MAX_LOOKING = 2 }; /* jobs whose pages are in memory beside the tier */
+
+static const double alone_s = 0.05;   /* of putting, where nobody else runs */
+static const double beside_s = 0.005; /* where others do */
+
+/* ---- there --------------------------------------------------------------- */
+
+bool loop_tiers_give(struct loop *l, double seconds)
+{
+    double end = loop_now() + seconds;
+    bool gave = false;
+
+    if (!l->o.tiers)
+        return false;
+    do {
+        int64_t n;
+        bool goes_on;
+        void *data;
+        size_t bytes;
+        pl_err err;
+
+        if (tiers_full(l->o.tiers))
+            return gave;
+        if (pl_kept_next(l->e, l->path, &n, &goes_on, &data, &bytes, &err) !=
+            PL_OK) {
+            loop_say(l, PL_LOG_WARN, "a page of the cache is not saved: %s",
+                     err.message);
+            return gave;
+        }
+        if (n == 0)
+            return gave;
+        tiers_give(l->o.tiers, l->path, n, goes_on, data, bytes);
+        gave = true;
+    } while (loop_now() < end);
+    return gave;
+}
+
+bool loop_tiers_owe(struct loop *l)
+{
+    return l->o.tiers && tiers_full(l->o.tiers);
+}
+
+/* ---- back ---------------------------------------------------------------- */
+
+/* The reader may tell while the loop looks elsewhere, and is not waited for:
+ * who waits for it looks again soon. */
+static void wake(void *user)
+{
+    struct loop *l = user;
+
+    pthread_cond_signal(&l->come);
+}
+
+static int n_looking(struct loop *l)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_work; i++)
+        n += l->work[i]->at == WORK_WAITS && l->work[i]->search;
+    pthread_mutex_unlock(&l->lock);
+    return n;
+}
+
+bool loop_tiers_look(struct loop *l, struct work *w)
+{
+    int64_t length;
+    bool enough;
+
+    if (!l->o.tiers || w->looked || w->job.no_cache || w->at != WORK_WAITS ||
+        n_looking(l) >= MAX_LOOKING)
+        return false;
+    w->looked = true;
+    length = pl_kept_length(l->e, w->text, w->n_text);
+    enough = w->n_text - 1 - length < TIER_TOKENS;
+    w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
+    if (enough) /* it counts as used there */
+        loop_tiers_leave(l, w);
+    return w->search != NULL;
+}
+
+bool loop_tiers_waits(const struct work *w)
+{
+    return w->at == WORK_WAITS && w->search && !tiers_search_done(w->search);
+}
+
+void loop_tiers_leave(struct loop *l, struct work *w)
+{
+    if (w->search)
+        tiers_search_free(l->o.tiers, w->search);
+    w->search = NULL;
+}
+
+bool loop_tiers_puts(const struct work *w)
+{
+    return w->at == WORK_RUNS && w->search;
+}
+
+static void count_back(struct loop *l, const struct work *w, int64_t before,
+                       double seconds)
+{
+    pthread_mutex_lock(&l->lock);
+    l->counts.back_s += seconds;
+    if (w->n_cached >= before) {
+        l->counts.n_back += (uint64_t)(w->n_cached - before);
+        l->counts.n_cached += (uint64_t)(w->n_cached - before);
+    } else {
+        l->counts.n_back -= (uint64_t)(before - w->n_cached);
+        l->counts.n_cached -= (uint64_t)(before - w->n_cached);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* The sequence has all that comes; where no state is behind it, it goes back
+ * to where one is. */
+static void end_putting(struct loop *l, struct work *w)
+{
+    int64_t kept = 0, before = w->n_cached;
+
+    loop_tiers_leave(l, w);
+    if (pl_seq_trim(l->e, w->seq, w->n_done, &kept, NULL) != PL_OK)
+        return;
+    w->n_done = w->n_cached = kept;
+    count_back(l, w, before, 0);
+}
+
+void loop_tiers_begin(struct loop *l, struct work *w)
+{
+    struct tier_entry *const *entry;
+    const struct tier_entry *last;
+    int64_t from;
+    int n;
+
+    w->n_put = 0;
+    if (!w->search)
+        return;
+    entry = tiers_search_found(w->search, &from, &n);
+    last = n > 0 ? entry[n - 1] : NULL;
+    if (!last || last->first + last->n <= w->n_cached) {
+        loop_tiers_leave(l, w);
+        return;
+    }
+    if (w->n_cached % TIER_TOKENS != 0 && from == 0) {
+        /* A state within a page is not gone on from, and less is there. */
+        int64_t before = w->n_cached;
+
+        pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
+        w->n_done = w->n_cached = 0;
+        pthread_mutex_lock(&l->lock);
+        l->counts.n_cached -= (uint64_t)before;
+        pthread_mutex_unlock(&l->lock);
+    }
+    if (w->n_cached < from || w->n_cached % TIER_TOKENS != 0)
+        loop_tiers_leave(l, w); /* what it began behind has gone since */
+    else
+        w->n_put = (int)((w->n_cached - from) / TIER_TOKENS);
+}
+
+/* The next entry; at the last, or where one fails, it is over. */
+static void put_one(struct loop *l, struct work *w)
+{
+    double began = loop_now();
+    int64_t from, before = w->n_cached;
+    int n;
+    struct tier_entry *const *entry = tiers_search_found(w->search, &from, &n);
+    const struct tier_entry *e = entry[w->n_put++];
+    pl_err err;
+    pl_status s = pl_seq_extend(l->e, w->seq, w->text + e->first, e->n, e->data,
+                                e->bytes, &err);
+
+    if (s == PL_OK) {
+        w->n_done += e->n;
+        w->n_cached = w->n_done;
+    } else {
+        loop_say(l, PL_LOG_WARN, "a page of the cache does not come back: %s",
+                 err.message);
+        if (s != PL_FULL && s != PL_NO_MEMORY)
+            tiers_damaged(l->o.tiers, e);
+    }
+    count_back(l, w, before, loop_now() - began);
+    if (s != PL_OK || w->n_put == n)
+        end_putting(l, w);
+}
+
+/* NULL: there are no more. The loop's thread alone removes jobs. */
+static struct work *nth(struct loop *l, int n)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    w = n < l->n_work ? l->work[n] : NULL;
+    pthread_mutex_unlock(&l->lock);
+    return w;
+}
+
+bool loop_tiers_put(struct loop *l)
+{
+    double end = loop_now() + (l->counts.n_running > 1 ? beside_s : alone_s);
+    struct work *w;
+    bool any = false;
+
+    if (!l->o.tiers)
+        return false;
+    for (int i = 0; (w = nth(l, i)); i++)
+        while (loop_tiers_puts(w)) {
+            if (any && loop_now() > end)
+                return true;
+            put_one(l, w);
+            any = true;
+        }
+    return any;
+}

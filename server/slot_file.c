@@ -1,0 +1,198 @@
+/* See slot_file.h. */
+#include "slot_file.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'l', 't'};
+
+enum { VERSION = 1, AT_ROOT = 16, AT_SUM = 48, HEAD = 80 };
+
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+{
+    va_list a;
+
+    err->status = s;
+    va_start(a, form);
+    vsnprintf(err->message, sizeof err->message, form, a);
+    va_end(a);
+    return s;
+}
+
+static pl_status no_memory(pl_err *err)
+{
+    return fail(err, PL_NO_MEMORY, "out of memory for a slot's file");
+}
+
+void slot_file_fini(struct slot_file *f)
+{
+    free(f->token);
+    free(f->bytes);
+    *f = (struct slot_file){0};
+}
+
+/* Head and tokens; `sum` is of them without itself. */
+static void sum_of(const unsigned char *head, const unsigned char *token,
+                   int64_t n, struct tier_key *sum, unsigned char *room)
+{
+    memcpy(room, head, AT_SUM);
+    memcpy(room + AT_SUM, token, 4 * (size_t)n);
+    tier_key_root(sum, room, AT_SUM + 4 * (size_t)n);
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static bool put(int fd, const void *data, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t k = write(fd, (const char *)data + at, n - at);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += (size_t)k;
+    }
+    return true;
+}
+
+static pl_status place(const char *part, const char *path, const void *head,
+                       size_t n, const struct slot_file *f, pl_err *err)
+{
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && put(fd, head, n) &&
+              put(fd, f->state, f->state_bytes) && fsync(fd) == 0;
+    int error = errno;
+
+    if (fd >= 0)
+        close(fd);
+    if (ok && rename(part, path) == 0)
+        return PL_OK;
+    error = ok ? errno : error;
+    unlink(part);
+    return fail(err, PL_IO, "writing the slot's file: %s", strerror(error));
+}
+
+pl_status slot_file_write(struct slot_file *f, const char *path,
+                          const struct tier_key *root, pl_err *err)
+{
+    size_t n = HEAD + 4 * (size_t)f->n, size = strlen(path) + 8;
+    unsigned char *head = calloc(1, n), *room = malloc(n);
+    char *part = malloc(size);
+    struct tier_key sum;
+    uint32_t v;
+    pl_status s;
+
+    if (!head || !room || !part) {
+        s = no_memory(err);
+        goto done;
+    }
+    memcpy(head, magic, sizeof magic);
+    v = htole32(VERSION);
+    memcpy(head + 8, &v, 4);
+    v = htole32((uint32_t)f->n);
+    memcpy(head + 12, &v, 4);
+    memcpy(head + AT_ROOT, root, sizeof *root);
+    for (int64_t i = 0; i < f->n; i++) {
+        v = htole32((uint32_t)f->token[i]);
+        memcpy(head + HEAD + 4 * i, &v, 4);
+    }
+    sum_of(head, head + HEAD, f->n, &sum, room);
+    memcpy(head + AT_SUM, &sum, sizeof sum);
+    snprintf(part, size, "%s.part", path);
+    s = place(part, path, head, n, f, err);
+    f->size = n + f->state_bytes;
+done:
+    free(head);
+    free(room);
+    free(part);
+    return s;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+static uint32_t get4(const unsigned char *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, 4);
+    return le32toh(v);
+}
+
+pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
+                          const struct tier_key *root, pl_err *err)
+{
+    const unsigned char *b = bytes;
+    struct tier_key sum;
+    unsigned char *room;
+    uint32_t n_tok;
+
+    *f = (struct slot_file){.bytes = bytes, .size = n};
+    if (n < HEAD || memcmp(b, magic, sizeof magic) != 0 ||
+        get4(b + 8) != VERSION)
+        return fail(err, PL_BAD_FILE, "this is no file of a slot");
+    n_tok = get4(b + 12);
+    if (n_tok > INT32_MAX || (n - HEAD) / 4 < n_tok)
+        return fail(err, PL_BAD_FILE, "the slot's file is cut off");
+    f->n = n_tok;
+    room = malloc(HEAD + 4 * (size_t)n_tok);
+    f->token = malloc((size_t)n_tok * sizeof *f->token + 1);
+    if (!room || !f->token) {
+        free(room);
+        return no_memory(err);
+    }
+    sum_of(b, b + HEAD, f->n, &sum, room);
+    free(room);
+    if (memcmp(&sum, b + AT_SUM, sizeof sum) != 0)
+        return fail(err, PL_BAD_FILE, "the slot's file is damaged");
+    if (memcmp(b + AT_ROOT, root, sizeof *root) != 0)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "the slot was saved from another model, cache format or "
+                    "numeric plan (--ranks): start the server as the one that "
+                    "saved it");
+    for (int64_t i = 0; i < f->n; i++)
+        f->token[i] = (int32_t)get4(b + HEAD + 4 * i);
+    f->state = b + HEAD + 4 * (size_t)n_tok;
+    f->state_bytes = n - HEAD - 4 * (size_t)n_tok;
+    return PL_OK;
+}
+
+pl_status slot_file_read(struct slot_file *f, const char *path,
+                         const struct tier_key *root, pl_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    unsigned char *b = NULL;
+    struct stat st;
+    size_t n = 0, at = 0;
+
+    *f = (struct slot_file){0};
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        pl_status s = fail(err, PL_NOT_FOUND, "there is no such file");
+
+        if (fd >= 0)
+            close(fd);
+        return s;
+    }
+    n = (size_t)st.st_size;
+    b = malloc(n + 1);
+    while (b && at < n) {
+        ssize_t k = read(fd, b + at, n - at);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            break;
+        at += (size_t)k;
+    }
+    close(fd);
+    return b ? slot_file_parse(f, b, at, root, err) : no_memory(err);
+}

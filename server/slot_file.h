@@ -1,0 +1,40 @@
+/* A slot's file: the tokens that a sequence has, and its state.
+ *
+ * All numbers little endian:
+ *
+ *       0   8  "plaitslt"
+ *       8   4  version, 1
+ *      12   4  n, tokens
+ *      16  32  what computed it (tiers_root)
+ *      48  32  SHA-256 of the 48 bytes before and the tokens
+ *      80  4n  tokens
+ *              the state, as pl_state_save has it, which has its own sums
+ */
+#ifndef SERVER_SLOT_FILE_H
+#define SERVER_SLOT_FILE_H
+
+#include "pl.h"
+#include "tier_entry.h"
+
+struct slot_file {
+    int64_t n;
+    int32_t *token; /* owned, [n] */
+    void *bytes;    /* owned: all of a file that was read; NULL: none was */
+    const void *state;
+    size_t state_bytes;
+    uint64_t size; /* of the file */
+};
+
+void slot_file_fini(struct slot_file *f);
+/* The file appears, or takes another's place, when it is whole and on the
+ * disk; sets f->size. */
+pl_status slot_file_write(struct slot_file *f, const char *path,
+                          const struct tier_key *root, pl_err *err);
+/* BAD_FILE; BAD_ARGUMENT: something else computed it. */
+pl_status slot_file_read(struct slot_file *f, const char *path,
+                         const struct tier_key *root, pl_err *err);
+/* The same of bytes in memory, which f owns from then on. */
+pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
+                          const struct tier_key *root, pl_err *err);
+
+#endif

@@ -1,0 +1,328 @@
+/* See tier_disk.h. Linux: O_TMPFILE makes a file without a name, linkat gives
+ * it one, renameat puts it in its place. */
+#include "tier_disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENDING ".page"
+#define PART   ".part"
+
+enum {
+    HEX = 2 * sizeof(struct tier_key),
+    MAX_NAME = HEX + 64,
+    PART_S = 600, /* what was never finished is nobody's after so long */
+};
+
+static void name_of(const struct tier_key *key, char name[static MAX_NAME])
+{
+    for (size_t i = 0; i < sizeof *key; i++)
+        snprintf(name + 2 * i, 3, "%02x", key->b[i]);
+    memcpy(name + HEX, ENDING, sizeof ENDING);
+}
+
+/* ---- the folder ---------------------------------------------------------- */
+
+struct found {
+    char name[MAX_NAME];
+    uint64_t bytes;
+    struct timespec used;
+};
+
+struct listing {
+    struct found *file; /* owned */
+    size_t n, cap;
+    uint64_t bytes;
+};
+
+static bool ends(const char *name, const char *with)
+{
+    size_t n = strlen(name), k = strlen(with);
+
+    return n >= k && n < MAX_NAME && strcmp(name + n - k, with) == 0;
+}
+
+/* Adds a file of ours to the listing; unfinished ones that are old go. */
+static bool look_at(int dir, const char *name, struct listing *l)
+{
+    bool part = ends(name, PART);
+    struct stat st;
+    struct found *f;
+
+    if ((!part && !ends(name, ENDING)) ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISREG(st.st_mode))
+        return true;
+    if (part && time(NULL) - st.st_mtime > PART_S) {
+        unlinkat(dir, name, 0);
+        return true;
+    }
+    if (l->n == l->cap) {
+        size_t cap = 2 * l->cap + 64;
+        void *more = realloc(l->file, cap * sizeof *l->file);
+
+        if (!more)
+            return false;
+        l->file = more;
+        l->cap = cap;
+    }
+    f = &l->file[l->n++];
+    memcpy(f->name, name, strlen(name) + 1); /* it fits: ends() */
+    f->bytes = (uint64_t)st.st_size;
+    f->used = st.st_mtim;
+    l->bytes += f->bytes;
+    return true;
+}
+
+static bool list(int folder, struct listing *l)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    bool ok = dir != NULL;
+
+    *l = (struct listing){0};
+    if (!dir && fd >= 0)
+        close(fd);
+    while (ok && (entry = readdir(dir)))
+        ok = look_at(folder, entry->d_name, l);
+    if (dir)
+        closedir(dir);
+    return ok;
+}
+
+static int older(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct found *)a)->used;
+    const struct timespec *y = &((const struct found *)b)->used;
+
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? -1 : 1;
+    return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
+}
+
+/* Counts the folder; if it and `more` bytes are above the limit the oldest
+ * go. */
+static bool make_room(struct tier_disk *d, uint64_t more)
+{
+    struct listing l;
+    bool ok = list(d->dir, &l);
+
+    if (ok && l.bytes + more > d->limit) {
+        uint64_t want = d->limit - d->limit / 8;
+
+        qsort(l.file, l.n, sizeof *l.file, older);
+        for (size_t i = 0; i < l.n && l.bytes + more > want; i++)
+            if (unlinkat(d->dir, l.file[i].name, 0) == 0 || errno == ENOENT)
+                l.bytes -= l.file[i].bytes;
+    }
+    if (ok) {
+        d->bytes = l.bytes;
+        d->since = 0;
+    }
+    free(l.file);
+    return ok;
+}
+
+pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
+                         pl_err *err)
+{
+    *d = (struct tier_disk){.dir = -1, .limit = limit};
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        d->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir >= 0 && faccessat(d->dir, ".", W_OK, 0) == 0 && make_room(d, 0))
+        return PL_OK;
+    if (err) {
+        err->status = errno == ENOENT ? PL_NOT_FOUND : PL_IO;
+        snprintf(err->message, sizeof err->message,
+                 "the cache's folder %.800s: %s", path, strerror(errno));
+    }
+    tier_disk_close(d);
+    return errno == ENOENT ? PL_NOT_FOUND : PL_IO;
+}
+
+void tier_disk_close(struct tier_disk *d)
+{
+    int error = errno;
+
+    if (d->dir >= 0)
+        close(d->dir);
+    d->dir = -1;
+    errno = error;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+/* A file without a name, or, where there is no such thing, with that of an
+ * unfinished one. */
+static int new_file(struct tier_disk *d, char part[static MAX_NAME],
+                    bool *named)
+{
+    int fd = openat(d->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+
+    snprintf(part, MAX_NAME, "%ld.%" PRIu64 ".%08lx" PART, (long)getpid(),
+             d->n_name++, (unsigned long)time(NULL));
+    *named = fd < 0;
+    if (fd < 0)
+        fd =
+            openat(d->dir, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd;
+}
+
+static bool write_whole(int fd, const struct tier_entry *e)
+{
+    unsigned char head[TIER_HEAD];
+    struct iovec v[2] = {{head, TIER_HEAD}, {e->data, e->bytes}};
+
+    tier_entry_put_head(e, head);
+    for (int i = 0; i < 2;) {
+        ssize_t n = writev(fd, v + i, 2 - i);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n < 0 ? errno : EIO;
+            return false;
+        }
+        for (; i < 2 && (size_t)n >= v[i].iov_len; i++)
+            n -= (ssize_t)v[i].iov_len;
+        if (i < 2) {
+            v[i].iov_base = (char *)v[i].iov_base + n;
+            v[i].iov_len -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+static bool place(const struct tier_disk *d, int fd, bool named,
+                  const char *part, const char *name)
+{
+    char self[40];
+
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (!named && linkat(AT_FDCWD, self, d->dir, part, AT_SYMLINK_FOLLOW) != 0)
+        return false;
+    return renameat(d->dir, part, d->dir, name) == 0;
+}
+
+bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
+{
+    uint64_t bytes = tier_entry_size(e);
+    char name[MAX_NAME], part[MAX_NAME];
+    bool named, ok;
+    int fd, error;
+
+    if (bytes > d->limit / 2) {
+        errno = EFBIG;
+        return false;
+    }
+    if (d->bytes + bytes > d->limit || d->since > d->limit / 16)
+        make_room(d, bytes);
+    fd = new_file(d, part, &named);
+    if (fd < 0)
+        return false;
+    name_of(&e->key, name);
+    ok = write_whole(fd, e) && place(d, fd, named, part, name);
+    error = errno;
+    close(fd);
+    if (!ok)
+        unlinkat(d->dir, part, 0);
+    d->bytes += ok ? bytes : 0;
+    d->since += ok ? bytes : 0;
+    errno = error;
+    return ok;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+static bool read_whole(int fd, void *data, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t k = read(fd, (char *)data + at, n - at);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        at += (size_t)k;
+    }
+    return true;
+}
+
+/* NULL with *damaged false: no memory. */
+static struct tier_entry *read_open(int fd, const struct tier_key *key,
+                                    bool head, bool *damaged)
+{
+    unsigned char b[TIER_HEAD];
+    struct tier_entry *e = calloc(1, sizeof *e);
+    struct stat st;
+
+    if (!e)
+        return NULL;
+    *damaged = fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+               !read_whole(fd, b, sizeof b) ||
+               !tier_entry_get_head(e, key, b, (uint64_t)st.st_size);
+    if (!*damaged && !head) {
+        e->data = malloc(e->bytes + 1);
+        if (e->data)
+            *damaged = !read_whole(fd, e->data, e->bytes);
+    }
+    if (!*damaged && (head || e->data))
+        return e;
+    free(e->data);
+    free(e);
+    return NULL;
+}
+
+struct tier_entry *tier_disk_read(const struct tier_disk *d,
+                                  const struct tier_key *key, bool head,
+                                  bool *damaged)
+{
+    struct tier_entry *e = NULL;
+    char name[MAX_NAME];
+    int fd;
+
+    *damaged = false;
+    if (d->dir < 0)
+        return NULL;
+    name_of(key, name);
+    fd = openat(d->dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    e = read_open(fd, key, head, damaged);
+    if (e && !head)
+        (void)futimens(fd, NULL); /* its age is only advice */
+    close(fd);
+    if (*damaged)
+        tier_disk_drop(d, key);
+    return e;
+}
+
+void tier_disk_touch(const struct tier_disk *d, const struct tier_key *key)
+{
+    char name[MAX_NAME];
+
+    if (d->dir < 0)
+        return;
+    name_of(key, name);
+    (void)!utimensat(d->dir, name, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
+void tier_disk_drop(const struct tier_disk *d, const struct tier_key *key)
+{
+    char name[MAX_NAME];
+
+    if (d->dir < 0)
+        return;
+    name_of(key, name);
+    unlinkat(d->dir, name, 0);
+}

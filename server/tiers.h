@@ -1,0 +1,78 @@
+/* Kept prefixes in tiers behind the devices' memory: host memory, then a disk.
+ *
+ * What the engine keeps is given here page by page (tiers_give) while it is
+ * still on the devices, so that nothing waits when its pages are needed there.
+ * Host memory has the last used (tier_table.h); with a folder all of it is
+ * written there as well (tier_disk.h), and what host memory gives up is still
+ * on the disk. Before a text begins, the longest way on from what the devices
+ * have is looked for (tiers_search) and read.
+ *
+ * Two threads of its own, one that hashes and writes and one that looks and
+ * reads; no call waits for a disk. A disk that fails loses what was to be
+ * written, is told of once, and is tried again later. */
+#ifndef SERVER_TIERS_H
+#define SERVER_TIERS_H
+
+#include "pl.h"
+#include "tier_entry.h"
+
+struct tiers;
+struct tiers_search;
+
+struct tiers_options {
+    uint64_t ram;    /* bytes of host memory; 0: none */
+    const char *dir; /* NULL: no disk */
+    uint64_t disk;   /* bytes */
+    pl_log_fn *log;
+    void *log_user;
+};
+
+/* Since the beginning, but for what is there "now". Bytes are of pages. */
+struct tiers_counts {
+    uint64_t ram_pages, ram_bytes;    /* now */
+    uint64_t ram_hits, ram_hit_bytes; /* pages that came back from there */
+    uint64_t disk_hits, disk_hit_bytes;
+    uint64_t disk_bytes;             /* in the folder, as last seen */
+    uint64_t written, written_bytes; /* to the disk */
+    uint64_t failed, damaged, lost;  /* writes; entries; not written */
+};
+
+/* All that decides an engine's bits, in one key. */
+pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
+/* For what this engine keeps, which is asked now and not later. */
+pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
+                     pl_engine *e, pl_err *err);
+/* The same for one that is known by its root. */
+pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
+                       const struct tier_key *root, pl_err *err);
+/* Writes what is owed first, for some seconds at most; NULL is taken. */
+void tiers_free(struct tiers *t);
+void tiers_counts(struct tiers *t, struct tiers_counts *out);
+
+/* Is so much on its way that no more should be given for now? */
+bool tiers_full(struct tiers *t);
+/* A page that ends with the last of n tokens, as pl_kept_next has it; `data` is
+ * owned from then on. */
+void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
+                void *data, size_t bytes);
+
+/* Looks for pages by which token[0 .. n - 1], of which the devices have
+ * `length`, could begin further on; `done` is called on another thread when
+ * that is known, unless the search was freed before: it must not wait, nor call
+ * anything here. What the devices have counts as used in the tiers too. NULL:
+ * no memory. */
+struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
+                                  int64_t n, int64_t length,
+                                  void (*done)(void *user), void *user);
+/* Is it over? Takes no lock. */
+bool tiers_search_done(const struct tiers_search *s);
+/* Of one that is over: entries one behind the other, the first of which begins
+ * at *from; behind the last a sequence can go on. */
+struct tier_entry *const *tiers_search_found(const struct tiers_search *s,
+                                             int64_t *from, int *n);
+/* Any time; what it found is given up. NULL is taken. */
+void tiers_search_free(struct tiers *t, struct tiers_search *s);
+/* An entry came back as something else than what was written: it goes. */
+void tiers_damaged(struct tiers *t, const struct tier_entry *e);
+
+#endif

@@ -1,0 +1,578 @@
+/* The cache's tiers without an engine: what host memory keeps, against a list;
+ * what a folder gives back, whoever dies, damages or shares it; what a search
+ * finds. */
+#include "lib/alloc_fail.h"
+#include "lib/support.h"
+#include "server/tier_disk.h"
+#include "server/tier_table.h"
+#include "server/tiers.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The nth page of text `x`, whose bytes only that page has. */
+static unsigned char *data_of(int x, int i, size_t n)
+{
+    unsigned char *b = test_need(n + 1, 1);
+    uint64_t seed = (uint64_t)x * 1000 + (uint64_t)i;
+
+    for (size_t k = 0; k < n; k++)
+        b[k] = (unsigned char)test_random(&seed);
+    return b;
+}
+
+static int32_t token_of(int x, int64_t i)
+{
+    uint64_t seed = (uint64_t)x << 32 | (uint64_t)i;
+
+    return (int32_t)test_below(&seed, 1000);
+}
+
+static void text_of(int x, int64_t n, int32_t *token)
+{
+    for (int64_t i = 0; i < n; i++)
+        token[i] = token_of(x, i);
+}
+
+static struct tier_entry *entry_of(int x, int i, size_t bytes, bool goes_on)
+{
+    struct tier_key root = {{1}};
+    int32_t token[TIER_TOKENS];
+    struct tier_entry *e;
+
+    text_of(x * 100 + i, TIER_TOKENS, token);
+    e = tier_entry_new(&root, (int64_t)i * TIER_TOKENS, token, TIER_TOKENS,
+                       goes_on, data_of(x, i, bytes), bytes);
+    assert_non_null(e);
+    return e;
+}
+
+static void same_entry(const struct tier_entry *a, const struct tier_entry *b)
+{
+    assert_non_null(a);
+    assert_true(tier_key_same(&a->key, &b->key));
+    assert_int_equal(a->first, b->first);
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->goes_on, b->goes_on);
+    assert_int_equal(a->bytes, b->bytes);
+    assert_memory_equal(a->token, b->token, sizeof a->token);
+    assert_memory_equal(a->data, b->data, a->bytes);
+}
+
+/* ---- host memory --------------------------------------------------------- */
+
+enum { N_KEY = 40 };
+
+/* What the table should have, by use, the longest unused first. */
+struct plain {
+    int n, of[N_KEY];
+    bool owed[N_KEY];
+    struct tier_entry *e[N_KEY];
+};
+
+static void plain_remove(struct plain *p, int at)
+{
+    p->n--;
+    memmove(&p->of[at], &p->of[at + 1], sizeof(int) * (size_t)(p->n - at));
+}
+
+static int plain_find(const struct plain *p, int k)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->of[i] == k)
+            return i;
+    return -1;
+}
+
+static uint64_t plain_bytes(const struct plain *p)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < p->n; i++)
+        n += tier_entry_size(p->e[p->of[i]]);
+    return n;
+}
+
+static void plain_put(struct plain *p, int k, bool owed, uint64_t limit)
+{
+    int at = plain_find(p, k);
+
+    if (at >= 0)
+        plain_remove(p, at);
+    while (p->n > 0 && plain_bytes(p) + tier_entry_size(p->e[k]) > limit) {
+        at = 0;
+        for (int i = p->n - 1; i >= 0; i--)
+            at = p->owed[p->of[i]] ? at : i;
+        plain_remove(p, at);
+    }
+    p->of[p->n++] = k;
+    p->owed[k] = owed;
+}
+
+TEST(tier_of_memory_keeps_what_was_used_last)
+{
+    uint64_t seed = test_seed();
+    struct plain p = {0};
+    struct tier_table t;
+
+    assert_true(tier_table_init(&t, 20000));
+    for (int k = 0; k < N_KEY; k++)
+        p.e[k] = entry_of(1, k, 200 + 50 * (size_t)k, true);
+    for (int round = 0; round < 20000; round++) {
+        int k = (int)test_below(&seed, N_KEY), at = plain_find(&p, k);
+        struct tier_entry *e;
+
+        switch (test_below(&seed, 5)) {
+        case 0:
+        case 1:
+            plain_put(&p, k, round % 3 == 0, 20000);
+            assert_true(tier_table_put(&t, p.e[k], round % 3 == 0));
+            break;
+        case 2:
+            e = tier_table_find(&t, &p.e[k]->key);
+            assert_ptr_equal(e, at >= 0 ? p.e[k] : NULL);
+            if (at >= 0) {
+                plain_remove(&p, at);
+                p.of[p.n++] = k;
+            }
+            break;
+        case 3:
+            e = tier_table_owed(&t);
+            for (at = 0; at < p.n && !p.owed[p.of[at]];)
+                at++;
+            assert_ptr_equal(e, at < p.n ? p.e[p.of[at]] : NULL);
+            if (!e)
+                break;
+            tier_table_paid(&t, e);
+            k = p.of[at];
+            p.owed[k] = false;
+            plain_remove(&p, at);
+            p.of[p.n++] = k;
+            break;
+        default:
+            if (at >= 0)
+                plain_remove(&p, at);
+            tier_table_drop(&t, &p.e[k]->key);
+        }
+        assert_int_equal(t.n, p.n);
+        assert_int_equal(t.bytes, plain_bytes(&p));
+        assert_true(t.bytes <= t.limit && t.owed <= t.bytes);
+    }
+    tier_table_fini(&t);
+    for (int k = 0; k < N_KEY; k++) {
+        assert_int_equal(p.e[k]->refs, 1);
+        tier_entry_drop(p.e[k]);
+    }
+}
+
+/* ---- the folder ---------------------------------------------------------- */
+
+static void open_disk(struct tier_disk *d, const char *dir, uint64_t limit)
+{
+    pl_err err;
+
+    TEST_OK(tier_disk_open(d, dir, limit, &err), err);
+}
+
+/* Files of the folder; *bytes of them, and the name of the last. */
+static int n_file(const char *dir, uint64_t *bytes, char name[256])
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    int n = 0;
+
+    assert_non_null(d);
+    *bytes = 0;
+    while ((e = readdir(d))) {
+        struct stat st;
+
+        if (e->d_name[0] == '.')
+            continue;
+        assert_int_equal(fstatat(dirfd(d), e->d_name, &st, 0), 0);
+        *bytes += (uint64_t)st.st_size;
+        snprintf(name, 256, "%s", e->d_name);
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+TEST(tier_of_disk_gives_back_what_was_written)
+{
+    const char *dir = test_temp("tier-back");
+    struct tier_disk d, other;
+    bool damaged;
+
+    open_disk(&d, dir, 1 << 20);
+    open_disk(&other, dir, 1 << 20); /* another server */
+    for (int i = 0; i < 20; i++) {
+        struct tier_entry *e = entry_of(2, i, 1000 + (size_t)i, i % 2), *got;
+
+        assert_true(tier_disk_write(i % 3 ? &d : &other, e));
+        assert_true(tier_disk_write(&d, e)); /* twice is once */
+        got = tier_disk_read(i % 2 ? &d : &other, &e->key, false, &damaged);
+        same_entry(got, e);
+        tier_entry_drop(got);
+        got = tier_disk_read(&d, &e->key, true, &damaged);
+        assert_non_null(got);
+        assert_null(got->data);
+        tier_entry_drop(got);
+        tier_disk_drop(&other, &e->key);
+        assert_null(tier_disk_read(&d, &e->key, false, &damaged));
+        assert_false(damaged);
+        tier_entry_drop(e);
+    }
+    tier_disk_close(&d);
+    tier_disk_close(&other);
+}
+
+/* Whichever byte of the head is another, however short the file is: it is not
+ * given back, and goes. The data is the engine's to check. */
+TEST(tier_of_disk_drops_what_is_damaged)
+{
+    const char *dir = test_temp("tier-damage");
+    struct tier_entry *e = entry_of(3, 0, 500, true);
+    struct tier_disk d;
+    char path[700], name[256];
+    uint64_t bytes;
+    bool damaged;
+
+    open_disk(&d, dir, 1 << 20);
+    for (int i = 0; i < TIER_HEAD + 8; i++) {
+        int fd;
+
+        assert_true(tier_disk_write(&d, e));
+        assert_int_equal(n_file(dir, &bytes, name), 1);
+        snprintf(path, sizeof path, "%s/%s", dir, name);
+        fd = open(path, O_RDWR);
+        assert_true(fd >= 0);
+        if (i < TIER_HEAD) {
+            unsigned char b;
+
+            assert_int_equal(pread(fd, &b, 1, i), 1);
+            b ^= 1 << i % 8;
+            assert_int_equal(pwrite(fd, &b, 1, i), 1);
+        } else {
+            assert_int_equal(ftruncate(fd, (i - TIER_HEAD) * 107), 0);
+        }
+        close(fd);
+        assert_null(tier_disk_read(&d, &e->key, i % 2, &damaged));
+        assert_true(damaged);
+        assert_int_equal(n_file(dir, &bytes, name), 0);
+    }
+    tier_entry_drop(e);
+    tier_disk_close(&d);
+}
+
+/* The folder stays as small as was asked for, and what was used last stays. */
+TEST(tier_of_disk_is_bounded)
+{
+    const char *dir = test_temp("tier-bound");
+    const uint64_t limit = 100000;
+    struct tier_entry *kept = entry_of(4, 999, 3000, true), *got;
+    struct tier_disk d;
+    char name[256];
+    uint64_t bytes;
+    bool damaged;
+
+    open_disk(&d, dir, limit);
+    assert_true(tier_disk_write(&d, kept));
+    for (int i = 0; i < 200; i++) {
+        struct tier_entry *e = entry_of(4, i, 3000, true);
+        const struct timespec t = {.tv_nsec = 1000000};
+
+        assert_true(tier_disk_write(&d, e));
+        tier_entry_drop(e);
+        tier_disk_touch(&d, &kept->key);
+        n_file(dir, &bytes, name);
+        assert_true(bytes <= limit);
+        nanosleep(&t, NULL);
+    }
+    assert_true(bytes > limit / 2);
+    got = tier_disk_read(&d, &kept->key, false, &damaged);
+    same_entry(got, kept);
+    tier_entry_drop(got);
+    tier_entry_drop(kept);
+    tier_disk_close(&d);
+}
+
+/* Servers that are killed while they write: whatever is in the folder then is
+ * whole, and unfinished files are few. */
+TEST(tier_of_disk_survives_kill_9)
+{
+    enum { N_ENTRY = 16, BYTES = 300000 };
+    const char *dir = test_temp("tier-kill");
+    struct tier_entry *e[N_ENTRY];
+    int n_round = test_long() ? 200 : 20, n_found = 0;
+    uint64_t seed = test_seed();
+    struct tier_disk d;
+
+    for (int i = 0; i < N_ENTRY; i++)
+        e[i] = entry_of(5, i, BYTES, true);
+    open_disk(&d, dir, (uint64_t)N_ENTRY * BYTES * 2);
+    for (int round = 0; round < n_round; round++) {
+        const struct timespec t = {.tv_nsec =
+                                       500000 + test_below(&seed, 20000000)};
+        pid_t pid = fork();
+        int status;
+
+        assert_true(pid >= 0);
+        for (int i = round; pid == 0; i++)
+            if (!tier_disk_write(&d, e[i % N_ENTRY]))
+                _exit(1);
+        nanosleep(&t, NULL);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        for (int i = 0; i < N_ENTRY; i++) {
+            bool damaged;
+            struct tier_entry *got =
+                tier_disk_read(&d, &e[i]->key, false, &damaged);
+
+            assert_false(damaged);
+            n_found += got != NULL;
+            if (got)
+                same_entry(got, e[i]);
+            tier_entry_drop(got);
+            if (round % 4 == 0)
+                tier_disk_drop(&d, &e[i]->key);
+        }
+    }
+    assert_true(n_found > n_round);
+    for (int i = 0; i < N_ENTRY; i++)
+        tier_entry_drop(e[i]);
+    tier_disk_close(&d);
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+enum { N_TEXT = 10 * TIER_TOKENS + 20 };
+
+static void nothing(void *user)
+{
+    (void)user;
+}
+
+static void pause_ms(void)
+{
+    const struct timespec t = {.tv_nsec = 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* Gives a text's pages; of `part` tokens more one that ends within a page. */
+static void give_text(struct tiers *t, int x, int n_page, int part,
+                      const bool *goes_on)
+{
+    int32_t token[N_TEXT];
+
+    text_of(x, N_TEXT, token);
+    for (int i = 0; i < n_page; i++)
+        tiers_give(t, token, (int64_t)(i + 1) * TIER_TOKENS,
+                   !goes_on || goes_on[i], data_of(x, i, 2000), 2000);
+    if (part > 0)
+        tiers_give(t, token, (int64_t)n_page * TIER_TOKENS + part, true,
+                   data_of(x, n_page, 2000), 2000);
+}
+
+/* Tokens up to which a text is found from `length` on, with what it was. */
+static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
+{
+    int32_t token[N_TEXT];
+    struct tiers_search *s;
+    struct tier_entry *const *e;
+    int64_t from, end;
+    int k;
+
+    text_of(x, N_TEXT, token);
+    s = tiers_search(t, token, n, length, nothing, NULL);
+    assert_non_null(s);
+    while (!tiers_search_done(s))
+        pause_ms();
+    e = tiers_search_found(s, &from, &k);
+    end = k > 0 ? from : length;
+    for (int i = 0; i < k; i++) {
+        unsigned char *data = data_of(x, (int)(end / TIER_TOKENS), 2000);
+
+        assert_int_equal(e[i]->first, end);
+        assert_memory_equal(e[i]->token, token + end,
+                            (size_t)e[i]->n * sizeof *token);
+        assert_int_equal(e[i]->bytes, 2000);
+        assert_memory_equal(e[i]->data, data, 2000);
+        end += e[i]->n;
+        free(data);
+    }
+    assert_true(k == 0 || e[k - 1]->goes_on);
+    tiers_search_free(t, s);
+    return end;
+}
+
+static struct tiers *open_tiers(uint64_t ram, const char *dir)
+{
+    const struct tiers_options o = {.ram = ram, .dir = dir, .disk = 10 << 20};
+    struct tiers *t;
+    pl_err err;
+
+    TEST_OK(tiers_create(&t, &o, &(struct tier_key){{7}}, &err), err);
+    return t;
+}
+
+/* Until nothing is on its way: so many pages are there, and written. */
+static void settle(struct tiers *t, uint64_t n_ram, uint64_t n_written)
+{
+    struct tiers_counts c;
+    double began = test_seconds();
+
+    do {
+        pause_ms();
+        tiers_counts(t, &c);
+        if (test_seconds() - began > 60)
+            fail_msg("%d pages in memory, %d written", (int)c.ram_pages,
+                     (int)c.written);
+    } while (c.ram_pages != n_ram || c.written != n_written);
+}
+
+TEST(tiers_find_the_longest_way_on)
+{
+    static const bool states[10] = {false, false, true, false, false, true};
+    const char *dir = test_temp("tier-find");
+    struct tiers *t = open_tiers(1 << 20, NULL);
+    struct tiers_counts c;
+
+    give_text(t, 1, 10, 0, NULL);
+    settle(t, 10, 0);
+    assert_int_equal(found(t, 1, N_TEXT, 0), 640);
+    assert_int_equal(found(t, 1, N_TEXT, 128), 640);
+    assert_int_equal(found(t, 1, 640, 0), 576); /* one token is left */
+    assert_int_equal(found(t, 1, 641, 0), 640);
+    assert_int_equal(found(t, 2, N_TEXT, 0), 0);
+    give_text(t, 3, 8, 20, states); /* a leaf behind 8 pages */
+    give_text(t, 4, 8, 0, states);
+    settle(t, 27, 0);
+    assert_int_equal(found(t, 3, N_TEXT, 0), 532);
+    assert_int_equal(found(t, 3, 532, 0), 384);
+    assert_int_equal(found(t, 4, N_TEXT, 0), 384);
+    assert_int_equal(found(t, 4, N_TEXT, 384), 384);
+    assert_int_equal(found(t, 4, N_TEXT, 200), 384); /* from the beginning */
+    tiers_free(t);
+
+    t = open_tiers(0, dir); /* the disk alone, over a restart */
+    give_text(t, 1, 10, 0, NULL);
+    settle(t, 0, 10);
+    assert_int_equal(found(t, 1, N_TEXT, 64), 640);
+    tiers_free(t);
+    t = open_tiers(1 << 20, dir);
+    assert_int_equal(found(t, 1, N_TEXT, 64), 640);
+    tiers_counts(t, &c);
+    assert_int_equal(c.disk_hits, 9);
+    assert_int_equal(found(t, 1, N_TEXT, 64), 640); /* now from memory */
+    tiers_counts(t, &c);
+    assert_int_equal(c.disk_hits, 9);
+    assert_int_equal(c.ram_hits, 9);
+    assert_int_equal(c.ram_hit_bytes, 9 * 2000);
+    tiers_free(t);
+}
+
+/* A disk that takes nothing: the process goes on, memory has what it had, and
+ * what is written later is whole. */
+TEST(tiers_survive_a_full_disk)
+{
+    const char *dir = test_temp("tier-full");
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit small = {1000, 1000};
+        struct tiers_counts c;
+        struct tiers *t;
+
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &small);
+        t = open_tiers(1 << 20, dir);
+        give_text(t, 1, 10, 0, NULL);
+        do {
+            pause_ms();
+            tiers_counts(t, &c);
+        } while (c.failed + c.lost < 10);
+        _exit(found(t, 1, N_TEXT, 0) == 640 && c.failed == 1 && c.written == 0
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    {
+        uint64_t bytes;
+        char name[256];
+        struct tiers *t = open_tiers(1 << 20, dir);
+
+        assert_int_equal(n_file(dir, &bytes, name), 0);
+        give_text(t, 1, 10, 0, NULL);
+        settle(t, 10, 10);
+        tiers_free(t);
+        assert_int_equal(n_file(dir, &bytes, name), 10);
+    }
+}
+
+/* Two servers on one folder, each giving what the other has too. */
+TEST(tiers_share_a_folder)
+{
+    const char *dir = test_temp("tier-share");
+    struct tiers *a = open_tiers(1 << 20, dir), *b = open_tiers(0, dir);
+
+    give_text(a, 1, 10, 0, NULL);
+    give_text(b, 2, 10, 0, NULL);
+    settle(a, 10, 10);
+    settle(b, 0, 10);
+    assert_int_equal(found(b, 1, N_TEXT, 0), 640);
+    assert_int_equal(found(a, 2, N_TEXT, 0), 640);
+    give_text(b, 1, 10, 0, NULL); /* there already */
+    give_text(b, 3, 1, 0, NULL);
+    settle(b, 0, 11);
+    tiers_free(a);
+    tiers_free(b);
+}
+
+TEST(tiers_survive_failing_memory)
+{
+    const struct tiers_options o = {.ram = 1 << 20};
+    struct tiers *t;
+    int64_t n = 0;
+
+    while (alloc_each(&n)) {
+        pl_status s = tiers_create(&t, &o, &(struct tier_key){{7}}, NULL);
+
+        alloc_ran(s);
+        tiers_free(t);
+    }
+    for (int64_t k = 1; k < 60; k++) { /* on any thread: no page, or a hit */
+        int32_t token[N_TEXT];
+        unsigned char *data[4];
+        struct tiers_search *s;
+
+        t = open_tiers(1 << 20, NULL);
+        text_of(1, N_TEXT, token);
+        for (int i = 0; i < 4; i++)
+            data[i] = data_of(1, i, 2000);
+        alloc_fail_at(k);
+        for (int i = 0; i < 4; i++)
+            tiers_give(t, token, (int64_t)(i + 1) * TIER_TOKENS, true, data[i],
+                       2000);
+        s = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
+        while (s && !tiers_search_done(s))
+            pause_ms();
+        tiers_search_free(t, s);
+        alloc_fail_off();
+        tiers_free(t);
+    }
+}

@@ -1,0 +1,335 @@
+/* Jobs whose prompts come back from the tiers of the cache write what they
+ * write without them: from host memory, from a disk, after a restart, under
+ * another split; and saving idle pages after every answer stops and loses
+ * nothing. */
+#include "lib/support.h"
+#include "server/loop.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct place {
+    pl_model *model;
+    pl_engine *engine;
+    struct loop *loop;
+    struct tiers *tiers;
+};
+
+struct heard {
+    int32_t id[64];
+    uint32_t sum; /* of all logits' bits */
+    int n;
+    int64_t n_vocab;
+    struct job_report report;
+    atomic_int n_end;
+};
+
+struct setting {
+    const char *file; /* NULL: the bundled model */
+    pl_options opt;
+    uint64_t ram;
+    const char *dir;
+};
+
+static struct setting setting_of(const char *devices, pl_split_mode mode)
+{
+    struct setting s = {0};
+
+    pl_options_init(&s.opt);
+    s.opt.devices = devices;
+    s.opt.split_mode = mode;
+    s.opt.n_ranks = 2;
+    s.opt.n_ctx = 512;
+    s.opt.n_ubatch = 64;
+    s.opt.n_seq = 3;
+    s.opt.n_threads = 1;
+    s.opt.no_fit = true;
+    s.opt.prefix_cache = true;
+    return s;
+}
+
+static void set_up(struct place *p, const struct setting *s)
+{
+    const struct tiers_options to = {
+        .ram = s->ram, .dir = s->dir, .disk = 1 << 30};
+    struct loop_options lo = {.n_seq = s->opt.n_seq, .step = 64};
+    pl_err err;
+
+    memset(p, 0, sizeof *p);
+    TEST_OK(pl_model_open(&p->model, s->file ? s->file : test_model(), &err),
+            err);
+    TEST_OK(pl_engine_create(&p->engine, p->model, &s->opt, &err), err);
+    if (s->ram > 0 || s->dir)
+        TEST_OK(tiers_open(&p->tiers, &to, p->engine, &err), err);
+    lo.tiers = p->tiers;
+    TEST_OK(loop_create(&p->loop, p->engine, pl_model_tokenizer(p->model), &lo,
+                        &err),
+            err);
+}
+
+static void tear_down(struct place *p)
+{
+    loop_free(p->loop);
+    tiers_free(p->tiers);
+    pl_engine_free(p->engine);
+    pl_model_free(p->model);
+}
+
+static bool hear_token(void *user, int32_t id, const float *logits)
+{
+    struct heard *h = user;
+    uint32_t bits;
+
+    for (int64_t i = 0; i < h->n_vocab; i++) {
+        memcpy(&bits, &logits[i], sizeof bits);
+        h->sum = h->sum * 31 + bits;
+    }
+    h->id[h->n++] = id;
+    return true;
+}
+
+static void hear_end(void *user, const struct job_report *report)
+{
+    struct heard *h = user;
+
+    h->report = *report;
+    h->n_end++;
+}
+
+static void pause_ms(void)
+{
+    const struct timespec t = {.tv_nsec = 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* The job of a seed, to its end. */
+static void write_one(struct place *p, struct heard *h, uint64_t seed,
+                      int n_prompt, int max_tokens)
+{
+    int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
+    struct job job = {.prompt = prompt,
+                      .n_prompt = n_prompt,
+                      .max_tokens = max_tokens,
+                      .ignore_end = true,
+                      .client = 1,
+                      .listener = {NULL, hear_token, NULL, NULL, hear_end, h}};
+    double began = test_seconds();
+    pl_sampling how;
+    pl_err err;
+
+    memset(h, 0, sizeof *h);
+    pl_sampling_init(&how);
+    how.seed = seed;
+    job.sampling = &how;
+    h->n_vocab = pl_tokenizer_n_vocab(pl_model_tokenizer(p->model));
+    for (int i = 0; i < n_prompt; i++)
+        prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
+    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    free(prompt);
+    while (h->n_end == 0) {
+        pause_ms();
+        if (test_seconds() - began > 300)
+            fail_msg("a job did not end in 300 s");
+    }
+    if (h->report.why != JOB_LENGTH)
+        fail_msg("%s", h->report.err.message);
+}
+
+static void expect_same(const struct heard *a, const struct heard *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->id, b->id, (size_t)a->n * sizeof *a->id);
+    assert_int_equal(a->sum, b->sum);
+}
+
+/* Until the tiers have all that is kept. */
+static void settle(struct place *p, bool disk)
+{
+    struct tiers_counts c, before = {0};
+    double began = test_seconds();
+    int same = 0;
+
+    while (same < 50) {
+        pause_ms();
+        tiers_counts(p->tiers, &c);
+        same = memcmp(&c, &before, sizeof c) == 0 ? same + 1 : 0;
+        before = c;
+        if (test_seconds() - began > 60)
+            fail_msg("the tiers do not come to rest");
+    }
+    assert_true(disk ? c.written > 0 : c.ram_pages > 0);
+    assert_int_equal(c.failed + c.damaged, 0);
+}
+
+enum { N_JOB = 4, LONG = 300 };
+
+/* Jobs, one after the other; the cache takes few of them at once. */
+static void write_all(struct place *p, struct heard h[N_JOB])
+{
+    for (int i = 0; i < N_JOB; i++)
+        write_one(p, &h[i], (uint64_t)i + 1, LONG + 20 * i, 8);
+}
+
+static void write_again(struct place *p, const struct heard alone[N_JOB],
+                        int64_t least)
+{
+    struct heard h[N_JOB];
+    int64_t cached = 0;
+
+    write_all(p, h);
+    for (int i = 0; i < N_JOB; i++) {
+        expect_same(&alone[i], &h[i]);
+        cached += h[i].report.n_cached;
+    }
+    if (cached < least)
+        fail_msg("%d tokens came from the cache, %d should have", (int)cached,
+                 (int)least);
+}
+
+/* Without tiers; from memory; from a disk; after a restart of another split. */
+static void each_tier(const char *file, const char *dir, int64_t least)
+{
+    struct setting s = setting_of("cpu", PL_SPLIT_NONE);
+    struct heard alone[N_JOB];
+    struct loop_counts c;
+    struct tiers_counts tc;
+    struct place p;
+
+    s.file = file;
+    set_up(&p, &s);
+    write_all(&p, alone);
+    tear_down(&p);
+    s.ram = 64 << 20;
+    set_up(&p, &s);
+    write_again(&p, alone, 0);
+    settle(&p, false);
+    write_again(&p, alone, least);
+    loop_counts(p.loop, &c);
+    assert_true((int64_t)c.n_back >= least - 512);
+    tear_down(&p);
+    s.ram = 0;
+    s.dir = dir;
+    set_up(&p, &s);
+    write_again(&p, alone, 0);
+    settle(&p, true);
+    write_again(&p, alone, least);
+    tear_down(&p);
+    s = setting_of("cpu*2", PL_SPLIT_TENSOR);
+    s.file = file;
+    s.ram = 64 << 20;
+    s.dir = dir;
+    set_up(&p, &s);
+    write_again(&p, alone, least);
+    tiers_counts(p.tiers, &tc);
+    assert_true(tc.disk_hits > 0 && tc.damaged == 0);
+    tear_down(&p);
+}
+
+TEST(server_tiers_change_no_bit)
+{
+    each_tier(NULL, test_temp("tiers-plain"), N_JOB * 256);
+}
+
+TEST(server_tiers_of_any_memory_change_no_bit)
+{
+    static const char *const models[] = {
+        "gemma3-swa-f32.gguf", "qwen3next-f32.gguf", "deepseek2-mla-f32.gguf"};
+    int n = 0;
+
+    for (int m = 0; m < 3; m++) {
+        const char *file = test_ref(models[m]);
+
+        if (!file)
+            continue;
+        each_tier(file, test_temp(models[m]), N_JOB * 256);
+        n++;
+    }
+    if (n == 0)
+        TEST_SKIP("no reference models");
+}
+
+/* Files of the tier whose data is another than what was written: what comes
+ * back is refused, and computed. */
+TEST(server_tiers_use_nothing_damaged)
+{
+    struct setting s = setting_of("cpu", PL_SPLIT_NONE);
+    const char *dir = test_temp("tiers-damage");
+    struct heard alone[N_JOB];
+    struct tiers_counts c;
+    struct place p;
+    char line[700];
+
+    s.dir = dir;
+    set_up(&p, &s);
+    write_all(&p, alone);
+    settle(&p, true);
+    tear_down(&p);
+    /* a byte of every file's data */
+    snprintf(line, sizeof line,
+             "for f in %s/*.page; do printf '\\377\\376\\375' | dd of=$f bs=1 "
+             "seek=5000 conv=notrunc 2>/dev/null || exit 1; done",
+             dir);
+    assert_int_equal(system(line), 0);
+    set_up(&p, &s);
+    write_again(&p, alone, 0);
+    tiers_counts(p.tiers, &c);
+    assert_true(c.damaged >= N_JOB);
+    tear_down(&p);
+}
+
+/* An answer, then its pages are saved while nobody asks, again and again. */
+TEST(server_idle_pages_are_saved_after_every_answer)
+{
+    static const struct {
+        const char *devices;
+        pl_split_mode mode;
+        bool experts, cache;
+    } ways[] = {
+        {"cpu", PL_SPLIT_NONE, false, false},
+        {"cpu*2", PL_SPLIT_LAYER, false, false},
+        {"cpu*2", PL_SPLIT_TENSOR, false, false},
+        {"cpu*2", PL_SPLIT_LAYER, true, false},
+        {"sim*2", PL_SPLIT_TENSOR, true, true},
+    };
+    const char *file = test_file("models/fable-moe-Q8_0.gguf");
+    const int n_answer = test_long() ? 500 : 12;
+
+    if (!file)
+        TEST_SKIP("no models/fable-moe-Q8_0.gguf");
+    for (int k = 0; k < 5; k++) {
+        struct setting s = setting_of(ways[k].devices, ways[k].mode);
+        char name[40];
+        struct heard h;
+        struct tiers_counts c;
+        struct place p;
+
+        s.file = file;
+        s.ram = 4 << 20;
+        snprintf(name, sizeof name, "tiers-idle-%d", k);
+        s.dir = test_temp(name);
+        s.opt.host_experts = ways[k].experts ? "all" : NULL;
+        s.opt.host_cache = ways[k].cache;
+        set_up(&p, &s);
+        for (int i = 0; i < n_answer; i++) {
+            uint64_t n_before;
+
+            tiers_counts(p.tiers, &c);
+            n_before = c.written;
+            write_one(&p, &h, (uint64_t)i, 70 + i % 60, 4);
+            for (int ms = 0; c.written == n_before; ms++) {
+                pause_ms();
+                tiers_counts(p.tiers, &c);
+                if (ms > 60000)
+                    fail_msg("answer %d is not saved", i);
+            }
+        }
+        assert_int_equal(c.failed + c.lost + c.damaged, 0);
+        tear_down(&p);
+    }
+}
