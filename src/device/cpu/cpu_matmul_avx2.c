@@ -8,7 +8,10 @@
  * pair is at most 2 * 128 * 127 = 32512. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-enum { WIDE_UNSIGNED = 0 };
+/* On a Zen 3 four panels in turn read 1.2 times what one does. Each core has few
+ * places for lines that are fetched by instructions: asked for a page ahead they
+ * take longer to come, and the hardware's own streams stand still. */
+enum { WIDE_UNSIGNED = 0, PANELS = 4, AHEAD = 1024 };
 
 static inline vi v_fold(vi acc, vi a, vi b)
 {

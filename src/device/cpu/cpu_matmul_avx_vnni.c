@@ -3,7 +3,7 @@
  * vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-enum { WIDE_UNSIGNED = 1 };
+enum { WIDE_UNSIGNED = 1, PANELS = 1, AHEAD = 4096 };
 
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
