@@ -6,6 +6,7 @@
 #   make check       layers, headers, symbols, format, words
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
+#   make pictures    doc/page.png, doc/machine.png
 #   make examples    examples/, built against an installed copy, and run
 #   make bench       the benches' figures on this machine
 #   make install     headers, libraries, command, pkg-config file; PREFIX=DIR
@@ -30,10 +31,10 @@ demo: $(BUILD)/build.ninja
 test: all
 	@scripts/deps.sh test
 	@scripts/clients.sh $(BUILD)/clients
-	@$(BUILD)/plait-test
+	@$(BUILD)/plait-test -j $$(($$(nproc) > 1 ? 2 : 1))
 
 test-long: all
-	@scripts/deps.sh test
+	@PLAIT_TIER=long scripts/deps.sh test
 	@scripts/clients.sh $(BUILD)/clients
 	@PLAIT_TIER=long $(BUILD)/plait-test
 	@tests/defects/run.sh
@@ -52,6 +53,10 @@ check-ptx:
 check-hip:
 	@scripts/gpu_hip.py
 
+# The pictures of the page in doc/; wants a Chromium.
+pictures: all
+	@tests/tools/serve_page.py $(BUILD)/plait $(MODEL) --pictures doc
+
 bench: all
 	@for b in $(BUILD)/bench-*; do \
 	    [ -f "$$b" ] && [ -x "$$b" ] || continue; \
@@ -67,4 +72,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check ptx check-ptx check-hip examples bench install clean
+.PHONY: all demo test test-long check ptx check-ptx check-hip pictures examples bench install clean

@@ -11,4 +11,8 @@
 COMMAND_MAP(COMMAND_DECLARE)
 #undef COMMAND_DECLARE
 
+/* Does `plait serve` have more than one model, or may it? Those of a hub are
+ * downloaded when they are asked for, then. */
+bool serve_has_many(const struct options *o);
+
 #endif

@@ -1,11 +1,9 @@
-/* plait serve: a model behind HTTP, for many at once, until Ctrl-C or SIGTERM.
+/* plait serve: models behind HTTP, for many at once, until Ctrl-C or SIGTERM.
  */
 #include "cmd.h"
 #include "input.h"
+#include "serve_list.h"
 #include "session.h"
-#include "shown.h"
-
-#include "server/service.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,9 +15,8 @@ enum { DRAIN_S = 30 }; /* what is being answered has so long to its end */
 
 struct serve {
     const struct options *o;
-    struct session s;
-    struct service service;
-    bool begun; /* the service has grammars */
+    struct serve_list list;
+    struct models *models;
     struct http *http;
     char **key; /* owned, [n_key], each too */
     int n_key;
@@ -85,42 +82,6 @@ static enum exit_code read_keys(struct serve *v)
 
 /* ---- beginning ----------------------------------------------------------- */
 
-static enum exit_code open_template(struct serve *v)
-{
-    const struct options *o = v->o;
-    struct input text = {0};
-    enum exit_code c = EXIT_DONE;
-    pl_status s;
-
-    if (o->chat_template != NULL)
-        c = input_file(&text, o, o->chat_template);
-    if (c != EXIT_DONE)
-        return c;
-    s = pl_template_create(&v->service.form, text.s, text.len, o->model,
-                           &v->service.no_form);
-    input_free(&text);
-    if (s == PL_OK)
-        return EXIT_DONE;
-    if (s == PL_NO_MEMORY || o->chat_template != NULL)
-        return report(o, s, &v->service.no_form);
-    return complain(CMD_SERVE, EXIT_DONE, "no chats: %s",
-                    v->service.no_form.message);
-}
-
-/* The model's name for clients: the file's, without its ending. */
-static char *name_of(const struct options *o)
-{
-    const char *at = o->alias != NULL ? o->alias : o->model;
-    const char *slash = o->alias != NULL ? NULL : strrchr(at, '/');
-    size_t n;
-
-    at = slash != NULL ? slash + 1 : at;
-    n = strlen(at);
-    if (o->alias == NULL && n > 5 && strcmp(at + n - 5, ".gguf") == 0)
-        n -= 5;
-    return strndup(at, n);
-}
-
 static void log_line(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
@@ -129,33 +90,45 @@ static void log_line(void *user, pl_log_level level, const char *text)
         complain(o->command, EXIT_DONE, "%s", text);
 }
 
-static enum exit_code start_loop(struct serve *v)
+static enum exit_code make_models(struct serve *v)
 {
     const struct options *o = v->o;
-    const struct loop_options lo = {.n_seq = o->n_parallel,
-                                    .max_waiting = o->n_waiting,
-                                    .step = v->s.piece,
-                                    .log = log_line,
-                                    .log_user = (void *)o};
-    struct service *w = &v->service;
+    const struct models_options mo = {
+        .any_name = v->list.any_name,
+        .max_loaded = o->n_models,
+        .no_autoload = o->no_autoload,
+        .open = serve_model_open,
+        .close = serve_model_close,
+        .log = log_line,
+        .log_user = (void *)o,
+    };
+    int n;
+    const struct http_route *routes = service_routes(&n);
     pl_err err;
-    pl_status s;
+    pl_status s = models_create(&v->models, v->list.about, v->list.n, &mo,
+                                routes, n, &err);
 
-    w->model = v->s.model;
-    w->engine = v->s.engine;
-    w->words = v->s.words;
-    grammars_init(&w->grammars, w->words);
-    metrics_init(&w->metrics);
-    v->begun = true;
-    w->created = (int64_t)time(NULL);
-    w->sampling = o->sampling;
-    w->max_tokens = o->n_predict;
-    w->time_s = o->timeout_s;
-    w->name = name_of(o);
-    if (w->name == NULL)
-        return complain(CMD_SERVE, EXIT_FAILED, "no memory for a name");
-    s = loop_create(&w->loop, w->engine, w->words, &lo, &err);
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
+}
+
+/* Those that are there from the beginning, as many as may be; that one of
+ * several fails is told to who asks for it. */
+static enum exit_code load_first(struct serve *v)
+{
+    enum exit_code c = EXIT_DONE;
+    int n = 0;
+    pl_err err;
+
+    for (int i = 0; i < v->list.n && c == EXIT_DONE; i++) {
+        const struct serve_entry *e = v->list.about[i].own;
+        pl_status s = PL_OK;
+
+        if (e->at_start && (v->o->n_models == 0 || n++ < v->o->n_models))
+            s = models_load(v->models, i, &err);
+        if (s != PL_OK && v->list.any_name)
+            c = report(v->o, s, &err);
+    }
+    return c;
 }
 
 static enum exit_code start_http(struct serve *v)
@@ -174,16 +147,17 @@ static enum exit_code start_http(struct serve *v)
         .log_user = (void *)o,
     };
     int n;
-    const struct http_route *routes = service_routes(&n);
+    const struct http_route *routes = models_routes(v->models, &n);
     pl_err err;
     pl_status s = http_start(&v->http, &ho, routes, n, refusal_body_of_path,
-                             &v->service, &err);
+                             v->models, &err);
 
     if (s != PL_OK)
         return report(o, s, &err);
-    v->service.http = v->http;
+    models_set_http(v->models, v->http);
     return complain(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
-                    v->service.name, o->cert_file != NULL ? "s" : "",
+                    v->list.n == 1 ? v->list.about[0].name : "plait",
+                    o->cert_file != NULL ? "s" : "",
                     o->host != NULL ? o->host : "127.0.0.1",
                     http_port(v->http));
 }
@@ -217,14 +191,9 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    loop_free(v->service.loop); /* ends the requests that are left */
+    models_free(v->models); /* ends the requests that are left */
     http_free(v->http);
-    if (v->begun) {
-        grammars_fini(&v->service.grammars);
-        metrics_fini(&v->service.metrics);
-    }
-    pl_template_free(v->service.form);
-    free((char *)v->service.name);
+    serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
         free(v->key[i]);
     free(v->key);
@@ -233,20 +202,14 @@ static void serve_free(struct serve *v)
 enum exit_code cmd_serve(const struct options *o)
 {
     struct serve v = {.o = o};
-    enum exit_code c = session_open(&v.s, o);
+    enum exit_code c = serve_list_make(&v.list, o);
 
-    v.s.pl.n_seq = o->n_parallel;
-    v.s.pl.prefix_cache = true;
-    if (c == EXIT_DONE)
-        c = session_need_words(&v.s, o);
     if (c == EXIT_DONE)
         c = read_keys(&v);
     if (c == EXIT_DONE)
-        c = open_template(&v);
+        c = make_models(&v);
     if (c == EXIT_DONE)
-        c = session_load(&v.s, o);
-    if (c == EXIT_DONE)
-        c = start_loop(&v);
+        c = load_first(&v);
     if (c == EXIT_DONE) { /* who reads that it listens may end it at once */
         signal(SIGTERM, on_term);
         term_interrupts_count(2);
@@ -258,5 +221,5 @@ enum exit_code cmd_serve(const struct options *o)
         drain(&v);
     }
     serve_free(&v);
-    return session_close(&v.s, c);
+    return c;
 }

@@ -109,12 +109,15 @@ static enum exit_code fetch(struct options *o, const char *cache)
     };
     pl_err err;
     pl_status s;
+    int before;
 
-    term_interrupts_count(1);
+    before = term_interrupts_count(2); /* a server counts them too */
+    if (before == 0)
+        term_interrupts_count(1);
     s = o->model_url != NULL
             ? hub_fetch_url(&o->fetched, &h, o->model_url, &err)
             : hub_fetch(&o->fetched, &h, o->hf_repo, o->hf_file, &err);
-    term_interrupts_count(0);
+    term_interrupts_count(before);
     term_progress_end(&w.line);
     if (s == PL_CANCELLED)
         return complain(o->command, EXIT_INTERRUPTED,

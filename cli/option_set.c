@@ -352,6 +352,23 @@ bool option_set_form(struct options *o, const struct option_row *row,
     return true;
 }
 
+bool option_set_pooling(struct options *o, const struct option_row *row,
+                        const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {[POOLING_LAST] = "last",
+                                        [POOLING_MEAN] = "mean",
+                                        [POOLING_CLS] = "cls",
+                                        [POOLING_NONE] = "none"};
+    int how;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "last, mean, cls or none");
+    if (!one_of(value, words, 4, &how))
+        return false;
+    o->pooling = (enum option_pooling)how;
+    return true;
+}
+
 bool option_set_reasoning(struct options *o, const struct option_row *row,
                           const char *value, char want[static OPTION_WANT])
 {

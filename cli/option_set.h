@@ -25,5 +25,6 @@ option_set_fn option_set_bias;
 option_set_fn option_set_list;
 option_set_fn option_set_form;
 option_set_fn option_set_reasoning;
+option_set_fn option_set_pooling;
 
 #endif

@@ -9,6 +9,9 @@ struct option_row;
 
 enum { OPTION_WANT = 200 };
 
+/* It is of the whole server, and none of its models may have it. */
+enum { OPTION_PROCESS = 1 << 28 };
+
 /* With bench it may be given again, and all values are measured; a list with
  * commas is as many. */
 enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };

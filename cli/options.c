@@ -32,6 +32,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_chunks = -1;
     o->port = 8080;
     o->n_parallel = 4;
+    o->n_models = 4;
     o->n_round = 5;
     o->random_seed = true;
     pl_options_init(&o->pl);
@@ -158,6 +159,8 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv)
 {
     set_defaults(o, command);
+    o->n_word = argc;
+    o->word = argv;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
 

@@ -79,6 +79,18 @@ struct options {
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin;
     int port, n_parallel, n_waiting, timeout_s;
+    bool embeddings;
+    enum option_pooling {
+        POOLING_LAST,
+        POOLING_MEAN,
+        POOLING_CLS,
+        POOLING_NONE
+    } pooling;
+    const char *models_dir, *models_preset;
+    int n_models, sleep_idle_s;
+    bool no_autoload, at_start, pinned;
+    int n_word; /* of the command line, behind the command: */
+    char **word;
     const char *trace;
     const char *svg;
     const char *shape, *type;

@@ -167,7 +167,8 @@ int main(int argc, char **argv)
         print_command_help(c);
         code = written();
     } else if (code == EXIT_DONE) {
-        code = fetch_model(&o);
+        if (c != CMD_SERVE || !serve_has_many(&o)) /* those come when asked */
+            code = fetch_model(&o);
         if (code == EXIT_DONE)
             code = commands[c].run(&o);
     }

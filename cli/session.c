@@ -104,6 +104,19 @@ static enum exit_code check_files(const struct options *o)
     return EXIT_DONE;
 }
 
+void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
+{
+    *pl = o->pl;
+    if (o->pl.n_tensor_split > 0)
+        pl->tensor_split = o->split;
+    pl->n_seq = 1;
+    *piece = o->pl.n_ubatch > 0 ? o->pl.n_ubatch : 512;
+    if (o->n_batch > 0 && o->n_batch < *piece)
+        pl->n_ubatch = o->n_batch;
+    if (o->n_batch > 0)
+        *piece = o->n_batch;
+}
+
 enum exit_code session_open(struct session *s, const struct options *o)
 {
     enum exit_code c = check_files(o);
@@ -112,17 +125,9 @@ enum exit_code session_open(struct session *s, const struct options *o)
 
     memset(s, 0, sizeof(*s));
     s->o = o;
-    s->pl = o->pl;
+    session_settings(&s->pl, &s->piece, o);
     s->pl.log = log_quiet;
     s->pl.log_user = (void *)o;
-    if (o->pl.n_tensor_split > 0)
-        s->pl.tensor_split = o->split;
-    s->pl.n_seq = 1;
-    s->piece = o->pl.n_ubatch > 0 ? o->pl.n_ubatch : 512;
-    if (o->n_batch > 0 && o->n_batch < s->piece)
-        s->pl.n_ubatch = o->n_batch;
-    if (o->n_batch > 0)
-        s->piece = o->n_batch;
     if (o->model == NULL)
         return complain(o->command, EXIT_USAGE,
                         "no model; give one with -m FILE, like -m "

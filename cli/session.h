@@ -20,6 +20,9 @@ struct session {
     struct whole_file trace; /* of --trace */
 };
 
+/* The library's options, with one sequence and no log, and how many tokens are
+ * handed over at once. */
+void session_settings(pl_options *pl, int64_t *piece, const struct options *o);
 /* Opens the model only: enough to plan and to tokenize. session_close takes *s
  * in all cases. */
 enum exit_code session_open(struct session *s, const struct options *o);

@@ -109,9 +109,12 @@ void term_init(void)
     sigaction(SIGXFSZ, &a, NULL);
 }
 
-void term_interrupts_count(int limit)
+int term_interrupts_count(int limit)
 {
+    int before = interrupts_allowed;
+
     interrupts_allowed = limit;
+    return before;
 }
 
 void term_interrupts_reset(void)

@@ -27,7 +27,7 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 
 /* From now on the first `limit` Ctrl-C are counted; one more ends the process
  * at once. Without this call each does, with status 130. */
-void term_interrupts_count(int limit);
+int term_interrupts_count(int limit); /* gives the limit before */
 void term_interrupts_reset(void);
 /* How many came since the reset; nonzero cancels pl_engine_decode. */
 extern volatile int term_interrupts;

@@ -86,20 +86,20 @@ int fuzz_ask(const uint8_t *data, size_t n)
         .max_tokens = -1,
         .can = n > 0 && data[0] % 2 != 0 ? ASK_GRAMMAR | ASK_SCHEMA | ASK_CALL
                                          : 0};
-    enum ask_kind kind = n > 0 ? data[0] / 2 % 6 : 0;
+    enum ask_kind kind = n > 0 ? data[0] / 2 % 7 : 0;
     const char *body = (const char *)data + 1;
     struct refusal why = {0};
     struct ask a;
 
     if (n == 0)
         return 0;
-    if (kind > ASK_RESPONSES)
+    if (kind > ASK_INFILL)
         check_tokens(body, n - 1);
     else if (ask_read(&a, kind, body, n - 1, &rules, &why))
         check_asked(&a);
     else
         check_refusal(&why, ask_shape(kind));
-    if (kind <= ASK_RESPONSES)
+    if (kind <= ASK_INFILL)
         ask_fini(&a);
     return 0;
 }

@@ -268,6 +268,32 @@ typedef struct pl_counters {
     uint64_t steps;
 } pl_counters;
 
+/* Where the time of one device went, of the steps since creation. What it
+ * computes, reduces and waits for, and copies unless they go beside that, are
+ * the seconds of the steps. */
+typedef struct pl_device_counters {
+    const char *name; /* "cpu0", as in the plan; as long as the engine lives */
+    double step_s;    /* of all steps: the same for every device */
+    double busy_s;    /* it computed */
+    double reduce_s;  /* it took its part in collectives, once all were there */
+    double wait_s;    /* for other devices */
+    double copy_s;    /* between groups of devices */
+    uint64_t copy_bytes; /* that it fetched, or sent where it cannot be read */
+    bool beside;         /* it copies in a queue beside the one that computes */
+    bool whole;          /* a GPU, whose queues are not looked into: busy_s is
+                            all but what a thread waited for on its behalf, and
+                            reduce_s and copy_s are 0 */
+} pl_device_counters;
+
+/* Pages of the cache, of 64 tokens each; of a model that has nothing but
+ * recurrent states, the slots of these. */
+typedef struct pl_cache_counters {
+    int64_t n_page;
+    int64_t n_used; /* sequences hold them */
+    int64_t n_kept; /* of prefixes that nobody uses now (pl_seq_share): they are
+                       given up where pages are short */
+} pl_cache_counters;
+
 /* Of what traces; zeros if no trace was asked for. */
 typedef struct pl_traced {
     uint64_t runs;
@@ -308,6 +334,13 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 /* size: sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
+/* Those of the plan's devices, the host's behind the others: the first n of
+ * them into out[n]. How many there are. size: sizeof *out. Counting costs two
+ * looks at a clock a collective, a copy and a wait. */
+PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
+                             size_t size);
+PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
+                            size_t size);
 PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 
@@ -320,12 +353,14 @@ typedef struct pl_batch {
     const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
     const uint8_t *wanted; /* [n], logits wanted; NULL: all */
     float *logits;         /* [number wanted, n_vocab], in order; may be NULL
-                              if none is wanted */
+                              if none is wanted, or what follows is */
     const float *hidden;   /* [n, d_model], for a block for multi-token
                               prediction, else NULL; see below */
     float *hidden_out;     /* [number wanted, d_model], what the last norm is
                               given; NULL: not asked for. To be had where
                               pl_options.keep names "result_hidden" */
+    float *norm_out;       /* likewise, what the last norm gives, of which
+                              logits are made: "result_norm" */
 } pl_batch;
 
 /* An engine of a block for multi-token prediction (pl_options.mtp) has its own
@@ -454,6 +489,19 @@ PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_ends(const pl_tokenizer *t, int32_t id);
 
+/* The tokens by which code models are told of a gap to fill: what stands before
+ * it follows, what stands behind it, the gap itself; the project's name, a
+ * file's. -1: the model has none. */
+typedef enum pl_fim {
+    PL_FIM_PREFIX,
+    PL_FIM_SUFFIX,
+    PL_FIM_MIDDLE,
+    PL_FIM_REPO,
+    PL_FIM_FILE,
+    PL_FIM_COUNT
+} pl_fim;
+PL_API int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which);
+
 /* Ids to text, piece by piece, in valid UTF-8 only. */
 typedef struct pl_detokenizer pl_detokenizer;
 PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
@@ -518,7 +566,8 @@ typedef struct pl_reply pl_reply;
 typedef enum pl_reply_kind {
     PL_REPLY_CONTENT,
     PL_REPLY_REASONING,
-    PL_REPLY_CALL, /* of a tool; comes whole */
+    PL_REPLY_CALL,      /* of a tool; comes whole, but see pl_reply_in_pieces */
+    PL_REPLY_CALL_MORE, /* more of the last call's arguments */
 } pl_reply_kind;
 
 /* Texts are there for the call, and `text` is not terminated. */
@@ -541,6 +590,11 @@ PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *tools, pl_reply_fn *part,
                                  void *user, pl_err *err);
 PL_API void pl_reply_free(pl_reply *r);
+/* From here on a call of one of the tools is told when its arguments begin, and
+ * these as they come, where the model writes them as a JSON object; other calls
+ * come whole. All pieces together are the same arguments, unless these turn out
+ * to be no JSON, or end too early: then what was told stays a call. */
+PL_API void pl_reply_in_pieces(pl_reply *r);
 /* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
  * them). What may belong to a mark is held back until that is known. Fails only
  * with PL_NO_MEMORY; then the reply may only be freed. */
@@ -606,6 +660,8 @@ PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 typedef enum pl_grammar_form {
     PL_GRAMMAR_GBNF,        /* llama.cpp's notation; root is the whole text */
     PL_GRAMMAR_JSON_SCHEMA, /* the documents of a schema; of true, any JSON */
+    PL_GRAMMAR_CALLS,       /* GBNF of pl_template_calls: control tokens may
+                               spell the marks that stand in it */
 } pl_grammar_form;
 
 /* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
@@ -616,6 +672,17 @@ typedef enum pl_grammar_form {
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
+/* The replies to a template's prompt that call tools and say nothing else, for
+ * PL_GRAMMAR_CALLS. tools: those of the conversation; only: the one that has to
+ * be called, NULL: any of them; single: one call, else one or more. pl_reply
+ * takes all these texts apart into calls of these tools, with arguments that
+ * are valid by their schemas. *gbnf is malloc'ed. *reasons: the texts may begin
+ * with reasoning; else the grammar is of what comes behind it
+ * (pl_reply_in_content). PL_UNSUPPORTED: the template shows no calls, or in a
+ * form that cannot be kept to, or a schema asks for too much. */
+PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
+                                   const char *only, bool single, char **gbnf,
+                                   bool *reasons, pl_err *err);
 /* After the samplers that have it. */
 PL_API void pl_grammar_free(pl_grammar *g);
 /* From here on pl_sample chooses, before all that pl_sampling says, among the

@@ -42,6 +42,9 @@ missing_of() {
     if [ "$1" = test ]; then
         need "pocl-opencl-icd ocl-icd-libopencl1" opencl
         need python3-venv python3 -c 'import ensurepip'
+        if [ "${PLAIT_TIER:-}" = long ]; then # some 100 MB
+            need chromium has chromium
+        fi
         return
     fi
     need meson has meson

@@ -11,6 +11,7 @@ static const struct answer_protocol *const protocols[] = {
     [ASK_COMPLETION] = &answer_completion,
     [ASK_MESSAGES] = &answer_messages,
     [ASK_RESPONSES] = &answer_responses,
+    [ASK_INFILL] = &answer_completion,
 };
 
 /* ---- life ---------------------------------------------------------------- */
@@ -282,6 +283,19 @@ static bool end_thoughts(struct answer *w, struct answer_choice *c)
     return !w->failed;
 }
 
+/* More of the last block, a call. */
+static bool add_arguments(struct answer *w, struct answer_choice *c,
+                          const pl_reply_part *p)
+{
+    struct text t = {0};
+
+    w->failed = w->failed || !utf8_add(&c->tail, &t, p->text, p->len);
+    if (!w->failed && t.n > 0)
+        tell_text(w, c, &t);
+    text_free(&t);
+    return !w->failed;
+}
+
 static bool add_call(struct answer *w, struct answer_choice *c,
                      const pl_reply_part *p)
 {
@@ -300,12 +314,10 @@ static bool add_call(struct answer *w, struct answer_choice *c,
     own = p->id != NULL ? p->id : id;
     b->name = utf8_copy(name, strlen(name));
     b->id = utf8_copy(own, strlen(own));
-    w->failed = b->name == NULL || b->id == NULL ||
-                !utf8_add(&c->tail, &b->text, p->text, p->len) ||
-                !utf8_end(&c->tail, &b->text);
+    w->failed = b->name == NULL || b->id == NULL;
     if (!w->failed && w->streamed)
         w->failed = !w->protocol->call(w, c, n);
-    return !w->failed;
+    return add_arguments(w, c, p);
 }
 
 bool answer_part(struct answer *w, int choice, const pl_reply_part *p)
@@ -329,6 +341,8 @@ bool answer_part(struct answer *w, int choice, const pl_reply_part *p)
     }
     if (p->kind != PL_REPLY_REASONING && !end_thoughts(w, c))
         return false;
+    if (p->kind == PL_REPLY_CALL_MORE)
+        return add_arguments(w, c, p);
     if (p->kind == PL_REPLY_CALL)
         return add_call(w, c, p);
     return add_text(w, c, p->kind, p->text, p->len);

@@ -49,20 +49,27 @@ static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
 static bool text(struct answer *w, struct answer_choice *c, const char *s,
                  size_t len)
 {
+    int n = answer_count(c, PL_REPLY_CALL) - 1;
     const char *key = answer_last(c)->kind == PL_REPLY_REASONING
                           ? "reasoning_content"
                           : "content";
 
-    return answer_send(
-        w, NULL, chunk(w, c, json_pack("{s:o}", key, json_text(s, len)), NULL));
+    json_t *delta =
+        answer_last(c)->kind == PL_REPLY_CALL
+            ? json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", n,
+                        "function", "arguments", json_text(s, len))
+            : json_pack("{s:o}", key, json_text(s, len));
+
+    return answer_send(w, NULL, chunk(w, c, delta, NULL));
 }
 
-/* index: -1: not told. */
+/* index: -1: it is whole; else it begins, as the one of that number. */
 static json_t *call_json(const struct answer_block *b, int index)
 {
-    json_t *j = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", b->id, "type",
-                          "function", "function", "name", b->name, "arguments",
-                          answer_string(&b->text));
+    json_t *j =
+        json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", b->id, "type", "function",
+                  "function", "name", b->name, "arguments",
+                  index < 0 ? answer_string(&b->text) : json_string(""));
 
     if (index >= 0)
         answer_put(&j, "index", json_integer(index));

@@ -47,6 +47,35 @@ static const char *stop_type(const struct answer_choice *c)
     return types[c->end.why];
 }
 
+/* What "response_fields" names of the last object, which is given away, nested
+ * ones ("timings/prompt_n") at its top. */
+static json_t *chosen(const struct answer *w, json_t *all)
+{
+    const json_t *names = json_object_get(w->a->body, "response_fields");
+    json_t *some, *name;
+    size_t i;
+
+    if (json_array_size(names) == 0 || all == NULL)
+        return all;
+    some = json_object();
+    json_array_foreach (names, i, name) {
+        const char *at = json_string_value(name), *key = at;
+        json_t *v = all;
+
+        for (; at != NULL && *at != '\0' && v != NULL; at += *at == '/') {
+            size_t n = strcspn(at, "/");
+
+            key = at;
+            v = json_object_getn(v, at, n);
+            at += n;
+        }
+        if (at != NULL && v != NULL)
+            answer_put(&some, key, json_incref(v));
+    }
+    json_decref(all);
+    return some;
+}
+
 /* The last object; text, ids and probs are given away. */
 static json_t *last(const struct answer *w, const struct answer_choice *c,
                     json_t *text, json_t *ids, json_t *probs)
@@ -57,18 +86,21 @@ static json_t *last(const struct answer *w, const struct answer_choice *c,
         lines = lines ||
                 (c->block[i].text.n > 0 &&
                  memchr(c->block[i].text.s, '\n', c->block[i].text.n) != NULL);
-    return json_pack(
-        "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
-        " s:s, s:I, s:o, s:o*}",
-        "index", c->index, "content", text, "tokens",
-        ids != NULL ? ids : json_array(), "id_slot", -1, "stop", 1, "model",
-        w->about.model, "tokens_predicted", (json_int_t)c->end.n_written,
-        "tokens_evaluated", (json_int_t)c->n_prompt, "generation_settings",
-        settings(w->a), "prompt", answer_string(&c->prompt), "has_new_line",
-        (int)lines, "truncated", (int)c->end.full, "stop_type", stop_type(c),
-        "stopping_word", c->end.stop != NULL ? c->end.stop : "",
-        "tokens_cached", (json_int_t)(c->n_prompt + c->end.n_written),
-        "timings", answer_timings(w, c), "completion_probabilities", probs);
+    return chosen(
+        w,
+        json_pack(
+            "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
+            " s:s, s:I, s:o, s:o*}",
+            "index", c->index, "content", text, "tokens",
+            ids != NULL ? ids : json_array(), "id_slot", -1, "stop", 1, "model",
+            w->about.model, "tokens_predicted", (json_int_t)c->end.n_written,
+            "tokens_evaluated", (json_int_t)c->n_prompt, "generation_settings",
+            settings(w->a), "prompt", answer_string(&c->prompt), "has_new_line",
+            (int)lines, "truncated", (int)c->end.full, "stop_type",
+            stop_type(c), "stopping_word",
+            c->end.stop != NULL ? c->end.stop : "", "tokens_cached",
+            (json_int_t)(c->n_prompt + c->end.n_written), "timings",
+            answer_timings(w, c), "completion_probabilities", probs));
 }
 
 static bool progress(struct answer *w, struct answer_choice *c, int64_t done,

@@ -48,7 +48,8 @@ struct answer_protocol {
     /* `text` is new at the end of the last block. */
     bool (*text)(struct answer *w, struct answer_choice *c, const char *text,
                  size_t len);
-    /* The last block is a whole call, the n-th of the choice. */
+    /* The last block is a call that begins, the n-th of the choice; `text` has
+     * its arguments. */
     bool (*call)(struct answer *w, struct answer_choice *c, int n);
     /* The last block is whole; before another or the end. */
     bool (*block_end)(struct answer *w, struct answer_choice *c);

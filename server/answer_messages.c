@@ -94,6 +94,9 @@ static bool text(struct answer *w, struct answer_choice *c, const char *s,
 {
     bool thought = answer_last(c)->kind == PL_REPLY_REASONING;
 
+    if (answer_last(c)->kind == PL_REPLY_CALL)
+        return delta(w, c, "input_json_delta", "partial_json",
+                     json_text(s, len));
     return (w->open || start(w, c)) &&
            delta(w, c, thought ? "thinking_delta" : "text_delta",
                  thought ? "thinking" : "text", json_text(s, len));
@@ -102,8 +105,7 @@ static bool text(struct answer *w, struct answer_choice *c, const char *s,
 static bool call(struct answer *w, struct answer_choice *c, int n)
 {
     (void)n;
-    return start(w, c) && delta(w, c, "input_json_delta", "partial_json",
-                                answer_string(&answer_last(c)->text));
+    return start(w, c);
 }
 
 static bool block_end(struct answer *w, struct answer_choice *c)

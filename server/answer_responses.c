@@ -192,6 +192,9 @@ static bool text(struct answer *w, struct answer_choice *c, const char *s,
 {
     const struct answer_block *b = answer_last(c);
 
+    if (b->kind == PL_REPLY_CALL)
+        return item_event(w, "response.function_call_arguments.delta", "delta",
+                          json_text(s, len));
     if (!w->open) {
         w->open = true;
         if (!about_item(w, "response.output_item.added", false,
@@ -209,15 +212,10 @@ static bool text(struct answer *w, struct answer_choice *c, const char *s,
 
 static bool call(struct answer *w, struct answer_choice *c, int n)
 {
-    const struct answer_block *b = answer_last(c);
-
+    (void)c;
     (void)n;
     w->open = true;
-    return about_item(w, "response.output_item.added", false, "in_progress") &&
-           item_event(w, "response.function_call_arguments.delta", "delta",
-                      answer_string(&b->text)) &&
-           item_event(w, "response.function_call_arguments.done", "arguments",
-                      answer_string(&b->text));
+    return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
 static bool block_end(struct answer *w, struct answer_choice *c)
@@ -227,6 +225,10 @@ static bool block_end(struct answer *w, struct answer_choice *c)
     if (!w->open)
         return true;
     w->open = false;
+    if (b->kind == PL_REPLY_CALL &&
+        !item_event(w, "response.function_call_arguments.done", "arguments",
+                    answer_string(&b->text)))
+        return false;
     if (b->kind != PL_REPLY_CALL &&
         (!item_event(w,
                      b->kind == PL_REPLY_REASONING

@@ -23,6 +23,8 @@ static const struct {
     [ASK_RESPONSES] = {REFUSAL_OPENAI,
                        {ask_read_sampling, ask_read_output, ask_read_tools,
                         ask_read_responses}},
+    [ASK_INFILL] = {REFUSAL_OPENAI,
+                    {ask_read_sampling, ask_read_output, ask_read_infill}},
 };
 
 enum refusal_shape ask_shape(enum ask_kind kind)
@@ -34,7 +36,7 @@ enum refusal_shape ask_shape(enum ask_kind kind)
 
 enum {
     TALKS = 1 << ASK_CHAT,
-    WRITES = 1 << ASK_COMPLETIONS | 1 << ASK_COMPLETION,
+    WRITES = 1 << ASK_COMPLETIONS | 1 << ASK_COMPLETION | 1 << ASK_INFILL,
     BLOCKS = 1 << ASK_MESSAGES,
     ITEMS = 1 << ASK_RESPONSES,
 };
@@ -51,7 +53,6 @@ static const struct {
     {TALKS | WRITES, "dry_multiplier", 0, "DRY sampling is"},
     {TALKS | WRITES, "xtc_probability", 0, "XTC sampling is"},
     {TALKS | WRITES, "top_n_sigma", -1, "top-n-sigma sampling is"},
-    {TALKS | WRITES, "samplers", 0, "another order of samplers is"},
     {TALKS | WRITES, "post_sampling_probs", 0,
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
@@ -175,7 +176,8 @@ static bool read_all(struct ask_reader *r, const char *body, size_t len)
 bool ask_read(struct ask *a, enum ask_kind kind, const char *body, size_t len,
               const struct ask_rules *rules, struct refusal *why)
 {
-    struct ask_reader r = {.f = {.why = why}, .a = a, .rules = rules};
+    struct ask_reader r = {
+        .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
     bool ok;
 
     *a = (struct ask){.kind = kind, .n = 1, .n_prompt = 1};

@@ -17,6 +17,7 @@ enum ask_kind {
     ASK_COMPLETION,  /* /completion */
     ASK_MESSAGES,    /* /v1/messages, /v1/messages/count_tokens */
     ASK_RESPONSES,   /* /v1/responses */
+    ASK_INFILL,      /* /infill; answered as /completion is */
 };
 
 /* Requests may ask for more than this server can do so far. */
@@ -51,6 +52,7 @@ struct ask_rules {
 struct ask_piece {
     const char *text; /* [len], borrowed; NULL: ids */
     size_t len;
+    bool plain;   /* no special tokens are named in it */
     int32_t *ids; /* [n_ids], owned */
     int64_t n_ids;
 };

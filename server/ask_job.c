@@ -98,7 +98,8 @@ pl_status ask_prompt_tokens(const struct ask_prompt *p,
         int64_t n_more = 0;
 
         s = piece_tokens(&p->piece[i],
-                         PL_PARSE_SPECIAL | (i == 0 ? PL_ADD_SPECIAL : 0),
+                         (p->piece[i].plain ? 0 : PL_PARSE_SPECIAL) |
+                             (i == 0 ? PL_ADD_SPECIAL : 0),
                          words, &more, &n_more, err);
         if (s == PL_OK)
             s = join(ids, n, more, n_more, err);

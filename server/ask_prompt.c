@@ -26,8 +26,8 @@ static bool take_ids(struct ask_reader *r, const json_t *list, size_t i,
         json_int_t id = json_integer_value(json_array_get(list, i));
 
         if (id < 0 || id >= n_vocab)
-            return refuse(r->f.why, 400, "invalid_value", "prompt",
-                          "prompt has token %lld; ids go from 0 to %lld",
+            return refuse(r->f.why, 400, "invalid_value", r->prompt,
+                          "%s has token %lld; ids go from 0 to %lld", r->prompt,
                           (long long)id, (long long)n_vocab - 1);
         p->ids[p->n_ids++] = (int32_t)id;
     }
@@ -48,9 +48,9 @@ static bool take_prompt(struct ask_reader *r, const json_t *v,
         size_t used = 1;
 
         if (json_is_object(item))
-            return field_unsupported(&r->f, "prompt", "images and audio are");
+            return field_unsupported(&r->f, r->prompt, "images and audio are");
         if (!json_is_string(item) && !(json_is_array(v) && is_id(item)))
-            return field_wrong(&r->f, "prompt", item,
+            return field_wrong(&r->f, r->prompt, item,
                                "a string, a list of strings and token ids, or "
                                "a list of such prompts");
         p->n++;
@@ -79,20 +79,20 @@ static bool is_several(const json_t *v)
 bool ask_read_prompt(struct ask_reader *r)
 {
     struct ask *a = r->a;
-    const json_t *v = field(&r->f, "prompt");
+    const json_t *v = field(&r->f, r->prompt);
     bool several = is_several(v);
     size_t n = several ? json_array_size(v) : 1;
     int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
 
-    if (!field_need(&r->f, "prompt"))
+    if (!field_need(&r->f, r->prompt))
         return false;
     if (n == 0)
-        return field_wrong(&r->f, "prompt", v, "a list of one prompt or more");
+        return field_wrong(&r->f, r->prompt, v, "a list of one prompt or more");
     if (n * (size_t)a->n > (size_t)most)
-        return refuse(r->f.why, 400, "invalid_value", "prompt",
-                      "prompt: %zu prompts of %d choices each are more than "
+        return refuse(r->f.why, 400, "invalid_value", r->prompt,
+                      "%s: %zu prompts of %d choices each are more than "
                       "the %d texts that a request may ask for",
-                      n, a->n, most);
+                      r->prompt, n, a->n, most);
     a->n_prompt = (int)n;
     a->prompt = calloc(n, sizeof(*a->prompt));
     if (a->prompt == NULL)

@@ -11,14 +11,19 @@ struct ask_reader {
     struct fields f; /* the request's */
     struct ask *a;
     const struct ask_rules *rules;
-    json_t *messages; /* of the conversation; owned */
-    json_t *extra;    /* variables of the template; owned; NULL: none */
+    const char *prompt; /* the field that has the prompts */
+    json_t *messages;   /* of the conversation; owned */
+    json_t *extra;      /* variables of the template; owned; NULL: none */
 };
 
 /* ask_sampling.c: how tokens are chosen, limits, stop strings, biases. */
 bool ask_read_sampling(struct ask_reader *r);
+/* ask_samplers.c: which of these steps there are. */
+bool ask_read_samplers(struct ask_reader *r);
 /* ask_prompt.c: prompts of texts and tokens. */
 bool ask_read_prompt(struct ask_reader *r);
+/* ask_infill.c: the one prompt of a gap between two texts. */
+bool ask_read_infill(struct ask_reader *r);
 /* ask_output.c: what the text has to be, and what is told of it. */
 bool ask_read_output(struct ask_reader *r);
 /* ask_tools.c: tools and tool_choice in the template's form, which is that of

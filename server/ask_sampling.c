@@ -233,7 +233,8 @@ bool ask_read_sampling(struct ask_reader *r)
         a->sampling = *r->rules->sampling;
     else
         pl_sampling_init(&a->sampling);
-    if (!read_numbers(r) || !read_limits(r) || !read_stop(r) || !read_biases(r))
+    if (!read_numbers(r) || !read_limits(r) || !read_stop(r) ||
+        !read_biases(r) || !ask_read_samplers(r))
         return false;
     return field_bool(&r->f, "ignore_eos", &a->ignore_end);
 }

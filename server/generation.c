@@ -29,15 +29,19 @@ struct choice {
     pl_reply *reply; /* NULL: this is no conversation */
     bool told;       /* that its prompt is read */
     bool broken;     /* memory was short: its text is not whole */
+    bool called;     /* a tool, */
+    bool full;       /* and no more is wanted: not even another call */
     int64_t n_prompt, n_cached;
+    double wrote; /* when, its last token; 0: none yet */
 };
 
 struct generation {
-    struct service *service; /* borrowed */
+    struct service *service; /* held */
     struct http_request *r;
     struct ask ask;
     struct answer *answer;
     pl_grammar *grammar; /* of the service's; NULL: none */
+    bool reasons;        /* the grammar is of reasoning, too */
     char *prompt;        /* owned; of a conversation; NULL: of none */
     double came;         /* seconds of the loop's clock */
     atomic_bool gone;    /* the client is */
@@ -60,6 +64,7 @@ static void generation_free(struct generation *g)
     grammars_give(&g->service->grammars, g->grammar);
     ask_fini(&g->ask);
     free(g->prompt);
+    service_drop(g->service);
     free(g);
 }
 
@@ -91,7 +96,11 @@ static void tell_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
 
-    c->broken |= !answer_part(c->of->answer, c->index, part);
+    c->full |=
+        c->called && c->of->ask.single_call && part->kind != PL_REPLY_CALL_MORE;
+    c->called |= part->kind == PL_REPLY_CALL;
+    if (!c->full)
+        c->broken |= !answer_part(c->of->answer, c->index, part);
 }
 
 /* Text that is before any stop string. */
@@ -107,7 +116,8 @@ static bool take_text(void *user, const char *text, size_t len)
 
 static bool is_written(const struct choice *c)
 {
-    return c->stops.hit >= 0 || (c->reply && pl_reply_ended(c->reply));
+    return c->stops.hit >= 0 || c->full ||
+           (c->reply && pl_reply_ended(c->reply));
 }
 
 static void tell_prompt(struct choice *c)
@@ -187,7 +197,11 @@ static bool on_token(void *user, int32_t id, const float *logits)
 {
     struct choice *c = user;
     const char *text = pl_detokenize(c->text, id);
+    double now = loop_now();
 
+    if (c->wrote > 0)
+        metrics_add_token(&c->of->service->metrics, now - c->wrote);
+    c->wrote = now;
     tell_prompt(c);
     if (c->of->ask.probs || c->of->ask.ids)
         c->broken |= !tell_token(c, id, logits);
@@ -196,12 +210,13 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return !c->broken && !is_written(c);
 }
 
-/* A grammar is of the content; what comes before it, reasoning say, is free. */
+/* A grammar is of the content, or of calls in its place; what comes before,
+ * reasoning say, is free. */
 static bool on_holds(void *user)
 {
     const struct choice *c = user;
 
-    return !c->reply || pl_reply_in_content(c->reply);
+    return !c->reply || c->of->reasons || pl_reply_in_content(c->reply);
 }
 
 static enum job_wish on_wish(void *user)
@@ -246,6 +261,9 @@ static bool tell_end(struct choice *c, const struct job_report *report)
                              .prompt_s = report->prompt_s,
                              .written_s = report->written_s};
 
+    end.full =
+        report->why == JOB_LENGTH && report->n_prompt + report->n_written >=
+                                         pl_engine_n_ctx(g->service->engine);
     if (c->stops.hit >= 0)
         end.stop = g->ask.stop[c->stops.hit];
     return answer_end(g->answer, c->index, &end);
@@ -336,6 +354,8 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt), g->ask.tools, tell_part, c,
                             &err);
+    if (s == PL_OK && c->reply && g->ask.stream)
+        pl_reply_in_pieces(c->reply);
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
@@ -374,8 +394,12 @@ static bool make_jobs(struct generation *g, struct making *m,
         m->job[i].grammar = g->grammar;
         m->job[i].client = http_client(g->r);
         m->job[i].time_s = g->service->time_s;
-        m->job[i].listener = (struct job_listener){
-            on_progress, on_token, on_holds, on_wish, on_end, c};
+        m->job[i].listener = (struct job_listener){.progress = on_progress,
+                                                   .token = on_token,
+                                                   .holds = on_holds,
+                                                   .wish = on_wish,
+                                                   .end = on_end,
+                                                   .user = c};
     }
     return true;
 }
@@ -433,6 +457,7 @@ static struct generation *make(struct service *v, struct http_request *r,
         return NULL;
     }
     g->service = v;
+    service_hold(v);
     g->came = loop_now();
     g->r = r;
     g->ask = *a;
@@ -457,6 +482,28 @@ static bool make_answer(struct generation *g, struct refusal *why)
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
+/* Of the calls one of which has to come. */
+static bool take_calls(struct generation *g, struct refusal *why)
+{
+    const struct ask *a = &g->ask;
+    char *text = NULL;
+    pl_err err;
+    pl_status s =
+        pl_template_calls(g->service->form, a->tools, a->call,
+                          a->single_call || a->call, &text, &g->reasons, &err);
+
+    if (s == PL_OK)
+        s = grammars_take(&g->service->grammars, PL_GRAMMAR_CALLS, text,
+                          "the tools", &g->grammar, &err);
+    free(text);
+    if (s == PL_OK)
+        return true;
+    if (s == PL_NO_MEMORY)
+        return refuse_memory(why);
+    return refuse(why, 400, "unsupported_value", "tool_choice",
+                  "tool_choice: %s", err.message);
+}
+
 static bool take_grammar(struct generation *g, struct refusal *why)
 {
     const char *text = g->ask.schema ? g->ask.schema : g->ask.grammar;
@@ -465,6 +512,8 @@ static bool take_grammar(struct generation *g, struct refusal *why)
     pl_err err;
     pl_status s = PL_OK;
 
+    if (g->ask.must_call)
+        return take_calls(g, why);
     if (text)
         s = grammars_take(&g->service->grammars, form, text,
                           g->ask.schema ? "the schema" : "grammar", &g->grammar,
@@ -481,7 +530,7 @@ void generation_start(struct service *v, struct http_request *r,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,
         .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_answer, 1) << 32,
-        .can = ASK_GRAMMAR | ASK_SCHEMA,
+        .can = ASK_GRAMMAR | ASK_SCHEMA | ASK_CALL,
         .calls_as_text = v->calls_as_text};
     struct generation *g = NULL;
     struct ask a = {0};

@@ -86,6 +86,8 @@ const char *http_path(const struct http_request *r);
 /* What stands where the route has its {}, decoded, so that it may hold a slash;
  * NULL: the route has none. */
 const char *http_name(const struct http_request *r);
+/* Which route of the table it is. */
+int http_route_index(const struct http_request *r);
 /* The first of that name; NULL: there is none. Arguments are decoded. */
 const char *http_query(const struct http_request *r, const char *name);
 const char *http_header(const struct http_request *r, const char *name);
@@ -94,6 +96,12 @@ const char *http_body(const struct http_request *r, size_t *len);
 /* Whose it is, for sharing fairly: a hash of the key or, where none is asked
  * for, of the address; never 0. */
 uint64_t http_client(const struct http_request *r);
+
+/* Has `act`, in place of the route's handler, called on a thread for handlers,
+ * as soon as one is free: for a handler that has to wait for something, and
+ * does so elsewhere. It is called even if the client has left. False: the
+ * server stops, and nothing is called. */
+bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 
 /* ---- answers ------------------------------------------------------------- */
 

@@ -1,8 +1,21 @@
 /* Handlers of requests that have a body run on threads of their own: a text of
  * megabytes takes seconds to be read, and nobody whose connection is served by
  * the same worker of libmicrohttpd is to wait for that. Those without a body
- * are short; they are answered at once, however many others work. */
+ * are short; they are answered at once, however many others work, unless they
+ * have to wait for something (http_hand). */
 #include "http_inner.h"
+
+/* With the lock held. */
+static void queue(struct http *h, struct http_request *r)
+{
+    r->behind = NULL;
+    if (h->queue)
+        h->queue_end->behind = r;
+    else
+        h->queue = r;
+    h->queue_end = r;
+    pthread_cond_signal(&h->come);
+}
 
 void http_hand_over(struct http_request *r)
 {
@@ -14,13 +27,24 @@ void http_hand_over(struct http_request *r)
         return;
     }
     pthread_mutex_lock(&h->lock);
-    if (h->queue)
-        h->queue_end->behind = r;
-    else
-        h->queue = r;
-    h->queue_end = r;
-    pthread_cond_signal(&h->come);
+    queue(h, r);
     pthread_mutex_unlock(&h->lock);
+}
+
+bool http_hand(struct http_request *r, http_handler_fn *act, void *user)
+{
+    struct http *h = r->h;
+    bool ok;
+
+    pthread_mutex_lock(&h->lock);
+    ok = !h->no_more;
+    if (ok) {
+        r->act = act;
+        r->act_user = user;
+        queue(h, r);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return ok;
 }
 
 /* Waits for one; NULL: none come any more. */
@@ -54,7 +78,9 @@ static void *hand_thread(void *http)
     struct http_request *r;
 
     while ((r = next(h))) {
-        if (atomic_load(&h->stopping) || is_gone(r)) /* nobody is there */
+        if (r->act)
+            r->act(r->act_user, r);
+        else if (atomic_load(&h->stopping) || is_gone(r)) /* nobody is there */
             http_answer(r, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, NULL, 0);
         else
             r->route->handle(h->user, r);

@@ -85,7 +85,9 @@ struct http_request {
     struct http *h;
     struct http_request *next, *prev; /* h->lock */
     struct http_request *behind;      /* h->lock */
-    bool cut;                         /* h->lock: http_stop saw it */
+    http_handler_fn *act;             /* of http_hand; NULL: the route's */
+    void *act_user;
+    bool cut;         /* h->lock: http_stop saw it */
     atomic_int n_ref; /* the connection, the handler, who looks at it */
 
     /* What is asked: constant once a handler has it. */

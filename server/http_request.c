@@ -371,6 +371,11 @@ const char *http_name(const struct http_request *r)
     return r->name;
 }
 
+int http_route_index(const struct http_request *r)
+{
+    return (int)(r->route - r->h->route);
+}
+
 const char *http_query(const struct http_request *r, const char *name)
 {
     for (int i = 0; i < r->n_query; i++) {

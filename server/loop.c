@@ -118,6 +118,10 @@ static pl_status check_job(const struct loop *l, const struct job *job,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
                         i, job->prompt[i], l->n_vocab - 1);
+    if (job->rows && l->o.d_model == 0)
+        return fail(err, PL_UNSUPPORTED,
+                    "the server gives no embeddings: start it with "
+                    "--embeddings");
     if (job->n_prompt >= l->n_ctx)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has %" PRId64
@@ -177,6 +181,8 @@ static pl_status queue_work(struct loop *l, struct work **w, int n,
 
     if (l->stops)
         return fail(err, PL_CANCELLED, "the server is stopping");
+    if (l->is_lost)
+        return fail(err, PL_DEVICE, "%s", l->lost.message);
     if (n > l->o.max_waiting)
         return fail(err, PL_BAD_ARGUMENT,
                     "%d texts at once are more than the %d that may wait: ask "
@@ -317,6 +323,8 @@ static bool make_room(struct loop *l)
     l->work = calloc((size_t)l->max_work, sizeof *l->work);
     l->client = calloc((size_t)l->max_work, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
+    l->n_device = pl_engine_devices(l->e, NULL, 0, sizeof *l->device);
+    l->device = calloc((size_t)l->n_device + 1, sizeof *l->device);
     l->run = calloc(n, sizeof *l->run);
     l->plan = calloc(n, sizeof *l->plan);
     l->taken = calloc(n, sizeof *l->taken);
@@ -324,8 +332,12 @@ static bool make_room(struct loop *l)
     l->seq = calloc((size_t)l->max_batch, sizeof *l->seq);
     l->wanted = calloc((size_t)l->max_batch, sizeof *l->wanted);
     l->logits = calloc(n * (size_t)l->n_vocab, sizeof *l->logits);
-    return l->work && l->client && l->slot && l->run && l->plan && l->taken &&
-           l->token && l->seq && l->wanted && l->logits;
+    l->rows = calloc(n, sizeof *l->rows);
+    if (l->o.d_model > 0)
+        l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
+    return l->work && l->client && l->slot && l->device && l->run && l->plan &&
+           l->taken && l->token && l->seq && l->wanted && l->logits &&
+           l->rows && (l->row || l->o.d_model == 0);
 }
 
 /* Waits end by a clock that nobody sets. */
@@ -367,6 +379,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
         loop_free(l);
         return no_memory(err);
     }
+    loop_look(l);
     if (pthread_create(&l->thread, NULL, work_on, l) != 0) {
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
@@ -395,6 +408,7 @@ void loop_free(struct loop *l)
     free(l->work);
     free(l->client);
     free(l->slot);
+    free(l->device);
     free(l->run);
     free(l->plan);
     free(l->taken);
@@ -402,6 +416,8 @@ void loop_free(struct loop *l)
     free(l->seq);
     free(l->wanted);
     free(l->logits);
+    free(l->row);
+    free(l->rows);
     free(l);
 }
 
@@ -421,4 +437,13 @@ int loop_slots(struct loop *l, struct loop_slot *slot, int n)
         slot[i] = l->slot[i];
     pthread_mutex_unlock(&l->lock);
     return l->o.n_seq;
+}
+
+int loop_devices(struct loop *l, pl_device_counters *device, int n)
+{
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < n && i < l->n_device; i++)
+        device[i] = l->device[i];
+    pthread_mutex_unlock(&l->lock);
+    return l->n_device;
 }

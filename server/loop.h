@@ -57,7 +57,15 @@ struct job_listener {
     /* The last call; the job is gone then. */
     void (*end)(void *user, const struct job_report *report);
     void *user;
+    /* Of jobs with rows alone: of token `at` of the prompt, what logits would
+     * be made of, [d_model]; in order. At 0 it begins anew: what was told so
+     * far counts no more. */
+    void (*row)(void *user, int64_t at, const float *row);
 };
+
+/* Which rows a job tells in place of writing; with any it ends with its prompt.
+ */
+enum job_rows { JOB_NO_ROW, JOB_LAST_ROW, JOB_ALL_ROWS };
 
 struct job {
     const int32_t *prompt; /* copied */
@@ -68,6 +76,7 @@ struct job {
                               outlive the job */
     bool ignore_end;     /* write on behind a token that ends a text */
     bool no_cache;       /* compute all of the prompt */
+    enum job_rows rows;  /* where loop_options.d_model is given */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
     struct job_listener listener;
@@ -79,8 +88,14 @@ struct loop_options {
     int64_t step;    /* tokens of a step: the engine's micro-batch */
     int64_t chunk;   /* of prompts beside others that write; 0: a quarter of
                         a step, 32 at least */
+    int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
+                        keeps none */
     pl_log_fn *log;
     void *log_user;
+    /* Called once, on the loop's thread, when a device has failed: no jobs are
+     * taken any more, and all that there are end next. NULL: nobody is told. */
+    void (*lost)(void *user, const pl_err *err);
+    void *lost_user;
 };
 
 /* Since the loop began, but for those "now". */
@@ -89,6 +104,7 @@ struct loop_counts {
     uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
     uint64_t n_step, n_prompt, n_cached, n_written;
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
+    pl_cache_counters cache;                      /* now */
     double step_s;                                /* within steps */
     double self_s; /* between them: choosing, telling */
 };
@@ -105,9 +121,9 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
 /* Cancels what is left and waits for the step that is under way. */
 void loop_free(struct loop *l);
 
-/* n jobs, all or none. FULL: too many wait, try again in *retry_s seconds or
- * so; BAD_ARGUMENT: one can never run, its prompt being longer than the
- * context, or a token none of the model's. */
+/* n jobs, all or none. DEVICE: one has failed before. FULL: too many wait, try
+ * again in *retry_s seconds or so; BAD_ARGUMENT: one can never run, its prompt
+ * being longer than the context, or a token none of the model's. */
 pl_status loop_add(struct loop *l, const struct job *job, int n,
                    double *retry_s, pl_err *err);
 /* `act` runs on the loop's thread between two steps, and loop_between returns
@@ -118,5 +134,8 @@ pl_status loop_between(struct loop *l,
 void loop_counts(struct loop *l, struct loop_counts *out);
 /* Of the first n slots; how many there are. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
+/* The engine's devices as they were after the last step: the first n of them;
+ * how many there are. */
+int loop_devices(struct loop *l, pl_device_counters *device, int n);
 
 #endif

@@ -55,15 +55,19 @@ struct loop {
     pthread_cond_t done;   /* an errand is done */
     bool stops;            /* guarded */
     struct errand *errand; /* guarded; a queue */
+    bool is_lost;          /* guarded; a device has failed, */
+    pl_err lost;           /* guarded; with this */
 
     /* In the order in which they came. The loop's thread alone removes, and
      * moves nothing but under the lock. */
-    struct work **work;        /* owned, [n_work]; guarded */
-    int n_work, max_work;      /* more do not come, wherever those are */
-    uint64_t last_id;          /* guarded */
-    struct schedule schedule;  /* guarded */
-    struct loop_counts counts; /* guarded */
-    struct loop_slot *slot;    /* owned, [n_seq]; guarded */
+    struct work **work;         /* owned, [n_work]; guarded */
+    int n_work, max_work;       /* more do not come, wherever those are */
+    uint64_t last_id;           /* guarded */
+    struct schedule schedule;   /* guarded */
+    struct loop_counts counts;  /* guarded */
+    struct loop_slot *slot;     /* owned, [n_seq]; guarded */
+    pl_device_counters *device; /* owned, [n_device]; guarded */
+    int n_device;
 
     /* Of a step; owned. */
     struct work **run; /* [n_seq], who has a sequence, the oldest first */
@@ -75,11 +79,15 @@ struct loop {
     uint8_t *wanted;
     int64_t max_batch;
     float *logits; /* [n_seq, n_vocab] */
+    float *row;    /* [max_batch, d_model]; NULL: nobody asks */
+    bool *rows;    /* [n_seq], of `run`: it tells rows */
 };
 
 /* One step: gives free places, computes, tells. False: there is nothing to do
  * but to wait. */
 bool loop_step(struct loop *l);
+/* What the engine counts, for those who ask the loop. */
+void loop_look(struct loop *l);
 /* How many are there, now; with the lock held. */
 int *loop_count_of(struct loop *l, enum work_at at);
 /* The last that a job hears; it is freed. err: of JOB_FAILED. */

@@ -234,6 +234,7 @@ static int64_t plan_step(struct loop *l)
             .client = w->job.client,
             .n_left = is_writing(w) ? 0 : w->n_text - w->n_done,
             .paused = w->wish == JOB_PAUSE};
+        l->rows[i] = w->job.rows != JOB_NO_ROW;
     }
     pthread_mutex_lock(&l->lock);
     n = schedule_step(&l->schedule, l->plan, l->n_run);
@@ -250,32 +251,31 @@ static void gather(struct loop *l, int i, pl_batch *b)
     for (int64_t k = 0; k < n; k++) {
         l->token[b->n] = w->text[w->n_done + k];
         l->seq[b->n] = w->seq;
-        l->wanted[b->n] = w->n_done + k + 1 == w->n_text;
+        l->wanted[b->n] =
+            w->n_done + k + 1 == w->n_text || w->job.rows == JOB_ALL_ROWS;
         b->n++;
     }
 }
 
-static pl_status compute(struct loop *l, int from, int to, float *logits,
+/* Of jobs [from, to) those that write, or those that tell rows. */
+static pl_status compute(struct loop *l, int from, int to, bool rows,
                          pl_err *err)
 {
     pl_batch b;
     double began = loop_now();
-    pl_counters c;
     pl_status s;
 
     pl_batch_init(&b);
     b.token = l->token;
     b.seq = l->seq;
     b.wanted = l->wanted;
-    b.logits = logits;
+    b.logits = rows ? NULL : l->logits;
+    b.norm_out = rows ? l->row : NULL;
     for (int i = from; i < to; i++)
-        gather(l, i, &b);
+        if (l->rows[i] == rows)
+            gather(l, i, &b);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
-    pl_engine_counters(l->e, &c, sizeof c);
     pthread_mutex_lock(&l->lock);
-    l->counts.messages = c.messages;
-    l->counts.message_bytes = c.message_bytes;
-    l->counts.copy_bytes = c.copy_bytes;
     l->counts.n_step += b.n > 0;
     l->counts.step_s += loop_now() - began;
     pthread_mutex_unlock(&l->lock);
@@ -382,40 +382,86 @@ static void show(struct loop *l, const struct work *w, int64_t n_prompt,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* After jobs [from, to) were computed; `logits` are of those whose last token
- * was among it, in their order. */
-static void tell(struct loop *l, int from, int to, const float *logits)
+/* The rows of this step, which are at *row, go to the job; it ends with its
+ * prompt. */
+static void tell_rows(struct loop *l, struct work *w, int64_t n_now,
+                      const float **row)
 {
+    const struct job_listener *j = &w->job.listener;
+
+    for (int64_t at = w->n_done - n_now; at < w->n_done; at++)
+        if (w->job.rows == JOB_ALL_ROWS || at + 1 == w->n_text) {
+            j->row(j->user, at, *row);
+            *row += l->o.d_model;
+        }
+    if (w->n_done < w->n_text)
+        return;
+    w->wrote = loop_now();
+    loop_end_work(l, w, JOB_ENDED, NULL);
+}
+
+/* After jobs [from, to) were computed, those that write or those that tell
+ * rows; what they wanted is there in their order. */
+static void tell(struct loop *l, int from, int to, bool rows)
+{
+    const float *logits = l->logits, *row = l->row;
+
     for (int i = from; i < to; i++) {
         struct work *w = l->run[i];
-        const struct job_listener *j = &w->job.listener;
-        bool writing = is_writing(w);
+        bool writing;
 
-        if (l->plan[i].n_now == 0)
+        if (l->rows[i] != rows || l->plan[i].n_now == 0)
             continue;
+        writing = is_writing(w);
         w->n_done += l->plan[i].n_now;
         show(l, w, writing ? 0 : l->plan[i].n_now, writing);
-        if (j->progress && w->n_written == 0)
-            j->progress(j->user, w->n_done, w->job.n_prompt, w->n_cached);
-        if (w->n_done < w->n_text)
-            continue;
-        write_on(l, w, logits);
-        logits += l->n_vocab;
+        if (w->job.listener.progress && w->n_written == 0)
+            w->job.listener.progress(w->job.listener.user, w->n_done,
+                                     w->job.n_prompt, w->n_cached);
+        if (rows) {
+            tell_rows(l, w, l->plan[i].n_now, &row);
+        } else if (w->n_done == w->n_text) {
+            write_on(l, w, logits);
+            logits += l->n_vocab;
+        }
     }
 }
 
-/* A step failed, for a cause that may be one job's: each by itself. */
-static void compute_apart(struct loop *l, const pl_err *why)
+/* A device failed: what sequences hold is not to be trusted, and nothing can be
+ * computed any more. */
+static void end_lost(struct loop *l, const pl_err *why)
+{
+    struct work *w;
+
+    pthread_mutex_lock(&l->lock);
+    l->is_lost = true;
+    l->lost = *why;
+    pthread_mutex_unlock(&l->lock);
+    loop_say(l, PL_LOG_WARN, "all requests of this model end: %s",
+             why->message);
+    /* Told first: who is refused now may ask again at once. */
+    if (l->o.lost)
+        l->o.lost(l->o.lost_user, why);
+    while ((w = nth(l, 0)))
+        loop_end_work(l, w, JOB_FAILED, why);
+}
+
+/* A step of jobs of one sort failed, for a cause that may be one's: each by
+ * itself. */
+static void compute_apart(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
     loop_say(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
              why->message);
     for (int i = 0; i < l->n_run; i++) {
-        pl_status s = compute(l, i, i + 1, l->logits, &err);
+        pl_status s;
 
+        if (l->rows[i] != rows)
+            continue;
+        s = compute(l, i, i + 1, rows, &err);
         if (s == PL_OK)
-            tell(l, i, i + 1, l->logits);
+            tell(l, i, i + 1, rows);
         else
             loop_end_work(l, l->run[i], JOB_FAILED, &err);
     }
@@ -427,10 +473,12 @@ static void look_again(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
         struct work *w = l->run[i];
+        const int64_t before = w->n_done;
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text) { /* computed, and its logits are lost */
+        if (w->n_done == w->n_text || /* computed, and its logits are lost */
+            (l->rows[i] && w->n_done != before)) { /* or its rows */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }
@@ -440,26 +488,79 @@ static void look_again(struct loop *l)
     }
 }
 
+void loop_look(struct loop *l)
+{
+    pl_counters c;
+
+    pl_engine_counters(l->e, &c, sizeof c);
+    pthread_mutex_lock(&l->lock);
+    l->counts.messages = c.messages;
+    l->counts.message_bytes = c.message_bytes;
+    l->counts.copy_bytes = c.copy_bytes;
+    pl_engine_cache(l->e, &l->counts.cache, sizeof l->counts.cache);
+    pl_engine_devices(l->e, l->device, l->n_device, sizeof *l->device);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* What jobs of one sort have in this step; false: it failed, and nobody of
+ * `run` may be looked at any more. */
+static bool step_of(struct loop *l, bool rows)
+{
+    pl_err err;
+    pl_status s = compute(l, 0, l->n_run, rows, &err);
+
+    if (s == PL_OK) {
+        tell(l, 0, l->n_run, rows);
+        return true;
+    }
+    if (s == PL_DEVICE) {
+        end_lost(l, &err);
+        return false;
+    }
+    look_again(l);
+    if (s == PL_FULL)
+        make_way(l, &err);
+    else
+        compute_apart(l, rows, &err);
+    return false;
+}
+
+/* Rows come first; those who told them, and may be gone, are none of the step
+ * any more. */
+static bool step_of_rows(struct loop *l)
+{
+    int n = 0;
+    bool any = false;
+
+    for (int i = 0; i < l->n_run; i++)
+        any |= l->rows[i];
+    if (!any)
+        return true;
+    if (!step_of(l, true))
+        return false;
+    for (int i = 0; i < l->n_run; i++)
+        if (!l->rows[i]) {
+            l->run[n] = l->run[i];
+            l->plan[n] = l->plan[i];
+            l->rows[n++] = false;
+        }
+    l->n_run = n;
+    return true;
+}
+
 bool loop_step(struct loop *l)
 {
     double began = loop_now(), stepped = l->counts.step_s;
-    pl_status s;
-    pl_err err;
 
     let_go(l);
     admit(l);
-    if (plan_step(l) == 0)
+    if (plan_step(l) == 0) {
+        loop_look(l);
         return false;
-    s = compute(l, 0, l->n_run, l->logits, &err);
-    if (s == PL_OK) {
-        tell(l, 0, l->n_run, l->logits);
-    } else {
-        look_again(l);
-        if (s == PL_FULL)
-            make_way(l, &err);
-        else
-            compute_apart(l, &err);
     }
+    if (step_of_rows(l) && l->n_run > 0)
+        step_of(l, false);
+    loop_look(l);
     pthread_mutex_lock(&l->lock);
     l->counts.self_s += loop_now() - began - (l->counts.step_s - stepped);
     pthread_mutex_unlock(&l->lock);

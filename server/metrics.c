@@ -3,12 +3,16 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-static const double le[METRICS_BUCKETS] = {
+static const double seconds_le[METRICS_BUCKETS] = {
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
     0.5,   1,      2.5,   5,    10,    30,   60,  120};
+static const double rate_le[METRICS_BUCKETS] = {
+    1,   2,    5,    10,   20,    50,    100,   200,
+    500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 
 void metrics_init(struct metrics *m)
 {
@@ -21,26 +25,41 @@ void metrics_fini(struct metrics *m)
     pthread_mutex_destroy(&m->lock);
 }
 
-static void add(struct histogram *h, double seconds)
+static void add(struct histogram *h, const double *le, double x)
 {
     int i = 0;
 
-    while (i < METRICS_BUCKETS && seconds > le[i])
+    while (i < METRICS_BUCKETS && x > le[i])
         i++;
     h->n[i]++;
     h->all++;
-    h->sum += seconds;
+    h->sum += x;
+}
+
+static void add_rate(struct histogram *h, int64_t n, double s)
+{
+    if (n > 0 && s > 0)
+        add(h, rate_le, (double)n / s);
 }
 
 void metrics_add(struct metrics *m, const struct job_report *r)
 {
     pthread_mutex_lock(&m->lock);
     m->n_end[r->why]++;
-    add(&m->queue, r->queue_s);
-    if (r->n_written > 0)
-        add(&m->first, r->prompt_s);
-    if (r->n_written > 1)
-        add(&m->next, r->written_s / (double)(r->n_written - 1));
+    add(&m->queue, seconds_le, r->queue_s);
+    if (r->n_written > 0) {
+        add(&m->prompt, seconds_le, r->prompt_s);
+        add(&m->first, seconds_le, r->queue_s + r->prompt_s);
+        add_rate(&m->prompt_rate, r->n_prompt - r->n_cached, r->prompt_s);
+        add_rate(&m->rate, r->n_written - 1, r->written_s);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_add_token(struct metrics *m, double seconds)
+{
+    pthread_mutex_lock(&m->lock);
+    add(&m->next, seconds_le, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -92,7 +111,7 @@ static void seconds(struct writer *w, const char *name, double s,
     say(w, "plait_%s %.6f\n", name, s);
 }
 
-static void histogram(struct writer *w, const char *name,
+static void histogram(struct writer *w, const char *name, const double *le,
                       const struct histogram *h, const char *help)
 {
     uint64_t n = 0;
@@ -129,6 +148,46 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
             "time between steps, choosing and telling");
 }
 
+/* One counter of each device. */
+static void of_devices(struct writer *w, const struct metrics_now *now,
+                       const char *name, size_t field, const char *help)
+{
+    head(w, name, "counter", help);
+    for (int i = 0; i < now->n_device; i++) {
+        const pl_device_counters *d = &now->device[i];
+
+        say(w, "plait_%s{device=\"%s\"} %.6f\n", name, d->name,
+            *(const double *)((const char *)d + field));
+    }
+}
+
+static void write_devices(struct writer *w, const struct metrics_now *now)
+{
+    of_devices(w, now, "device_busy_seconds_total",
+               offsetof(pl_device_counters, busy_s), "a device computed");
+    of_devices(w, now, "device_reduce_seconds_total",
+               offsetof(pl_device_counters, reduce_s),
+               "it took its part in collectives");
+    of_devices(w, now, "device_wait_seconds_total",
+               offsetof(pl_device_counters, wait_s),
+               "it waited for other devices");
+    of_devices(w, now, "device_copy_seconds_total",
+               offsetof(pl_device_counters, copy_s),
+               "it copied between groups of devices");
+    head(w, "device_copy_bytes_total", "counter", "bytes of these copies");
+    for (int i = 0; i < now->n_device; i++)
+        say(w, "plait_device_copy_bytes_total{device=\"%s\"} %" PRIu64 "\n",
+            now->device[i].name, now->device[i].copy_bytes);
+}
+
+static void write_cache(struct writer *w, const pl_cache_counters *c)
+{
+    gauge(w, "cache_pages", (int)c->n_page, "pages of the cache");
+    gauge(w, "cache_pages_used", (int)c->n_used, "pages that texts hold");
+    gauge(w, "cache_pages_kept", (int)c->n_kept,
+          "pages of prefixes that nobody uses now");
+}
+
 static void write_ends(struct writer *w, const struct metrics *m)
 {
     static const char *const why[] = {
@@ -154,13 +213,22 @@ bool metrics_write(struct metrics *m, const struct metrics_now *now,
     counter(&w, "message_bytes_total", now->loop.message_bytes, "their bytes");
     counter(&w, "copy_bytes_total", now->loop.copy_bytes,
             "bytes copied between groups of devices");
+    write_cache(&w, &now->loop.cache);
+    write_devices(&w, now);
     pthread_mutex_lock(&m->lock);
     write_ends(&w, m);
-    histogram(&w, "queue_seconds", &m->queue, "wait for a sequence");
-    histogram(&w, "time_to_first_token_seconds", &m->first,
+    histogram(&w, "queue_seconds", seconds_le, &m->queue,
+              "wait for a sequence");
+    histogram(&w, "prompt_seconds", seconds_le, &m->prompt,
               "from a sequence to the first token");
-    histogram(&w, "time_between_tokens_seconds", &m->next,
-              "between tokens, a text's mean");
+    histogram(&w, "time_to_first_token_seconds", seconds_le, &m->first,
+              "from the request to the first token");
+    histogram(&w, "time_between_tokens_seconds", seconds_le, &m->next,
+              "between two tokens of a text");
+    histogram(&w, "prompt_tokens_per_second", rate_le, &m->prompt_rate,
+              "of a prompt, but for what was cached");
+    histogram(&w, "written_tokens_per_second", rate_le, &m->rate,
+              "of what a text wrote");
     pthread_mutex_unlock(&m->lock);
     return w.ok;
 }

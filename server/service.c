@@ -44,6 +44,28 @@ static void answer_json(struct http_request *r, json_t *j)
     service_answer(r, body);
 }
 
+/* ---- users -------------------------------------------------------------- */
+
+void service_hold(struct service *v)
+{
+    if (v->owner.use)
+        v->owner.use(v->owner.user, 1);
+}
+
+void service_drop(struct service *v)
+{
+    if (v->owner.use)
+        v->owner.use(v->owner.user, -1);
+}
+
+void service_lost(void *service, const pl_err *err)
+{
+    struct service *v = service;
+
+    if (v->owner.lost)
+        v->owner.lost(v->owner.user, err);
+}
+
 /* ---- texts and tokens ---------------------------------------------------- */
 
 bool service_render(const struct service *v, const struct ask *a, char **text,
@@ -221,7 +243,9 @@ static void on_page(void *user, struct http_request *r)
 {
     (void)user;
     http_set_header(r, "Content-Security-Policy",
-                    "default-src 'self' 'unsafe-inline'; img-src 'self' blob:; "
+                    "default-src 'none'; script-src 'unsafe-inline'; "
+                    "style-src 'unsafe-inline'; img-src blob: data:; "
+                    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                     "frame-ancestors 'none'");
     http_set_header(r, "X-Content-Type-Options", "nosniff");
     http_answer(r, 200, "text/html; charset=utf-8", server_page,
@@ -260,19 +284,20 @@ static void on_health(void *user, struct http_request *r)
     answer_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-static void on_models(void *user, struct http_request *r)
+/* What tokens are chosen with where a request says nothing. */
+static json_t *params_json(const struct service *v)
 {
-    const struct service *v = user;
+    const pl_sampling *s = &v->sampling;
 
-    answer_json(
-        r,
-        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:{s:I, s:I, s:I, s:s}}]}",
-                  "object", "list", "data", "id", v->name, "object", "model",
-                  "created", (json_int_t)v->created, "owned_by", "plait",
-                  "meta", "n_vocab", (json_int_t)pl_tokenizer_n_vocab(v->words),
-                  "n_ctx", (json_int_t)pl_engine_n_ctx(v->engine),
-                  "n_ctx_train", (json_int_t)pl_model_n_ctx_train(v->model),
-                  "architecture", pl_model_arch(v->model)));
+    return json_pack(
+        "{s:f, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:I, s:I}",
+        "temperature", (double)s->temperature, "top_k", s->top_k, "top_p",
+        (double)s->top_p, "min_p", (double)s->min_p, "typical_p",
+        (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
+        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty",
+        (double)s->frequency_penalty, "max_tokens", (json_int_t)v->max_tokens,
+        "n_predict", (json_int_t)v->max_tokens);
 }
 
 static void on_props(void *user, struct http_request *r)
@@ -281,15 +306,19 @@ static void on_props(void *user, struct http_request *r)
     char summary[512];
 
     pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
-    answer_json(r,
-                json_pack("{s:{s:I, s:f, s:i, s:f, s:f}, s:i, s:s, s:s, s:s}",
-                          "default_generation_settings", "n_ctx",
-                          (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
-                          (double)v->sampling.temperature, "top_k",
-                          v->sampling.top_k, "top_p", (double)v->sampling.top_p,
-                          "min_p", (double)v->sampling.min_p, "total_slots",
-                          loop_slots(v->loop, NULL, 0), "model_alias", v->name,
-                          "build_info", pl_version(), "plan", summary));
+    answer_json(
+        r,
+        json_pack("{s:{s:I, s:f, s:i, s:f, s:f, s:o}, s:i, s:s, s:s, s:s,"
+                  " s:{s:b, s:b}, s:b, s:b}",
+                  "default_generation_settings", "n_ctx",
+                  (json_int_t)pl_engine_n_ctx(v->engine), "temperature",
+                  (double)v->sampling.temperature, "top_k", v->sampling.top_k,
+                  "top_p", (double)v->sampling.top_p, "min_p",
+                  (double)v->sampling.min_p, "params", params_json(v),
+                  "total_slots", loop_slots(v->loop, NULL, 0), "model_alias",
+                  v->name, "build_info", pl_version(), "plan", summary,
+                  "modalities", "vision", 0, "audio", 0, "has_chat_template",
+                  v->form != NULL, "embeddings", v->pooling != EMBEDDINGS_OFF));
 }
 
 static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
@@ -317,20 +346,38 @@ static void on_slots(void *user, struct http_request *r)
     answer_json(r, list);
 }
 
-static void on_metrics(void *user, struct http_request *r)
+bool service_metrics(struct service *v, struct text *out)
 {
-    struct service *v = user;
-    struct text out = {0};
     struct metrics_now now = {0};
+    int n = loop_devices(v->loop, NULL, 0);
+    pl_device_counters *device = calloc((size_t)n + 1, sizeof *device);
+    bool ok;
 
     loop_counts(v->loop, &now.loop);
+    if (device)
+        now.n_device = loop_devices(v->loop, device, n);
+    now.device = device;
     if (v->http)
         http_load(v->http, &now.n_connection, &now.n_request);
-    if (metrics_write(&v->metrics, &now, &out))
+    ok = metrics_write(&v->metrics, &now, out);
+    free(device);
+    return ok;
+}
+
+static void on_metrics(void *user, struct http_request *r)
+{
+    struct text out = {0};
+
+    if (service_metrics(user, &out))
         http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
     else
         service_answer(r, NULL);
     text_free(&out);
+}
+
+static void on_machine(void *user, struct http_request *r)
+{
+    machine_answer(user, r);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -345,18 +392,28 @@ WRITES(completions, ASK_COMPLETIONS)
 WRITES(completion, ASK_COMPLETION)
 WRITES(messages, ASK_MESSAGES)
 WRITES(responses, ASK_RESPONSES)
+WRITES(infill, ASK_INFILL)
 #undef WRITES
 
+static void on_embeddings(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, false);
+}
+
+static void on_embedding(void *user, struct http_request *r)
+{
+    embeddings_start(user, r, true);
+}
+
 static const struct http_route routes[] = {
-    {"GET", "/", on_page, HTTP_OPEN},
+    {"GET", "/", on_page, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/plan.svg", on_plan, 0},
-    {"GET", "/health", on_health, HTTP_OPEN},
-    {"GET", "/v1/health", on_health, HTTP_OPEN},
-    {"GET", "/models", on_models, 0},
-    {"GET", "/v1/models", on_models, 0},
+    {"GET", "/health", on_health, HTTP_OPEN | SERVICE_NONE},
+    {"GET", "/v1/health", on_health, HTTP_OPEN | SERVICE_NONE},
     {"GET", "/props", on_props, 0},
     {"GET", "/slots", on_slots, 0},
     {"GET", "/metrics", on_metrics, 0},
+    {"GET", "/machine", on_machine, 0},
     {"POST", "/v1/chat/completions", on_chat, 0},
     {"POST", "/chat/completions", on_chat, 0},
     {"POST", "/v1/completions", on_completions, 0},
@@ -365,6 +422,10 @@ static const struct http_route routes[] = {
     {"POST", "/v1/messages", on_messages, 0},
     {"POST", "/v1/messages/count_tokens", on_count_tokens, 0},
     {"POST", "/v1/responses", on_responses, 0},
+    {"POST", "/v1/embeddings", on_embeddings, 0},
+    {"POST", "/embeddings", on_embedding, 0},
+    {"POST", "/embedding", on_embedding, 0},
+    {"POST", "/infill", on_infill, 0},
     {"POST", "/tokenize", on_tokenize, 0},
     {"POST", "/detokenize", on_detokenize, 0},
     {"POST", "/apply-template", on_apply_template, 0},

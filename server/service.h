@@ -1,15 +1,24 @@
-/* What handlers have at hand: a model on its devices and the loop that steps
- * it. */
+/* What handlers of a model's requests have at hand: the model on its devices
+ * and the loop that steps it. Which of several models a request means, and when
+ * each is loaded, is decided in models.h. */
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 
 #include "ask.h"
+#include "embeddings.h"
 #include "grammars.h"
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
 
 #include <stdatomic.h>
+
+/* Who counts the users of a service; all zeros: nobody does. */
+struct service_owner {
+    void (*use)(void *user, int more); /* by so many, +1 or -1 */
+    void (*lost)(void *user, const pl_err *err);
+    void *user;
+};
 
 struct service {
     pl_model *model;
@@ -20,15 +29,26 @@ struct service {
     struct loop *loop;
     struct grammars grammars;
     struct metrics metrics;
-    const char *name;              /* for clients */
-    int64_t created;               /* seconds since 1970 */
-    pl_sampling sampling;          /* where requests say nothing */
-    int64_t max_tokens;            /* likewise; -1: no limit */
-    double time_s;                 /* for a request; 0: any */
-    bool calls_as_text;            /* see struct ask_rules */
+    const char *name;     /* for clients */
+    int64_t created;      /* seconds since 1970 */
+    pl_sampling sampling; /* where requests say nothing */
+    int64_t max_tokens;   /* likewise; -1: no limit */
+    double time_s;        /* for a request; 0: any */
+    bool calls_as_text;   /* see struct ask_rules */
+    enum embeddings_pooling pooling;
     _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
     atomic_uint_fast64_t n_answer; /* names answers */
+    struct service_owner owner;
 };
+
+/* A handler may use its service until it returns. Whoever goes on with it then,
+ * for a job of the loop say, holds it before, and drops it when that is done:
+ * nobody unloads a model that is held. */
+void service_hold(struct service *v);
+void service_drop(struct service *v); /* v may be gone then */
+/* Its devices failed: it will be unloaded, and loaded anew for who asks then.
+ * What a loop is told to call. */
+void service_lost(void *service, const pl_err *err);
 
 /* Answers with an error in the shape that the path's protocol has. */
 void service_refuse(struct http_request *r, const struct refusal *why);
@@ -42,7 +62,18 @@ void generation_start(struct service *v, struct http_request *r,
 bool service_render(const struct service *v, const struct ask *a, char **text,
                     size_t *len, struct refusal *why);
 
-/* The table of what is served; handlers get a struct service. */
+enum {
+    SERVICE_NONE = 2
+}; /* a route whose handler asks no model: it gets NULL,
+                              in place of a struct service */
+
+/* Appends what it has done, for Prometheus; false: no memory. */
+bool service_metrics(struct service *v, struct text *out);
+
+/* machine.c: what the page's view of the machine shows. */
+void machine_answer(struct service *v, struct http_request *r);
+
+/* The table of what a model serves, for models_create. */
 const struct http_route *service_routes(int *n);
 
 #endif

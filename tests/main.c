@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ static int n_group;
 
 enum {
     MAX_JOB = 16,
+    MAX_LEFT_OUT = 32,
     SECONDS_SHORT = 900, /* a group may take this long in the short tier */
     SECONDS_LONG = 6 * 3600,
 };
@@ -46,6 +48,7 @@ static const struct {
     {"[  SKIPPED ] ", SKIPPED},
 };
 static const char mark_run[] = "[ RUN      ] ";
+static const char mark_cpu[] = "[ CPU SECONDS ] ";
 
 /* Lines cmocka prints about the group as a whole; of no use here. */
 static const char *const chatter[] = {"[==========] ", "[  PASSED  ] ",
@@ -63,6 +66,7 @@ struct job {
     double started;
     bool timed_out;
     char current[256]; /* the case now running, "" between cases */
+    double cpu_s;      /* that it took */
     struct text line;  /* the last, unfinished line */
     struct text why;   /* reason of the running case's skip */
     struct text log;   /* what the tests printed themselves */
@@ -74,13 +78,46 @@ static struct {
     struct text named[N_OUTCOME]; /* one line a case that did not pass */
     bool verbose;
     bool progress;
-    double limit_s; /* for one group */
+    bool times;                         /* print what each case took */
+    double limit_s;                     /* for one group */
+    const char *left_out[MAX_LEFT_OUT]; /* parts of groups' names */
+    int n_left_out;
 } all;
 
 static void die(const char *what)
 {
     fprintf(stderr, "plait-test: %s: %s\n", what, strerror(errno));
     exit(2);
+}
+
+static double cpu_seconds(const struct rusage *u)
+{
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
+/* Of this process and of the children that it waited for. */
+static double cpu_used(void)
+{
+    struct rusage self, children;
+
+    getrusage(RUSAGE_SELF, &self);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return cpu_seconds(&self) + cpu_seconds(&children);
+}
+
+static double cpu_before;
+
+static int clock_case(void **state __attribute__((unused)))
+{
+    cpu_before = cpu_used();
+    return 0;
+}
+
+static int print_clock(void **state __attribute__((unused)))
+{
+    printf("%s%.3f\n", mark_cpu, cpu_used() - cpu_before);
+    return 0;
 }
 
 void test_add(const char *file, const char *law, CMUnitTestFunction run)
@@ -101,7 +138,10 @@ void test_add(const char *file, const char *law, CMUnitTestFunction run)
     g->test = realloc(g->test, (g->n + 1) * sizeof(*g->test));
     if (g->test == NULL)
         die(law);
-    g->test[g->n++] = (struct CMUnitTest){.name = law, .test_func = run};
+    g->test[g->n++] = (struct CMUnitTest){.name = law,
+                                          .test_func = run,
+                                          .setup_func = clock_case,
+                                          .teardown_func = print_clock};
 }
 
 static void text_add(struct text *t, const char *s, size_t n)
@@ -147,6 +187,9 @@ static void case_ends(struct job *j, enum outcome outcome, const char *why)
         text_print(&all.named[outcome], "  %s: %s%s%s\n", j->group->name, name,
                    why != NULL && why[0] != '\0' ? ": " : "",
                    why != NULL ? why : "");
+    if (all.times)
+        printf("%10.3f s  %s: %s\n", j->cpu_s, j->group->name, name);
+    j->cpu_s = 0;
     j->current[0] = '\0';
     text_free(&j->why);
 }
@@ -172,6 +215,10 @@ static void take_line(struct job *j, const char *line)
         text_free(&j->why);
         text_print(&j->why, "%s", p + strlen(TEST_SKIP_MARK));
         return;
+    }
+    if ((p = strstr(line, mark_cpu)) != NULL) {
+        j->cpu_s = strtod(p + strlen(mark_cpu), NULL);
+        goto before;
     }
     if ((p = strstr(line, mark_run)) != NULL) {
         snprintf(j->current, sizeof(j->current), "%s", p + strlen(mark_run));
@@ -244,13 +291,14 @@ static void job_start(struct job *j, const struct group *g)
 /* The child has closed its pipe: counts how it ended and prints its part. */
 static void job_finish(struct job *j, bool must_run)
 {
+    struct rusage used = {0};
     char how[64] = "";
     int status = 0;
     int n = 0;
 
     if (j->line.n > 0)
         take_output(j, "\n", 1);
-    while (waitpid(j->pid, &status, 0) < 0 && errno == EINTR)
+    while (wait4(j->pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
     kill(-j->pid, SIGKILL); /* whatever it left running */
     if (j->timed_out)
@@ -277,7 +325,8 @@ static void job_finish(struct job *j, bool must_run)
     if (j->count[SKIPPED] > 0)
         printf(", %d skipped", j->count[SKIPPED]);
     if (n > 0 || how[0] != '\0')
-        printf("  %.1f s\n", test_seconds() - j->started);
+        printf("  %.1f s, cpu %.1f s\n", test_seconds() - j->started,
+               cpu_seconds(&used));
     if (j->log.s != NULL && !all.verbose)
         fputs(j->log.s, stdout);
     fflush(stdout);
@@ -340,6 +389,10 @@ static void show_progress(const struct job *jobs, int n_job, int done)
 
 static bool wanted(const char *name, char **filters, int n)
 {
+    for (int i = 0; i < all.n_left_out; i++) {
+        if (strstr(name, all.left_out[i]) != NULL)
+            return false;
+    }
     for (int i = 0; i < n; i++) {
         if (strstr(name, filters[i]) != NULL)
             return true;
@@ -374,20 +427,24 @@ static void run_groups(char **filters, int n_filter, int n_job, bool must_run)
 }
 
 static const char usage[] =
-    "usage: plait-test [-v] [-j N] [--list] [FILTER ...]\n"
+    "usage: plait-test [-v] [-j N] [-x PART] [--list] [FILTER ...]\n"
     "Runs the groups whose name contains a FILTER; when none does, the cases\n"
     "whose name contains it. All of them without a FILTER.\n"
     "  -v          print the output of the groups as it comes\n"
     "  -j N        run N groups at a time (1)\n"
     "  -t SECONDS  the longest a group may take\n"
+    "  -x PART     leave out the groups whose name contains PART\n"
+    "  --times     print the CPU seconds of each case\n"
     "  --list      print the names of the groups\n"
-    "environment: PLAIT_TIER=short|long, PLAIT_SEED, PLAIT_REFS (directory)\n";
+    "environment: PLAIT_TIER=brief|short|long, PLAIT_SEED,\n"
+    "PLAIT_REFS (directory)\n";
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"list", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
+        {"times", no_argument, NULL, 'T'},
         {0},
     };
     int n_job = 1;
@@ -397,7 +454,7 @@ int main(int argc, char **argv)
     /* what was measured on this machine is neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
     all.limit_s = test_long() ? SECONDS_LONG : SECONDS_SHORT;
-    while ((c = getopt_long(argc, argv, "vj:t:h", options, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "vj:t:x:h", options, NULL)) != -1) {
         switch (c) {
         case 'v':
             all.verbose = true;
@@ -407,6 +464,14 @@ int main(int argc, char **argv)
             break;
         case 't':
             all.limit_s = atof(optarg);
+            break;
+        case 'x':
+            if (all.n_left_out == MAX_LEFT_OUT)
+                return 2;
+            all.left_out[all.n_left_out++] = optarg;
+            break;
+        case 'T':
+            all.times = true;
             break;
         case 'l':
             for (int i = 0; i < n_group; i++)

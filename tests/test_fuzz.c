@@ -19,7 +19,7 @@ enum {
     MAX_BYTES = 1 << 20,
     MAX_SEED = 256,
     N_CUT = 200,
-    SECONDS_SHORT = 5,
+    SECONDS_SHORT = 1,
     SECONDS_LONG = 180,
     SLOW_S = 10, /* an input of at most 1 MiB may not take longer */
 };

@@ -66,6 +66,11 @@ struct pl_reply {
     pl_reply_kind channel;
     size_t recipient, n_recipient; /* of a channel's message, in `raw`; n 0:
                                       the user */
+    bool pieces;                   /* arguments are told as they come: */
+    size_t args, told; /* where those at hand begin, 0: nothing of them was
+                          told; and what is told ends */
+    bool args_whole;
+    struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
     struct reply_text made, name, id; /* of the call at hand */
 };
@@ -126,11 +131,27 @@ static void add(struct reply_text *t, const char *s)
     reply_add(t, span_of(s));
 }
 
-static void tell_call(struct pl_reply *r, const struct reply_call *c)
+static void tell_part(struct pl_reply *r, pl_reply_kind kind, struct span t)
+{
+    if (r->part && !r->name.failed && !r->id.failed)
+        r->part(r->user, &(pl_reply_part){.kind = kind,
+                                          .text = t.s,
+                                          .len = t.n,
+                                          .name = r->name.s,
+                                          .id = r->id.n ? r->id.s : NULL});
+}
+
+static void name_call(struct pl_reply *r, const struct reply_call *c)
 {
     r->name.n = r->id.n = 0;
     reply_add(&r->name, c->name);
     reply_add(&r->id, c->id);
+}
+
+/* Adds a call to those of the message. text: its arguments are told as a JSON
+ * text. */
+static void keep_call(struct pl_reply *r, const struct reply_call *c, bool text)
+{
     add(&r->calls, r->calls.n > 0 ? ", " : "");
     add(&r->calls, "{\"type\": \"function\", ");
     if (c->id.n > 0) {
@@ -141,17 +162,63 @@ static void tell_call(struct pl_reply *r, const struct reply_call *c)
     add(&r->calls, "\"function\": {\"name\": ");
     reply_add_string(&r->calls, c->name);
     add(&r->calls, ", \"arguments\": ");
-    if (r->f->as_text)
+    if (text)
         reply_add_string(&r->calls, c->arguments);
     else
         reply_add(&r->calls, c->arguments);
     add(&r->calls, "}}");
-    if (r->part && !r->name.failed && !r->id.failed)
-        r->part(r->user, &(pl_reply_part){.kind = PL_REPLY_CALL,
-                                          .text = c->arguments.s,
-                                          .len = c->arguments.n,
-                                          .name = r->name.s,
-                                          .id = c->id.n ? r->id.s : NULL});
+}
+
+static void tell_call(struct pl_reply *r, const struct reply_call *c)
+{
+    bool is_told = r->args > 0;
+
+    if (!is_told)
+        name_call(r, c);
+    keep_call(r, c, r->f->as_text);
+    if (!is_told)
+        tell_part(r, PL_REPLY_CALL, c->arguments);
+    r->args = 0;
+}
+
+/* ---- pieces of arguments ------------------------------------------------- */
+
+/* The arguments of a call begin here. */
+static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
+                            size_t at)
+{
+    r->args = r->told = at;
+    r->args_whole = false;
+    r->args_scan = (struct json_scan){0};
+    name_call(r, c);
+    tell_part(r, PL_REPLY_CALL, span_of(""));
+}
+
+/* As far as they have come. */
+static void tell_arguments(struct pl_reply *r)
+{
+    size_t end;
+
+    if (r->args_whole)
+        return;
+    r->args_whole = json_scan(&r->args_scan, from(r, r->args));
+    end = r->args + r->args_scan.at;
+    if (end > r->told)
+        tell_part(r, PL_REPLY_CALL_MORE, piece(r, r->told, end));
+    r->told = end;
+}
+
+/* What was told turned out to be no whole call: it stays one, and text goes on
+ * behind it. */
+static void leave_arguments(struct pl_reply *r)
+{
+    keep_call(r,
+              &(struct reply_call){.name = {r->name.s, r->name.n},
+                                   .id = {r->id.s, r->id.n},
+                                   .arguments = piece(r, r->args, r->told)},
+              true);
+    r->at = r->seen = r->told;
+    r->args = 0;
 }
 
 /* ---- marks --------------------------------------------------------------- */
@@ -382,10 +449,25 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
     return read_call(r, t) ? A_CALL : NO_CALL;
 }
 
+static void go_through_arguments(struct pl_reply *r)
+{
+    struct reply_call c;
+    size_t at;
+
+    if (!r->pieces || r->f == &r->own)
+        return;
+    if (r->args == 0 && reply_call_begins(r->f, from(r, r->body), &c, &at) &&
+        reply_is_tool(r->tools, c.name))
+        begin_arguments(r, &c, r->body + at);
+    if (r->args > 0)
+        tell_arguments(r);
+}
+
 static bool go_through_call(struct pl_reply *r, bool last)
 {
     size_t end;
 
+    go_through_arguments(r);
     switch (find_call(r, last, &end)) {
     case NOT_YET:
         return false;
@@ -397,6 +479,10 @@ static bool go_through_call(struct pl_reply *r, bool last)
         r->n_bad++;
         r->state = IN_CONTENT;
         r->fresh = false;
+        if (r->args > 0) {
+            leave_arguments(r);
+            return true;
+        }
         r->seen = r->body;
         if (r->body > r->at)
             give(r, PL_REPLY_CONTENT, r->body);
@@ -528,15 +614,34 @@ static bool go_through_header(struct pl_reply *r, bool last)
 
 static void end_message(struct pl_reply *r)
 {
+    const size_t end = r->seen;
     struct span t = span_trim(piece(r, r->body, r->seen));
     struct reply_call c = {.name = {r->raw.s + r->recipient, r->n_recipient},
                            .arguments = t};
 
     r->made.n = 0;
-    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed))
+    if (t.n > 0 && t.s[0] == '{' && json_is_valid(t, &r->made.failed)) {
         tell_call(r, &c);
-    else
+    } else if (r->args > 0) {
+        leave_arguments(r);
+        r->at = r->seen = end;
+    } else {
         give(r, PL_REPLY_CONTENT, r->seen);
+    }
+}
+
+static void go_through_channel_arguments(struct pl_reply *r)
+{
+    struct span t = piece(r, r->body, r->seen);
+    const struct reply_call c = {
+        .name = {r->raw.s + r->recipient, r->n_recipient}};
+    size_t at = span_blanks(t);
+
+    if (r->pieces && r->args == 0 && at < t.n && t.s[at] == '{' &&
+        reply_is_tool(r->tools, c.name))
+        begin_arguments(r, &c, r->body + at);
+    if (r->args > 0)
+        tell_arguments(r);
 }
 
 static bool go_through_channel(struct pl_reply *r, bool last)
@@ -544,10 +649,13 @@ static bool go_through_channel(struct pl_reply *r, bool last)
     size_t n = 0;
     enum mark m = next_mark(r, last, &n);
 
-    if (r->n_recipient == 0)
+    if (r->n_recipient == 0) {
         give(r, r->channel, r->seen);
-    else if (m > MARK_PART || last)
-        end_message(r);
+    } else {
+        go_through_channel_arguments(r);
+        if (m > MARK_PART || last)
+            end_message(r);
+    }
     if (m <= MARK_PART)
         return false;
     r->at = r->seen = r->seen + n;
@@ -638,6 +746,11 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
     else
         pl_reply_free(r);
     return s;
+}
+
+void pl_reply_in_pieces(pl_reply *r)
+{
+    r->pieces = true;
 }
 
 void pl_reply_free(pl_reply *r)

@@ -155,11 +155,14 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
-static bool read_named(const struct reply_format *f, struct span t,
-                       struct reply_text *made, struct reply_call *out)
+/* Name and identifier of a call; *rest goes to its arguments. */
+static bool read_head(const struct reply_format *f, struct span *t,
+                      struct reply_call *out)
 {
-    struct span rest = span_from(t, out->name.n), gap, id;
+    struct span rest = *t, gap, id;
 
+    out->name = (struct span){rest.s, span_name(rest)};
+    rest = span_from(rest, out->name.n);
     if (f->name_open.n > 0) { /* what was read is an identifier */
         if (!span_begins(rest, f->name_open))
             return false;
@@ -170,7 +173,7 @@ static bool read_named(const struct reply_format *f, struct span t,
     }
     gap = rest;
     gap.n = span_find(rest, span_of("{"));
-    out->arguments = span_trim(span_from(rest, gap.n));
+    *t = span_from(rest, gap.n);
     id = span_from(gap, span_find(gap, f->id_open));
     if (f->id_open.n > 0 && id.n > 0) {
         id = span_from(id, f->id_open.n);
@@ -179,7 +182,16 @@ static bool read_named(const struct reply_format *f, struct span t,
     if (f->id_named)
         out->id = out->name;
     out->name = bare_name(f, out->name);
-    return out->name.n > 0 && is_object(out->arguments, made);
+    return out->name.n > 0;
+}
+
+static bool read_named(const struct reply_format *f, struct span t,
+                       struct reply_text *made, struct reply_call *out)
+{
+    if (!read_head(f, &t, out))
+        return false;
+    out->arguments = span_trim(t);
+    return is_object(out->arguments, made);
 }
 
 /* Where a value ends: before the mark that closes it and what must follow. */
@@ -367,12 +379,121 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     t = span_trim(t);
     if (f->calls == CALLS_OBJECT)
         return read_object(f, t, made, out);
+    if (f->calls == CALLS_NAMED)
+        return read_named(f, t, made, out);
     out->name = (struct span){t.s, span_name(t)};
     if (out->name.n == 0)
         return false;
-    if (f->calls == CALLS_NAMED)
-        return read_named(f, t, made, out);
     if (f->calls == CALLS_TAGGED)
         return read_tagged(f, t, tools, made, out);
     return read_quoted(f, t, made, out);
+}
+
+/* ---- calls that have but begun ------------------------------------------- */
+
+/* The string that *t begins with, without its quotes; false: it has not come to
+ * its end. */
+static bool take_string(struct span *t, struct span *out)
+{
+    size_t n = 1;
+
+    if (t->n == 0 || t->s[0] != '"')
+        return false;
+    while (n < t->n && t->s[n] != '"')
+        n += t->s[n] == '\\' ? 2 : 1;
+    if (n >= t->n)
+        return false;
+    *out = (struct span){t->s + 1, n - 1};
+    *t = span_from(*t, n + 1);
+    return true;
+}
+
+/* The value that *t begins with, if it is whole. */
+static bool take_json(struct span *t, struct span *out)
+{
+    struct json_scan scan = {0};
+    size_t n = 0;
+
+    if (t->n > 0 && t->s[0] == '"')
+        return take_string(t, out);
+    if (t->n > 0 && (t->s[0] == '{' || t->s[0] == '['))
+        n = json_scan(&scan, *t) ? scan.at : t->n;
+    else
+        while (n < t->n && !strchr(",}", t->s[n]))
+            n++;
+    *out = (struct span){t->s, n};
+    *t = span_from(*t, n);
+    return t->n > 0;
+}
+
+static void skip_blanks(struct span *t)
+{
+    *t = span_from(*t, span_blanks(*t));
+}
+
+static bool object_begins(const struct reply_format *f, struct span t,
+                          struct reply_call *out)
+{
+    struct span key, value;
+
+    for (char open = '{'; t.n > 0 && t.s[0] == open; open = ',') {
+        bool text;
+
+        t = span_from(t, 1);
+        skip_blanks(&t);
+        if (!take_string(&t, &key))
+            return false;
+        skip_blanks(&t);
+        if (t.n == 0 || t.s[0] != ':')
+            return false;
+        t = span_from(t, 1);
+        skip_blanks(&t);
+        if (f->name_key.n == 0)
+            out->name = key;
+        if (f->name_key.n == 0 || span_equal(key, f->arguments_key)) {
+            out->arguments = t;
+            return t.n > 0 && t.s[0] == '{';
+        }
+        text = t.n > 0 && t.s[0] == '"';
+        if (!take_json(&t, &value))
+            return false;
+        if (span_equal(key, f->name_key) && text)
+            out->name = value;
+        else if (span_equal(key, span_of("id")) && text)
+            out->id = value;
+        skip_blanks(&t);
+    }
+    return false;
+}
+
+bool reply_call_begins(const struct reply_format *f, struct span t,
+                       struct reply_call *out, size_t *at)
+{
+    struct span rest = span_from(t, span_blanks(t));
+
+    *out = (struct reply_call){0};
+    if (f->calls == CALLS_OBJECT) {
+        if (!object_begins(f, rest, out))
+            return false;
+        rest = out->arguments;
+    } else if (f->calls != CALLS_NAMED || span_name(rest) == rest.n ||
+               !read_head(f, &rest, out)) {
+        return false;
+    }
+    *at = t.n - rest.n;
+    return rest.n > 0 && out->name.n > 0 && span_name(out->name) == out->name.n;
+}
+
+bool reply_is_tool(const json_t *tools, struct span name)
+{
+    const json_t *t;
+    size_t i;
+
+    json_array_foreach (tools, i, t) {
+        const json_t *f = json_object_get(t, "function");
+
+        if (named(json_object_get(f ? f : t, "name"), name))
+            return true;
+    }
+    return false;
 }

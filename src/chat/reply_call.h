@@ -28,4 +28,11 @@ bool reply_call_read(const struct reply_format *f, struct span t,
                      const json_t *tools, struct reply_text *made,
                      struct reply_call *out);
 
+/* Is the name known of a call whose beginning is t, and where do its arguments
+ * begin, which are a JSON object? Fills in name and id, borrowed from t. */
+bool reply_call_begins(const struct reply_format *f, struct span t,
+                       struct reply_call *out, size_t *at);
+/* Is one of the tools called so? */
+bool reply_is_tool(const json_t *tools, struct span name);
+
 #endif

@@ -537,14 +537,19 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     case CALLS_OBJECT:
         f->name_key = key_of(c->unit, FIRST);
         f->arguments_key = key_of(c->unit, KEY);
+        f->listed = c->unit.s[0] == '[';
         if (span_equal(f->arguments_key, span_of(FIRST)))
             f->name_key = f->arguments_key = (struct span){0};
         else if (f->name_key.n == 0 || f->arguments_key.n == 0)
             return false;
         return f->name_key.n == 0 || !span_equal(f->name_key, f->arguments_key);
     case CALLS_NAMED:
+        f->args_open =
+            span_until(c->name_after, span_find(c->name_after, span_of("{")));
         if (around(c->unit, FIRST_ID, &before, &after))
             f->id_open = last_tag(before);
+        if (around(f->args_open, FIRST_ID, &before, &after))
+            f->args_open = after;
         return true;
     case CALLS_TAGGED:
         return learn_tags(f, c);
@@ -578,6 +583,7 @@ static void split_marks(struct reply_format *f)
 
     if (mark.n > 0 && mark.n < f->call_open.n) {
         f->calls_open = mark;
+        f->each = true;
         f->call_open = span_trim(span_from(f->call_open, mark.n));
     }
     mark = first_tag(f->call_close);
@@ -738,9 +744,9 @@ static pl_status keep(struct reply_format *f, pl_err *err)
         &f->think_open, &f->think_close, &f->content_open, &f->content_close,
         &f->end[0],     &f->end[1],      &f->calls_open,   &f->calls_close,
         &f->call_open,  &f->call_close,  &f->name_key,     &f->arguments_key,
-        &f->id_open,    &f->name_open,   &f->name_close,   &f->key_open,
-        &f->value_open, &f->value_close, &f->json_open,    &f->value_lead,
-        &f->value_tail, &f->quote};
+        &f->id_open,    &f->name_open,   &f->args_open,    &f->name_close,
+        &f->key_open,   &f->value_open,  &f->value_close,  &f->json_open,
+        &f->value_lead, &f->value_tail,  &f->quote};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i]->n > 0)

@@ -32,6 +32,8 @@ struct reply_format {
     bool as_text;  /* the template takes arguments as a JSON text alone */
     bool led;      /* blanks stand between a prompt and content */
     bool id_named; /* NAMED: the name is an identifier, functions.f:0 */
+    bool listed;   /* OBJECT: a list has all calls */
+    bool each;     /* calls_open and calls_close stand around each call */
     struct span think_open, think_close;
     struct span content_open, content_close; /* around all content */
     struct span end[2]; /* of a message; of one that ends with a call */
@@ -42,6 +44,7 @@ struct reply_format {
     struct span name_key, arguments_key; /* OBJECT; n 0: {"f": {...}} */
     struct span id_open;                 /* NAMED: before an identifier */
     struct span name_open;  /* NAMED: between an identifier and the name */
+    struct span args_open;  /* NAMED: before the arguments, blanks and all */
     struct span name_close; /* TAGGED: behind the name */
     struct span key_open, value_open, value_close; /* TAGGED */
     struct span json_open; /* TAGGED: value_open of what is no string; n 0: the

@@ -203,6 +203,9 @@ const struct device_timing *device_set_trace(const struct device_set *s,
  * 0: there are none. Of a set that is loaded. */
 uint64_t device_set_differs(const struct device_set *s);
 
+/* Of one device, since creation. */
+void device_set_device(const struct device_set *s, int dev,
+                       pl_device_counters *c);
 /* Sums since creation; adds into *c. */
 void device_set_counters(const struct device_set *s, pl_counters *c);
 

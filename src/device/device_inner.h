@@ -20,7 +20,7 @@ struct device_shared {
     atomic_bool failed; /* everybody leaves; err tells why */
     atomic_flag err_taken;
     pl_err err;
-    double start_s; /* of the run that is traced */
+    double start_s; /* of the run */
 };
 
 struct device_set {
@@ -39,6 +39,7 @@ struct device_set {
     bool loaded;
     bool keeps; /* its memory, whatever becomes of it: device_set_keep() */
     uint64_t n_run;
+    double run_s; /* seconds of all runs */
 };
 
 /* ---- device_trace.c ---- */

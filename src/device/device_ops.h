@@ -78,7 +78,24 @@ struct device {
     size_t first_timing; /* its room in the trace */
     int n_timing;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+    /* Seconds, as pl_device_counters has them; all that the kind can tell. What
+       is left of a run is waiting. */
+    struct device_spent {
+        double busy_s, reduce_s, copy_s;
+    } spent;
 };
+
+/* Adds what a step that touches memory took. */
+static inline void device_spend(struct device_spent *x, const struct step *st,
+                                double seconds)
+{
+    if (step_is_copy(st))
+        x->copy_s += seconds;
+    else if (step_is_message(st) || step_is_transfer(st))
+        x->reduce_s += seconds;
+    else
+        x->busy_s += seconds;
+}
 
 /* All devices of one kind in a set. */
 struct device_bank {

@@ -540,6 +540,7 @@ pl_status device_set_wait(struct device_set *s, pl_err *err)
     for (int k = 0; k < s->n_bank; k++)
         if (s->bank[k].ops->ended)
             s->bank[k].ops->ended(&s->bank[k]);
+    s->run_s += device_clock(s);
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
         if (err)
@@ -555,6 +556,25 @@ pl_status device_set_run(struct device_set *s, const struct device_run *run,
 {
     PL_TRY(device_set_submit(s, run, err));
     return device_set_wait(s, err);
+}
+
+void device_set_device(const struct device_set *s, int dev,
+                       pl_device_counters *c)
+{
+    const struct device *d = &s->dev[dev];
+    const struct device_spent *x = &d->spent;
+    bool beside = !d->desc.one_queue;
+    double wait = s->run_s - x->busy_s - x->reduce_s - (beside ? 0 : x->copy_s);
+
+    *c = (pl_device_counters){.name = d->desc.name,
+                              .step_s = s->run_s,
+                              .busy_s = x->busy_s,
+                              .reduce_s = x->reduce_s,
+                              .wait_s = wait > 0 ? wait : 0,
+                              .copy_s = x->copy_s,
+                              .copy_bytes = d->copy_bytes,
+                              .beside = beside,
+                              .whole = d->desc.ops->driver != NULL};
 }
 
 void device_set_counters(const struct device_set *s, pl_counters *c)

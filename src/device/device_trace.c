@@ -61,12 +61,12 @@ pl_status device_trace_load(struct device_set *s, pl_err *err)
 
 void device_trace_start(struct device_set *s)
 {
+    s->shared->start_s = device_now();
     if (!s->trace.on)
         return;
     for (int i = 0; i < s->n; i++)
         s->dev[i].n_timing = 0;
     s->trace.n = 0;
-    s->shared->start_s = device_now();
 }
 
 double device_clock(const struct device_set *s)

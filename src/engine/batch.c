@@ -129,6 +129,10 @@ static pl_status check_hidden(const pl_engine *e, const pl_batch *b,
         return err_set(err, PL_BAD_ARGUMENT,
                        "hidden values are wanted and not kept; let options' "
                        "keep name \"result_hidden\"");
+    if (e->norm_out < 0 && b->norm_out)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "normed values are wanted and not kept; let options' "
+                       "keep name \"result_norm\"");
     return PL_OK;
 }
 
@@ -149,7 +153,7 @@ static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
                            "token %" PRId64 " of the batch is %d; the "
                            "vocabulary has 0 to %" PRId64,
                            i, b->token[i], n_vocab - 1);
-        if (is_wanted(b, i) && !b->logits)
+        if (is_wanted(b, i) && !b->logits && !b->hidden_out && !b->norm_out)
             return err_set(err, PL_BAD_ARGUMENT,
                            "logits are wanted and there is no room for them");
     }
@@ -325,22 +329,32 @@ static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
     return PL_OK;
 }
 
+/* Row i of an output of micro-batch k, if somebody wants it. */
+static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
+                            size_t width, float *to, pl_err *err)
+{
+    if (!to)
+        return PL_OK;
+    return exec_get_output(e->exec, k, from,
+                           to + (size_t)e->micro[k].row_of[i] * width,
+                           4 * (size_t)i * width, 4 * width, err);
+}
+
 /* Wanted token i of micro-batch k. */
 static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
                          pl_err *err)
 {
+    const struct micro *m = &e->micro[k];
     const size_t n_vocab = (size_t)e->plan->model->model->n_vocab;
     const size_t width = hidden_width(e);
-    const size_t at = (size_t)e->micro[k].row_of[i];
-    float *row = b->logits + at * n_vocab;
 
-    PL_TRY(exec_get_output(e->exec, k, e->logits, row, 4 * (size_t)i * n_vocab,
-                           4 * n_vocab, err));
-    if (b->hidden_out)
-        PL_TRY(exec_get_output(e->exec, k, e->hidden_out,
-                               b->hidden_out + at * width,
-                               4 * (size_t)i * width, 4 * width, err));
-    return check_logits(&e->micro[k], i, row, n_vocab, err);
+    PL_TRY(get_output(e, k, e->logits, i, n_vocab, b->logits, err));
+    PL_TRY(get_output(e, k, e->hidden_out, i, width, b->hidden_out, err));
+    PL_TRY(get_output(e, k, e->norm_out, i, width, b->norm_out, err));
+    if (!b->logits)
+        return PL_OK;
+    return check_logits(m, i, b->logits + (size_t)m->row_of[i] * n_vocab,
+                        n_vocab, err);
 }
 
 static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/sized.h"
+#include "engine/call_grammar.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -214,4 +215,19 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                           pl_reply_fn *part, void *user, pl_err *err)
 {
     return reply_create(out, &t->format, prompt, len, tools, part, user, err);
+}
+
+/* ---- grammars of calls --------------------------------------------------- */
+
+pl_status pl_template_calls(const pl_template *t, const char *tools,
+                            const char *only, bool single, char **gbnf,
+                            bool *reasons, pl_err *err)
+{
+    struct gbnf_text text;
+    pl_status s =
+        call_grammar_write(&text, &t->format, tools, only, single, err);
+
+    *gbnf = s == PL_OK ? text.s : NULL;
+    *reasons = t->format.channels;
+    return s;
 }

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "fit/fit.h"
 #include "plan/options_read.h"
 
@@ -64,6 +65,15 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
+/* -1: there is none, or it is not kept. */
+static pl_tensor find_kept(const pl_engine *e, const char *name)
+{
+    const pl_graph *g = e->plan->graph;
+    pl_tensor t = pl_tensor_find(g, name);
+
+    return t >= 0 && g->node[t].keep ? t : -1;
+}
+
 static void find_tensors(pl_engine *e)
 {
     e->ids = pl_tensor_find(e->plan->graph, "ids");
@@ -71,9 +81,8 @@ static void find_tensors(pl_engine *e)
     e->out_ids = pl_tensor_find(e->plan->graph, "out_ids");
     e->logits = pl_tensor_find(e->plan->graph, "logits");
     e->hidden = pl_tensor_find(e->plan->graph, "hidden");
-    e->hidden_out = pl_tensor_find(e->plan->graph, "result_hidden");
-    if (e->hidden_out >= 0 && !e->plan->graph->node[e->hidden_out].keep)
-        e->hidden_out = -1;
+    e->hidden_out = find_kept(e, "result_hidden");
+    e->norm_out = find_kept(e, "result_norm");
 }
 
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
@@ -132,6 +141,28 @@ const pl_plan *pl_engine_plan(const pl_engine *e)
 void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
 {
     pl_exec_counters(e->exec, out, size);
+}
+
+int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
+                      size_t size)
+{
+    return exec_devices(e->exec, out, n, size);
+}
+
+/* The pool that holds all tokens says most. */
+void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
+{
+    pl_cache_counters c = {0};
+    const struct kv_pool *p = NULL;
+
+    for (int k = e->kv.n_pool - 1; k >= 0; k--)
+        if (!p || (!e->kv.pool[k].state && e->kv.pool[k].window == 0) ||
+            p->state)
+            p = &e->kv.pool[k];
+    if (p)
+        c = (pl_cache_counters){p->n_page, p->n_page - p->n_free - p->n_idle,
+                                p->n_idle};
+    sized_write(out, size, &c, sizeof c);
 }
 
 void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size)

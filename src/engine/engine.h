@@ -37,12 +37,13 @@ struct pl_engine {
     void *log_user;
     uint64_t fingerprint; /* of the model, for states; 0: not made yet */
     pl_tensor ids, pos, out_ids, logits;
-    pl_tensor hidden, hidden_out; /* -1: the graph has none, keeps none */
-    int n_micro;                  /* most micro-batches a run */
-    struct micro *micro;          /* owned, [n_micro] */
-    int n_batch_seq;              /* sequences of the last batch */
-    int *batch_seq;               /* owned, [n_seq] */
-    struct batch_seq *of;         /* owned, [n_seq] what a batch has of each */
+    pl_tensor hidden, hidden_out, norm_out; /* -1: the graph has none, keeps
+                                               none */
+    int n_micro;                            /* most micro-batches a run */
+    struct micro *micro;                    /* owned, [n_micro] */
+    int n_batch_seq;                        /* sequences of the last batch */
+    int *batch_seq;                         /* owned, [n_seq] */
+    struct batch_seq *of; /* owned, [n_seq] what a batch has of each */
     uint64_t n_set; /* pl_exec's, when the first kept prefix was computed */
 };
 

@@ -6,6 +6,7 @@
 #include "engine/token_grammar.h"
 #include "sampling/sampling.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -108,6 +109,13 @@ bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 int32_t pl_tokenizer_bos(const pl_tokenizer *t)
 {
     return tokenizer_bos(t->t);
+}
+
+int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which)
+{
+    static_assert((int)PL_FIM_COUNT == (int)TOKENIZER_N_FIM, "in one order");
+    return which >= 0 && which < PL_FIM_COUNT ? tokenizer_fim(t->t, (int)which)
+                                              : -1;
 }
 
 pl_status pl_detokenizer_create(pl_detokenizer **out, const pl_tokenizer *t,

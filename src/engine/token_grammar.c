@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct pl_grammar {
     struct grammar *grammar; /* owned, as all here */
@@ -26,33 +27,48 @@ struct token_mask {
 
 /* ---- vocabularies -------------------------------------------------------- */
 
+/* The texts of a vocabulary's tokens. */
+struct spelling {
+    const struct tokenizer *t;
+    const char *marks; /* [n_mark] a grammar whose marks control tokens may
+                          spell; NULL: none may */
+    size_t n_mark;
+};
+
 /* What is no text of its own never matches: control tokens, and those that
  * have no bytes. */
-static enum grammar_token_kind kind_of(const struct tokenizer *t, int32_t id)
+static enum grammar_token_kind kind_of(const struct spelling *p, int32_t id,
+                                       const char *s, size_t len)
 {
-    return tokenizer_is_eog(t, id)       ? GRAMMAR_TOKEN_END
-           : tokenizer_is_control(t, id) ? GRAMMAR_TOKEN_NEVER
-                                         : GRAMMAR_TOKEN_TEXT;
+    if (tokenizer_is_eog(p->t, id))
+        return GRAMMAR_TOKEN_END;
+    if (!tokenizer_is_control(p->t, id))
+        return GRAMMAR_TOKEN_TEXT;
+    return p->marks && len > 0 && memmem(p->marks, p->n_mark, s, len)
+               ? GRAMMAR_TOKEN_TEXT
+               : GRAMMAR_TOKEN_NEVER;
 }
 
 static pl_status create_vocab(struct grammar_vocab **out,
-                              const struct tokenizer *t, pl_err *err)
+                              const struct spelling *p, pl_err *err)
 {
-    int32_t n = tokenizer_n_vocab(t);
+    const unsigned flags = p->marks ? TOKENIZER_SHOW_SPECIAL : 0;
+    int32_t n = tokenizer_n_vocab(p->t);
     struct grammar_token *token = calloc((size_t)n + 1, sizeof *token);
     char *bytes = NULL;
     size_t n_byte = 0, at = 0;
     pl_status s;
 
     for (int32_t i = 0; i < n; i++)
-        n_byte += tokenizer_piece(t, i, 0, NULL, 0);
+        n_byte += tokenizer_piece(p->t, i, flags, NULL, 0);
     bytes = malloc(n_byte + 1);
     s = token && bytes ? PL_OK : err_no_memory(err, "a vocabulary's texts");
     for (int32_t i = 0; i < n && s == PL_OK; i++) {
-        size_t len = tokenizer_piece(t, i, 0, bytes + at, n_byte - at);
+        char *to = bytes + at;
+        size_t len = tokenizer_piece(p->t, i, flags, to, n_byte - at);
 
         token[i] =
-            (struct grammar_token){bytes + at, (uint32_t)len, kind_of(t, i)};
+            (struct grammar_token){to, (uint32_t)len, kind_of(p, i, to, len)};
         at += len;
     }
     if (s == PL_OK)
@@ -68,22 +84,23 @@ static pl_status create_grammar(struct grammar **out, pl_grammar_form form,
                                 const char *text, size_t len, const char *name,
                                 pl_err *err)
 {
-    if (form != PL_GRAMMAR_GBNF && form != PL_GRAMMAR_JSON_SCHEMA)
+    if (form != PL_GRAMMAR_GBNF && form != PL_GRAMMAR_JSON_SCHEMA &&
+        form != PL_GRAMMAR_CALLS)
         return err_set(
             err, PL_BAD_ARGUMENT,
             "%s: %d is no form of a grammar; give PL_GRAMMAR_GBNF or "
             "PL_GRAMMAR_JSON_SCHEMA",
             name, (int)form);
-    return form == PL_GRAMMAR_GBNF
-               ? grammar_from_gbnf(out, text, len, name, err)
-               : grammar_from_schema(out, text, len, name, err);
+    return form == PL_GRAMMAR_JSON_SCHEMA
+               ? grammar_from_schema(out, text, len, name, err)
+               : grammar_from_gbnf(out, text, len, name, err);
 }
 
 pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                             pl_grammar_form form, const char *text, size_t len,
                             const char *name, pl_err *err)
 {
-    const struct tokenizer *words = engine_words(t);
+    struct spelling p = {.t = engine_words(t), .n_mark = len};
     pl_grammar *g = calloc(1, sizeof *g);
     pl_status s;
 
@@ -92,11 +109,12 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
         free(g);
         return err_no_memory(err, "a grammar");
     }
-    g->n_vocab = tokenizer_n_vocab(words);
+    p.marks = form == PL_GRAMMAR_CALLS ? text : NULL;
+    g->n_vocab = tokenizer_n_vocab(p.t);
     s = create_grammar(&g->grammar, form, text, len, name ? name : "grammar",
                        err);
     if (s == PL_OK)
-        s = create_vocab(&g->vocab, words, err);
+        s = create_vocab(&g->vocab, &p, err);
     if (s == PL_OK)
         s = grammar_masks_create(&g->masks, g->grammar, g->vocab, 0, err);
     if (s == PL_OK)

@@ -671,6 +671,17 @@ pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
     return s;
 }
 
+int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size)
+{
+    for (int i = 0; i < n && i < x->io; i++) {
+        pl_device_counters c;
+
+        device_set_device(x->set, i, &c);
+        sized_write((char *)out + (size_t)i * size, size, &c, sizeof c);
+    }
+    return x->io;
+}
+
 void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
 {
     const struct compiled *p = x->plan;

@@ -74,6 +74,8 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
  * pl_exec_step. */
 pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err);
 int exec_n_micro(const pl_exec *x);
+/* See pl_engine_devices. */
+int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size);
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
                          size_t offset, size_t bytes, pl_err *err);
 /* pl_tensor_get of an output of one of the last run's micro-batches. */

@@ -49,10 +49,6 @@ struct part {
 /* Common to all; "plain" is a character that needs no escape. */
 static const char common_rules[] =
     "ws ::= (\" \" | \"\\n\" [ \\t]{0,20})?\n"
-    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" "
-    "([0-9a-cefA-CEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))\n"
-    "plain ::= [^\"\\\\\\x00-\\x1F]\n"
-    "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
     "number ::= integer (\".\" [0-9]{1,18})? ([eE] [-+]? [0-9]{1,2})?\n"
     "boolean ::= \"true\" | \"false\"\n"
@@ -61,6 +57,23 @@ static const char common_rules[] =
     "member ::= string ws \":\" ws value\n"
     "object ::= \"{\" ws (member ws (\",\" ws member ws)*)? \"}\"\n"
     "array ::= \"[\" ws (value ws (\",\" ws value ws)*)? \"]\"\n";
+
+const struct schema_strings schema_strings = {
+    .string = "\"\\\"\" char* \"\\\"\"",
+    .plain = "[^\"\\\\\\x00-\\x1F]",
+    .escape = "\"\\\\\" ([\"\\\\/bfnrt] | \"u\" "
+              "([0-9a-cefA-CEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))",
+};
+
+void schema_put_common(struct gbnf_text *out, const struct schema_strings *how)
+{
+    const char *const rest[] = {
+        common_rules,  "string ::= ", how->string, "\nplain ::= ", how->plain,
+        "\nchar ::= ", how->plain,    " | ",       how->escape,    "\n"};
+
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+        gbnf_put(out, rest[i]);
+}
 
 /* ---- keywords ------------------------------------------------------------ */
 
@@ -1229,8 +1242,26 @@ static pl_status write_all(struct writer *w)
     uint32_t rule;
 
     gbnf_put(w->out, "root ::= s0 ws\n");
-    gbnf_put(w->out, common_rules);
+    schema_put_common(w->out, &schema_strings);
     return schema_rule(w, w->root, &rule);
+}
+
+pl_status schema_put_rule(struct gbnf_text *out, uint32_t *n_rule, json_t *root,
+                          json_t *schema, const char *name, uint32_t *rule,
+                          pl_err *err)
+{
+    struct writer w = {
+        .out = out, .path = "#", .root = root, .name = name, .err = err};
+    uint32_t none;
+    pl_status s = PL_OK;
+
+    while (w.n_rule < *n_rule && s == PL_OK) /* those that are there */
+        s = rule_new(&w, NULL, &none);
+    if (s == PL_OK)
+        s = schema_rule(&w, schema, rule);
+    *n_rule = w.n_rule;
+    free(w.rule);
+    return s;
 }
 
 pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,

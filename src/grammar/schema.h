@@ -12,8 +12,28 @@
 
 #include "grammar/schema_text.h"
 
+#include <jansson.h>
+
 /* `name` is what messages call the schema. On failure nothing is held. */
 pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
                          const char *name, pl_err *err);
+
+/* ---- schemas within a grammar -------------------------------------------- */
+
+/* How strings are written, as bodies of rules: one in its quotes; a character
+ * that stands for itself in one; another one. */
+struct schema_strings {
+    const char *string, *plain, *escape;
+};
+extern const struct schema_strings schema_strings; /* as JSON has them */
+
+/* The rules that those of schemas name: ws, string, value and others; once a
+ * grammar. */
+void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
+/* Adds the rules of `schema`, the first of which is s*rule: those are s0, s1
+ * and so on, of which *n_rule are there. root: where its references begin. */
+pl_status schema_put_rule(struct gbnf_text *out, uint32_t *n_rule, json_t *root,
+                          json_t *schema, const char *name, uint32_t *rule,
+                          pl_err *err);
 
 #endif

@@ -44,6 +44,7 @@ struct tokenizer {
     int32_t byte_id[256];      /* KIND_BPE: the symbol of the byte's character;
                               else: the token "<0xXX>" or the byte itself */
     int32_t bos, eos, unknown; /* -1: none */
+    int32_t fim[TOKENIZER_N_FIM]; /* likewise */
     bool adds_bos, adds_eos;
     bool adds_blank;     /* before a text and after each special token */
     bool drops_blank;    /* decoding drops the one before a text */

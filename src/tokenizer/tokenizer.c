@@ -77,6 +77,34 @@ static const char *const shown_texts[] = {
     "<|constrain|>",
 };
 
+/* Tokens of code models that fill in the middle: their keys in files, and what
+ * they are called where a file has no key. */
+static const struct {
+    const char *key, *name[8];
+} fim_tokens[TOKENIZER_N_FIM] = {
+    {"fim_pre",
+     {"<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<|code_prefix|>",
+      "<PRE>", "\xe2\x96\x81<PRE>",
+      ("<\xef\xbd\x9c"
+       "fim\xe2\x96\x81"
+       "begin\xef\xbd\x9c>")}},
+    {"fim_suf",
+     {"<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<|code_suffix|>",
+      "<SUF>", "\xe2\x96\x81<SUF>",
+      ("<\xef\xbd\x9c"
+       "fim\xe2\x96\x81"
+       "hole\xef\xbd\x9c>")}},
+    {"fim_mid",
+     {"<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<|code_middle|>",
+      "<MID>", "\xe2\x96\x81<MID>",
+      ("<\xef\xbd\x9c"
+       "fim\xe2\x96\x81"
+       "end\xef\xbd\x9c>")}},
+    {"fim_rep",
+     {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+    {"fim_sep", {"<|file_sep|>"}},
+};
+
 int bpe_char_of_byte(unsigned byte, char out[2])
 {
     unsigned c = byte;
@@ -218,6 +246,17 @@ static void correct_types(struct tokenizer *t)
     }
 }
 
+static void read_fim(struct tokenizer *t, const struct gguf *g)
+{
+    for (int i = 0; i < TOKENIZER_N_FIM; i++) {
+        const char *const *name = fim_tokens[i].name;
+
+        t->fim[i] = read_id(t, g, fim_tokens[i].key, -1);
+        for (int k = 0; k < 8 && name[k] && t->fim[i] < 0; k++)
+            t->fim[i] = tokenizer_find(t, name[k], strlen(name[k]));
+    }
+}
+
 static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                                const struct model_row *row, pl_err *err)
 {
@@ -244,6 +283,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
         t->adds_eos = true;
 
     correct_types(t);
+    read_fim(t, g);
     if (t->eos >= 0)
         t->vocab.token[t->eos].eog = true;
     for (size_t i = 0; i < sizeof eog_keys / sizeof eog_keys[0]; i++) {
@@ -432,6 +472,11 @@ int32_t tokenizer_bos(const struct tokenizer *t)
 int32_t tokenizer_eos(const struct tokenizer *t)
 {
     return t->eos;
+}
+
+int32_t tokenizer_fim(const struct tokenizer *t, int which)
+{
+    return t->fim[which];
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *t)

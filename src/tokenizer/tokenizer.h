@@ -40,6 +40,10 @@ int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 bool tokenizer_adds_eos(const struct tokenizer *t);
+/* Which tokens fill in the middle: prefix, suffix, middle, repository, file.
+ * -1: there is none. */
+enum { TOKENIZER_N_FIM = 5 };
+int32_t tokenizer_fim(const struct tokenizer *t, int which);
 /* Generation ends at this token. False for any id that is no token. */
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 /* A control token, whose text is not part of the output. */

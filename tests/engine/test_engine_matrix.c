@@ -548,7 +548,7 @@ TEST(engine_placements_equal_one_device)
     pairs_init(&pairs, P_COUNT, n_values);
     while (pairs_next(&pairs, v, &random))
         run(v);
-    while (tally.runs < (test_long() ? 3500 : 400)) {
+    while (tally.runs < test_draws(400, 3500)) {
         pairs_draw(&pairs, v, &random);
         run(v);
     }

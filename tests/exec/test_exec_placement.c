@@ -613,7 +613,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
 
 TEST(exec_random_placements_equal_one_device)
 {
-    const int enough = test_long() ? 20000 : 300;
+    const int enough = test_draws(300, 20000);
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;
 

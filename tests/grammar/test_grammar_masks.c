@@ -543,7 +543,7 @@ static bool try_grammar(uint64_t seed, struct trip *p, size_t cache_bytes)
 
 TEST(grammar_masks_equal_a_naive_checker)
 {
-    int n = test_long() ? 200000 : 8000, n_good = 0;
+    int n = test_draws(8000, 200000), n_good = 0;
     struct trip *p = test_need(1, sizeof *p);
     uint64_t rng = test_seed();
 

@@ -118,11 +118,21 @@ const char *test_temp(const char *name)
 
 /* ---- tier, seed, numbers ------------------------------------------------ */
 
-bool test_long(void)
+static bool is_tier(const char *name)
 {
     const char *tier = getenv("PLAIT_TIER");
 
-    return tier != NULL && strcmp(tier, "long") == 0;
+    return tier != NULL && strcmp(tier, name) == 0;
+}
+
+bool test_long(void)
+{
+    return is_tier("long");
+}
+
+int test_draws(int n, int n_long)
+{
+    return test_long() ? n_long : is_tier("brief") ? (n + 3) / 4 : n;
 }
 
 uint64_t test_seed(void)

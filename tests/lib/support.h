@@ -54,6 +54,11 @@ const char *test_temp(const char *name);
 /* PLAIT_TIER=long runs everything; the default, short, what takes minutes. */
 bool test_long(void);
 
+/* How many random cases to draw: n in the short tier, n_long in the long one;
+ * where PLAIT_TIER=brief, for a sanitizer that repeats the short one, a quarter
+ * of n. */
+int test_draws(int n, int n_long);
+
 /* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
 uint64_t test_seed(void);
 

@@ -325,15 +325,38 @@ TEST(serve_tells_who_is_too_many_to_come_again)
 
 /* ---- the field's clients ------------------------------------------------- */
 
+/* A template that shows calls of tools, as many do. */
+static const char *write_template(void)
+{
+    static const char form[] =
+        "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}\n<tool_call>\n{\"name\": "
+        "\"{{ c.function.name }}\", \"arguments\": "
+        "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}"
+        "<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+    const char *path = test_temp("calls.jinja");
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(form, 1, sizeof form - 1, f), sizeof form - 1);
+    fclose(f);
+    return path;
+}
+
 TEST(serve_is_understood_by_the_packages_of_its_protocols)
 {
     const char *script = test_file("tests/tools/serve_clients.py");
-    char line[9000];
+    char line[9000], more[400];
     struct running s;
     int status;
 
     assert_non_null(script);
-    start(&s, "--api-key k1");
+    snprintf(more, sizeof more,
+             "--api-key k1 --embeddings --pooling mean --chat-template-file "
+             "'%s'",
+             write_template());
+    start(&s, more);
     snprintf(line, sizeof line, "'%s' '%s' http://127.0.0.1:%d k1 2>&1",
              command_python(), script, s.t.port);
     status = command_status(system(line));

@@ -1,5 +1,6 @@
 /* Requests read: what each protocol's fields become, and how what is wrong is
  * refused. */
+#include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/ask.h"
@@ -794,4 +795,95 @@ TEST(tokens_answers_are_made)
     s = tokens_count_body(7);
     same_json(s, "{'input_tokens': 7}");
     free(s);
+}
+
+TEST(ask_samplers_keep_to_the_one_order)
+{
+    struct ask a;
+
+    read_by(&a, ASK_COMPLETION,
+            "{'prompt': 'x', 'temperature': 0.5, 'min_p': 0.1, 'top_p': 0.5,"
+            "'top_k': 7, 'repeat_penalty': 1.5, 'samplers':"
+            "['dry', 'top_k', 'xtc', 'temperature']}",
+            &rules);
+    assert_int_equal(a.sampling.top_k, 7);
+    assert_true(a.sampling.temperature == 0.5f && a.sampling.top_p == 1 &&
+                a.sampling.min_p == 0 && a.sampling.repeat_penalty == 1);
+    ask_fini(&a);
+    read_by(&a, ASK_CHAT,
+            "{" HELLO ", 'top_k': 7, 'min_p': 0.5, 'samplers': 'edskypmxt'}",
+            &rules);
+    assert_true(a.sampling.top_k == 7 && a.sampling.min_p == 0.5f);
+    ask_fini(&a);
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': ['temperature', 'top_k']}",
+            "samplers", "in this order");
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "in this");
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
+}
+
+/* A vocabulary of bytes and of tokens by their usual names. */
+static pl_tokenizer *open_fim(const char *path)
+{
+    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_suffix|>",
+                                        "<|fim_middle|>", "<|file_sep|>"};
+    struct gguf_str text[260];
+    char byte[256][8];
+    int32_t type[260];
+    float score[260] = {0};
+    struct gguf_writer *w;
+    pl_tokenizer *t;
+    pl_err err;
+
+    for (int i = 0; i < 260; i++) {
+        if (i < 256)
+            snprintf(byte[i], sizeof byte[i], "<0x%02X>", (unsigned)i);
+        text[i].s = i < 256 ? byte[i] : marks[i - 256];
+        text[i].len = strlen(text[i].s);
+        type[i] = i < 256 ? 6 : 3;
+    }
+    assert_int_equal(gguf_writer_create(&w, NULL), PL_OK);
+    gguf_put_str(w, "tokenizer.ggml.model", "llama");
+    gguf_put_strs(w, "tokenizer.ggml.tokens", text, 260);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, type, 260);
+    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, score, 260);
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", true);
+    gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", false);
+    TEST_OK(gguf_writer_save(w, path, &err), err);
+    gguf_writer_free(w);
+    TEST_OK(pl_tokenizer_open(&t, path, &err), err);
+    return t;
+}
+
+TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
+{
+    pl_tokenizer *words = open_fim(test_temp("fim.gguf"));
+    const struct ask_rules by = {
+        .words = words, .n_vocab = 260, .max_tokens = -1};
+    static const int32_t want[] = {259, 'f',  '\n', 't', 259, 'f',
+                                   'i', 'l',  'e',  'n', 'a', 'm',
+                                   'e', '\n', 256,  'a', 257, '<' /* _1 */};
+    struct ask a;
+    int32_t *ids;
+    int64_t n;
+    pl_err err;
+
+    refused_by(ASK_INFILL, "{'input_suffix': 'b'}", "input_prefix", "missing",
+               &by);
+    read_by(&a, ASK_INFILL,
+            "{'input_prefix': 'a', 'input_suffix': '<|fim_middle|>', 'prompt':"
+            "'x<|fim_prefix|>', 'input_extra': [{'filename': 'f', 'text':"
+            "'t'}]}",
+            &by);
+    assert_int_equal(a.n_prompt, 1);
+    TEST_OK(ask_prompt_tokens(&a.prompt[0], words, &ids, &n, &err), err);
+    assert_int_equal(ids[0], pl_tokenizer_bos(words));
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+        assert_int_equal(ids[1 + i], want[i]);
+    /* A mark in what the client gives is text, but in the prompt. */
+    assert_int_equal(ids[n - 3], 258);
+    assert_int_equal(ids[n - 2], 'x');
+    assert_int_equal(ids[n - 1], 256);
+    free(ids);
+    ask_fini(&a);
+    pl_tokenizer_free(words);
 }

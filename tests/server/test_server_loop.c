@@ -14,8 +14,9 @@ struct place {
     pl_engine *engine;
     struct loop *loop;
     const pl_tokenizer *t;
-    const char *file; /* NULL: the bundled model */
-    bool shares;      /* what prompts begin with */
+    const char *file;        /* NULL: the bundled model */
+    bool shares;             /* what prompts begin with */
+    const char *const *keep; /* rows that it keeps, one name; NULL: none */
 };
 
 /* What a listener heard. */
@@ -46,8 +47,12 @@ static void set_up(struct place *p, const char *devices, int64_t n_ctx,
     opt.n_threads = 1;
     opt.no_fit = true;
     opt.prefix_cache = p->shares;
+    opt.keep = p->keep;
+    opt.n_keep = p->keep != NULL;
     TEST_OK(pl_model_open(&p->model, p->file ? p->file : test_model(), &err),
             err);
+    if (p->keep)
+        own.d_model = pl_model_d_model(p->model);
     TEST_OK(pl_engine_create(&p->engine, p->model, &opt, &err), err);
     p->t = pl_model_tokenizer(p->model);
     TEST_OK(loop_create(&p->loop, p->engine, p->t, &own, &err), err);
@@ -108,13 +113,16 @@ static pl_status add(struct place *p, struct heard *h, uint64_t seed,
                      int32_t *prompt, int n, int max_tokens, uint64_t client,
                      pl_err *err)
 {
-    struct job job = {
-        .prompt = prompt,
-        .n_prompt = n,
-        .max_tokens = max_tokens,
-        .ignore_end = true,
-        .client = client,
-        .listener = {hear_progress, hear_token, NULL, tell_wish, hear_end, h}};
+    struct job job = {.prompt = prompt,
+                      .n_prompt = n,
+                      .max_tokens = max_tokens,
+                      .ignore_end = true,
+                      .client = client,
+                      .listener = {.progress = hear_progress,
+                                   .token = hear_token,
+                                   .wish = tell_wish,
+                                   .end = hear_end,
+                                   .user = h}};
     pl_sampling how;
 
     pl_sampling_init(&how);
@@ -656,5 +664,124 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
         assert_int_equal(h[i].n_end, 1);
         assert_true(h[i].report.why == JOB_CANCELLED ||
                     h[i].report.why == JOB_LENGTH);
+    }
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+struct rows {
+    float *row;             /* [n, d_model], owned */
+    int64_t width, n, last; /* last: that was told */
+    struct job_report report;
+    atomic_int n_end;
+};
+
+static void hear_row(void *user, int64_t at, const float *row)
+{
+    struct rows *h = user;
+
+    assert_true(at == 0 || at == h->last + 1 || h->last < 0);
+    h->last = at;
+    memcpy(h->row + at * h->width, row, (size_t)h->width * sizeof *row);
+}
+
+static void hear_rows_end(void *user, const struct job_report *report)
+{
+    struct rows *h = user;
+
+    h->report = *report;
+    h->n_end++;
+}
+
+static bool hear_no_token(void *user, int32_t id, const float *logits)
+{
+    (void)user;
+    (void)id;
+    (void)logits;
+    return false;
+}
+
+static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
+                     enum job_rows which)
+{
+    int32_t *prompt = test_need((size_t)n, sizeof *prompt);
+    struct job job = {.prompt = prompt,
+                      .n_prompt = n,
+                      .rows = which,
+                      .no_cache = true,
+                      .client = seed,
+                      .listener = {.row = hear_row,
+                                   .token = hear_no_token,
+                                   .end = hear_rows_end,
+                                   .user = h}};
+    pl_err err;
+
+    h->width = pl_model_d_model(p->model);
+    h->row = test_need((size_t)(n * h->width), sizeof *h->row);
+    h->n = n;
+    h->last = -1;
+    for (int i = 0; i < n; i++)
+        prompt[i] = (int32_t)test_below(&seed, pl_tokenizer_n_vocab(p->t));
+    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    free(prompt);
+}
+
+static void wait_for_rows(struct rows *h)
+{
+    struct timespec t = {.tv_nsec = 1000000};
+
+    for (int i = 0; h->n_end == 0; i++) {
+        nanosleep(&t, NULL);
+        if (i > 300000)
+            fail_msg("rows did not come");
+    }
+    assert_int_equal(h->report.why, JOB_ENDED);
+    assert_int_equal(h->last, h->n - 1);
+}
+
+/* Rows beside jobs that write: each has the bits that it has alone, whether all
+ * rows are told or the last one; and who writes notices nothing. */
+TEST(server_rows_are_the_same_alone_and_in_company)
+{
+    enum { N = 5 };
+    static const char *const keep[] = {"result_norm"};
+    const char *const devices[] = {"cpu", "cpu*2"};
+
+    for (int d = 0; d < 2; d++) {
+        struct heard alone[N] = {0}, together[N] = {0};
+        struct rows rows[N] = {0}, again[N] = {0}, last[N] = {0};
+        struct place p = {.keep = keep, .shares = true};
+
+        set_up(&p, devices[d], 2048,
+               &(struct loop_options){.n_seq = 4, .step = 64});
+        write_alone(&p, alone, N);
+        for (int i = 0; i < N; i++) {
+            ask_rows(&p, &rows[i], (uint64_t)i + 70, 10 + 43 * i, JOB_ALL_ROWS);
+            wait_for_rows(&rows[i]);
+        }
+        for (int i = 0; i < N; i++) {
+            ask(&p, &together[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i,
+                1 + (uint64_t)i % 3);
+            ask_rows(&p, &again[i], (uint64_t)i + 70, 10 + 43 * i,
+                     JOB_ALL_ROWS);
+            ask_rows(&p, &last[i], (uint64_t)i + 70, 10 + 43 * i, JOB_LAST_ROW);
+        }
+        for (int i = 0; i < N; i++) {
+            size_t row = (size_t)rows[i].width * sizeof(float);
+
+            wait_for(&together[i]);
+            expect_same(&alone[i], &together[i]);
+            wait_for_rows(&again[i]);
+            wait_for_rows(&last[i]);
+            assert_memory_equal(rows[i].row, again[i].row,
+                                (size_t)rows[i].n * row);
+            assert_memory_equal(rows[i].row + (rows[i].n - 1) * rows[i].width,
+                                last[i].row + (rows[i].n - 1) * rows[i].width,
+                                row);
+            free(rows[i].row);
+            free(again[i].row);
+            free(last[i].row);
+        }
+        tear_down(&p);
     }
 }

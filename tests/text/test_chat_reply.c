@@ -111,12 +111,26 @@ static json_t *message(uint64_t *seed, int shape)
 /* What the callback was told, calls in brackets. */
 struct told {
     struct test_text content, reasoning, calls;
+    bool in_call;
 };
+
+static void end_call(struct told *t)
+{
+    if (t->in_call)
+        test_text_add(&t->calls, ")", 1);
+    t->in_call = false;
+}
 
 static void tell(void *user, const pl_reply_part *p)
 {
     struct told *t = user;
 
+    if (p->kind == PL_REPLY_CALL_MORE) {
+        assert_true(t->in_call);
+        test_text_add(&t->calls, p->text, p->len);
+        return;
+    }
+    end_call(t);
     if (p->kind == PL_REPLY_CONTENT) {
         test_text_add(&t->content, p->text, p->len);
     } else if (p->kind == PL_REPLY_REASONING) {
@@ -125,7 +139,7 @@ static void tell(void *user, const pl_reply_part *p)
         test_text_add(&t->calls, p->name, strlen(p->name));
         test_text_add(&t->calls, "(", 1);
         test_text_add(&t->calls, p->text, p->len);
-        test_text_add(&t->calls, ")", 1);
+        t->in_call = true;
     }
 }
 
@@ -141,7 +155,7 @@ static void told_free(struct told *t)
  * once), ended or not by the mark that ends it. */
 static json_t *parse(const pl_template *t, const char *prompt, const char *text,
                      const char *given, uint64_t *seed, int64_t most,
-                     struct told *told)
+                     bool calls_in_pieces, struct told *told)
 {
     size_t len = strlen(text), n_raw;
     pl_reply *r;
@@ -152,6 +166,8 @@ static json_t *parse(const pl_template *t, const char *prompt, const char *text,
     TEST_OK(
         pl_reply_create(&r, t, prompt, strlen(prompt), given, tell, told, &err),
         err);
+    if (calls_in_pieces)
+        pl_reply_in_pieces(r);
     for (size_t at = 0; at < len;) {
         size_t n = most > 0 ? (size_t)test_below(seed, most) + 1 : len;
 
@@ -160,6 +176,7 @@ static json_t *parse(const pl_template *t, const char *prompt, const char *text,
         at += n;
     }
     TEST_OK(pl_reply_finish(r, &err), err);
+    end_call(told);
     assert_string_equal(pl_reply_text(r, &n_raw), text);
     assert_int_equal(n_raw, len);
     TEST_OK(pl_reply_message(r, &json, &err), err);
@@ -176,17 +193,19 @@ static const char *same_text(const struct test_text *t)
     return t->s ? t->s : "";
 }
 
-/* At once and in pieces: one result. */
+/* At once and in pieces: one result; where all calls are `whole`, with their
+ * arguments in pieces, too. */
 static json_t *parse_all(const pl_template *t, const char *prompt,
                          const char *text, const char *given, uint64_t *seed,
-                         struct told *told)
+                         bool whole, struct told *told)
 {
-    json_t *m = parse(t, prompt, text, given, seed, 0, told);
+    json_t *m = parse(t, prompt, text, given, seed, 0, false, told);
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (whole ? 6 : 3); i++) {
         static const int64_t most[] = {1, 4, 30};
         struct told again = {0};
-        json_t *other = parse(t, prompt, text, given, seed, most[i], &again);
+        json_t *other =
+            parse(t, prompt, text, given, seed, most[i % 3], i >= 3, &again);
 
         if (!json_equal(m, other))
             fail_msg("in pieces %s\nat once %s\ntext %s", json_dumps(other, 0),
@@ -283,8 +302,8 @@ static bool there_and_back(const char *path, const pl_template *t,
     if (fits) {
         const char *text = whole + strlen(prompt);
 
-        back =
-            parse_all(t, prompt, text, with_tools ? tools : NULL, seed, &told);
+        back = parse_all(t, prompt, text, with_tools ? tools : NULL, seed, true,
+                         &told);
         check_same(path, back, m, text);
         told_free(&told);
         json_decref(back);
@@ -618,7 +637,8 @@ TEST(reply_that_is_marked_wrongly_is_content)
         pl_err err;
 
         TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
-        json_decref(parse_all(t, by_hand[i].prompt, text, tools, &seed, &told));
+        json_decref(
+            parse_all(t, by_hand[i].prompt, text, tools, &seed, false, &told));
         if (strcmp(same_text(&told.content), by_hand[i].content) != 0 ||
             strcmp(same_text(&told.reasoning), by_hand[i].reasoning) != 0 ||
             strcmp(same_text(&told.calls), by_hand[i].calls) != 0)
@@ -643,7 +663,7 @@ TEST(reply_has_arguments_as_the_template_takes_them)
     pl_err err;
 
     TEST_OK(pl_template_create(&t, texts, strlen(texts), NULL, &err), err);
-    m = parse_all(t, "", call, tools, &seed, &told);
+    m = parse_all(t, "", call, tools, &seed, true, &told);
     f = json_object_get(json_array_get(json_object_get(m, "tool_calls"), 0),
                         "function");
     assert_string_equal(json_string_value(json_object_get(f, "arguments")),

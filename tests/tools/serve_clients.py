@@ -121,6 +121,99 @@ def responses(client, name):
     same(last.response.output_text, text)
 
 
+def embeddings(client, name):
+    """As base64, which the package asks for by itself, and as numbers."""
+    asked = ['A king', 'A fox', 'A king']
+    r = client.embeddings.create(model=name, input=asked)
+    same([d.index for d in r.data], [0, 1, 2])
+    holds(r.usage.prompt_tokens >= 6, r.usage)
+    one, two, three = (d.embedding for d in r.data)
+    same(one, three)
+    holds(one != two, one)
+    holds(abs(sum(x * x for x in one) - 1) < 1e-4, one)
+    plain = client.embeddings.create(model=name, input='A king',
+                                     encoding_format='float')
+    holds(max(abs(a - b) for a, b in zip(plain.data[0].embedding, one)) < 1e-6,
+          plain)
+
+
+# ---- calls of tools ------------------------------------------------------------
+
+WEATHER = {'type': 'object', 'properties': {
+    'days': {'type': 'integer', 'minimum': 1, 'maximum': 9},
+    'unit': {'enum': ['C', 'F']}},
+    'required': ['days', 'unit'], 'additionalProperties': False}
+
+
+def right_call(name, arguments):
+    same(name, 'weather')
+    same(sorted(arguments), ['days', 'unit'])
+    holds(1 <= arguments['days'] <= 9 and arguments['unit'] in 'CF', arguments)
+
+
+def calls(client, name):
+    """A call that has to come does, streamed or not, for either way to ask."""
+    tool = {'type': 'function', 'function': {
+        'name': 'weather', 'parameters': WEATHER}}
+    for choice in ('required', {'type': 'function',
+                                'function': {'name': 'weather'}}):
+        asked = dict(model=name, messages=TALK, max_tokens=200, seed=4,
+                     tools=[tool], tool_choice=choice,
+                     parallel_tool_calls=False)
+        whole = client.chat.completions.create(**asked).choices[0]
+        same(whole.finish_reason, 'tool_calls')
+        same(len(whole.message.tool_calls), 1)
+        call = whole.message.tool_calls[0].function
+        right_call(call.name, json.loads(call.arguments))
+
+        names, text, n = [], '', 0
+        for c in client.chat.completions.create(**asked, stream=True):
+            for d in c.choices[0].delta.tool_calls or []:
+                names += [d.function.name] if d.function.name else []
+                text += d.function.arguments or ''
+                n += 1
+        same(names, ['weather'])
+        same(text, call.arguments)
+        holds(n > 3, 'arguments in pieces')
+
+
+def calls_of_responses(client, name):
+    asked = dict(model=name, input='Tell me a tale.', max_output_tokens=200,
+                 temperature=0, tool_choice='required',
+                 parallel_tool_calls=False,
+                 tools=[{'type': 'function', 'name': 'weather',
+                         'parameters': WEATHER, 'strict': True}])
+    whole = client.responses.create(**asked)
+    same([o.type for o in whole.output], ['function_call'])
+    right_call(whole.output[0].name, json.loads(whole.output[0].arguments))
+    text = ''
+    for e in client.responses.create(**asked, stream=True):
+        if e.type == 'response.function_call_arguments.delta':
+            text += e.delta
+        if e.type == 'response.function_call_arguments.done':
+            same(e.arguments, text)
+    same(text, whole.output[0].arguments)
+
+
+def calls_of_messages(client, name):
+    asked = dict(model=name, messages=TALK, max_tokens=200,
+                 extra_body={'temperature': 0},
+                 tools=[{'name': 'weather', 'input_schema': WEATHER}],
+                 tool_choice={'type': 'any',
+                              'disable_parallel_tool_use': True})
+    whole = client.messages.create(**asked)
+    same(whole.stop_reason, 'tool_use')
+    same([b.type for b in whole.content], ['tool_use'])
+    right_call(whole.content[0].name, whole.content[0].input)
+    with client.messages.stream(**asked) as s:
+        n = sum(e.type == 'input_json' for e in s)
+        last = s.get_final_message()
+    same(last.content[0].input, whole.content[0].input)
+    holds(n > 3, 'arguments in pieces')
+
+
+# ---- the other protocol --------------------------------------------------------
+
 def messages(client, name):
     asked = dict(model=name, messages=TALK, max_tokens=24,
                  extra_body={'temperature': 0})
@@ -170,10 +263,11 @@ def main():
     other = getattr(blocks, 'Anthro' 'pic')(base_url=URL, api_key=KEY,
                                             max_retries=0)
     name = models(client)
-    for call in (chat, choices, shaped, texts, responses, refused):
+    for call in (chat, choices, shaped, texts, responses, embeddings, calls,
+                 calls_of_responses, refused):
         print(call.__name__, flush=True)
         call(client, name)
-    for call in (messages, refused_blocks):
+    for call in (messages, calls_of_messages, refused_blocks):
         print(call.__name__, flush=True)
         call(other, name)
 

@@ -249,9 +249,11 @@ static unsigned char traits(const struct step *s)
 {
     bool counted = step_is_copy(s) || step_is_message(s) ||
                    (s->kind == STEP_KERNEL && s->kernel.n_cost > 0);
+    bool timed = step_is_message(s) || step_is_transfer(s);
 
     return (unsigned char)((s->micro == 0 && s->most == 0 ? CPU_ALWAYS : 0) |
-                           (counted ? CPU_COUNTED : 0));
+                           (counted ? CPU_COUNTED : 0) |
+                           (timed ? CPU_TIMED : 0));
 }
 
 bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,

@@ -22,6 +22,8 @@ enum {
     CPU_ALWAYS = 8,
     /* The device's counters want to know of it. */
     CPU_COUNTED = 16,
+    /* What it takes is told apart from computing. */
+    CPU_TIMED = 32,
 };
 
 /* out[s->n_step]; t: the program's tensors, whose places are final; dev: the

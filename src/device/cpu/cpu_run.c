@@ -43,9 +43,12 @@ struct worker {
     int n_step, at;                  /* next step */
     int n_micro;                     /* of this run */
     const struct graph_sizes *sizes; /* [n_micro] */
-    int fail;    /* tests: the device is lost at this step */
-    bool first;  /* of the device's threads: counts */
-    bool single; /* a run of one token */
+    int fail;                  /* tests: the device is lost at this step */
+    struct device_spent spent; /* of the first thread: in this run; busy_s: all
+                                  of it, whatever it did */
+    double apart_s;            /* of that: not computing */
+    bool first;                /* of the device's threads: counts */
+    bool single;               /* a run of one token */
     bool traces, guarded;
 };
 
@@ -55,15 +58,30 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-static bool await_all(const struct worker *w, const struct step_wait *all)
+/* For another device. The clock is looked at by those who wait anyhow. */
+static bool await_device(struct worker *w, struct device_flag *f,
+                         uint64_t target, bool rings)
+{
+    double began;
+    bool came;
+
+    if (atomic_load_explicit(&f->v, memory_order_acquire) >= target)
+        return true;
+    began = w->first ? device_now() : 0;
+    came = rings ? await(w, f, target)
+                 : flag_watch(f, target, w->n_spin, w->failed);
+    if (w->first)
+        w->apart_s += device_now() - began;
+    return came;
+}
+
+static bool await_all(struct worker *w, const struct step_wait *all)
 {
     for (int i = 0; i < wait_count(all); i++) {
         struct step_event e = wait_event(all, i);
         struct device *d = device_of(w->set, e.dev);
-        struct device_flag *f = &d->event[e.event];
 
-        if (d->desc.ops->rings ? !await(w, f, w->run)
-                               : !flag_watch(f, w->run, w->n_spin, w->failed))
+        if (!await_device(w, &d->event[e.event], w->run, d->desc.ops->rings))
             return false;
     }
     return true;
@@ -72,7 +90,7 @@ static bool await_all(const struct worker *w, const struct step_wait *all)
 /* The first threads of the devices that meet. Who meets does so at the same
  * place of the total order, and each device's steps ascend: whoever has come
  * that far or farther has arrived. */
-static bool meet_peers(const struct worker *w, const struct step *st)
+static bool meet_peers(struct worker *w, const struct step *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
 
@@ -80,7 +98,7 @@ static bool meet_peers(const struct worker *w, const struct step *st)
     for (int i = 0; i < st->merge.n_peer; i++) {
         struct cpu_device *d = cpu_device_of(w->set, st->merge.peer[i]);
 
-        if (d != w->cpu && !await(w, &d->met, here))
+        if (d != w->cpu && !await_device(w, &d->met, here, true))
             return false;
     }
     return true;
@@ -182,6 +200,22 @@ static void work_slowly(struct worker *w, const struct step *st, int ith,
         device_note(s, w->dev, w->at, begin, device_clock(s));
 }
 
+/* As either, by the clock: it is not computing. */
+static void work_timed(struct worker *w, const struct step *st, int nth)
+{
+    double began = w->first ? device_now() : 0, took;
+
+    if (w->traces || w->guarded || step_is_transfer(st))
+        work_slowly(w, st, w->ith, nth);
+    else
+        work(w, st, w->ith, nth);
+    if (!w->first)
+        return;
+    took = device_now() - began;
+    device_spend(&w->spent, st, took);
+    w->apart_s += took;
+}
+
 /* Must the threads meet before a step that they share? */
 static bool must_meet(const struct worker *w, const struct step *st, int how)
 {
@@ -220,7 +254,9 @@ static bool run_step(struct worker *w, const struct step *st)
     }
     if (st->kind == STEP_WAIT)
         return await_all(w, &st->wait);
-    if (w->traces || w->guarded || step_is_transfer(st))
+    if (how & CPU_TIMED)
+        work_timed(w, st, alone ? 1 : w->nth);
+    else if (w->traces || w->guarded)
         work_slowly(w, st, w->ith, alone ? 1 : w->nth);
     else
         work(w, st, w->ith, alone ? 1 : w->nth);
@@ -250,9 +286,11 @@ static bool take(struct worker *w, const struct step *st)
 
 static void take_turns(struct worker *w, int n)
 {
-    for (;;) {
+    double since = device_now(), now;
+
+    for (int last = 0;;) {
         const struct step *first = NULL;
-        int at = 0;
+        int at = last;
 
         for (int i = 0; i < n; i++) {
             const struct step *st = next(&w[i]);
@@ -262,9 +300,38 @@ static void take_turns(struct worker *w, int n)
                 at = i;
             }
         }
+        if (!first || at != last) { /* it is another device's time now */
+            now = device_now();
+            w[last].spent.busy_s += now - since;
+            since = now;
+            last = at;
+        }
         if (!first || !take(&w[at], first))
             return;
     }
+}
+
+static void take_all(struct worker *w)
+{
+    double began = w->first ? device_now() : 0;
+    const struct step *st;
+
+    while ((st = next(w)) != NULL)
+        if (!take(w, st))
+            break;
+    if (w->first)
+        w->spent.busy_s = device_now() - began;
+}
+
+/* Tells the device what its first thread's time went to. */
+static void tell_spent(const struct worker *w)
+{
+    struct device_spent *x = &w->dev->spent;
+    double busy = w->spent.busy_s - w->apart_s;
+
+    x->busy_s += busy > 0 ? busy : 0;
+    x->reduce_s += w->spent.reduce_s;
+    x->copy_s += w->spent.copy_s;
 }
 
 /* False: the run has failed. */
@@ -317,7 +384,6 @@ void cpu_run(struct device_bank *b, int thread)
     const struct cpu_bank *bank = b->own;
     const struct cpu_seats *m = &bank->seats[thread];
     struct worker w[CPU_SEATS];
-    const struct step *st;
     int n = 0;
 
     for (int i = 0; i < m->n; i++) {
@@ -328,7 +394,8 @@ void cpu_run(struct device_bank *b, int thread)
     if (n > 1)
         take_turns(w, n);
     else if (n == 1)
-        while ((st = next(w)) != NULL)
-            if (!take(w, st))
-                return;
+        take_all(w);
+    for (int i = 0; i < n; i++)
+        if (w[i].first)
+            tell_spent(&w[i]);
 }

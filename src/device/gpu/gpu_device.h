@@ -86,6 +86,7 @@ struct gpu_device {
     uint64_t number;
     const atomic_bool *failed;
     int n_spin;
+    double waited_s;         /* for other devices, by the thread */
     bool slow;               /* a step at a time: traced or guarded */
     bool posts;              /* queues post, not the thread */
     bool ahead;              /* queues wait for other devices, not the thread */

@@ -43,19 +43,14 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
 /* Until another device's event has come; what this one has put into its queues
  * goes on meanwhile. False: the run has failed, or the driver has, which *s
  * says. */
-static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
-                pl_err *err)
+static bool look_for(struct gpu_device *x, const struct device_flag *f,
+                     double begin, pl_status *s, pl_err *err)
 {
-    const struct device_flag *f = flag_of(x, e);
-    double begin = 0;
     bool marked = false;
 
-    *s = PL_OK;
     for (int i = 0;; i++) {
         if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
             return true;
-        if (i == 0)
-            begin = device_now();
         if (i % LOOKS == 0)
             *s = flush_both(x, err);
         if (i % LOOKS == 0 && *s == PL_OK)
@@ -68,6 +63,24 @@ static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
         else
             sched_yield();
     }
+}
+
+/* Where queues wait by themselves, nobody knows for how long. */
+static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
+                pl_err *err)
+{
+    const struct device_flag *f = flag_of(x, e);
+    double begin;
+    bool came;
+
+    *s = PL_OK;
+    if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
+        return true;
+    begin = device_now();
+    came = look_for(x, f, begin, s, err);
+    if (!x->ahead)
+        x->waited_s += device_now() - begin;
+    return came;
 }
 
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
@@ -345,6 +358,7 @@ static bool begin(struct gpu_device *x)
 static void run_script(struct gpu_device *x)
 {
     const struct script *c = device_script(x->dev, x->run);
+    double began = device_now();
     bool on = begin(x);
 
     for (int i = 0; i < c->n_step && on; i++)
@@ -355,6 +369,8 @@ static void run_script(struct gpu_device *x)
         count_pages(x, c);
     else
         leave(x);
+    x->dev->spent.busy_s += device_now() - began - x->waited_s;
+    x->waited_s = 0;
     x->run = NULL;
 }
 

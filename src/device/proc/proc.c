@@ -272,6 +272,7 @@ static void take_counters(struct device *d, const struct proc_done *done)
     d->message_bytes = done->message_bytes;
     d->copies = done->copies;
     d->copy_bytes = done->copy_bytes;
+    d->spent = done->spent;
 }
 
 static void await_all(struct device_bank *b)

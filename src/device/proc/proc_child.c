@@ -115,7 +115,8 @@ static void run(struct child *c, const struct proc_order *o)
                               .messages = d->messages,
                               .message_bytes = d->message_bytes,
                               .copies = d->copies,
-                              .copy_bytes = d->copy_bytes};
+                              .copy_bytes = d->copy_bytes,
+                              .spent = d->spent};
     memcpy(done.macs, d->macs, sizeof done.macs);
     proc_send(&c->end, &done, sizeof done);
 }

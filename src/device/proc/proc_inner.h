@@ -36,6 +36,7 @@ struct proc_loaded {
 struct proc_done {
     int n_timing;
     uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+    struct device_spent spent;
 };
 
 /* ---- what the parent keeps ----------------------------------------------- */

@@ -37,7 +37,7 @@ struct cursor {
     bool pulling;  /* the head is a PULL or PAGES on its way */
     int piece;     /* its next piece */
     int n_piece;   /* PAGES come in parts too */
-    double begun;  /* for the trace */
+    double begun;  /* the head, by the run's clock */
     double due;    /* when its bytes arrive */
     double pushed; /* when all that was pushed has arrived; a POST waits */
 };
@@ -506,6 +506,7 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                      struct cursor *l, const struct step *st)
 {
     bool ended;
+    double end;
 
     if (st->kind == STEP_WAIT)
         return true;
@@ -514,7 +515,7 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                               memory_order_release);
         return true;
     }
-    if (device_traces(s->set) && !l->pulling)
+    if (!l->pulling)
         l->begun = device_clock(s->set);
     if (step_is_transfer(st) && !l->pulling) {
         depart(p, d, l, st);
@@ -525,15 +526,17 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     device_guard_leave(s->set);
     /* Where the link takes time, a copy is there when it is due: moving its
        bytes is work of this thread, which a device's link does beside it. */
-    if (ended && device_traces(s->set)) {
-        pthread_mutex_lock(&d->lock);
-        device_note(s->set, d->dev, l->step[l->head], l->begun,
-                    step_is_transfer(st) && l->due > 0
-                        ? l->due - device_now() + device_clock(s->set)
-                        : device_clock(s->set));
-        pthread_mutex_unlock(&d->lock);
-    }
-    return ended;
+    if (!ended)
+        return false;
+    end = device_clock(s->set);
+    if (step_is_transfer(st) && l->due > 0)
+        end += l->due - device_now();
+    pthread_mutex_lock(&d->lock);
+    device_spend(&d->dev->spent, st, end - l->begun);
+    if (device_traces(s->set))
+        device_note(s->set, d->dev, l->step[l->head], l->begun, end);
+    pthread_mutex_unlock(&d->lock);
+    return true;
 }
 
 static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,

@@ -1,0 +1,245 @@
+/* From a model's options to its service. See serve_model.h. */
+#include "serve_model.h"
+
+#include "fetch.h"
+#include "input.h"
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void log_warnings(void *user, pl_log_level level, const char *text)
+{
+    const struct options *o = user;
+
+    if (o->verbose || level >= PL_LOG_WARN)
+        complain(o->command, EXIT_DONE, "%s", text);
+}
+
+static void log_line(void *user, pl_log_level level, const char *text)
+{
+    const struct options *o = user;
+
+    if (o->verbose || level >= PL_LOG_INFO)
+        complain(o->command, EXIT_DONE, "%s", text);
+}
+
+static pl_status fail(pl_err *err, pl_status s, const char *text)
+{
+    err->status = s;
+    snprintf(err->message, sizeof err->message, "%s", text);
+    return s;
+}
+
+static pl_status open_template(struct service *v, const struct options *o,
+                               pl_err *err)
+{
+    struct input text = {0};
+    pl_status s;
+
+    if (o->chat_template != NULL &&
+        input_file(&text, o, o->chat_template) != EXIT_DONE) {
+        snprintf(err->message, sizeof err->message,
+                 "--template %s cannot be read", o->chat_template);
+        return err->status = PL_IO;
+    }
+    s = pl_template_create(&v->form, text.s, text.len, o->model, &v->no_form);
+    input_free(&text);
+    if (s == PL_NO_MEMORY || (s != PL_OK && o->chat_template != NULL)) {
+        *err = v->no_form;
+        return s;
+    }
+    if (s != PL_OK)
+        complain(CMD_SERVE, EXIT_DONE, "no chats: %s", v->no_form.message);
+    return PL_OK;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* The number behind `name` in a file of names and numbers; 0: there is none. */
+static uint64_t number_in(const char *path, const char *name)
+{
+    FILE *f = fopen(path, "r");
+    char word[64], line[256];
+    uint64_t v = 0, found = 0;
+
+    while (f != NULL && found == 0 && fgets(line, sizeof(line), f) != NULL) {
+        if (name == NULL && sscanf(line, "%" SCNu64, &v) == 1)
+            found = v;
+        else if (name != NULL && sscanf(line, "%63s %" SCNu64, word, &v) == 2 &&
+                 strcmp(word, name) == 0)
+            found = v;
+    }
+    if (f != NULL)
+        fclose(f);
+    return found;
+}
+
+/* Bytes of the memory that plans count on which others have: this process's
+ * models among them, but no files that the system keeps while it may. */
+static uint64_t taken_bytes(void)
+{
+    static const char group[] = "/sys/fs/cgroup/memory";
+    uint64_t total = number_in("/proc/meminfo", "MemTotal:") << 10;
+    uint64_t left = number_in("/proc/meminfo", "MemAvailable:") << 10;
+    uint64_t taken = total > left ? total - left : 0, limit, used, kept;
+    char path[3][64];
+
+    snprintf(path[0], sizeof(path[0]), "%s.max", group);
+    snprintf(path[1], sizeof(path[1]), "%s.current", group);
+    snprintf(path[2], sizeof(path[2]), "%s.stat", group);
+    limit = number_in(path[0], NULL);
+    if (limit == 0 || limit >= total)
+        return taken;
+    used = number_in(path[1], NULL);
+    kept = number_in(path[2], "inactive_file");
+    used = used > kept ? used - kept : 0;
+    /* What is free of the machine may be less than what is of the limit. */
+    return left < limit && limit - left > used ? limit - left : used;
+}
+
+/* Are all of them processors, which share the machine's memory? Drivers of GPUs
+ * tell what is free by themselves. */
+static bool on_processors(const char *devices)
+{
+    static const char *const other[] = {"gpu", "cuda", "hip", "opencl", "emu"};
+
+    for (size_t i = 0; devices && i < sizeof(other) / sizeof(other[0]); i++)
+        if (strstr(devices, other[i]) != NULL)
+            return false;
+    return true;
+}
+
+/* ---- loading ------------------------------------------------------------- */
+
+static pl_status load(struct service *v, const struct options *o,
+                      bool beside_others, int64_t *piece, pl_err *err)
+{
+    static const char *const kept[] = {"result_norm"};
+    struct term_progress progress = {0};
+    int64_t trained, n_ctx;
+    pl_options pl;
+    pl_status s;
+
+    session_settings(&pl, piece, o);
+    pl.log = log_warnings;
+    pl.log_user = (void *)o;
+    pl.progress = term_progress;
+    pl.progress_user = &progress;
+    pl.n_seq = o->n_parallel;
+    pl.prefix_cache = true;
+    if (o->embeddings) {
+        pl.keep = kept;
+        pl.n_keep = 1;
+    }
+    if (beside_others && on_processors(pl.devices)) {
+        if (pl.fit_margin == 0) /* what is left free by default */
+            pl.fit_margin =
+                (number_in("/proc/meminfo", "MemTotal:") << 10) / 64;
+        pl.fit_margin += taken_bytes();
+    }
+    s = pl_engine_create(&v->engine, v->model, &pl, err);
+    term_progress_end(&progress);
+    if (s != PL_OK)
+        return s;
+    trained = pl_model_n_ctx_train(v->model);
+    n_ctx = pl_engine_n_ctx(v->engine);
+    if (trained > 0 && n_ctx > trained)
+        complain(o->command, EXIT_DONE,
+                 "a context of %" PRId64 " tokens, but the model has seen no "
+                 "more than %" PRId64 " in training; expect nonsense there",
+                 n_ctx, trained);
+    return PL_OK;
+}
+
+static pl_status start_loop(struct service *v, const struct options *o,
+                            int64_t piece, pl_err *err)
+{
+    const struct loop_options lo = {
+        .n_seq = o->n_parallel,
+        .max_waiting = o->n_waiting,
+        .step = piece,
+        .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
+        .log = log_line,
+        .log_user = (void *)o,
+        .lost = service_lost,
+        .lost_user = v};
+
+    return loop_create(&v->loop, v->engine, v->words, &lo, err);
+}
+
+static const enum embeddings_pooling poolings[] = {
+    [POOLING_LAST] = EMBEDDINGS_LAST,
+    [POOLING_MEAN] = EMBEDDINGS_MEAN,
+    [POOLING_CLS] = EMBEDDINGS_CLS,
+    [POOLING_NONE] = EMBEDDINGS_NONE,
+};
+
+static pl_status open_service(struct service *v, const struct options *o,
+                              bool beside_others, pl_err *err)
+{
+    int64_t piece;
+    pl_status s = pl_model_open(&v->model, o->model, err);
+
+    if (s != PL_OK)
+        return s;
+    v->words = pl_model_tokenizer(v->model);
+    if (v->words == NULL)
+        return fail(err, PL_UNSUPPORTED,
+                    "the model has no vocabulary to turn text into tokens; "
+                    "`plait logits` takes ids");
+    s = open_template(v, o, err);
+    if (s == PL_OK)
+        s = load(v, o, beside_others, &piece, err);
+    if (s != PL_OK)
+        return s;
+    v->created = (int64_t)time(NULL);
+    v->sampling = o->sampling;
+    v->max_tokens = o->n_predict;
+    v->time_s = o->timeout_s;
+    v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
+    return start_loop(v, o, piece, err);
+}
+
+pl_status serve_model_open(void *user, const struct model_about *about,
+                           struct service **out, pl_err *err)
+{
+    struct serve_entry *e = about->own;
+    struct service *v = calloc(1, sizeof(*v));
+    pl_status s;
+
+    (void)user;
+    *out = NULL;
+    if (e->o->model == NULL && fetch_model(&e->own) != EXIT_DONE) {
+        free(v);
+        return fail(err, PL_IO,
+                    "its download failed; the server's log says why");
+    }
+    if (v == NULL)
+        return fail(err, PL_NO_MEMORY, "no memory for a model");
+    v->name = about->name;
+    metrics_init(&v->metrics);
+    grammars_init(&v->grammars, NULL);
+    s = open_service(v, e->o, e->o == &e->own, err);
+    v->grammars.words = v->words;
+    if (s == PL_OK)
+        *out = v;
+    else
+        serve_model_close(NULL, v);
+    return s;
+}
+
+void serve_model_close(void *user, struct service *v)
+{
+    (void)user;
+    loop_free(v->loop); /* ends the requests that are left */
+    grammars_fini(&v->grammars);
+    metrics_fini(&v->metrics);
+    pl_template_free(v->form);
+    pl_engine_free(v->engine);
+    pl_model_free(v->model);
+    free(v);
+}

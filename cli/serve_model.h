@@ -1,0 +1,21 @@
+/* One of the models that `plait serve` serves, loaded by its own options. */
+#ifndef CLI_SERVE_MODEL_H
+#define CLI_SERVE_MODEL_H
+
+#include "options.h"
+
+#include "server/models.h"
+
+/* What a struct model_about has as its `own`. */
+struct serve_entry {
+    const struct options *o; /* borrowed, or: */
+    struct options own;
+    bool at_start; /* loaded before anybody asks */
+};
+
+/* For struct models_options. */
+pl_status serve_model_open(void *user, const struct model_about *about,
+                           struct service **out, pl_err *err);
+void serve_model_close(void *user, struct service *v);
+
+#endif

@@ -1,0 +1,398 @@
+/* See embeddings.h. A request on its way belongs to the loop's thread from the
+ * moment when its jobs are handed over, as in generation.c. */
+#include "embeddings.h"
+
+#include "ask_job.h"
+#include "ask_read.h"
+#include "service.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TEXTS = 2048 };
+
+/* A text, and what has come of it. */
+struct embedded {
+    struct embeddings *of;
+    double *sum;  /* [d_model], owned; of the mean */
+    float *row;   /* [n_row, d_model], owned; one but with EMBEDDINGS_NONE */
+    int64_t n;    /* tokens */
+    int64_t seen; /* rows told so far */
+};
+
+struct embeddings {
+    struct service *service; /* borrowed */
+    struct http_request *r;
+    struct ask ask; /* its prompts */
+    bool plain, base64;
+    int norm;
+    int64_t width;
+    atomic_bool gone;
+    bool failed;
+    struct refusal why; /* of failed */
+    int n_left, n;
+    struct embedded text[]; /* [n] */
+};
+
+static void embeddings_free(struct embeddings *g)
+{
+    struct service *v = g->service;
+
+    for (int i = 0; i < g->n; i++) {
+        free(g->text[i].sum);
+        free(g->text[i].row);
+    }
+    ask_fini(&g->ask);
+    free(g);
+    service_drop(v);
+}
+
+/* ---- numbers ------------------------------------------------------------- */
+
+void embeddings_norm(float *x, size_t n, int p)
+{
+    double sum = 0;
+
+    if (p < 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        double a = fabs((double)x[i]);
+
+        if (p == 0)
+            sum = a > sum ? a : sum;
+        else
+            sum += p == 1 ? a : p == 2 ? a * a : pow(a, p);
+    }
+    if (p == 0)
+        sum /= 32760;
+    else if (p > 1)
+        sum = p == 2 ? sqrt(sum) : pow(sum, 1.0 / p);
+    for (size_t i = 0; i < n && sum > 0; i++)
+        x[i] = (float)((double)x[i] / sum);
+}
+
+void embeddings_base64(const unsigned char *s, size_t n, char *out)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "abcdefghijklmnopqrstuvwxyz0123456789+/";
+
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned v = (unsigned)s[i] << 16 |
+                     (i + 1 < n ? (unsigned)s[i + 1] << 8 : 0) |
+                     (i + 2 < n ? s[i + 2] : 0u);
+
+        *out++ = digits[v >> 18];
+        *out++ = digits[v >> 12 & 63];
+        *out++ = i + 1 < n ? digits[v >> 6 & 63] : '=';
+        *out++ = i + 2 < n ? digits[v & 63] : '=';
+    }
+    *out = '\0';
+}
+
+/* ---- the answer ---------------------------------------------------------- */
+
+static json_t *floats(const float *x, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_real((double)x[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* Floats as bytes, the low one first. */
+static json_t *packed(const float *x, int64_t n)
+{
+    size_t n_byte = 4 * (size_t)n;
+    unsigned char *byte = malloc(n_byte + 1);
+    char *text = malloc(n_byte / 3 * 4 + 8);
+    json_t *j = NULL;
+
+    for (int64_t i = 0; i < n && byte; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &x[i], sizeof bits);
+        for (int k = 0; k < 4; k++)
+            byte[4 * i + k] = (unsigned char)(bits >> (8 * k));
+    }
+    if (byte && text) {
+        embeddings_base64(byte, n_byte, text);
+        j = json_string(text);
+    }
+    free(byte);
+    free(text);
+    return j;
+}
+
+static int64_t rows_of(const struct embedded *t)
+{
+    return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
+}
+
+/* What a text has become: a vector, or a list of such. */
+static json_t *vectors(const struct embedded *t)
+{
+    const struct embeddings *g = t->of;
+    json_t *list;
+
+    if (!g->plain)
+        return g->base64 ? packed(t->row, g->width) : floats(t->row, g->width);
+    list = json_array();
+    for (int64_t i = 0; i < rows_of(t); i++)
+        if (json_array_append_new(
+                list, floats(t->row + i * g->width, g->width)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static void answer(struct embeddings *g)
+{
+    json_t *list = json_array(), *j;
+    int64_t n = 0;
+    bool ok = list != NULL;
+
+    for (int i = 0; i < g->n && ok; i++) {
+        const struct embedded *t = &g->text[i];
+
+        n += t->n;
+        j = json_pack("{s:i, s:o}", "index", i, "embedding", vectors(t));
+        if (j && !g->plain)
+            json_object_set_new(j, "object", json_string("embedding"));
+        ok = j && json_array_append_new(list, j) == 0;
+    }
+    j = !ok        ? NULL
+        : g->plain ? json_incref(list)
+                   : json_pack("{s:s, s:O, s:s, s:{s:I, s:I}}", "object",
+                               "list", "data", list, "model", g->service->name,
+                               "usage", "prompt_tokens", (json_int_t)n,
+                               "total_tokens", (json_int_t)n);
+    json_decref(list);
+    service_answer(
+        g->r, j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL);
+    json_decref(j);
+}
+
+/* ---- what the loop tells ------------------------------------------------- */
+
+static void on_row(void *user, int64_t at, const float *row)
+{
+    struct embedded *t = user;
+    const int64_t width = t->of->width;
+    float *to = t->row;
+
+    switch (t->of->service->pooling) {
+    case EMBEDDINGS_MEAN:
+        for (int64_t i = 0; i < width; i++)
+            t->sum[i] = (at == 0 ? 0 : t->sum[i]) + (double)row[i];
+        for (int64_t i = 0; i < width && at + 1 == t->n; i++)
+            to[i] = (float)(t->sum[i] / (double)t->n);
+        return;
+    case EMBEDDINGS_CLS:
+        if (at > 0)
+            return;
+        break;
+    case EMBEDDINGS_NONE:
+        to += at * width;
+        break;
+    default:
+        if (at + 1 < t->n)
+            return;
+    }
+    memcpy(to, row, (size_t)width * sizeof *to);
+}
+
+/* No job of rows writes. */
+static bool on_token(void *user, int32_t id, const float *logits)
+{
+    (void)user;
+    (void)id;
+    (void)logits;
+    return false;
+}
+
+static void set_gone(void *user)
+{
+    ((struct embeddings *)user)->gone = true;
+}
+
+static enum job_wish on_wish(void *user)
+{
+    return ((struct embedded *)user)->of->gone ? JOB_GIVE_UP : JOB_GO;
+}
+
+static void on_end(void *user, const struct job_report *report)
+{
+    struct embedded *t = user;
+    struct embeddings *g = t->of;
+
+    metrics_add(&g->service->metrics, report);
+    if (report->why != JOB_ENDED && !g->failed) {
+        g->failed = true;
+        if (report->why == JOB_FAILED)
+            refuse_status(&g->why, report->err.status, &report->err);
+        else if (report->why == JOB_LATE)
+            refuse(&g->why, 408, "timeout", "",
+                   "the request took longer than the %g s that it may",
+                   g->service->time_s);
+        else
+            refuse(&g->why, 503, "unavailable", "", "the server is stopping");
+        atomic_store(&g->gone, true);
+    }
+    if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
+        embeddings_norm(t->row, (size_t)g->width, g->norm);
+    if (--g->n_left > 0)
+        return;
+    if (g->failed)
+        service_refuse(g->r, &g->why);
+    else
+        answer(g);
+    embeddings_free(g);
+}
+
+/* ---- the request --------------------------------------------------------- */
+
+/* Fields beside the texts. */
+static bool read_form(struct embeddings *g, const struct fields *f)
+{
+    static const char *const formats[] = {"float", "base64"};
+    int format = 0;
+    int64_t norm = 2, width = g->width;
+
+    if (!field_choice(f, "encoding_format", formats, 2, &format) ||
+        !field_int(f, "embd_normalize", -1, 100, &norm) ||
+        !field_int(f, "dimensions", 1, INT32_MAX, &width))
+        return false;
+    g->base64 = format == 1;
+    g->norm = (int)norm;
+    return width == g->width ||
+           refuse(f->why, 400, "unsupported_value", "dimensions",
+                  "dimensions: the model's vectors have %lld, and others are "
+                  "not supported; leave it out",
+                  (long long)g->width);
+}
+
+/* *out: the request with its texts; owned also where it is refused. */
+static bool read_request(struct service *v, struct http_request *r, bool plain,
+                         struct embeddings **out, struct refusal *why)
+{
+    const struct ask_rules rules = {
+        .words = v->words,
+        .n_vocab = pl_tokenizer_n_vocab(v->words),
+        .max_texts = MOST_TEXTS,
+    };
+    struct ask a = {.n = 1, .n_prompt = 1};
+    struct ask_reader in = {.f = {.why = why}, .a = &a, .rules = &rules};
+    size_t len;
+    const char *body = http_body(r, &len);
+    bool ok = fields_read(&in.f, &a.body, body, len, why);
+
+    in.prompt = plain && ok && !field(&in.f, "input") ? "content" : "input";
+    ok = ok && ask_read_prompt(&in);
+    if (ok && !(*out = calloc(1, sizeof **out + (size_t)a.n_prompt *
+                                                    sizeof *(*out)->text)))
+        ok = refuse_memory(why);
+    if (!ok) {
+        ask_fini(&a);
+        return false;
+    }
+    **out = (struct embeddings){.service = v,
+                                .r = r,
+                                .ask = a,
+                                .plain = plain,
+                                .width = pl_model_d_model(v->model),
+                                .n = a.n_prompt,
+                                .n_left = a.n_prompt};
+    service_hold(v);
+    if (!plain && v->pooling == EMBEDDINGS_NONE)
+        return refuse(why, 400, "unsupported_value", "input",
+                      "the server was started with --pooling none, which "
+                      "/v1/embeddings has no form for; ask for /embedding");
+    return read_form(*out, &in.f);
+}
+
+static bool make_text(struct embeddings *g, int i, struct job *job,
+                      struct refusal *why)
+{
+    struct embedded *t = &g->text[i];
+    const enum embeddings_pooling how = g->service->pooling;
+    size_t n_row;
+    int32_t *ids = NULL;
+    pl_err err;
+    pl_status s = ask_prompt_tokens(&g->ask.prompt[i], g->service->words, &ids,
+                                    &t->n, &err);
+
+    if (s != PL_OK)
+        return refuse_status(why, s, &err);
+    t->of = g;
+    n_row = (size_t)rows_of(t);
+    t->row = calloc(n_row * (size_t)g->width + 1, sizeof *t->row);
+    if (how == EMBEDDINGS_MEAN)
+        t->sum = calloc((size_t)g->width, sizeof *t->sum);
+    *job = (struct job){.prompt = ids,
+                        .n_prompt = t->n,
+                        .rows = how == EMBEDDINGS_LAST ? JOB_LAST_ROW
+                                                       : JOB_ALL_ROWS,
+                        .no_cache = how != EMBEDDINGS_LAST,
+                        .client = http_client(g->r),
+                        .time_s = g->service->time_s,
+                        .listener = {.row = on_row,
+                                     .token = on_token,
+                                     .wish = on_wish,
+                                     .end = on_end,
+                                     .user = t}};
+    return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) || refuse_memory(why);
+}
+
+/* If all goes well g is the loop's. */
+static bool hand_over(struct embeddings *g, struct refusal *why)
+{
+    struct job *job = calloc((size_t)g->n + 1, sizeof *job);
+    bool ok = job ? true : refuse_memory(why);
+    int n = g->n;
+    double retry_s = 0;
+    char after[32];
+    pl_err err;
+    pl_status s;
+
+    for (int i = 0; i < n && ok; i++)
+        ok = make_text(g, i, &job[i], why);
+    if (ok) {
+        http_on_gone(g->r, set_gone, g);
+        s = loop_add(g->service->loop, job, n, &retry_s, &err);
+        if (s != PL_OK) {
+            http_on_gone(g->r, NULL, NULL);
+            ok = refuse_status(why, s, &err);
+        }
+        if (s == PL_FULL) {
+            why->status = 429;
+            snprintf(after, sizeof after, "%.0f", ceil(retry_s));
+            http_set_header(g->r, "Retry-After", after);
+        }
+    }
+    for (int i = 0; i < n && job; i++)
+        free((int32_t *)job[i].prompt);
+    free(job);
+    return ok;
+}
+
+void embeddings_start(struct service *v, struct http_request *r, bool plain)
+{
+    struct embeddings *g = NULL;
+    struct refusal why;
+
+    if (v->pooling == EMBEDDINGS_OFF)
+        refuse(&why, 501, "not_supported", "",
+               "this server gives no embeddings; start it with --embeddings");
+    else if (read_request(v, r, plain, &g, &why) && hand_over(g, &why))
+        return;
+    if (g)
+        embeddings_free(g);
+    service_refuse(r, &why);
+}

@@ -1,0 +1,81 @@
+/* What the machine does now, as JSON: counters since the server began, of which
+ * the page shows the differences. Prometheus reads the same in metrics.c. */
+#include "service.h"
+
+#include <stdlib.h>
+
+static json_t *device_json(const pl_device_counters *d)
+{
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b}", "name",
+                     d->name, "step_s", d->step_s, "busy_s", d->busy_s,
+                     "reduce_s", d->reduce_s, "wait_s", d->wait_s, "copy_s",
+                     d->copy_s, "copy_bytes", (json_int_t)d->copy_bytes,
+                     "beside", d->beside, "whole", d->whole);
+}
+
+static json_t *devices_json(struct loop *l)
+{
+    int n = loop_devices(l, NULL, 0);
+    pl_device_counters *d = calloc((size_t)n + 1, sizeof *d);
+    json_t *list = json_array();
+
+    if (d)
+        loop_devices(l, d, n);
+    for (int i = 0; d && i < n; i++)
+        json_array_append_new(list, device_json(&d[i]));
+    free(d);
+    return list;
+}
+
+static json_t *slots_json(struct loop *l, int64_t n_ctx)
+{
+    int n = loop_slots(l, NULL, 0);
+    struct loop_slot *slot = calloc((size_t)n + 1, sizeof *slot);
+    json_t *list = json_array();
+
+    if (slot)
+        loop_slots(l, slot, n);
+    for (int i = 0; slot && i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
+                                        (json_int_t)slot[i].job, "n_prompt",
+                                        (json_int_t)slot[i].n_prompt, "n_done",
+                                        (json_int_t)slot[i].n_done, "n_written",
+                                        (json_int_t)slot[i].n_written, "n_ctx",
+                                        (json_int_t)n_ctx));
+    free(slot);
+    return list;
+}
+
+/* Pages of the cache by where they are, fastest first. */
+static json_t *cache_json(const struct loop_counts *c)
+{
+    return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",
+                     (json_int_t)c->cache.n_page, "used",
+                     (json_int_t)c->cache.n_used, "kept",
+                     (json_int_t)c->cache.n_kept);
+}
+
+void machine_answer(struct service *v, struct http_request *r)
+{
+    struct loop_counts c;
+    char plan[512];
+    json_t *j;
+
+    loop_counts(v->loop, &c);
+    pl_plan_summary(pl_engine_plan(v->engine), plan, sizeof plan);
+    j = json_pack(
+        "{s:s, s:s, s:f, s:f, s:{s:i, s:i, s:i, s:I},"
+        " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
+        "model", v->name, "plan", plan, "now_s", loop_now(), "step_s", c.step_s,
+        "requests", "running", c.n_running, "waiting", c.n_waiting, "away",
+        c.n_away, "refused", (json_int_t)c.n_refused, "tokens", "prompt",
+        (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached, "written",
+        (json_int_t)c.n_written, "counts", "steps", (json_int_t)c.n_step,
+        "messages", (json_int_t)c.messages, "message_bytes",
+        (json_int_t)c.message_bytes, "copy_bytes", (json_int_t)c.copy_bytes,
+        "devices", devices_json(v->loop), "cache", cache_json(&c), "slots",
+        slots_json(v->loop, pl_engine_n_ctx(v->engine)));
+    service_answer(r, j ? json_dumps(j, JSON_COMPACT) : NULL);
+    json_decref(j);
+}

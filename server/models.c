@@ -1,0 +1,269 @@
+/* The table of models, and who is counted in it. See models.h. */
+#include "models_inner.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
+{
+    va_list a;
+
+    if (err) {
+        err->status = s;
+        va_start(a, form);
+        vsnprintf(err->message, sizeof err->message, form, a);
+        va_end(a);
+    }
+    return s;
+}
+
+/* ---- who uses what ------------------------------------------------------- */
+
+void models_use(struct model *a, int more)
+{
+    a->n_use += more;
+    if (a->n_use == 0)
+        pthread_cond_signal(&a->of->come);
+}
+
+/* Of a service that is loaded; its owner's calls. */
+static void on_use(void *user, int more)
+{
+    struct model *a = user;
+    struct models *m = a->of;
+
+    pthread_mutex_lock(&m->lock);
+    models_use(a, more);
+    a->used = loop_now();
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void on_lost(void *user, const pl_err *err)
+{
+    struct model *a = user;
+    struct models *m = a->of;
+
+    (void)err; /* the loop has told it */
+    pthread_mutex_lock(&m->lock);
+    a->leaves = true;
+    pthread_cond_signal(&m->come);
+    pthread_mutex_unlock(&m->lock);
+}
+
+bool models_is_ready(const struct model *a)
+{
+    return a->state == MODEL_LOADED && !a->leaves;
+}
+
+void models_ask(struct models *m, struct model *a)
+{
+    if (a->turn == 0)
+        a->turn = ++m->last_turn;
+    pthread_cond_signal(&m->come);
+}
+
+void models_wake(struct models *m, struct model *a)
+{
+    struct models_waiting *w, *next;
+
+    for (w = a->first; w; w = next) {
+        bool run = models_is_ready(a);
+
+        next = w->next;
+        m->n_waiting--;
+        if (run)
+            models_use(a, 1);
+        if (run && !http_hand(w->r, models_run, a))
+            models_use(a, -1), run = false;
+        if (!run)
+            models_refuse_load(w->r, &a->why);
+        free(w);
+    }
+    a->first = a->last = NULL;
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+int models_find(const struct models *m, const char *name)
+{
+    for (int i = 0; i < m->n; i++)
+        if (strcmp(m->model[i].about.name, name) == 0)
+            return i;
+    return -1;
+}
+
+bool models_refuse_name(const struct models *m, const char *name,
+                        struct refusal *why)
+{
+    char names[400];
+    size_t n = 0;
+
+    for (int i = 0; i < m->n && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s\"%s\"",
+                              i > 0 ? ", " : "", m->model[i].about.name);
+    if (n >= sizeof names)
+        memcpy(names + sizeof names - 4, "...", 4);
+    if (!name)
+        return refuse(why, 400, "model_required", "model",
+                      "there are several models; name one of %s", names);
+    return refuse(why, 404, "model_not_found", "model",
+                  "there is no model \"%.80s\" here; there are %s", name,
+                  names);
+}
+
+/* ---- beginning and end --------------------------------------------------- */
+
+static pl_status fill(struct models *m, const struct model_about *about,
+                      pl_err *err)
+{
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        for (int k = 0; k < i; k++)
+            if (strcmp(about[k].name, about[i].name) == 0)
+                return fail(err, PL_BAD_ARGUMENT,
+                            "two models are called \"%s\" (%s and %s); name "
+                            "one of them otherwise, with --alias or in a "
+                            "preset",
+                            about[i].name, about[k].path, about[i].path);
+        *a = (struct model){.of = m, .about = about[i]};
+    }
+    return PL_OK;
+}
+
+static void fill_routes(struct models *m)
+{
+    memcpy(m->route, models_own_routes, (size_t)m->n_own * sizeof *m->route);
+    memcpy(m->route + m->n_own, m->inner,
+           (size_t)(m->n_route - m->n_own) * sizeof *m->route);
+    for (int i = m->n_own; i < m->n_route; i++)
+        m->route[i].handle = models_on_request;
+}
+
+/* Waits end by a clock that nobody sets. */
+static bool make_locks(struct models *m)
+{
+    pthread_condattr_t a;
+
+    if (pthread_condattr_init(&a) != 0)
+        return false;
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->come, &a);
+    pthread_cond_init(&m->told, &a);
+    pthread_condattr_destroy(&a);
+    return true;
+}
+
+pl_status models_create(struct models **out, const struct model_about *about,
+                        int n, const struct models_options *o,
+                        const struct http_route *routes, int n_route,
+                        pl_err *err)
+{
+    struct models *m = calloc(1, sizeof *m);
+    pl_status s = PL_OK;
+
+    *out = NULL;
+    if (!m || !make_locks(m)) {
+        free(m);
+        return fail(err, PL_NO_MEMORY, "no memory for the table of models");
+    }
+    m->o = *o;
+    if (m->o.max_waiting == 0)
+        m->o.max_waiting = 256;
+    m->n = n;
+    m->inner = routes;
+    m->n_own = models_n_own_route;
+    m->n_route = m->n_own + n_route;
+    m->created = (int64_t)time(NULL);
+    m->model = calloc((size_t)n + 1, sizeof *m->model);
+    m->route = calloc((size_t)m->n_route + 1, sizeof *m->route);
+    if (!m->model || !m->route)
+        s = fail(err, PL_NO_MEMORY, "no memory for the table of models");
+    if (s == PL_OK)
+        s = fill(m, about, err);
+    if (s == PL_OK) {
+        fill_routes(m);
+        m->has_keeper = pthread_create(&m->keeper, NULL, models_keep, m) == 0;
+        if (!m->has_keeper)
+            s = fail(err, PL_NO_MEMORY, "no thread that loads models");
+    }
+    if (s == PL_OK)
+        *out = m;
+    else
+        models_free(m);
+    return s;
+}
+
+void models_free(struct models *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->stops = true;
+    pthread_cond_signal(&m->come);
+    pthread_mutex_unlock(&m->lock);
+    if (m->has_keeper)
+        pthread_join(m->keeper, NULL);
+    for (int i = 0; m->model && i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        a->leaves = true; /* whoever still waits is refused */
+        fail(&a->why, PL_CANCELLED, "the server is stopping");
+        models_wake(m, a);
+        if (a->service)
+            m->o.close(m->o.user, a->service); /* its users end */
+    }
+    pthread_cond_destroy(&m->come);
+    pthread_cond_destroy(&m->told);
+    pthread_mutex_destroy(&m->lock);
+    free(m->model);
+    free(m->route);
+    free(m);
+}
+
+pl_status models_load(struct models *m, int i, pl_err *err)
+{
+    struct model *a = &m->model[i];
+    pl_status s = PL_OK;
+    uint64_t n_try;
+
+    pthread_mutex_lock(&m->lock);
+    n_try = a->n_try;
+    if (!models_is_ready(a)) {
+        models_ask(m, a);
+        while (a->n_try == n_try)
+            pthread_cond_wait(&m->told, &m->lock);
+        if (a->state == MODEL_FAILED)
+            s = fail(err, a->why.status, "%s", a->why.message);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
+const struct http_route *models_routes(const struct models *m, int *n)
+{
+    *n = m->n_route;
+    return m->route;
+}
+
+void models_set_http(struct models *m, struct http *http)
+{
+    pthread_mutex_lock(&m->lock);
+    m->http = http;
+    for (int i = 0; i < m->n; i++)
+        if (m->model[i].service)
+            m->model[i].service->http = http;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* What a service tells its table; the keeper sets it. */
+struct service_owner models_owner(struct model *a)
+{
+    return (struct service_owner){on_use, on_lost, a};
+}

@@ -1,0 +1,93 @@
+/* What the files of models.h share; nobody else includes it. */
+#ifndef SERVER_MODELS_INNER_H
+#define SERVER_MODELS_INNER_H
+
+#include "json_text.h"
+#include "models.h"
+
+#include <pthread.h>
+
+/* A request that waits for its model. */
+struct models_waiting {
+    struct http_request *r;
+    struct models_waiting *next;
+};
+
+struct model {
+    struct models *of;
+    struct model_about about;
+    /* All guarded by the table's lock. */
+    enum model_state state;
+    struct service *service; /* owned; NULL but in LOADED */
+    int n_use;
+    bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
+                      so, or its devices failed */
+    double used;    /* for the last time, by loop_now */
+    uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
+    uint64_t n_try; /* loads that ended, well or not */
+    pl_err why;     /* of FAILED */
+    struct models_waiting *first, *last;
+};
+
+struct models {
+    struct models_options o;
+    struct model *model; /* owned, [n] */
+    int n;
+    struct http_route *route; /* owned, [n_route]: own, then the services' */
+    int n_route, n_own;
+    const struct http_route *inner; /* borrowed, [n_route - n_own] */
+    int64_t created;                /* seconds since 1970 */
+
+    pthread_t keeper;
+    bool has_keeper;
+    pthread_mutex_t lock;
+    pthread_cond_t come; /* the keeper may have something to do */
+    pthread_cond_t told; /* a load has ended */
+    struct http *http;   /* guarded */
+    bool stops;          /* guarded */
+    int n_waiting;       /* guarded: requests */
+    uint64_t last_turn;  /* guarded */
+    uint64_t n_load;     /* guarded: loads that went well */
+};
+
+/* The model of that name, or -1. */
+int models_find(const struct models *m, const char *name);
+/* Why there is no such model; always false. */
+bool models_refuse_name(const struct models *m, const char *name,
+                        struct refusal *why);
+
+/* The rest is called with the lock held. */
+
+/* Has it loaded at its turn. */
+void models_ask(struct models *m, struct model *a);
+/* May its requests run now? */
+bool models_is_ready(const struct model *a);
+void models_use(struct model *a, int more);
+/* Hands all that wait to their handlers, or refuses them with a->why. */
+void models_wake(struct models *m, struct model *a);
+
+/* What its service tells the table. */
+struct service_owner models_owner(struct model *a);
+
+/* models_keeper.c: the thread. */
+void *models_keep(void *models);
+
+/* models_metrics.c */
+struct models_text {
+    const char *model, *text; /* a name, and what it has to tell */
+};
+/* Appends the texts of n models as one; false: no memory. */
+bool models_join_metrics(struct text *out, const struct models_text *part,
+                         int n);
+void models_on_metrics(void *models, struct http_request *r);
+
+/* models_routes.c */
+void models_on_request(void *models, struct http_request *r);
+extern const struct http_route models_own_routes[];
+extern const int models_n_own_route;
+/* The answer to a request whose model could not be had. */
+void models_refuse_load(struct http_request *r, const pl_err *why);
+/* Runs the handler that a service has for a request, which uses `model`. */
+void models_run(void *model, struct http_request *r);
+
+#endif

@@ -1,0 +1,329 @@
+/* Which model a request means, and what can be asked of the table itself. See
+ * models.h. */
+#include "models_inner.h"
+
+#include "json_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- running ------------------------------------------------------------- */
+
+/* What a service has for a request, of a path that the table may have too. */
+static const struct http_route *inner_of(const struct models *m,
+                                         const struct http_request *r)
+{
+    int i = http_route_index(r), k = 0;
+
+    if (i >= m->n_own)
+        return &m->inner[i - m->n_own];
+    while (strcmp(m->inner[k].path, m->route[i].path) != 0)
+        k++;
+    return &m->inner[k];
+}
+
+/* Who looks is no user that keeps a model loaded, or has it loaded. */
+static bool only_looks(const struct http_request *r)
+{
+    return strcmp(http_method(r), "POST") != 0;
+}
+
+void models_run(void *model, struct http_request *r)
+{
+    struct model *a = model;
+    struct models *m = a->of;
+    bool looks = only_looks(r); /* r is gone afterwards */
+
+    /* It is used, so that its service stays. */
+    inner_of(m, r)->handle(a->service, r);
+    pthread_mutex_lock(&m->lock);
+    models_use(a, -1);
+    if (!looks)
+        a->used = loop_now();
+    pthread_mutex_unlock(&m->lock);
+}
+
+void models_refuse_load(struct http_request *r, const pl_err *err)
+{
+    struct refusal why;
+
+    refuse_status(&why, err->status, err);
+    if (why.status == 400 || why.status == 429)
+        why.status = 500; /* the request is not to blame */
+    why.code = "model_not_loaded";
+    service_refuse(r, &why);
+}
+
+/* The request waits for its model, with the lock held; false: it may not. */
+static bool wait_for(struct models *m, struct model *a, struct http_request *r,
+                     struct refusal *why)
+{
+    struct models_waiting *w = NULL;
+
+    if (m->n_waiting >= m->o.max_waiting) {
+        http_set_header(r, "Retry-After", "5");
+        return refuse(why, 429, NULL, NULL,
+                      "%d requests wait for models already: try again later",
+                      m->n_waiting);
+    }
+    if (m->stops || !(w = calloc(1, sizeof *w)))
+        return refuse_memory(why);
+    w->r = r;
+    if (a->last)
+        a->last->next = w;
+    else
+        a->first = w;
+    a->last = w;
+    m->n_waiting++;
+    models_ask(m, a);
+    return true;
+}
+
+static bool may_load(const struct models *m, const struct http_request *r)
+{
+    const char *wish = http_query(r, "autoload");
+
+    if (!wish)
+        return !m->o.no_autoload && !only_looks(r);
+    return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
+}
+
+/* Runs it, has it wait, or refuses it. */
+static void give_to(struct models *m, struct model *a, struct http_request *r)
+{
+    bool autoload = may_load(m, r), run, waits = false;
+    struct refusal why;
+
+    pthread_mutex_lock(&m->lock);
+    run = models_is_ready(a);
+    if (run)
+        models_use(a, 1);
+    else if (autoload || (a->turn > 0 && !only_looks(r)))
+        waits = wait_for(m, a, r, &why);
+    else
+        refuse(&why, 400, "model_not_loaded", "model",
+               "\"%.80s\" is not loaded, and requests load none here: POST "
+               "/models/load first",
+               a->about.name);
+    pthread_mutex_unlock(&m->lock);
+    if (run)
+        models_run(a, r);
+    else if (!waits)
+        service_refuse(r, &why);
+}
+
+/* ---- which model --------------------------------------------------------- */
+
+/* The field "model" of a body, or NULL; *owner has to outlive it. */
+static bool read_name(const struct http_request *r, const char **name,
+                      json_t **owner, struct refusal *why)
+{
+    size_t len;
+    const char *body = http_body(r, &len);
+    const json_t *v;
+    json_error_t e;
+
+    *name = http_query(r, "model");
+    if (*name || len == 0)
+        return true;
+    *owner = json_loadb(body, len, 0, &e);
+    if (!*owner)
+        return refuse(why, 400, "invalid_json", NULL,
+                      "the body is no JSON: %s, at byte %d", e.text,
+                      e.position);
+    v = json_object_get(*owner, "model");
+    if (v && !json_is_null(v) && !json_is_string(v))
+        return refuse(why, 400, "invalid_type", "model",
+                      "model: give the name of one, as a text");
+    *name = json_string_value(v);
+    return true;
+}
+
+/* The model that is meant, or NULL. */
+static struct model *find_model(const struct models *m,
+                                const struct http_request *r,
+                                struct refusal *why)
+{
+    const char *name = NULL;
+    json_t *owner = NULL;
+    struct model *a = NULL;
+    int i = -1;
+
+    if (m->o.any_name)
+        return &m->model[0];
+    if (read_name(r, &name, &owner, why)) {
+        i = name ? models_find(m, name) : m->n == 1 ? 0 : -1;
+        if (i >= 0)
+            a = &m->model[i];
+        else
+            models_refuse_name(m, name, why);
+    }
+    json_decref(owner);
+    return a;
+}
+
+void models_on_request(void *models, struct http_request *r)
+{
+    struct models *m = models;
+    const struct http_route *route = inner_of(m, r);
+    struct refusal why;
+    struct model *a;
+
+    if (route->flags & SERVICE_NONE) {
+        route->handle(NULL, r);
+        return;
+    }
+    a = find_model(m, r, &why);
+    if (a)
+        give_to(m, a, r);
+    else
+        service_refuse(r, &why);
+}
+
+/* ---- the list ------------------------------------------------------------ */
+
+/* As clients of llama.cpp's server know them. */
+static const char *const state_names[] = {
+    [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
+    [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
+    [MODEL_FAILED] = "unloaded",
+};
+
+static json_t *status_json(const struct model *a)
+{
+    json_t *args = json_array(), *status;
+
+    for (int i = 0; i < a->about.n_args; i++)
+        json_array_append_new(
+            args, json_text(a->about.args[i], strlen(a->about.args[i])));
+    status =
+        json_pack("{s:s, s:o}", "value", state_names[a->state], "args", args);
+    if (a->turn > 0 && a->state != MODEL_LOADING)
+        json_object_set_new(status, "queued", json_true());
+    if (a->state == MODEL_FAILED) {
+        json_object_set_new(status, "failed", json_true());
+        json_object_set_new(status, "error",
+                            json_text(a->why.message, strlen(a->why.message)));
+    }
+    return status;
+}
+
+static json_t *meta_json(const struct service *v)
+{
+    return json_pack("{s:I, s:I, s:I, s:s}", "n_vocab",
+                     (json_int_t)pl_tokenizer_n_vocab(v->words), "n_ctx",
+                     (json_int_t)pl_engine_n_ctx(v->engine), "n_ctx_train",
+                     (json_int_t)pl_model_n_ctx_train(v->model), "architecture",
+                     pl_model_arch(v->model));
+}
+
+static json_t *model_json(const struct models *m, const struct model *a)
+{
+    const struct service *v = a->service;
+
+    return json_pack("{s:o, s:s, s:I, s:s, s:o, s:o, s:b, s:i, s:o?}", "id",
+                     json_text(a->about.name, strlen(a->about.name)), "object",
+                     "model", "created", (json_int_t)m->created, "owned_by",
+                     "plait", "path",
+                     json_text(a->about.path, strlen(a->about.path)), "status",
+                     status_json(a), "pinned", (int)a->about.pinned, "uses",
+                     a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
+}
+
+static void answer_json(struct http_request *r, json_t *j)
+{
+    char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+
+    json_decref(j);
+    service_answer(r, body);
+}
+
+static void on_list(void *user, struct http_request *r)
+{
+    struct models *m = user;
+    json_t *list = json_array();
+
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < m->n; i++)
+        json_array_append_new(list, model_json(m, &m->model[i]));
+    pthread_mutex_unlock(&m->lock);
+    answer_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+}
+
+/* ---- wishes -------------------------------------------------------------- */
+
+static struct model *named(const struct models *m, struct http_request *r)
+{
+    struct refusal why;
+    struct model *a = find_model(m, r, &why);
+
+    if (!a)
+        service_refuse(r, &why);
+    return a;
+}
+
+/* Answers at once; the list says how far it is. */
+static void on_load(void *user, struct http_request *r)
+{
+    struct models *m = user;
+    struct model *a = named(m, r);
+
+    if (!a)
+        return;
+    pthread_mutex_lock(&m->lock);
+    if (!models_is_ready(a))
+        models_ask(m, a);
+    pthread_mutex_unlock(&m->lock);
+    answer_json(r, json_pack("{s:b}", "success", 1));
+}
+
+/* Its requests end first; those that come from now on have it loaded anew. */
+static void on_unload(void *user, struct http_request *r)
+{
+    struct models *m = user;
+    struct model *a = named(m, r);
+    struct refusal why;
+    bool ok;
+
+    if (!a)
+        return;
+    pthread_mutex_lock(&m->lock);
+    ok = a->state == MODEL_LOADED;
+    a->leaves |= ok;
+    if (ok)
+        pthread_cond_signal(&m->come);
+    else
+        refuse(&why, 400, "model_not_loaded", "model",
+               "\"%.80s\" is not loaded", a->about.name);
+    pthread_mutex_unlock(&m->lock);
+    if (ok)
+        answer_json(r, json_pack("{s:b}", "success", 1));
+    else
+        service_refuse(r, &why);
+}
+
+/* Of the server, where no model is named. */
+static void on_props(void *user, struct http_request *r)
+{
+    struct models *m = user;
+
+    if (m->o.any_name || http_query(r, "model"))
+        models_on_request(m, r);
+    else
+        answer_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                                 "max_instances", m->o.max_loaded,
+                                 "models_autoload", !m->o.no_autoload,
+                                 "build_info", pl_version()));
+}
+
+const struct http_route models_own_routes[] = {
+    {"GET", "/models", on_list, 0},
+    {"GET", "/v1/models", on_list, 0},
+    {"GET", "/props", on_props, 0},
+    {"GET", "/metrics", models_on_metrics, 0},
+    {"POST", "/models/load", on_load, 0},
+    {"POST", "/models/unload", on_unload, 0},
+};
+const int models_n_own_route =
+    sizeof models_own_routes / sizeof *models_own_routes;

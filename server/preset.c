@@ -1,0 +1,190 @@
+/* Lines to sections. See preset.h. */
+#include "preset.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SECTIONS = 4096, MAX_KEYS = 1024, MAX_LINE = 64 << 10 };
+
+static pl_status fail(pl_err *err, int line, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static pl_status fail(pl_err *err, int line, const char *form, ...)
+{
+    char text[512];
+    va_list a;
+
+    va_start(a, form);
+    vsnprintf(text, sizeof text, form, a);
+    va_end(a);
+    if (err)
+        snprintf(err->message, sizeof err->message, "line %d: %s", line, text);
+    if (err)
+        err->status = PL_BAD_FILE;
+    return PL_BAD_FILE;
+}
+
+static pl_status no_memory(pl_err *err)
+{
+    if (err)
+        *err = (pl_err){PL_NO_MEMORY, "no memory for presets"};
+    return PL_NO_MEMORY;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Text [*s, *n) without blanks around. */
+static void trim(const char **s, size_t *n)
+{
+    while (*n > 0 && is_blank(**s)) {
+        ++*s;
+        --*n;
+    }
+    while (*n > 0 && is_blank((*s)[*n - 1]))
+        --*n;
+}
+
+const struct preset_section *preset_find(const struct preset *p,
+                                         const char *name)
+{
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->section[i].name, name) == 0)
+            return &p->section[i];
+    return NULL;
+}
+
+static pl_status add_section(struct preset *p, const char *s, size_t n,
+                             int line, pl_err *err)
+{
+    struct preset_section *more;
+    char *name;
+
+    if (n < 2 || s[n - 1] != ']')
+        return fail(err, line, "a section ends with a ]");
+    s++;
+    n -= 2;
+    trim(&s, &n);
+    if (n == 0)
+        return fail(err, line, "a section has a name, like [tales]");
+    if (p->n == MAX_SECTIONS)
+        return fail(err, line, "more than %d sections", MAX_SECTIONS);
+    name = strndup(s, n);
+    if (!name)
+        return no_memory(err);
+    if (preset_find(p, name)) {
+        fail(err, line, "[%.80s] was there already, in line %d", name,
+             preset_find(p, name)->line);
+        free(name);
+        return PL_BAD_FILE;
+    }
+    more = realloc(p->section, ((size_t)p->n + 1) * sizeof *more);
+    if (!more) {
+        free(name);
+        return no_memory(err);
+    }
+    p->section = more;
+    more[p->n++] = (struct preset_section){.name = name, .line = line};
+    return PL_OK;
+}
+
+static pl_status add_key(struct preset_section *t, const char *key, size_t n,
+                         const char *value, size_t n_value, int line,
+                         pl_err *err)
+{
+    struct preset_key *more, *k;
+
+    if (t->n_key == MAX_KEYS)
+        return fail(err, line, "more than %d keys in a section", MAX_KEYS);
+    more = realloc(t->key, ((size_t)t->n_key + 1) * sizeof *more);
+    if (!more)
+        return no_memory(err);
+    t->key = more;
+    k = &more[t->n_key++];
+    *k = (struct preset_key){
+        .key = strndup(key, n), .value = strndup(value, n_value), .line = line};
+    return k->key && k->value ? PL_OK : no_memory(err);
+}
+
+static pl_status read_key(struct preset *p, const char *s, size_t n, int line,
+                          pl_err *err)
+{
+    const char *equals = memchr(s, '=', n), *value;
+    size_t n_key, n_value;
+
+    if (!equals)
+        return fail(err, line,
+                    "this is neither [NAME] nor KEY = VALUE: \"%.*s\"",
+                    n < 80 ? (int)n : 80, s);
+    value = equals + 1;
+    n_key = (size_t)(equals - s);
+    n_value = n - n_key - 1;
+    trim(&s, &n_key);
+    trim(&value, &n_value);
+    if (n_key == 0)
+        return fail(err, line, "there is no key before the =");
+    if (p->n > 0)
+        return add_key(&p->section[p->n - 1], s, n_key, value, n_value, line,
+                       err);
+    if (n_key != 7 || memcmp(s, "version", 7) != 0)
+        return fail(err, line,
+                    "%.*s stands before any section; [*] is for all models",
+                    n_key < 80 ? (int)n_key : 80, s);
+    if (n_value != 1 || *value != '1')
+        return fail(err, line, "of presets, version 1 is known");
+    return PL_OK;
+}
+
+static pl_status read_line(struct preset *p, const char *s, size_t n, int line,
+                           pl_err *err)
+{
+    if (n > MAX_LINE)
+        return fail(err, line, "it has more than %d bytes", MAX_LINE);
+    if (memchr(s, '\0', n))
+        return fail(err, line, "a byte of it is 0");
+    trim(&s, &n);
+    if (n == 0 || *s == '#' || *s == ';')
+        return PL_OK;
+    if (*s == '[')
+        return add_section(p, s, n, line, err);
+    return read_key(p, s, n, line, err);
+}
+
+pl_status preset_read(struct preset *p, const char *text, size_t len,
+                      pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    *p = (struct preset){0};
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* UTF-8's mark */
+        text += 3;
+        len -= 3;
+    }
+    for (int line = 1; len > 0 && s == PL_OK; line++) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end ? (size_t)(end - text) : len;
+
+        s = read_line(p, text, n, line, err);
+        n += end != NULL;
+        text += n;
+        len -= n;
+    }
+    return s;
+}
+
+void preset_free(struct preset *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        for (int k = 0; k < p->section[i].n_key; k++) {
+            free(p->section[i].key[k].key);
+            free(p->section[i].key[k].value);
+        }
+        free(p->section[i].key);
+        free(p->section[i].name);
+    }
+    free(p->section);
+    *p = (struct preset){0};
+}

@@ -1,0 +1,885 @@
+/* See call_grammar.h. Rules: root; call0, call1, ..., one a tool, without the
+ * marks around it; args0, ..., a tool's arguments; s0, ..., of schemas. */
+#include "engine/call_grammar.h"
+
+#include "base/err.h"
+#include "base/numeral.h"
+#include "grammar/gbnf.h"
+#include "grammar/schema.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TOOLS = 256, MOST_MARK = 128, MOST_REFS = 8 };
+
+struct caller {
+    const struct reply_format *f;
+    struct gbnf_text *out;
+    uint32_t n_rule; /* of schemas */
+    pl_err *err;
+};
+
+/* A tool while its rules are written. */
+struct tool {
+    struct caller *c;
+    int i;
+    const char *name;
+    json_t *schema; /* of its arguments; owned */
+};
+
+/* ---- parts --------------------------------------------------------------- */
+
+static pl_status refuse(const struct tool *t, const char *where,
+                        const char *what)
+{
+    char tool[ERR_SHOWN], at[ERR_SHOWN];
+
+    return err_set(t->c->err, PL_UNSUPPORTED,
+                   "a call of %s cannot be made to come: %s: %s",
+                   err_shown(tool, t->name, strlen(t->name)),
+                   err_shown(at, where, strlen(where)), what);
+}
+
+static void put(struct gbnf_text *g, const char *s)
+{
+    gbnf_put(g, s);
+}
+
+/* A literal and a blank behind it; nothing for a mark that there is not. */
+static void put_mark(struct gbnf_text *g, struct span mark)
+{
+    if (mark.n == 0)
+        return;
+    gbnf_put_literal(g, mark.s, mark.n);
+    put(g, " ");
+}
+
+/* A mark around all calls, where it is one of the calls: templates that make
+ * each call a message of its own show what ends that there. */
+static struct span outer(const struct reply_format *f, struct span mark)
+{
+    for (int i = 0; i < 2; i++)
+        if (f->end[i].n > 0 && span_find(mark, f->end[i]) < mark.n)
+            return (struct span){0};
+    return mark;
+}
+
+/* Likewise with blanks that the model may write before and behind. */
+static void put_apart(struct gbnf_text *g, struct span mark)
+{
+    if (mark.n == 0)
+        return;
+    put(g, "gap ");
+    put_mark(g, mark);
+    put(g, "gap ");
+}
+
+/* The rule of one of the schemas within the tool's. */
+static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
+                            uint32_t *rule)
+{
+    char name[3 * ERR_SHOWN], tool[ERR_SHOWN], at[ERR_SHOWN];
+
+    numeral_print(name, sizeof name, "tool %s%s%s",
+                  err_shown(tool, t->name, strlen(t->name)), where ? ": " : "",
+                  where ? err_shown(at, where, strlen(where)) : "");
+    return schema_put_rule(t->c->out, &t->c->n_rule, t->schema, schema, name,
+                           rule, t->c->err);
+}
+
+/* ---- texts without a mark ------------------------------------------------ */
+
+/* Marks that end a text, all with the same first byte, which is in none a
+ * second time. */
+struct ends {
+    struct span mark[2];
+    int n;
+};
+
+static bool ends_add(struct ends *e, struct span mark)
+{
+    if (mark.n == 0)
+        return true;
+    if (mark.n > MOST_MARK || memchr(mark.s + 1, mark.s[0], mark.n - 1) ||
+        (e->n > 0 && mark.s[0] != e->mark[0].s[0]))
+        return false;
+    for (size_t i = 0; i < mark.n; i++)
+        if ((unsigned char)mark.s[i] < ' ' || (unsigned char)mark.s[i] > 0x7e)
+            return false;
+    if (e->n == 0 || !span_equal(mark, e->mark[0]))
+        e->mark[e->n++] = mark;
+    return true;
+}
+
+static void put_char(struct gbnf_text *g, char c)
+{
+    gbnf_print(g, "\\x%02X", (unsigned)(unsigned char)c);
+}
+
+/* [^...] of the first byte, what may follow the first n bytes of the marks that
+ * begin as mark k does, and `but`. */
+static void put_others(struct gbnf_text *g, const struct ends *e, int k,
+                       size_t n, const char *but)
+{
+    put(g, "[^");
+    put(g, but);
+    put_char(g, e->mark[0].s[0]);
+    for (int i = 0; i < e->n && n > 0; i++)
+        if (e->mark[i].n > n && memcmp(e->mark[i].s, e->mark[k].s, n) == 0)
+            put_char(g, e->mark[i].s[n]);
+    put(g, "]");
+}
+
+/* Are the first n bytes of mark k those of one before it, or a whole mark and
+ * more? */
+static bool is_known(const struct ends *e, int k, size_t n)
+{
+    for (int i = 0; i < e->n; i++) {
+        const struct span m = e->mark[i];
+        size_t least = m.n < n ? m.n : n;
+
+        if (i != k && memcmp(m.s, e->mark[k].s, least) == 0 &&
+            (m.n <= n || i < k))
+            return true;
+    }
+    return false;
+}
+
+/* Alternatives, one for each beginning of a mark but its first byte: that and
+ * `tail`; 0: the first byte, 1: what goes on otherwise, 2: nothing. */
+static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
+                      const char *but, const char *escape)
+{
+    const char *before = "";
+
+    for (int k = 0; k < e->n; k++)
+        for (size_t n = 1; n < e->mark[k].n; n++) {
+            if (is_known(e, k, n))
+                continue;
+            put(g, before);
+            before = " | ";
+            if (n > 1) {
+                gbnf_put_literal(g, e->mark[k].s + 1, n - 1);
+                put(g, " ");
+            }
+            if (tail == 0)
+                gbnf_put_literal(g, e->mark[0].s, 1);
+            else if (tail == 1 && escape)
+                put(g, "(");
+            if (tail == 1)
+                put_others(g, e, k, n, but);
+            if (tail == 1 && escape) {
+                put(g, " | ");
+                put(g, escape);
+                put(g, ")");
+            }
+            if (tail == 2 && n == 1)
+                put(g, "\"\"");
+        }
+}
+
+/* Texts that hold none of the marks. They are followed as a search for the
+ * marks would do it: what is not the first byte; or that, perhaps again and
+ * again with a part of a mark behind it, and then something that does not go on
+ * with it. but: characters that do not come, written as in a class; escape: the
+ * rule of what comes for them, or NULL. */
+static void put_without(struct gbnf_text *g, const struct ends *e,
+                        const char *but, const char *escape)
+{
+    put(g, "(");
+    put_others(g, e, 0, 0, but);
+    if (escape) {
+        put(g, " | ");
+        put(g, escape);
+    }
+    for (int again = 1; again >= 0; again--) {
+        put(g, again ? " | " : ")* (");
+        gbnf_put_literal(g, e->mark[0].s, 1);
+        put(g, " (");
+        put_begun(g, e, 0, but, escape);
+        put(g, ")* (");
+        put_begun(g, e, again ? 1 : 2, but, escape);
+        put(g, ")");
+    }
+    put(g, ")?");
+}
+
+/* Strings in quotes without the marks, and with few escapes where only those
+ * are understood. */
+static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
+{
+    static const char quoted[] = "\"\\\\\\x00-\\x1F";
+    struct gbnf_text string = {0}, plain = {0};
+    struct schema_strings how = schema_strings;
+
+    put(&string, "\"\\\"\" ");
+    put_without(&string, e, quoted, "escape");
+    put(&string, " \"\\\"\"");
+    put_others(&plain, e, 0, 0, quoted);
+    how.string = string.s ? string.s : "";
+    how.plain = plain.s ? plain.s : "";
+    if (few)
+        how.escape = "\"\\\\\" [\"\\\\nrt]";
+    schema_put_common(g, &how);
+    put(g, "escape ::= ");
+    put(g, how.escape);
+    put(g, "\n");
+    g->failed |= string.failed | plain.failed;
+    gbnf_text_fini(&string);
+    gbnf_text_fini(&plain);
+}
+
+/* ---- arguments one by one ------------------------------------------------ */
+
+/* The properties of a tool, where its arguments are no JSON object. */
+static pl_status get_properties(const struct tool *t, json_t **out)
+{
+    static const char *const known[] = {
+        "type",    "properties",  "required", "additionalProperties",
+        "$defs",   "definitions", "$schema",  "$id",
+        "title",   "description", "$comment", "default",
+        "examples"};
+    json_t *required = json_object_get(t->schema, "required"), *name, *value;
+    const char *key, *type;
+    size_t i;
+
+    json_object_foreach (t->schema, key, value) {
+        for (i = 0; i < sizeof known / sizeof known[0]; i++)
+            if (strcmp(key, known[i]) == 0)
+                break;
+        if (i == sizeof known / sizeof known[0])
+            return refuse(t, key,
+                          "is not supported where calls have no JSON; say all "
+                          "in properties and required");
+    }
+    type = json_string_value(json_object_get(t->schema, "type"));
+    *out = json_object_get(t->schema, "properties");
+    if ((type && strcmp(type, "object") != 0) ||
+        (*out && !json_is_object(*out)) ||
+        (required && !json_is_array(required)))
+        return refuse(t, "parameters", "must be the schema of an object");
+    json_array_foreach (required, i, name) {
+        const char *s = json_string_value(name);
+
+        if (!s || !json_object_get(*out, s))
+            return refuse(t, s ? s : "required",
+                          "is required and no property: describe it");
+    }
+    return PL_OK;
+}
+
+static bool is_required(const struct tool *t, const char *key)
+{
+    json_t *name;
+    size_t i;
+
+    json_array_foreach (json_object_get(t->schema, "required"), i, name) {
+        if (strcmp(json_string_value(name), key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- values without quotes ----------------------------------------------- */
+
+/* Follows references; NULL: they lead nowhere. */
+static json_t *follow(const struct tool *t, json_t *schema)
+{
+    for (int i = 0; i < MOST_REFS; i++) {
+        const char *ref = json_string_value(json_object_get(schema, "$ref"));
+        json_t *at = t->schema;
+
+        if (!ref)
+            return schema;
+        if (strncmp(ref, "#/", 2) != 0)
+            return NULL;
+        for (ref += 2; at && *ref;) {
+            size_t n = strcspn(ref, "/");
+
+            at = json_object_getn(at, ref, n);
+            ref += n + (ref[n] == '/');
+        }
+        schema = at;
+    }
+    return NULL;
+}
+
+static bool has_any(const json_t *schema, const char *const *key)
+{
+    while (*key && !json_object_get(schema, *key))
+        key++;
+    return *key != NULL;
+}
+
+/* A value of the schema as it stands between its marks: strings as they are,
+ * others as JSON. typed: the parser knows that it is a string. Alternatives are
+ * put behind each other, *n of them so far. */
+static pl_status put_value(struct tool *t, const char *key, json_t *schema,
+                           bool typed, int depth, struct gbnf_text *g, int *n);
+
+static void put_bar(struct gbnf_text *g, int *n)
+{
+    put(g, (*n)++ > 0 ? " | " : "");
+}
+
+/* May a text without quotes be read as JSON that is no string, or Python's? */
+static bool is_other_value(const char *s, size_t len)
+{
+    struct span t = span_trim((struct span){s, len});
+    json_t *v = json_loadb(t.s, t.n, JSON_DECODE_ANY, NULL);
+    bool other = v && !json_is_string(v);
+
+    json_decref(v);
+    return other || span_begins(t, span_of("{")) ||
+           span_begins(t, span_of("[")) || span_equal(t, span_of("True")) ||
+           span_equal(t, span_of("False")) || span_equal(t, span_of("None"));
+}
+
+/* A string's own text; where the parser has to guess it must not be taken for
+ * another value. */
+static pl_status put_constant(struct tool *t, const char *key, json_t *value,
+                              bool typed, struct gbnf_text *g, int *n)
+{
+    const char *s = json_string_value(value);
+    size_t len = json_string_length(value);
+    char *json;
+
+    put_bar(g, n);
+    if (s && !typed && is_other_value(s, len))
+        return refuse(t, key,
+                      "has a constant that might be no string; let its type "
+                      "be \"string\" alone");
+    if (s) {
+        gbnf_put_literal(g, s, len);
+        return PL_OK;
+    }
+    json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (!json)
+        return err_no_memory(t->c->err, "a grammar");
+    gbnf_put_literal(g, json, strlen(json));
+    free(json);
+    return PL_OK;
+}
+
+static pl_status put_each(struct tool *t, const char *key, json_t *list,
+                          bool typed, int depth, struct gbnf_text *g, int *n)
+{
+    json_t *one;
+    size_t i;
+
+    json_array_foreach (list, i, one)
+        PL_TRY(put_value(t, key, one, typed, depth - 1, g, n));
+    return PL_OK;
+}
+
+static pl_status put_one_type(struct tool *t, const char *key, json_t *schema,
+                              const char *type, bool typed, struct gbnf_text *g,
+                              int *n)
+{
+    static const char *const of_strings[] = {"pattern", "format", "minLength",
+                                             "maxLength", NULL};
+    uint32_t rule;
+
+    put_bar(g, n);
+    if (strcmp(type, "string") != 0) {
+        PL_TRY(put_schema(t, schema, key, &rule));
+        gbnf_print(g, "s%u", (unsigned)rule);
+        return PL_OK;
+    }
+    if (has_any(schema, of_strings))
+        return refuse(t, key,
+                      "pattern, format, minLength and maxLength are not "
+                      "supported where strings have no quotes; leave them out");
+    put(g, typed ? "text" : "other-text");
+    return PL_OK;
+}
+
+static pl_status put_value(struct tool *t, const char *key, json_t *schema,
+                           bool typed, int depth, struct gbnf_text *g, int *n)
+{
+    json_t *to = depth > 0 ? follow(t, schema) : NULL, *type, *v, *one;
+    size_t i;
+
+    if (!json_is_object(to))
+        return refuse(t, key, "must have a schema that names its type");
+    if ((v = json_object_get(to, "const")))
+        return put_constant(t, key, v, typed, g, n);
+    if (json_array_size(v = json_object_get(to, "enum")) > 0) {
+        json_array_foreach (v, i, one)
+            PL_TRY(put_constant(t, key, one, typed, g, n));
+        return PL_OK;
+    }
+    if ((v = json_object_get(to, "anyOf")) ||
+        (v = json_object_get(to, "oneOf")))
+        return put_each(t, key, v, typed, depth, g, n);
+    type = json_object_get(to, "type");
+    if (json_is_string(type))
+        return put_one_type(t, key, to, json_string_value(type), typed, g, n);
+    if (!json_is_array(type) || json_array_size(type) == 0)
+        return refuse(t, key, "must have a type, or constants");
+    json_array_foreach (type, i, one) {
+        json_t *of = json_copy(to);
+        pl_status s = PL_OK;
+
+        if (!of || json_object_set(of, "type", one) != 0)
+            s = err_no_memory(t->c->err, "a grammar");
+        if (s == PL_OK && !json_is_string(one))
+            s = refuse(t, key, "must have types that are strings");
+        if (s == PL_OK)
+            s = put_one_type(t, key, of, json_string_value(one), typed, g, n);
+        json_decref(of);
+        PL_TRY(s);
+    }
+    return PL_OK;
+}
+
+/* Is the property's type "string", and so its value whatever stands there? */
+static bool is_typed(const json_t *schema)
+{
+    const char *type = json_string_value(json_object_get(schema, "type"));
+
+    return type && strcmp(type, "string") == 0;
+}
+
+/* <parameter=k>\nv\n</parameter>\n */
+static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
+                            struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+    bool typed = is_typed(schema);
+    int n = 0;
+
+    put_mark(g, f->key_open);
+    gbnf_put_literal(g, key, strlen(key));
+    put(g, " ");
+    put_mark(g, !typed && f->json_open.n > 0 ? f->json_open : f->value_open);
+    put_mark(g, f->value_lead);
+    put(g, "(");
+    PL_TRY(put_value(t, key, schema, typed, MOST_REFS, g, &n));
+    if (n == 0)
+        return refuse(t, key, "has no alternative");
+    put(g, ") ");
+    put_mark(g, f->value_tail);
+    put_mark(g, f->value_close);
+    put(g, "gap ");
+    return PL_OK;
+}
+
+/* What a text is that the parser takes for a string although the tool does not
+ * say so: neither blank in front, nor JSON, nor a word of Python's. */
+static void put_other_text(struct gbnf_text *g)
+{
+    static const char *const words[] = {"true", "false", "null",
+                                        "True", "False", "None"};
+
+    put(g,
+        "other-text ::= [^\\x00 \\t\\r\\n\\x3C\\x7B\\x5B\\x22\\x2D0-9tfnTFN] "
+        "text | \"-\"? [0-9] [0-9.]* [^\\x000-9.eE+\\x2D \\t\\r\\n\\x3C] text");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const char *w = words[i];
+        size_t len = strlen(w);
+
+        for (size_t n = 1; n < len; n++) {
+            put(g, " | ");
+            gbnf_put_literal(g, w, n);
+            put(g, " ([^\\x00\\x3C \\t\\r\\n");
+            put_char(g, w[n]);
+            put(g, "] text)?");
+        }
+        put(g, " | ");
+        gbnf_put_literal(g, w, len);
+        put(g, " [a-zA-Z0-9_] text");
+    }
+    put(g, "\n");
+}
+
+/* ---- the forms ----------------------------------------------------------- */
+
+static pl_status check_key(const struct tool *t, const char *key)
+{
+    struct span s = span_of(key);
+
+    if (s.n > 0 && span_name(s) == s.n)
+        return PL_OK;
+    return refuse(t, key,
+                  "must have a name of letters, digits, _, -, ., : and / where "
+                  "calls have no JSON");
+}
+
+/* What holds a mark in its schema cannot be written: constants, say. */
+static pl_status check_marks(const struct tool *t, const struct ends *e)
+{
+    char *json = json_dumps(t->schema, JSON_COMPACT);
+    bool found = false;
+
+    if (!json)
+        return err_no_memory(t->c->err, "a grammar");
+    for (int i = 0; i < e->n; i++)
+        found |= strlen(json) > span_find(span_of(json), e->mark[i]);
+    free(json);
+    return found ? refuse(t, "parameters",
+                          "have a mark of the model's calls in them")
+                 : PL_OK;
+}
+
+static pl_status put_tagged_args(struct tool *t, struct gbnf_text *g)
+{
+    json_t *properties, *schema;
+    const char *key;
+
+    PL_TRY(get_properties(t, &properties));
+    put_mark(g, t->c->f->name_close);
+    put(g, "gap ");
+    json_object_foreach (properties, key, schema) {
+        bool need = is_required(t, key);
+
+        PL_TRY(check_key(t, key));
+        put(g, need ? "" : "(");
+        PL_TRY(put_tagged(t, key, schema, g));
+        put(g, need ? "" : ")? ");
+    }
+    return PL_OK;
+}
+
+/* f(k=v, n=1): what follows k depends on whether something came before. The
+ * rules args<tool>-<i>-<1: something did> are of the arguments from i on. */
+static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
+{
+    json_t *properties, *schema;
+    const char *key;
+    uint32_t rule;
+    int i = 0;
+
+    PL_TRY(get_properties(t, &properties));
+    json_object_foreach (properties, key, schema) {
+        PL_TRY(check_key(t, key));
+        PL_TRY(put_schema(t, schema, key, &rule));
+        for (int some = 0; some < 2; some++) {
+            gbnf_print(t->c->out, "args%d-%d-%d ::= %s", t->i, i, some,
+                       some ? "\", \" " : "");
+            gbnf_put_literal(t->c->out, key, strlen(key));
+            gbnf_print(t->c->out, " \"=\" s%u args%d-%d-1", (unsigned)rule,
+                       t->i, i + 1);
+            if (!is_required(t, key))
+                gbnf_print(t->c->out, " | args%d-%d-%d", t->i, i + 1, some);
+            put(t->c->out, "\n");
+        }
+        i++;
+    }
+    for (int some = 0; some < 2; some++)
+        gbnf_print(t->c->out, "args%d-%d-%d ::= \"\"\n", t->i, i, some);
+    gbnf_print(g, "\"(\" args%d-0-0 \")\"", t->i);
+    return PL_OK;
+}
+
+/* {"name": "f", "arguments": {...}}, or {"f": {...}}. */
+static pl_status put_object(struct tool *t, struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+    uint32_t rule;
+
+    PL_TRY(put_schema(t, t->schema, NULL, &rule));
+    put(g, "\"{\" ws \"\\\"\" ");
+    if (f->name_key.n > 0) {
+        put_mark(g, f->name_key);
+        put(g, "\"\\\"\" ws \":\" ws \"\\\"\" ");
+        put_mark(g, span_of(t->name));
+        put(g, "\"\\\"\" ws \",\" ws \"\\\"\" ");
+        put_mark(g, f->arguments_key);
+    } else {
+        put_mark(g, span_of(t->name));
+    }
+    gbnf_print(g, "\"\\\"\" ws \":\" ws s%u ws \"}\"", (unsigned)rule);
+    return PL_OK;
+}
+
+/* f[ARGS]{...} and its kin. */
+static pl_status put_named(struct tool *t, struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+    uint32_t rule;
+
+    PL_TRY(put_schema(t, t->schema, NULL, &rule));
+    if (f->name_open.n > 0) {
+        put(g, "id ");
+        put_mark(g, f->name_open);
+    }
+    if (f->id_named)
+        put(g, "\"functions.\" ");
+    put_mark(g, span_of(t->name));
+    if (f->id_named)
+        put(g, "\":\" [0-9]{1,2} ");
+    if (f->id_open.n > 0) {
+        put_mark(g, f->id_open);
+        put(g, "id ");
+    }
+    put_mark(g, f->args_open);
+    gbnf_print(g, "s%u", (unsigned)rule);
+    return PL_OK;
+}
+
+/* gpt-oss: the tool is named in the header of the message. */
+static pl_status put_channel(struct tool *t, struct gbnf_text *g)
+{
+    uint32_t rule;
+
+    PL_TRY(put_schema(t, t->schema, NULL, &rule));
+    put(g, "(\"<|channel|>commentary to=functions.\" ");
+    put_mark(g, span_of(t->name));
+    put(g, "\" <|constrain|>json\" | \" to=functions.\" ");
+    put_mark(g, span_of(t->name));
+    gbnf_print(g, "\"<|channel|>commentary json\") \"<|message|>\" s%u",
+               (unsigned)rule);
+    return PL_OK;
+}
+
+static pl_status put_call(struct tool *t, struct gbnf_text *g)
+{
+    const struct reply_format *f = t->c->f;
+
+    if (f->channels)
+        return put_channel(t, g);
+    switch (f->calls) {
+    case CALLS_OBJECT:
+        return put_object(t, g);
+    case CALLS_NAMED:
+        return put_named(t, g);
+    case CALLS_TAGGED:
+        put_mark(g, span_of(t->name));
+        put(g, "gap ");
+        return put_tagged_args(t, g);
+    default:
+        put_mark(g, span_of(t->name));
+        return put_python_args(t, g);
+    }
+}
+
+/* ---- tools --------------------------------------------------------------- */
+
+static pl_status check_name(const struct tool *t)
+{
+    struct span s = span_of(t->name);
+    bool colon = t->c->f->calls == CALLS_NAMED && strchr(t->name, ':');
+
+    if (s.n > 0 && span_name(s) == s.n && !colon)
+        return PL_OK;
+    return refuse(t, "name",
+                  colon ? "must have no colon where calls are named in the "
+                          "model's way"
+                        : "must be of letters, digits, _, -, ., : and /");
+}
+
+static pl_status put_tool(struct caller *c, const struct ends *ends, int i,
+                          const json_t *function)
+{
+    struct tool t = {.c = c,
+                     .i = i,
+                     .name =
+                         json_string_value(json_object_get(function, "name"))};
+    json_t *schema = json_object_get(function, "parameters");
+    struct gbnf_text g = {0};
+    pl_status s;
+
+    t.name = t.name ? t.name : "";
+    t.schema = json_object_size(schema) > 0
+                   ? json_incref(schema)
+                   : json_pack("{s:s, s:{}, s:b}", "type", "object",
+                               "properties", "additionalProperties", 0);
+    s = t.schema ? check_name(&t) : err_no_memory(c->err, "a grammar");
+    if (s == PL_OK && ends->n > 0)
+        s = check_marks(&t, ends);
+    if (s == PL_OK)
+        s = put_call(&t, &g);
+    if (s == PL_OK) {
+        gbnf_print(c->out, "call%d ::= ", i);
+        gbnf_put_bytes(c->out, g.s, g.n);
+        put(c->out, "\n");
+    }
+    c->out->failed |= g.failed;
+    c->out->too_large |= g.too_large;
+    gbnf_text_fini(&g);
+    json_decref(t.schema);
+    return s;
+}
+
+static pl_status put_tools(struct caller *c, const struct ends *ends,
+                           const json_t *tools, const char *only, int *n)
+{
+    json_t *tool;
+    size_t i;
+
+    *n = 0;
+    json_array_foreach (tools, i, tool) {
+        json_t *function = json_object_get(tool, "function");
+        const char *name;
+
+        function = function ? function : tool;
+        name = json_string_value(json_object_get(function, "name"));
+        if (only && (!name || strcmp(name, only) != 0))
+            continue;
+        if (*n == MOST_TOOLS)
+            return err_set(c->err, PL_UNSUPPORTED,
+                           "more than %d tools, one of which has to be "
+                           "called; give fewer, or name one",
+                           MOST_TOOLS);
+        PL_TRY(put_tool(c, ends, (*n)++, function));
+        if (only)
+            break;
+    }
+    if (*n > 0)
+        return PL_OK;
+    return err_set(c->err, PL_BAD_ARGUMENT,
+                   "a tool has to be called, and there is none%s%.100s%s",
+                   only ? " of the name \"" : "", only ? only : "",
+                   only ? "\"" : "");
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+/* Any of the calls, with what stands around each. */
+static void put_one(const struct caller *c, int n)
+{
+    const struct reply_format *f = c->f;
+
+    put(c->out, "one ::= ");
+    if (f->each)
+        put_apart(c->out, outer(f, f->calls_open));
+    if (f->calls != CALLS_PYTHON && !f->listed)
+        put_mark(c->out, f->call_open);
+    if (f->calls == CALLS_OBJECT && !f->listed)
+        put(c->out, "gap ");
+    put(c->out, "(");
+    for (int i = 0; i < n; i++)
+        gbnf_print(c->out, "%scall%d", i > 0 ? " | " : "", i);
+    put(c->out, ") ");
+    if (f->calls != CALLS_PYTHON && !f->listed)
+        put_apart(c->out, f->call_close);
+    if (f->each)
+        put_apart(c->out, outer(f, f->calls_close));
+    put(c->out, "\n");
+}
+
+/* Calls behind each other, with what stands around all. */
+static void put_root(const struct caller *c, bool single)
+{
+    const struct reply_format *f = c->f;
+    bool list = f->calls == CALLS_PYTHON || f->listed;
+
+    put(c->out, "root ::= gap ");
+    if (!f->each)
+        put_apart(c->out, outer(f, f->calls_open));
+    if (list) {
+        put_mark(c->out, f->call_open);
+        put(c->out, "gap \"[\" gap one");
+        put(c->out, single ? "" : " (\",\" gap one)*");
+        put(c->out, " gap \"]\" ");
+        put_apart(c->out, f->call_close);
+    } else {
+        put(c->out, single ? "one " : "one (gap one)* ");
+    }
+    if (!f->each)
+        put_apart(c->out, outer(f, f->calls_close));
+    put(c->out, "\n");
+}
+
+/* A message of gpt-oss ends with its call, and may follow one of reasoning. */
+static void put_channels(const struct caller *c, int n)
+{
+    struct ends e = {0};
+
+    ends_add(&e, span_of("<|end|>"));
+    put(c->out, "thought ::= ");
+    put_without(c->out, &e, "\\x00", NULL);
+    put(c->out, "\nroot ::= (\"<|channel|>analysis<|message|>\" thought "
+                "\"<|end|><|start|>assistant\")? (");
+    for (int i = 0; i < n; i++)
+        gbnf_print(c->out, "%scall%d", i > 0 ? " | " : "", i);
+    put(c->out, ")\n");
+}
+
+/* The rules that all forms have. False: the marks cannot be told from text. */
+static bool put_common(const struct caller *c, struct ends *e)
+{
+    const struct reply_format *f = c->f;
+    bool tagged = !f->channels && f->calls == CALLS_TAGGED;
+    bool python = !f->channels && f->calls == CALLS_PYTHON;
+
+    put(c->out, "gap ::= [ \\t\\n]{0,4}\nid ::= [a-zA-Z0-9]{9}\n");
+    if (!tagged && !python) {
+        schema_put_common(c->out, &schema_strings);
+        return true;
+    }
+    if (!ends_add(e, f->call_close) ||
+        !ends_add(e, tagged ? f->value_close : f->call_close) || e->n == 0 ||
+        e->mark[0].s[0] != '<')
+        return false;
+    put_strings(c->out, e, python);
+    if (tagged) {
+        put(c->out, "text ::= ");
+        put_without(c->out, e, "\\x00", NULL);
+        put(c->out, "\n");
+        put_other_text(c->out);
+    }
+    return true;
+}
+
+static pl_status write_all(struct caller *c, const json_t *tools,
+                           const char *only, bool single)
+{
+    struct ends ends = {0};
+    int n;
+
+    if (!c->f->channels &&
+        (c->f->calls == CALLS_NONE || c->f->calls == CALLS_QUOTED))
+        return err_set(c->err, PL_UNSUPPORTED,
+                       "a call cannot be made to come: the model's chat "
+                       "template %s",
+                       c->f->calls == CALLS_NONE
+                           ? "shows no calls of tools"
+                           : "writes calls in quotes of its own, which is not "
+                             "supported");
+    if (!put_common(c, &ends))
+        return err_set(c->err, PL_UNSUPPORTED,
+                       "a call cannot be made to come: the marks of the "
+                       "model's chat template cannot be told from text");
+    PL_TRY(put_tools(c, &ends, tools, only, &n));
+    if (c->f->channels) {
+        put_channels(c, n);
+    } else {
+        put_one(c, n);
+        put_root(c, single);
+    }
+    if (c->out->too_large)
+        return err_set(c->err, PL_UNSUPPORTED,
+                       "the tools' schemas are too large for a grammar, which "
+                       "may have 1 MiB; make them smaller");
+    return c->out->failed ? err_no_memory(c->err, "a grammar") : PL_OK;
+}
+
+pl_status call_grammar_write(struct gbnf_text *out,
+                             const struct reply_format *f, const char *tools,
+                             const char *only, bool single, pl_err *err)
+{
+    struct caller c = {.f = f, .out = out, .err = err};
+    locale_t before = numeral_begin();
+    json_error_t e = {.line = -1};
+    json_t *list = json_loads(tools, JSON_REJECT_DUPLICATES, &e);
+    pl_status s;
+
+    *out = (struct gbnf_text){0};
+    if (json_is_array(list))
+        s = write_all(&c, list, only, single);
+    else if (!list && json_error_code(&e) == json_error_out_of_memory)
+        s = err_no_memory(err, "tools");
+    else
+        s = err_set(err, PL_BAD_ARGUMENT,
+                    "tools: '%.20s' is no JSON list; give [...], an object "
+                    "for each",
+                    tools);
+    numeral_end(before);
+    json_decref(list);
+    if (s != PL_OK)
+        gbnf_text_fini(out);
+    return s;
+}

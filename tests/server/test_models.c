@@ -1,0 +1,641 @@
+/* The table of models: who is loaded when, and for whom. Models are the tests'
+ * own here, which load at once and compute nothing. */
+#include "lib/http_try.h"
+
+#include "server/models_inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { N_NAME = 5, N_HELD = 64 };
+
+struct world;
+
+/* A model that is loaded. */
+struct fake {
+    struct service service; /* first */
+    struct world *world;
+    int index, serial;
+    atomic_int n_inside; /* requests */
+};
+
+struct held {
+    struct http_request *r;
+    struct fake *f;
+};
+
+struct world {
+    struct models *models;
+    struct http *http;
+    struct http_try t; /* for try_connect: its port alone */
+    pthread_mutex_t lock;
+    pthread_cond_t come;
+    struct held held[N_HELD];
+    int n_held;
+    int n_open, most_open, n_ever; /* models */
+    int opened[N_NAME];            /* how often */
+    int fails[N_NAME];             /* so many loads, from now on */
+    int how;                       /* their pl_status */
+    int room;                      /* models that memory has room for */
+    int open_ms;                   /* what a load takes */
+    atomic_bool wrong; /* one was closed under its requests, or opened twice */
+    bool is_open[N_NAME];
+};
+
+static struct world w;
+static const char *const names[N_NAME] = {"a", "b", "c \"d\" \xc3\xa9/f:Q4",
+                                          "e", "g"};
+
+static void pause_ms(long ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/* Numbers of the world, from a case's thread. */
+static int get(const int *v)
+{
+    int now;
+
+    pthread_mutex_lock(&w.lock);
+    now = *v;
+    pthread_mutex_unlock(&w.lock);
+    return now;
+}
+
+static void set(int *v, int to)
+{
+    pthread_mutex_lock(&w.lock);
+    *v = to;
+    pthread_mutex_unlock(&w.lock);
+}
+
+/* ---- models of the tests' own -------------------------------------------- */
+
+static pl_status open_fake(void *user, const struct model_about *about,
+                           struct service **out, pl_err *err)
+{
+    int i = (int)((const char *const *)about->own - names);
+    struct fake *f;
+
+    (void)user;
+    *out = NULL;
+    pause_ms(get(&w.open_ms));
+    pthread_mutex_lock(&w.lock);
+    err->status = PL_OK;
+    if (w.fails[i] > 0) {
+        w.fails[i]--;
+        err->status = (pl_status)w.how;
+    } else if (w.n_open >= w.room) {
+        err->status = PL_NO_DEVICE_MEMORY;
+    }
+    if (err->status != PL_OK) {
+        snprintf(err->message, sizeof err->message, "3 bytes are missing");
+        pthread_mutex_unlock(&w.lock);
+        return err->status;
+    }
+    f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->world = &w;
+    f->index = i;
+    f->serial = ++w.n_ever;
+    f->service.name = about->name;
+    w.wrong |= w.is_open[i];
+    w.is_open[i] = true;
+    w.opened[i]++;
+    w.n_open++;
+    w.most_open = w.n_open > w.most_open ? w.n_open : w.most_open;
+    *out = &f->service;
+    pthread_mutex_unlock(&w.lock);
+    return PL_OK;
+}
+
+static void close_fake(void *user, struct service *v)
+{
+    struct fake *f = (struct fake *)v;
+
+    (void)user;
+    pthread_mutex_lock(&w.lock);
+    w.wrong |= f->n_inside > 0;
+    w.is_open[f->index] = false;
+    w.n_open--;
+    pthread_mutex_unlock(&w.lock);
+    free(f);
+}
+
+static void on_say(void *user, struct http_request *r)
+{
+    struct fake *f = user;
+    char text[100];
+
+    f->n_inside++;
+    snprintf(text, sizeof text, "%s %d", f->service.name, f->serial);
+    http_answer(r, 200, "text/plain", text, strlen(text));
+    f->n_inside--;
+}
+
+static void on_hold(void *user, struct http_request *r)
+{
+    struct fake *f = user;
+
+    f->n_inside++;
+    service_hold(&f->service);
+    pthread_mutex_lock(&w.lock);
+    assert_true(w.n_held < N_HELD);
+    w.held[w.n_held++] = (struct held){r, f};
+    pthread_cond_broadcast(&w.come);
+    pthread_mutex_unlock(&w.lock);
+}
+
+static struct held take_held(void)
+{
+    struct held h;
+
+    pthread_mutex_lock(&w.lock);
+    while (w.n_held == 0)
+        pthread_cond_wait(&w.come, &w.lock);
+    h = w.held[0];
+    memmove(w.held, w.held + 1, (size_t)--w.n_held * sizeof *w.held);
+    pthread_mutex_unlock(&w.lock);
+    return h;
+}
+
+static void let_go(struct held h)
+{
+    http_answer(h.r, 200, "text/plain", "held", 4);
+    h.f->n_inside--;
+    service_drop(&h.f->service);
+}
+
+static void on_none(void *user, struct http_request *r)
+{
+    assert_null(user);
+    http_answer(r, 200, "text/plain", "none", 4);
+}
+
+static const struct http_route routes[] = {
+    {"GET", "/say", on_say, 0},
+    {"POST", "/say", on_say, 0},
+    {"POST", "/hold", on_hold, 0},
+    {"GET", "/none", on_none, HTTP_OPEN | SERVICE_NONE},
+};
+
+/* ---- a server of them ---------------------------------------------------- */
+
+static void begin_with(struct models_options o, int pinned, int idle_s)
+{
+    struct model_about about[N_NAME];
+    const struct http_route *all;
+    pl_err err;
+    int n;
+
+    memset(&w, 0, sizeof w);
+    pthread_mutex_init(&w.lock, NULL);
+    pthread_cond_init(&w.come, NULL);
+    w.room = N_NAME;
+    for (int i = 0; i < N_NAME; i++)
+        about[i] = (struct model_about){.name = names[i],
+                                        .path = "nowhere",
+                                        .pinned = i == pinned,
+                                        .idle_s = idle_s,
+                                        .own = (void *)&names[i]};
+    o.open = open_fake;
+    o.close = close_fake;
+    assert_int_equal(
+        models_create(&w.models, about, N_NAME, &o, routes, 4, &err), PL_OK);
+    all = models_routes(w.models, &n);
+    assert_int_equal(http_start(&w.http, &(struct http_options){0}, all, n,
+                                refusal_body_of_path, w.models, &err),
+                     PL_OK);
+    models_set_http(w.models, w.http);
+    w.t.h = w.http;
+    w.t.port = http_port(w.http);
+}
+
+static void begin(int max)
+{
+    begin_with((struct models_options){.max_loaded = max}, -1, 0);
+}
+
+static void end(void)
+{
+    http_stop(w.http);
+    models_free(w.models);
+    http_free(w.http);
+    assert_int_equal(w.n_open, 0);
+    assert_false(w.wrong);
+    pthread_mutex_destroy(&w.lock);
+    pthread_cond_destroy(&w.come);
+}
+
+static void send_post(struct try_client *c, const char *path, const char *name)
+{
+    json_t *j = name ? json_pack("{s:s}", "model", name) : json_object();
+    char *body = json_dumps(j, 0), head[256];
+
+    snprintf(head, sizeof head,
+             "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
+             strlen(body));
+    try_connect(&w.t, c);
+    try_send(c, head);
+    try_send(c, body);
+    free(body);
+    json_decref(j);
+}
+
+/* The body, in memory until the next call. */
+static const char *read_answer(struct try_client *c, int status)
+{
+    static _Thread_local char text[4096];
+    struct try_answer a;
+
+    try_read(c, &a, false);
+    if (a.status != status)
+        fail_msg("%d is not %d: %s", a.status, status, a.body);
+    snprintf(text, sizeof text, "%s", a.body);
+    free(a.body);
+    try_close(c);
+    return text;
+}
+
+static const char *post(const char *path, const char *name, int status)
+{
+    struct try_client c;
+
+    send_post(&c, path, name);
+    return read_answer(&c, status);
+}
+
+/* The value of a model's status. */
+static void state_of(const char *name, char out[32])
+{
+    struct try_client c;
+    struct try_answer a;
+    json_t *j;
+    const json_t *e;
+    size_t i;
+
+    try_connect(&w.t, &c);
+    try_send(&c, try_get("/models", ""));
+    try_read(&c, &a, false);
+    j = json_loads(a.body, 0, NULL);
+    assert_non_null(j);
+    out[0] = '\0';
+    json_array_foreach (json_object_get(j, "data"), i, e)
+        if (strcmp(json_string_value(json_object_get(e, "id")), name) == 0)
+            snprintf(out, 32, "%s",
+                     json_string_value(json_object_get(
+                         json_object_get(e, "status"), "value")));
+    json_decref(j);
+    free(a.body);
+    try_close(&c);
+}
+
+static bool is_state(const char *name, const char *state)
+{
+    char now[32];
+
+    state_of(name, now);
+    return strcmp(now, state) == 0;
+}
+
+static void wait_state(const char *name, const char *state)
+{
+    for (int i = 0; !is_state(name, state); i++) {
+        if (i == 1000)
+            fail_msg("%s is never %s", name, state);
+        pause_ms(10);
+    }
+}
+
+/* ---- laws ---------------------------------------------------------------- */
+
+TEST(models_are_loaded_for_who_asks)
+{
+    begin(0);
+    assert_int_equal(get(&w.n_ever), 0);
+    assert_string_equal(post("/say", "b", 200), "b 1");
+    assert_string_equal(post("/say", names[2], 200), "c \"d\" \xc3\xa9/f:Q4 2");
+    assert_string_equal(post("/say", "b", 200), "b 1");
+    assert_true(is_state("b", "loaded") && is_state("a", "unloaded"));
+    try_ask(&w.t, try_get("/say?model=c%20%22d%22%20%C3%A9/f:Q4", ""), 200,
+            "c \"d\" \xc3\xa9/f:Q4 2", NULL);
+    try_ask(&w.t, try_get("/say?model=a&autoload=true", ""), 200, "a 3", NULL);
+    try_ask(&w.t, try_get("/say?model=e", ""), 400, NULL, NULL);
+    try_ask(&w.t, try_get("/none", ""), 200, "none", NULL);
+    end();
+}
+
+TEST(models_that_are_not_there_are_refused_with_those_that_are)
+{
+    const char *said;
+
+    begin(0);
+    said = post("/say", "no\"ne", 404);
+    assert_non_null(strstr(said, "model_not_found"));
+    assert_non_null(strstr(said, "no\\\"ne"));
+    assert_non_null(strstr(said, "\\\"a\\\", \\\"b\\\""));
+    assert_non_null(strstr(post("/say", NULL, 400), "\"param\":\"model\""));
+    assert_non_null(strstr(post("/models/load", "none", 404), "none"));
+    post("/models/unload", "a", 400); /* it is not loaded */
+    try_ask(&w.t, try_get("/say", ""), 400, NULL, NULL);
+    assert_int_equal(get(&w.n_ever), 0);
+    end();
+}
+
+TEST(models_make_way_when_they_were_used_least_lately)
+{
+    begin(2);
+    post("/say", "a", 200);
+    post("/say", "b", 200);
+    post("/say", "a", 200);
+    post("/say", "e", 200);
+    assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
+    assert_int_equal(get(&w.most_open), 2);
+    end();
+}
+
+TEST(models_in_use_are_not_unloaded)
+{
+    struct try_client c, d, e;
+    struct held h;
+
+    begin(1);
+    send_post(&c, "/hold", "a");
+    h = take_held();
+    send_post(&d, "/say", "b");
+    pause_ms(50);
+    assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
+    post("/models/unload", "a", 200);
+    send_post(&e, "/say", "a"); /* comes too late for the one that leaves */
+    pause_ms(50);
+    assert_int_equal(get(&w.n_ever), 1);
+    let_go(h);
+    read_answer(&c, 200);
+    assert_string_equal(read_answer(&d, 200), "b 2");
+    assert_string_equal(read_answer(&e, 200), "a 3");
+    assert_int_equal(get(&w.most_open), 1);
+    end();
+}
+
+TEST(models_that_fail_tell_who_waits_and_are_tried_again)
+{
+    struct try_client c[3];
+
+    begin(0);
+    set(&w.open_ms, 50);
+    set(&w.fails[0], 2);
+    set(&w.how, PL_BAD_FILE);
+    for (int i = 0; i < 3; i++)
+        send_post(&c[i], "/say", "a");
+    for (int i = 0; i < 3; i++) {
+        struct try_answer a;
+
+        try_read(&c[i], &a, false);
+        assert_int_equal(a.status, 500);
+        assert_non_null(strstr(a.body, "3 bytes are missing"));
+        free(a.body);
+        try_close(&c[i]);
+    }
+    if (get(&w.fails[0]) > 0)
+        post("/say", "a", 500);
+    assert_string_equal(post("/say", "a", 200), "a 1");
+    end();
+}
+
+TEST(models_that_are_idle_make_room_where_memory_is_short)
+{
+    struct try_client c;
+    struct held h;
+
+    begin(0);
+    set(&w.room, 2);
+    post("/say", "a", 200);
+    post("/say", "b", 200);
+    post("/say", "e", 200);
+    assert_true(is_state("a", "unloaded") && is_state("b", "loaded"));
+    post("/say", "b", 200);
+    send_post(&c, "/hold", "b");
+    h = take_held();
+    post("/say", "a", 200);
+    assert_true(is_state("e", "unloaded") && is_state("b", "loaded"));
+    set(&w.room, 1); /* not even without those that are idle */
+    assert_non_null(strstr(post("/say", "g", 503), "3 bytes are missing"));
+    let_go(h);
+    read_answer(&c, 200);
+    end();
+}
+
+TEST(models_that_are_pinned_stay)
+{
+    begin_with((struct models_options){.max_loaded = 2}, 0, 1);
+    post("/say", "a", 200);
+    post("/say", "b", 200);
+    post("/say", "e", 200);
+    assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
+    wait_state("e", "unloaded"); /* nobody uses it */
+    assert_true(is_state("a", "loaded"));
+    post("/models/unload", "a", 200); /* but a client may wish it */
+    wait_state("a", "unloaded");
+    end();
+}
+
+TEST(models_are_loaded_by_requests_only_if_they_may)
+{
+    begin_with((struct models_options){.no_autoload = true}, -1, 0);
+    assert_non_null(strstr(post("/say", "a", 400), "model_not_loaded"));
+    post("/models/load", "a", 200);
+    wait_state("a", "loaded");
+    post("/say", "a", 200);
+    try_ask(&w.t, try_get("/say?model=b&autoload=true", ""), 200, "b 2", NULL);
+    end();
+}
+
+TEST(models_take_no_more_requests_to_wait_than_they_may)
+{
+    struct try_client c[4];
+    int full = 0;
+
+    begin_with((struct models_options){.max_waiting = 2}, -1, 0);
+    set(&w.open_ms, 300);
+    for (int i = 0; i < 4; i++)
+        send_post(&c[i], "/say", "a");
+    for (int i = 0; i < 4; i++) {
+        struct try_answer a;
+
+        try_read(&c[i], &a, false);
+        assert_true(a.status == 200 || a.status == 429);
+        full += a.status == 429 && strstr(a.head, "Retry-After: ");
+        free(a.body);
+        try_close(&c[i]);
+    }
+    assert_int_equal(full, 2);
+    end();
+}
+
+/* Clients that wait when it ends are gone, and nothing of theirs stays. */
+TEST(models_end_while_requests_wait)
+{
+    struct try_client c[3];
+
+    begin(0);
+    set(&w.open_ms, 100);
+    for (int i = 0; i < 3; i++)
+        send_post(&c[i], "/say", names[i]);
+    pause_ms(20);
+    end();
+    for (int i = 0; i < 3; i++)
+        try_close(&c[i]);
+}
+
+TEST(models_whose_device_is_lost_are_loaded_anew)
+{
+    struct try_client c, d;
+    struct held h;
+    pl_err err = {PL_DEVICE, "gone"};
+
+    begin(0);
+    send_post(&c, "/hold", "a");
+    h = take_held();
+    service_lost(&h.f->service, &err);
+    send_post(&d, "/say", "a");
+    pause_ms(30);
+    assert_int_equal(get(&w.n_ever), 1);
+    let_go(h);
+    read_answer(&c, 200);
+    assert_string_equal(read_answer(&d, 200), "a 2");
+    end();
+}
+
+TEST(models_that_are_only_looked_at_are_idle)
+{
+    struct try_client c;
+    struct try_answer a;
+
+    begin_with((struct models_options){0}, -1, 1);
+    post("/say", "a", 200);
+    for (int i = 0; is_state("a", "loaded"); i++) {
+        if (i == 200)
+            fail_msg("who looks keeps it loaded");
+        try_ask(&w.t, try_get("/metrics", ""), 200, "", NULL);
+        try_connect(&w.t, &c);
+        try_send(&c, try_get("/say?model=a", ""));
+        try_read(&c, &a, false);
+        assert_true(a.status == 200 || a.status == 400);
+        free(a.body);
+        try_close(&c);
+        pause_ms(20);
+    }
+    try_ask(&w.t, try_get("/say?model=a", ""), 400, NULL, NULL);
+    end();
+}
+
+TEST(models_metrics_are_joined_by_family)
+{
+    static const struct models_text part[] = {
+        {"a", "# HELP n it\n# TYPE n counter\nn 1\n# HELP h is\n# TYPE h "
+              "histogram\nh_bucket{le=\"1\"} 2\nh_sum 3\n"},
+        {"b\"", "# HELP n it\n# TYPE n counter\nn 4\n# HELP h is\n# TYPE h "
+                "histogram\nh_bucket{le=\"1\"} 5\nh_sum 6\n"},
+    };
+    struct text out = {0};
+
+    assert_true(models_join_metrics(&out, part, 2) && text_add(&out, "", 1));
+    assert_string_equal(
+        out.s, "# HELP n it\n# TYPE n counter\nn{model=\"a\"} 1\n"
+               "n{model=\"b\\\"\"} 4\n# HELP h is\n# TYPE h histogram\n"
+               "h_bucket{model=\"a\",le=\"1\"} 2\nh_sum{model=\"a\"} 3\n"
+               "h_bucket{model=\"b\\\"\",le=\"1\"} 5\n"
+               "h_sum{model=\"b\\\"\"} 6\n");
+    text_free(&out);
+}
+
+/* ---- anything ------------------------------------------------------------ */
+
+struct client_thread {
+    pthread_t thread;
+    unsigned seed;
+};
+
+static void *act_at_random(void *user)
+{
+    struct client_thread *t = user;
+
+    for (int i = 0; i < 50; i++) {
+        const char *name = names[rand_r(&t->seed) % N_NAME];
+        struct try_client c;
+        struct try_answer a;
+        int what = rand_r(&t->seed) % 8;
+
+        send_post(&c,
+                  what == 0   ? "/models/load"
+                  : what == 1 ? "/models/unload"
+                  : what < 4  ? "/hold"
+                              : "/say",
+                  name);
+        if (what == 3) { /* it leaves */
+            try_close(&c);
+            continue;
+        }
+        try_read(&c, &a, false);
+        if (a.status == 200 && what >= 4)
+            w.wrong |= strncmp(a.body, name, strlen(name)) != 0;
+        else if (a.status != 200)
+            w.wrong |= a.status != 503 && !(what == 1 && a.status == 400);
+        free(a.body);
+        try_close(&c);
+    }
+    return NULL;
+}
+
+static atomic_bool no_more;
+
+static void *let_all_go(void *user)
+{
+    (void)user;
+    while (!no_more) {
+        bool any;
+
+        pthread_mutex_lock(&w.lock);
+        any = w.n_held > 0;
+        pthread_mutex_unlock(&w.lock);
+        if (any)
+            let_go(take_held());
+        else
+            pause_ms(1);
+    }
+    return NULL;
+}
+
+/* Whatever four clients do: two are loaded at most, none is closed under its
+ * requests or opened twice, each request is answered by its own model. */
+TEST(models_hold_their_laws_whatever_clients_do)
+{
+    struct client_thread t[4];
+    pthread_t free_all;
+
+    begin(2);
+    set(&w.how, PL_NO_MEMORY);
+    no_more = false;
+    pthread_create(&free_all, NULL, let_all_go, NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        t[i].seed = i;
+        pthread_create(&t[i].thread, NULL, act_at_random, &t[i]);
+    }
+    for (int i = 0; i < 20; i++) {
+        pthread_mutex_lock(&w.lock);
+        w.fails[i % N_NAME] += i % 3 == 0;
+        pthread_mutex_unlock(&w.lock);
+        pause_ms(2);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i].thread, NULL);
+    try_load_is(&w.t, 0, 0);
+    no_more = true;
+    pthread_join(free_all, NULL);
+    assert_true(get(&w.most_open) <= 2);
+    end();
+}

@@ -1,0 +1,372 @@
+/* Several models behind one port, as users run them: a process, and clients of
+ * bare sockets. */
+#include "lib/command.h"
+#include "lib/http_try.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct running {
+    pid_t pid;
+    int err;         /* its standard error */
+    char said[8192]; /* what it has said there, terminated */
+    size_t n;
+    struct http_try t; /* for try_connect: its port alone */
+};
+
+/* `args` are words of a shell, $M the model of the tests, $D a folder of
+ * models: its files tiny.gguf and, in the folder "tales", another. */
+static void start(struct running *s, const char *args)
+{
+    const char *at = NULL, mark[] = "listens at http://127.0.0.1:";
+    const char *dir = test_temp("models_dir");
+    char line[2048];
+    int fd[2];
+
+    memset(s, 0, sizeof *s);
+    snprintf(line, sizeof line,
+             "D='%s' M='%s'; rm -rf \"$D\"; mkdir -p \"$D/tales\" && "
+             "ln -s \"$M\" \"$D/tales/x.gguf\" && ln -s '%s' "
+             "\"$D/tiny.gguf\" && exec %s serve --port 0 -t 1 -c 256 %s",
+             dir, test_model(), test_ref("llama-q-q8_0.gguf"), command_path(),
+             args);
+    assert_int_equal(pipe(fd), 0);
+    s->pid = fork();
+    assert_true(s->pid >= 0);
+    if (s->pid == 0) {
+        dup2(fd[1], 2);
+        close(fd[0]);
+        close(fd[1]);
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    close(fd[1]);
+    s->err = fd[0];
+    while (!at || !strchr(at, '\n')) {
+        ssize_t n = read(s->err, s->said + s->n, sizeof s->said - 1 - s->n);
+
+        if (n <= 0)
+            fail_msg("it did not begin: %s", s->said);
+        s->n += (size_t)n;
+        at = strstr(s->said, mark);
+    }
+    s->t.port = atoi(at + strlen(mark));
+}
+
+/* It ends by SIGTERM, with all that it was asked answered. */
+static void stop(struct running *s)
+{
+    int status;
+
+    kill(s->pid, SIGTERM);
+    assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+    assert_int_equal(command_status(status), 0);
+    close(s->err);
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static void send_post(struct running *s, struct try_client *c, const char *path,
+                      const char *body)
+{
+    char head[256];
+
+    try_connect(&s->t, c);
+    snprintf(head, sizeof head,
+             "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
+             strlen(body));
+    try_send(c, head);
+    try_send(c, body);
+}
+
+/* The answer's body, malloc'ed. */
+static char *take(struct try_client *c, int status)
+{
+    struct try_answer a;
+
+    try_read(c, &a, false);
+    if (a.status != status)
+        fail_msg("%d is not %d: %s", a.status, status, a.body);
+    try_close(c);
+    return a.body;
+}
+
+static char *post(struct running *s, const char *path, const char *body,
+                  int status)
+{
+    struct try_client c;
+
+    send_post(s, &c, path, body);
+    return take(&c, status);
+}
+
+/* The text of a completion, malloc'ed; frees the body. */
+static char *text_of(char *body)
+{
+    json_t *j = json_loads(body, 0, NULL);
+    const char *text = json_string_value(json_object_get(
+        json_array_get(json_object_get(j, "choices"), 0), "text"));
+    char *copy = text ? strdup(text) : NULL;
+
+    if (!copy)
+        fail_msg("no text: %s", body);
+    json_decref(j);
+    free(body);
+    return copy;
+}
+
+static const char ask_form[] =
+    "{\"model\":\"%s\",\"prompt\":\"Once upon a time\",\"seed\":%d,"
+    "\"max_tokens\":%d,\"ignore_eos\":true,\"stream\":%s}";
+
+static void make_ask(char out[256], const char *model, int seed, int n,
+                     bool stream)
+{
+    snprintf(out, 256, ask_form, model, seed, n, stream ? "true" : "false");
+}
+
+static bool has_state(struct running *s, const char *name, const char *state)
+{
+    struct try_client c;
+    struct try_answer a;
+    json_t *j;
+    const json_t *e;
+    size_t i;
+    bool is = false;
+
+    try_connect(&s->t, &c);
+    try_send(&c, try_get("/v1/models", ""));
+    try_read(&c, &a, false);
+    j = json_loads(a.body, 0, NULL);
+    json_array_foreach (json_object_get(j, "data"), i, e)
+        if (!strcmp(json_string_value(json_object_get(e, "id")), name))
+            is = !strcmp(json_string_value(json_object_get(
+                             json_object_get(e, "status"), "value")),
+                         state);
+    json_decref(j);
+    free(a.body);
+    try_close(&c);
+    return is;
+}
+
+static void wait_state(struct running *s, const char *name, const char *state)
+{
+    for (int i = 0; !has_state(s, name, state); i++) {
+        if (i == 1000)
+            fail_msg("%s is never %s", name, state);
+        pause_ms(10);
+    }
+}
+
+/* ---- cases --------------------------------------------------------------- */
+
+TEST(serve_models_answer_at_once_as_alone)
+{
+    static const char *const name[] = {"tiny", "tales"};
+    enum { N = 6 };
+    struct running s;
+    struct try_client c[2 * N];
+    char ask[256], *alone[2 * N];
+
+    start(&s, "--models-dir \"$D\" --models-max 1");
+    for (int i = 0; i < 2 * N; i++) {
+        make_ask(ask, name[i % 2], i, 30, false);
+        alone[i] = text_of(post(&s, "/v1/completions", ask, 200));
+        if (i == 1)
+            assert_true(has_state(&s, "tiny", "unloaded"));
+    }
+    stop(&s);
+    start(&s, "--models-dir \"$D\"");
+    for (int i = 0; i < 2 * N; i++) {
+        make_ask(ask, name[i % 2], i, 30, false);
+        send_post(&s, &c[i], "/v1/completions", ask);
+    }
+    for (int i = 0; i < 2 * N; i++) {
+        char *text = text_of(take(&c[i], 200));
+
+        assert_string_equal(text, alone[i]);
+        free(text);
+        free(alone[i]);
+    }
+    assert_true(has_state(&s, "tiny", "loaded") &&
+                has_state(&s, "tales", "loaded"));
+    stop(&s);
+}
+
+/* A model that leaves is asked no more, and finishes what it writes. */
+TEST(serve_models_that_leave_finish_their_streams)
+{
+    struct running s;
+    struct try_client c;
+    char ask[256], *body;
+
+    start(&s, "-m \"$M\" -m \"$D/tiny.gguf\" -a tales,tiny");
+    assert_true(has_state(&s, "tiny", "loaded"));
+    make_ask(ask, "tales", 1, 200, true);
+    send_post(&s, &c, "/v1/completions", ask);
+    assert_true(try_fill(&c, 400));
+    free(post(&s, "/models/unload", "{\"model\":\"tales\"}", 200));
+    body = take(&c, 200);
+    assert_non_null(strstr(body, "data: [DONE]"));
+    free(body);
+    wait_state(&s, "tales", "unloaded");
+    make_ask(ask, "tales", 1, 5, false);
+    free(post(&s, "/v1/completions", ask, 200));
+    stop(&s);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+TEST(serve_models_have_options_of_their_own)
+{
+    const char *ini = test_temp("presets.ini");
+    char text[4096], args[512];
+    struct running s;
+    struct try_client c;
+    struct try_answer a;
+
+    snprintf(text, sizeof text,
+             "version = 1\n[*]\nc = 128\nctk = q8_0\n[one \"x\"]\nmodel = %s\n"
+             "dev = cpu*2\nc = 192\nload-on-startup = true\npinned = true\n"
+             "[bad]\nmodel = /nowhere.gguf\n",
+             test_model());
+    write_file(ini, text);
+    snprintf(args, sizeof args, "--models-preset '%s'", ini);
+    start(&s, args); /* with -c 256, which comes before all presets */
+    assert_true(has_state(&s, "one \"x\"", "loaded"));
+    try_connect(&s.t, &c);
+    try_send(&c, try_get("/props?model=one%20%22x%22", ""));
+    try_read(&c, &a, false);
+    assert_int_equal(a.status, 200);
+    assert_non_null(strstr(a.body, "\"n_ctx\":256"));
+    assert_non_null(strstr(a.body, "2 ranks"));
+    free(a.body);
+    try_close(&c);
+    free(post(&s, "/v1/completions", "{\"model\":\"bad\",\"prompt\":\"a\"}",
+              500));
+    free(post(&s, "/v1/completions", "{\"model\":\"bad\",\"prompt\":\"a\"}",
+              500));
+    stop(&s);
+}
+
+TEST(serve_models_names_what_is_wrong_in_presets)
+{
+    static const struct {
+        const char *text, *said;
+    } row[] = {
+        {"[a]\nport = 5\n", "line 2: port: it is of the whole server"},
+        {"[a]\napi-key = 5\n", "line 2: api-key: it is of the whole"},
+        {"[a]\nnonsense = 5\n", "line 2: nonsense: there is no such option"},
+        {"[a]\npinned = maybe\n", "line 2: pinned: give true or false"},
+        {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
+        {"[a]\nc = 5\n", "[a] of the presets names no file"},
+        {"[a]\nc 5\n", "line 2: this is neither"},
+        {"", "has no model"},
+    };
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const char *ini = test_temp("bad.ini");
+        char line[512];
+
+        write_file(ini, row[i].text);
+        snprintf(line, sizeof line, "plait serve --models-preset '%s' --port 0",
+                 ini);
+        must_say(sh(2, line), row[i].said);
+    }
+    must_say(sh(1, "plait serve --models-dir /nowhere --port 0"),
+             "reading the folder /nowhere");
+    must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
+             "two models are called \"x\"");
+}
+
+/* ---- devices that are lost ----------------------------------------------- */
+
+/* A process that another has begun and still has; 0: none. Any of its threads
+ * may have begun it. */
+static pid_t any_child_of(pid_t of)
+{
+    char line[256];
+    long pid = 0;
+    FILE *f;
+
+    snprintf(line, sizeof line, "cat /proc/%d/task/*/children", (int)of);
+    f = popen(line, "r");
+    assert_non_null(f);
+    if (fscanf(f, "%ld", &pid) != 1)
+        pid = 0;
+    pclose(f);
+    return (pid_t)pid;
+}
+
+/* A device dies while two requests are answered: 1 if both were cut; 0: one was
+ * faster. Others go on, and the next request finds the model anew. */
+static int lose_a_device(struct running *s, const char *model)
+{
+    struct try_client c, d, other;
+    struct try_answer a;
+    char ask[256], *body;
+    int cut;
+
+    make_ask(ask, model, 1, 230, true);
+    send_post(s, &c, "/v1/completions", ask);
+    make_ask(ask, model, 2, 230, false);
+    send_post(s, &d, "/v1/completions", ask);
+    make_ask(ask, "tiny", 2, 20, false);
+    send_post(s, &other, "/v1/completions", ask);
+    assert_true(try_fill(&c, 400));
+    assert_true(any_child_of(s->pid) > 1);
+    kill(any_child_of(s->pid), SIGKILL);
+    body = take(&c, 200);
+    cut = strstr(body, "\"error\"") != NULL;
+    free(body);
+    try_read(&d, &a, false);
+    assert_true(a.status == 200 || a.status == 503);
+    cut &= a.status == 503;
+    free(a.body);
+    try_close(&d);
+    free(take(&other, 200));
+    return cut;
+}
+
+TEST(serve_models_come_back_when_a_device_is_lost)
+{
+    const char *ini = test_temp("lost.ini");
+    char text[4096], args[512], ask[256], *before, *after;
+    struct running s;
+    int cut = 0;
+
+    snprintf(text, sizeof text,
+             "[tales]\nmodel = %s\ndev = proc*2\n[tiny]\nmodel = %s\n",
+             test_model(), test_ref("llama-q-q8_0.gguf"));
+    write_file(ini, text);
+    snprintf(args, sizeof args, "--models-preset '%s'", ini);
+    start(&s, args);
+    make_ask(ask, "tales", 1, 20, false);
+    before = text_of(post(&s, "/v1/completions", ask, 200));
+    for (int i = 0; i < 10 && cut == 0; i++) {
+        cut = lose_a_device(&s, "tales");
+        after = text_of(post(&s, "/v1/completions", ask, 200));
+        assert_string_equal(before, after);
+        free(after);
+    }
+    assert_int_equal(cut, 1);
+    free(before);
+    stop(&s);
+}

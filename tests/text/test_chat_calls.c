@@ -1,0 +1,389 @@
+/* Calls that have to come. Whatever text of the grammar a model writes, it is
+ * taken apart into calls of the tools, with arguments as they want them: random
+ * texts of the grammar show that, for the forms of calls that published
+ * templates have. */
+#include "grammar/gbnf.h"
+#include "grammar/rule_tree.h"
+#include "lib/support.h"
+
+#include <jansson.h>
+#include <pl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tools --------------------------------------------------------------- */
+
+/* Properties as tools have them; the last ones are of strings that the parser
+ * has to tell from other values. */
+static const char *const properties[] = {
+    "{\"type\": \"string\"}",
+    "{\"type\": \"integer\"}",
+    "{\"type\": \"number\"}",
+    "{\"type\": \"boolean\"}",
+    "{\"type\": \"array\", \"items\": {\"type\": \"number\"}}",
+    "{\"type\": \"object\", \"properties\": {\"deep\": {\"type\": \"string\"}, "
+    "\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}",
+    "{\"type\": \"string\", \"enum\": [\"red\", \"dark blue\", \"7\"]}",
+    "{\"enum\": [\"one\", \"Zwei\", 3]}",
+    "{\"type\": [\"string\", \"null\"]}",
+    "{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"integer\"}]}",
+    "{\"$ref\": \"#/$defs/kind\"}",
+    "{\"const\": \"same\"}",
+};
+enum { N_PROPERTY = sizeof properties / sizeof properties[0] };
+
+/* A tool of random properties, some of which it requires. */
+static json_t *random_tool(uint64_t *seed, int i)
+{
+    json_t *all = json_object(), *required = json_array(), *tool;
+    int n = (int)test_below(seed, 5);
+    char name[40];
+
+    for (int k = 0; k < n; k++) {
+        const char *schema = properties[test_below(seed, N_PROPERTY)];
+
+        snprintf(name, sizeof name, "%s_%d", k % 2 ? "city" : "max-days", k);
+        json_object_set_new(all, name, json_loads(schema, 0, NULL));
+        if (test_below(seed, 2))
+            json_array_append_new(required, json_string(name));
+    }
+    snprintf(name, sizeof name, "tool_%d", i);
+    tool =
+        json_pack("{s:s, s:{s:s, s:s, s:{s:s, s:o, s:o, s:b, s:{s:{s:s, "
+                  "s:[s, s]}}}}}",
+                  "type", "function", "function", "name", name, "description",
+                  "Does it.", "parameters", "type", "object", "properties", all,
+                  "required", required, "additionalProperties", 0, "$defs",
+                  "kind", "type", "string", "enum", "new", "old");
+    assert_non_null(tool);
+    return tool;
+}
+
+/* ---- random texts of a grammar ------------------------------------------- */
+
+struct writer {
+    const struct rules *rules;
+    uint64_t *seed;
+    struct test_text out;
+};
+
+static void put(struct writer *w, const char *s, size_t n)
+{
+    test_text_add(&w->out, s, n);
+}
+
+static void put_random_char(struct writer *w, const struct tree *t)
+{
+    const struct char_range *r = &t->range[test_below(w->seed, t->n)];
+    uint32_t last = r->last, c;
+    char s[4];
+
+    if (test_below(w->seed, 4) && r->first < 0x7f && last > 0x7e)
+        last = 0x7e;
+    c = r->first + (uint32_t)test_below(w->seed, last - r->first + 1);
+    put(w, s, char_put(s, c));
+}
+
+static void put_random(struct writer *w, const struct tree *t)
+{
+    uint32_t n;
+
+    switch (t->kind) {
+    case TREE_BYTES:
+        put(w, t->bytes, t->n);
+        break;
+    case TREE_CLASS:
+        put_random_char(w, t);
+        break;
+    case TREE_RULE:
+        put_random(w, w->rules->rule[t->rule].body);
+        break;
+    case TREE_SEQ:
+        for (uint32_t i = 0; i < t->n; i++)
+            put_random(w, t->child[i]);
+        break;
+    case TREE_ALT:
+        put_random(w, t->child[test_below(w->seed, t->n)]);
+        break;
+    case TREE_REPEAT:
+        n = t->max == RULES_UNLIMITED || t->max > t->min + 3 ? t->min + 3
+                                                             : t->max;
+        n = t->min + (uint32_t)test_below(w->seed, n - t->min + 1);
+        while (n-- > 0)
+            put_random(w, t->child[0]);
+    }
+}
+
+/* ---- what comes of them -------------------------------------------------- */
+
+static bool is_one_of(const json_t *list, const json_t *v)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach (list, i, one) {
+        if (json_equal(one, v))
+            return true;
+    }
+    return false;
+}
+
+static bool has_type(const char *type, const json_t *v)
+{
+    return strcmp(type, "string") == 0    ? json_is_string(v)
+           : strcmp(type, "integer") == 0 ? json_is_integer(v)
+           : strcmp(type, "number") == 0  ? json_is_number(v)
+           : strcmp(type, "boolean") == 0 ? json_is_boolean(v)
+           : strcmp(type, "array") == 0   ? json_is_array(v)
+           : strcmp(type, "null") == 0    ? json_is_null(v)
+                                          : json_is_object(v);
+}
+
+/* By the keywords that tools have here. */
+static bool is_valid(const json_t *root, const json_t *schema, const json_t *v)
+{
+    const json_t *type = json_object_get(schema, "type"), *of, *one;
+    const char *key;
+    size_t i;
+    bool ok = !json_is_array(type);
+
+    if (json_object_get(schema, "$ref"))
+        schema = json_object_get(json_object_get(root, "$defs"), "kind");
+    if ((of = json_object_get(schema, "const")) && !json_equal(of, v))
+        return false;
+    if ((of = json_object_get(schema, "enum")) && !is_one_of(of, v))
+        return false;
+    json_array_foreach (type, i, one)
+        ok |= has_type(json_string_value(one), v);
+    json_array_foreach (json_object_get(schema, "anyOf"), i, one) {
+        ok = i > 0 && ok;
+        ok |= is_valid(root, one, v);
+    }
+    if (!ok || (json_is_string(type) && !has_type(json_string_value(type), v)))
+        return false;
+    json_array_foreach (v, i, one) {
+        if (!is_valid(root, json_object_get(schema, "items"), one))
+            return false;
+    }
+    json_object_foreach ((json_t *)v, key, of) {
+        one = json_object_get(json_object_get(schema, "properties"), key);
+        if (!one || !is_valid(root, one, of))
+            return false;
+    }
+    json_array_foreach (json_object_get(schema, "required"), i, one) {
+        if (!json_object_get(v, json_string_value(one)))
+            return false;
+    }
+    return true;
+}
+
+static const json_t *parameters_of(const json_t *tools, const char *name)
+{
+    const json_t *tool;
+    size_t i;
+
+    json_array_foreach (tools, i, tool) {
+        const json_t *f = json_object_get(tool, "function");
+
+        if (strcmp(json_string_value(json_object_get(f, "name")), name) == 0)
+            return json_object_get(f, "parameters");
+    }
+    return NULL;
+}
+
+struct told {
+    const json_t *tools;
+    const char *only, *path, *text;
+    char name[64]; /* of the last call */
+    struct test_text arguments;
+    int n, n_piece;
+};
+
+/* The last call is whole. */
+static void check_call(struct told *told)
+{
+    const json_t *schema = parameters_of(told->tools, told->name);
+    json_t *v = json_loadb(told->arguments.s, told->arguments.n, 0, NULL);
+
+    if (!schema || (told->only && strcmp(told->only, told->name) != 0) || !v ||
+        !is_valid(schema, schema, v))
+        fail_msg("%s: %s(%s) of %s", told->path, told->name, told->arguments.s,
+                 told->text);
+    json_decref(v);
+    told->arguments.n = 0;
+}
+
+static void tell(void *user, const pl_reply_part *p)
+{
+    struct told *told = user;
+
+    if (p->kind == PL_REPLY_REASONING)
+        return;
+    if (p->kind == PL_REPLY_CONTENT)
+        fail_msg("%s: content '%.*s' of %s", told->path, (int)p->len, p->text,
+                 told->text);
+    if (p->kind == PL_REPLY_CALL && told->n++ > 0)
+        check_call(told);
+    told->n_piece += p->kind == PL_REPLY_CALL_MORE;
+    snprintf(told->name, sizeof told->name, "%s", p->name);
+    test_text_add(&told->arguments, p->text, p->len);
+}
+
+/* The text in pieces. */
+static void parse(const pl_template *t, const char *tools, uint64_t *seed,
+                  struct told *told)
+{
+    size_t len = strlen(told->text), n;
+    pl_reply *r;
+    pl_err err;
+
+    TEST_OK(pl_reply_create(&r, t, "", 0, tools, tell, told, &err), err);
+    if (test_below(seed, 2))
+        pl_reply_in_pieces(r);
+    for (size_t at = 0; at < len; at += n) {
+        n = (size_t)test_below(seed, 12) + 1;
+        n = n < len - at ? n : len - at;
+        TEST_OK(pl_reply_add(r, told->text + at, n, &err), err);
+    }
+    TEST_OK(pl_reply_finish(r, &err), err);
+    if (told->n > 0)
+        check_call(told);
+    free(told->arguments.s);
+    pl_reply_free(r);
+}
+
+/* Random tools, random texts of their grammar. */
+static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
+                      int *n_piece)
+{
+    json_t *list = json_array();
+    const bool single = test_below(seed, 2);
+    const char *only = test_below(seed, 3) == 0 ? "tool_1" : NULL;
+    struct rules rules;
+    bool reasons;
+    char *tools, *gbnf;
+    pl_err err;
+
+    for (int i = 0; i < 3; i++)
+        json_array_append_new(list, random_tool(seed, i));
+    tools = json_dumps(list, 0);
+    TEST_OK(pl_template_calls(t, tools, only, single, &gbnf, &reasons, &err),
+            err);
+    TEST_OK(gbnf_read(&rules, gbnf, strlen(gbnf), path, &err), err);
+    for (int i = 0; i < 8; i++) {
+        struct writer w = {&rules, seed, {0}};
+        struct told told = {.tools = list, .only = only, .path = path};
+
+        put_random(&w, rules.rule[rules.root].body);
+        told.text = w.out.s;
+        assert_int_equal(strlen(w.out.s), w.out.n);
+        parse(t, tools, seed, &told);
+        *n_piece += told.n_piece;
+        if (told.n < 1 || (single && told.n > 1))
+            fail_msg("%s: %d calls in %s", path, told.n, w.out.s);
+        free(w.out.s);
+    }
+    rules_fini(&rules);
+    free(gbnf);
+    free(tools);
+    json_decref(list);
+}
+
+static pl_template *open_template(const char *name, const char **path)
+{
+    static char file[200];
+    pl_template *t;
+    size_t n;
+    char *form;
+    pl_err err;
+
+    snprintf(file, sizeof file, "../templates/%s.jinja", name);
+    *path = test_ref_or_skip(file);
+    form = test_read(*path, &n);
+    TEST_OK(pl_template_create(&t, form, n, test_model(), &err), err);
+    free(form);
+    return t;
+}
+
+TEST(forced_calls_of_published_templates_are_valid_calls)
+{
+    static const char *const names[] = {
+        "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+        "GLM-4.6",
+        "MiniMax-M2",
+        "Mistral-Small-3.2-24B-Instruct-2506",
+        "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+        "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
+        "Qwen-Qwen3-0.6B",
+        "Qwen3-Coder",
+        "Qwen3.5-4B",
+        "deepseek-ai-DeepSeek-V3.1",
+        "ibm-granite-granite-4.0",
+        "meta-llama-Llama-3.1-8B-Instruct",
+        "meta-llama-Llama-3.3-70B-Instruct",
+        "openai-gpt-oss-120b",
+    };
+    const int n_round = test_long() ? 1000 : 40;
+    uint64_t seed = test_seed();
+    int n_piece = 0;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path;
+        pl_template *t = open_template(names[i], &path);
+
+        for (int round = 0; round < n_round; round++)
+            try_tools(path, t, &seed, &n_piece);
+        pl_template_free(t);
+    }
+    assert_true(n_piece > n_round); /* some forms have arguments in pieces */
+}
+
+TEST(forced_calls_are_refused_where_they_cannot_be_had)
+{
+    static const struct {
+        const char *form, *tools, *only, *why;
+    } cases[] = {
+        {"google-gemma-2-2b-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
+         "shows no calls"},
+        {"google-gemma-4-31B-it", "[{\"function\": {\"name\": \"f\"}}]", NULL,
+         "quotes of its own"},
+        {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f\"}}]", "g",
+         "of the name \"g\""},
+        {"Qwen-Qwen3-0.6B", "[{\"function\": {\"name\": \"f g\"}}]", NULL,
+         "a call of f g"},
+        {"Qwen-Qwen3-0.6B",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"not\": {}}}}]",
+         NULL, "not"},
+        {"Qwen3-Coder",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+         "{\"k\": {\"type\": \"string\", \"pattern\": \"a\"}}}}}]",
+         NULL, "pattern"},
+        {"Qwen3-Coder",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+         "{\"k\": {\"enum\": [\"</parameter>\"]}}}}}]",
+         NULL, "a mark of the model's calls"},
+        {"Qwen3-Coder",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"properties\": "
+         "{\"k\": {\"enum\": [\"1\"]}}}}}]",
+         NULL, "might be no string"},
+        {"Qwen3-Coder",
+         "[{\"function\": {\"name\": \"f\", \"parameters\": {\"required\": "
+         "[\"x\"]}}}]",
+         NULL, "x: is required"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path;
+        pl_template *t = open_template(cases[i].form, &path);
+        char *gbnf = NULL;
+        bool reasons;
+        pl_err err;
+        pl_status s = pl_template_calls(t, cases[i].tools, cases[i].only, false,
+                                        &gbnf, &reasons, &err);
+
+        if (s == PL_OK || !strstr(err.message, cases[i].why))
+            fail_msg("case %zu: %s", i, s == PL_OK ? gbnf : err.message);
+        pl_template_free(t);
+    }
+}
