@@ -123,6 +123,19 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
 bool bench_add_limits(json_t *rows, const pl_limits *l);
 enum exit_code bench_print(const struct options *o, json_t *rows,
                            const pl_limits *l);
+/* One column of a table in Markdown; one that is empty in all rows is left out.
+ */
+enum { BENCH_CELL = 200 };
+struct bench_column {
+    const char *title;
+    void (*cell)(char *buf, const json_t *row); /* buf[BENCH_CELL] */
+    bool right;                                 /* aligned so */
+};
+void bench_print_table(const struct bench_column *columns, int n, json_t *rows);
+/* The keys of the first row that are no lists or objects. */
+void bench_print_csv(json_t *rows);
+/* "12.3", with no more than four digits; in a cell. */
+void bench_figure(char *buf, double v);
 enum exit_code bench_draw(const struct options *o, json_t *rows);
 
 #endif

@@ -221,8 +221,8 @@ static void say_quoted(const char *s)
     putchar('"');
 }
 
-/* Keys of the first row that are no lists: all rows have the same. */
-static void print_csv(json_t *rows)
+/* All rows have the same keys. */
+void bench_print_csv(json_t *rows)
 {
     json_t *row, *v;
     const char *key;
@@ -230,7 +230,7 @@ static void print_csv(json_t *rows)
     bool first = true;
 
     json_object_foreach (json_array_get(rows, 0), key, v) {
-        if (json_is_array(v))
+        if (json_is_array(v) || json_is_object(v))
             continue;
         printf(first ? "" : ",");
         say_quoted(key);
@@ -242,7 +242,7 @@ static void print_csv(json_t *rows)
         json_object_foreach (row, key, v) {
             char buf[40] = "";
 
-            if (json_is_array(v))
+            if (json_is_array(v) || json_is_object(v))
                 continue;
             if (json_is_number(v))
                 snprintf(buf, sizeof(buf), "%.17g", json_number_value(v));
@@ -256,12 +256,10 @@ static void print_csv(json_t *rows)
 
 /* ---- Markdown ------------------------------------------------------------ */
 
-enum { CELL = 200 };
-
 /* "12.3", with no more than four digits. */
-static void figure(char *buf, double v)
+void bench_figure(char *buf, double v)
 {
-    snprintf(buf, CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
+    snprintf(buf, BENCH_CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
 }
 
 static void cell_model(char *buf, const json_t *r)
@@ -269,14 +267,14 @@ static void cell_model(char *buf, const json_t *r)
     const char *name = bench_word(r, "model_filename"),
                *slash = strrchr(name, '/');
 
-    snprintf(buf, CELL, "%.190s", slash != NULL ? slash + 1 : name);
+    snprintf(buf, BENCH_CELL, "%.190s", slash != NULL ? slash + 1 : name);
 }
 
 static void cell_size(char *buf, const json_t *r)
 {
     double mib = bench_number(r, "model_size") / 0x1p20;
 
-    snprintf(buf, CELL, mib < 1024 ? "%.2f MiB" : "%.2f GiB",
+    snprintf(buf, BENCH_CELL, mib < 1024 ? "%.2f MiB" : "%.2f GiB",
              mib < 1024 ? mib : mib / 1024);
 }
 
@@ -284,71 +282,71 @@ static void cell_params(char *buf, const json_t *r)
 {
     double n = bench_number(r, "model_n_params");
 
-    snprintf(buf, CELL, n < 1e9 ? "%.2f M" : "%.2f B",
+    snprintf(buf, BENCH_CELL, n < 1e9 ? "%.2f M" : "%.2f B",
              n < 1e9 ? n / 1e6 : n / 1e9);
 }
 
 static void cell_backend(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%s", bench_word(r, "backend"));
+    snprintf(buf, BENCH_CELL, "%s", bench_word(r, "backend"));
 }
 
 static void cell_threads(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.0f", bench_number(r, "n_threads"));
+    snprintf(buf, BENCH_CELL, "%.0f", bench_number(r, "n_threads"));
 }
 
 static void cell_devices(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.190s", bench_word(r, "devices"));
+    snprintf(buf, BENCH_CELL, "%.190s", bench_word(r, "devices"));
 }
 
 static void cell_split(char *buf, const json_t *r)
 {
     const char *shares = bench_word(r, "tensor_split");
 
-    snprintf(buf, CELL, "%s%s%.150s", bench_word(r, "split_mode"),
+    snprintf(buf, BENCH_CELL, "%s%s%.150s", bench_word(r, "split_mode"),
              shares[0] != '\0' ? " " : "", shares);
 }
 
 static void cell_varied(char *buf, const json_t *r)
 {
-    snprintf(buf, CELL, "%.190s", bench_word(r, "varied"));
+    snprintf(buf, BENCH_CELL, "%.190s", bench_word(r, "varied"));
 }
 
 static void cell_test(char *buf, const json_t *r)
 {
     double p = bench_number(r, "n_prompt"), g = bench_number(r, "n_gen");
     double d = bench_number(r, "n_depth"), s = bench_number(r, "n_seq");
-    int n =
-        snprintf(buf, CELL, "%s %.0f", p > 0 ? "prompt" : "generation", p + g);
+    int n = snprintf(buf, BENCH_CELL, "%s %.0f",
+                     p > 0 ? "prompt" : "generation", p + g);
 
     if (s > 1)
-        n += snprintf(buf + n, CELL - (size_t)n, " x %.0f", s);
+        n += snprintf(buf + n, BENCH_CELL - (size_t)n, " x %.0f", s);
     if (d > 0)
-        snprintf(buf + n, CELL - (size_t)n, " @ %.0f", d);
+        snprintf(buf + n, BENCH_CELL - (size_t)n, " @ %.0f", d);
 }
 
 static void cell_speed(char *buf, const json_t *r)
 {
-    figure(buf, bench_number(r, "median_ts"));
+    bench_figure(buf, bench_number(r, "median_ts"));
 }
 
 static void cell_spread(char *buf, const json_t *r)
 {
-    char lo[CELL], hi[CELL];
+    char lo[BENCH_CELL], hi[BENCH_CELL];
 
-    figure(lo, bench_number(r, "min_ts"));
-    figure(hi, bench_number(r, "max_ts"));
-    snprintf(buf, CELL, "%.40s to %.40s", lo, hi);
+    bench_figure(lo, bench_number(r, "min_ts"));
+    bench_figure(hi, bench_number(r, "max_ts"));
+    snprintf(buf, BENCH_CELL, "%.40s to %.40s", lo, hi);
 }
 
 static void percent(char *buf, const json_t *r, const char *key)
 {
     if (!json_is_number(json_object_get(r, key)))
-        snprintf(buf, CELL, "-");
+        snprintf(buf, BENCH_CELL, "-");
     else
-        snprintf(buf, CELL, "%.0f %%", 100 * bench_number(r, key));
+        snprintf(buf, BENCH_CELL, "%.0f %%", 100 * bench_number(r, key));
 }
 
 static void cell_limit(char *buf, const json_t *r)
@@ -367,9 +365,9 @@ static void shares(char *buf, const json_t *r, const char *key)
         return;
     }
     json_array_foreach (all, i, d)
-        n += (size_t)snprintf(buf + n, CELL - n, "%s%.0f", i > 0 ? ", " : "",
-                              100 * bench_number(d, key));
-    snprintf(buf + n, CELL - n, " %%");
+        n += (size_t)snprintf(buf + n, BENCH_CELL - n, "%s%.0f",
+                              i > 0 ? ", " : "", 100 * bench_number(d, key));
+    snprintf(buf + n, BENCH_CELL - n, " %%");
 }
 
 static void cell_compute(char *buf, const json_t *r)
@@ -387,11 +385,7 @@ static void cell_copy(char *buf, const json_t *r)
     shares(buf, r, "copy_share");
 }
 
-static const struct column {
-    const char *title;
-    void (*cell)(char *buf, const json_t *row); /* buf[CELL] */
-    bool right;                                 /* aligned so */
-} columns[] = {
+static const struct bench_column columns[] = {
     {"model", cell_model, false},    {"size", cell_size, true},
     {"params", cell_params, true},   {"backend", cell_backend, false},
     {"threads", cell_threads, true}, {"devices", cell_devices, false},
@@ -401,14 +395,14 @@ static const struct column {
     {"compute", cell_compute, true}, {"wait", cell_wait, true},
     {"copies", cell_copy, true},
 };
-enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]) };
+enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]), MAX_COLUMN = 32 };
 
 /* The widest cell; 0 if a column says nothing in all rows. */
-static int width_of(const struct column *c, json_t *rows)
+static int width_of(const struct bench_column *c, json_t *rows)
 {
     size_t width = 0, i;
     json_t *row;
-    char buf[CELL];
+    char buf[BENCH_CELL];
 
     json_array_foreach (rows, i, row) {
         c->cell(buf, row);
@@ -419,13 +413,40 @@ static int width_of(const struct column *c, json_t *rows)
                                                  : (int)width;
 }
 
-static void print_md(json_t *rows, const pl_limits *l)
+void bench_print_table(const struct bench_column *c, int n, json_t *rows)
 {
-    int width[N_COLUMN];
-    char buf[CELL];
+    int width[MAX_COLUMN];
+    char buf[BENCH_CELL];
     json_t *row;
     size_t k;
 
+    for (int i = 0; i < n; i++)
+        width[i] = width_of(&c[i], rows);
+    for (int i = 0; i < n; i++)
+        if (width[i] > 0)
+            printf(c[i].right ? "| %*s " : "| %-*s ", width[i], c[i].title);
+    printf("|\n");
+    for (int i = 0; i < n; i++) {
+        if (width[i] == 0)
+            continue;
+        printf("| ");
+        for (int j = 0; j < width[i] - c[i].right; j++)
+            putchar('-');
+        printf(c[i].right ? ": " : " ");
+    }
+    printf("|\n");
+    json_array_foreach (rows, k, row) {
+        for (int i = 0; i < n; i++) {
+            c[i].cell(buf, row);
+            if (width[i] > 0)
+                printf(c[i].right ? "| %*s " : "| %-*s ", width[i], buf);
+        }
+        printf("|\n");
+    }
+}
+
+static void print_md(json_t *rows, const pl_limits *l)
+{
     if (l != NULL) {
         printf("%s, %d cores; at best together:\n\n"
                "* read %.1f GB/s, %d stream%s a thread\n"
@@ -439,30 +460,7 @@ static void print_md(json_t *rows, const pl_limits *l)
                    l->amx_ops_per_s * 1e-12);
         printf("\n");
     }
-    for (int i = 0; i < N_COLUMN; i++)
-        width[i] = width_of(&columns[i], rows);
-    for (int i = 0; i < N_COLUMN; i++)
-        if (width[i] > 0)
-            printf(columns[i].right ? "| %*s " : "| %-*s ", width[i],
-                   columns[i].title);
-    printf("|\n");
-    for (int i = 0; i < N_COLUMN; i++) {
-        if (width[i] == 0)
-            continue;
-        printf("| ");
-        for (int j = 0; j < width[i] - columns[i].right; j++)
-            putchar('-');
-        printf(columns[i].right ? ": " : " ");
-    }
-    printf("|\n");
-    json_array_foreach (rows, k, row) {
-        for (int i = 0; i < N_COLUMN; i++) {
-            columns[i].cell(buf, row);
-            if (width[i] > 0)
-                printf(columns[i].right ? "| %*s " : "| %-*s ", width[i], buf);
-        }
-        printf("|\n");
-    }
+    bench_print_table(columns, N_COLUMN, rows);
 }
 
 enum exit_code bench_print(const struct options *o, json_t *rows,
@@ -471,7 +469,7 @@ enum exit_code bench_print(const struct options *o, json_t *rows,
     if (o->form == FORM_MD)
         print_md(rows, l);
     else if (o->form == FORM_CSV)
-        print_csv(rows);
+        bench_print_csv(rows);
     else if (json_dumpf(rows, stdout, JSON_INDENT(2)) == 0)
         putchar('\n');
     return finish_out(o);

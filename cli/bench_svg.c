@@ -2,37 +2,13 @@
  * the left, over devices on the right. A line joins the rows that differ in
  * nothing else. */
 #include "bench.h"
-#include "whole_file.h"
+#include "svg.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
-
-static void say(struct whole_file *w, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void say(struct whole_file *w, const char *fmt, ...)
-{
-    char buf[600];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(buf, sizeof(buf), fmt, ap);
-    va_end(ap);
-    whole_write(w, buf, strlen(buf));
-}
-
-static void say_text(struct whole_file *w, const char *s)
-{
-    for (; *s != '\0'; s++)
-        if (*s == '<' || *s == '>' || *s == '&')
-            say(w, *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : "&amp;");
-        else if ((unsigned char)*s >= ' ')
-            whole_write(w, s, 1);
-}
 
 /* A panel's rows: with a prompt or without. */
 static bool in_panel(const json_t *row, bool prompt)
@@ -73,14 +49,6 @@ static void line_name(char *buf, size_t size, const json_t *row, const char *x)
     }
 }
 
-/* 1, 2 or 5 times a power of ten, so that a handful fit into `most`. */
-static double tick(double most)
-{
-    double p = pow(10, floor(log10(most / 4)));
-
-    return most / 4 < 2 * p ? p : most / 4 < 5 * p ? 2 * p : 5 * p;
-}
-
 struct panel {
     struct whole_file *w;
     json_t *rows;
@@ -103,25 +71,24 @@ static void draw_axes(const struct panel *p)
 {
     double x = at_x(p, 0), y = at_y(p, 0);
 
-    say(p->w, "<text x='%.1f' y='%.1f'>%s: t/s over %s</text>\n", x,
-        p->y0 + TOP - 20, p->prompt ? "prompt" : "generation",
-        strcmp(p->x, "n_depth") == 0 ? "depth" : "devices");
-    say(p->w, "<path d='M%.1f %.1f V%.1f H%.1f' class='axis'/>\n", x,
-        at_y(p, p->most_y), y, at_x(p, p->most_x));
-    for (double v = 0; v <= p->most_y; v += tick(p->most_y))
-        say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%g</text>\n",
-            x - 6, at_y(p, v) + 4, v);
-    for (double v = 0; v <= p->most_x; v += fmax(tick(p->most_x), 1))
-        say(p->w, "<text x='%.1f' y='%.1f' text-anchor='middle'>%g</text>\n",
-            at_x(p, v), y + 16, v);
+    svg_say(p->w, "<text x='%.1f' y='%.1f'>%s: t/s over %s</text>\n", x,
+            p->y0 + TOP - 20, p->prompt ? "prompt" : "generation",
+            strcmp(p->x, "n_depth") == 0 ? "depth" : "devices");
+    svg_say(p->w, "<path d='M%.1f %.1f V%.1f H%.1f' class='axis'/>\n", x,
+            at_y(p, p->most_y), y, at_x(p, p->most_x));
+    for (double v = 0; v <= p->most_y; v += svg_tick(p->most_y))
+        svg_say(p->w, "<text x='%.1f' y='%.1f' text-anchor='end'>%g</text>\n",
+                x - 6, at_y(p, v) + 4, v);
+    for (double v = 0; v <= p->most_x; v += fmax(svg_tick(p->most_x), 1))
+        svg_say(p->w,
+                "<text x='%.1f' y='%.1f' text-anchor='middle'>%g</text>\n",
+                at_x(p, v), y + 16, v);
 }
 
 /* All rows of the line that row `first` begins. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
-    static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
-                                          "#cc79a7", "#56b4e9", "#e69f00"};
-    const char *colour = colours[index % 6];
+    const char *colour = svg_colour(index);
     char name[300], other[300];
     json_t *row;
     double before_x = 0, before_y = 0;
@@ -137,19 +104,19 @@ static void draw_line(const struct panel *p, size_t first, int index)
         x = at_x(p, bench_number(row, p->x));
         y = at_y(p, bench_number(row, "median_ts"));
         if (i > first)
-            say(p->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
-                before_x, before_y, x, y, colour);
-        say(p->w, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>\n", x, y,
-            colour);
+            svg_say(p->w, "<path d='M%.1f %.1f L%.1f %.1f' stroke='%s'/>\n",
+                    before_x, before_y, x, y, colour);
+        svg_say(p->w, "<circle cx='%.1f' cy='%.1f' r='3' fill='%s'/>\n", x, y,
+                colour);
         before_x = x;
         before_y = y;
     }
     if (index > 4)
         return; /* no room for more names */
-    say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
-        p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
-    say_text(p->w, name);
-    say(p->w, "</text>\n");
+    svg_say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
+            p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
+    svg_text(p->w, name);
+    svg_say(p->w, "</text>\n");
 }
 
 /* Is it the first row of its line? */
@@ -193,11 +160,11 @@ enum exit_code bench_draw(const struct options *o, json_t *rows)
 
     if (c != EXIT_DONE)
         return c;
-    say(&w,
-        "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-        "viewBox='0 0 %d %d'>\n<style>text{font:12px sans-serif}"
-        "path{fill:none}.axis{stroke:#888}</style>\n",
-        2 * WIDE, 2 * HIGH, 2 * WIDE, 2 * HIGH);
+    svg_say(&w,
+            "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
+            "viewBox='0 0 %d %d'>\n<style>text{font:12px sans-serif}"
+            "path{fill:none}.axis{stroke:#888}</style>\n",
+            2 * WIDE, 2 * HIGH, 2 * WIDE, 2 * HIGH);
     for (int i = 0; i < 4; i++)
         draw_panel((struct panel){.w = &w,
                                   .rows = rows,
@@ -205,6 +172,6 @@ enum exit_code bench_draw(const struct options *o, json_t *rows)
                                   .prompt = i < 2,
                                   .x0 = i % 2 * WIDE,
                                   .y0 = i / 2 * HIGH});
-    say(&w, "</svg>\n");
+    svg_say(&w, "</svg>\n");
     return whole_close(&w, o, true, c);
 }

@@ -9,6 +9,7 @@
  * is measured last, once, is where the time went: noting that takes time
  * itself. */
 #include "bench.h"
+#include "bench_serve.h"
 #include "cmd.h"
 #include "option_table.h"
 #include "shown.h"
@@ -406,6 +407,13 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
     return code;
 }
 
+static bool of_load(const struct options *o)
+{
+    return o->rate.n > 0 || o->concurrency.n > 0 || o->n_request > 0 ||
+           o->seconds > 0 || o->prefix > 0 || o->n_prefix > 1 || o->chat ||
+           o->max_first_ms > 0 || o->max_between_ms > 0;
+}
+
 enum exit_code cmd_bench(const struct options *o)
 {
     struct bench_set b = {.o = o};
@@ -414,6 +422,12 @@ enum exit_code cmd_bench(const struct options *o)
     const pl_limits *limits = o->no_limits ? NULL : &b.limits;
     enum exit_code c;
 
+    if (o->serve != NULL)
+        return bench_serve(o);
+    if (of_load(o))
+        return complain(CMD_BENCH, EXIT_USAGE,
+                        "--rate, --concurrency and the like are of a server: "
+                        "give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
         return complain(CMD_BENCH, EXIT_USAGE,
                         "no model; give a file with -m FILE, or --shape "

@@ -337,6 +337,27 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
+/* Likewise, with points. */
+bool option_set_numbers(struct options *o, const struct option_row *row,
+                        const char *value, char want[static OPTION_WANT])
+{
+    struct option_numbers *l = field(o, row);
+    double more[OPTION_MAX_LIST];
+    int n = number_shares(value, more, OPTION_MAX_LIST);
+
+    snprintf(want, OPTION_WANT,
+             "numbers from %g to %g with commas between, at most %d", row->lo,
+             row->hi, OPTION_MAX_LIST);
+    if (n < 1 || l->n + n > OPTION_MAX_LIST)
+        return false;
+    for (int i = 0; i < n; i++) {
+        if (!(more[i] >= row->lo && more[i] <= row->hi))
+            return false;
+        l->v[l->n++] = more[i];
+    }
+    return true;
+}
+
 bool option_set_form(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {

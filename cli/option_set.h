@@ -23,6 +23,7 @@ option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
 option_set_fn option_set_list;
+option_set_fn option_set_numbers;
 option_set_fn option_set_form;
 option_set_fn option_set_reasoning;
 option_set_fn option_set_pooling;

@@ -34,6 +34,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_parallel = 4;
     o->n_models = 4;
     o->n_round = 5;
+    o->n_prefix = 1;
     o->random_seed = true;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);

@@ -46,6 +46,11 @@ struct option_list {
     int v[OPTION_MAX_LIST];
 };
 
+struct option_numbers {
+    int n;
+    double v[OPTION_MAX_LIST];
+};
+
 struct option_row;
 
 /* One of the values of an option that may have several (bench). */
@@ -103,6 +108,15 @@ struct options {
     int n_round;
     enum option_form { FORM_MD, FORM_CSV, FORM_JSON } form;
     bool no_limits;
+    /* bench --serve, of a server under load. */
+    const char *serve; /* borrowed; NULL: not that */
+    struct option_numbers rate;
+    struct option_list concurrency;
+    int n_request, seconds; /* 0: not given */
+    float prefix;           /* share of a prompt */
+    int n_prefix;
+    float max_first_ms, max_between_ms; /* 0: none */
+    bool chat;
 
     int64_t n_predict; /* -1: until the end */
     int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */

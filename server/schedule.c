@@ -149,7 +149,8 @@ static struct schedule_job *first_prompt(const struct schedule *s,
 int64_t schedule_step(struct schedule *s, struct schedule_job *job, int n)
 {
     struct schedule_job *prompt;
-    int64_t writing = 0, left;
+    int64_t writing = 0, most, left;
+    bool ends = false;
 
     for (int i = 0; i < n; i++) {
         job[i].n_now = 0;
@@ -158,14 +159,16 @@ int64_t schedule_step(struct schedule *s, struct schedule_job *job, int n)
             writing++;
         }
     }
-    left = writing > 0 ? s->chunk : s->step;
-    while (left > 0 && (prompt = first_prompt(s, job, n))) {
+    most = left = writing > 0 ? s->chunk : s->step;
+    while (left > 0 && !(ends && most - left >= s->chunk) &&
+           (prompt = first_prompt(s, job, n))) {
         int64_t take = prompt->n_left < left ? prompt->n_left : left;
 
         give(s, prompt, take);
         left -= take;
+        ends |= take == prompt->n_left;
     }
-    return writing + (writing > 0 ? s->chunk : s->step) - left;
+    return writing + most - left;
 }
 
 int schedule_next(const struct schedule *s, const uint64_t *client, int n)

@@ -3,7 +3,9 @@
  *
  * Every job that writes gets its token in every step. Beside them prompts get
  * at most `chunk` tokens, so that nobody who writes waits for longer than a
- * chunk takes; where nobody writes they get the whole step. Among prompts the
+ * chunk takes; where nobody writes they get the whole step, or a chunk and no
+ * more if a prompt ends in it, whose first token then waits for no other's
+ * prompt. Among prompts the
  * client goes first that was given least so far, and of a client's jobs the
  * oldest. What a client was given is counted in tokens, those of prompts and
  * written ones alike; a client that comes back, or is new, begins where the

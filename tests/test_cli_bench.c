@@ -429,3 +429,18 @@ TEST(compare_prints_ratios)
                                   "| 2000000000.0 | 1.00 |"));
     assert_non_null(strstr(r.out, "| two.gguf | prompt 8 |"));
 }
+
+/* The merges lead to every word. */
+TEST(synth_texts_of_words_have_a_token_each)
+{
+    struct ran r;
+
+    sh(0, "plait synth --shape tiny --type q8_0 -o words.gguf");
+    r = sh(0, "plait tokenize -m words.gguf --ids -p ' a z aa ab iu q'");
+    assert_int_equal(atoi(r.out), 256);
+    assert_non_null(strstr(r.out, "281"));
+    assert_non_null(strstr(r.out, "282"));
+    assert_non_null(strstr(r.out, "283"));
+    assert_non_null(strstr(r.out, "510")); /* the last */
+    assert_non_null(strstr(r.out, "272"));
+}

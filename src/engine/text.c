@@ -298,7 +298,8 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 {
     int32_t id;
 
-    s->err = (pl_err){0};
+    s->err.status = PL_OK; /* its text is large: each token would wipe it */
+    s->err.message[0] = '\0';
     return sample(s, logits, &id) == PL_OK ? id : -1;
 }
 

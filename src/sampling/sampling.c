@@ -286,14 +286,42 @@ static float adjusted(const struct sampler *s, int32_t id, float logit)
     return logit;
 }
 
+/* Logits that are looked at together: loops of a known number of rounds, which
+ * compilers turn into vectors. */
+enum { BLOCK = 64, LANES = 16 };
+
 /* Is each logit a number, or -infinity? */
 static bool usable(const struct sampler *s, const float *logits)
 {
-    bool all = true;
+    int32_t i = 0;
+    int bad = 0;
 
-    for (int32_t i = 0; i < s->n_vocab; i++)
-        all &= logits[i] <= FLT_MAX;
-    return all;
+    for (; i + BLOCK <= s->n_vocab; i += BLOCK)
+        for (int k = 0; k < BLOCK; k++)
+            bad |= !(logits[i + k] <= FLT_MAX);
+    for (; i < s->n_vocab; i++)
+        bad |= !(logits[i] <= FLT_MAX);
+    return !bad;
+}
+
+static float greatest_of_block(const float *x)
+{
+    float lane[LANES], most;
+
+    memcpy(lane, x, sizeof lane);
+    for (int i = LANES; i < BLOCK; i += LANES)
+        for (int k = 0; k < LANES; k++)
+            lane[k] = lane[k] > x[i + k] ? lane[k] : x[i + k];
+    most = lane[0];
+    for (int k = 1; k < LANES; k++)
+        most = most > lane[k] ? most : lane[k];
+    return most;
+}
+
+/* Are the logits themselves what counts, and of all tokens? */
+static bool is_plain(const struct sampler *s)
+{
+    return !s->bias && !s->count && !s->allowed;
 }
 
 /* The candidate of a token; false if it cannot be drawn: one that is not
@@ -313,10 +341,33 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
+/* The first of the greatest; -1: all are -infinity. */
+static int32_t first_greatest(const float *logits, int32_t n)
+{
+    float most = -INFINITY;
+    int32_t i = 0, at = 0;
+
+    for (; i + BLOCK <= n; i += BLOCK) {
+        float here = greatest_of_block(logits + i);
+
+        at = here > most ? i : at;
+        most = here > most ? here : most;
+    }
+    for (; i < n; i++) {
+        at = logits[i] > most ? i : at;
+        most = logits[i] > most ? logits[i] : most;
+    }
+    while (most >= -FLT_MAX && logits[at] != most)
+        at++;
+    return most >= -FLT_MAX ? at : -1;
+}
+
 static int32_t most_likely(const struct sampler *s, const float *logits)
 {
     struct cand best = {.id = -1}, c;
 
+    if (is_plain(s))
+        return first_greatest(logits, s->n_vocab);
     for (int32_t i = 0; i < s->n_vocab; i++)
         if (candidate(s, logits, i, &c) && (best.id < 0 || c.key > best.key))
             best = c;
@@ -326,11 +377,17 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
 /* All candidates, or the top k of them in order. */
 static void collect(struct sampler *s, const float *logits)
 {
-    bool top_k = s->cap < s->n_vocab;
+    bool top_k = s->cap < s->n_vocab, plain = is_plain(s);
     struct cand c;
 
     s->n = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
+        /* Of two that are equal the first counts: none of these is wanted. */
+        if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
+            s->n == s->cap && greatest_of_block(logits + i) <= s->cand[0].key) {
+            i += BLOCK - 1;
+            continue;
+        }
         if (!candidate(s, logits, i, &c))
             continue;
         if (s->n < s->cap) {

@@ -273,7 +273,6 @@ static void keys(struct gguf_writer *w, const struct synth_shape *s)
 
     gguf_put_str(w, "general.architecture", s->arch);
     gguf_put_str(w, "general.name", s->name);
-    gguf_put_str(w, "tokenizer.ggml.model", "none");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         snprintf(key, sizeof key, "%s.%s", s->arch, rows[i].key);
         if (rows[i].value > 0)
@@ -308,8 +307,13 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
     if (status == PL_OK) {
         keys(w.w, s);
         tensors(&w, t);
-        status = gguf_writer_save(w.w, path, err);
+        if (hole)
+            gguf_put_str(w.w, "tokenizer.ggml.model", "none");
+        else
+            status = synth_words(w.w, s->n_vocab, err);
     }
+    if (status == PL_OK)
+        status = gguf_writer_save(w.w, path, err);
     gguf_writer_free(w.w);
     free(w.filled);
     return status;

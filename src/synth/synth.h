@@ -1,7 +1,7 @@
 /* Synthetic models: the shape of a known model and random weights, as a GGUF
  * file. They say nothing, but every byte is read and multiplied as a real
- * model's would be, so they tell how fast a machine is. There is no vocabulary
- * to turn text into tokens. */
+ * model's would be, so they tell how fast a machine is. Their
+ * words mean nothing. */
 #ifndef SYNTH_SYNTH_H
 #define SYNTH_SYNTH_H
 
@@ -42,13 +42,18 @@ struct synth_watch {
     const volatile int *cancel; /* nonzero stops; may be NULL */
 };
 
-/* Writes the file; the same each time. With `hole` no weight is written and the
- * file takes no room: enough for plans. */
+/* Writes the file; the same each time. With `hole` neither weights nor words
+ * are written and the file takes no room: enough for plans. */
 pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
                      const char *path, bool hole,
                      const struct synth_watch *watch, pl_err *err);
 /* Bytes of all weights. */
 uint64_t synth_bytes(const struct synth_shape *s, const struct synth_type *t);
+
+/* ---- synth_words.c ------------------------------------------------------- */
+
+/* A vocabulary of byte pairs, of n_vocab tokens, 257 at least. */
+pl_status synth_words(struct gguf_writer *out, int64_t n_vocab, pl_err *err);
 
 /* ---- synth_fill.c -------------------------------------------------------- */
 

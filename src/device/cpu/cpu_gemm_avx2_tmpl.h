@@ -1,57 +1,87 @@
-/* Many rows of activations with AVX2: two panels times four rows, half a panel
- * at a time, the sums of four rows in registers. Included by
- * cpu_matmul_avx2.c.
+/* Many rows of activations with AVX2: a panel, which is two vectors, times four
+ * rows, whose eight sums are in registers. Included by cpu_matmul_avx2.c.
  *
- * vpmaddubsw multiplies unsigned codes with signed activations and adds pairs;
- * as many of its results are added in 16 bits as cannot overflow, then one
- * vpmaddwd multiplies them by the scale, which is 1 where tiles have one of
- * their own, and widens. Levels are codes less a bias, so the bias times the
- * sum of the activations comes off: an integer too. Wide codes (8 bits, tables)
- * are signed: the sign moves to the activations first.
+ * vpmaddubsw multiplies unsigned with signed bytes and adds pairs to an int16,
+ * with saturation; vpaddw adds these up, without. So it is enough that a pair
+ * fits, and that the whole sum of a *fold* of 8, 16 or 32 values does; what is
+ * in between may wrap. Then one vpmaddwd multiplies the fold by its scale,
+ * which is 1 where a tile has a float of its own, and widens.
+ *
+ * Levels around zero make the smallest sums. They are the signed operand, and
+ * activations the unsigned one, q + 128: a sum begins at -128 times its levels,
+ * which stands in the unpacked panel. Codes of formats with minima are unsigned
+ * themselves. Levels beyond 64 are too large for this: the absolute value is
+ * multiplied, the activation takes the sign, and each pair is widened.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
 #include "device/cpu/cpu_gemm_units_tmpl.h"
 
-enum { TILE_PASS = 16, CHUNK_PASS = 2 };
+enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* Dwords of codes whose products are added in 16 bits. */
-TMPL int fit_of(struct shape f)
+/* The greatest level, or code where there are minima; of tables, those of
+ * quant/format.c. */
+TMPL int greatest_of(struct shape f)
 {
-    int max = (1 << (f.low_bits + f.high_bits)) - 1;
-    int fit = is_wide(f) ? 1 : INT16_MAX / (2 * 127 * max);
-    int most = has_halves(f) ? 4 : 8;
-
-    return fit > most ? most : fit > 4 && fit < 8 ? 4 : fit == 3 ? 2 : fit;
+    if (f.sub == PACK_SUB_E8M0 || f.sub == PACK_SUB_UE4M3X2)
+        return 12;
+    if (f.table)
+        return f.low_bits == 2 ? 43 : 128;
+    return f.bias != 0 ? f.bias : (1 << (f.low_bits + f.high_bits)) - 1;
 }
 
-/* An unpacked unit of a panel, all of 16 rows:
+/* Are pairs too large to be added? */
+TMPL bool is_large(struct shape f)
+{
+    return greatest_of(f) > 64;
+}
+
+/* Is q + 128 multiplied? */
+TMPL bool is_lifted(struct shape f)
+{
+    return !is_large(f) && (f.bias != 0 || f.table);
+}
+
+/* Dwords of a fold: an int16 adds up two products of each. */
+TMPL int fold_of(struct shape f)
+{
+    int fit = INT16_MAX / (2 * 127 * greatest_of(f));
+
+    if (fit >= 8 && !has_halves(f) && !has_two_d(f))
+        return 8;
+    return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
+/* An unpacked unit of a panel: head, then tiles, all of 16 rows.
  *
- *   float d, [float -dmin, or d of the second half]; tiles of
- *       [int16 pairs (S, S) [1 or 2]], [int16 pairs -bias (S0, S1)],
- *       [int16 pairs (M0, M1)], int8 c[8][64]
+ *   head     float d, [float -dmin, or d of the second half],
+ *            [int16 pairs M, of two tiles [4] or of two halves [8]]
+ *   tile     [int16 pairs (S, S) [1 or 2]], [int16 pairs init [folds]],
+ *            int8 c[8][64]
  *
- * What a format has one of for all tiles, S = 1 and M = 1, is not stored. */
-TMPL int head_bytes(struct shape f)
+ * S of formats that have none, and M = 1, are not stored. */
+TMPL int head_m(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
 }
 
-TMPL int tile_bias(struct shape f)
+TMPL int head_bytes(struct shape f)
 {
-    return has_chunks(f) ? ROW16 * (has_halves(f) ? 2 : 1) : 0;
+    return head_m(f) + (has_chunks(f) && has_min(f)
+                            ? ROW16 * (has_half_min(f) ? 8 : 4)
+                            : 0);
 }
 
-TMPL int tile_m(struct shape f)
+TMPL int tile_init(struct shape f)
 {
-    return tile_bias(f) + (has_chunks(f) && bias_of(f) != 0 ? ROW16 : 0);
+    return has_scale(f) ? ROW16 * (has_halves(f) ? 2 : 1) : 0;
 }
 
 TMPL int tile_codes(struct shape f)
 {
-    return tile_m(f) + (has_chunks(f) && has_min(f) ? ROW16 : 0);
+    return tile_init(f) + (is_lifted(f) ? ROW16 * (8 / fold_of(f)) : 0);
 }
 
 TMPL int tile_size(struct shape f)
@@ -64,35 +94,71 @@ TMPL int unit_size(struct shape f)
     return head_bytes(f) + tiles_of(f) * tile_size(f);
 }
 
-/* A unit of arranged activations: int8 x[tiles][8][TOK][4]; float d[TOK];
- * int16 sums of halves [tiles][TOK][2]. */
+/* A unit of arranged activations: bytes x[tiles][8][TOK][4]; float d[TOK];
+ * tiles [float sum[TOK]], chunks [int16 pairs, sums of two tiles [4][TOK] or of
+ * halves [8][TOK]]. */
 TMPL int act_size(struct shape f)
 {
-    return act_sums(f) + tiles_of(f) * TOK4;
+    if (!has_min(f))
+        return act_sums(f);
+    if (!has_chunks(f))
+        return act_sums(f) + TOK4;
+    return act_sums(f) + (has_half_min(f) ? 8 : 4) * TOK4;
 }
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
-                      const struct scales *w, vu table, struct shape f)
+TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
+                       struct shape f)
 {
-    uint8_t *dst = unit + head_bytes(f) + i * tile_size(f) + 4 * W * h;
-    vi minus = v_set(-bias_of(f));
+    const __m256i flip = _mm256_set1_epi8((char)128);
+    const __m256i bias = _mm256_set1_epi8((char)bias_of(f));
     vu code[8];
 
     unpack(code, low, low + 64 * f.low_bits, table, f);
-    for (int j = 0; j < 8; j++)
-        put(dst + tile_codes(f) + ROW16 * j, (vi)code[j]);
-    if (!has_chunks(f))
-        return;
-    put(dst, pair(w->s[0], w->s[0]));
+    UNROLL
+    for (int i = 0; i < 8; i += fold_of(f)) {
+        __m256i init = _mm256_setzero_si256();
+
+        UNROLL
+        for (int j = i; j < i + fold_of(f); j++) {
+            __m256i c = _mm256_sub_epi8((__m256i)code[j], bias);
+
+            init = _mm256_sub_epi16(init, _mm256_maddubs_epi16(flip, c));
+            put(dst + tile_codes(f) + ROW16 * j, (vi)c);
+        }
+        if (is_lifted(f))
+            put(dst + tile_init(f) + ROW16 * (i / fold_of(f)), (vi)init);
+    }
+}
+
+/* The minima of tile i. */
+TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
+{
+    uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
+
+    if (has_half_min(f))
+        put(m, w->m);
+    else if (i % 2 == 0)
+        put(m, w->m & 0xffff);
+    else
+        put(m, get(m) | (w->m & ~0xffff));
+}
+
+TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
+                      const struct scales *w, vu table, struct shape f)
+{
+    uint8_t *dst;
+
+    unit += 4 * W * h;
+    dst = unit + head_bytes(f) + i * tile_size(f);
+    unpack_codes(dst, low, table, f);
+    if (has_scale(f))
+        put(dst, pair(w->s[0], w->s[0]));
     if (has_halves(f))
         put(dst + ROW16, pair(w->s[1], w->s[1]));
-    if (bias_of(f) != 0)
-        put(dst + tile_bias(f),
-            pair(w->s[0] * minus, w->s[has_halves(f) ? 1 : 0] * minus));
-    if (has_min(f))
-        put(dst + tile_m(f), w->m);
+    if (has_chunks(f) && has_min(f))
+        unpack_m(unit, w, i, f);
 }
 
 /* ---- activations --------------------------------------------------------- */
@@ -100,106 +166,248 @@ TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
 TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
                     int64_t block, int i, struct shape f)
 {
+    const __m256i lift = _mm256_set1_epi8(is_lifted(f) ? (char)128 : 0);
     __m256i q[TOK];
 
-    for (int t = 0; t < TOK; t++) {
-        memcpy(unit + act_sums(f) + i * TOK4 + 4 * t, x[t][block].sum, 4);
-        q[t] = _mm256_loadu_si256((const __m256i *)x[t][block].q);
-    }
+    UNROLL
+    for (int t = 0; t < TOK; t++)
+        q[t] = _mm256_loadu_si256((const __m256i *)x[t][block].q) ^ lift;
     deal_dwords(unit + i * 8 * TOK4, q);
+    for (int t = 0; has_min(f) && t < TOK; t++) {
+        uint8_t *sums = unit + act_sums(f) + 4 * t;
+        int16_t both = (int16_t)(x[t][block].sum[0] + x[t][block].sum[1]);
+        float sum = both;
+
+        if (!has_chunks(f))
+            memcpy(sums, &sum, sizeof sum);
+        else if (has_half_min(f))
+            memcpy(sums + i * TOK4, x[t][block].sum, sizeof x[t][block].sum);
+        else
+            memcpy(sums + i / 2 * TOK4 + i % 2 * 2, &both, sizeof both);
+    }
 }
 
 /* ---- products ------------------------------------------------------------ */
 
-/* isum[t] += the products of dwords first .. first + n - 1 of half a panel's
- * tile, times the scale. */
-TMPL void add_fold(vi isum[TOK], const uint8_t *codes, const uint8_t *x,
-                   vi scale, int first, int n, const int n_tok, struct shape f)
+/* Where an add stands, there it stays: compilers would make trees of them, and
+ * the sums would wait in memory. */
+#define HOLD(v) __asm__("" : "+x"(v))
+/* An array that waits in memory, for all registers are needed. */
+#define IN_MEMORY(array) __asm__("" : "+m"(array))
+
+/* S of dword i, which vpmaddwd takes. */
+TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
 {
-    __m256i sum[TOK];
+    if (!has_scale(f))
+        return _mm256_set1_epi16(1);
+    return (__m256i)get(tile + (has_halves(f) && i >= 4 ? ROW16 : 0));
+}
+
+/* isum[][] += dwords `first` and on of a tile, as many as a fold has. */
+TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
+                   int first, const int n_tok, struct shape f)
+{
+    const uint8_t *init = tile + tile_init(f) + ROW16 * (first / fold_of(f));
+    __m256i sum[TOK][VECTORS];
 
     UNROLL
-    for (int i = first; i < first + n; i++) {
-        const __m256i c = (__m256i)get(codes + ROW16 * i);
-        const __m256i size = _mm256_abs_epi8(c);
+    for (int i = first; i < first + fold_of(f); i++) {
+        __m256i c[VECTORS];
 
         UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            c[g] = (__m256i)get(tile + tile_codes(f) + ROW16 * i + 4 * W * g);
+        UNROLL
         for (int t = 0; t < n_tok; t++) {
-            __m256i v = _mm256_set1_epi32(load_dword(x + i * TOK4 + 4 * t));
+            const __m256i v = (__m256i)dword_at(x + i * TOK4 + 4 * t);
 
-            v = is_wide(f) ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(v, c))
-                           : _mm256_maddubs_epi16(c, v);
-            sum[t] = i == first ? v : _mm256_add_epi16(sum[t], v);
-            /* or the sums would be reordered, and wait in memory */
-            __asm__("" : "+x"(sum[t]));
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
+                __m256i p = is_lifted(f) ? _mm256_maddubs_epi16(v, c[g])
+                                         : _mm256_maddubs_epi16(c[g], v);
+
+                if (i > first)
+                    p = _mm256_add_epi16(sum[t][g], p);
+                else if (is_lifted(f))
+                    p = _mm256_add_epi16(p, (__m256i)get(init + 4 * W * g));
+                HOLD(p);
+                sum[t][g] = p;
+            }
         }
     }
     UNROLL
-    for (int t = 0; t < n_tok; t++)
-        isum[t] += v_pairs((vi)sum[t], scale);
-}
-
-/* Rows W * h and on of a panel, whose unpacked units begin at w, and so many of
- * its accumulators from at[t]. */
-TMPL void run_half(const uint8_t *w, const uint8_t *x, float *const *at,
-                   int64_t n_unit, const int n_tok, struct shape f)
-{
-    const int fit = fit_of(f);
-    vf acc[TOK];
-
-    UNROLL
-    for (int t = 0; t < n_tok; t++)
-        acc[t] = (vf)load(at[t]);
-    for (int64_t u = 0; u < n_unit; u++) {
-        vi isum[TOK], msum[TOK]; /* msum: or the second half's isum */
+    for (int g = 0; g < VECTORS; g++) {
+        const __m256i s = scale_at(tile + 4 * W * g, first, f);
 
         UNROLL
         for (int t = 0; t < n_tok; t++)
-            isum[t] = msum[t] = v_set(0);
-#pragma GCC unroll 1
-        for (int i = 0; i < tiles_of(f); i++) {
-            const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
-            const uint8_t *sums = x + act_sums(f) + i * TOK4;
+            isum[t][g] += (vi)_mm256_madd_epi16(sum[t][g], s);
+    }
+}
 
-            UNROLL
-            for (int k = 0; k < 8; k += fit) {
-                vi scale = v_set(0x00010001);
+/* isum[][] += a tile of large levels. */
+TMPL void add_large(vi isum[TOK][VECTORS], const uint8_t *tile,
+                    const uint8_t *x, const int n_tok, struct shape f)
+{
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        const uint8_t *codes = tile + tile_codes(f) + ROW16 * i;
+        __m256i c[VECTORS], size[VECTORS];
 
-                if (has_chunks(f))
-                    scale = get(tile + (has_halves(f) && k >= 4 ? ROW16 : 0));
-                add_fold(has_two_d(f) && k >= 4 ? msum : isum,
-                         tile + tile_codes(f), x + i * 8 * TOK4, scale, k, fit,
-                         n_tok, f);
-            }
-            UNROLL
-            for (int t = 0; t < n_tok; t++) {
-                vi s = v_set(load_dword(sums + 4 * t));
-                vi minus = v_set(-bias_of(f));
-
-                if (bias_of(f) != 0)
-                    isum[t] +=
-                        v_pairs(s, has_chunks(f) ? get(tile + tile_bias(f))
-                                                 : pair(minus, minus));
-                if (has_min(f))
-                    msum[t] += v_pairs(s, has_chunks(f) ? get(tile + tile_m(f))
-                                                        : v_set(0x00010001));
-            }
+        UNROLL
+        for (int g = 0; g < VECTORS; g++) {
+            c[g] = (__m256i)get(codes + 4 * W * g);
+            size[g] = _mm256_abs_epi8(c[g]);
         }
         UNROLL
         for (int t = 0; t < n_tok; t++) {
-            vf d = (vf)v_set(load_dword(x + act_d(f) + 4 * t));
+            const __m256i v = (__m256i)dword_at(x + i * TOK4 + 4 * t);
 
-            acc[t] = v_fma((vf)get(w) * d, v_int_f(isum[t]), acc[t]);
-            if (has_min(f) || has_two_d(f))
-                acc[t] =
-                    v_fma((vf)get(w + ROW16) * d, v_int_f(msum[t]), acc[t]);
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
+                __m256i p =
+                    _mm256_maddubs_epi16(size[g], _mm256_sign_epi8(v, c[g]));
+
+                p = _mm256_madd_epi16(p, scale_at(tile + 4 * W * g, i, f));
+                isum[t][g] += (vi)p;
+                HOLD(isum[t][g]);
+            }
         }
+    }
+}
+
+TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
+                   const int n_tok, struct shape f)
+{
+    if (is_large(f)) {
+        add_large(isum, tile, x, n_tok, f);
+        return;
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += fold_of(f))
+        add_fold(isum, tile, x, i, n_tok, f);
+}
+
+TMPL void clear(vi isum[TOK][VECTORS], const int n_tok)
+{
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            isum[t][g] = v_set(0);
+    }
+}
+
+/* acc[][] += d isum[][], d being the weights' at w, times that of activations
+ * at x. */
+TMPL void add_scaled(vf acc[TOK][VECTORS], vi isum[TOK][VECTORS],
+                     const uint8_t *w, const uint8_t *x, const int n_tok)
+{
+    UNROLL
+    for (int g = 0; g < VECTORS; g++) {
+        const vf d = (vf)get(w + 4 * W * g);
+
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            acc[t][g] = v_fma(d * (vf)dword_at(x + 4 * t), v_int_f(isum[t][g]),
+                              acc[t][g]);
+    }
+}
+
+TMPL void add_unit_of_tile(vf acc[TOK][VECTORS], const uint8_t *w,
+                           const uint8_t *x, const int n_tok, struct shape f)
+{
+    const uint8_t *tile = w + head_bytes(f);
+    vi isum[TOK][VECTORS];
+
+    clear(isum, n_tok);
+    if (has_two_d(f)) {
+        add_fold(isum, tile, x, 0, n_tok, f);
+        add_scaled(acc, isum, w, x + act_d(f), n_tok);
+        clear(isum, n_tok);
+        add_fold(isum, tile, x, 4, n_tok, f);
+        add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
+        return;
+    }
+    add_tile(isum, tile, x, n_tok, f);
+    add_scaled(acc, isum, w, x + act_d(f), n_tok);
+    if (!has_min(f))
+        return;
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        UNROLL
+        for (int g = 0; g < VECTORS; g++)
+            acc[t][g] = v_fma((vf)get(w + ROW16 + 4 * W * g) *
+                                  (vf)dword_at(x + act_d(f) + 4 * t),
+                              (vf)dword_at(x + act_sums(f) + 4 * t), acc[t][g]);
+    }
+}
+
+TMPL void add_unit_of_chunk(vf acc[TOK][VECTORS], const uint8_t *w,
+                            const uint8_t *x, const int n_tok, struct shape f)
+{
+    const int n_sum = has_half_min(f) ? 8 : 4;
+    vi isum[TOK][VECTORS];
+
+    clear(isum, n_tok);
+#pragma GCC unroll 1
+    for (int i = 0; i < 8; i++) {
+        const uint8_t *tile = w + head_bytes(f) + i * tile_size(f);
+        vi one[TOK][VECTORS];
+
+        if (!is_large(f)) {
+            IN_MEMORY(*(vi(*)[TOK][VECTORS])isum);
+            add_tile(isum, tile, x + i * 8 * TOK4, n_tok, f);
+            continue;
+        }
+        clear(one, n_tok);
+        add_large(one, tile, x + i * 8 * TOK4, n_tok, f);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++)
+                isum[t][g] += one[t][g];
+        }
+        IN_MEMORY(*(vi(*)[TOK][VECTORS])isum);
+    }
+    add_scaled(acc, isum, w, x + act_d(f), n_tok);
+    if (!has_min(f))
+        return;
+    clear(isum, n_tok);
+    for (int i = 0; i < n_sum; i++) {
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < VECTORS; g++) {
+                isum[t][g] +=
+                    v_pairs(dword_at(x + act_sums(f) + i * TOK4 + 4 * t),
+                            get(w + head_m(f) + ROW16 * i + 4 * W * g));
+                HOLD(isum[t][g]);
+            }
+        }
+    }
+    add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
+}
+
+/* A panel's units from w on; its accumulators are at[t]. */
+TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
+                    int64_t n_unit, const int n_tok, struct shape f)
+{
+    vf acc[TOK][VECTORS];
+
+    for (int t = 0; t < n_tok; t++)
+        memcpy(acc[t], at[t], sizeof acc[t]);
+    for (int64_t u = 0; u < n_unit; u++) {
+        IN_MEMORY(acc);
+        if (has_chunks(f))
+            add_unit_of_chunk(acc, w, x, n_tok, f);
+        else
+            add_unit_of_tile(acc, w, x, n_tok, f);
         w += unit_size(f);
         x += act_size(f);
     }
-    UNROLL
     for (int t = 0; t < n_tok; t++)
-        memcpy(at[t], &acc[t], sizeof acc[t]);
+        memcpy(at[t], acc[t], sizeof acc[t]);
 }
 
 TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
@@ -211,19 +419,16 @@ TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
     for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
         if (fresh)
             gemm_fresh(acc, n_row < TOK ? n_row : TOK);
-        for (int g = 0; g < GEMM_PANELS; g++)
-            for (int h = 0; h < HALVES; h++) {
-                const uint8_t *from = w + (size_t)g * stride + 4 * W * h;
-                float *at[TOK];
+        for (int g = 0; g < GEMM_PANELS; g++) {
+            float *at[TOK];
 
-                for (int t = 0; t < TOK; t++)
-                    at[t] =
-                        (t < n_row ? acc[t] : nowhere) + PACK_ROWS * g + W * h;
-                if (n_row > 2)
-                    run_half(from, x, at, n_unit, TOK, f);
-                else
-                    run_half(from, x, at, n_unit, 2, f);
-            }
+            for (int t = 0; t < TOK; t++)
+                at[t] = (t < n_row ? acc[t] : nowhere) + PACK_ROWS * g;
+            if (n_row > 2)
+                run_panel(w + (size_t)g * stride, x, at, n_unit, TOK, f);
+            else
+                run_panel(w + (size_t)g * stride, x, at, n_unit, 2, f);
+        }
     }
 }
 

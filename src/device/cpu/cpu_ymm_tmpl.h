@@ -5,10 +5,7 @@
 
 #include "base/unroll.h"
 
-/* MIN_ROWS: with AVX2 on Zen 5 jobs and gemm took equal times at 32 rows of
- * formats with 4 bits, and beyond 48 of Q8_0, Q5_1, Q6_K and IQ4_XS, before
- * gemm got 5 to 10 % faster. Not measured with AVX-VNNI. */
-enum { W = 8, FLOAT_TOK = 4, TOK = 4, MIN_ROWS = 32 };
+enum { W = 8, FLOAT_TOK = 4, TOK = 4 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));

@@ -1,0 +1,42 @@
+/* plait serve as a process of its own, and who asks it. What fails in here
+ * fails the running case. */
+#ifndef TEST_SERVE_TRY_H
+#define TEST_SERVE_TRY_H
+
+#include "lib/http_try.h"
+
+#include <jansson.h>
+#include <sys/types.h>
+
+struct serve_try {
+    pid_t pid;
+    const char *log;   /* the file of what it says */
+    struct http_try t; /* for try_connect: its port alone */
+};
+
+/* Starts it on the bundled model, one thread a device; `more` are options,
+ * behind which others of the same name win. `before` comes before the command:
+ * "" or what the shell is to set. */
+void serve_try_start(struct serve_try *s, const char *before, const char *more);
+/* SIGTERM; it must end well. */
+void serve_try_stop(struct serve_try *s);
+/* A request, its answer's body malloc'ed; the status must be this. */
+char *serve_try_post(struct serve_try *s, const char *path, const char *body,
+                     int status);
+char *serve_try_get(struct serve_try *s, const char *path);
+/* A request whose answer is not read yet. */
+void serve_try_send(struct try_client *c, const char *path, const char *body);
+/* JSON, to be released. */
+json_t *serve_try_json(const char *text);
+/* A number of /metrics; 0: it is not there. */
+double serve_try_metric(struct serve_try *s, const char *name);
+/* Waits until nobody has a place and nobody waits. */
+void serve_try_idle(struct serve_try *s);
+/* Of its process: bytes of memory, open files, threads. */
+struct serve_use {
+    int64_t bytes;
+    int n_file, n_thread;
+};
+struct serve_use serve_try_use(const struct serve_try *s);
+
+#endif
