@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "device/cpu/cpu_kernel.h"
@@ -63,15 +64,21 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
+/* Memory as a device's: in huge pages where there are some. */
 static void *get(size_t size)
 {
+    const size_t huge = (size_t)2 << 20;
     void *p = NULL;
 
-    if (posix_memalign(&p, 4096, size > 0 ? size : 1) != 0) {
+    if (posix_memalign(&p, size < huge ? 4096 : huge, size > 0 ? size : 1)) {
         fprintf(stderr, "bench-matmul: no memory for %zu bytes; lower -b\n",
                 size);
         exit(1);
     }
+#ifdef MADV_HUGEPAGE
+    if (size >= huge)
+        madvise(p, size / huge * huge, MADV_HUGEPAGE);
+#endif
     return p;
 }
 

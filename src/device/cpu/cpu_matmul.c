@@ -31,6 +31,7 @@ struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
     int64_t n, n_panel; /* rows of one matrix */
+    int panels;         /* most that a job takes */
     bool q8;
     cpu_panel_fn *multiply;
     const struct cpu_gemm *gemm; /* NULL: there is none */
@@ -54,6 +55,7 @@ static struct weight weight_of(const struct cpu_call *c,
         .data = t->data,
         .n = t->dim[t->n_dim - 2],
         .add = isa->jobs->add,
+        .panels = 1,
     };
     int64_t k = t->dim[t->n_dim - 1];
 
@@ -64,6 +66,7 @@ static struct weight weight_of(const struct cpu_call *c,
         .n_span = c->n_span,
         .k = k,
         .format = t->format,
+        .n_panel = 1,
     };
     if (t->pack != NULL) {
         w.matrix_bytes = t->pack->matrix_bytes;
@@ -71,6 +74,8 @@ static struct weight weight_of(const struct cpu_call *c,
         w.multiply = isa->jobs->packed[t->format];
         w.q8 = isa->jobs->q8 && t->pack->rule->tile_values > 1;
         w.gemm = gemm_of(isa, t->format);
+        if (w.q8 && isa->jobs->panels > 1)
+            w.panels = isa->jobs->panels;
     } else {
         w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;
         w.panel_bytes = format_row_bytes(t->format, k) * PACK_ROWS;
@@ -102,13 +107,32 @@ static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
            (size_t)panel * w->panel_bytes;
 }
 
-/* The panel to work on and the one to come. */
+/* Panels that few rows of activations meet in turn. */
+static int panels_of(const struct weight *w, int64_t n_tok)
+{
+    int64_t n = n_tok > 0 ? CPU_PANEL_TOK / n_tok : 1;
+
+    return (int)(n < 1 ? 1 : min64(n, w->panels));
+}
+
+/* Where panels are dealt out, at which multiples: so that jobs are whole, if
+ * there are panels enough for all threads. */
+static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
+                           int64_t n_tok, int64_t n_panel)
+{
+    int n = panels_of(w, n_tok);
+
+    return n_panel >= (int64_t)4 * n * c->nth ? n : 1;
+}
+
+/* The panel to work on, the first of the job's, and the ones to come. */
 static void panel_set(struct cpu_panel_job *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
 {
     s->panel = panel_at(w, matrix, panel);
-    s->next = panel_at(w, next_matrix, min64(next_panel, w->n_panel - 1));
+    s->next =
+        panel_at(w, next_matrix, min64(next_panel, w->n_panel - s->n_panel));
     s->n_row = (int)min64(PACK_ROWS, w->n - panel * PACK_ROWS);
 }
 
@@ -164,14 +188,15 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
     return p->list != NULL ? p->list[i] : i;
 }
 
-/* Result rows first .. first+s->n_tok-1 of *p against the panel set in *s. */
+/* Result rows first .. first+s->n_tok-1 of *p against the panels set in *s. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_job *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
 {
     static const int32_t at[CPU_PANEL_TOK] = {0, 1, 2,  3,  4,  5,  6,  7,
                                               8, 9, 10, 11, 12, 13, 14, 15};
-    struct stack stack = {c->scratch, s->n_tok * PACK_ROWS, 0, w->add};
+    struct stack stack = {c->scratch, s->n_panel * s->n_tok * PACK_ROWS, 0,
+                          w->add};
     const void *x_row[CPU_PANEL_TOK];
     int64_t row[CPU_PANEL_TOK];
     int64_t width = cpu_last(&c->out);
@@ -191,9 +216,15 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     for (int e = 0; e < stack.n_entry; e++) {
         const float *sum = stack.data + e * stack.n;
 
-        for (int j = 0; j < s->n_tok; j++)
-            memcpy(result_at(c, e) + row[j] * width + panel * PACK_ROWS,
-                   sum + j * PACK_ROWS, (size_t)s->n_row * sizeof(float));
+        for (int i = 0; i < s->n_panel; i++) {
+            int64_t first_row = (panel + i) * PACK_ROWS;
+            int64_t n = min64(PACK_ROWS, w->n - first_row);
+
+            for (int j = 0; j < s->n_tok; j++)
+                memcpy(result_at(c, e) + row[j] * width + first_row,
+                       sum + (i * s->n_tok + j) * PACK_ROWS,
+                       (size_t)n * sizeof(float));
+        }
     }
 }
 
@@ -205,9 +236,11 @@ static void pairs_run(const struct cpu_call *c, const struct weight *w,
 {
     for (int64_t b = first; b < end; b += BATCH) {
         int64_t stop = min64(b + BATCH, end);
+        int panels = panels_of(w, stop - b);
 
-        for (int64_t g = g0; g < g1; g++) {
-            panel_set(s, w, matrix, g, matrix, g + 1);
+        for (int64_t g = g0; g < g1; g += s->n_panel) {
+            s->n_panel = (int)min64(panels, g1 - g);
+            panel_set(s, w, matrix, g, matrix, g + s->n_panel);
             for (int64_t i = b; i < stop; i += s->n_tok) {
                 s->n_tok = (int)min64(CPU_PANEL_TOK, stop - i);
                 block_run(c, w, s, x, p, i, g);
@@ -427,7 +460,8 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     while (batch > CPU_PANEL_TOK &&
            (p.n + batch - 1) / batch * w.n_panel < 8 * c->nth)
         batch /= 2;
-    deal = cpu_deal(c, (p.n + batch - 1) / batch * w.n_panel, 1);
+    deal = cpu_deal(c, (p.n + batch - 1) / batch * w.n_panel,
+                    panel_grain(c, &w, p.n, w.n_panel));
     while (cpu_deal_next(&deal, &part))
         while (part.lo < part.hi) {
             int64_t b = part.lo / w.n_panel;
@@ -606,6 +640,7 @@ static void routed_run(const struct cpu_call *c,
     struct many memory, *m = NULL;
     struct cpu_deal deal;
     struct cpu_part part;
+    int64_t n_unit;
 
     if (w.n == 0)
         return;
@@ -616,7 +651,8 @@ static void routed_run(const struct cpu_call *c,
                       routing_bytes(c, n_pair));
         gemm_begin(&m->g);
     }
-    deal = cpu_deal(c, r->start[c->in[1].dim[0]] * expert_units(&w, m), 1);
+    n_unit = r->start[c->in[1].dim[0]] * expert_units(&w, m);
+    deal = cpu_deal(c, n_unit, m ? 1 : panel_grain(c, &w, 1, n_unit));
     while (cpu_deal_next(&deal, &part))
         expert_part(c, &w, &s, m, &x, r, share, part);
     if (m)
@@ -664,6 +700,14 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
+/* Panels of one token that go together, or one of all tokens. */
+static size_t down_stack_bytes(const struct cpu_call *c)
+{
+    int64_t n_tok = c->in[2].dim[0];
+
+    return stack_bytes(c, n_tok > CPU_PANEL_TOK ? n_tok : CPU_PANEL_TOK);
+}
+
 /* Blocks whose accumulators pass by the experts together. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
@@ -684,7 +728,7 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa)
 {
     const struct cpu_gemm *gemm = gemm_of(isa, c->in[1].format);
-    size_t bytes = stack_bytes(c, c->in[2].dim[0]) + down_bytes(c) +
+    size_t bytes = down_stack_bytes(c) + down_bytes(c) +
                    routing_bytes(c, cpu_count(&c->in[2]));
     struct many m;
 
@@ -702,7 +746,7 @@ static int32_t expert_of(const struct cpu_call *c, const struct down *d,
 
 static struct down down_plan(const struct cpu_call *c, const struct rows *x)
 {
-    uint8_t *memory = (uint8_t *)c->scratch + stack_bytes(c, c->in[2].dim[0]);
+    uint8_t *memory = (uint8_t *)c->scratch + down_stack_bytes(c);
     int64_t n_pair = cpu_count(&c->in[2]);
     struct down d = {.r = route(c, memory + down_bytes(c))};
     int32_t n = d.r.start[c->in[1].dim[0]];
@@ -736,7 +780,8 @@ static void down_addend(const struct cpu_call *c, const struct weight *w,
         s->x = d->x + first;
         s->at = d->r.token + first;
         panel_set(s, w, expert_of(c, d, first), panel,
-                  expert_of(c, d, last ? 0 : end), panel + last);
+                  expert_of(c, d, last ? 0 : end),
+                  last ? panel + s->n_panel : panel);
         w->multiply(s);
     }
 }
@@ -845,14 +890,16 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* One panel, for all tokens. */
-static void down_panel(const struct cpu_call *c, const struct weight *w,
-                       struct cpu_panel_job *s, const struct down *d,
-                       int64_t panel)
+/* The panels of a job, for all tokens. */
+static void down_panels(const struct cpu_call *c, const struct weight *w,
+                        struct cpu_panel_job *s, const struct down *d,
+                        int64_t panel)
 {
     int64_t n_tok = c->in[2].dim[0];
-    int64_t n_row = min64(PACK_ROWS, w->n - panel * PACK_ROWS);
-    struct stack stack = {c->scratch, n_tok * PACK_ROWS, 0, w->add};
+    int64_t first = panel * PACK_ROWS;
+    int64_t n_row = min64(s->n_panel * PACK_ROWS, w->n - first);
+    struct stack stack = {c->scratch, s->n_panel * n_tok * PACK_ROWS, 0,
+                          w->add};
 
     for (int i = 0; i < c->tree.n; i++) {
         s->acc = stack_push(&stack);
@@ -862,7 +909,7 @@ static void down_panel(const struct cpu_call *c, const struct weight *w,
     }
     for (int e = 0; e < stack.n_entry; e++)
         for (int64_t t = 0; t < n_tok; t++)
-            memcpy(result_at(c, e) + t * w->n + panel * PACK_ROWS,
+            memcpy(result_at(c, e) + t * w->n + first,
                    stack.data + e * stack.n + t * PACK_ROWS,
                    (size_t)n_row * sizeof(float));
 }
@@ -885,8 +932,8 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         struct many m;
 
         many_init(&m, c, w.gemm, n_tok, down_acc_bytes(c),
-                  (uint8_t *)c->scratch + stack_bytes(c, n_tok) +
-                      down_bytes(c) + routing_bytes(c, cpu_count(&c->in[2])));
+                  (uint8_t *)c->scratch + down_stack_bytes(c) + down_bytes(c) +
+                      routing_bytes(c, cpu_count(&c->in[2])));
         part = cpu_part(n_block(&w), 1, c->ith, c->nth);
         gemm_begin(&m.g);
         for (int64_t b = part.lo, n; b < part.hi; b += n) {
@@ -896,8 +943,12 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
         gemm_end(&m.g);
         return;
     }
-    deal = cpu_deal(c, w.n_panel, 1);
+    if (n_tok > 1)
+        w.panels = 1;
+    deal = cpu_deal(c, w.n_panel, panel_grain(c, &w, 1, w.n_panel));
     while (cpu_deal_next(&deal, &part))
-        for (int64_t g = part.lo; g < part.hi; g++)
-            down_panel(c, &w, &s, &d, g);
+        for (int64_t g = part.lo; g < part.hi; g += s.n_panel) {
+            s.n_panel = (int)min64(w.panels, part.hi - g);
+            down_panels(c, &w, &s, &d, g);
+        }
 }

@@ -16,9 +16,11 @@ enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
 
 struct cpu_panel_job {
     /* The weights: a panel of a packed matrix, or rows of a plain one. */
-    const struct pack *pack;      /* NULL: plain */
-    const uint8_t *panel;         /* 16 packed rows; or n_row plain ones */
-    const uint8_t *next;          /* the panel read after it, to fetch early */
+    const struct pack *pack; /* NULL: plain */
+    const uint8_t *panel;    /* 16 packed rows; or n_row plain ones */
+    const uint8_t *next;     /* the panels read after, to fetch early */
+    int n_panel; /* quantized: 1 .. jobs->panels, one behind the other, and
+                    n_panel * n_tok at most CPU_PANEL_TOK; else 1 */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
     int n_row;        /* plain: 1 .. 16 */
@@ -29,7 +31,8 @@ struct cpu_panel_job {
     int n_tok;            /* 1 .. CPU_PANEL_TOK */
     const void *const *x; /* [n_tok] */
     /* Activations j have 16 accumulators, one a weight row, at
-     * acc + 16 * at[j]; no two of at[] are equal. */
+     * acc + 16 * at[j]; no two of at[] are equal. Those of panel i lie
+     * 16 * n_tok * i further on. */
     float *acc;
     const int32_t *at; /* [n_tok] */
 };
@@ -76,7 +79,8 @@ static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
 struct cpu_jobs {
     cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
     cpu_panel_fn *plain;
-    bool q8; /* quantized formats read struct q8_block, else float */
+    bool q8;    /* quantized formats read struct q8_block, else float */
+    int panels; /* most panels that a job of a quantized format takes */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 

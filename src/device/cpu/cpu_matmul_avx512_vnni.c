@@ -7,6 +7,9 @@
  * time of jobs at 20 rows of Q4_0, Q4_K and Q8_0, and 1 to 1.2 of it at 15
  * (medians, weights of 512 x 1024). */
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
+/* Hardware streams stop at pages. On a server with AVX-512, 4-bit formats read
+ * 30 % more a second so than without, 10 % more than at a quarter. */
+enum { PANELS = 1, AHEAD = 4096 };
 
 static inline vi v_dot4(vi acc, vi u, vi s)
 {

@@ -4,7 +4,7 @@
 #include "device/cpu/cpu_ymm_tmpl.h"
 
 /* MIN_ROWS is not measured. */
-enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
+enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32, PANELS = 1, AHEAD = 4096 };
 
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
