@@ -381,6 +381,49 @@ TEST(blocks_of_tokens_do_not_show)
     }
 }
 
+/* Few rows of activations meet several panels in turn: of more panels than
+ * threads need, not all of them in whole jobs, with ranks to be summed. */
+TEST(panels_in_turn_do_not_show)
+{
+    enum { K = 128, N = 33 * PACK_ROWS + 3, MOST = 6, N_EXPERT = 3 };
+    static const struct pack_span span[] = {
+        {0, 32, 0}, {32, 64, 1}, {96, 32, 2}};
+    uint64_t seed = test_seed() + 17;
+    struct weights_tree t;
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    weights_tree_make(&t, 3, 0, 3, 0);
+    for (int i = 0; i < MOST * N_KERNEL; i++) {
+        enum kernel kernel = kernels[i % N_KERNEL];
+        int64_t n_used = kernel == KERNEL_head_matmul ? N_EXPERT : 2;
+        struct problem p = {.kernel = kernel,
+                            .n_tok = 1 + i / N_KERNEL,
+                            .n_used = n_used,
+                            .x_used = n_used};
+        /* Formats behind the three of floats. */
+        struct weights w =
+            weights_make(3 + (int)test_below(&seed, WEIGHTS_N_FORMAT - 3),
+                         N_EXPERT, N, 256, span, 3, &seed);
+        float *x = weights_floats(p.n_tok * n_used * K, &seed), *want;
+        int32_t id[MOST * N_EXPERT];
+
+        for (int64_t j = 0; j < p.n_tok * n_used; j++)
+            id[j] = (int32_t)(kernel == KERNEL_head_matmul
+                                  ? j % n_used
+                                  : test_below(&seed, N_EXPERT));
+        p.w = &w;
+        p.x = x;
+        p.id = id;
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1 + i % MAX_THREAD, "panels");
+        free(want);
+        free(x);
+        weights_free(&w);
+    }
+}
+
 /* Whether value v of row i, of codes or of activations, is at the upper end:
  * all are, or every second one, or half of each tile, or every second four; of
  * odd rows the others. */
