@@ -143,6 +143,18 @@ def writes_markup_as_text(b):
     same(b.get('window.hit'), None)
 
 
+def is_not_held_up(b):
+    """What would take a minute, or more depth than there is."""
+    for text in ['x' + '`' * 7000, '>' * 7000, '- + ' * 3000,
+                 '# a' + ' ' * 7000 + 'x']:
+        took = b.get('(() => { const began = performance.now(); '
+                     f'cut([{json.dumps(text)}]).map(x => render(x)); '
+                     'return performance.now() - began; })()')
+        if took > 5000:
+            raise browser.Failed(f'{text[:5]!r} took {took} ms')
+    same(b.get('render(["## C# ##"]).outerHTML'), '<h2>C#</h2>')
+
+
 def takes_files(b):
     """What is exported is imported again; what is none is refused."""
     n = b.get('talks.length')
@@ -260,7 +272,8 @@ def look(plait, model):
         b.open(url)
         b.wait('models.length === 1')
         for part in (streams, stops, survives_reload, keeps_versions,
-                     writes_markup_as_text, takes_files, is_narrow, has_names):
+                     writes_markup_as_text, is_not_held_up, takes_files,
+                     is_narrow, has_names):
             print(part.__name__, flush=True)
             part(b)
         shows_the_machine(b, url)
