@@ -124,6 +124,24 @@ def keeps_versions(b):
     same(b.get('path().length'), n)
 
 
+def stays_deleted(b):
+    """A conversation that goes while its answer comes."""
+    b.get('window.really ??= fetch; window.fetch = (u, o) => '
+          'String(u).endsWith("completions") ? Promise.resolve(new Response('
+          'new ReadableStream({start(c) { c.enqueue(new TextEncoder().encode('
+          '`data: {"choices": [{"delta": {"content": "so"}}]}\\n\\n`)); '
+          'o.signal.onabort = () => c.error(new DOMException("", '
+          '"AbortError")); }}))) : really(u, o); 0')
+    b.click('#new')
+    send(b, 'Write a lot.')
+    b.wait('path().length === 2 && path()[1].content === "so"')
+    b.get('window.gone = talk; remove(talk); 0')
+    b.wait('window.gone.root.next[0].next[0].note === "stopped"')
+    same(b.get('talks.includes(window.gone) || '
+               'localStorage.getItem(KEY + window.gone.id)'), None)
+    b.get('window.fetch = window.really; 0')
+
+
 def writes_markup_as_text(b):
     b.click('#new')
     pretend(b, HOSTILE, 'why <img src=x onerror="window.hit = 4">')
@@ -272,8 +290,8 @@ def look(plait, model):
         b.open(url)
         b.wait('models.length === 1')
         for part in (streams, stops, survives_reload, keeps_versions,
-                     writes_markup_as_text, is_not_held_up, takes_files,
-                     is_narrow, has_names):
+                     stays_deleted, writes_markup_as_text, is_not_held_up,
+                     takes_files, is_narrow, has_names):
             print(part.__name__, flush=True)
             part(b)
         shows_the_machine(b, url)
