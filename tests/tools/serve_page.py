@@ -267,6 +267,13 @@ def tells_of_errors(b, server):
 
 def asks_for_a_key(b, url):
     b.open(url)
+    b.wait('$("ask-key").open')
+    b.get('turn(true); $("ask-key").close()')
+    b.wait('$("machine-wrong").textContent === '
+           '"The server wants another API key."')
+    b.get('new Promise(go => setTimeout(go, 1200))')
+    same(b.get('$("ask-key").open'), False)  # who looks is not asked again
+    b.get('turn(false); begin(); 0')
     for key, text in ('wrong', 'does not know this key'), ('k1', ''):
         b.wait('$("ask-key").open')
         b.get('$("key").value = ""')
