@@ -53,23 +53,22 @@ static void embeddings_free(struct embeddings *g)
 
 void embeddings_norm(float *x, size_t n, int p)
 {
-    double sum = 0;
+    double sum = 0, most = 0;
 
-    if (p < 0)
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
+    if (p < 0 || most == 0)
         return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && p > 0; i++) {
         double a = fabs((double)x[i]);
 
-        if (p == 0)
-            sum = a > sum ? a : sum;
-        else
-            sum += p == 1 ? a : p == 2 ? a * a : pow(a, p);
+        sum += p == 1 ? a : p == 2 ? a * a : pow(a / most, p);
     }
     if (p == 0)
-        sum /= 32760;
+        sum = most / 32760;
     else if (p > 1)
-        sum = p == 2 ? sqrt(sum) : pow(sum, 1.0 / p);
-    for (size_t i = 0; i < n && sum > 0; i++)
+        sum = p == 2 ? sqrt(sum) : most * pow(sum, 1.0 / p);
+    for (size_t i = 0; i < n; i++)
         x[i] = (float)((double)x[i] / sum);
 }
 
