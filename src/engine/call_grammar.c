@@ -22,7 +22,7 @@ enum {
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    uint32_t n_rule; /* of schemas */
+    struct schema_sums sums;
     pl_err *err;
 };
 
@@ -92,7 +92,7 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
     numeral_print(name, sizeof name, "tool %s%s%s",
                   err_shown(tool, t->name, strlen(t->name)), where ? ": " : "",
                   where ? err_shown(at, where, strlen(where)) : "");
-    return schema_put_rule(t->c->out, &t->c->n_rule, t->schema, schema, name,
+    return schema_put_rule(t->c->out, &t->c->sums, t->schema, schema, name,
                            rule, t->c->err);
 }
 
