@@ -139,7 +139,7 @@ def stays_deleted(b):
     b.wait('window.gone.root.next[0].next[0].note === "stopped"')
     same(b.get('talks.includes(window.gone) || '
                'localStorage.getItem(KEY + window.gone.id)'), None)
-    b.get('window.fetch = window.really; 0')
+    b.get('window.fetch = window.really; $("toast").replaceChildren()')
 
 
 def writes_markup_as_text(b):
