@@ -22,8 +22,8 @@ static const char *const properties[] = {
     "{\"type\": \"number\"}",
     "{\"type\": \"boolean\"}",
     "{\"type\": \"array\", \"items\": {\"type\": \"number\"}}",
-    "{\"type\": \"object\", \"properties\": {\"deep\": {\"type\": \"string\"}, "
-    "\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}",
+    ("{\"type\": \"object\", \"properties\": {\"deep\": {\"type\": "
+     "\"string\"}, \"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}"),
     "{\"type\": \"string\", \"enum\": [\"red\", \"dark blue\", \"7\"]}",
     "{\"enum\": [\"one\", \"Zwei\", 3]}",
     "{\"type\": [\"string\", \"null\"]}",
