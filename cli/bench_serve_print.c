@@ -85,11 +85,13 @@ static bool add_times(json_t *row, const char *name, const struct serve_load *l,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Was it fast enough to be of use? */
+/* Was it fast enough to be of use? What never had a first token was not. */
 static bool is_good(const struct serve_request *r, const struct options *o)
 {
+    double first = 1e3 * first_of(r);
+
     return r->failure < 0 &&
-           (o->max_first_ms <= 0 || 1e3 * first_of(r) <= o->max_first_ms) &&
+           (o->max_first_ms <= 0 || (first >= 0 && first <= o->max_first_ms)) &&
            (o->max_between_ms <= 0 ||
             1e3 * serve_between(r) <= o->max_between_ms);
 }
@@ -281,6 +283,7 @@ static const struct bench_column columns[] = {
 static void print_failures(json_t *rows)
 {
     json_t *row, *f;
+    const char *before = "\n";
     size_t i, k;
     char load[BENCH_CELL];
 
@@ -289,8 +292,8 @@ static void print_failures(json_t *rows)
         json_array_foreach (json_object_get(row, "failures"), k, f) {
             double status = bench_number(f, "status");
 
-            printf("%s* %s, %.0f failed: ", i + k == 0 ? "\n" : "", load,
-                   bench_number(f, "n"));
+            printf("%s* %s, %.0f failed: ", before, load, bench_number(f, "n"));
+            before = "";
             if (status > 0)
                 printf("status %.0f, ", status);
             printf("%s\n", bench_word(f, "message"));

@@ -25,11 +25,14 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY])
 {
     json_t *j = json_loadb(body, n, 0, NULL);
     const char *s = message_of(j);
+    size_t line = 0;
 
+    while (line < n && line < SERVE_WHY && !strchr("\r\n", body[line]))
+        line++; /* up to a NUL, too */
     if (s != NULL)
         snprintf(why, SERVE_WHY, "%s", s);
     else
-        snprintf(why, SERVE_WHY, "%.*s", (int)strcspn(body, "\r\n"), body);
+        snprintf(why, SERVE_WHY, "%.*s", (int)line, body);
     json_decref(j);
 }
 

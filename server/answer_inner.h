@@ -18,8 +18,8 @@ struct answer_choice {
     int n_block, cap_block;
     struct utf8_tail tail; /* of the last block */
     bool thinks;           /* reasoning is open */
-    json_t *probs, *ids;   /* of all tokens; owned, NULL: not asked for */
-    size_t n_probs, n_ids; /* of these, told in the stream so far */
+    json_t *probs, *ids;   /* of all tokens, in streams those that are not told
+                              yet; owned, NULL: not asked for */
     int64_t n_prompt, n_cached, n_token;
     bool begun, ended;
     struct answer_end end; /* its string is not kept */

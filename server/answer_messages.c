@@ -61,7 +61,8 @@ static json_t *block_json(const struct answer_block *b, bool filled)
         return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
                          text, "signature", "");
     json_decref(text);
-    input = filled ? json_loadb(b->text.s, b->text.n, 0, NULL) : NULL;
+    input =
+        filled ? json_loadb(b->text.s, b->text.n, JSON_ALLOW_NUL, NULL) : NULL;
     if (!json_is_object(input)) {
         json_decref(input);
         input = json_object();

@@ -20,6 +20,9 @@ enum ask_kind {
     ASK_INFILL,      /* /infill; answered as /completion is */
 };
 
+/* Others of a token, and how likely they were: so many are told at most. */
+enum { ASK_MOST_TOP = 64 };
+
 /* Requests may ask for more than this server can do so far. */
 enum ask_need {
     ASK_GRAMMAR = 1, /* output by a GBNF grammar */
@@ -93,7 +96,7 @@ struct ask {
     bool stream, usage; /* usage: a stream ends with it */
     bool progress;      /* a stream begins with it */
     bool probs;         /* of tokens; */
-    int n_top;          /* and of as many others */
+    int n_top;          /* and of as many others, ASK_MOST_TOP at most */
     bool ids;           /* of the tokens written, too */
     bool echo;          /* the prompt stands before its answer */
     enum ask_reasoning reasoning;

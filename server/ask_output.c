@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { MOST_TOP = 1024 };
-
 /* The schema that is a field of f; it is there. */
 static bool take_schema(struct ask_reader *r, const struct fields *f,
                         const char *name)
@@ -85,7 +83,7 @@ static bool read_probs(struct ask_reader *r)
 
     if (a->kind == ASK_COMPLETIONS && json_is_integer(v)) {
         a->probs = true;
-        if (!field_int(&r->f, "logprobs", 0, MOST_TOP, &top))
+        if (!field_int(&r->f, "logprobs", 0, ASK_MOST_TOP, &top))
             return false;
     } else if (!field_bool(&r->f, "logprobs", &a->probs)) {
         return false;
@@ -94,10 +92,10 @@ static bool read_probs(struct ask_reader *r)
         if (!a->probs && a->kind == ASK_CHAT)
             return refuse(r->f.why, 400, "invalid_value", "top_logprobs",
                           "top_logprobs is given without logprobs: true");
-        if (!field_int(&r->f, "top_logprobs", 0, MOST_TOP, &top))
+        if (!field_int(&r->f, "top_logprobs", 0, ASK_MOST_TOP, &top))
             return false;
     }
-    if (!field_int(&r->f, "n_probs", 0, MOST_TOP, &top))
+    if (!field_int(&r->f, "n_probs", 0, ASK_MOST_TOP, &top))
         return false;
     a->probs = a->probs || (field(&r->f, "n_probs") != NULL && top > 0);
     a->n_top = (int)top;

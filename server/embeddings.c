@@ -11,13 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TEXTS = 2048 };
+enum {
+    MOST_TEXTS = 2048,
+    MOST_NUMBERS = 1 << 24, /* of all rows that are told as they are */
+};
 
 /* A text, and what has come of it. */
 struct embedded {
     struct embeddings *of;
     double *sum;  /* [d_model], owned; of the mean */
     float *row;   /* [n_row, d_model], owned; one but with EMBEDDINGS_NONE */
+    char *json;   /* owned; its part of the answer, once row is gone */
     int64_t n;    /* tokens */
     int64_t seen; /* rows told so far */
 };
@@ -28,7 +32,7 @@ struct embeddings {
     struct ask ask; /* its prompts */
     bool plain, base64;
     int norm;
-    int64_t width;
+    int64_t width, n_number; /* of a row; of all that are kept */
     atomic_bool gone;
     bool failed;
     struct refusal why; /* of failed */
@@ -43,6 +47,7 @@ static void embeddings_free(struct embeddings *g)
     for (int i = 0; i < g->n; i++) {
         free(g->text[i].sum);
         free(g->text[i].row);
+        free(g->text[i].json);
     }
     ask_fini(&g->ask);
     free(g);
@@ -53,23 +58,22 @@ static void embeddings_free(struct embeddings *g)
 
 void embeddings_norm(float *x, size_t n, int p)
 {
-    double sum = 0;
+    double sum = 0, most = 0;
 
-    if (p < 0)
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs((double)x[i]));
+    if (p < 0 || most == 0)
         return;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && p > 0; i++) {
         double a = fabs((double)x[i]);
 
-        if (p == 0)
-            sum = a > sum ? a : sum;
-        else
-            sum += p == 1 ? a : p == 2 ? a * a : pow(a, p);
+        sum += p == 1 ? a : p == 2 ? a * a : pow(a / most, p);
     }
     if (p == 0)
-        sum /= 32760;
+        sum = most / 32760;
     else if (p > 1)
-        sum = p == 2 ? sqrt(sum) : pow(sum, 1.0 / p);
-    for (size_t i = 0; i < n && sum > 0; i++)
+        sum = p == 2 ? sqrt(sum) : most * pow(sum, 1.0 / p);
+    for (size_t i = 0; i < n; i++)
         x[i] = (float)((double)x[i] / sum);
 }
 
@@ -152,31 +156,58 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
+/* A text's part of the answer is written when it ends: the loop waits for that,
+ * and for those of a whole request it would wait for seconds. */
+static bool write_part(struct embedded *t)
+{
+    const struct embeddings *g = t->of;
+    json_t *j = json_pack("{s:i, s:o}", "index", (int)(t - g->text),
+                          "embedding", vectors(t));
+
+    if (j && (g->plain ||
+              json_object_set_new(j, "object", json_string("embedding")) == 0))
+        t->json = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(j);
+    free(t->row);
+    t->row = NULL;
+    return t->json != NULL;
+}
+
+/* What stands behind the parts: "{...}" of which the first byte is left out.
+ * NULL: no memory. */
+static char *rest_of(const struct embeddings *g)
+{
+    const char *name = g->service->name;
+    json_int_t n = 0;
+    json_t *j;
+    char *s;
+
+    for (int i = 0; i < g->n; i++)
+        n += g->text[i].n;
+    j = json_pack("{s:o, s:{s:I, s:I}}", "model", json_text(name, strlen(name)),
+                  "usage", "prompt_tokens", n, "total_tokens", n);
+    s = j ? json_dumps(j, JSON_COMPACT) : NULL;
+    json_decref(j);
+    return s;
+}
+
 static void answer(struct embeddings *g)
 {
-    json_t *list = json_array(), *j;
-    int64_t n = 0;
-    bool ok = list != NULL;
+    static const char head[] = "{\"object\":\"list\",\"data\":";
+    char *rest = rest_of(g);
+    struct text all = {0};
+    bool ok = rest && (g->plain || text_add(&all, head, sizeof head - 1));
 
-    for (int i = 0; i < g->n && ok; i++) {
-        const struct embedded *t = &g->text[i];
-
-        n += t->n;
-        j = json_pack("{s:i, s:o}", "index", i, "embedding", vectors(t));
-        if (j && !g->plain)
-            json_object_set_new(j, "object", json_string("embedding"));
-        ok = j && json_array_append_new(list, j) == 0;
-    }
-    j = !ok        ? NULL
-        : g->plain ? json_incref(list)
-                   : json_pack("{s:s, s:O, s:s, s:{s:I, s:I}}", "object",
-                               "list", "data", list, "model", g->service->name,
-                               "usage", "prompt_tokens", (json_int_t)n,
-                               "total_tokens", (json_int_t)n);
-    json_decref(list);
-    service_answer(
-        g->r, j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL);
-    json_decref(j);
+    for (int i = 0; i < g->n && ok; i++)
+        ok = text_add(&all, i > 0 ? "," : "[", 1) &&
+             text_add(&all, g->text[i].json, strlen(g->text[i].json));
+    ok = ok && text_add(&all, "]", 1) &&
+         (g->plain || (text_add(&all, ",", 1) &&
+                       text_add(&all, rest + 1, strlen(rest + 1))));
+    free(rest);
+    if (!ok)
+        text_free(&all);
+    service_answer(g->r, all.s);
 }
 
 /* ---- what the loop tells ------------------------------------------------- */
@@ -247,6 +278,11 @@ static void on_end(void *user, const struct job_report *report)
     }
     if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
         embeddings_norm(t->row, (size_t)g->width, g->norm);
+    if (!g->failed && !write_part(t)) {
+        g->failed = true;
+        refuse_memory(&g->why);
+        atomic_store(&g->gone, true);
+    }
     if (--g->n_left > 0)
         return;
     if (g->failed)
@@ -332,6 +368,15 @@ static bool make_text(struct embeddings *g, int i, struct job *job,
         return refuse_status(why, s, &err);
     t->of = g;
     n_row = (size_t)rows_of(t);
+    g->n_number += rows_of(t) * g->width;
+    if (how == EMBEDDINGS_NONE && g->n_number > MOST_NUMBERS) {
+        free(ids);
+        return refuse(why, 400, "invalid_value", "input",
+                      "all vectors of the request's tokens together have more "
+                      "than the %d numbers that may be asked for: give less "
+                      "text at once",
+                      MOST_NUMBERS);
+    }
     t->row = calloc(n_row * (size_t)g->width + 1, sizeof *t->row);
     if (how == EMBEDDINGS_MEAN)
         t->sum = calloc((size_t)g->width, sizeof *t->sum);

@@ -141,7 +141,7 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
 
 /* ---- tokens and their probabilities -------------------------------------- */
 
-enum { MAX_TOP = 64, MAX_PIECE = 256 };
+enum { MAX_PIECE = 256 };
 
 struct piece {
     char text[MAX_PIECE];
@@ -174,15 +174,14 @@ static struct answer_token as_token(struct choice *c, const struct logprob *p,
 static bool tell_token(struct choice *c, int32_t id, const float *logits)
 {
     const struct generation *g = c->of;
-    struct logprob own = {.id = id}, top[MAX_TOP];
-    struct answer_token t, others[MAX_TOP];
-    struct piece text[1 + MAX_TOP];
-    int n = g->ask.n_top < MAX_TOP ? g->ask.n_top : MAX_TOP;
+    struct logprob own = {.id = id}, top[ASK_MOST_TOP];
+    struct answer_token t, others[ASK_MOST_TOP];
+    struct piece text[1 + ASK_MOST_TOP];
+    int n = 0;
 
-    n = g->ask.probs
-            ? logprob_read(logits, pl_tokenizer_n_vocab(g->service->words),
-                           &own, top, n)
-            : 0;
+    if (g->ask.probs)
+        n = logprob_read(logits, pl_tokenizer_n_vocab(g->service->words), &own,
+                         top, g->ask.n_top);
     t = as_token(c, &own, &text[0]);
     for (int i = 0; i < n; i++)
         others[i] = as_token(c, &top[i], &text[1 + i]);

@@ -122,6 +122,22 @@ TEST(load_ends_who_takes_longer_than_the_timeout)
     load_try_stop(&t);
 }
 
+/* An answer that never began was not in time. */
+TEST(load_counts_no_answer_without_a_token_as_good)
+{
+    struct load_try t = {.script = "o", .n_token = 0};
+    json_t *all, *row;
+
+    load_try_start(&t);
+    all = load(&t, "--requests 2 --max-first 60000");
+    row = json_array_get(all, 0);
+    assert_int_equal(number(row, "n_done"), 2);
+    assert_int_equal(number(row, "n_good"), 0);
+    assert_true(json_is_null(json_object_get(row, "first_p50_ms")));
+    json_decref(all);
+    load_try_stop(&t);
+}
+
 /* ---- times --------------------------------------------------------------- */
 
 /* One of ten is late, by far more than a busy machine adds. */

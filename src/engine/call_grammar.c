@@ -11,12 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_TOOLS = 256, MOST_MARK = 128, MOST_REFS = 8 };
+enum {
+    MOST_TOOLS = 256,
+    MOST_MARK = 128,
+    MOST_REFS = 8,
+    MOST_TYPES = 7,       /* that JSON has */
+    MOST_VALUES = 1 << 14 /* alternatives of a tool's values without quotes */
+};
 
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    uint32_t n_rule; /* of schemas */
+    struct schema_sums sums;
     pl_err *err;
 };
 
@@ -25,7 +31,9 @@ struct tool {
     struct caller *c;
     int i;
     const char *name;
-    json_t *schema; /* of its arguments; owned */
+    json_t *schema;   /* of its arguments; owned */
+    json_t *required; /* owned; its keys must come; NULL: none */
+    int n_value;      /* alternatives so far */
 };
 
 /* ---- parts --------------------------------------------------------------- */
@@ -84,7 +92,7 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
     numeral_print(name, sizeof name, "tool %s%s%s",
                   err_shown(tool, t->name, strlen(t->name)), where ? ": " : "",
                   where ? err_shown(at, where, strlen(where)) : "");
-    return schema_put_rule(t->c->out, &t->c->n_rule, t->schema, schema, name,
+    return schema_put_rule(t->c->out, &t->c->sums, t->schema, schema, name,
                            rule, t->c->err);
 }
 
@@ -233,7 +241,7 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 /* ---- arguments one by one ------------------------------------------------ */
 
 /* The properties of a tool, where its arguments are no JSON object. */
-static pl_status get_properties(const struct tool *t, json_t **out)
+static pl_status get_properties(struct tool *t, json_t **out)
 {
     static const char *const known[] = {
         "type",    "properties",  "required", "additionalProperties",
@@ -259,26 +267,22 @@ static pl_status get_properties(const struct tool *t, json_t **out)
         (*out && !json_is_object(*out)) ||
         (required && !json_is_array(required)))
         return refuse(t, "parameters", "must be the schema of an object");
+    t->required = json_object();
     json_array_foreach (required, i, name) {
         const char *s = json_string_value(name);
 
         if (!s || !json_object_get(*out, s))
             return refuse(t, s ? s : "required",
                           "is required and no property: describe it");
+        if (json_object_set(t->required, s, name) != 0)
+            return err_no_memory(t->c->err, "a grammar");
     }
     return PL_OK;
 }
 
 static bool is_required(const struct tool *t, const char *key)
 {
-    json_t *name;
-    size_t i;
-
-    json_array_foreach (json_object_get(t->schema, "required"), i, name) {
-        if (strcmp(json_string_value(name), key) == 0)
-            return true;
-    }
-    return false;
+    return json_object_get(t->required, key) != NULL;
 }
 
 /* ---- values without quotes ----------------------------------------------- */
@@ -318,6 +322,15 @@ static bool has_any(const json_t *schema, const char *const *key)
 static pl_status put_value(struct tool *t, const char *key, json_t *schema,
                            bool typed, int depth, struct gbnf_text *g, int *n);
 
+/* References let a short schema have any number of alternatives. */
+static pl_status count_value(struct tool *t, const char *key)
+{
+    return ++t->n_value <= MOST_VALUES
+               ? PL_OK
+               : refuse(t, key,
+                        "the tool's values have more than 16384 alternatives");
+}
+
 static void put_bar(struct gbnf_text *g, int *n)
 {
     put(g, (*n)++ > 0 ? " | " : "");
@@ -345,6 +358,7 @@ static pl_status put_constant(struct tool *t, const char *key, json_t *value,
     size_t len = json_string_length(value);
     char *json;
 
+    PL_TRY(count_value(t, key));
     put_bar(g, n);
     if (s && !typed && is_other_value(s, len))
         return refuse(t, key,
@@ -401,6 +415,7 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     json_t *to = depth > 0 ? follow(t, schema) : NULL, *type, *v, *one;
     size_t i;
 
+    PL_TRY(count_value(t, key));
     if (!json_is_object(to))
         return refuse(t, key, "must have a schema that names its type");
     if ((v = json_object_get(to, "const")))
@@ -416,7 +431,8 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     type = json_object_get(to, "type");
     if (json_is_string(type))
         return put_one_type(t, key, to, json_string_value(type), typed, g, n);
-    if (!json_is_array(type) || json_array_size(type) == 0)
+    if (!json_is_array(type) || json_array_size(type) == 0 ||
+        json_array_size(type) > MOST_TYPES)
         return refuse(t, key, "must have a type, or constants");
     json_array_foreach (type, i, one) {
         json_t *of = json_copy(to);
@@ -699,6 +715,7 @@ static pl_status put_tool(struct caller *c, const struct ends *ends, int i,
     c->out->failed |= g.failed;
     c->out->too_large |= g.too_large;
     gbnf_text_fini(&g);
+    json_decref(t.required);
     json_decref(t.schema);
     return s;
 }

@@ -1246,20 +1246,25 @@ static pl_status write_all(struct writer *w)
     return schema_rule(w, w->root, &rule);
 }
 
-pl_status schema_put_rule(struct gbnf_text *out, uint32_t *n_rule, json_t *root,
-                          json_t *schema, const char *name, uint32_t *rule,
-                          pl_err *err)
+pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
+                          json_t *root, json_t *schema, const char *name,
+                          uint32_t *rule, pl_err *err)
 {
-    struct writer w = {
-        .out = out, .path = "#", .root = root, .name = name, .err = err};
+    struct writer w = {.out = out,
+                       .path = "#",
+                       .root = root,
+                       .name = name,
+                       .err = err,
+                       .n_step = sums->n_step};
     uint32_t none;
     pl_status s = PL_OK;
 
-    while (w.n_rule < *n_rule && s == PL_OK) /* those that are there */
+    while (w.n_rule < sums->n_rule && s == PL_OK) /* those that are there */
         s = rule_new(&w, NULL, &none);
     if (s == PL_OK)
         s = schema_rule(&w, schema, rule);
-    *n_rule = w.n_rule;
+    sums->n_rule = w.n_rule;
+    sums->n_step = w.n_step;
     free(w.rule);
     return s;
 }

@@ -30,10 +30,16 @@ extern const struct schema_strings schema_strings; /* as JSON has them */
 /* The rules that those of schemas name: ws, string, value and others; once a
  * grammar. */
 void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
+/* What all schemas of a grammar have so far. */
+struct schema_sums {
+    uint32_t n_rule;
+    int64_t n_step; /* of searching and comparing, which is bounded */
+};
 /* Adds the rules of `schema`, the first of which is s*rule: those are s0, s1
- * and so on, of which *n_rule are there. root: where its references begin. */
-pl_status schema_put_rule(struct gbnf_text *out, uint32_t *n_rule, json_t *root,
-                          json_t *schema, const char *name, uint32_t *rule,
-                          pl_err *err);
+ * and so on, of which sums->n_rule are there. root: where its references
+ * begin. */
+pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
+                          json_t *root, json_t *schema, const char *name,
+                          uint32_t *rule, pl_err *err);
 
 #endif

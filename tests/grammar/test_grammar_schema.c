@@ -423,3 +423,29 @@ TEST(schema_allocation_failures_leave_nothing)
         gbnf_text_fini(&out);
     }
 }
+
+/* Many small schemas that refer to one that takes long take as long as that, so
+ * often. */
+TEST(schemas_within_a_grammar_share_what_they_may_take)
+{
+    json_t *schema =
+        json_loads("{\"type\": \"object\", \"properties\": {\"a\": {\"type\": "
+                   "\"null\"}}, \"required\": [\"a\"]}",
+                   0, NULL);
+    struct schema_sums sums = {0};
+    struct gbnf_text out = {0};
+    uint32_t rule;
+    pl_err err;
+
+    assert_non_null(schema);
+    TEST_OK(schema_put_rule(&out, &sums, schema, schema, "it", &rule, &err),
+            err);
+    assert_int_equal(rule, 0);
+    assert_true(sums.n_step > 0);
+    sums.n_step = 1 << 22;
+    assert_int_not_equal(
+        schema_put_rule(&out, &sums, schema, schema, "it", &rule, &err), PL_OK);
+    assert_non_null(strstr(err.message, "too long"));
+    gbnf_text_fini(&out);
+    json_decref(schema);
+}

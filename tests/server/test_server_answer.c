@@ -630,6 +630,19 @@ TEST(answers_are_valid_json_whatever_names_there_are)
     }
 }
 
+TEST(answers_of_messages_keep_zero_bytes_of_arguments)
+{
+    static const struct said call = {PL_REPLY_CALL, "{\"x\": \"a\\u0000b\"}",
+                                     "f", "c1"};
+    struct asked t;
+
+    begin(&t, ASK_MESSAGES,
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}");
+    tell_all(&t, &call, 1, 0);
+    assert_non_null(strstr(t.out.s, "\"input\":{\"x\":\"a\\u0000b\"}"));
+    end(&t);
+}
+
 TEST(answers_of_chats_have_their_fields)
 {
     struct asked t;

@@ -206,6 +206,8 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'logit_bias': {'the': 1}", "logit_bias", "by their ids"},
         {"'seed': 'x'", "seed", "whole number"},
         {"'top_logprobs': 3", "top_logprobs", "without logprobs"},
+        {"'logprobs': true, 'top_logprobs': 65", "top_logprobs", "0 to 64"},
+        {"'n_probs': 65", "n_probs", "0 to 64"},
         {"'logprobs': 3", "logprobs", "true or false"},
         {"'response_format': {}", "response_format.type", "missing"},
         {"'response_format': {'type': 'xml'}", "response_format.type",

@@ -46,6 +46,24 @@ TEST(embeddings_have_the_norm_that_is_asked_for)
     }
 }
 
+/* Powers of these are beyond a double. */
+TEST(embeddings_have_a_high_norm_of_small_and_large_values)
+{
+    static const float unit[] = {1e-6f, 1e6f};
+
+    for (int k = 0; k < 2; k++) {
+        float x[9];
+        double sum = 0;
+
+        for (int i = 0; i < 9; i++)
+            x[i] = unit[k] * (float)(i - 4);
+        embeddings_norm(x, 9, 100);
+        for (int i = 0; i < 9; i++)
+            sum += pow(fabs((double)x[i]), 100);
+        assert_true(fabs(sum - 1) < 1e-4);
+    }
+}
+
 TEST(embeddings_of_zeros_stay_zeros)
 {
     for (int p = -1; p < 4; p++) {

@@ -22,8 +22,8 @@ static const char *const properties[] = {
     "{\"type\": \"number\"}",
     "{\"type\": \"boolean\"}",
     "{\"type\": \"array\", \"items\": {\"type\": \"number\"}}",
-    "{\"type\": \"object\", \"properties\": {\"deep\": {\"type\": \"string\"}, "
-    "\"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}",
+    ("{\"type\": \"object\", \"properties\": {\"deep\": {\"type\": "
+     "\"string\"}, \"n\": {\"type\": \"integer\"}}, \"required\": [\"n\"]}"),
     "{\"type\": \"string\", \"enum\": [\"red\", \"dark blue\", \"7\"]}",
     "{\"enum\": [\"one\", \"Zwei\", 3]}",
     "{\"type\": [\"string\", \"null\"]}",
@@ -386,4 +386,43 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
             fail_msg("case %zu: %s", i, s == PL_OK ? gbnf : err.message);
         pl_template_free(t);
     }
+}
+
+/* {"k": L1}, where each of the levels is 40 times the next. */
+static char *broad_tools(void)
+{
+    char *s = NULL;
+    size_t n;
+    FILE *f = open_memstream(&s, &n);
+
+    assert_non_null(f);
+    fputs("[{\"function\": {\"name\": \"f\", \"parameters\": {\"$defs\": {", f);
+    for (int level = 1; level < 7; level++) {
+        fprintf(f, "\"l%d\": {\"anyOf\": [", level);
+        for (int i = 0; i < 40; i++)
+            fprintf(f, "%s{\"$ref\": \"#/$defs/l%d\"}", i > 0 ? ", " : "",
+                    level + 1);
+        fputs("]}, ", f);
+    }
+    fputs("\"l7\": {\"anyOf\": []}}, \"properties\": {\"k\": {\"$ref\": "
+          "\"#/$defs/l1\"}}}}}]",
+          f);
+    assert_int_equal(fclose(f), 0);
+    return s;
+}
+
+TEST(forced_calls_with_too_many_alternatives_are_refused_soon)
+{
+    const char *path;
+    pl_template *t = open_template("Qwen3-Coder", &path);
+    char *tools = broad_tools(), *gbnf = NULL;
+    bool reasons;
+    pl_err err;
+
+    assert_int_equal(
+        pl_template_calls(t, tools, NULL, false, &gbnf, &reasons, &err),
+        PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "alternatives"));
+    free(tools);
+    pl_template_free(t);
 }

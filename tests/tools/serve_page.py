@@ -124,6 +124,24 @@ def keeps_versions(b):
     same(b.get('path().length'), n)
 
 
+def stays_deleted(b):
+    """A conversation that goes while its answer comes."""
+    b.get('window.really ??= fetch; window.fetch = (u, o) => '
+          'String(u).endsWith("completions") ? Promise.resolve(new Response('
+          'new ReadableStream({start(c) { c.enqueue(new TextEncoder().encode('
+          '`data: {"choices": [{"delta": {"content": "so"}}]}\\n\\n`)); '
+          'o.signal.onabort = () => c.error(new DOMException("", '
+          '"AbortError")); }}))) : really(u, o); 0')
+    b.click('#new')
+    send(b, 'Write a lot.')
+    b.wait('path().length === 2 && path()[1].content === "so"')
+    b.get('window.gone = talk; remove(talk); 0')
+    b.wait('window.gone.root.next[0].next[0].note === "stopped"')
+    same(b.get('talks.includes(window.gone) || '
+               'localStorage.getItem(KEY + window.gone.id)'), None)
+    b.get('window.fetch = window.really; $("toast").replaceChildren()')
+
+
 def writes_markup_as_text(b):
     b.click('#new')
     pretend(b, HOSTILE, 'why <img src=x onerror="window.hit = 4">')
@@ -141,6 +159,18 @@ def writes_markup_as_text(b):
     b.click('.block button')
     same(b.get('window.copied'), '<i>' + CODE)
     same(b.get('window.hit'), None)
+
+
+def is_not_held_up(b):
+    """What would take a minute, or more depth than there is."""
+    for text in ['x' + '`' * 7000, '>' * 7000, '- + ' * 3000,
+                 '# a' + ' ' * 7000 + 'x']:
+        took = b.get('(() => { const began = performance.now(); '
+                     f'cut([{json.dumps(text)}]).map(x => render(x)); '
+                     'return performance.now() - began; })()')
+        if took > 5000:
+            raise browser.Failed(f'{text[:5]!r} took {took} ms')
+    same(b.get('render(["## C# ##"]).outerHTML'), '<h2>C#</h2>')
 
 
 def takes_files(b):
@@ -237,6 +267,13 @@ def tells_of_errors(b, server):
 
 def asks_for_a_key(b, url):
     b.open(url)
+    b.wait('$("ask-key").open')
+    b.get('turn(true); $("ask-key").close()')
+    b.wait('$("machine-wrong").textContent === '
+           '"The server wants another API key."')
+    b.get('new Promise(go => setTimeout(go, 1200))')
+    same(b.get('$("ask-key").open'), False)  # who looks is not asked again
+    b.get('turn(false); begin(); 0')
     for key, text in ('wrong', 'does not know this key'), ('k1', ''):
         b.wait('$("ask-key").open')
         b.get('$("key").value = ""')
@@ -260,7 +297,8 @@ def look(plait, model):
         b.open(url)
         b.wait('models.length === 1')
         for part in (streams, stops, survives_reload, keeps_versions,
-                     writes_markup_as_text, takes_files, is_narrow, has_names):
+                     stays_deleted, writes_markup_as_text, is_not_held_up,
+                     takes_files, is_narrow, has_names):
             print(part.__name__, flush=True)
             part(b)
         shows_the_machine(b, url)
