@@ -113,6 +113,8 @@ bool loop_tiers_puts(const struct work *w);
 /* Puts entries of those who have some left, for a while; true: some are left
  * or were. */
 bool loop_tiers_put(struct loop *l);
+/* It gives its place: its sequence goes back to where it can go on. */
+void loop_tiers_stop(struct loop *l, struct work *w);
 /* Nothing more comes of them. */
 void loop_tiers_leave(struct loop *l, struct work *w);
 /* Gives pages to the tiers for some seconds, one at least; true: it gave. */

@@ -136,6 +136,14 @@ static void end_putting(struct loop *l, struct work *w)
     count_back(l, w, before, 0);
 }
 
+void loop_tiers_stop(struct loop *l, struct work *w)
+{
+    if (loop_tiers_puts(w))
+        end_putting(l, w);
+    else
+        loop_tiers_leave(l, w);
+}
+
 void loop_tiers_begin(struct loop *l, struct work *w)
 {
     struct tier_entry *const *entry;
