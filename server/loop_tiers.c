@@ -194,7 +194,7 @@ static void put_one(struct loop *l, struct work *w)
     } else {
         loop_say(l, PL_LOG_WARN, "a page of the cache does not come back: %s",
                  err.message);
-        if (s != PL_FULL && s != PL_NO_MEMORY)
+        if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_damaged(l->o.tiers, e);
     }
     count_back(l, w, before, loop_now() - began);
