@@ -30,6 +30,12 @@ struct given {
     size_t bytes;
 };
 
+/* What is to be removed from the disk. */
+struct bad {
+    struct bad *next;
+    struct tier_key key;
+};
+
 struct tiers_search {
     struct tiers_search *next;
     int32_t *token; /* owned, [n] */
@@ -59,6 +65,7 @@ struct tiers {
     double flush_until;
     struct given *given, *last; /* a queue */
     uint64_t given_bytes;
+    struct bad *bad;
     struct tiers_search *search, *last_search;
     struct tier_table table;
     struct tiers_counts counts;
@@ -189,6 +196,18 @@ static void write_one(struct tiers *t)
     tier_entry_drop(e);
 }
 
+/* With the lock held, which it gives back meanwhile. */
+static void remove_one(struct tiers *t)
+{
+    struct bad *b = t->bad;
+
+    t->bad = b->next;
+    pthread_mutex_unlock(&t->lock);
+    tier_disk_drop(&t->disk, &b->key);
+    free(b);
+    pthread_mutex_lock(&t->lock);
+}
+
 static void *write_on(void *user)
 {
     struct tiers *t = user;
@@ -197,7 +216,9 @@ static void *write_on(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->given)
+        if (t->bad) /* before what takes its place */
+            remove_one(t);
+        else if (t->given)
             sort_in(t);
         else if (tier_table_owed(&t->table))
             write_one(t);
@@ -505,11 +526,19 @@ void tiers_search_free(struct tiers *t, struct tiers_search *s)
 
 void tiers_damaged(struct tiers *t, const struct tier_entry *e)
 {
+    struct bad *b = calloc(1, sizeof *b);
+
+    if (b)
+        b->key = e->key;
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
+    if (b) { /* without memory it is found again */
+        b->next = t->bad;
+        t->bad = b;
+        pthread_cond_signal(&t->to_write);
+    }
     pthread_mutex_unlock(&t->lock);
-    tier_disk_drop(&t->disk, &e->key);
 }
 
 void tiers_counts(struct tiers *t, struct tiers_counts *out)
@@ -628,6 +657,12 @@ void tiers_free(struct tiers *t)
 
         t->given = g->next;
         free_given(g);
+    }
+    while (t->bad) {
+        struct bad *b = t->bad;
+
+        t->bad = b->next;
+        free(b);
     }
     while (t->search) {
         struct tiers_search *s = t->search;

@@ -524,6 +524,44 @@ TEST(tiers_survive_a_full_disk)
     }
 }
 
+/* What the engine refused goes from memory and from the disk, and can come
+ * anew. */
+TEST(tiers_lose_what_is_damaged)
+{
+    const char *dir = test_temp("tier-refused");
+    struct tiers *t = open_tiers(1 << 20, dir);
+    double began = test_seconds();
+    struct tiers_search *s;
+    struct tiers_counts c;
+    int32_t token[N_TEXT];
+    char name[256];
+    uint64_t bytes;
+    int64_t from;
+    int k;
+
+    give_text(t, 1, 1, 0, NULL);
+    settle(t, 1, 1);
+    text_of(1, N_TEXT, token);
+    s = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
+    assert_non_null(s);
+    while (!tiers_search_done(s))
+        pause_ms();
+    tiers_damaged(t, tiers_search_found(s, &from, &k)[0]);
+    assert_int_equal(k, 1);
+    tiers_search_free(t, s);
+    while (n_file(dir, &bytes, name) > 0) {
+        assert_true(test_seconds() - began < 60);
+        pause_ms();
+    }
+    assert_int_equal(found(t, 1, N_TEXT, 0), 0);
+    tiers_counts(t, &c);
+    assert_int_equal(c.damaged, 1);
+    give_text(t, 1, 1, 0, NULL);
+    settle(t, 1, 2);
+    assert_int_equal(found(t, 1, N_TEXT, 0), 64);
+    tiers_free(t);
+}
+
 /* Two servers on one folder, each giving what the other has too. */
 TEST(tiers_share_a_folder)
 {
