@@ -383,8 +383,8 @@ static bool load(struct tiers *t, struct tiers_search *s)
         e = tier_disk_read(&t->disk, &s->entry[i]->key, false, &damaged);
         pthread_mutex_lock(&t->lock);
         t->counts.damaged += damaged;
-        if (e && t->o.ram > 0)
-            tier_table_put(&t->table, e, false);
+        if (e && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
+            tier_table_put(&t->table, e, false); /* none came meanwhile */
         pthread_mutex_unlock(&t->lock);
         if (!e) {
             keep_first(s, i);
