@@ -69,7 +69,8 @@ struct tiers {
     struct tiers_search *search, *last_search;
     struct tier_table table;
     struct tiers_counts counts;
-    double again; /* the disk failed, and is not written to before */
+    double again; /* the disk failed, and is not written to before; */
+    bool told;    /* and that was said. Both are the writer's */
 };
 
 static double now(void)
@@ -177,11 +178,13 @@ static void write_one(struct tiers *t)
             ok = tier_disk_write(&t->disk, e);
             error = errno;
         }
-        if (!ok)
+        if (!ok && !t->told)
             say(t, PL_LOG_WARN,
                 "the cache's folder cannot be written to (%s): what is cached "
-                "stays in memory, and it is tried again in %d s",
+                "stays in memory, and it is tried again every %d s",
                 strerror(error), AGAIN_S);
+        if (!there)
+            t->told = !ok;
         pthread_mutex_lock(&t->lock);
         tier_table_paid(&t->table, e);
         t->counts.failed += !ok;
