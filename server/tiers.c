@@ -18,6 +18,7 @@ enum {
     STAGED = 256 << 20, /* bytes that may be on their way */
     AGAIN_S = 30,       /* a disk that failed is tried again */
     FLUSH_S = 5,        /* writing what is owed, at the end */
+    MAX_SEARCH = 16,    /* that wait for the reader */
 };
 
 /* What was given and not looked at yet. */
@@ -67,6 +68,7 @@ struct tiers {
     uint64_t given_bytes;
     struct bad *bad;
     struct tiers_search *search, *last_search;
+    int n_search; /* of them, and the one that is under way */
     struct tier_table table;
     struct tiers_counts counts;
     double again; /* the disk failed, and is not written to before; */
@@ -283,6 +285,16 @@ static void free_search(struct tiers_search *s)
     free(s);
 }
 
+static bool is_wanted(struct tiers *t, const struct tiers_search *s)
+{
+    bool wanted;
+
+    pthread_mutex_lock(&t->lock);
+    wanted = !s->freed && !t->stops;
+    pthread_mutex_unlock(&t->lock);
+    return wanted;
+}
+
 /* Counted once; of the disk without its data. NULL: there is none. */
 static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
                                bool *of_ram)
@@ -327,7 +339,8 @@ static void follow(struct tiers *t, struct tiers_search *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++) {
         bool of_ram;
-        struct tier_entry *e = look(t, &s->key[i + 1], &of_ram);
+        struct tier_entry *e =
+            is_wanted(t, s) ? look(t, &s->key[i + 1], &of_ram) : NULL;
 
         if (!e)
             return;
@@ -374,12 +387,9 @@ static bool load(struct tiers *t, struct tiers_search *s)
 {
     for (int i = 0; i < s->n_entry; i++) {
         struct tier_entry *e;
-        bool damaged, freed;
+        bool damaged;
 
-        pthread_mutex_lock(&t->lock);
-        freed = s->freed;
-        pthread_mutex_unlock(&t->lock);
-        if (freed)
+        if (!is_wanted(t, s))
             return false;
         if (s->entry[i]->data)
             continue;
@@ -430,6 +440,8 @@ static void search(struct tiers *t, struct tiers_search *s)
         pthread_mutex_unlock(&t->lock);
         tier_disk_touch(&t->disk, &s->key[i + 1]);
     }
+    if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
+        return;
     /* Behind a state within a page nothing can be put: all of it comes. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     follow(t, s);
@@ -458,6 +470,7 @@ static void *read_on(void *user)
         pthread_mutex_unlock(&t->lock);
         search(t, s);
         pthread_mutex_lock(&t->lock);
+        t->n_search--;
         if (s->freed) {
             free_search(s);
             continue;
@@ -493,6 +506,12 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     }
     memcpy(s->token, token, (size_t)n * sizeof *s->token);
     pthread_mutex_lock(&t->lock);
+    if (t->n_search == MAX_SEARCH) {
+        pthread_mutex_unlock(&t->lock);
+        free_search(s);
+        return NULL;
+    }
+    t->n_search++;
     *(t->last_search ? &t->last_search->next : &t->search) = s;
     t->last_search = s;
     pthread_cond_signal(&t->to_read);

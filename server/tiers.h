@@ -60,7 +60,7 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
  * `length`, could begin further on; `done` is called on another thread when
  * that is known, unless the search was freed before: it must not wait, nor call
  * anything here. What the devices have counts as used in the tiers too. NULL:
- * no memory. */
+ * no memory, or too many wait for a slow disk. */
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
