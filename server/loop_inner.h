@@ -31,6 +31,7 @@ struct work {
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */
     bool looked;               /* for more of its prompt in the tiers */
+    double look_end;           /* it waits for that no longer */
     struct tiers_search
         *search; /* owned: what they have; NULL: none any more */
     int n_put;   /* entries that its sequence has of that */
