@@ -44,21 +44,31 @@ struct listing {
     uint64_t bytes;
 };
 
-static bool ends(const char *name, const char *with)
+/* Is it the name of a key's file? The folder may have files of others. */
+static bool is_page(const char *name)
 {
-    size_t n = strlen(name), k = strlen(with);
+    return strspn(name, "0123456789abcdef") == HEX &&
+           strcmp(name + HEX, ENDING) == 0;
+}
 
-    return n >= k && n < MAX_NAME && strcmp(name + n - k, with) == 0;
+/* Is it one of new_file? */
+static bool is_part(const char *name)
+{
+    int n = 0;
+
+    (void)sscanf(name, "%*[0-9].%*[0-9].%*[0-9a-f]%n", &n);
+    return n > 0 && n + (int)sizeof PART <= MAX_NAME &&
+           strcmp(name + n, PART) == 0;
 }
 
 /* Adds a file of ours to the listing; unfinished ones that are old go. */
 static bool look_at(int dir, const char *name, struct listing *l)
 {
-    bool part = ends(name, PART);
+    bool part = is_part(name);
     struct stat st;
     struct found *f;
 
-    if ((!part && !ends(name, ENDING)) ||
+    if ((!part && !is_page(name)) ||
         fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(st.st_mode))
         return true;
@@ -76,7 +86,7 @@ static bool look_at(int dir, const char *name, struct listing *l)
         l->cap = cap;
     }
     f = &l->file[l->n++];
-    memcpy(f->name, name, strlen(name) + 1); /* it fits: ends() */
+    memcpy(f->name, name, strlen(name) + 1); /* it fits: they are ours */
     f->bytes = (uint64_t)st.st_size;
     f->used = st.st_mtim;
     l->bytes += f->bytes;

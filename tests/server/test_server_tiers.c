@@ -306,6 +306,47 @@ TEST(tier_of_disk_is_bounded)
     tier_disk_close(&d);
 }
 
+/* What is not the cache's stays, however old and however full the folder is;
+ * what a server left unfinished goes. */
+TEST(tier_of_disk_leaves_other_files)
+{
+    static const char *const names[] = {
+        "notes.page",          "film.part",           "7.0.part",
+        "7.0.0123abcd.part.x", "7.0.0123abcd.page",   "abc.page",
+        "x.7.0.0123abcd.part", "12.345.0123abcd.part"};
+    const char *dir = test_temp("tier-others");
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct tier_disk d;
+    char path[700], name[256];
+    uint64_t bytes;
+
+    open_disk(&d, dir, 20000);
+    for (int i = 0; i < 8; i++) {
+        FILE *f;
+
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        f = fopen(path, "w");
+        assert_non_null(f);
+        for (int k = 0; k < 5000; k++)
+            fputc('x', f);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        struct tier_entry *e = entry_of(6, i, 3000, true);
+
+        assert_true(tier_disk_write(&d, e));
+        tier_entry_drop(e);
+    }
+    for (int i = 0; i < 8; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        assert_int_equal(access(path, F_OK), i < 7 ? 0 : -1);
+    }
+    assert_true(n_file(dir, &bytes, name) > 7 + 2);
+    assert_true(bytes <= 7 * 5000 + 20000);
+    tier_disk_close(&d);
+}
+
 /* Servers that are killed while they write: whatever is in the folder then is
  * whole, and unfinished files are few. */
 TEST(tier_of_disk_survives_kill_9)
