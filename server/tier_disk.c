@@ -143,31 +143,43 @@ static bool make_room(struct tier_disk *d, uint64_t more)
     return ok;
 }
 
+static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
+                             const char *why, pl_err *err)
+{
+    if (err) {
+        err->status = s;
+        snprintf(err->message, sizeof err->message,
+                 "the cache's folder %.700s: %.200s", path, why);
+    }
+    tier_disk_close(d);
+    return s;
+}
+
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err)
 {
+    struct stat st;
+
     *d = (struct tier_disk){.dir = -1, .limit = limit};
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         d->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir >= 0 && fstat(d->dir, &st) == 0 && st.st_mode & S_IWOTH)
+        return cannot_open(
+            d, path, PL_BAD_ARGUMENT,
+            "anybody may write there, and what is there is used: take that "
+            "right away (chmod o-w)",
+            err);
     if (d->dir >= 0 && faccessat(d->dir, ".", W_OK, 0) == 0 && make_room(d, 0))
         return PL_OK;
-    if (err) {
-        err->status = errno == ENOENT ? PL_NOT_FOUND : PL_IO;
-        snprintf(err->message, sizeof err->message,
-                 "the cache's folder %.800s: %s", path, strerror(errno));
-    }
-    tier_disk_close(d);
-    return errno == ENOENT ? PL_NOT_FOUND : PL_IO;
+    return cannot_open(d, path, errno == ENOENT ? PL_NOT_FOUND : PL_IO,
+                       strerror(errno), err);
 }
 
 void tier_disk_close(struct tier_disk *d)
 {
-    int error = errno;
-
     if (d->dir >= 0)
         close(d->dir);
     d->dir = -1;
-    errno = error;
 }
 
 /* ---- writing ------------------------------------------------------------- */

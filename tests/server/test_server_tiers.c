@@ -306,6 +306,33 @@ TEST(tier_of_disk_is_bounded)
     tier_disk_close(&d);
 }
 
+TEST(tier_of_disk_is_its_owners)
+{
+    const char *dir = test_temp("tier-owner");
+    struct tier_entry *e = entry_of(7, 0, 100, true);
+    struct tier_disk d;
+    char path[700], name[256];
+    struct stat st;
+    uint64_t bytes;
+    pl_err err;
+
+    open_disk(&d, dir, 1 << 20);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 0077, 0);
+    assert_true(tier_disk_write(&d, e));
+    assert_int_equal(n_file(dir, &bytes, name), 1);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0077, 0);
+    tier_disk_close(&d);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(tier_disk_open(&d, dir, 1 << 20, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(chmod(dir, 0700), 0);
+    open_disk(&d, dir, 1 << 20);
+    tier_disk_close(&d);
+    tier_entry_drop(e);
+}
+
 /* What is not the cache's stays, however old and however full the folder is;
  * what a server left unfinished goes. */
 TEST(tier_of_disk_leaves_other_files)
