@@ -638,12 +638,23 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
+/* Within one architecture bits are the same. */
+#if defined(__x86_64__)
+static const char arch[] = "x86-64";
+#elif defined(__aarch64__)
+static const char arch[] = "aarch64";
+#else
+static const char arch[] = "another";
+#endif
+
 /* A state of no token tells nothing but what it would be a state of. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
     pl_status s = pl_state_save(e, 0, 0, 0, append, &head, err);
 
+    if (s == PL_OK && !append(&head, arch, sizeof arch))
+        s = fail(err, "out of memory");
     if (s == PL_OK)
         tier_key_root(out, head.b, head.n);
     free(head.b);
