@@ -18,6 +18,7 @@ enum {
     STAGED = 256 << 20, /* bytes that may be on their way */
     AGAIN_S = 30,       /* a disk that failed is tried again */
     FLUSH_S = 5,        /* writing what is owed, at the end */
+    LEAVE_S = 5,        /* behind that, for a disk that hangs */
     MAX_SEARCH = 16,    /* that wait for the reader */
 };
 
@@ -83,20 +84,23 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void say(const struct tiers *t, pl_log_level level, const char *form,
-                ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct tiers *t, pl_log_level level, const char *form,
-                ...)
+static void say(struct tiers *t, pl_log_level level, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(struct tiers *t, pl_log_level level, const char *form, ...)
 {
     char text[600];
+    pl_log_fn *log;
     va_list a;
 
-    if (!t->o.log)
+    pthread_mutex_lock(&t->lock);
+    log = t->o.log;
+    pthread_mutex_unlock(&t->lock);
+    if (!log)
         return;
     va_start(a, form);
     vsnprintf(text, sizeof text, form, a);
     va_end(a);
-    t->o.log(t->o.log_user, level, text);
+    log(t->o.log_user, level, text);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -671,8 +675,20 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
+/* The thread has ended; or it hangs, and is left to itself. */
+static bool joined(pthread_t thread, const struct timespec *end)
+{
+    if (pthread_timedjoin_np(thread, NULL, end) == 0)
+        return true;
+    pthread_detach(thread);
+    return false;
+}
+
 void tiers_free(struct tiers *t)
 {
+    struct timespec end;
+    bool ended = true;
+
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
@@ -681,10 +697,20 @@ void tiers_free(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
+    clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
+    end.tv_sec += FLUSH_S + LEAVE_S;
     if (t->writes)
-        pthread_join(t->writer, NULL);
+        ended = joined(t->writer, &end);
     if (t->reads)
-        pthread_join(t->reader, NULL);
+        ended &= joined(t->reader, &end);
+    if (!ended) { /* what the thread looks at stays, but for who hears it */
+        say(t, PL_LOG_WARN,
+            "the cache's folder does not answer; it is left as it is");
+        pthread_mutex_lock(&t->lock);
+        t->o.log = NULL;
+        pthread_mutex_unlock(&t->lock);
+        return;
+    }
     while (t->given) {
         struct given *g = t->given;
 
