@@ -173,11 +173,20 @@ static bool save(struct task *t, struct refusal *why)
 
 static bool restore(struct task *t, struct refusal *why)
 {
+    const int64_t n_ctx = pl_engine_n_ctx(t->service->engine);
     double began = loop_now();
     struct slot_file f;
     pl_err err;
     pl_status s = slot_file_read(&f, t->path, &t->service->slots.root, &err);
 
+    if (s == PL_OK && f.n > n_ctx) {
+        refuse(why, 400, "invalid_file", "filename",
+               "%.200s has %" PRId64 " tokens; the context has %" PRId64
+               ": start the server with a larger one (-c)",
+               t->name, f.n, n_ctx);
+        slot_file_fini(&f);
+        return false;
+    }
     if (s == PL_OK) {
         do {
             const struct timespec pause = {.tv_nsec = 20000000};
