@@ -144,6 +144,8 @@ static bool come_back(struct loop *l, struct work *w)
     }
     free(w->saved);
     w->saved = NULL;
+    if (s == PL_OK) /* it is kept as if it had stayed; or not, and goes on */
+        pl_seq_tell(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
         loop_end_work(l, w, JOB_FAILED, &err);
     return s == PL_OK;
