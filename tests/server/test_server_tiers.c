@@ -395,9 +395,10 @@ TEST(tier_of_disk_survives_kill_9)
         int status;
 
         assert_true(pid >= 0);
-        for (int i = round; pid == 0; i++)
-            if (!tier_disk_write(&d, e[i % N_ENTRY]))
-                _exit(1);
+        if (pid == 0)
+            for (int i = round;; i++)
+                if (!tier_disk_write(&d, e[i % N_ENTRY]))
+                    _exit(1);
         nanosleep(&t, NULL);
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
