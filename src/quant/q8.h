@@ -1,6 +1,7 @@
 /* Activations quantized to 8 bits: what integer kernels read.
  *
- *   d = max|x| / 127;  q = x / d rounded to nearest even;  d = 0 if all are 0
+ *   d = max|x| / 127;  q = x / d rounded to nearest even, so -127 .. 127;
+ *   d = 0 if all are 0
  *   sum[h] = sum of q over the half-block h (16 values), for minima and biases
  *
  * A row of k values is k/32 blocks. How many of them share one d is up to the

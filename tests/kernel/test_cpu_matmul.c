@@ -381,6 +381,156 @@ TEST(blocks_of_tokens_do_not_show)
     }
 }
 
+/* Few rows of activations meet several panels in turn: of more panels than
+ * threads need, not all of them in whole jobs, with ranks to be summed. */
+TEST(panels_in_turn_do_not_show)
+{
+    enum { K = 128, N = 33 * PACK_ROWS + 3, MOST = 6, N_EXPERT = 3 };
+    static const struct pack_span span[] = {
+        {0, 32, 0}, {32, 64, 1}, {96, 32, 2}};
+    uint64_t seed = test_seed() + 17;
+    struct weights_tree t;
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    weights_tree_make(&t, 3, 0, 3, 0);
+    for (int i = 0; i < MOST * N_KERNEL; i++) {
+        enum kernel kernel = kernels[i % N_KERNEL];
+        int64_t n_used = kernel == KERNEL_head_matmul ? N_EXPERT : 2;
+        struct problem p = {.kernel = kernel,
+                            .n_tok = 1 + i / N_KERNEL,
+                            .n_used = n_used,
+                            .x_used = n_used};
+        /* Formats behind the three of floats. */
+        struct weights w =
+            weights_make(3 + (int)test_below(&seed, WEIGHTS_N_FORMAT - 3),
+                         N_EXPERT, N, 256, span, 3, &seed);
+        float *x = weights_floats(p.n_tok * n_used * K, &seed), *want;
+        int32_t id[MOST * N_EXPERT];
+
+        for (int64_t j = 0; j < p.n_tok * n_used; j++)
+            id[j] = (int32_t)(kernel == KERNEL_head_matmul
+                                  ? j % n_used
+                                  : test_below(&seed, N_EXPERT));
+        p.w = &w;
+        p.x = x;
+        p.id = id;
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1 + i % MAX_THREAD, "panels");
+        free(want);
+        free(x);
+        weights_free(&w);
+    }
+}
+
+/* Whether value v of row i, of codes or of activations, is at the upper end:
+ * all are, or every second one, or half of each tile, or every second four; of
+ * odd rows the others. */
+static bool is_upper(int64_t i, int64_t v)
+{
+    const bool way[] = {true, v % 2 == 1, v / 16 % 2 == 1, v / 4 % 2 == 1};
+
+    return way[i / 2 % 4] != (i % 2 == 1);
+}
+
+/* The codes of the least level and of the greatest. */
+static void find_ends(const struct pack_rule *rule, uint8_t end[2])
+{
+    int n = 1 << (rule->low_bits + rule->high_bits);
+
+    end[0] = 0;
+    end[1] = (uint8_t)(n - 1);
+    for (int c = 0; rule->table != NULL && c < n; c++) {
+        if (rule->table[c] < rule->table[end[0]])
+            end[0] = (uint8_t)c;
+        if (rule->table[c] > rule->table[end[1]])
+            end[1] = (uint8_t)c;
+    }
+}
+
+/* Value v of a lane, in a plane of `bits`, becomes the lower bits of `code`. */
+static void plane_set(uint8_t *plane, int bits, int lane, int v, int code)
+{
+    uint8_t *at = plane + 64 * (v / 4 % bits) + 4 * lane + v % 4;
+    int shift = v / 4 / bits * bits, mask = (1 << bits) - 1;
+
+    *at = (uint8_t)((*at & ~(mask << shift)) | (code & mask) << shift);
+}
+
+/* All codes of a row go to their ends; its scales stay. */
+static void row_to_ends(struct weights *w, int64_t row)
+{
+    const struct pack_rule *rule = w->pack.rule;
+    int lane = (int)(row % PACK_ROWS);
+    uint8_t *panel = w->data + (size_t)(row / PACK_ROWS) * w->pack.panel_bytes;
+    uint8_t end[2], want[32], got[32];
+
+    find_ends(rule, end);
+    for (int i = 0; i < w->pack.n_chunk; i++) {
+        const struct pack_chunk *c = &w->pack.chunk[i];
+
+        for (int64_t j = 0; j < c->n / 32; j++) {
+            uint8_t *tile = (uint8_t *)pack_tile(&w->pack, panel, c, j);
+            uint8_t *low = tile + rule->sub_bytes;
+
+            for (int v = 0; v < 32; v++) {
+                want[v] = end[is_upper(row, v)];
+                plane_set(low, rule->low_bits, lane, v, want[v]);
+                if (rule->high_bits > 0)
+                    plane_set(low + rule->low_bytes, rule->high_bits, lane, v,
+                              want[v] >> rule->low_bits);
+            }
+            pack_codes(rule, tile, lane, got);
+            assert_memory_equal(got, want, sizeof(want));
+        }
+    }
+}
+
+/* Kernels add products as int16 where the greatest ones fit. By chance sums
+ * never come near to that: here all products of some rows have one sign. */
+TEST(sums_of_extremes_have_the_bits_of_generic)
+{
+    enum { K = 256, N = 65, N_WAY = 8, MANY = MOST_TOK / 2 + 2 };
+    static const int64_t n_tok[] = {1, 2, 4, N_WAY, 16, MANY};
+    uint64_t seed = test_seed() + 16;
+    struct pack_span span = {0, K, 0};
+    float *x = weights_alloc(MANY * K * sizeof(float));
+    struct problem p = {.kernel = KERNEL_matmul};
+    struct weights_tree t;
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    weights_tree_single(&t, 0);
+    for (int64_t i = 0; i < MANY * K; i++)
+        x[i] = is_upper(i / K, i % K) ? 1.0f : -1.0f;
+    for (int fi = 0; fi < WEIGHTS_N_FORMAT; fi++) {
+        struct weights w = weights_make(fi, 1, N, K, &span, 1, &seed);
+        float *want;
+
+        for (int64_t i = 0; i < N && w.pack.rule->tile_values > 1; i++)
+            row_to_ends(&w, i);
+        p.w = &w;
+        p.x = x;
+        p.n_tok = MANY;
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);) {
+            for (size_t i = 0; i < sizeof(n_tok) / sizeof(n_tok[0]); i++) {
+                p.n_tok = n_tok[i];
+                /* Each way of activations, or as many as there are. */
+                for (int64_t at = 0; at == 0 || at + p.n_tok <= N_WAY;
+                     at += p.n_tok) {
+                    p.x = x + at * K;
+                    must_give(want + at * N, &k, &p, &t.t, 1, "extremes");
+                }
+            }
+        }
+        free(want);
+        weights_free(&w);
+    }
+    free(x);
+}
+
 /* The same sum written as a recursion over the addends of every rank, each
  * `n` floats; into `sum`, false if there is none. */
 static bool tree_sum(const struct weights_tree *t, float *const *addend, int lo,

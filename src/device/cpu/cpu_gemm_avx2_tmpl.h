@@ -21,15 +21,17 @@ enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* The greatest level, or code where there are minima; of tables, those of
- * quant/format.c. */
+/* How far a level is from zero at most, or a code where there are minima; of
+ * tables, those of quant/format.c. */
 TMPL int greatest_of(struct shape f)
 {
+    const int top = (1 << (f.low_bits + f.high_bits)) - 1 - f.bias;
+
     if (f.sub == PACK_SUB_E8M0 || f.sub == PACK_SUB_UE4M3X2)
         return 12;
     if (f.table)
         return f.low_bits == 2 ? 43 : 128;
-    return f.bias != 0 ? f.bias : (1 << (f.low_bits + f.high_bits)) - 1;
+    return f.bias > top ? f.bias : top;
 }
 
 /* Are pairs too large to be added? */

@@ -4,8 +4,8 @@
  * matmul, head_matmul, expert_matmul and expert_down differ in which rows of
  * activations meet which matrix; cpu_matmul.c knows that, and threads, token
  * blocks and rank trees. An instruction set supplies only the innermost part, a
- * *job*: one rank's k of one panel of 16 weight rows (quant/pack.h) times a few
- * rows of activations. */
+ * *job*: one rank's k of a panel of 16 weight rows (quant/pack.h), or of a few
+ * panels, times a few rows of activations. */
 #ifndef DEVICE_CPU_CPU_MATMUL_H
 #define DEVICE_CPU_CPU_MATMUL_H
 
@@ -15,9 +15,9 @@
 enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
 
 struct cpu_panel_job {
-    /* The weights: a panel of a packed matrix, or rows of a plain one. */
+    /* The weights: panels of a packed matrix, or rows of a plain one. */
     const struct pack *pack; /* NULL: plain */
-    const uint8_t *panel;    /* 16 packed rows; or n_row plain ones */
+    const uint8_t *panel;    /* 16 packed rows each; or n_row plain ones */
     const uint8_t *next;     /* the panels read after, to fetch early */
     int n_panel; /* quantized: 1 .. jobs->panels, one behind the other, and
                     n_panel * n_tok at most CPU_PANEL_TOK; else 1 */
