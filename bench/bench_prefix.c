@@ -216,6 +216,7 @@ int main(int argc, char **argv)
         return 2;
     }
     snprintf(cache, sizeof cache, "%s/prefixes", dir);
+    remove_all(cache); /* of a run that was cut off */
     disk.dir = cache;
     if (synthetic_model(known, "q4_k_m", dir, model, sizeof model, &err) ||
         pl_model_open(&m, model, &err))

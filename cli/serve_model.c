@@ -156,14 +156,18 @@ static pl_status load(struct service *v, const struct options *o,
     return PL_OK;
 }
 
-/* A server that shares its machine leaves most of its memory to others. */
+/* A server that shares its machine leaves most of its memory to others; a
+ * container may have less than the machine. */
 static uint64_t default_ram(void)
 {
     const uint64_t most = (uint64_t)8 << 30;
     long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    uint64_t eighth = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size / 8 : 0;
+    uint64_t all = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size : 0;
+    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
 
-    return eighth < most ? eighth : most;
+    if (limit > 0 && limit < all)
+        all = limit;
+    return all / 8 < most ? all / 8 : most;
 }
 
 static pl_status open_tiers(struct service *v, const struct options *o,

@@ -31,6 +31,7 @@ struct work {
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */
     bool looked;               /* for more of its prompt in the tiers */
+    double look_end;           /* it waits for that no longer */
     struct tiers_search
         *search; /* owned: what they have; NULL: none any more */
     int n_put;   /* entries that its sequence has of that */
@@ -113,6 +114,8 @@ bool loop_tiers_puts(const struct work *w);
 /* Puts entries of those who have some left, for a while; true: some are left
  * or were. */
 bool loop_tiers_put(struct loop *l);
+/* It gives its place: its sequence goes back to where it can go on. */
+void loop_tiers_stop(struct loop *l, struct work *w);
 /* Nothing more comes of them. */
 void loop_tiers_leave(struct loop *l, struct work *w);
 /* Gives pages to the tiers for some seconds, one at least; true: it gave. */

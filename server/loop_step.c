@@ -144,6 +144,8 @@ static bool come_back(struct loop *l, struct work *w)
     }
     free(w->saved);
     w->saved = NULL;
+    if (s == PL_OK) /* it is kept as if it had stayed; or not, and goes on */
+        pl_seq_tell(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
         loop_end_work(l, w, JOB_FAILED, &err);
     return s == PL_OK;
@@ -168,7 +170,7 @@ static void send_away(struct loop *l, struct work *w)
 {
     pl_err err;
 
-    loop_tiers_leave(l, w);
+    loop_tiers_stop(l, w);
     if (w->n_done > 0 && pl_state_save_memory(l->e, w->seq, 0, -1, &w->saved,
                                               &w->saved_bytes, &err) != PL_OK) {
         loop_end_work(l, w, JOB_FAILED, &err);

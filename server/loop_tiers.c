@@ -10,7 +10,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { MAX_LOOKING = 2 }; /* jobs whose pages are in memory beside the tier */
+enum {
+    MAX_LOOKING = 2, /* jobs that wait for the tiers */
+    LOOK_S = 30, /* no longer: the disk hangs, or is slower than to compute */
+};
 
 static const double alone_s = 0.05;   /* of putting, where nobody else runs */
 static const double beside_s = 0.005; /* where others do */
@@ -83,6 +86,7 @@ bool loop_tiers_look(struct loop *l, struct work *w)
         n_looking(l) >= MAX_LOOKING)
         return false;
     w->looked = true;
+    w->look_end = loop_now() + LOOK_S;
     length = pl_kept_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
@@ -93,7 +97,8 @@ bool loop_tiers_look(struct loop *l, struct work *w)
 
 bool loop_tiers_waits(const struct work *w)
 {
-    return w->at == WORK_WAITS && w->search && !tiers_search_done(w->search);
+    return w->at == WORK_WAITS && w->search && !tiers_search_done(w->search) &&
+           loop_now() < w->look_end;
 }
 
 void loop_tiers_leave(struct loop *l, struct work *w)
@@ -136,6 +141,14 @@ static void end_putting(struct loop *l, struct work *w)
     count_back(l, w, before, 0);
 }
 
+void loop_tiers_stop(struct loop *l, struct work *w)
+{
+    if (loop_tiers_puts(w))
+        end_putting(l, w);
+    else
+        loop_tiers_leave(l, w);
+}
+
 void loop_tiers_begin(struct loop *l, struct work *w)
 {
     struct tier_entry *const *entry;
@@ -146,6 +159,14 @@ void loop_tiers_begin(struct loop *l, struct work *w)
     w->n_put = 0;
     if (!w->search)
         return;
+    if (!tiers_search_done(w->search)) {
+        loop_say(l, PL_LOG_WARN,
+                 "job %" PRIu64 " waited %d s for pages of the cache; its "
+                 "prompt is computed",
+                 w->id, LOOK_S);
+        loop_tiers_leave(l, w);
+        return;
+    }
     entry = tiers_search_found(w->search, &from, &n);
     last = n > 0 ? entry[n - 1] : NULL;
     if (!last || last->first + last->n <= w->n_cached) {
@@ -186,7 +207,7 @@ static void put_one(struct loop *l, struct work *w)
     } else {
         loop_say(l, PL_LOG_WARN, "a page of the cache does not come back: %s",
                  err.message);
-        if (s != PL_FULL && s != PL_NO_MEMORY)
+        if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_damaged(l->o.tiers, e);
     }
     count_back(l, w, before, loop_now() - began);

@@ -65,10 +65,12 @@ static bool put(int fd, const void *data, size_t n)
     return true;
 }
 
-static pl_status place(const char *part, const char *path, const void *head,
-                       size_t n, const struct slot_file *f, pl_err *err)
+/* `part` ends with XXXXXX.part: a name of its own, since others may write the
+ * same file at the same time. */
+static pl_status place(char *part, const char *path, const void *head, size_t n,
+                       const struct slot_file *f, pl_err *err)
 {
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int fd = mkostemps(part, 5, O_CLOEXEC);
     bool ok = fd >= 0 && put(fd, head, n) &&
               put(fd, f->state, f->state_bytes) && fsync(fd) == 0;
     int error = errno;
@@ -78,14 +80,15 @@ static pl_status place(const char *part, const char *path, const void *head,
     if (ok && rename(part, path) == 0)
         return PL_OK;
     error = ok ? errno : error;
-    unlink(part);
+    if (fd >= 0)
+        unlink(part);
     return fail(err, PL_IO, "writing the slot's file: %s", strerror(error));
 }
 
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err)
 {
-    size_t n = HEAD + 4 * (size_t)f->n, size = strlen(path) + 8;
+    size_t n = HEAD + 4 * (size_t)f->n, size = strlen(path) + 16;
     unsigned char *head = calloc(1, n), *room = malloc(n);
     char *part = malloc(size);
     struct tier_key sum;
@@ -108,7 +111,7 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    snprintf(part, size, "%s.part", path);
+    snprintf(part, size, "%s.XXXXXX.part", path);
     s = place(part, path, head, n, f, err);
     f->size = n + f->state_bytes;
 done:

@@ -42,6 +42,7 @@ pl_status slots_init(struct slots *s, const char *dir, pl_engine *e,
         return status;
     atomic_init(&s->stops, false);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->turn, NULL);
     pthread_cond_init(&s->idle, NULL);
     s->made = true;
     return PL_OK;
@@ -57,6 +58,7 @@ void slots_fini(struct slots *s)
         pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
     pthread_cond_destroy(&s->idle);
+    pthread_mutex_destroy(&s->turn);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -76,6 +78,14 @@ static bool on_token(void *user, int32_t id, const float *logits)
     (void)id;
     (void)logits;
     return false;
+}
+
+/* Who ends the server does not wait until the job's turn has come. */
+static enum job_wish on_wish(void *user)
+{
+    const struct task *t = user;
+
+    return atomic_load(&t->service->slots.stops) ? JOB_GIVE_UP : JOB_GO;
 }
 
 static void on_end(void *user, const struct job_report *report)
@@ -100,7 +110,8 @@ static bool fetch(struct task *t, const int32_t *token, int64_t n,
         .time_s = WAIT_S,
         .client = http_client(t->r),
         .keep = on_keep,
-        .listener = {.token = on_token, .end = on_end, .user = t}};
+        .listener = {
+            .token = on_token, .wish = on_wish, .end = on_end, .user = t}};
     pl_err err;
     pl_status s = loop_add(t->service->loop, &job, 1, NULL, &err);
 
@@ -162,11 +173,20 @@ static bool save(struct task *t, struct refusal *why)
 
 static bool restore(struct task *t, struct refusal *why)
 {
+    const int64_t n_ctx = pl_engine_n_ctx(t->service->engine);
     double began = loop_now();
     struct slot_file f;
     pl_err err;
     pl_status s = slot_file_read(&f, t->path, &t->service->slots.root, &err);
 
+    if (s == PL_OK && f.n > n_ctx) {
+        refuse(why, 400, "invalid_file", "filename",
+               "%.200s has %" PRId64 " tokens; the context has %" PRId64
+               ": start the server with a larger one (-c)",
+               t->name, f.n, n_ctx);
+        slot_file_fini(&f);
+        return false;
+    }
     if (s == PL_OK) {
         do {
             const struct timespec pause = {.tv_nsec = 20000000};
@@ -199,20 +219,35 @@ static bool erase(struct task *t)
 
 /* ---- requests ------------------------------------------------------------ */
 
+/* A state is as large as all that its sequence has in the cache, so that only
+ * one is in memory at a time. */
+static bool act(struct task *t, struct refusal *why)
+{
+    struct slots *s = &t->service->slots;
+    bool ok;
+
+    if (t->what == ERASE)
+        return erase(t);
+    pthread_mutex_lock(&s->turn);
+    ok = atomic_load(&s->stops)
+             ? refuse(why, 503, "unavailable", "", "the server is stopping")
+         : t->what == SAVE ? save(t, why)
+                           : restore(t, why);
+    free(t->state);
+    pthread_mutex_unlock(&s->turn);
+    return ok;
+}
+
 static void *work(void *user)
 {
     struct task *t = user;
     struct slots *s = &t->service->slots;
     struct refusal why;
-    bool ok = t->what == SAVE      ? save(t, &why)
-              : t->what == RESTORE ? restore(t, &why)
-                                   : erase(t);
 
-    if (!ok)
+    if (!act(t, &why))
         service_refuse(t->r, &why);
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
-    free(t->state);
     free(t);
     pthread_mutex_lock(&s->lock);
     s->n_busy--;

@@ -17,6 +17,7 @@
 struct slots {
     const char *dir; /* borrowed; NULL: nothing is saved */
     struct tier_key root;
+    pthread_mutex_t turn; /* of who has a state in memory */
     pthread_mutex_t lock;
     pthread_cond_t idle;
     int n_busy; /* requests */

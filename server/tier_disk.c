@@ -44,21 +44,31 @@ struct listing {
     uint64_t bytes;
 };
 
-static bool ends(const char *name, const char *with)
+/* Is it the name of a key's file? The folder may have files of others. */
+static bool is_page(const char *name)
 {
-    size_t n = strlen(name), k = strlen(with);
+    return strspn(name, "0123456789abcdef") == HEX &&
+           strcmp(name + HEX, ENDING) == 0;
+}
 
-    return n >= k && n < MAX_NAME && strcmp(name + n - k, with) == 0;
+/* Is it one of new_file? */
+static bool is_part(const char *name)
+{
+    int n = 0;
+
+    (void)sscanf(name, "%*[0-9].%*[0-9].%*[0-9a-f]%n", &n);
+    return n > 0 && n + (int)sizeof PART <= MAX_NAME &&
+           strcmp(name + n, PART) == 0;
 }
 
 /* Adds a file of ours to the listing; unfinished ones that are old go. */
 static bool look_at(int dir, const char *name, struct listing *l)
 {
-    bool part = ends(name, PART);
+    bool part = is_part(name);
     struct stat st;
     struct found *f;
 
-    if ((!part && !ends(name, ENDING)) ||
+    if ((!part && !is_page(name)) ||
         fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(st.st_mode))
         return true;
@@ -76,7 +86,7 @@ static bool look_at(int dir, const char *name, struct listing *l)
         l->cap = cap;
     }
     f = &l->file[l->n++];
-    memcpy(f->name, name, strlen(name) + 1); /* it fits: ends() */
+    memcpy(f->name, name, strlen(name) + 1); /* it fits: they are ours */
     f->bytes = (uint64_t)st.st_size;
     f->used = st.st_mtim;
     l->bytes += f->bytes;
@@ -133,31 +143,43 @@ static bool make_room(struct tier_disk *d, uint64_t more)
     return ok;
 }
 
+static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
+                             const char *why, pl_err *err)
+{
+    if (err) {
+        err->status = s;
+        snprintf(err->message, sizeof err->message,
+                 "the cache's folder %.700s: %.200s", path, why);
+    }
+    tier_disk_close(d);
+    return s;
+}
+
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err)
 {
+    struct stat st;
+
     *d = (struct tier_disk){.dir = -1, .limit = limit};
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         d->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir >= 0 && fstat(d->dir, &st) == 0 && st.st_mode & S_IWOTH)
+        return cannot_open(
+            d, path, PL_BAD_ARGUMENT,
+            "anybody may write there, and what is there is used: take that "
+            "right away (chmod o-w)",
+            err);
     if (d->dir >= 0 && faccessat(d->dir, ".", W_OK, 0) == 0 && make_room(d, 0))
         return PL_OK;
-    if (err) {
-        err->status = errno == ENOENT ? PL_NOT_FOUND : PL_IO;
-        snprintf(err->message, sizeof err->message,
-                 "the cache's folder %.800s: %s", path, strerror(errno));
-    }
-    tier_disk_close(d);
-    return errno == ENOENT ? PL_NOT_FOUND : PL_IO;
+    return cannot_open(d, path, errno == ENOENT ? PL_NOT_FOUND : PL_IO,
+                       strerror(errno), err);
 }
 
 void tier_disk_close(struct tier_disk *d)
 {
-    int error = errno;
-
     if (d->dir >= 0)
         close(d->dir);
     d->dir = -1;
-    errno = error;
 }
 
 /* ---- writing ------------------------------------------------------------- */

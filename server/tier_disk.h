@@ -28,7 +28,8 @@ struct tier_disk {
     uint64_t n_name;       /* names of unfinished files */
 };
 
-/* Makes the folder if it is not there, but not what holds it. */
+/* Makes the folder if it is not there, but not what holds it. BAD_ARGUMENT:
+ * anybody may write to it. */
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err);
 void tier_disk_close(struct tier_disk *d);

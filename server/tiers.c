@@ -18,6 +18,8 @@ enum {
     STAGED = 256 << 20, /* bytes that may be on their way */
     AGAIN_S = 30,       /* a disk that failed is tried again */
     FLUSH_S = 5,        /* writing what is owed, at the end */
+    LEAVE_S = 5,        /* behind that, for a disk that hangs */
+    MAX_SEARCH = 16,    /* that wait for the reader */
 };
 
 /* What was given and not looked at yet. */
@@ -28,6 +30,12 @@ struct given {
     bool goes_on;
     void *data; /* owned */
     size_t bytes;
+};
+
+/* What is to be removed from the disk. */
+struct bad {
+    struct bad *next;
+    struct tier_key key;
 };
 
 struct tiers_search {
@@ -59,10 +67,13 @@ struct tiers {
     double flush_until;
     struct given *given, *last; /* a queue */
     uint64_t given_bytes;
+    struct bad *bad;
     struct tiers_search *search, *last_search;
+    int n_search; /* of them, and the one that is under way */
     struct tier_table table;
     struct tiers_counts counts;
-    double again; /* the disk failed, and is not written to before */
+    double again; /* the disk failed, and is not written to before; */
+    bool told;    /* and that was said. Both are the writer's */
 };
 
 static double now(void)
@@ -73,20 +84,23 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void say(const struct tiers *t, pl_log_level level, const char *form,
-                ...) __attribute__((format(printf, 3, 4)));
-static void say(const struct tiers *t, pl_log_level level, const char *form,
-                ...)
+static void say(struct tiers *t, pl_log_level level, const char *form, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(struct tiers *t, pl_log_level level, const char *form, ...)
 {
     char text[600];
+    pl_log_fn *log;
     va_list a;
 
-    if (!t->o.log)
+    pthread_mutex_lock(&t->lock);
+    log = t->o.log;
+    pthread_mutex_unlock(&t->lock);
+    if (!log)
         return;
     va_start(a, form);
     vsnprintf(text, sizeof text, form, a);
     va_end(a);
-    t->o.log(t->o.log_user, level, text);
+    log(t->o.log_user, level, text);
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -170,11 +184,13 @@ static void write_one(struct tiers *t)
             ok = tier_disk_write(&t->disk, e);
             error = errno;
         }
-        if (!ok)
+        if (!ok && !t->told)
             say(t, PL_LOG_WARN,
                 "the cache's folder cannot be written to (%s): what is cached "
-                "stays in memory, and it is tried again in %d s",
+                "stays in memory, and it is tried again every %d s",
                 strerror(error), AGAIN_S);
+        if (!there)
+            t->told = !ok;
         pthread_mutex_lock(&t->lock);
         tier_table_paid(&t->table, e);
         t->counts.failed += !ok;
@@ -189,6 +205,18 @@ static void write_one(struct tiers *t)
     tier_entry_drop(e);
 }
 
+/* With the lock held, which it gives back meanwhile. */
+static void remove_one(struct tiers *t)
+{
+    struct bad *b = t->bad;
+
+    t->bad = b->next;
+    pthread_mutex_unlock(&t->lock);
+    tier_disk_drop(&t->disk, &b->key);
+    free(b);
+    pthread_mutex_lock(&t->lock);
+}
+
 static void *write_on(void *user)
 {
     struct tiers *t = user;
@@ -197,7 +225,9 @@ static void *write_on(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->given)
+        if (t->bad) /* before what takes its place */
+            remove_one(t);
+        else if (t->given)
             sort_in(t);
         else if (tier_table_owed(&t->table))
             write_one(t);
@@ -259,6 +289,16 @@ static void free_search(struct tiers_search *s)
     free(s);
 }
 
+static bool is_wanted(struct tiers *t, const struct tiers_search *s)
+{
+    bool wanted;
+
+    pthread_mutex_lock(&t->lock);
+    wanted = !s->freed && !t->stops;
+    pthread_mutex_unlock(&t->lock);
+    return wanted;
+}
+
 /* Counted once; of the disk without its data. NULL: there is none. */
 static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
                                bool *of_ram)
@@ -303,7 +343,8 @@ static void follow(struct tiers *t, struct tiers_search *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++) {
         bool of_ram;
-        struct tier_entry *e = look(t, &s->key[i + 1], &of_ram);
+        struct tier_entry *e =
+            is_wanted(t, s) ? look(t, &s->key[i + 1], &of_ram) : NULL;
 
         if (!e)
             return;
@@ -350,20 +391,17 @@ static bool load(struct tiers *t, struct tiers_search *s)
 {
     for (int i = 0; i < s->n_entry; i++) {
         struct tier_entry *e;
-        bool damaged, freed;
+        bool damaged;
 
-        pthread_mutex_lock(&t->lock);
-        freed = s->freed;
-        pthread_mutex_unlock(&t->lock);
-        if (freed)
+        if (!is_wanted(t, s))
             return false;
         if (s->entry[i]->data)
             continue;
         e = tier_disk_read(&t->disk, &s->entry[i]->key, false, &damaged);
         pthread_mutex_lock(&t->lock);
         t->counts.damaged += damaged;
-        if (e && t->o.ram > 0)
-            tier_table_put(&t->table, e, false);
+        if (e && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
+            tier_table_put(&t->table, e, false); /* none came meanwhile */
         pthread_mutex_unlock(&t->lock);
         if (!e) {
             keep_first(s, i);
@@ -406,6 +444,8 @@ static void search(struct tiers *t, struct tiers_search *s)
         pthread_mutex_unlock(&t->lock);
         tier_disk_touch(&t->disk, &s->key[i + 1]);
     }
+    if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
+        return;
     /* Behind a state within a page nothing can be put: all of it comes. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     follow(t, s);
@@ -434,6 +474,7 @@ static void *read_on(void *user)
         pthread_mutex_unlock(&t->lock);
         search(t, s);
         pthread_mutex_lock(&t->lock);
+        t->n_search--;
         if (s->freed) {
             free_search(s);
             continue;
@@ -469,6 +510,12 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     }
     memcpy(s->token, token, (size_t)n * sizeof *s->token);
     pthread_mutex_lock(&t->lock);
+    if (t->n_search == MAX_SEARCH) {
+        pthread_mutex_unlock(&t->lock);
+        free_search(s);
+        return NULL;
+    }
+    t->n_search++;
     *(t->last_search ? &t->last_search->next : &t->search) = s;
     t->last_search = s;
     pthread_cond_signal(&t->to_read);
@@ -505,11 +552,19 @@ void tiers_search_free(struct tiers *t, struct tiers_search *s)
 
 void tiers_damaged(struct tiers *t, const struct tier_entry *e)
 {
+    struct bad *b = calloc(1, sizeof *b);
+
+    if (b)
+        b->key = e->key;
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
+    if (b) { /* without memory it is found again */
+        b->next = t->bad;
+        t->bad = b;
+        pthread_cond_signal(&t->to_write);
+    }
     pthread_mutex_unlock(&t->lock);
-    tier_disk_drop(&t->disk, &e->key);
 }
 
 void tiers_counts(struct tiers *t, struct tiers_counts *out)
@@ -587,12 +642,23 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
+/* Within one architecture bits are the same. */
+#if defined(__x86_64__)
+static const char arch[] = "x86-64";
+#elif defined(__aarch64__)
+static const char arch[] = "aarch64";
+#else
+static const char arch[] = "another";
+#endif
+
 /* A state of no token tells nothing but what it would be a state of. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
     pl_status s = pl_state_save(e, 0, 0, 0, append, &head, err);
 
+    if (s == PL_OK && !append(&head, arch, sizeof arch))
+        s = fail(err, "out of memory");
     if (s == PL_OK)
         tier_key_root(out, head.b, head.n);
     free(head.b);
@@ -609,8 +675,20 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
+/* The thread has ended; or it hangs, and is left to itself. */
+static bool joined(pthread_t thread, const struct timespec *end)
+{
+    if (pthread_timedjoin_np(thread, NULL, end) == 0)
+        return true;
+    pthread_detach(thread);
+    return false;
+}
+
 void tiers_free(struct tiers *t)
 {
+    struct timespec end;
+    bool ended = true;
+
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
@@ -619,15 +697,31 @@ void tiers_free(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
+    clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
+    end.tv_sec += FLUSH_S + LEAVE_S;
     if (t->writes)
-        pthread_join(t->writer, NULL);
+        ended = joined(t->writer, &end);
     if (t->reads)
-        pthread_join(t->reader, NULL);
+        ended &= joined(t->reader, &end);
+    if (!ended) { /* what the thread looks at stays, but for who hears it */
+        say(t, PL_LOG_WARN,
+            "the cache's folder does not answer; it is left as it is");
+        pthread_mutex_lock(&t->lock);
+        t->o.log = NULL;
+        pthread_mutex_unlock(&t->lock);
+        return;
+    }
     while (t->given) {
         struct given *g = t->given;
 
         t->given = g->next;
         free_given(g);
+    }
+    while (t->bad) {
+        struct bad *b = t->bad;
+
+        t->bad = b->next;
+        free(b);
     }
     while (t->search) {
         struct tiers_search *s = t->search;

@@ -45,7 +45,8 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
 /* The same for one that is known by its root. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes what is owed first, for some seconds at most; NULL is taken. */
+/* Writes what is owed first, for some seconds at most; a disk that hangs is not
+ * waited for. NULL is taken. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
@@ -60,7 +61,7 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
  * `length`, could begin further on; `done` is called on another thread when
  * that is known, unless the search was freed before: it must not wait, nor call
  * anything here. What the devices have counts as used in the tiers too. NULL:
- * no memory. */
+ * no memory, or too many wait for a slow disk. */
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);

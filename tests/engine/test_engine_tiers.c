@@ -325,22 +325,29 @@ TEST(kept_pages_survive_failing_memory)
     engine_run_close(&b);
 }
 
-/* The tokens of a restored sequence, once told, are found. */
-TEST(restored_sequence_that_is_told_is_kept)
+/* The tokens of a restored sequence, once told, are found, and what is computed
+ * behind them has the same bits. */
+static void restored_is_kept(const char *file, int64_t n_kept)
 {
     uint64_t seed = test_seed();
     struct engine_run a;
     int32_t token[N];
+    float *want, *got;
+    int64_t shared;
     void *data;
     size_t bytes;
     pl_err err = {0};
 
-    open_run(&a, "qwen2-bias-f32.gguf", "cpu", PL_SPLIT_NONE);
+    open_run(&a, file, "cpu", PL_SPLIT_NONE);
+    want = test_need(N, (size_t)a.n_vocab * sizeof *want);
+    got = test_need(N, (size_t)a.n_vocab * sizeof *got);
     engine_run_tokens(&a, &seed, N, token);
-    engine_run_decode(&a, 0, N_PROMPT, token, NULL);
+    engine_run_decode(&a, 0, N_PROMPT, token, want);
     TEST_OK(pl_state_save_memory(a.engine, 0, 0, -1, &data, &bytes, &err), err);
+    engine_run_decode(&a, 0, N_MORE, token + N_PROMPT,
+                      want + N_PROMPT * a.n_vocab);
     engine_run_close(&a);
-    open_run(&a, "qwen2-bias-f32.gguf", "cpu*2", PL_SPLIT_TENSOR);
+    open_run(&a, file, "cpu*2", PL_SPLIT_TENSOR);
     TEST_OK(pl_state_restore_memory(a.engine, 1, data, bytes, 0, &err), err);
     assert_int_equal(pl_seq_tell(a.engine, 1, token, N_PROMPT - 1, &err),
                      PL_BAD_ARGUMENT);
@@ -348,7 +355,21 @@ TEST(restored_sequence_that_is_told_is_kept)
     assert_int_equal(pl_seq_tell(a.engine, 1, token, N_PROMPT, &err),
                      PL_BAD_ARGUMENT);
     clear(&a, 1);
-    assert_int_equal(pl_kept_length(a.engine, token, N), N_PROMPT / 64 * 64);
+    assert_int_equal(pl_kept_length(a.engine, token, N), n_kept);
+    TEST_OK(pl_seq_share(a.engine, 0, token, N, &shared, &err), err);
+    assert_int_equal(shared, n_kept);
+    engine_run_decode(&a, 0, N - n_kept, token + n_kept, got);
+    assert_memory_equal(got, want + n_kept * a.n_vocab,
+                        (size_t)((N - n_kept) * a.n_vocab) * sizeof *got);
     free(data);
+    free(want);
+    free(got);
     engine_run_close(&a);
+}
+
+TEST(restored_sequence_that_is_told_is_kept)
+{
+    restored_is_kept("qwen2-bias-f32.gguf", N_PROMPT / 64 * 64);
+    restored_is_kept("deepseek2-mla-f32.gguf", N_PROMPT / 64 * 64);
+    restored_is_kept("qwen3next-f32.gguf", N_PROMPT);
 }

@@ -306,6 +306,74 @@ TEST(tier_of_disk_is_bounded)
     tier_disk_close(&d);
 }
 
+TEST(tier_of_disk_is_its_owners)
+{
+    const char *dir = test_temp("tier-owner");
+    struct tier_entry *e = entry_of(7, 0, 100, true);
+    struct tier_disk d;
+    char path[700], name[256];
+    struct stat st;
+    uint64_t bytes;
+    pl_err err;
+
+    open_disk(&d, dir, 1 << 20);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 0077, 0);
+    assert_true(tier_disk_write(&d, e));
+    assert_int_equal(n_file(dir, &bytes, name), 1);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0077, 0);
+    tier_disk_close(&d);
+    assert_int_equal(chmod(dir, 0777), 0);
+    assert_int_equal(tier_disk_open(&d, dir, 1 << 20, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(chmod(dir, 0700), 0);
+    open_disk(&d, dir, 1 << 20);
+    tier_disk_close(&d);
+    tier_entry_drop(e);
+}
+
+/* What is not the cache's stays, however old and however full the folder is;
+ * what a server left unfinished goes. */
+TEST(tier_of_disk_leaves_other_files)
+{
+    static const char *const names[] = {
+        "notes.page",          "film.part",           "7.0.part",
+        "7.0.0123abcd.part.x", "7.0.0123abcd.page",   "abc.page",
+        "x.7.0.0123abcd.part", "12.345.0123abcd.part"};
+    const char *dir = test_temp("tier-others");
+    const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    struct tier_disk d;
+    char path[700], name[256];
+    uint64_t bytes;
+
+    open_disk(&d, dir, 20000);
+    for (int i = 0; i < 8; i++) {
+        FILE *f;
+
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        f = fopen(path, "w");
+        assert_non_null(f);
+        for (int k = 0; k < 5000; k++)
+            fputc('x', f);
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    }
+    for (int i = 0; i < 20; i++) {
+        struct tier_entry *e = entry_of(6, i, 3000, true);
+
+        assert_true(tier_disk_write(&d, e));
+        tier_entry_drop(e);
+    }
+    for (int i = 0; i < 8; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        assert_int_equal(access(path, F_OK), i < 7 ? 0 : -1);
+    }
+    assert_true(n_file(dir, &bytes, name) > 7 + 2);
+    assert_true(bytes <= 7 * 5000 + 20000);
+    tier_disk_close(&d);
+}
+
 /* Servers that are killed while they write: whatever is in the folder then is
  * whole, and unfinished files are few. */
 TEST(tier_of_disk_survives_kill_9)
@@ -327,9 +395,10 @@ TEST(tier_of_disk_survives_kill_9)
         int status;
 
         assert_true(pid >= 0);
-        for (int i = round; pid == 0; i++)
-            if (!tier_disk_write(&d, e[i % N_ENTRY]))
-                _exit(1);
+        if (pid == 0)
+            for (int i = round;; i++)
+                if (!tier_disk_write(&d, e[i % N_ENTRY]))
+                    _exit(1);
         nanosleep(&t, NULL);
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -522,6 +591,44 @@ TEST(tiers_survive_a_full_disk)
         tiers_free(t);
         assert_int_equal(n_file(dir, &bytes, name), 10);
     }
+}
+
+/* What the engine refused goes from memory and from the disk, and can come
+ * anew. */
+TEST(tiers_lose_what_is_damaged)
+{
+    const char *dir = test_temp("tier-refused");
+    struct tiers *t = open_tiers(1 << 20, dir);
+    double began = test_seconds();
+    struct tiers_search *s;
+    struct tiers_counts c;
+    int32_t token[N_TEXT];
+    char name[256];
+    uint64_t bytes;
+    int64_t from;
+    int k;
+
+    give_text(t, 1, 1, 0, NULL);
+    settle(t, 1, 1);
+    text_of(1, N_TEXT, token);
+    s = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
+    assert_non_null(s);
+    while (!tiers_search_done(s))
+        pause_ms();
+    tiers_damaged(t, tiers_search_found(s, &from, &k)[0]);
+    assert_int_equal(k, 1);
+    tiers_search_free(t, s);
+    while (n_file(dir, &bytes, name) > 0) {
+        assert_true(test_seconds() - began < 60);
+        pause_ms();
+    }
+    assert_int_equal(found(t, 1, N_TEXT, 0), 0);
+    tiers_counts(t, &c);
+    assert_int_equal(c.damaged, 1);
+    give_text(t, 1, 1, 0, NULL);
+    settle(t, 1, 2);
+    assert_int_equal(found(t, 1, N_TEXT, 0), 64);
+    tiers_free(t);
 }
 
 /* Two servers on one folder, each giving what the other has too. */

@@ -1,0 +1,101 @@
+/* Files of slots: several who write one at the same time, and what is left of
+ * it. */
+#include "lib/support.h"
+#include "server/slot_file.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { N_TOKEN = 1000, N_STATE = 300000, N_WRITER = 3, N_ROUND = 40 };
+
+static const struct tier_key root = {{5}};
+
+struct writer {
+    pthread_t thread;
+    const char *path;
+    int id; /* all its bytes */
+    pl_status status;
+};
+
+static void *write_on(void *user)
+{
+    struct writer *w = user;
+    int32_t *token = calloc(N_TOKEN, sizeof *token);
+    unsigned char *state = malloc(N_STATE);
+    struct slot_file f = {
+        .n = N_TOKEN, .token = token, .state = state, .state_bytes = N_STATE};
+    pl_err err;
+
+    w->status = token && state ? PL_OK : PL_NO_MEMORY;
+    for (int i = 0; i < N_TOKEN && token; i++)
+        token[i] = w->id;
+    if (state)
+        memset(state, w->id, N_STATE);
+    for (int i = 0; i < N_ROUND && w->status == PL_OK; i++)
+        w->status = slot_file_write(&f, w->path, &root, &err);
+    free(token);
+    free(state);
+    return NULL;
+}
+
+/* All of it is one writer's. */
+static void expect_whole(const struct slot_file *f)
+{
+    const unsigned char *state = f->state;
+
+    assert_int_equal(f->n, N_TOKEN);
+    assert_int_equal(f->state_bytes, N_STATE);
+    for (int i = 0; i < N_TOKEN; i++)
+        assert_int_equal(f->token[i], f->token[0]);
+    for (int i = 0; i < N_STATE; i++)
+        if (state[i] != f->token[0])
+            fail_msg("byte %d of a state is of another writer", i);
+}
+
+TEST(slot_file_is_one_writers_whoever_else_writes_it)
+{
+    const char *dir = test_temp("slot-file");
+    static struct writer w[N_WRITER];
+    const struct dirent *e;
+    struct slot_file f;
+    struct stat st;
+    char path[700];
+    int n = 0;
+    pl_err err;
+    DIR *d;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(path, sizeof path, "%s/one", dir);
+    for (int i = 0; i < N_WRITER; i++) {
+        w[i] = (struct writer){.path = path, .id = i + 1};
+        assert_int_equal(pthread_create(&w[i].thread, NULL, write_on, &w[i]),
+                         0);
+    }
+    for (int i = 0; i < N_ROUND; i++) {
+        pl_status s = slot_file_read(&f, path, &root, &err);
+
+        assert_true(s == PL_OK || s == PL_NOT_FOUND);
+        if (s == PL_OK)
+            expect_whole(&f);
+        slot_file_fini(&f);
+    }
+    for (int i = 0; i < N_WRITER; i++)
+        assert_int_equal(pthread_join(w[i].thread, NULL), 0);
+    for (int i = 0; i < N_WRITER; i++)
+        assert_int_equal(w[i].status, PL_OK);
+    TEST_OK(slot_file_read(&f, path, &root, &err), err);
+    expect_whole(&f);
+    slot_file_fini(&f);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    d = opendir(dir);
+    assert_non_null(d);
+    while ((e = readdir(d)))
+        n += e->d_name[0] != '.';
+    closedir(d);
+    assert_int_equal(n, 1);
+}
