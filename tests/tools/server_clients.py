@@ -81,10 +81,12 @@ def check_chat_stream(chunks):
             content += choice.delta.content or ''
             reasoning += getattr(choice.delta, 'reasoning_content', '')
             for call in choice.delta.tool_calls or []:
-                calls[call.index] = (call.function.name,
-                                     json.loads(call.function.arguments))
+                name, pieces = calls.get(call.index, ('', ''))
+                calls[call.index] = (name + (call.function.name or ''),
+                                     pieces + call.function.arguments)
     same((content, reasoning), (CONTENT, REASONING))
-    same([calls[i] for i in sorted(calls)], CALLS_MADE)
+    same([(calls[i][0], json.loads(calls[i][1])) for i in sorted(calls)],
+         CALLS_MADE)
     same((why, usage.completion_tokens), ('tool_calls', 8))
 
 
