@@ -470,6 +470,10 @@ static void compute_apart(struct loop *l, bool rows, const pl_err *why)
         if (l->rows[i] != rows)
             continue;
         s = compute(l, i, i + 1, rows, &err);
+        if (s == PL_DEVICE) {
+            end_lost(l, &err);
+            return;
+        }
         if (s == PL_OK)
             tell(l, i, i + 1, rows);
         else
