@@ -296,7 +296,7 @@ static void make_way(struct loop *l, const pl_err *err)
     struct work *victim = idle_work(l);
     int n = 0;
 
-    if (l->n_run == 1) {
+    if (l->counts.n_running == 1) { /* of any sort */
         if (l->run[0]->n_written > 0)
             loop_end_work(l, l->run[0], JOB_LENGTH, NULL);
         else
