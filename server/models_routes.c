@@ -49,8 +49,10 @@ void models_refuse_load(struct http_request *r, const pl_err *err)
     struct refusal why;
 
     refuse_status(&why, err->status, err);
-    if (why.status == 400 || why.status == 429)
-        why.status = 500; /* the request is not to blame */
+    if (why.status == 400) /* the request is not to blame */
+        why.status = 500;
+    else if (why.status == 429)
+        why.status = 503;
     why.code = "model_not_loaded";
     service_refuse(r, &why);
 }

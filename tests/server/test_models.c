@@ -443,6 +443,17 @@ TEST(models_that_are_pinned_stay)
     end();
 }
 
+TEST(models_that_would_wait_for_pinned_ones_for_ever_are_refused)
+{
+    begin_with((struct models_options){.max_loaded = 1}, 0, 0);
+    post("/say", "a", 200);
+    assert_non_null(strstr(post("/say", "b", 503), "pinned"));
+    assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
+    post("/models/unload", "a", 200);
+    assert_string_equal(post("/say", "b", 200), "b 2");
+    end();
+}
+
 TEST(models_are_loaded_by_requests_only_if_they_may)
 {
     begin_with((struct models_options){.no_autoload = true}, -1, 0);
