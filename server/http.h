@@ -124,5 +124,7 @@ void http_end(struct http_request *r);
  * if it has left. It must neither wait nor end the request: who ends it, or
  * replaces `gone`, waits for it. NULL: nobody is told any more. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
+/* Has the client left, as far as is known? */
+bool http_has_left(const struct http_request *r);
 
 #endif

@@ -57,12 +57,43 @@ void models_refuse_load(struct http_request *r, const pl_err *err)
     service_refuse(r, &why);
 }
 
+static void append(struct model *a, struct models_waiting *w)
+{
+    w->next = NULL;
+    if (a->last)
+        a->last->next = w;
+    else
+        a->first = w;
+    a->last = w;
+}
+
+/* Whose client has left waits no more; with the lock held. */
+static void end_left(struct models *m, struct model *a)
+{
+    const pl_err left = {PL_CANCELLED, "the client has left"};
+    struct models_waiting *w = a->first, *next;
+
+    a->first = a->last = NULL;
+    for (; w; w = next) {
+        next = w->next;
+        if (!http_has_left(w->r)) {
+            append(a, w);
+            continue;
+        }
+        m->n_waiting--;
+        models_refuse_load(w->r, &left); /* nobody is there to read it */
+        free(w);
+    }
+}
+
 /* The request waits for its model, with the lock held; false: it may not. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
                      struct refusal *why)
 {
     struct models_waiting *w = NULL;
 
+    for (int i = 0; i < m->n && m->n_waiting >= m->o.max_waiting; i++)
+        end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
         return refuse(why, 429, NULL, NULL,
@@ -72,11 +103,7 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
     if (m->stops || !(w = calloc(1, sizeof *w)))
         return refuse_memory(why);
     w->r = r;
-    if (a->last)
-        a->last->next = w;
-    else
-        a->first = w;
-    a->last = w;
+    append(a, w);
     m->n_waiting++;
     models_ask(m, a);
     return true;

@@ -487,6 +487,22 @@ TEST(models_take_no_more_requests_to_wait_than_they_may)
     end();
 }
 
+TEST(models_requests_whose_clients_left_take_no_place)
+{
+    struct try_client c[2];
+
+    begin_with((struct models_options){.max_waiting = 2}, -1, 0);
+    set(&w.open_ms, 1000);
+    for (int i = 0; i < 2; i++)
+        send_post(&c[i], "/say", "a");
+    pause_ms(100);
+    for (int i = 0; i < 2; i++)
+        try_close(&c[i]);
+    pause_ms(100);
+    assert_string_equal(post("/say", "a", 200), "a 1");
+    end();
+}
+
 /* Clients that wait when it ends are gone, and nothing of theirs stays. */
 TEST(models_end_while_requests_wait)
 {
