@@ -39,8 +39,8 @@ struct http_options {
                   them; 0: none is asked for */
     const char *cert_file, *cert_key_file; /* PEM; NULL: no TLS */
     const char *prefix;                    /* before every path; NULL: none */
-    const char *origin;  /* for browsers' pages of elsewhere ("*"); NULL: none
-                             is let in */
+    const char *origin;  /* browsers let its pages read ("*": all pages); NULL:
+                           our own alone. Without keys no others may ask */
     size_t max_body;     /* bytes; 0: 64 MiB */
     size_t max_bodies;   /* bytes of all bodies held at once, beyond the first
                             64 KiB of each; 0: 4 times max_body */
