@@ -9,6 +9,7 @@
 #include "session.h"
 #include "shown.h"
 
+#include "server/json_text.h"
 #include "server/preset.h"
 
 #include <dirent.h>
@@ -131,18 +132,21 @@ static struct serve_named *find_named(struct serve_list *l, const char *name)
     return NULL;
 }
 
-/* Takes `name`, which may be NULL for want of memory; so is the result then. */
+/* Takes `name`, which may be NULL for want of memory; so is the result then. A
+ * file's name may have any bytes, JSON only those of UTF-8. */
 static struct serve_named *add_named(struct serve_list *l, char *name)
 {
+    char *valid = name ? utf8_copy(name, strlen(name)) : NULL;
     struct serve_named *more =
-        name ? realloc(l->named, ((size_t)l->n + 1) * sizeof(*more)) : NULL;
+        valid ? realloc(l->named, ((size_t)l->n + 1) * sizeof(*more)) : NULL;
 
+    free(name);
     if (more == NULL) {
-        free(name);
+        free(valid);
         return NULL;
     }
     l->named = more;
-    more[l->n] = (struct serve_named){.name = name};
+    more[l->n] = (struct serve_named){.name = valid};
     return &more[l->n++];
 }
 
