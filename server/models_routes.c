@@ -2,6 +2,7 @@
  * models.h. */
 #include "models_inner.h"
 
+#include "field.h"
 #include "json_text.h"
 
 #include <stdio.h>
@@ -150,23 +151,13 @@ static bool read_name(const struct http_request *r, const char **name,
 {
     size_t len;
     const char *body = http_body(r, &len);
-    const json_t *v;
-    json_error_t e;
+    struct fields f;
 
     *name = http_query(r, "model");
     if (*name || len == 0)
         return true;
-    *owner = json_loadb(body, len, 0, &e);
-    if (!*owner)
-        return refuse(why, 400, "invalid_json", NULL,
-                      "the body is no JSON: %s, at byte %d", e.text,
-                      e.position);
-    v = json_object_get(*owner, "model");
-    if (v && !json_is_null(v) && !json_is_string(v))
-        return refuse(why, 400, "invalid_type", "model",
-                      "model: give the name of one, as a text");
-    *name = json_string_value(v);
-    return true;
+    return fields_read(&f, owner, body, len, why) &&
+           field_text(&f, "model", name);
 }
 
 /* The model that is meant, or NULL. */

@@ -346,6 +346,34 @@ TEST(models_that_are_not_there_are_refused_with_those_that_are)
     end();
 }
 
+/* Values take more memory than the text that says them; whoever looks for the
+ * model's name in them counts them first. */
+TEST(models_are_not_looked_for_in_too_many_values)
+{
+    enum { N = (1 << 20) + 1 };
+    static const char begin_of[] = "{\"model\":\"a\",\"x\":[0";
+    char *body = calloc(1, sizeof begin_of + 2 * (size_t)N + 3), *at = body;
+    struct try_client c;
+    char head[128];
+
+    assert_non_null(body);
+    at = stpcpy(at, begin_of);
+    for (int i = 0; i < N; i++)
+        at = stpcpy(at, ",0");
+    at = stpcpy(at, "]}");
+    begin(0);
+    snprintf(head, sizeof head,
+             "POST /say HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
+             (size_t)(at - body));
+    try_connect(&w.t, &c);
+    try_send(&c, head);
+    try_send(&c, body);
+    assert_non_null(strstr(read_answer(&c, 400), "JSON values"));
+    assert_int_equal(get(&w.n_ever), 0);
+    end();
+    free(body);
+}
+
 TEST(models_make_way_when_they_were_used_least_lately)
 {
     begin(2);
