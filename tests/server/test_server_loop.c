@@ -417,12 +417,14 @@ TEST(server_jobs_of_slow_clients_pause)
     late.wish = JOB_PAUSE;
     {
         const int32_t prompt[] = {1, 2, 3};
-        struct job job = {
-            .prompt = prompt,
-            .n_prompt = 3,
-            .max_tokens = 5,
-            .time_s = 0.05,
-            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &late}};
+        struct job job = {.prompt = prompt,
+                          .n_prompt = 3,
+                          .max_tokens = 5,
+                          .time_s = 0.05,
+                          .listener = {.token = hear_token,
+                                       .wish = tell_wish,
+                                       .end = hear_end,
+                                       .user = &late}};
 
         assert_int_equal(loop_add(p.loop, &job, 1, NULL, NULL), PL_OK);
     }
@@ -436,10 +438,12 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     enum { N = 3 };
     static int32_t prompt[300];
     struct heard h[N] = {0};
-    struct job job = {
-        .prompt = prompt,
-        .max_tokens = 5,
-        .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[0]}};
+    struct job job = {.prompt = prompt,
+                      .max_tokens = 5,
+                      .listener = {.token = hear_token,
+                                   .wish = tell_wish,
+                                   .end = hear_end,
+                                   .user = &h[0]}};
     struct place p = {0};
     double retry_s = 0;
     pl_err err;
@@ -558,12 +562,14 @@ TEST(server_jobs_come_together_or_not_at_all)
            &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = MOST});
     for (int i = 0; i <= MOST; i++) {
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
-        job[i] = (struct job){
-            .prompt = prompt,
-            .n_prompt = 3,
-            .max_tokens = 2,
-            .ignore_end = true,
-            .listener = {NULL, hear_token, NULL, tell_wish, hear_end, &h[i]}};
+        job[i] = (struct job){.prompt = prompt,
+                              .n_prompt = 3,
+                              .max_tokens = 2,
+                              .ignore_end = true,
+                              .listener = {.token = hear_token,
+                                           .wish = tell_wish,
+                                           .end = hear_end,
+                                           .user = &h[i]}};
     }
     assert_int_equal(loop_add(p.loop, job, MOST + 1, NULL, &err),
                      PL_BAD_ARGUMENT);

@@ -113,12 +113,13 @@ static void write_one(struct place *p, struct heard *h, uint64_t seed,
                       int n_prompt, int max_tokens)
 {
     int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
-    struct job job = {.prompt = prompt,
-                      .n_prompt = n_prompt,
-                      .max_tokens = max_tokens,
-                      .ignore_end = true,
-                      .client = 1,
-                      .listener = {NULL, hear_token, NULL, NULL, hear_end, h}};
+    struct job job = {
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = max_tokens,
+        .ignore_end = true,
+        .client = 1,
+        .listener = {.token = hear_token, .end = hear_end, .user = h}};
     double began = test_seconds();
     pl_sampling how;
     pl_err err;
