@@ -189,6 +189,7 @@ static void drain(struct serve *v)
 
 static void serve_free(struct serve *v)
 {
+    term_interrupts = 1; /* a download that is under way is not waited for */
     if (v->http != NULL)
         http_stop(v->http);
     models_free(v->models); /* ends the requests that are left */

@@ -9,6 +9,7 @@
 #include "session.h"
 #include "shown.h"
 
+#include "server/json_text.h"
 #include "server/preset.h"
 
 #include <dirent.h>
@@ -131,18 +132,21 @@ static struct serve_named *find_named(struct serve_list *l, const char *name)
     return NULL;
 }
 
-/* Takes `name`, which may be NULL for want of memory; so is the result then. */
+/* Takes `name`, which may be NULL for want of memory; so is the result then. A
+ * file's name may have any bytes, JSON only those of UTF-8. */
 static struct serve_named *add_named(struct serve_list *l, char *name)
 {
+    char *valid = name ? utf8_copy(name, strlen(name)) : NULL;
     struct serve_named *more =
-        name ? realloc(l->named, ((size_t)l->n + 1) * sizeof(*more)) : NULL;
+        valid ? realloc(l->named, ((size_t)l->n + 1) * sizeof(*more)) : NULL;
 
+    free(name);
     if (more == NULL) {
-        free(name);
+        free(valid);
         return NULL;
     }
     l->named = more;
-    more[l->n] = (struct serve_named){.name = name};
+    more[l->n] = (struct serve_named){.name = valid};
     return &more[l->n++];
 }
 
@@ -310,8 +314,9 @@ static int truth_of(const char *s)
     return -1;
 }
 
-static enum exit_code read_key(struct serve_words *to, const char *file,
-                               const struct preset_key *k)
+/* off: takes switches that are turned off; NULL: they are so anyway. */
+static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
+                               const char *file, const struct preset_key *k)
 {
     const struct option_row *row;
     char name[64];
@@ -344,7 +349,8 @@ static enum exit_code read_key(struct serve_words *to, const char *file,
     if (row->arg == NULL && truth < 0)
         return refuse_key(file, k, "give true or false");
     if (row->arg == NULL && truth == 0)
-        return EXIT_DONE;
+        return off == NULL || add_word(off, name_of_row(row)) ? EXIT_DONE
+                                                              : no_memory();
     ok = add_word(to, name_of_row(row)) &&
          (row->arg == NULL || add_word(to, k->value));
     return ok ? EXIT_DONE : no_memory();
@@ -354,7 +360,7 @@ static enum exit_code read_section(struct serve_list *l, const char *file,
                                    const struct preset_section *s)
 {
     struct serve_named *m = find_named(l, s->name);
-    struct serve_words *to = &l->general;
+    struct serve_words *to = &l->general, *off = NULL;
     enum exit_code c = EXIT_DONE;
 
     if (strcmp(s->name, "*") != 0) {
@@ -363,9 +369,10 @@ static enum exit_code read_section(struct serve_list *l, const char *file,
         if (m == NULL)
             return no_memory();
         to = &m->own;
+        off = &m->off;
     }
     for (int i = 0; i < s->n_key && c == EXIT_DONE; i++)
-        c = read_key(to, file, &s->key[i]);
+        c = read_key(to, off, file, &s->key[i]);
     return c;
 }
 
@@ -411,6 +418,32 @@ static const char *path_of(const struct options *o)
                                 : o->model_url;
 }
 
+static bool has_word(const struct serve_words *w, const char *word)
+{
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->v[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* What [*] says, but for switches that the model's own section turns off. */
+static bool add_general(struct serve_named *m,
+                        const struct serve_words *general)
+{
+    struct walk w = {.word = general->v, .n = general->n};
+    bool ok = true;
+
+    while (ok && walk_on(&w)) {
+        const char *name = name_of_row(w.row);
+
+        if (has_word(&m->off, name))
+            continue;
+        ok = add_word(&m->args, name) &&
+             (w.value == NULL || add_word(&m->args, w.value));
+    }
+    return ok;
+}
+
 static enum exit_code parse(struct serve_list *l, int i)
 {
     struct serve_named *m = &l->named[i];
@@ -418,7 +451,7 @@ static enum exit_code parse(struct serve_list *l, int i)
     struct options *o = &e->own;
     enum exit_code c;
 
-    if (!add_words(&m->args, &l->general) || !add_words(&m->args, &m->own) ||
+    if (!add_general(m, &l->general) || !add_words(&m->args, &m->own) ||
         !add_words(&m->args, &l->common) || !fill_told(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
@@ -499,6 +532,7 @@ void serve_list_fini(struct serve_list *l)
         if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
             options_free(&l->entry[i].own);
         words_free(&l->named[i].own);
+        words_free(&l->named[i].off);
         words_free(&l->named[i].args);
         words_free(&l->named[i].told);
         free(l->named[i].name);

@@ -14,6 +14,7 @@ struct serve_words {
 struct serve_named {
     char *name;              /* owned */
     struct serve_words own;  /* its options: -m FILE and those of its preset */
+    struct serve_words off;  /* switches that its preset turns off */
     struct serve_words args; /* all that it is parsed from */
     struct serve_words told; /* the same for clients, without secrets */
     bool first;              /* of the command line: loaded at the beginning */

@@ -69,22 +69,37 @@ bool ask_set_text(const struct fields *f, json_t *object, const char *key,
            refuse_memory(f->why);
 }
 
-/* The arguments in the form that the template takes; NULL: no memory. */
-static json_t *arguments_of(const struct ask_reader *r, const json_t *given)
+/* Is there room for the values in a text of arguments, beside those of others?
+ * The request's own are counted without them. */
+static bool has_room(struct ask_reader *r, const char *text, size_t len)
 {
+    size_t n = field_values(text, len);
+
+    if (n > FIELD_MOST_VALUES - r->n_value)
+        return false;
+    r->n_value += n;
+    return true;
+}
+
+/* The arguments in the form that the template takes; NULL: no memory. */
+static json_t *arguments_of(struct ask_reader *r, const json_t *given)
+{
+    const char *text = json_string_value(given);
+    size_t len = json_string_length(given);
     json_t *object = NULL, *out = NULL;
     json_error_t e = {0};
 
+    if (text != NULL && !has_room(r, text, len))
+        return json_incref((json_t *)given);
     if (given == NULL)
         object = json_object();
-    else if (json_is_string(given))
-        object = json_loadb(json_string_value(given), json_string_length(given),
-                            0, &e);
+    else if (text != NULL)
+        object = json_loadb(text, len, 0, &e);
     else
         object = json_incref((json_t *)given);
     if (object == NULL &&
         (given == NULL ||
-         (json_is_string(given) && json_error_code(&e) == json_error_unknown)))
+         (text != NULL && json_error_code(&e) == json_error_unknown)))
         return NULL;
     if (!json_is_object(object)) { /* what a model once wrote wrongly */
         json_decref(object);

@@ -14,6 +14,7 @@ struct ask_reader {
     const char *prompt; /* the field that has the prompts */
     json_t *messages;   /* of the conversation; owned */
     json_t *extra;      /* variables of the template; owned; NULL: none */
+    size_t n_value;     /* in texts of arguments that were parsed */
 };
 
 /* ask_sampling.c: how tokens are chosen, limits, stop strings, biases. */

@@ -15,6 +15,11 @@ struct fields {
     struct refusal *why;
 };
 
+/* Values cost more memory than the bytes that write them: "{}," takes 3 bytes,
+ * and 200 in memory. How many a text of JSON could have, counted before it is
+ * parsed; and how many a request may have. */
+size_t field_values(const char *text, size_t len);
+enum { FIELD_MOST_VALUES = 1 << 20 };
 /* The request: one JSON object. *root is owned by the caller, also NULL. */
 bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                  struct refusal *why);

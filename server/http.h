@@ -39,8 +39,8 @@ struct http_options {
                   them; 0: none is asked for */
     const char *cert_file, *cert_key_file; /* PEM; NULL: no TLS */
     const char *prefix;                    /* before every path; NULL: none */
-    const char *origin;  /* for browsers' pages of elsewhere ("*"); NULL: none
-                             is let in */
+    const char *origin;  /* browsers let its pages read ("*": all pages); NULL:
+                           our own alone. Without keys no others may ask */
     size_t max_body;     /* bytes; 0: 64 MiB */
     size_t max_bodies;   /* bytes of all bodies held at once, beyond the first
                             64 KiB of each; 0: 4 times max_body */
@@ -124,5 +124,7 @@ void http_end(struct http_request *r);
  * if it has left. It must neither wait nor end the request: who ends it, or
  * replaces `gone`, waits for it. NULL: nobody is told any more. */
 void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user);
+/* Has the client left, as far as is known? */
+bool http_has_left(const struct http_request *r);
 
 #endif

@@ -62,16 +62,6 @@ static struct http_request *next(struct http *h)
     return r;
 }
 
-static bool is_gone(struct http_request *r)
-{
-    bool gone;
-
-    pthread_mutex_lock(&r->lock);
-    gone = r->gone;
-    pthread_mutex_unlock(&r->lock);
-    return gone;
-}
-
 static void *hand_thread(void *http)
 {
     struct http *h = http;
@@ -80,7 +70,7 @@ static void *hand_thread(void *http)
     while ((r = next(h))) {
         if (r->act)
             r->act(r->act_user, r);
-        else if (atomic_load(&h->stopping) || is_gone(r)) /* nobody is there */
+        else if (atomic_load(&h->stopping) || http_has_left(r))
             http_answer(r, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, NULL, 0);
         else
             r->route->handle(h->user, r);

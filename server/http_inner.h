@@ -50,6 +50,7 @@ struct http {
     char said[256]; /* libmicrohttpd's last complaint while it starts */
     bool running;
     int port;
+    bool loopback; /* it listens for this machine alone */
     int listen_fd; /* -1: none any more; the listening thread's to close */
     int watch_fd;  /* epoll: sockets of requests that sleep */
     int wake_fd;   /* eventfd: the listening thread has something to look at */

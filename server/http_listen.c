@@ -78,6 +78,19 @@ static int port_of(int fd)
     return ntohs(a.sin6_port);
 }
 
+static bool is_loopback(int fd)
+{
+    struct sockaddr_in6 a = {0};
+    struct sockaddr_in four;
+    socklen_t n = sizeof a;
+
+    getsockname(fd, (struct sockaddr *)(void *)&a, &n);
+    if (a.sin6_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&a.sin6_addr);
+    memcpy(&four, &a, sizeof four);
+    return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 pl_status http_listen(struct http *h, pl_err *err)
 {
     struct addrinfo hint = {.ai_socktype = SOCK_STREAM,
@@ -103,6 +116,7 @@ pl_status http_listen(struct http *h, pl_err *err)
     if (h->listen_fd < 0)
         return cannot_listen(h, e, err);
     h->port = port_of(h->listen_fd);
+    h->loopback = is_loopback(h->listen_fd);
     return PL_OK;
 }
 

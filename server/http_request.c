@@ -354,6 +354,17 @@ void http_on_gone(struct http_request *r, void (*gone)(void *user), void *user)
     pthread_mutex_unlock(&r->lock);
 }
 
+bool http_has_left(const struct http_request *r)
+{
+    struct http_request *of = (struct http_request *)r;
+    bool gone;
+
+    pthread_mutex_lock(&of->lock);
+    gone = r->gone;
+    pthread_mutex_unlock(&of->lock);
+    return gone;
+}
+
 /* ---- what is asked --------------------------------------------------------*/
 
 const char *http_method(const struct http_request *r)

@@ -109,6 +109,45 @@ static const char *key_of(const struct http_request *r)
     return known(r->h, key) ? key : NULL;
 }
 
+/* ---- pages of elsewhere ---------------------------------------------------*/
+
+/* Is an origin, "http://host:port", a page of this machine or of an address? A
+ * name can be made to mean this machine by whoever owns it. */
+static bool is_local(const char *origin)
+{
+    const char *host = strstr(origin, "://");
+    size_t n;
+
+    if (!host)
+        return false; /* "null" */
+    host += 3;
+    if (*host == '[')
+        return true;
+    n = strcspn(host, ":/");
+    if (n > 0 && strspn(host, "0123456789.") >= n)
+        return true;
+    return (n == 9 && !strncasecmp(host, "localhost", 9)) ||
+           (n > 10 && !strncasecmp(host + n - 10, ".localhost", 10));
+}
+
+/* Does a browser ask for a page that is neither ours nor let in? It sends what
+ * anybody's page has it send, to this machine too, without asking first. To
+ * servers of TLS and of this machine it says so. Source: Fetch Metadata Request
+ * Headers, 2.4. To others, and to names that were made to mean this machine, it
+ * tells the page's origin, though not with GET. */
+static bool is_foreign(const struct http_request *r)
+{
+    const char *site = http_header(r, "Sec-Fetch-Site");
+    const char *origin = http_header(r, "Origin"), *let_in = r->h->o.origin;
+
+    if (let_in && (!strcmp(let_in, "*") || (origin && !strcmp(origin, let_in))))
+        return false;
+    if (site)
+        return !strcasecmp(site, "cross-site") ||
+               !strcasecmp(site, "same-site");
+    return origin && r->h->loopback && !is_local(origin);
+}
+
 /* ---- clients --------------------------------------------------------------*/
 
 /* FNV-1a. */
@@ -251,6 +290,11 @@ int http_route_find(struct http_request *r, const char **message)
     }
     if (!r->route)
         return other_method(r, message);
+    if (!h->o.n_key && !(r->route->flags & HTTP_OPEN) && is_foreign(r)) {
+        *message = "a page of another server asks, which is not let in: start "
+                   "the server with --cors-origin, or with --api-key";
+        return MHD_HTTP_FORBIDDEN;
+    }
     if (atomic_load(&h->draining)) {
         http_set_header(r, "Retry-After", "5");
         *message = "the server is stopping";

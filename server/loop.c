@@ -293,8 +293,10 @@ static void *work_on(void *user)
         pthread_mutex_lock(&l->lock);
         run_errands(l);
         while (!busy && !l->stops && !l->errand && l->n_work == 0 &&
-               !loop_tiers_owe(l))
+               !loop_tiers_owe(l)) {
             pthread_cond_wait(&l->come, &l->lock);
+            busy = l->n_work > 0; /* who has come waits for nothing */
+        }
         if (!busy && !l->stops && !l->errand) {
             /* All that run are paused, and nobody tells when clients or tiers
              * have caught up: ask again soon. */

@@ -298,7 +298,7 @@ static void make_way(struct loop *l, const pl_err *err)
     struct work *victim = idle_work(l);
     int n = 0;
 
-    if (l->n_run == 1) {
+    if (l->counts.n_running == 1) { /* of any sort */
         if (l->run[0]->n_written > 0)
             loop_end_work(l, l->run[0], JOB_LENGTH, NULL);
         else
@@ -472,6 +472,10 @@ static void compute_apart(struct loop *l, bool rows, const pl_err *why)
         if (l->rows[i] != rows)
             continue;
         s = compute(l, i, i + 1, rows, &err);
+        if (s == PL_DEVICE) {
+            end_lost(l, &err);
+            return;
+        }
         if (s == PL_OK)
             tell(l, i, i + 1, rows);
         else

@@ -102,6 +102,15 @@ static pl_status open_model(struct models *m, struct model *a,
     return s;
 }
 
+/* Who waited for it is told. */
+static void end_load(struct models *m, struct model *a)
+{
+    a->turn = 0;
+    a->n_try++;
+    models_wake(m, a);
+    pthread_cond_broadcast(&m->told);
+}
+
 static void load(struct models *m, struct model *a)
 {
     double began = loop_now();
@@ -130,11 +139,8 @@ static void load(struct models *m, struct model *a)
         a->why.status = s;
     }
     a->used = loop_now();
-    a->turn = 0;
     a->leaves = false;
-    a->n_try++;
-    models_wake(m, a);
-    pthread_cond_broadcast(&m->told);
+    end_load(m, a);
 }
 
 /* Who asked first, of those that are not loaded; NULL: nobody asks. */
@@ -161,8 +167,32 @@ static int count_loaded(const struct models *m)
     return n;
 }
 
-/* Loads one, or makes a place for it; false: there is nothing to do, or all
- * that are loaded are in use. */
+/* Will any that is loaded ever make way by itself? */
+static bool any_may_go(const struct models *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct model *a = &m->model[i];
+
+        if (a->state == MODEL_LOADED && (!a->about.pinned || a->leaves))
+            return true;
+    }
+    return false;
+}
+
+/* Who waited for a place here would wait for ever. */
+static void refuse_place(struct models *m, struct model *a)
+{
+    a->state = MODEL_FAILED;
+    a->why.status = PL_FULL;
+    snprintf(a->why.message, sizeof a->why.message,
+             "all %d places are taken by pinned models: unload one of them, or "
+             "start the server with a larger --models-max",
+             m->o.max_loaded);
+    end_load(m, a);
+}
+
+/* Loads one, makes a place for it, or refuses it; false: there is nothing to
+ * do, or all that are loaded are in use. */
 static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;
@@ -176,7 +206,11 @@ static bool load_one(struct models *m)
     other = least_used(m);
     if (other)
         unload(m, other, "its place is needed");
-    return other != NULL;
+    else if (!any_may_go(m))
+        refuse_place(m, a);
+    else
+        return false;
+    return true;
 }
 
 /* ---- the thread ---------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * models.h. */
 #include "models_inner.h"
 
+#include "field.h"
 #include "json_text.h"
 
 #include <stdio.h>
@@ -49,10 +50,41 @@ void models_refuse_load(struct http_request *r, const pl_err *err)
     struct refusal why;
 
     refuse_status(&why, err->status, err);
-    if (why.status == 400 || why.status == 429)
-        why.status = 500; /* the request is not to blame */
+    if (why.status == 400) /* the request is not to blame */
+        why.status = 500;
+    else if (why.status == 429)
+        why.status = 503;
     why.code = "model_not_loaded";
     service_refuse(r, &why);
+}
+
+static void append(struct model *a, struct models_waiting *w)
+{
+    w->next = NULL;
+    if (a->last)
+        a->last->next = w;
+    else
+        a->first = w;
+    a->last = w;
+}
+
+/* Whose client has left waits no more; with the lock held. */
+static void end_left(struct models *m, struct model *a)
+{
+    const pl_err left = {PL_CANCELLED, "the client has left"};
+    struct models_waiting *w = a->first, *next;
+
+    a->first = a->last = NULL;
+    for (; w; w = next) {
+        next = w->next;
+        if (!http_has_left(w->r)) {
+            append(a, w);
+            continue;
+        }
+        m->n_waiting--;
+        models_refuse_load(w->r, &left); /* nobody is there to read it */
+        free(w);
+    }
 }
 
 /* The request waits for its model, with the lock held; false: it may not. */
@@ -61,6 +93,8 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
 {
     struct models_waiting *w = NULL;
 
+    for (int i = 0; i < m->n && m->n_waiting >= m->o.max_waiting; i++)
+        end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
         return refuse(why, 429, NULL, NULL,
@@ -70,11 +104,7 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
     if (m->stops || !(w = calloc(1, sizeof *w)))
         return refuse_memory(why);
     w->r = r;
-    if (a->last)
-        a->last->next = w;
-    else
-        a->first = w;
-    a->last = w;
+    append(a, w);
     m->n_waiting++;
     models_ask(m, a);
     return true;
@@ -121,23 +151,13 @@ static bool read_name(const struct http_request *r, const char **name,
 {
     size_t len;
     const char *body = http_body(r, &len);
-    const json_t *v;
-    json_error_t e;
+    struct fields f;
 
     *name = http_query(r, "model");
     if (*name || len == 0)
         return true;
-    *owner = json_loadb(body, len, 0, &e);
-    if (!*owner)
-        return refuse(why, 400, "invalid_json", NULL,
-                      "the body is no JSON: %s, at byte %d", e.text,
-                      e.position);
-    v = json_object_get(*owner, "model");
-    if (v && !json_is_null(v) && !json_is_string(v))
-        return refuse(why, 400, "invalid_type", "model",
-                      "model: give the name of one, as a text");
-    *name = json_string_value(v);
-    return true;
+    return fields_read(&f, owner, body, len, why) &&
+           field_text(&f, "model", name);
 }
 
 /* The model that is meant, or NULL. */

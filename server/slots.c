@@ -14,7 +14,7 @@
 enum { MAX_BUSY = 16, WAIT_S = 60 };
 
 struct task {
-    struct service *service; /* borrowed */
+    struct service *service; /* held once it has begun */
     struct http_request *r;
     enum { SAVE, RESTORE, ERASE } what;
     int slot;
@@ -241,6 +241,7 @@ static bool act(struct task *t, struct refusal *why)
 static void *work(void *user)
 {
     struct task *t = user;
+    struct service *v = t->service;
     struct slots *s = &t->service->slots;
     struct refusal why;
 
@@ -249,6 +250,7 @@ static void *work(void *user)
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
     free(t);
+    service_drop(v); /* it stays for slots_fini all the same */
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_cond_broadcast(&s->idle);
@@ -333,10 +335,12 @@ static bool start(struct task *t, struct refusal *why)
     pthread_mutex_unlock(&s->lock);
     if (!ok)
         return refuse(why, 503, "busy", "", "too many slots are being saved");
+    service_hold(t->service);
     if (pthread_create(&thread, NULL, work, t) == 0) {
         pthread_detach(thread);
         return true;
     }
+    service_drop(t->service);
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_mutex_unlock(&s->lock);

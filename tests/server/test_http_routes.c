@@ -225,6 +225,7 @@ TEST(http_clients_are_told_apart_by_their_keys)
 
 TEST(http_browsers_of_elsewhere_are_let_in_on_request)
 {
+    static const char *const keys[] = {"one"};
     struct http_options o = {.origin = "https://page.example"};
     char head[4096];
     struct http_try t;
@@ -250,10 +251,74 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
     has(head, "\r\nAccess-Control-Allow-Origin: *\r\n");
     has_not(head, "Vary");
     try_stop(&t);
-    try_start(&t, NULL);
-    try_ask(&t, try_get("/hello", "Origin: https://page.example\r\n"), 200,
-            "hello", head);
+    try_start(&t, &(struct http_options){.key = keys, .n_key = 1});
+    try_ask(&t,
+            try_get("/hello", "Origin: https://page.example\r\n"
+                              "x-api-key: one\r\n"),
+            200, "hello", head);
     has_not(head, "Access-Control");
+    try_stop(&t);
+}
+
+/* Without keys anybody's page could have a browser ask. */
+TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
+{
+    static const struct {
+        const char *lines;
+        bool in;
+    } rows[] = {
+        {"", true},
+        {"Sec-Fetch-Site: none\r\n", true},
+        {"Sec-Fetch-Site: same-origin\r\nOrigin: http://a.example\r\n", true},
+        {"Sec-Fetch-Site: cross-site\r\n", false},
+        {"Sec-Fetch-Site: same-site\r\nOrigin: http://localhost\r\n", false},
+        {"Origin: http://127.0.0.1:8080\r\n", true},
+        {"Origin: http://[::1]:8080\r\n", true},
+        {"Origin: http://localhost\r\n", true},
+        {"Origin: http://a.localhost:8080\r\n", true},
+        {"Origin: null\r\n", false},
+        {"Origin: http://page.example:8080\r\n", false},
+        {"Origin: http://127.0.0.1.example\r\n", false},
+        {"Origin: http://localhost.example\r\n", false},
+        {"Origin: http://notlocalhost\r\n", false},
+        {"Origin: http://\r\n", false},
+    };
+    static const char *const keys[] = {"one"};
+    struct http_options o = {.key = keys, .n_key = 1};
+    struct http_try t;
+
+    try_start(&t, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        try_ask(&t, try_get("/hello", rows[i].lines), rows[i].in ? 200 : 403,
+                NULL, NULL);
+        try_ask(&t, try_get("/open", rows[i].lines), 200, "open", NULL);
+    }
+    try_ask(&t,
+            "POST /echo" HOST "Sec-Fetch-Site: cross-site\r\n"
+            "Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n",
+            403, NULL, NULL);
+    try_stop(&t);
+    try_start(&t, &o);
+    try_ask(&t,
+            try_get("/hello", "Sec-Fetch-Site: cross-site\r\n"
+                              "x-api-key: one\r\n"),
+            200, "hello", NULL);
+    try_stop(&t);
+    o = (struct http_options){.origin = "https://page.example"};
+    try_start(&t, &o);
+    try_ask(&t,
+            try_get("/hello", "Sec-Fetch-Site: cross-site\r\n"
+                              "Origin: https://page.example\r\n"),
+            200, "hello", NULL);
+    try_ask(&t,
+            try_get("/hello", "Sec-Fetch-Site: cross-site\r\n"
+                              "Origin: https://other.example\r\n"),
+            403, NULL, NULL);
+    o.origin = "*";
+    try_stop(&t);
+    try_start(&t, &o);
+    try_ask(&t, try_get("/hello", "Sec-Fetch-Site: cross-site\r\n"), 200,
+            "hello", NULL);
     try_stop(&t);
 }
 

@@ -346,6 +346,34 @@ TEST(models_that_are_not_there_are_refused_with_those_that_are)
     end();
 }
 
+/* Values take more memory than the text that says them; whoever looks for the
+ * model's name in them counts them first. */
+TEST(models_are_not_looked_for_in_too_many_values)
+{
+    enum { N = (1 << 20) + 1 };
+    static const char begin_of[] = "{\"model\":\"a\",\"x\":[0";
+    char *body = calloc(1, sizeof begin_of + 2 * (size_t)N + 3), *at = body;
+    struct try_client c;
+    char head[128];
+
+    assert_non_null(body);
+    at = stpcpy(at, begin_of);
+    for (int i = 0; i < N; i++)
+        at = stpcpy(at, ",0");
+    at = stpcpy(at, "]}");
+    begin(0);
+    snprintf(head, sizeof head,
+             "POST /say HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
+             (size_t)(at - body));
+    try_connect(&w.t, &c);
+    try_send(&c, head);
+    try_send(&c, body);
+    assert_non_null(strstr(read_answer(&c, 400), "JSON values"));
+    assert_int_equal(get(&w.n_ever), 0);
+    end();
+    free(body);
+}
+
 TEST(models_make_way_when_they_were_used_least_lately)
 {
     begin(2);
@@ -443,6 +471,17 @@ TEST(models_that_are_pinned_stay)
     end();
 }
 
+TEST(models_that_would_wait_for_pinned_ones_for_ever_are_refused)
+{
+    begin_with((struct models_options){.max_loaded = 1}, 0, 0);
+    post("/say", "a", 200);
+    assert_non_null(strstr(post("/say", "b", 503), "pinned"));
+    assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
+    post("/models/unload", "a", 200);
+    assert_string_equal(post("/say", "b", 200), "b 2");
+    end();
+}
+
 TEST(models_are_loaded_by_requests_only_if_they_may)
 {
     begin_with((struct models_options){.no_autoload = true}, -1, 0);
@@ -473,6 +512,22 @@ TEST(models_take_no_more_requests_to_wait_than_they_may)
         try_close(&c[i]);
     }
     assert_int_equal(full, 2);
+    end();
+}
+
+TEST(models_requests_whose_clients_left_take_no_place)
+{
+    struct try_client c[2];
+
+    begin_with((struct models_options){.max_waiting = 2}, -1, 0);
+    set(&w.open_ms, 1000);
+    for (int i = 0; i < 2; i++)
+        send_post(&c[i], "/say", "a");
+    pause_ms(100);
+    for (int i = 0; i < 2; i++)
+        try_close(&c[i]);
+    pause_ms(100);
+    assert_string_equal(post("/say", "a", 200), "a 1");
     end();
 }
 

@@ -243,9 +243,10 @@ TEST(serve_models_have_options_of_their_own)
     struct try_answer a;
 
     snprintf(text, sizeof text,
-             "version = 1\n[*]\nc = 128\nctk = q8_0\n[one \"x\"]\nmodel = %s\n"
-             "dev = cpu*2\nc = 192\nload-on-startup = true\npinned = true\n"
-             "[bad]\nmodel = /nowhere.gguf\n",
+             "version = 1\n[*]\nc = 128\nctk = q8_0\npinned = true\n"
+             "[one \"x\"]\nmodel = %s\n"
+             "dev = cpu*2\nc = 192\nload-on-startup = true\n"
+             "[bad]\nmodel = /nowhere.gguf\npinned = false\n",
              test_model());
     write_file(ini, text);
     snprintf(args, sizeof args, "--models-preset '%s'", ini);
@@ -257,6 +258,11 @@ TEST(serve_models_have_options_of_their_own)
     assert_int_equal(a.status, 200);
     assert_non_null(strstr(a.body, "\"n_ctx\":256"));
     assert_non_null(strstr(a.body, "2 ranks"));
+    free(a.body);
+    try_send(&c, try_get("/v1/models", ""));
+    try_read(&c, &a, false);
+    assert_non_null(strstr(a.body, "\"pinned\":true"));
+    assert_non_null(strstr(a.body, "\"pinned\":false"));
     free(a.body);
     try_close(&c);
     free(post(&s, "/v1/completions", "{\"model\":\"bad\",\"prompt\":\"a\"}",

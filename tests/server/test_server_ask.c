@@ -5,6 +5,7 @@
 #include "lib/support.h"
 #include "server/ask.h"
 #include "server/ask_job.h"
+#include "server/json_text.h"
 #include "server/logprob.h"
 #include "server/tokens.h"
 
@@ -396,6 +397,41 @@ TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
               "'{\\'x\\': 1}'}}, {'type': 'function', 'function':"
               "{'name': 'g', 'arguments': 'no JSON'}}]}]");
     ask_fini(&a);
+}
+
+/* Values in texts of arguments are bounded too, those of all calls together. */
+TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
+{
+    enum { N = 600000 };
+    static const char call[] =
+        "{'function': {'name': 'f', 'arguments': '{\\'x\\': [0";
+    struct text body = {0};
+    const json_t *calls;
+    json_t *messages;
+    struct ask a;
+    const char *at = "{'messages': [{'role': 'assistant', 'tool_calls': [";
+
+    assert_true(text_add(&body, at, strlen(at)));
+    for (int i = 0; i < 2; i++) {
+        assert_true(text_add(&body, ",", i > 0) &&
+                    text_add(&body, call, sizeof call - 1));
+        for (int k = 0; k < N; k++)
+            assert_true(text_add(&body, ",0", 2));
+        assert_true(text_add(&body, "]}'}}", 5));
+    }
+    assert_true(text_add(&body, "]}]}", 4));
+    read_by(&a, ASK_CHAT, body.s, &rules);
+    messages = json_loads(a.messages, 0, NULL);
+    calls = json_object_get(json_array_get(messages, 0), "tool_calls");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *said = json_object_get(
+            json_object_get(json_array_get(calls, i), "function"), "arguments");
+
+        assert_int_equal(json_typeof(said), i == 0 ? JSON_OBJECT : JSON_STRING);
+    }
+    json_decref(messages);
+    ask_fini(&a);
+    text_free(&body);
 }
 
 TEST(ask_choice_of_tools_is_kept)

@@ -791,3 +791,35 @@ TEST(server_rows_are_the_same_alone_and_in_company)
         tear_down(&p);
     }
 }
+
+/* One writes beside rows until pages run short; it is cut off nowhere. */
+TEST(server_jobs_beside_rows_give_their_place_and_write_the_same)
+{
+    static const char *const keep[] = {"result_norm"};
+    const struct timespec soon = {.tv_nsec = 100000};
+    struct heard alone = {0}, beside = {0};
+    struct loop_counts c = {0};
+    struct rows rows = {0};
+    struct place p = {.keep = keep};
+    uint64_t before;
+
+    set_up(&p, "cpu", 512,
+           &(struct loop_options){.n_seq = 2, .step = 64, .chunk = 1});
+    ask(&p, &alone, 1, 10, 460, 1);
+    wait_for(&alone);
+    assert_int_equal(alone.n, 460);
+    loop_counts(p.loop, &c);
+    before = c.n_written;
+    ask(&p, &beside, 1, 10, 460, 1);
+    while (c.n_written < before + 20 && beside.n_end == 0) {
+        nanosleep(&soon, NULL);
+        loop_counts(p.loop, &c);
+    }
+    ask_rows(&p, &rows, 2, 240, JOB_ALL_ROWS);
+    wait_for_rows(&rows);
+    wait_for(&beside);
+    assert_int_equal(beside.report.why, JOB_LENGTH);
+    expect_same(&alone, &beside);
+    free(rows.row);
+    tear_down(&p);
+}
