@@ -23,6 +23,8 @@ struct model {
     bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
                       so, or its devices failed */
     double used;    /* for the last time, by loop_now */
+    uint64_t asked; /* who was used last has the greatest: counted when a use
+                       begins, since ends of uses may overtake each other */
     uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
     uint64_t n_try; /* loads that ended, well or not */
     pl_err why;     /* of FAILED */
@@ -47,6 +49,7 @@ struct models {
     bool stops;          /* guarded */
     int n_waiting;       /* guarded: requests */
     uint64_t last_turn;  /* guarded */
+    uint64_t n_asked;    /* guarded */
     uint64_t n_load;     /* guarded: loads that went well */
 };
 

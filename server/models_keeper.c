@@ -46,7 +46,7 @@ static struct model *least_used(struct models *m)
         struct model *a = &m->model[i];
 
         if (a->state == MODEL_LOADED && a->n_use == 0 && !a->about.pinned &&
-            (!least || a->used < least->used))
+            (!least || a->asked < least->asked))
             least = a;
     }
     return least;
@@ -139,6 +139,7 @@ static void load(struct models *m, struct model *a)
         a->why.status = s;
     }
     a->used = loop_now();
+    a->asked = ++m->n_asked;
     a->leaves = false;
     end_load(m, a);
 }

@@ -36,6 +36,11 @@ void models_run(void *model, struct http_request *r)
     struct models *m = a->of;
     bool looks = only_looks(r); /* r is gone afterwards */
 
+    if (!looks) {
+        pthread_mutex_lock(&m->lock);
+        a->asked = ++m->n_asked;
+        pthread_mutex_unlock(&m->lock);
+    }
     /* It is used, so that its service stays. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
