@@ -29,20 +29,19 @@ static void run_server(const char *line, const char *log)
     _exit(127);
 }
 
-void serve_try_start(struct serve_try *s, const char *before, const char *more)
+void serve_try_run(struct serve_try *s, const char *before, const char *words)
 {
     static const char mark[] = "listens at http://127.0.0.1:";
     static int n_log;
     double until = test_seconds() + 10 * TRY_S;
-    char line[2048], name[32];
+    char line[4096], name[32];
     const char *at = NULL;
 
     memset(s, 0, sizeof *s);
     snprintf(name, sizeof name, "serve-log-%d", n_log++);
     s->log = test_temp(name);
-    snprintf(line, sizeof line,
-             "%s exec %s serve -m %s --port 0 -t 1 -c 512 %s", before,
-             command_path(), test_model(), more);
+    snprintf(line, sizeof line, "%s exec %s serve --port 0 -t 1 %s", before,
+             command_path(), words);
     s->pid = fork();
     assert_true(s->pid >= 0);
     if (s->pid == 0)
@@ -63,6 +62,14 @@ void serve_try_start(struct serve_try *s, const char *before, const char *more)
             s->t.port = atoi(at + strlen(mark));
         free(said);
     }
+}
+
+void serve_try_start(struct serve_try *s, const char *before, const char *more)
+{
+    char words[2048];
+
+    snprintf(words, sizeof words, "-m %s -c 512 %s", test_model(), more);
+    serve_try_run(s, before, words);
 }
 
 void serve_try_stop(struct serve_try *s)

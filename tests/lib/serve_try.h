@@ -14,9 +14,11 @@ struct serve_try {
     struct http_try t; /* for try_connect: its port alone */
 };
 
-/* Starts it on the bundled model, one thread a device; `more` are options,
- * behind which others of the same name win. `before` comes before the command:
- * "" or what the shell is to set. */
+/* Starts it with these options, one thread a device. `before` comes before the
+ * command: "" or what the shell is to do. */
+void serve_try_run(struct serve_try *s, const char *before, const char *words);
+/* On the bundled model; `more` are options that win over others of the same
+ * name. */
 void serve_try_start(struct serve_try *s, const char *before, const char *more);
 /* SIGTERM; it must end well. */
 void serve_try_stop(struct serve_try *s);

@@ -1,8 +1,7 @@
 /* plait serve as its users run it: a process, and clients of bare sockets. */
 #include "lib/command.h"
-#include "lib/http_try.h"
+#include "lib/serve_try.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,99 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- a server ------------------------------------------------------------ */
-
-struct running {
-    pid_t pid;
-    int err;         /* its standard error */
-    char said[8192]; /* what it has said there, terminated */
-    size_t n;
-    struct http_try t; /* for try_connect: its port alone */
-};
-
-static void start(struct running *s, const char *more)
-{
-    const char *at = NULL, mark[] = "listens at http://127.0.0.1:";
-    char line[512];
-    int fd[2];
-
-    memset(s, 0, sizeof *s);
-    snprintf(line, sizeof line, "exec %s serve -m %s --port 0 -t 1 -c 512 %s",
-             command_path(), test_model(), more);
-    assert_int_equal(pipe(fd), 0);
-    s->pid = fork();
-    assert_true(s->pid >= 0);
-    if (s->pid == 0) {
-        dup2(fd[1], 2);
-        close(fd[0]);
-        close(fd[1]);
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    close(fd[1]);
-    s->err = fd[0];
-    while (!at || !strchr(at, '\n')) {
-        ssize_t n = read(s->err, s->said + s->n, sizeof s->said - 1 - s->n);
-
-        if (n <= 0)
-            fail_msg("it did not begin: %s", s->said);
-        s->n += (size_t)n;
-        at = strstr(s->said, mark);
-    }
-    s->t.port = atoi(at + strlen(mark));
-}
-
-/* It ends by SIGTERM, with all that it was asked answered. */
-static void stop(struct running *s)
-{
-    int status;
-
-    kill(s->pid, SIGTERM);
-    assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
-    assert_int_equal(command_status(status), 0);
-    close(s->err);
-}
-
-static void send_post(struct try_client *c, const char *path, const char *body)
-{
-    char head[256];
-
-    snprintf(head, sizeof head,
-             "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             strlen(body));
-    try_send(c, head);
-    try_send(c, body);
-}
-
-static char *post(struct running *s, const char *path, const char *body,
-                  int status)
-{
-    struct try_client c;
-    struct try_answer a;
-
-    try_connect(&s->t, &c);
-    send_post(&c, path, body);
-    try_read(&c, &a, false);
-    if (a.status != status)
-        fail_msg("%s: %s%s", path, a.head, a.body);
-    try_close(&c);
-    return a.body;
-}
-
-static json_t *read_json(const char *text)
-{
-    json_error_t err;
-    json_t *j = json_loads(text, 0, &err);
-
-    if (!j)
-        fail_msg("%s: %s", err.text, text);
-    return j;
-}
-
 /* The text of the first choice, malloc'ed. */
 static char *text_of(const char *body)
 {
-    json_t *j = read_json(body);
+    json_t *j = serve_try_json(body);
     const json_t *c = json_array_get(json_object_get(j, "choices"), 0);
     const char *s = json_string_value(json_object_get(c, "text"));
     char *text;
@@ -125,7 +35,7 @@ static char *streamed_text(const char *body)
 
     while ((at = strstr(at, "data: {"))) {
         char *line = strndup(at + 6, strcspn(at + 6, "\n"));
-        json_t *j = read_json(line);
+        json_t *j = serve_try_json(line);
         const json_t *c = json_array_get(json_object_get(j, "choices"), 0);
         const char *s = json_string_value(json_object_get(c, "text"));
 
@@ -144,10 +54,10 @@ static char *streamed_text(const char *body)
 
 TEST(serve_tells_what_it_serves)
 {
-    struct running s;
+    struct serve_try s;
     char head[4096];
 
-    start(&s, "-a tales --api-key secret");
+    serve_try_start(&s, "", "-a tales --api-key secret");
     try_ask(&s.t, try_get("/health", ""), 200, "{\"status\":\"ok\"}", NULL);
     try_ask(&s.t, try_get("/v1/models", ""), 401, NULL, NULL);
     try_ask(&s.t, try_get("/v1/models", "Authorization: Bearer secret\r\n"),
@@ -156,7 +66,7 @@ TEST(serve_tells_what_it_serves)
     try_ask(&s.t, try_get("/slots", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/nothing", "x-api-key: secret\r\n"), 404, NULL,
             head);
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 TEST(serve_streams_what_it_answers_whole)
@@ -165,12 +75,12 @@ TEST(serve_streams_what_it_answers_whole)
                                 "\"max_tokens\":40,\"stream\":false}";
     static const char parts[] = "{\"prompt\":\"Once upon a time\",\"seed\":3,"
                                 "\"max_tokens\":40,\"stream\":true}";
-    struct running s;
+    struct serve_try s;
 
-    start(&s, "");
+    serve_try_start(&s, "", "");
     for (int i = 0; i < 3; i++) {
-        char *a = post(&s, "/v1/completions", whole, 200);
-        char *b = post(&s, "/v1/completions", parts, 200);
+        char *a = serve_try_post(&s, "/v1/completions", whole, 200);
+        char *b = serve_try_post(&s, "/v1/completions", parts, 200);
         char *x = text_of(a), *y = streamed_text(b);
 
         assert_true(strlen(x) > 20);
@@ -180,28 +90,28 @@ TEST(serve_streams_what_it_answers_whole)
         free(x);
         free(y);
     }
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 TEST(serve_refuses_with_the_field_that_is_wrong)
 {
-    struct running s;
+    struct serve_try s;
     char *body;
 
-    start(&s, "");
-    body = post(&s, "/v1/completions", "{\"prompt\":5.5}", 400);
+    serve_try_start(&s, "", "");
+    body = serve_try_post(&s, "/v1/completions", "{\"prompt\":5.5}", 400);
     assert_non_null(strstr(body, "\"param\":\"prompt\""));
     free(body);
-    body = post(&s, "/v1/completions",
-                "{\"prompt\":\"a\",\"temperature\":\"hot\"}", 400);
+    body = serve_try_post(&s, "/v1/completions",
+                          "{\"prompt\":\"a\",\"temperature\":\"hot\"}", 400);
     assert_non_null(strstr(body, "temperature"));
     free(body);
-    body = post(&s, "/v1/chat/completions", "not JSON", 400);
+    body = serve_try_post(&s, "/v1/chat/completions", "not JSON", 400);
     free(body);
-    body = post(&s, "/v1/messages", "{}", 400);
+    body = serve_try_post(&s, "/v1/messages", "{}", 400);
     assert_non_null(strstr(body, "\"type\":\"error\""));
     free(body);
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 /* ---- many ---------------------------------------------------------------- */
@@ -224,22 +134,22 @@ TEST(serve_answers_in_company_as_alone)
 {
     enum { N = 40 };
     struct try_client c[N];
-    struct running s;
+    struct serve_try s;
     char body[256], *alone[N];
 
-    start(&s, "-np 6 --max-waiting 100");
+    serve_try_start(&s, "", "-np 6 --max-waiting 100");
     for (int i = 0; i < N; i++) {
         char *a;
 
         make_body(body, sizeof body, i, false);
-        a = post(&s, "/v1/completions", body, 200);
+        a = serve_try_post(&s, "/v1/completions", body, 200);
         alone[i] = text_of(a);
         free(a);
     }
     for (int i = 0; i < N; i++) {
         make_body(body, sizeof body, i, i % 3 == 0);
         try_connect(&s.t, &c[i]);
-        send_post(&c[i], "/v1/completions", body);
+        serve_try_send(&c[i], "/v1/completions", body);
         if (i % 5 == 4)
             try_close(&c[i]);
     }
@@ -260,7 +170,7 @@ TEST(serve_answers_in_company_as_alone)
         free(alone[i]);
         try_close(&c[i]);
     }
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 /* The beginning that a request shares with one before is not computed again,
@@ -268,20 +178,20 @@ TEST(serve_answers_in_company_as_alone)
 TEST(serve_shares_prefixes_and_answers_the_same)
 {
     char body[4096] = "{\"seed\":1,\"max_tokens\":12,\"prompt\":\"";
-    struct running s;
+    struct serve_try s;
     char *first, *again, *x, *y;
     json_t *j;
 
     while (strlen(body) < 1200)
         strcat(body, "Once upon a time there was a king. ");
     strcat(body, "\"}");
-    start(&s, "");
-    first = post(&s, "/v1/completions", body, 200);
-    again = post(&s, "/v1/completions", body, 200);
+    serve_try_start(&s, "", "");
+    first = serve_try_post(&s, "/v1/completions", body, 200);
+    again = serve_try_post(&s, "/v1/completions", body, 200);
     x = text_of(first);
     y = text_of(again);
     assert_string_equal(x, y);
-    j = read_json(again);
+    j = serve_try_json(again);
     assert_true(json_integer_value(
                     json_object_get(json_object_get(json_object_get(j, "usage"),
                                                     "prompt_tokens_details"),
@@ -291,22 +201,22 @@ TEST(serve_shares_prefixes_and_answers_the_same)
     free(again);
     free(x);
     free(y);
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 TEST(serve_tells_who_is_too_many_to_come_again)
 {
     enum { N = 12 };
     struct try_client c[N];
-    struct running s;
+    struct serve_try s;
     int refused = 0;
 
-    start(&s, "-np 1 --max-waiting 2");
+    serve_try_start(&s, "", "-np 1 --max-waiting 2");
     for (int i = 0; i < N; i++) {
         try_connect(&s.t, &c[i]);
-        send_post(&c[i], "/v1/completions",
-                  "{\"prompt\":\"Once\",\"max_tokens\":300,"
-                  "\"ignore_eos\":true}");
+        serve_try_send(&c[i], "/v1/completions",
+                       "{\"prompt\":\"Once\",\"max_tokens\":300,"
+                       "\"ignore_eos\":true}");
     }
     for (int i = 0; i < N; i++) {
         struct try_answer a;
@@ -321,7 +231,7 @@ TEST(serve_tells_who_is_too_many_to_come_again)
         try_close(&c[i]);
     }
     assert_true(refused > 0 && refused < N);
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 /* ---- the field's clients ------------------------------------------------- */
@@ -349,7 +259,7 @@ TEST(serve_is_understood_by_the_packages_of_its_protocols)
 {
     const char *script = test_file("tests/tools/serve_clients.py");
     char line[9000], more[400];
-    struct running s;
+    struct serve_try s;
     int status;
 
     assert_non_null(script);
@@ -357,11 +267,11 @@ TEST(serve_is_understood_by_the_packages_of_its_protocols)
              "--api-key k1 --embeddings --pooling mean --chat-template-file "
              "'%s'",
              write_template());
-    start(&s, more);
+    serve_try_start(&s, "", more);
     snprintf(line, sizeof line, "'%s' '%s' http://127.0.0.1:%d k1 2>&1",
              command_python(), script, s.t.port);
     status = command_status(system(line));
-    stop(&s);
+    serve_try_stop(&s);
     if (status == 77)
         TEST_SKIP("Python lacks openai, or the package of /v1/messages");
     assert_int_equal(status, 0);
@@ -386,14 +296,14 @@ static char *long_request(int n, int n_predict)
 }
 
 /* The content of an answer, malloc'ed, and a number of its timings. */
-static char *ask_long(struct running *s, int n, const char *timing,
+static char *ask_long(struct serve_try *s, int n, const char *timing,
                       int64_t *value)
 {
     char *request = long_request(n, 8), *body, *text;
     json_t *j;
 
-    body = post(s, "/completion", request, 200);
-    j = read_json(body);
+    body = serve_try_post(s, "/completion", request, 200);
+    j = serve_try_json(body);
     text = strdup(json_string_value(json_object_get(j, "content")));
     *value = json_integer_value(
         json_object_get(json_object_get(j, "timings"), timing));
@@ -405,7 +315,7 @@ static char *ask_long(struct running *s, int n, const char *timing,
 
 static int64_t number_of(const char *body, const char *name)
 {
-    json_t *j = read_json(body);
+    json_t *j = serve_try_json(body);
     int64_t n = json_integer_value(json_object_get(j, name));
 
     json_decref(j);
@@ -420,49 +330,52 @@ TEST(serve_saves_and_restores_slots)
     const char *dir = test_temp("slots");
     char more[400], *a, *b, *body;
     int64_t cached, n_saved;
-    struct running s;
+    struct serve_try s;
 
     snprintf(more, sizeof more, "mkdir -p %s", dir);
     assert_int_equal(system(more), 0);
     snprintf(more, sizeof more, "--ranks 2 --slot-save-path %s", dir);
-    start(&s, more);
-    free(post(&s, "/slots/0?action=save", file, 400)); /* nothing yet */
+    serve_try_start(&s, "", more);
+    free(serve_try_post(&s, "/slots/0?action=save", file,
+                        400)); /* nothing yet */
     a = ask_long(&s, N_WORDS, "cache_n", &cached);
     assert_int_equal(cached, 0);
-    body = post(&s, "/slots/0?action=save", file, 200);
+    body = serve_try_post(&s, "/slots/0?action=save", file, 200);
     n_saved = number_of(body, "n_saved");
     assert_true(n_saved >= N_WORDS && number_of(body, "n_written") > 0);
     free(body);
-    free(post(&s, "/slots/0?action=save", "{\"filename\":\"../x\"}", 400));
-    free(post(&s, "/slots/0?action=save", "{}", 400));
-    free(post(&s, "/slots/0?action=dance", file, 400));
-    free(post(&s, "/slots/77?action=save", file, 400));
-    body = post(&s, "/slots/0?action=erase", "", 200);
+    free(serve_try_post(&s, "/slots/0?action=save", "{\"filename\":\"../x\"}",
+                        400));
+    free(serve_try_post(&s, "/slots/0?action=save", "{}", 400));
+    free(serve_try_post(&s, "/slots/0?action=dance", file, 400));
+    free(serve_try_post(&s, "/slots/77?action=save", file, 400));
+    body = serve_try_post(&s, "/slots/0?action=erase", "", 200);
     assert_int_equal(number_of(body, "n_erased"), n_saved);
     free(body);
-    stop(&s);
+    serve_try_stop(&s);
 
     snprintf(more, sizeof more,
              "--ranks 2 -dev 'cpu*2' -sm tensor "
              "--slot-save-path %s",
              dir);
-    start(&s, more);
-    free(post(&s, "/slots/1?action=restore", "{\"filename\":\"none\"}", 400));
-    body = post(&s, "/slots/1?action=restore", file, 200);
+    serve_try_start(&s, "", more);
+    free(serve_try_post(&s, "/slots/1?action=restore",
+                        "{\"filename\":\"none\"}", 400));
+    body = serve_try_post(&s, "/slots/1?action=restore", file, 200);
     assert_int_equal(number_of(body, "n_restored"), n_saved);
     free(body);
     b = ask_long(&s, N_WORDS, "cache_n", &cached);
     assert_true(cached >= 128);
     assert_string_equal(a, b);
-    stop(&s);
+    serve_try_stop(&s);
 
     snprintf(more, sizeof more, "--ranks 4 --slot-save-path %s", dir);
-    start(&s, more); /* other bits */
-    free(post(&s, "/slots/1?action=restore", file, 400));
-    stop(&s);
-    start(&s, "");
-    free(post(&s, "/slots/1?action=restore", file, 501));
-    stop(&s);
+    serve_try_start(&s, "", more); /* other bits */
+    free(serve_try_post(&s, "/slots/1?action=restore", file, 400));
+    serve_try_stop(&s);
+    serve_try_start(&s, "", "");
+    free(serve_try_post(&s, "/slots/1?action=restore", file, 501));
+    serve_try_stop(&s);
     free(a);
     free(b);
 }
@@ -473,7 +386,7 @@ TEST(serve_finds_its_cache_after_kill_9)
     const char *dir = test_temp("serve-cache");
     int n = test_long() ? 40 : 4;
     char more[400], *first = NULL;
-    struct running s;
+    struct serve_try s;
 
     for (int i = 0; i < n; i++) {
         const struct timespec t = {.tv_nsec = 2000000 * (i % 20)};
@@ -484,7 +397,7 @@ TEST(serve_finds_its_cache_after_kill_9)
         snprintf(more, sizeof more,
                  "--ranks 2 %s --cache-ram %d --cache-dir %s",
                  i % 2 ? "-dev 'cpu*2' -sm layer" : "", i % 3 ? 64 : 0, dir);
-        start(&s, more);
+        serve_try_start(&s, "", more);
         text = ask_long(&s, N_WORDS, "cache_n", &cached);
         first = first ? first : strdup(text);
         assert_string_equal(text, first);
@@ -493,18 +406,17 @@ TEST(serve_finds_its_cache_after_kill_9)
             nanosleep(&t, NULL);
             kill(s.pid, SIGKILL);
             assert_int_equal(waitpid(s.pid, &status, 0), s.pid);
-            close(s.err);
         } else {
-            stop(&s);
+            serve_try_stop(&s);
         }
     }
     { /* ended in peace, it had written all */
         int64_t cached;
 
-        start(&s, more);
+        serve_try_start(&s, "", more);
         free(ask_long(&s, N_WORDS, "cache_n", &cached));
         assert_true(cached >= 128);
-        stop(&s);
+        serve_try_stop(&s);
     }
     free(first);
 }

@@ -1,7 +1,7 @@
 /* Several models behind one port, as users run them: a process, and clients of
  * bare sockets. */
 #include "lib/command.h"
-#include "lib/http_try.h"
+#include "lib/serve_try.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -11,62 +11,20 @@
 #include <time.h>
 #include <unistd.h>
 
-struct running {
-    pid_t pid;
-    int err;         /* its standard error */
-    char said[8192]; /* what it has said there, terminated */
-    size_t n;
-    struct http_try t; /* for try_connect: its port alone */
-};
-
 /* `args` are words of a shell, $M the model of the tests, $D a folder of
  * models: its files tiny.gguf and, in the folder "tales", another. */
-static void start(struct running *s, const char *args)
+static void start(struct serve_try *s, const char *args)
 {
-    const char *at = NULL, mark[] = "listens at http://127.0.0.1:";
     const char *dir = test_temp("models_dir");
-    char line[2048];
-    int fd[2];
+    char before[1024], words[2048];
 
-    memset(s, 0, sizeof *s);
-    snprintf(line, sizeof line,
+    snprintf(before, sizeof before,
              "D='%s' M='%s'; rm -rf \"$D\"; mkdir -p \"$D/tales\" && "
              "ln -s \"$M\" \"$D/tales/x.gguf\" && ln -s '%s' "
-             "\"$D/tiny.gguf\" && exec %s serve --port 0 -t 1 -c 256 %s",
-             dir, test_model(), test_ref("llama-q-q8_0.gguf"), command_path(),
-             args);
-    assert_int_equal(pipe(fd), 0);
-    s->pid = fork();
-    assert_true(s->pid >= 0);
-    if (s->pid == 0) {
-        dup2(fd[1], 2);
-        close(fd[0]);
-        close(fd[1]);
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        _exit(127);
-    }
-    close(fd[1]);
-    s->err = fd[0];
-    while (!at || !strchr(at, '\n')) {
-        ssize_t n = read(s->err, s->said + s->n, sizeof s->said - 1 - s->n);
-
-        if (n <= 0)
-            fail_msg("it did not begin: %s", s->said);
-        s->n += (size_t)n;
-        at = strstr(s->said, mark);
-    }
-    s->t.port = atoi(at + strlen(mark));
-}
-
-/* It ends by SIGTERM, with all that it was asked answered. */
-static void stop(struct running *s)
-{
-    int status;
-
-    kill(s->pid, SIGTERM);
-    assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
-    assert_int_equal(command_status(status), 0);
-    close(s->err);
+             "\"$D/tiny.gguf\" &&",
+             dir, test_model(), test_ref("llama-q-q8_0.gguf"));
+    snprintf(words, sizeof words, "-c 256 %s", args);
+    serve_try_run(s, before, words);
 }
 
 static void pause_ms(long ms)
@@ -76,17 +34,11 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-static void send_post(struct running *s, struct try_client *c, const char *path,
-                      const char *body)
+static void send_post(struct serve_try *s, struct try_client *c,
+                      const char *path, const char *body)
 {
-    char head[256];
-
     try_connect(&s->t, c);
-    snprintf(head, sizeof head,
-             "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             strlen(body));
-    try_send(c, head);
-    try_send(c, body);
+    serve_try_send(c, path, body);
 }
 
 /* The answer's body, malloc'ed. */
@@ -99,15 +51,6 @@ static char *take(struct try_client *c, int status)
         fail_msg("%d is not %d: %s", a.status, status, a.body);
     try_close(c);
     return a.body;
-}
-
-static char *post(struct running *s, const char *path, const char *body,
-                  int status)
-{
-    struct try_client c;
-
-    send_post(s, &c, path, body);
-    return take(&c, status);
 }
 
 /* The text of a completion, malloc'ed; frees the body. */
@@ -135,7 +78,7 @@ static void make_ask(char out[256], const char *model, int seed, int n,
     snprintf(out, 256, ask_form, model, seed, n, stream ? "true" : "false");
 }
 
-static bool has_state(struct running *s, const char *name, const char *state)
+static bool has_state(struct serve_try *s, const char *name, const char *state)
 {
     struct try_client c;
     struct try_answer a;
@@ -159,7 +102,7 @@ static bool has_state(struct running *s, const char *name, const char *state)
     return is;
 }
 
-static void wait_state(struct running *s, const char *name, const char *state)
+static void wait_state(struct serve_try *s, const char *name, const char *state)
 {
     for (int i = 0; !has_state(s, name, state); i++) {
         if (i == 1000)
@@ -174,18 +117,18 @@ TEST(serve_models_answer_at_once_as_alone)
 {
     static const char *const name[] = {"tiny", "tales"};
     enum { N = 6 };
-    struct running s;
+    struct serve_try s;
     struct try_client c[2 * N];
     char ask[256], *alone[2 * N];
 
     start(&s, "--models-dir \"$D\" --models-max 1");
     for (int i = 0; i < 2 * N; i++) {
         make_ask(ask, name[i % 2], i, 30, false);
-        alone[i] = text_of(post(&s, "/v1/completions", ask, 200));
+        alone[i] = text_of(serve_try_post(&s, "/v1/completions", ask, 200));
         if (i == 1)
             assert_true(has_state(&s, "tiny", "unloaded"));
     }
-    stop(&s);
+    serve_try_stop(&s);
     start(&s, "--models-dir \"$D\"");
     for (int i = 0; i < 2 * N; i++) {
         make_ask(ask, name[i % 2], i, 30, false);
@@ -200,13 +143,13 @@ TEST(serve_models_answer_at_once_as_alone)
     }
     assert_true(has_state(&s, "tiny", "loaded") &&
                 has_state(&s, "tales", "loaded"));
-    stop(&s);
+    serve_try_stop(&s);
 }
 
 /* A model that leaves is asked no more, and finishes what it writes. */
 TEST(serve_models_that_leave_finish_their_streams)
 {
-    struct running s;
+    struct serve_try s;
     struct try_client c;
     char ask[256], *body;
 
@@ -215,14 +158,14 @@ TEST(serve_models_that_leave_finish_their_streams)
     make_ask(ask, "tales", 1, 200, true);
     send_post(&s, &c, "/v1/completions", ask);
     assert_true(try_fill(&c, 400));
-    free(post(&s, "/models/unload", "{\"model\":\"tales\"}", 200));
+    free(serve_try_post(&s, "/models/unload", "{\"model\":\"tales\"}", 200));
     body = take(&c, 200);
     assert_non_null(strstr(body, "data: [DONE]"));
     free(body);
     wait_state(&s, "tales", "unloaded");
     make_ask(ask, "tales", 1, 5, false);
-    free(post(&s, "/v1/completions", ask, 200));
-    stop(&s);
+    free(serve_try_post(&s, "/v1/completions", ask, 200));
+    serve_try_stop(&s);
 }
 
 static void write_file(const char *path, const char *text)
@@ -238,7 +181,7 @@ TEST(serve_models_have_options_of_their_own)
 {
     const char *ini = test_temp("presets.ini");
     char text[4096], args[512];
-    struct running s;
+    struct serve_try s;
     struct try_client c;
     struct try_answer a;
 
@@ -265,11 +208,11 @@ TEST(serve_models_have_options_of_their_own)
     assert_non_null(strstr(a.body, "\"pinned\":false"));
     free(a.body);
     try_close(&c);
-    free(post(&s, "/v1/completions", "{\"model\":\"bad\",\"prompt\":\"a\"}",
-              500));
-    free(post(&s, "/v1/completions", "{\"model\":\"bad\",\"prompt\":\"a\"}",
-              500));
-    stop(&s);
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"model\":\"bad\",\"prompt\":\"a\"}", 500));
+    free(serve_try_post(&s, "/v1/completions",
+                        "{\"model\":\"bad\",\"prompt\":\"a\"}", 500));
+    serve_try_stop(&s);
 }
 
 TEST(serve_models_names_what_is_wrong_in_presets)
@@ -323,7 +266,7 @@ static pid_t any_child_of(pid_t of)
 
 /* A device dies while two requests are answered: 1 if both were cut; 0: one was
  * faster. Others go on, and the next request finds the model anew. */
-static int lose_a_device(struct running *s, const char *model)
+static int lose_a_device(struct serve_try *s, const char *model)
 {
     struct try_client c, d, other;
     struct try_answer a;
@@ -355,7 +298,7 @@ TEST(serve_models_come_back_when_a_device_is_lost)
 {
     const char *ini = test_temp("lost.ini");
     char text[4096], args[512], ask[256], *before, *after;
-    struct running s;
+    struct serve_try s;
     int cut = 0;
 
     snprintf(text, sizeof text,
@@ -365,14 +308,14 @@ TEST(serve_models_come_back_when_a_device_is_lost)
     snprintf(args, sizeof args, "--models-preset '%s'", ini);
     start(&s, args);
     make_ask(ask, "tales", 1, 20, false);
-    before = text_of(post(&s, "/v1/completions", ask, 200));
+    before = text_of(serve_try_post(&s, "/v1/completions", ask, 200));
     for (int i = 0; i < 10 && cut == 0; i++) {
         cut = lose_a_device(&s, "tales");
-        after = text_of(post(&s, "/v1/completions", ask, 200));
+        after = text_of(serve_try_post(&s, "/v1/completions", ask, 200));
         assert_string_equal(before, after);
         free(after);
     }
     assert_int_equal(cut, 1);
     free(before);
-    stop(&s);
+    serve_try_stop(&s);
 }
