@@ -130,9 +130,14 @@ bool test_long(void)
     return is_tier("long");
 }
 
+bool test_brief(void)
+{
+    return is_tier("brief");
+}
+
 int test_draws(int n, int n_long)
 {
-    return test_long() ? n_long : is_tier("brief") ? (n + 3) / 4 : n;
+    return test_long() ? n_long : test_brief() ? (n + 3) / 4 : n;
 }
 
 uint64_t test_seed(void)

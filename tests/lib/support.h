@@ -53,6 +53,8 @@ const char *test_temp(const char *name);
 
 /* PLAIT_TIER=long runs everything; the default, short, what takes minutes. */
 bool test_long(void);
+/* PLAIT_TIER=brief repeats the short tier under a sanitizer, in less time. */
+bool test_brief(void);
 
 /* How many random cases to draw: n in the short tier, n_long in the long one;
  * where PLAIT_TIER=brief, for a sanitizer that repeats the short one, a quarter
