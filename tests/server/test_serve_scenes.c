@@ -94,7 +94,8 @@ static void leave_in_prompt(struct serve_try *s, uint64_t seed)
 
     try_connect(&s->t, &c);
     serve_try_send(&c, "/v1/completions", body);
-    while (!memmem(c.buf, c.n, "prompt_progress", 15) && test_seconds() < until)
+    while ((!c.buf || !memmem(c.buf, c.n, "prompt_progress", 15)) &&
+           test_seconds() < until)
         assert_true(try_fill(&c, c.n + 1));
     try_close(&c);
     free(body);
