@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TRY_S = 20, TRY_HELD = 4096 };
+enum { TRY_S = 60, TRY_HELD = 4096 };
 
 /* Its routes:
  *   GET  /hello      "hello"

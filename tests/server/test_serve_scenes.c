@@ -20,6 +20,7 @@ static const char *const splits[] = {
     "--ranks 4 -dev 'sim*2' -sm tensor -ngl 3",
 };
 enum { N_SPLIT = sizeof splits / sizeof splits[0] };
+enum { MOST_S = 20 }; /* that few requests may have waited, all together */
 
 /* The choices of an answer as text, to be freed: tokens, and probabilities to
  * the last bit. */
@@ -316,7 +317,7 @@ TEST(serve_clock_that_jumps_changes_nothing)
         free(before[i]);
         free(after);
     }
-    assert_true(serve_try_metric(&s, "plait_queue_seconds_sum") < TRY_S);
+    assert_true(serve_try_metric(&s, "plait_queue_seconds_sum") < MOST_S);
     assert_true(serve_try_metric(&s, "plait_step_seconds_total") >= 0);
     try_send(&idle, try_get("/health", ""));
     assert_true(try_fill(&idle, 12));
