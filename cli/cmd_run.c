@@ -127,6 +127,7 @@ static enum exit_code prepare(struct run *r)
     }
     if (r->sampling.penalty_last_n < 0)
         r->sampling.penalty_last_n = (int)r->s.n_ctx;
+    r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
     if (s == PL_OK) /* the marks of replies may be special tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,

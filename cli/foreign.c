@@ -65,16 +65,9 @@ static const struct foreign refused[] = {
     {"-r --reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
      "the chat template says what stands around messages; the nearest are "
      "--template and, for tokens a turn, -n"},
-    {"--samplers --sampler-seq --sampling-seq -bs --backend-sampling",
-     "the order is fixed; `plait run --help` lists it"},
-    {"--top-nsigma --top-n-sigma", "the nearest is --min-p"},
-    {"--xtc-probability --xtc-threshold --mirostat --mirostat-lr "
-     "--mirostat-ent --dynatemp-range --dynatemp-exp --adaptive-target "
-     "--adaptive-decay",
-     "the nearest are --temp and --top-p"},
-    {"--dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n "
-     "--dry-sequence-breaker",
-     "the nearest is --repeat-penalty"},
+    {"-bs --backend-sampling",
+     "the devices choose no tokens; leave it out"},
+    {"--adaptive-target --adaptive-decay", "the nearest is --mirostat 2"},
     {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
      "the nearest are --state-save and --state-load"},
     {"--verbose-prompt", "use `plait tokenize`"},

@@ -1,6 +1,7 @@
 /* What the rows of the table do with a value: check it, store it. */
 #include "option_set.h"
 #include "number.h"
+#include "server/sampler_names.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -309,6 +310,52 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     s->bias = bias;
     ids[s->n_bias] = (int32_t)id;
     bias[s->n_bias++] = (float)v;
+    return true;
+}
+
+/* NAME;NAME;..., or with --sampler-seq a letter each. */
+bool option_set_samplers(struct options *o, const struct option_row *row,
+                         const char *value, char want[static OPTION_WANT])
+{
+    bool letters = strstr(row->name[0], "seq") != NULL;
+    pl_sampling *s = &o->sampling;
+
+    snprintf(want, OPTION_WANT, "some of %s, each once%s", sampler_all_names,
+             letters ? ", by letters of edskypmxt" : ", with ; between");
+    s->n_step = 0;
+    while (*value != '\0') {
+        size_t len = letters ? 1 : strcspn(value, ";");
+        int step = letters ? sampler_step(NULL, 0, *value)
+                           : sampler_step(value, len, '\0');
+
+        if (step == SAMPLER_UNKNOWN ||
+            (step != SAMPLER_PASSED_OVER && !sampler_add(s, step)))
+            return false;
+        value += len;
+        value += !letters && *value == ';';
+    }
+    return s->n_step > 0;
+}
+
+/* One more string that DRY breaks at; "none": it breaks nowhere. */
+bool option_set_breaker(struct options *o, const struct option_row *row,
+                        const char *value, char want[static OPTION_WANT])
+{
+    pl_sampling *s = &o->sampling;
+    const char **more;
+
+    (void)row;
+    snprintf(want, OPTION_WANT, "1 to 64 bytes, at most 256 times");
+    if (strlen(value) < 1 || strlen(value) > 64 || s->n_dry_breaker >= 256)
+        return false;
+    snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
+    more = realloc((void *)s->dry_breaker,
+                   ((size_t)s->n_dry_breaker + 1) * sizeof(*more));
+    if (more == NULL)
+        return false;
+    s->dry_breaker = more;
+    if (strcmp(value, "none") != 0)
+        more[s->n_dry_breaker++] = value;
     return true;
 }
 

@@ -22,6 +22,8 @@ option_set_fn option_set_fit;
 option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
+option_set_fn option_set_samplers;
+option_set_fn option_set_breaker;
 option_set_fn option_set_list;
 option_set_fn option_set_numbers;
 option_set_fn option_set_form;

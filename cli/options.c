@@ -183,6 +183,7 @@ void options_free(struct options *o)
 {
     free((int32_t *)o->sampling.bias_id);
     free((float *)o->sampling.bias);
+    free((void *)o->sampling.dry_breaker);
     free((void *)o->pl.overrides);
     free(o->fetched);
     o->fetched = NULL;
@@ -194,6 +195,8 @@ void options_free(struct options *o)
     o->sampling.bias_id = NULL;
     o->sampling.bias = NULL;
     o->sampling.n_bias = 0;
+    o->sampling.dry_breaker = NULL;
+    o->sampling.n_dry_breaker = 0;
 }
 
 /* Names and value, then the help from one column on, broken at blanks; a

@@ -63,7 +63,7 @@ struct options {
     enum command command;
     pl_options pl;        /* tensor_split points into split[]; overrides are
                              owned here */
-    pl_sampling sampling; /* bias arrays owned here */
+    pl_sampling sampling; /* its arrays owned here */
     double split[OPTION_MAX_DEVICES];
 
     /* Borrowed from argv; NULL where not given. */

@@ -234,6 +234,7 @@ static pl_status open_service(struct service *v, const struct options *o,
         return s;
     v->created = (int64_t)time(NULL);
     v->sampling = o->sampling;
+    v->sampling.tokenizer = v->words;
     v->max_tokens = o->n_predict;
     v->time_s = o->timeout_s;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;

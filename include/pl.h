@@ -647,8 +647,22 @@ PL_API pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err);
 
 /* ---- sampling ---------------------------------------------------------- */
 
-/* Zeros are not the defaults: begin with pl_sampling_init. Applied in this
- * order. */
+/* What a sampler does to the candidates, biases added, one step after the
+ * other, in this order unless pl_sampling.step has another. */
+typedef enum pl_sampling_step {
+    PL_STEP_PENALTIES,   /* repeat, frequency, presence */
+    PL_STEP_DRY,         /* against what would repeat a longer passage */
+    PL_STEP_TOP_N_SIGMA, /* near the best logit */
+    PL_STEP_TOP_K,       /* the k likeliest */
+    PL_STEP_TYPICAL,     /* nearest to the entropy */
+    PL_STEP_TOP_P,       /* the likeliest of a mass */
+    PL_STEP_MIN_P,       /* likely enough beside the best */
+    PL_STEP_XTC,         /* leave out the likeliest, by chance */
+    PL_STEP_TEMPERATURE, /* fixed, or by the entropy */
+    PL_N_STEP
+} pl_sampling_step;
+
+/* Zeros are not the defaults: begin with pl_sampling_init. */
 typedef struct pl_sampling {
     size_t size;
     int penalty_last_n;                        /* tokens looked back at: 64 */
@@ -663,6 +677,37 @@ typedef struct pl_sampling {
     float min_p;       /* 0.05; 0 = off */
     float temperature; /* 0.8; 0 = greedy */
     uint64_t seed;
+
+    /* Keep logits within so many standard deviations of the best; 0 = off. */
+    float top_n_sigma;
+    /* With this probability, 0 = off, of all tokens that have at least the
+     * share xtc_threshold (0.1; above 0.5 = off) only the least likely stays. */
+    float xtc_probability, xtc_threshold;
+    /* The temperature is taken within +- this of `temperature` (not below 0),
+     * by (entropy / greatest entropy) ^ exponent (1); 0 = off. */
+    float dynatemp_range, dynatemp_exponent;
+
+    /* "Don't repeat yourself": where the last n tokens, n at least
+     * dry_allowed_length (2), were there before, multiplier (0 = off) x
+     * base (1.75) ^ (n - allowed) is subtracted from what followed them. Looks
+     * back at dry_last_n tokens (4096; at most 2^20), and not beyond text that
+     * has one of the breakers: strings of at most 64 bytes; NULL: a line's end,
+     * a colon, a double quote and an asterisk. */
+    float dry_multiplier, dry_base;
+    int dry_allowed_length, dry_last_n;
+    int n_dry_breaker; /* 256 at most */
+    const char *const *dry_breaker;
+    const pl_tokenizer *tokenizer; /* for the breakers; kept, not copied */
+
+    /* 1 or 2: Mirostat of that version (arXiv:2007.14966) with the surprise tau
+     * (5 bits) and the rate eta (0.1), after the temperature and instead of all
+     * other steps; 0 = off. */
+    int mirostat;
+    float mirostat_tau, mirostat_eta;
+
+    int n_step;                  /* 0: all */
+    uint8_t step[PL_N_STEP + 7]; /* enum pl_sampling_step, each once; those that
+                                    are left out are off */
 } pl_sampling;
 
 /* pl_sampling_init for a struct of `size` bytes. */
@@ -672,7 +717,7 @@ static inline void pl_sampling_init(pl_sampling *s)
     pl_sampling_init_size(s, sizeof *s);
 }
 
-/* s: NULL for the defaults. */
+/* s: NULL for the defaults; nothing of it is kept but s->tokenizer. */
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);

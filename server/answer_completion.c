@@ -1,28 +1,26 @@
 /* /completion, llama-server's own: flat objects, the last of which has it all.
  * No [DONE] ends a stream: "stop": true does. */
 #include "answer_inner.h"
+#include "sampler_names.h"
 
 /* What tokens were chosen with. */
 static json_t *settings(const struct ask *a)
 {
-    const pl_sampling *s = &a->sampling;
-    json_t *stop = json_array();
+    json_t *all = sampler_json(&a->sampling), *stop = json_array();
 
     for (int i = 0; i < a->n_stop; i++)
         answer_add(&stop, json_string(a->stop[i]));
-    return json_pack(
-        "{s:I, s:f, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:o, s:I, s:I,"
-        " s:b, s:b, s:i, s:s}",
-        "seed", (json_int_t)s->seed, "temperature", (double)s->temperature,
-        "top_k", s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p,
-        "typical_p", (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
-        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
-        (double)s->presence_penalty, "frequency_penalty",
-        (double)s->frequency_penalty, "stop", stop, "max_tokens",
-        (json_int_t)a->max_tokens, "n_predict", (json_int_t)a->max_tokens,
-        "ignore_eos", (int)a->ignore_end, "stream", (int)a->stream, "n_probs",
-        a->probs ? a->n_top : 0, "grammar",
-        a->grammar != NULL ? a->grammar : "");
+    if (json_object_update_new(
+            all, json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s}", "stop", stop,
+                           "max_tokens", (json_int_t)a->max_tokens, "n_predict",
+                           (json_int_t)a->max_tokens, "ignore_eos",
+                           (int)a->ignore_end, "stream", (int)a->stream,
+                           "n_probs", a->probs ? a->n_top : 0, "grammar",
+                           a->grammar != NULL ? a->grammar : "")) != 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
 }
 
 /* `text` is given away. */

@@ -48,11 +48,6 @@ static const struct {
     double nothing;
     const char *what;
 } beyond[] = {
-    {TALKS | WRITES, "mirostat", 0, "Mirostat sampling is"},
-    {TALKS | WRITES, "dynatemp_range", 0, "dynamic temperature is"},
-    {TALKS | WRITES, "dry_multiplier", 0, "DRY sampling is"},
-    {TALKS | WRITES, "xtc_probability", 0, "XTC sampling is"},
-    {TALKS | WRITES, "top_n_sigma", -1, "top-n-sigma sampling is"},
     {TALKS | WRITES, "post_sampling_probs", 0,
      "probabilities after sampling are"},
     {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
@@ -202,6 +197,7 @@ void ask_fini(struct ask *a)
     free(a->extra);
     free(a->bias_id);
     free(a->bias);
+    free(a->dry_breaker);
     free(a->stop);
     free(a->schema);
     json_decref(a->body);

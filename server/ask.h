@@ -83,6 +83,7 @@ struct ask {
     pl_sampling sampling;
     int32_t *bias_id;  /* owned; sampling's */
     float *bias;       /* owned; sampling's */
+    const char **dry_breaker; /* owned, its texts borrowed; sampling's */
     const char **stop; /* [n_stop], owned, its texts borrowed */
     int n_stop;
     bool ignore_end, no_cache;

@@ -19,7 +19,7 @@ struct ask_reader {
 
 /* ask_sampling.c: how tokens are chosen, limits, stop strings, biases. */
 bool ask_read_sampling(struct ask_reader *r);
-/* ask_samplers.c: which of these steps there are. */
+/* ask_samplers.c: which steps there are, and what DRY breaks at. */
 bool ask_read_samplers(struct ask_reader *r);
 /* ask_prompt.c: prompts of texts and tokens. */
 bool ask_read_prompt(struct ask_reader *r);

@@ -1,68 +1,20 @@
-/* "samplers" of llama-server's requests: which steps choose a token, and in
- * which order. There is one order here, so a list has to keep to it; what it
- * leaves out is off. */
+/* What llama-server's requests say of samplers beyond plain numbers: which
+ * steps choose a token, in which order, and what DRY breaks at. */
 #include "ask_read.h"
+#include "sampler_names.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* In our order. */
-static const struct {
-    const char *name;
-    char letter;
-    int at;    /* of its float in pl_sampling; -1: top_k, -2: penalties */
-    float off; /* its value then */
-} steps[] = {
-    {"penalties", 'e', -2, 0},
-    {"top_k", 'k', -1, 0},
-    {"typ_p", 'y', offsetof(pl_sampling, typical_p), 1},
-    {"top_p", 'p', offsetof(pl_sampling, top_p), 1},
-    {"min_p", 'm', offsetof(pl_sampling, min_p), 0},
-    {"temperature", 't', offsetof(pl_sampling, temperature), 1},
-};
-enum { N_STEP = sizeof(steps) / sizeof(steps[0]) };
-
-/* Those that there are not are off, or were refused by their own fields. */
-static const char *const others[] = {"dry", "top_n_sigma", "xtc", "infill"};
-static const char other_letters[] = "dsxi";
-
-static int find(const char *name, char letter)
-{
-    for (int i = 0; i < N_STEP; i++)
-        if (name != NULL ? strcmp(steps[i].name, name) == 0
-                         : steps[i].letter == letter)
-            return i;
-    return -1;
-}
-
-static bool is_other(const char *name, char letter)
-{
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (name != NULL ? strcmp(others[i], name) == 0
-                         : other_letters[i] == letter)
-            return true;
-    return false;
-}
-
-static void switch_off(pl_sampling *s, int step)
-{
-    if (steps[step].at == -1) {
-        s->top_k = 0;
-    } else if (steps[step].at == -2) {
-        s->repeat_penalty = 1;
-        s->frequency_penalty = s->presence_penalty = 0;
-    } else {
-        *(float *)((char *)s + steps[step].at) = steps[step].off;
-    }
-}
+enum { MOST_BREAKER = 256, MOST_BREAKER_BYTES = 64 };
 
 /* A list of names, or a string with a letter for each. */
-bool ask_read_samplers(struct ask_reader *r)
+static bool read_order(struct ask_reader *r)
 {
     const json_t *v = field(&r->f, "samplers");
     const char *letters = json_string_value(v);
     size_t n = letters != NULL ? strlen(letters) : json_array_size(v);
-    bool on[N_STEP] = {false};
-    int last = -1;
+    pl_sampling *s = &r->a->sampling;
 
     if (v == NULL)
         return true;
@@ -71,25 +23,60 @@ bool ask_read_samplers(struct ask_reader *r)
                            "a list of names, or a string of letters");
     if (n == 0)
         return true;
+    s->n_step = 0;
     for (size_t i = 0; i < n; i++) {
-        const char *name =
-            letters != NULL ? NULL : json_string_value(json_array_get(v, i));
-        char letter = letters != NULL ? letters[i] : '\0';
-        int step = find(name, letter);
+        const json_t *item = json_array_get(v, i);
+        const char *name = letters != NULL ? NULL : json_string_value(item);
+        int step = letters == NULL && name == NULL
+                       ? SAMPLER_UNKNOWN
+                       : sampler_step(name, json_string_length(item),
+                                      letters != NULL ? letters[i] : '\0');
 
-        if (step < 0 && is_other(name, letter))
+        if (step == SAMPLER_PASSED_OVER)
             continue;
-        if (step <= last)
-            return field_wrong(
-                &r->f, "samplers", v,
-                "some of penalties, top_k, typ_p, top_p, min_p and "
-                "temperature, in this order, which is the only one "
-                "supported");
-        on[step] = true;
-        last = step;
+        if (step == SAMPLER_UNKNOWN || !sampler_add(s, step))
+            return refuse(r->f.why, 400, "invalid_value", "samplers",
+                          "samplers must have some of %s, each once, or their "
+                          "letters, of \"edskypmxt\"",
+                          sampler_all_names);
     }
-    for (int i = 0; i < N_STEP; i++)
-        if (!on[i])
-            switch_off(&r->a->sampling, i);
+    return s->n_step > 0 ||
+           field_wrong(&r->f, "samplers", v, "a list with one step or more");
+}
+
+static bool read_breakers(struct ask_reader *r)
+{
+    const char *name = "dry_sequence_breakers";
+    const json_t *v = NULL;
+    struct ask *a = r->a;
+    size_t n;
+
+    if (!field_list(&r->f, name, &v))
+        return false;
+    if (v == NULL)
+        return true;
+    n = json_array_size(v);
+    if (n > MOST_BREAKER)
+        return field_wrong(&r->f, name, v, "a list of at most 256 strings");
+    a->dry_breaker = calloc(n + 1, sizeof(*a->dry_breaker));
+    if (a->dry_breaker == NULL)
+        return refuse_memory(r->f.why);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *text = json_array_get(v, i);
+        size_t len = json_string_length(text);
+
+        if (!json_is_string(text) || len < 1 || len > MOST_BREAKER_BYTES ||
+            strlen(json_string_value(text)) != len)
+            return field_wrong(&r->f, name, v,
+                               "a list of strings of 1 to 64 bytes");
+        a->dry_breaker[i] = json_string_value(text);
+    }
+    a->sampling.dry_breaker = a->dry_breaker;
+    a->sampling.n_dry_breaker = (int)n;
     return true;
+}
+
+bool ask_read_samplers(struct ask_reader *r)
+{
+    return read_order(r) && read_breakers(r);
 }

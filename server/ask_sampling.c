@@ -9,6 +9,7 @@ enum {
     MOST_STOP = 256,        /* strings, */
     MOST_STOP_BYTES = 1024, /* each as long */
     MOST_BIAS = 1 << 17,
+    MOST_DRY = 1 << 20, /* tokens that DRY looks back at */
 };
 
 /* ---- numbers ------------------------------------------------------------- */
@@ -25,12 +26,23 @@ static const struct {
     {"repeat_penalty", offsetof(pl_sampling, repeat_penalty), 0, 100},
     {"frequency_penalty", offsetof(pl_sampling, frequency_penalty), -100, 100},
     {"presence_penalty", offsetof(pl_sampling, presence_penalty), -100, 100},
+    {"top_n_sigma", offsetof(pl_sampling, top_n_sigma), -1, 100},
+    {"xtc_probability", offsetof(pl_sampling, xtc_probability), 0, 1},
+    {"xtc_threshold", offsetof(pl_sampling, xtc_threshold), 0, 1},
+    {"dynatemp_range", offsetof(pl_sampling, dynatemp_range), 0, 100},
+    {"dynatemp_exponent", offsetof(pl_sampling, dynatemp_exponent), 0, 100},
+    {"dry_multiplier", offsetof(pl_sampling, dry_multiplier), 0, 100},
+    {"dry_base", offsetof(pl_sampling, dry_base), 1, 100},
+    {"mirostat_tau", offsetof(pl_sampling, mirostat_tau), 0, 100},
+    {"mirostat_eta", offsetof(pl_sampling, mirostat_eta), 0, 1},
 };
 
 static bool read_numbers(struct ask_reader *r)
 {
     pl_sampling *s = &r->a->sampling;
     int64_t top_k = s->top_k, last_n = s->penalty_last_n, seed = -1;
+    int64_t dry_allowed = s->dry_allowed_length, dry_last_n = s->dry_last_n;
+    int64_t mirostat = s->mirostat;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         float *to = (float *)((char *)s + numbers[i].at);
@@ -47,8 +59,17 @@ static bool read_numbers(struct ask_reader *r)
                            "more than 0; 1 is off");
     if (!field_int(&r->f, "top_k", -1, INT32_MAX, &top_k) ||
         !field_int(&r->f, "repeat_last_n", -1, INT32_MAX, &last_n) ||
-        !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed))
+        !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed) ||
+        !field_int(&r->f, "dry_allowed_length", 1, INT32_MAX, &dry_allowed) ||
+        !field_int(&r->f, "dry_penalty_last_n", -1, INT32_MAX, &dry_last_n) ||
+        !field_int(&r->f, "mirostat", 0, 2, &mirostat))
         return false;
+    s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
+    s->dry_allowed_length = (int)dry_allowed;
+    /* -1 is the whole context: of more than a sampler takes, its end. */
+    s->dry_last_n =
+        dry_last_n < 0 || dry_last_n > MOST_DRY ? MOST_DRY : (int)dry_last_n;
+    s->mirostat = (int)mirostat;
     s->top_k = top_k < 0 ? 0 : (int)top_k;
     s->penalty_last_n = (int)last_n;
     s->seed = seed < 0 ? r->rules->seed : (uint64_t)seed;

@@ -135,6 +135,21 @@ static pl_status check_job(const struct loop *l, const struct job *job,
     return PL_OK;
 }
 
+/* DRY's memory is as long as the context at most. */
+static pl_status make_sampler(struct work *w, const struct loop *l,
+                              const pl_sampling *given, pl_err *err)
+{
+    pl_sampling s;
+
+    if (given)
+        s = *given;
+    else
+        pl_sampling_init(&s);
+    if (s.dry_last_n > l->n_ctx)
+        s.dry_last_n = (int)l->n_ctx;
+    return pl_sampler_create(&w->sampler, &s, l->n_vocab, err);
+}
+
 static pl_status make_work(struct work **out, const struct loop *l,
                            const struct job *job, pl_err *err)
 {
@@ -156,7 +171,7 @@ static pl_status make_work(struct work **out, const struct loop *l,
     }
     memcpy(w->text, job->prompt, (size_t)job->n_prompt * sizeof *w->text);
     w->n_text = job->n_prompt;
-    s = pl_sampler_create(&w->sampler, job->sampling, l->n_vocab, err);
+    s = make_sampler(w, l, job->sampling, err);
     if (s != PL_OK) {
         free_work(w);
         return s;

@@ -4,6 +4,7 @@
 #include "ask_job.h"
 #include "json_text.h"
 #include "page.h"
+#include "sampler_names.h"
 #include "tokens.h"
 
 #include <stdio.h>
@@ -287,17 +288,16 @@ static void on_health(void *user, struct http_request *r)
 /* What tokens are chosen with where a request says nothing. */
 static json_t *params_json(const struct service *v)
 {
-    const pl_sampling *s = &v->sampling;
+    json_t *all = sampler_json(&v->sampling);
 
-    return json_pack(
-        "{s:f, s:i, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:I, s:I}",
-        "temperature", (double)s->temperature, "top_k", s->top_k, "top_p",
-        (double)s->top_p, "min_p", (double)s->min_p, "typical_p",
-        (double)s->typical_p, "repeat_last_n", s->penalty_last_n,
-        "repeat_penalty", (double)s->repeat_penalty, "presence_penalty",
-        (double)s->presence_penalty, "frequency_penalty",
-        (double)s->frequency_penalty, "max_tokens", (json_int_t)v->max_tokens,
-        "n_predict", (json_int_t)v->max_tokens);
+    if (json_object_update_new(all,
+                               json_pack("{s:I, s:I}", "max_tokens",
+                                         (json_int_t)v->max_tokens, "n_predict",
+                                         (json_int_t)v->max_tokens)) != 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
 }
 
 static void on_props(void *user, struct http_request *r)

@@ -178,6 +178,18 @@ static pl_sampling defaults(void)
         .min_p = o.min_p,
         .temperature = o.temperature,
         .seed = o.seed,
+        .top_n_sigma = o.top_n_sigma,
+        .xtc_probability = o.xtc_probability,
+        .xtc_threshold = o.xtc_threshold,
+        .dynatemp_range = o.dynatemp_range,
+        .dynatemp_exponent = o.dynatemp_exponent,
+        .dry_multiplier = o.dry_multiplier,
+        .dry_base = o.dry_base,
+        .dry_allowed_length = o.dry_allowed_length,
+        .dry_last_n = o.dry_last_n,
+        .mirostat = o.mirostat,
+        .mirostat_tau = o.mirostat_tau,
+        .mirostat_eta = o.mirostat_eta,
     };
 }
 
@@ -209,6 +221,13 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
     return PL_OK;
 }
 
+static size_t spell(const void *tokenizer, int32_t id, char *to, size_t cap)
+{
+    size_t n = tokenizer_piece(tokenizer, id, TOKENIZER_SHOW_SPECIAL, to, cap);
+
+    return n < cap ? n : cap;
+}
+
 pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
                             int64_t n_vocab, pl_err *err)
 {
@@ -235,7 +254,26 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
         .penalty_frequency = s->frequency_penalty,
         .penalty_presence = s->presence_penalty,
         .n_bias = s->n_bias,
+        .top_n_sigma = s->top_n_sigma,
+        .xtc_probability = s->xtc_probability,
+        .xtc_threshold = s->xtc_threshold,
+        .dynatemp_range = s->dynatemp_range,
+        .dynatemp_exponent = s->dynatemp_exponent,
+        .dry_multiplier = s->dry_multiplier,
+        .dry_base = s->dry_base,
+        .dry_allowed_length = s->dry_allowed_length,
+        .dry_last_n = s->dry_last_n,
+        .dry_breaker = s->dry_breaker,
+        .n_dry_breaker = s->n_dry_breaker,
+        .spell = s->tokenizer ? spell : NULL,
+        .spell_user = s->tokenizer ? s->tokenizer->t : NULL,
+        .mirostat = s->mirostat,
+        .mirostat_tau = s->mirostat_tau,
+        .mirostat_eta = s->mirostat_eta,
+        .n_step = s->n_step,
     };
+    for (int i = 0; i < PL_N_STEP; i++)
+        o.step[i] = s->step[i];
     p = calloc(1, sizeof *p);
     if (s->n_bias > 0)
         bias = calloc((size_t)s->n_bias, sizeof *bias);

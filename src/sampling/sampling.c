@@ -1,43 +1,44 @@
-/* The chain of filters over one array of candidates.
+/* From logits to a token: collecting the candidates, the steps, the draw.
  *
- * Top-k is applied while the logits are read, with a heap of k candidates. No
- * later filter sorts more than it keeps: candidates are made a heap and taken
- * from it, best first, until the filter has enough. Sums run over candidates
- * in their order in the array, which is fixed, so they are the same everywhere.
- * Sources: top-k arXiv:1805.04833, top-p arXiv:1904.09751, typical
- * arXiv:2202.00666, min-p arXiv:2407.01082, repetition penalty
- * arXiv:1909.05858. */
+ * Penalties, DRY and top-k are applied while the logits are read where the order
+ * begins with them, so that most tokens never become candidates.
+ * Source of the repetition penalty: arXiv:1909.05858. */
 #include "sampling/sampling.h"
 
 #include "base/err.h"
 #include "base/exact.h"
+#include "sampling/candidates.h"
+#include "sampling/dry.h"
+#include "sampling/mirostat.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct cand {
-    double key; /* greatest first in the heap; ties: lowest id */
-    double p;   /* probability, unnormalised: e^(logit - greatest) */
-    float logit;
-    int32_t id;
-};
-
 struct sampler {
-    struct sampling_options o; /* o.bias is NULL, see bias */
+    struct sampling_options o; /* without what it borrowed */
     int32_t n_vocab;
     uint64_t state; /* of the random numbers */
+    double mu;      /* of Mirostat */
 
-    struct cand *cand; /* owned, [cap] */
-    int32_t cap;       /* top_k, or n_vocab where that is off */
-    int32_t n;         /* candidates left */
-    bool sorted;       /* by logit, greatest first */
+    uint8_t
+        step[PL_N_STEP]; /* enum pl_sampling_step, those that do something */
+    int32_t n_step;
+    int32_t n_lead; /* of them applied while logits are read */
+    bool leads[PL_N_STEP];
+
+    struct candidates left; /* left.c: owned, [cap] */
+    int32_t cap;            /* top_k where that is among the leading steps, else
+                               n_vocab */
 
     float *bias;    /* owned, [n_vocab], or NULL */
     int32_t *count; /* owned, [n_vocab]: occurrences in the window, or NULL */
     int32_t *ring;  /* owned, [penalty_last_n], or NULL */
     int64_t n_seen; /* tokens accepted */
+
+    struct dry *dry;    /* owned, or NULL */
+    const float *minus; /* its penalties, during a pick; or NULL */
 
     const uint32_t *allowed; /* borrowed, a bit a token, during a pick; or NULL:
                                 all */
@@ -50,8 +51,15 @@ struct sampling_options sampling_defaults(void)
                                      .typical = 1,
                                      .top_p = 0.95f,
                                      .min_p = 0.05f,
+                                     .xtc_threshold = 0.1f,
+                                     .dynatemp_exponent = 1,
                                      .penalty_last_n = 64,
-                                     .penalty_repeat = 1};
+                                     .penalty_repeat = 1,
+                                     .dry_base = 1.75f,
+                                     .dry_allowed_length = 2,
+                                     .dry_last_n = 4096,
+                                     .mirostat_tau = 5,
+                                     .mirostat_eta = 0.1f};
 }
 
 /* One row an option: where it is and what it may be. */
@@ -71,8 +79,60 @@ static const struct range {
     ROW(penalty_repeat, 0.001f, 1000),
     ROW(penalty_frequency, -1000, 1000),
     ROW(penalty_presence, -1000, 1000),
+    ROW(top_n_sigma, 0, 1000),
+    ROW(xtc_probability, 0, 1),
+    ROW(xtc_threshold, 0, 1),
+    ROW(dynatemp_range, 0, 1000),
+    ROW(dynatemp_exponent, 0, 1000),
+    ROW(dry_multiplier, 0, 1000),
+    ROW(dry_base, 1, 1000),
+    ROW(mirostat_tau, 0, 1000),
+    ROW(mirostat_eta, 0, 1),
 #undef ROW
 };
+
+static pl_status check_whole(const struct sampling_options *o, pl_err *err)
+{
+    const struct {
+        const char *name;
+        int32_t v, low, high;
+        const char *meaning;
+    } rows[] = {
+        {"top_k", o->top_k, 0, INT32_MAX, "0 (off) or more"},
+        {"penalty_last_n", o->penalty_last_n, -1, INT32_MAX,
+         "-1 (all), 0 (none) or more"},
+        {"dry_allowed_length", o->dry_allowed_length, 1, INT32_MAX,
+         "1 or more"},
+        {"dry_last_n", o->dry_last_n, 0, 1 << 20, "in 0 .. 1048576"},
+        {"mirostat", o->mirostat, 0, 2, "0 (off), 1 or 2"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].v < rows[i].low || rows[i].v > rows[i].high)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "sampling: %s is %d, it must be %s", rows[i].name,
+                           (int)rows[i].v, rows[i].meaning);
+    return PL_OK;
+}
+
+static pl_status check_steps(const struct sampling_options *o, pl_err *err)
+{
+    bool there[PL_N_STEP] = {false};
+
+    if (o->n_step < 0 || o->n_step > PL_N_STEP)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "sampling: n_step is %d, it must be in 0 .. %d",
+                       (int)o->n_step, (int)PL_N_STEP);
+    for (int32_t i = 0; i < o->n_step; i++) {
+        if (o->step[i] >= PL_N_STEP || there[o->step[i]])
+            return err_set(err, PL_BAD_ARGUMENT, "sampling: step %d is %d, %s",
+                           (int)i, (int)o->step[i],
+                           o->step[i] < PL_N_STEP ? "which is there already"
+                                                  : "which is none");
+        there[o->step[i]] = true;
+    }
+    return PL_OK;
+}
 
 static pl_status check(const struct sampling_options *o, int32_t n_vocab,
                        pl_err *err)
@@ -90,15 +150,8 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
     if (n_vocab < 1)
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: a vocabulary of %d tokens", (int)n_vocab);
-    if (o->top_k < 0)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: top_k is %d, it must be 0 (off) or more",
-                       (int)o->top_k);
-    if (o->penalty_last_n < -1)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: penalty_last_n is %d, it must be -1 (all), "
-                       "0 (none) or more",
-                       (int)o->penalty_last_n);
+    PL_TRY(check_whole(o, err));
+    PL_TRY(check_steps(o, err));
     if (o->n_bias < 0 || (o->n_bias > 0 && !o->bias))
         return err_set(err, PL_BAD_ARGUMENT, "sampling: n_bias is %lld",
                        (long long)o->n_bias);
@@ -123,11 +176,95 @@ static bool has_penalties(const struct sampling_options *o)
             o->penalty_presence != 0);
 }
 
+/* Does it change anything? */
+static bool is_on(const struct sampling_options *o, int step)
+{
+    switch ((enum pl_sampling_step)step) {
+    case PL_STEP_PENALTIES:
+        return has_penalties(o);
+    case PL_STEP_DRY:
+        return o->dry_multiplier > 0 && o->dry_last_n > 0;
+    case PL_STEP_TOP_N_SIGMA:
+        return o->top_n_sigma > 0;
+    case PL_STEP_TOP_K:
+        return o->top_k > 0;
+    case PL_STEP_TYPICAL:
+        return o->typical < 1;
+    case PL_STEP_TOP_P:
+        return o->top_p < 1;
+    case PL_STEP_MIN_P:
+        return o->min_p > 0;
+    case PL_STEP_XTC:
+        return o->xtc_probability > 0 && o->xtc_threshold <= 0.5f;
+    case PL_STEP_TEMPERATURE:
+        return o->temperature != 1 || o->dynatemp_range > 0;
+    case PL_N_STEP:
+        break;
+    }
+    return false;
+}
+
+/* The steps that do something, and those that reading logits does at once:
+ * penalties, DRY and top-k, if the order begins with some of them in turn. */
+static void set_steps(struct sampler *s, const struct sampling_options *o)
+{
+    static const uint8_t lead[] = {PL_STEP_PENALTIES, PL_STEP_DRY,
+                                   PL_STEP_TOP_K};
+    int32_t n = o->n_step > 0 ? o->n_step : PL_N_STEP;
+
+    for (int32_t i = 0; i < n; i++) {
+        int step = o->n_step > 0 ? o->step[i] : i;
+
+        if (is_on(o, step) && (o->mirostat == 0 || step == PL_STEP_TEMPERATURE))
+            s->step[s->n_step++] = (uint8_t)step;
+    }
+    for (size_t i = 0; i < sizeof lead; i++)
+        if (s->n_lead < s->n_step && s->step[s->n_lead] == lead[i]) {
+            s->leads[lead[i]] = true;
+            s->n_lead++;
+        }
+}
+
+static bool has_step(const struct sampler *s, int step)
+{
+    for (int32_t i = 0; i < s->n_step; i++)
+        if (s->step[i] == step)
+            return true;
+    return false;
+}
+
+static pl_status allocate(struct sampler *s, const struct sampling_options *o,
+                          pl_err *err)
+{
+    size_t n = (size_t)s->n_vocab;
+
+    s->left.c = malloc((size_t)s->cap * sizeof *s->left.c);
+    if (!s->left.c)
+        return err_no_memory(err, "a sampler");
+    if (o->n_bias > 0) {
+        s->bias = calloc(n, sizeof *s->bias);
+        if (!s->bias)
+            return err_no_memory(err, "a sampler");
+        for (int64_t i = 0; i < o->n_bias; i++)
+            s->bias[o->bias[i].id] += o->bias[i].bias;
+    }
+    if (has_step(s, PL_STEP_PENALTIES)) {
+        s->count = malloc(n * sizeof *s->count);
+        if (o->penalty_last_n > 0)
+            s->ring = malloc((size_t)o->penalty_last_n * sizeof *s->ring);
+        if (!s->count || (o->penalty_last_n > 0 && !s->ring))
+            return err_no_memory(err, "a sampler");
+    }
+    if (has_step(s, PL_STEP_DRY))
+        PL_TRY(dry_create(&s->dry, s->n_vocab, o, err));
+    return PL_OK;
+}
+
 pl_status sampling_create(struct sampler **out, int32_t n_vocab,
                           const struct sampling_options *o, pl_err *err)
 {
     struct sampler *s;
-    size_t n = (size_t)n_vocab;
+    pl_status st;
 
     *out = NULL;
     PL_TRY(check(o, n_vocab, err));
@@ -136,44 +273,29 @@ pl_status sampling_create(struct sampler **out, int32_t n_vocab,
         return err_no_memory(err, "a sampler");
     s->o = *o;
     s->o.bias = NULL;
+    s->o.dry_breaker = NULL;
     s->n_vocab = n_vocab;
-    s->cap = o->top_k > 0 && o->top_k < n_vocab ? o->top_k : n_vocab;
-    s->cand = malloc((size_t)s->cap * sizeof *s->cand);
-    if (!s->cand)
-        goto no_memory;
-    if (o->n_bias > 0) {
-        s->bias = calloc(n, sizeof *s->bias);
-        if (!s->bias)
-            goto no_memory;
-        for (int64_t i = 0; i < o->n_bias; i++)
-            s->bias[o->bias[i].id] += o->bias[i].bias;
-    }
-    if (has_penalties(o)) {
-        s->count = malloc(n * sizeof *s->count);
-        if (!s->count)
-            goto no_memory;
-        if (o->penalty_last_n > 0) {
-            s->ring = malloc((size_t)o->penalty_last_n * sizeof *s->ring);
-            if (!s->ring)
-                goto no_memory;
-        }
+    set_steps(s, o);
+    s->cap = s->leads[PL_STEP_TOP_K] && o->top_k < n_vocab ? o->top_k : n_vocab;
+    st = allocate(s, o, err);
+    if (st != PL_OK) {
+        sampling_free(s);
+        return st;
     }
     sampling_reset(s);
     *out = s;
     return PL_OK;
-no_memory:
-    sampling_free(s);
-    return err_no_memory(err, "a sampler");
 }
 
 void sampling_free(struct sampler *s)
 {
     if (!s)
         return;
-    free(s->cand);
+    free(s->left.c);
     free(s->bias);
     free(s->count);
     free(s->ring);
+    dry_free(s->dry);
     free(s);
 }
 
@@ -181,13 +303,20 @@ void sampling_reset(struct sampler *s)
 {
     s->state = s->o.seed;
     s->n_seen = 0;
+    s->mu = 2 * (double)s->o.mirostat_tau;
     if (s->count)
         memset(s->count, 0, (size_t)s->n_vocab * sizeof *s->count);
+    if (s->dry)
+        dry_reset(s->dry);
 }
 
 void sampling_accept(struct sampler *s, int32_t id)
 {
-    if (!s->count || id < 0 || id >= s->n_vocab)
+    if (id < 0 || id >= s->n_vocab)
+        return;
+    if (s->dry)
+        dry_accept(s->dry, id);
+    if (!s->count)
         return;
     if (s->ring) {
         int32_t *place = &s->ring[s->n_seen % s->o.penalty_last_n];
@@ -201,88 +330,28 @@ void sampling_accept(struct sampler *s, int32_t id)
         s->count[id]++;
 }
 
-/* ---- the heap ---------------------------------------------------------- */
+/* ---- reading logits ---------------------------------------------------- */
 
-/* Which of two candidates stands nearer to the root. */
-typedef bool order_fn(const struct cand *a, const struct cand *b);
-
-static bool best_first(const struct cand *a, const struct cand *b)
+static float penalized(const struct sampler *s, int32_t id, float logit)
 {
-    return a->key > b->key || (a->key == b->key && a->id < b->id);
-}
+    int32_t n = s->count[id];
 
-static bool worst_first(const struct cand *a, const struct cand *b)
-{
-    return best_first(b, a);
-}
-
-static inline void sift_down(struct cand *c, int32_t n, int32_t i,
-                             order_fn *before)
-{
-    struct cand x = c[i];
-
-    for (;;) {
-        int64_t child = 2 * (int64_t)i + 1;
-
-        if (child >= n)
-            break;
-        if (child + 1 < n && before(&c[child + 1], &c[child]))
-            child++;
-        if (!before(&c[child], &x))
-            break;
-        c[i] = c[child];
-        i = (int32_t)child;
-    }
-    c[i] = x;
-}
-
-static inline void heapify(struct cand *c, int32_t n, order_fn *before)
-{
-    for (int32_t i = n / 2 - 1; i >= 0; i--)
-        sift_down(c, n, i, before);
-}
-
-/* Moves the best of the heap c[0 .. *n) behind its end and shrinks it. */
-static struct cand *take_best(struct cand *c, int32_t *n)
-{
-    struct cand best = c[0];
-
-    c[0] = c[--*n];
-    c[*n] = best;
-    if (*n > 0)
-        sift_down(c, *n, 0, best_first);
-    return &c[*n];
-}
-
-/* Ends a row of take_best: what was taken becomes c[0 .. n), best first. */
-static void keep_taken(struct sampler *s, int32_t n_heap)
-{
-    int32_t n = s->n - n_heap;
-
-    /* taken items stand at the end, worst first */
-    memmove(s->cand, s->cand + n_heap, (size_t)n * sizeof *s->cand);
-    for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
-        struct cand x = s->cand[i];
-
-        s->cand[i] = s->cand[j];
-        s->cand[j] = x;
-    }
-    s->n = n;
-}
-
-/* ---- the filters ------------------------------------------------------- */
-
-static float adjusted(const struct sampler *s, int32_t id, float logit)
-{
-    int32_t n = s->count ? s->count[id] : 0;
-
-    if (s->bias)
-        logit += s->bias[id];
     if (n > 0) {
         logit = logit > 0 ? logit / s->o.penalty_repeat
                           : logit * s->o.penalty_repeat;
         logit -= (float)n * s->o.penalty_frequency + s->o.penalty_presence;
     }
+    return logit;
+}
+
+static float adjusted(const struct sampler *s, int32_t id, float logit)
+{
+    if (s->bias)
+        logit += s->bias[id];
+    if (s->leads[PL_STEP_PENALTIES])
+        logit = penalized(s, id, logit);
+    if (s->leads[PL_STEP_DRY])
+        logit -= s->minus[id];
     return logit;
 }
 
@@ -321,13 +390,14 @@ static float greatest_of_block(const float *x)
 /* Are the logits themselves what counts, and of all tokens? */
 static bool is_plain(const struct sampler *s)
 {
-    return !s->bias && !s->count && !s->allowed;
+    return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY] &&
+           !s->allowed;
 }
 
 /* The candidate of a token; false if it cannot be drawn: one that is not
  * allowed, -infinity, and NaN, which a bias can make of that. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
-                      struct cand *c)
+                      struct candidate *c)
 {
     float x;
 
@@ -337,7 +407,7 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     if (!(x >= -FLT_MAX))
         return false;
     x = x > FLT_MAX ? FLT_MAX : x;
-    *c = (struct cand){.key = x, .logit = x, .id = id};
+    *c = (struct candidate){.key = x, .logit = x, .id = id};
     return true;
 }
 
@@ -364,7 +434,7 @@ static int32_t first_greatest(const float *logits, int32_t n)
 
 static int32_t most_likely(const struct sampler *s, const float *logits)
 {
-    struct cand best = {.id = -1}, c;
+    struct candidate best = {.id = -1}, c;
 
     if (is_plain(s))
         return first_greatest(logits, s->n_vocab);
@@ -378,158 +448,119 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
 static void collect(struct sampler *s, const float *logits)
 {
     bool top_k = s->cap < s->n_vocab, plain = is_plain(s);
-    struct cand c;
+    struct candidates *a = &s->left;
+    struct candidate c;
 
-    s->n = 0;
+    *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
         /* Of two that are equal the first counts: none of these is wanted. */
         if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
-            s->n == s->cap && greatest_of_block(logits + i) <= s->cand[0].key) {
+            a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
             continue;
         }
         if (!candidate(s, logits, i, &c))
             continue;
-        if (s->n < s->cap) {
-            s->cand[s->n++] = c;
-            if (top_k && s->n == s->cap)
-                heapify(s->cand, s->n, worst_first);
-        } else if (best_first(&c, &s->cand[0])) {
-            s->cand[0] = c;
-            sift_down(s->cand, s->n, 0, worst_first);
-        }
+        if (top_k)
+            candidates_offer(a, s->cap, &c);
+        else
+            a->c[a->n++] = c;
     }
-    s->sorted = top_k;
-    if (top_k) {
-        int32_t left = s->n;
+    if (top_k)
+        candidates_sort(a);
+}
 
-        heapify(s->cand, s->n, best_first);
-        while (left > 0)
-            take_best(s->cand, &left);
-        keep_taken(s, 0);
+/* ---- the steps --------------------------------------------------------- */
+
+/* Penalties behind other steps: of what these left, heated as it is. */
+static void change_logits(struct sampler *s, int step)
+{
+    struct candidates *a = &s->left;
+
+    candidates_settle(a);
+    for (int32_t i = 0; i < a->n; i++) {
+        struct candidate *c = &a->c[i];
+
+        c->logit = step == PL_STEP_DRY ? c->logit - s->minus[c->id]
+                                       : penalized(s, c->id, c->logit);
+        c->logit = c->logit > -FLT_MAX ? c->logit : -FLT_MAX;
+        c->logit = c->logit < FLT_MAX ? c->logit : FLT_MAX;
+    }
+    a->sorted = false;
+}
+
+/* u: in [0, 1), for XTC. */
+static void apply(struct sampler *s, int step, double u)
+{
+    const struct sampling_options *o = &s->o;
+    struct candidates *a = &s->left;
+
+    switch ((enum pl_sampling_step)step) {
+    case PL_STEP_PENALTIES:
+    case PL_STEP_DRY:
+        change_logits(s, step);
+        break;
+    case PL_STEP_TOP_N_SIGMA:
+        candidates_top_n_sigma(a, o->top_n_sigma);
+        break;
+    case PL_STEP_TOP_K:
+        candidates_top_k(a, o->top_k);
+        break;
+    case PL_STEP_TYPICAL:
+        candidates_typical(a, o->typical);
+        break;
+    case PL_STEP_TOP_P:
+        candidates_top_p(a, o->top_p);
+        break;
+    case PL_STEP_MIN_P:
+        candidates_min_p(a, o->min_p);
+        break;
+    case PL_STEP_XTC:
+        if (u < o->xtc_probability)
+            candidates_xtc(a, o->xtc_threshold);
+        break;
+    case PL_STEP_TEMPERATURE:
+        if (o->dynatemp_range > 0)
+            candidates_dynamic_heat(a, o->temperature, o->dynatemp_range,
+                                    o->dynatemp_exponent);
+        else
+            candidates_heat(a, o->temperature);
+        break;
+    case PL_N_STEP:
+        break;
     }
 }
 
-static const struct cand *greatest(const struct sampler *s)
+/* Is it the likeliest token, whatever the other steps do? */
+static bool is_greedy(const struct sampler *s)
 {
-    const struct cand *best = &s->cand[0];
-
-    for (int32_t i = 1; i < s->n; i++)
-        if (s->cand[i].logit > best->logit ||
-            (s->cand[i].logit == best->logit && s->cand[i].id < best->id))
-            best = &s->cand[i];
-    return best;
-}
-
-/* Sets p of every candidate at this temperature; returns their sum. */
-static double weigh(struct sampler *s, double temperature)
-{
-    double top = greatest(s)->logit, sum = 0;
-
-    for (int32_t i = 0; i < s->n; i++) {
-        s->cand[i].p = exact_exp((s->cand[i].logit - top) / temperature);
-        sum += s->cand[i].p;
-    }
-    return sum;
-}
-
-/* The tokens whose surprise -ln p is nearest to the entropy. */
-static void keep_typical(struct sampler *s)
-{
-    double sum, top, log_sum, entropy = 0, mass = 0;
-    int32_t left = s->n;
-
-    if (s->o.typical >= 1)
-        return;
-    sum = weigh(s, 1);
-    top = greatest(s)->logit;
-    log_sum = exact_log(sum);
-    for (int32_t i = 0; i < s->n; i++)
-        entropy += s->cand[i].p / sum * (log_sum - (s->cand[i].logit - top));
-    for (int32_t i = 0; i < s->n; i++) {
-        double off = log_sum - (s->cand[i].logit - top) - entropy;
-
-        s->cand[i].key = off < 0 ? off : -off;
-    }
-    heapify(s->cand, s->n, best_first);
-    do
-        mass += take_best(s->cand, &left)->p;
-    while (left > 0 && mass < s->o.typical * sum);
-    keep_taken(s, left);
-    s->sorted = false;
-}
-
-static void keep_top_p(struct sampler *s)
-{
-    double sum, mass = 0;
-    int32_t left = s->n;
-
-    if (s->o.top_p >= 1)
-        return;
-    sum = weigh(s, 1);
-    if (s->sorted) {
-        int32_t n = 0;
-
-        do
-            mass += s->cand[n++].p;
-        while (n < s->n && mass < s->o.top_p * sum);
-        s->n = n;
-        return;
-    }
-    for (int32_t i = 0; i < s->n; i++)
-        s->cand[i].key = s->cand[i].logit;
-    heapify(s->cand, s->n, best_first);
-    do
-        mass += take_best(s->cand, &left)->p;
-    while (left > 0 && mass < s->o.top_p * sum);
-    keep_taken(s, left);
-    s->sorted = true;
-}
-
-static void keep_min_p(struct sampler *s)
-{
-    int32_t n = 0;
-
-    if (s->o.min_p <= 0)
-        return;
-    weigh(s, 1); /* the best one's p is 1 */
-    for (int32_t i = 0; i < s->n; i++)
-        if (s->cand[i].p >= s->o.min_p)
-            s->cand[n++] = s->cand[i];
-    s->n = n;
-}
-
-static int32_t draw(struct sampler *s, double u)
-{
-    double at = u * weigh(s, s->o.temperature);
-    int32_t id = -1;
-
-    for (int32_t i = 0; i < s->n; i++) {
-        if (s->cand[i].p == 0)
-            continue;
-        id = s->cand[i].id; /* the last one, should rounding lead past it */
-        if (at < s->cand[i].p)
-            break;
-        at -= s->cand[i].p;
-    }
-    return id;
+    if (s->o.temperature != 0 || s->o.dynatemp_range > 0 ||
+        has_step(s, PL_STEP_XTC) || !has_step(s, PL_STEP_TEMPERATURE))
+        return false;
+    for (int32_t i = s->n_lead; i < s->n_step; i++)
+        if (s->step[i] == PL_STEP_PENALTIES || s->step[i] == PL_STEP_DRY)
+            return false;
+    return true;
 }
 
 static int32_t pick(struct sampler *s, const float *logits)
 {
     double u = exact_uniform(&s->state);
+    double xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
 
     if (!usable(s, logits))
         return -1;
-    if (s->o.temperature == 0)
+    s->minus = s->dry ? dry_penalties(s->dry) : NULL;
+    if (is_greedy(s))
         return most_likely(s, logits);
     collect(s, logits);
-    if (s->n == 0)
+    if (s->left.n == 0)
         return -1;
-    keep_typical(s);
-    keep_top_p(s);
-    keep_min_p(s);
-    return draw(s, u);
+    for (int32_t i = s->n_lead; i < s->n_step; i++)
+        apply(s, s->step[i], xtc);
+    if (s->o.mirostat > 0)
+        return mirostat_draw(&s->left, &s->o, s->n_vocab, u, &s->mu);
+    return candidates_draw(&s->left, u, NULL);
 }
 
 int32_t sampling_pick(struct sampler *s, const float *logits,

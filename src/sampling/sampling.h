@@ -1,9 +1,7 @@
 /* Choosing the next token from a row of logits.
  *
- * Filters work in a fixed order: a mask of tokens, logit bias, penalties,
- * top-k, typical, top-p, min-p, temperature, then one draw. Candidates are
- * ordered by logit, equal ones by id, so that nothing depends on how a sort
- * treats ties.
+ * A mask of tokens and logit bias come first, then the steps, in the order of
+ * enum pl_sampling_step or in one that was asked for, then one draw.
  * Exponentials and random numbers are computed by our own code in IEEE double
  * precision: equal logits and an equal seed give equal tokens on every machine.
  *
@@ -18,28 +16,48 @@ struct sampling_bias {
     float bias; /* added to the logit; -INFINITY forbids the token */
 };
 
-/* Plain options. Start from sampling_defaults(). */
+/* Writes the text of a token to `to` [cap], cut there; returns the bytes
+ * written. */
+typedef size_t sampling_spell_fn(const void *user, int32_t id, char *to,
+                                 size_t cap);
+
+/* Plain options. Start from sampling_defaults(). What they mean: pl_sampling in
+ * pl.h. */
 struct sampling_options {
     uint64_t seed;
-    float temperature; /* 0: the most likely token, lowest id on ties */
-    int32_t top_k;     /* keep the k most likely; 0: all */
-    float typical;     /* locally typical mass kept; 1: off */
-    float top_p;       /* mass of the most likely kept; 1: off */
-    float min_p;       /* least share of the best one's probability; 0: off */
+    float temperature;
+    int32_t top_k;
+    float typical;
+    float top_p;
+    float min_p;
+    float top_n_sigma;
+    float xtc_probability, xtc_threshold;
+    float dynatemp_range, dynatemp_exponent;
 
-    /* Over the last `penalty_last_n` tokens accepted; 0: none, -1: all. */
-    int32_t penalty_last_n;
-    float penalty_repeat;    /* divides positive, multiplies negative logits;
-                                1: off */
-    float penalty_frequency; /* subtracted once an occurrence; 0: off */
-    float penalty_presence;  /* subtracted once a token; 0: off */
+    int32_t penalty_last_n; /* tokens accepted; 0: none, -1: all */
+    float penalty_repeat;
+    float penalty_frequency;
+    float penalty_presence;
+
+    float dry_multiplier, dry_base;
+    int32_t dry_allowed_length, dry_last_n;
+    const char *const
+        *dry_breaker; /* [n_dry_breaker], borrowed during create */
+    int32_t n_dry_breaker;
+    sampling_spell_fn *spell; /* for breakers; else NULL */
+    const void *spell_user;   /* borrowed */
+
+    int32_t mirostat;
+    float mirostat_tau, mirostat_eta;
+
+    uint8_t step[PL_N_STEP]; /* enum pl_sampling_step */
+    int32_t n_step;          /* 0: all, in the order of the enum */
 
     const struct sampling_bias *bias; /* [n_bias], borrowed during create */
     int64_t n_bias;
 };
 
-/* top-k 40, typical off, top-p 0.95, min-p 0.05, temperature 0.8, penalties
- * off (with a window of 64 once they are on), seed 0. */
+/* top-k 40, top-p 0.95, min-p 0.05, temperature 0.8, all else off; seed 0. */
 struct sampling_options sampling_defaults(void);
 
 struct sampler; /* opaque */
@@ -53,7 +71,7 @@ void sampling_free(struct sampler *s);
 /* As after sampling_create: forgets the tokens, starts the seed anew. */
 void sampling_reset(struct sampler *s);
 
-/* Tells the penalties of a token of the sequence: each one generated and, if
+/* Tells penalties and DRY of a token of the sequence: each one generated and, if
  * it should count, of the prompt. Ids out of range are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
@@ -61,8 +79,8 @@ void sampling_accept(struct sampler *s, int32_t id);
  * by: a logit is NaN or +infinity, which means a broken model, or all are
  * -infinity, perhaps by a bias. Token i is left out before any filter unless
  * bit i % 32 of allowed[i / 32] is set; NULL: all are allowed. Does not accept
- * it. Advances the seed by one draw, also when greedy or if there is nothing.
- */
+ * it. Advances the seed by one draw, also when greedy or if there is nothing,
+ * and by another for XTC. */
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);
 

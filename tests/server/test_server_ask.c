@@ -232,7 +232,8 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
          "messages[0].content[0].type", "\"image_url\" is not supported"},
         {"'messages': [{'role': 'assistant', 'tool_calls': [{}]}]",
          "messages[0].tool_calls[0].function", "missing"},
-        {"'mirostat': 2", "mirostat", "not supported by this server"},
+        {"'mirostat': 3", "mirostat", "2"},
+        {"'dry_sequence_breakers': ['']", "dry_sequence_breakers", "64 bytes"},
         {"'audio': {'voice': 'x'}", "audio", "not supported by this server"},
         {"'functions': [{}]", "functions", "use \"tools\""},
         {"'grammar': 'root ::= x'", "grammar", "not supported yet"},
@@ -835,27 +836,34 @@ TEST(tokens_answers_are_made)
     free(s);
 }
 
-TEST(ask_samplers_keep_to_the_one_order)
+TEST(ask_reads_samplers_in_any_order)
 {
     struct ask a;
 
     read_by(&a, ASK_COMPLETION,
-            "{'prompt': 'x', 'temperature': 0.5, 'min_p': 0.1, 'top_p': 0.5,"
-            "'top_k': 7, 'repeat_penalty': 1.5, 'samplers':"
-            "['dry', 'top_k', 'xtc', 'temperature']}",
+            "{'prompt': 'x', 'top_k': 7, 'dry_multiplier': 0.8,"
+            "'dry_sequence_breakers': ['\\n', '###'], 'xtc_probability': 0.5,"
+            "'dry_penalty_last_n': -1, 'top_n_sigma': 1.5, 'mirostat': 2,"
+            "'samplers': ['temperature', 'infill', 'dry', 'typical']}",
             &rules);
-    assert_int_equal(a.sampling.top_k, 7);
-    assert_true(a.sampling.temperature == 0.5f && a.sampling.top_p == 1 &&
-                a.sampling.min_p == 0 && a.sampling.repeat_penalty == 1);
+    assert_int_equal(a.sampling.n_step, 3);
+    assert_int_equal(a.sampling.step[0], PL_STEP_TEMPERATURE);
+    assert_int_equal(a.sampling.step[1], PL_STEP_DRY);
+    assert_int_equal(a.sampling.step[2], PL_STEP_TYPICAL);
+    assert_int_equal(a.sampling.n_dry_breaker, 2);
+    assert_string_equal(a.sampling.dry_breaker[1], "###");
+    assert_true(a.sampling.dry_last_n > 1000000);
+    assert_true(a.sampling.xtc_probability == 0.5f &&
+                a.sampling.top_n_sigma == 1.5f && a.sampling.mirostat == 2);
     ask_fini(&a);
-    read_by(&a, ASK_CHAT,
-            "{" HELLO ", 'top_k': 7, 'min_p': 0.5, 'samplers': 'edskypmxt'}",
-            &rules);
-    assert_true(a.sampling.top_k == 7 && a.sampling.min_p == 0.5f);
+    read_by(&a, ASK_CHAT, "{" HELLO ", 'samplers': 'edskypmxt'}", &rules);
+    for (int i = 0; i < PL_N_STEP; i++)
+        assert_int_equal(a.sampling.step[i], i);
     ask_fini(&a);
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': ['temperature', 'top_k']}",
-            "samplers", "in this order");
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "in this");
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': ['top_k', 'top-k']}", "samplers",
+            "each once");
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "min_p");
+    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'i'}", "samplers", "one step");
     refused(ASK_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
 }
 

@@ -520,6 +520,9 @@ TEST(sampling_pick_allocates_nothing)
     o.penalty_repeat = 1.1f;
     o.typical = 0.9f;
     o.top_k = 0;
+    o.xtc_probability = 0.5f;
+    o.dry_multiplier = 1;
+    o.dry_breaker = (const char *const[]){""};
     s = make(200, &o);
     alloc_stat_reset();
     story(s);
@@ -527,13 +530,27 @@ TEST(sampling_pick_allocates_nothing)
     sampling_free(s);
 }
 
+static size_t spell_nothing(const void *user, int32_t id, char *to, size_t cap)
+{
+    (void)user;
+    (void)id;
+    (void)to;
+    (void)cap;
+    return 0;
+}
+
 TEST(sampling_create_survives_every_failed_allocation)
 {
     static const struct sampling_bias bias[] = {{1, 1}};
+    static const char *const breaker[] = {"x"};
     struct sampling_options o = sampling_defaults();
     bool failed;
 
     o.penalty_repeat = 1.1f;
+    o.dry_multiplier = 1;
+    o.dry_breaker = breaker;
+    o.n_dry_breaker = 1;
+    o.spell = spell_nothing;
     o.bias = bias;
     o.n_bias = 1;
     for (int64_t n = 0; alloc_each(&n);) {
@@ -569,6 +586,14 @@ TEST(sampling_bad_options_are_named)
     BAD(penalty_repeat, 0);
     BAD(penalty_last_n, -2);
     BAD(penalty_frequency, INFINITY);
+    BAD(top_n_sigma, -1);
+    BAD(xtc_probability, 1.5f);
+    BAD(dynatemp_range, NAN);
+    BAD(dry_base, 0.5f);
+    BAD(dry_allowed_length, 0);
+    BAD(dry_last_n, (1 << 20) + 1);
+    BAD(mirostat, 3);
+    BAD(mirostat_eta, -1);
 #undef BAD
     o = good;
     o.bias = outside;
