@@ -353,6 +353,20 @@ static bool make_locks(struct loop *l)
 {
     pthread_condattr_t a;
 
+static bool find_ends(struct loop *l)
+{
+    int n = 0;
+
+    for (int64_t id = 0; id < l->n_vocab; id++)
+        l->n_end += pl_token_ends(l->t, (int32_t)id);
+    l->end = calloc((size_t)l->n_end + 1, sizeof *l->end);
+    l->end_logit = calloc((size_t)l->n_end + 1, sizeof *l->end_logit);
+    for (int64_t id = 0; id < l->n_vocab && l->end; id++)
+        if (pl_token_ends(l->t, (int32_t)id))
+            l->end[n++] = (int32_t)id;
+    return l->end && l->end_logit;
+}
+
     if (pthread_condattr_init(&a) != 0)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
@@ -383,7 +397,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);
-    if (!make_room(l)) {
+    if (!make_room(l) || !find_ends(l)) {
         loop_free(l);
         return no_memory(err);
     }
@@ -435,6 +449,8 @@ void loop_free(struct loop *l)
 
 /* ---- what it does -------------------------------------------------------- */
 
+    free(l->end);
+    free(l->end_logit);
 void loop_counts(struct loop *l, struct loop_counts *out)
 {
     pthread_mutex_lock(&l->lock);

@@ -49,7 +49,8 @@ struct job_listener {
      * is not told. False: it is enough. */
     bool (*token)(void *user, int32_t id, const float *logits);
     /* Does the grammar hold for the next token? It does from the first time on
-     * that this says so; NULL: from the beginning. */
+     * that this says so, and until then no token that ends a text comes; NULL:
+     * from the beginning. */
     bool (*holds)(void *user);
     /* Is anybody still there? Asked before every step, from the first on, while
      * the job waits too; NULL: always. */

@@ -3,6 +3,7 @@
 #include "loop_inner.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -334,8 +335,25 @@ static bool keep(struct work *w, int32_t id)
     return true;
 }
 
-/* Chooses the next token; where none can be, -1 and why. */
-static int32_t choose(struct work *w, const float *logits, pl_err *err)
+/* Any token but one that ends a text. */
+static int32_t sample_on(const struct loop *l, struct work *w, float *logits)
+{
+    int32_t id;
+
+    for (int i = 0; i < l->n_end; i++) {
+        l->end_logit[i] = logits[l->end[i]];
+        logits[l->end[i]] = -INFINITY;
+    }
+    id = pl_sample(w->sampler, logits);
+    for (int i = 0; i < l->n_end; i++) /* the listener is told them all */
+        logits[l->end[i]] = l->end_logit[i];
+    return id;
+}
+
+/* Chooses the next token; where none can be, -1 and why. A text that is to keep
+ * to a grammar does not end before that holds. */
+static int32_t choose(const struct loop *l, struct work *w, float *logits,
+                      pl_err *err)
 {
     const struct job_listener *j = &w->job.listener;
     int32_t id;
@@ -345,14 +363,17 @@ static int32_t choose(struct work *w, const float *logits, pl_err *err)
             return -1;
         w->held = true;
     }
-    id = pl_sample(w->sampler, logits);
+    if (w->job.grammar && !w->held)
+        id = sample_on(l, w, logits);
+    else
+        id = pl_sample(w->sampler, logits);
     if (id < 0)
         pl_sampler_status(w->sampler, err);
     return id;
 }
 
 /* The next token of a job; it may have ended then. */
-static void write_on(struct loop *l, struct work *w, const float *logits)
+static void write_on(struct loop *l, struct work *w, float *logits)
 {
     pl_err err;
     int32_t id;
@@ -365,7 +386,7 @@ static void write_on(struct loop *l, struct work *w, const float *logits)
         loop_end_work(l, w, JOB_LENGTH, NULL);
         return;
     }
-    id = choose(w, logits, &err);
+    id = choose(l, w, logits, &err);
     if (id < 0) {
         loop_end_work(l, w, JOB_FAILED, &err);
     } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {
@@ -416,7 +437,8 @@ static void tell_rows(struct loop *l, struct work *w, int64_t n_now,
  * rows; what they wanted is there in their order. */
 static void tell(struct loop *l, int from, int to, bool rows)
 {
-    const float *logits = l->logits, *row = l->row;
+    const float *row = l->row;
+    float *logits = l->logits;
 
     for (int i = from; i < to; i++) {
         struct work *w = l->run[i];

@@ -26,6 +26,7 @@ struct heard {
     int n, most;       /* most: it has enough then; 0: never */
     int pause;         /* it pauses behind so many; 0: never */
     int leave;         /* it gives up then; 0: never; -1: within its prompt */
+    int free;          /* tokens before its grammar holds */
     int64_t n_vocab, done;
     _Atomic enum job_wish wish;
     struct job_report report;
@@ -329,6 +330,70 @@ TEST(server_jobs_of_any_memory_write_what_they_write_alone)
         TEST_SKIP("no reference models");
 }
 
+static bool tell_holds(void *user)
+{
+    const struct heard *h = user;
+
+    return h->n >= h->free;
+}
+
+/* However much the model wishes to end before its grammar holds: the text comes
+ * to where it does, and keeps to it then. */
+TEST(server_jobs_do_not_end_before_their_grammar_holds)
+{
+    enum { FREE = 20, MOST_END = 64 };
+    static const char form[] = "root ::= \"a tale.\"";
+    struct heard h = {.free = FREE};
+    int32_t end[MOST_END], prompt[] = {1, 2, 3};
+    float bias[MOST_END];
+    struct job job = {.prompt = prompt,
+                      .n_prompt = 3,
+                      .max_tokens = 200,
+                      .listener = {.token = hear_token,
+                                   .holds = tell_holds,
+                                   .end = hear_end,
+                                   .user = &h}};
+    struct test_text text = {0};
+    pl_detokenizer *d;
+    struct place p = {0};
+    pl_sampling how;
+    pl_err err;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = 1, .step = 64});
+    pl_sampling_init(&how);
+    how.bias_id = end;
+    how.bias = bias;
+    h.n_vocab = pl_tokenizer_n_vocab(p.t);
+    for (int64_t id = 0; id < h.n_vocab; id++)
+        if (pl_token_ends(p.t, (int32_t)id)) {
+            assert_true(how.n_bias < MOST_END);
+            bias[how.n_bias] = 1000;
+            end[how.n_bias++] = (int32_t)id;
+        }
+    assert_true(how.n_bias > 0);
+    job.sampling = &how;
+    TEST_OK(pl_grammar_create(&job.grammar, p.t, PL_GRAMMAR_GBNF, form,
+                              sizeof form - 1, NULL, &err),
+            err);
+    TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+    wait_for(&h);
+    assert_int_equal(h.report.why, JOB_ENDED);
+    assert_true(h.n > FREE);
+    TEST_OK(pl_detokenizer_create(&d, p.t, true, &err), err);
+    for (int i = 0; i < h.n; i++) {
+        const char *s = pl_detokenize(d, h.id[i]);
+
+        assert_false(pl_token_ends(p.t, h.id[i]));
+        if (i >= FREE)
+            test_text_add(&text, s, strlen(s));
+    }
+    assert_string_equal(text.s, "a tale.");
+    free(text.s);
+    pl_detokenizer_free(d);
+    tear_down(&p);
+    pl_grammar_free(job.grammar);
+}
+
 TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
@@ -595,9 +660,10 @@ TEST(server_jobs_come_together_or_not_at_all)
 }
 
 /* Each allocation fails once, in whatever thread: one job is refused or fails,
- * the others write what they should, and the next are none the worse. They begin
- * when all are there and write different texts, so that two of them meet in a
- * cache that has no room for both, and the same allocations come each time. */
+ * the others write what they should, and the next are none the worse. They
+ * begin when all are there and write different texts, so that two of them meet
+ * in a cache that has no room for both, and the same allocations come each
+ * time. */
 TEST(server_loop_survives_every_allocation_that_fails)
 {
     enum { N = 4, N_PROMPT = 60, N_WRITE = 72 };
