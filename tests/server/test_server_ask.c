@@ -458,6 +458,10 @@ TEST(ask_choice_of_tools_is_kept)
             "'function', 'function': {'name': 'g'}}}",
             "tool_choice", "none of the tools");
 }
+    refused(ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required',"
+            "'grammar': 'root ::= [a]'}",
+            "tool_choice", "leave grammar out");
 
 TEST(ask_messages_become_the_templates)
 {
