@@ -353,7 +353,7 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt), g->ask.tools, tell_part, c,
                             &err);
-    if (s == PL_OK && c->reply && g->ask.stream)
+    if (s == PL_OK && c->reply) /* whole answers say what streams say */
         pl_reply_in_pieces(c->reply);
     return s == PL_OK || refuse_status(why, s, &err);
 }

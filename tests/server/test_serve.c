@@ -355,6 +355,107 @@ TEST(serve_saves_and_restores_slots)
     serve_try_stop(&s);
 
     snprintf(more, sizeof more,
+/* Appends what a choice says: its text, its calls, and why it ended. `m`: its
+ * message, or a part of that. */
+static void add_said(struct test_text *text, struct test_text *calls,
+                     struct test_text *why, const json_t *choice,
+                     const json_t *m)
+{
+    const char *s = json_string_value(json_object_get(m, "content"));
+    size_t i;
+    json_t *call;
+
+    if (s)
+        test_text_add(text, s, strlen(s));
+    json_array_foreach (json_object_get(m, "tool_calls"), i, call) {
+        const json_t *f = json_object_get(call, "function");
+        const char *name = json_string_value(json_object_get(f, "name"));
+
+        if (name) {
+            test_text_add(calls, "\n", 1);
+            test_text_add(calls, name, strlen(name));
+            test_text_add(calls, " ", 1);
+        }
+        s = json_string_value(json_object_get(f, "arguments"));
+        if (s)
+            test_text_add(calls, s, strlen(s));
+    }
+    s = json_string_value(json_object_get(choice, "finish_reason"));
+    if (s)
+        test_text_add(why, s, strlen(s));
+}
+
+/* "TEXT|\nNAME ARGUMENTS...|WHY" of an answer's body, streamed or whole. */
+static char *said(const char *body)
+{
+    struct test_text part[3] = {0};
+    const char *at = body, *s;
+    char *all = NULL;
+
+    while ((s = body[0] == '{' ? at : strstr(at, "data: {"))) {
+        char *line = strdup(s + (body[0] == '{' ? 0 : 6));
+        const json_t *c, *m;
+        json_t *j;
+
+        line[strcspn(line, "\n")] = '\0';
+        j = serve_try_json(line);
+        c = json_array_get(json_object_get(j, "choices"), 0);
+        m = json_object_get(c, "delta");
+        add_said(&part[0], &part[1], &part[2], c,
+                 m ? m : json_object_get(c, "message"));
+        json_decref(j);
+        free(line);
+        at = s + 1;
+        if (body[0] == '{')
+            break;
+    }
+    if (asprintf(&all, "%s|%s|%s", part[0].s ? part[0].s : "",
+                 part[1].s ? part[1].s : "", part[2].s ? part[2].s : "") < 0)
+        fail_msg("no memory");
+    for (int i = 0; i < 3; i++)
+        free(part[i].s);
+    return all;
+}
+
+/* Wherever max_tokens cut it. */
+TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
+{
+    static const char form[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"seed\":4,\"max_tokens\":%d,\"stream\":%s,\"tool_choice\":"
+        "\"required\",\"parallel_tool_calls\":false,\"tools\":[{\"type\":"
+        "\"function\",\"function\":{\"name\":\"weather\",\"parameters\":"
+        "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":"
+        "\"integer\",\"minimum\":1,\"maximum\":9},\"unit\":{\"enum\":"
+        "[\"C\",\"F\"]}},\"required\":[\"days\",\"unit\"],"
+        "\"additionalProperties\":false}}}]}";
+    char request[1000], more[300];
+    int n_call = 0, n_part = 0;
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int n = 1; n <= 200; n += n < 85 ? 7 : 54) {
+        char *body, *whole, *parts;
+
+        snprintf(request, sizeof request, form, n, "false");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        whole = said(body);
+        free(body);
+        snprintf(request, sizeof request, form, n, "true");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        parts = said(body);
+        free(body);
+        assert_string_equal(whole, parts);
+        n_call += strstr(whole, "|tool_calls") != NULL;
+        n_part += strstr(whole, "weather ") && strstr(whole, "|length");
+        free(whole);
+        free(parts);
+    }
+    assert_true(n_call > 0 && n_part > 0);
+    serve_try_stop(&s);
+}
+
              "--ranks 2 -dev 'cpu*2' -sm tensor "
              "--slot-save-path %s",
              dir);
