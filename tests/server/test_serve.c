@@ -2,7 +2,10 @@
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
+#include "gguf/gguf.h"
+
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +114,50 @@ TEST(serve_refuses_with_the_field_that_is_wrong)
     body = serve_try_post(&s, "/v1/messages", "{}", 400);
     assert_non_null(strstr(body, "\"type\":\"error\""));
     free(body);
+    serve_try_stop(&s);
+}
+
+/* A copy of the bundled model whose last norm has a number that is none. */
+static const char *write_damaged(void)
+{
+    const char *path = test_temp("damaged.gguf");
+    const struct gguf_tensor *t;
+    const float nan = NAN;
+    struct gguf *g;
+    size_t size;
+    char *all = test_read(test_model(), &size);
+    FILE *f = fopen(path, "wb");
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, test_model(), &err), err);
+    t = gguf_find_tensor(g, "output_norm.weight");
+    assert_non_null(t);
+    assert_int_equal(t->format, PL_F32);
+    memcpy(all + t->offset, &nan, sizeof nan);
+    gguf_close(g);
+    assert_non_null(f);
+    assert_int_equal(fwrite(all, 1, size, f), size);
+    fclose(f);
+    free(all);
+    return path;
+}
+
+TEST(serve_says_where_embeddings_are_no_numbers)
+{
+    static const char *const paths[] = {"/v1/embeddings", "/embedding"};
+    char line[500];
+    struct serve_try s;
+
+    snprintf(line, sizeof line, "-m '%s' -a broken --embeddings -c 256 -t 1",
+             write_damaged());
+    serve_try_run(&s, "", line);
+    for (int i = 0; i < 2; i++) {
+        char *body = serve_try_post(&s, paths[i], "{\"input\":\"Once\"}", 500);
+
+        assert_non_null(strstr(body, "the model broken"));
+        assert_non_null(strstr(body, "not finite"));
+        free(body);
+    }
     serve_try_stop(&s);
 }
 
@@ -255,106 +302,6 @@ static const char *write_template(void)
     return path;
 }
 
-TEST(serve_is_understood_by_the_packages_of_its_protocols)
-{
-    const char *script = test_file("tests/tools/serve_clients.py");
-    char line[9000], more[400];
-    struct serve_try s;
-    int status;
-
-    assert_non_null(script);
-    snprintf(more, sizeof more,
-             "--api-key k1 --embeddings --pooling mean --chat-template-file "
-             "'%s'",
-             write_template());
-    serve_try_start(&s, "", more);
-    snprintf(line, sizeof line, "'%s' '%s' http://127.0.0.1:%d k1 2>&1",
-             command_python(), script, s.t.port);
-    status = command_status(system(line));
-    serve_try_stop(&s);
-    if (status == 77)
-        TEST_SKIP("Python lacks openai, or the package of /v1/messages");
-    assert_int_equal(status, 0);
-}
-
-/* ---- caches that last ---------------------------------------------------- */
-
-enum { N_WORDS = 150 };
-
-/* A request for some tokens behind a prompt of `n` words. */
-static char *long_request(int n, int n_predict)
-{
-    struct test_text t = {0};
-    char end[80];
-
-    test_text_add(&t, "{\"prompt\":\"", 11);
-    for (int i = 0; i < n; i++)
-        test_text_add(&t, i % 3 ? "dragon " : "cat ", i % 3 ? 7 : 4);
-    snprintf(end, sizeof end, "\",\"n_predict\":%d,\"seed\":1}", n_predict);
-    test_text_add(&t, end, strlen(end));
-    return t.s;
-}
-
-/* The content of an answer, malloc'ed, and a number of its timings. */
-static char *ask_long(struct serve_try *s, int n, const char *timing,
-                      int64_t *value)
-{
-    char *request = long_request(n, 8), *body, *text;
-    json_t *j;
-
-    body = serve_try_post(s, "/completion", request, 200);
-    j = serve_try_json(body);
-    text = strdup(json_string_value(json_object_get(j, "content")));
-    *value = json_integer_value(
-        json_object_get(json_object_get(j, "timings"), timing));
-    json_decref(j);
-    free(body);
-    free(request);
-    return text;
-}
-
-static int64_t number_of(const char *body, const char *name)
-{
-    json_t *j = serve_try_json(body);
-    int64_t n = json_integer_value(json_object_get(j, name));
-
-    json_decref(j);
-    return n;
-}
-
-/* Saved by one server, restored by another of another split: the prompt is not
- * computed again, and the answer the same. */
-TEST(serve_saves_and_restores_slots)
-{
-    static const char file[] = "{\"filename\":\"one.slot\"}";
-    const char *dir = test_temp("slots");
-    char more[400], *a, *b, *body;
-    int64_t cached, n_saved;
-    struct serve_try s;
-
-    snprintf(more, sizeof more, "mkdir -p %s", dir);
-    assert_int_equal(system(more), 0);
-    snprintf(more, sizeof more, "--ranks 2 --slot-save-path %s", dir);
-    serve_try_start(&s, "", more);
-    free(serve_try_post(&s, "/slots/0?action=save", file,
-                        400)); /* nothing yet */
-    a = ask_long(&s, N_WORDS, "cache_n", &cached);
-    assert_int_equal(cached, 0);
-    body = serve_try_post(&s, "/slots/0?action=save", file, 200);
-    n_saved = number_of(body, "n_saved");
-    assert_true(n_saved >= N_WORDS && number_of(body, "n_written") > 0);
-    free(body);
-    free(serve_try_post(&s, "/slots/0?action=save", "{\"filename\":\"../x\"}",
-                        400));
-    free(serve_try_post(&s, "/slots/0?action=save", "{}", 400));
-    free(serve_try_post(&s, "/slots/0?action=dance", file, 400));
-    free(serve_try_post(&s, "/slots/77?action=save", file, 400));
-    body = serve_try_post(&s, "/slots/0?action=erase", "", 200);
-    assert_int_equal(number_of(body, "n_erased"), n_saved);
-    free(body);
-    serve_try_stop(&s);
-
-    snprintf(more, sizeof more,
 /* Appends what a choice says: its text, its calls, and why it ended. `m`: its
  * message, or a part of that. */
 static void add_said(struct test_text *text, struct test_text *calls,
@@ -456,6 +403,106 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
+TEST(serve_is_understood_by_the_packages_of_its_protocols)
+{
+    const char *script = test_file("tests/tools/serve_clients.py");
+    char line[9000], more[400];
+    struct serve_try s;
+    int status;
+
+    assert_non_null(script);
+    snprintf(more, sizeof more,
+             "--api-key k1 --embeddings --pooling mean --chat-template-file "
+             "'%s'",
+             write_template());
+    serve_try_start(&s, "", more);
+    snprintf(line, sizeof line, "'%s' '%s' http://127.0.0.1:%d k1 2>&1",
+             command_python(), script, s.t.port);
+    status = command_status(system(line));
+    serve_try_stop(&s);
+    if (status == 77)
+        TEST_SKIP("Python lacks openai, or the package of /v1/messages");
+    assert_int_equal(status, 0);
+}
+
+/* ---- caches that last ---------------------------------------------------- */
+
+enum { N_WORDS = 150 };
+
+/* A request for some tokens behind a prompt of `n` words. */
+static char *long_request(int n, int n_predict)
+{
+    struct test_text t = {0};
+    char end[80];
+
+    test_text_add(&t, "{\"prompt\":\"", 11);
+    for (int i = 0; i < n; i++)
+        test_text_add(&t, i % 3 ? "dragon " : "cat ", i % 3 ? 7 : 4);
+    snprintf(end, sizeof end, "\",\"n_predict\":%d,\"seed\":1}", n_predict);
+    test_text_add(&t, end, strlen(end));
+    return t.s;
+}
+
+/* The content of an answer, malloc'ed, and a number of its timings. */
+static char *ask_long(struct serve_try *s, int n, const char *timing,
+                      int64_t *value)
+{
+    char *request = long_request(n, 8), *body, *text;
+    json_t *j;
+
+    body = serve_try_post(s, "/completion", request, 200);
+    j = serve_try_json(body);
+    text = strdup(json_string_value(json_object_get(j, "content")));
+    *value = json_integer_value(
+        json_object_get(json_object_get(j, "timings"), timing));
+    json_decref(j);
+    free(body);
+    free(request);
+    return text;
+}
+
+static int64_t number_of(const char *body, const char *name)
+{
+    json_t *j = serve_try_json(body);
+    int64_t n = json_integer_value(json_object_get(j, name));
+
+    json_decref(j);
+    return n;
+}
+
+/* Saved by one server, restored by another of another split: the prompt is not
+ * computed again, and the answer the same. */
+TEST(serve_saves_and_restores_slots)
+{
+    static const char file[] = "{\"filename\":\"one.slot\"}";
+    const char *dir = test_temp("slots");
+    char more[400], *a, *b, *body;
+    int64_t cached, n_saved;
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "mkdir -p %s", dir);
+    assert_int_equal(system(more), 0);
+    snprintf(more, sizeof more, "--ranks 2 --slot-save-path %s", dir);
+    serve_try_start(&s, "", more);
+    free(serve_try_post(&s, "/slots/0?action=save", file,
+                        400)); /* nothing yet */
+    a = ask_long(&s, N_WORDS, "cache_n", &cached);
+    assert_int_equal(cached, 0);
+    body = serve_try_post(&s, "/slots/0?action=save", file, 200);
+    n_saved = number_of(body, "n_saved");
+    assert_true(n_saved >= N_WORDS && number_of(body, "n_written") > 0);
+    free(body);
+    free(serve_try_post(&s, "/slots/0?action=save", "{\"filename\":\"../x\"}",
+                        400));
+    free(serve_try_post(&s, "/slots/0?action=save", "{}", 400));
+    free(serve_try_post(&s, "/slots/0?action=dance", file, 400));
+    free(serve_try_post(&s, "/slots/77?action=save", file, 400));
+    body = serve_try_post(&s, "/slots/0?action=erase", "", 200);
+    assert_int_equal(number_of(body, "n_erased"), n_saved);
+    free(body);
+    serve_try_stop(&s);
+
+    snprintf(more, sizeof more,
              "--ranks 2 -dev 'cpu*2' -sm tensor "
              "--slot-save-path %s",
              dir);
