@@ -121,6 +121,11 @@ static pl_status check_job(const struct loop *l, const struct job *job,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
                         i, job->prompt[i], l->n_vocab - 1);
+    if (job->place < 0 || job->place > l->o.n_seq)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "id_slot %d: the server has the slots 0 to %d (-np); name "
+                    "one of them, or -1 for any",
+                    job->place - 1, l->o.n_seq - 1);
     if (job->rows && l->o.d_model == 0)
         return fail(err, PL_UNSUPPORTED,
                     "the server gives no embeddings: start it with "
@@ -348,11 +353,6 @@ static bool make_room(struct loop *l)
            l->logits && l->path && l->rows && (l->row || l->o.d_model == 0);
 }
 
-/* Waits end by a clock that nobody sets. */
-static bool make_locks(struct loop *l)
-{
-    pthread_condattr_t a;
-
 static bool find_ends(struct loop *l)
 {
     int n = 0;
@@ -366,6 +366,11 @@ static bool find_ends(struct loop *l)
             l->end[n++] = (int32_t)id;
     return l->end && l->end_logit;
 }
+
+/* Waits end by a clock that nobody sets. */
+static bool make_locks(struct loop *l)
+{
+    pthread_condattr_t a;
 
     if (pthread_condattr_init(&a) != 0)
         return false;
@@ -444,13 +449,13 @@ void loop_free(struct loop *l)
     free(l->path);
     free(l->row);
     free(l->rows);
+    free(l->end);
+    free(l->end_logit);
     free(l);
 }
 
 /* ---- what it does -------------------------------------------------------- */
 
-    free(l->end);
-    free(l->end_logit);
 void loop_counts(struct loop *l, struct loop_counts *out)
 {
     pthread_mutex_lock(&l->lock);

@@ -78,6 +78,7 @@ struct job {
     bool ignore_end;     /* write on behind a token that ends a text */
     bool no_cache;       /* compute all of the prompt */
     enum job_rows rows;  /* where loop_options.d_model is given */
+    int place;           /* 1 + the only place that it takes; 0: any */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
     /* With max_tokens 0: its sequence has the whole prompt now. `user` is the

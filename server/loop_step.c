@@ -60,8 +60,13 @@ static void set_place(struct loop *l, struct work *w, enum work_at at)
     pthread_mutex_unlock(&l->lock);
 }
 
-static int free_seq(const struct loop *l)
+/* A free sequence that a job may have; -1: there is none now. */
+static int free_seq(const struct loop *l, const struct work *w)
 {
+    const int place = w->job.place - 1;
+
+    if (place >= 0)
+        return l->taken[place] ? -1 : place;
     for (int i = 0; i < l->o.n_seq; i++)
         if (!l->taken[i])
             return i;
@@ -90,9 +95,12 @@ static bool has_room(struct loop *l, const struct work *w)
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
-static bool may_come(const struct work *w, enum work_at at)
+/* Who waits for one place, which another has, lets others by. */
+static bool may_come(const struct loop *l, const struct work *w,
+                     enum work_at at)
 {
-    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w);
+    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w) &&
+           (w->job.place == 0 || free_seq(l, w) >= 0);
 }
 
 /* Who gets the next place: those who gave theirs come first, or nobody would be
@@ -104,14 +112,14 @@ static struct work *next_work(struct loop *l)
 
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l->work[i], WORK_AWAY))
+        if (may_come(l, l->work[i], WORK_AWAY))
             next = l->work[i];
     for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l->work[i], WORK_WAITS))
+        if (may_come(l, l->work[i], WORK_WAITS))
             l->client[n++] = l->work[i]->job.client;
     first = schedule_next(&l->schedule, l->client, n);
     for (int i = 0; i < l->n_work && !next && first >= 0; i++)
-        if (may_come(l->work[i], WORK_WAITS) && first-- == 0)
+        if (may_come(l, l->work[i], WORK_WAITS) && first-- == 0)
             next = l->work[i];
     pthread_mutex_unlock(&l->lock);
     return next;
@@ -192,7 +200,7 @@ static bool find_place(struct loop *l, const struct work *w)
 {
     struct work *idle;
 
-    while (free_seq(l) < 0 || !has_room(l, w)) {
+    while (free_seq(l, w) < 0 || !has_room(l, w)) {
         idle = idle_work(l);
         if (!idle)
             return false;
@@ -210,7 +218,7 @@ static void admit(struct loop *l)
 
         if (loop_tiers_look(l, w))
             continue;
-        w->seq = free_seq(l);
+        w->seq = free_seq(l, w);
         l->taken[w->seq] = true;
         set_place(l, w, WORK_RUNS);
         if (!back)

@@ -394,6 +394,62 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     pl_grammar_free(job.grammar);
 }
 
+/* A job that names a place has that and no other, however long another has it;
+ * others go by. */
+TEST(server_jobs_have_the_place_that_they_name)
+{
+    enum { N = 3 };
+    const int32_t prompt[] = {1, 2, 3};
+    struct heard h[2 * N] = {0};
+    struct job job = {
+        .prompt = prompt,
+        .n_prompt = 3,
+        .max_tokens = 20,
+        .ignore_end = true,
+        .listener = {.token = hear_token, .wish = tell_wish, .end = hear_end}};
+    struct place p = {0};
+    pl_err err;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < 2 * N; i++) { /* the last place twice, others never */
+        h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
+        h[i].wish = JOB_PAUSE;
+        job.listener.user = &h[i];
+        job.place = i < 2 ? N : 0;
+        job.max_tokens = 20 + i;
+        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+    }
+    for (int i = 0; i < 2 * N; i++)
+        h[i].wish = JOB_GO;
+    for (int i = 0; i < 2 * N; i++) {
+        wait_for(&h[i]);
+        assert_int_equal(h[i].report.why, JOB_LENGTH);
+        assert_int_equal(h[i].n, 20 + i);
+    }
+    for (int slot = 0; slot < N; slot++) {
+        int32_t *token;
+        int64_t n;
+
+        loop_erase(p.loop, slot);
+        job.place = 1 + slot;
+        job.max_tokens = 9;
+        h[0] = (struct heard){.n_vocab = h[0].n_vocab};
+        job.listener.user = &h[0];
+        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+        wait_for(&h[0]);
+        for (int other = 0; other < N; other++) {
+            assert_true(loop_last(p.loop, other, &token, &n));
+            assert_int_equal(n, other <= slot ? 3 + 9 - 1 : n);
+            free(token);
+        }
+    }
+    job.place = N + 1;
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
+                                        "to 2"));
+    tear_down(&p);
+}
+
 TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
