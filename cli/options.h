@@ -84,7 +84,7 @@ struct options {
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
         *cert_key_file, *api_prefix, *cors_origin, *cache_dir, *slot_dir;
     uint64_t cache_ram, cache_disk; /* 0: the default; 1: none */
-    int port, n_parallel, n_waiting, timeout_s;
+    int port, n_parallel, n_waiting, timeout_s, ping_s;
     bool embeddings;
     enum option_pooling {
         POOLING_LAST,

@@ -44,6 +44,7 @@ struct generation {
     bool reasons;        /* the grammar is of reasoning, too */
     char *prompt;        /* owned; of a conversation; NULL: of none */
     double came;         /* seconds of the loop's clock */
+    double spoke;        /* likewise: when something was sent last */
     atomic_bool gone;    /* the client is */
     bool begun;          /* a stream is */
     bool answered;       /* r is ended, or refused */
@@ -74,6 +75,7 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
+    g->spoke = loop_now();
     if (g->ask.stream) {
         if (!g->begun)
             http_begin(g->r, 200, answer_type(g->answer));
@@ -221,11 +223,17 @@ static bool on_holds(void *user)
 static enum job_wish on_wish(void *user)
 {
     const struct generation *g = ((struct choice *)user)->of;
+    const double ping_s = g->service->ping_s;
 
     if (g->gone)
         return JOB_GIVE_UP;
-    return g->ask.stream && http_backlog(g->r) > MAX_BACKLOG ? JOB_PAUSE
-                                                             : JOB_GO;
+    if (!g->ask.stream)
+        return JOB_GO;
+    if (http_backlog(g->r) > MAX_BACKLOG)
+        return JOB_PAUSE;
+    if (ping_s > 0 && loop_now() - g->spoke > ping_s)
+        answer_ping(g->answer);
+    return JOB_GO;
 }
 
 static enum answer_why why_of(const struct choice *c, enum job_end why)
@@ -457,7 +465,7 @@ static struct generation *make(struct service *v, struct http_request *r,
     }
     g->service = v;
     service_hold(v);
-    g->came = loop_now();
+    g->came = g->spoke = loop_now();
     g->r = r;
     g->ask = *a;
     g->n_choice = n;

@@ -161,6 +161,45 @@ TEST(serve_says_where_embeddings_are_no_numbers)
     serve_try_stop(&s);
 }
 
+/* ---- silence ------------------------------------------------------------- */
+
+/* Waits until this has come, of an answer that has begun. */
+static void comes(struct try_client *c, const char *text)
+{
+    struct try_answer a = {0};
+
+    try_read_head(c, &a);
+    assert_int_equal(a.status, 200);
+    assert_true(try_fill(c, strlen(text)));
+    assert_memory_equal(c->buf, text, strlen(text));
+    try_close(c);
+}
+
+/* While others have all places. */
+TEST(serve_streams_that_wait_say_that_they_are_alive)
+{
+    static const char chat[] =
+        "{\"stream\":true,\"max_tokens\":5,\"messages\":[{\"role\":\"user\","
+        "\"content\":\"Hello?\"}]}";
+    struct try_client first, second, third;
+    struct serve_try s;
+
+    serve_try_start(&s, "", "-np 1 -c 16384 --sse-ping-interval 1");
+    try_connect(&s.t, &first);
+    serve_try_send(&first, "/completion",
+                   "{\"prompt\":\"Once\",\"n_predict\":16000,\"ignore_eos\":"
+                   "true,\"stream\":true}");
+    assert_true(try_fill(&first, 300)); /* it has the place */
+    try_connect(&s.t, &second);
+    serve_try_send(&second, "/v1/chat/completions", chat);
+    try_connect(&s.t, &third);
+    serve_try_send(&third, "/v1/messages", chat);
+    comes(&second, "3\r\n:\n\n\r\n");
+    comes(&third, "23\r\nevent: ping\ndata: {\"type\":\"ping\"}\n\n\r\n");
+    try_close(&first);
+    serve_try_stop(&s);
+}
+
 /* ---- many ---------------------------------------------------------------- */
 
 static void make_body(char *out, size_t size, int i, bool stream)
