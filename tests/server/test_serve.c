@@ -161,6 +161,20 @@ TEST(serve_says_where_embeddings_are_no_numbers)
     serve_try_stop(&s);
 }
 
+TEST(serve_takes_names_of_its_own_alone)
+{
+    static const char ask[] = "GET /props HTTP/1.1\r\nHost: %s\r\n\r\n";
+    char request[100];
+    struct serve_try s;
+
+    serve_try_start(&s, "", "--allowed-hosts tale.example,other.example");
+    snprintf(request, sizeof request, ask, "other.example:80");
+    try_ask(&s.t, request, 200, NULL, NULL);
+    snprintf(request, sizeof request, ask, "page.example");
+    try_ask(&s.t, request, 403, NULL, NULL);
+    serve_try_stop(&s);
+}
+
 /* ---- silence ------------------------------------------------------------- */
 
 /* Waits until this has come, of an answer that has begun. */
