@@ -489,26 +489,22 @@ static bool make_answer(struct generation *g, struct refusal *why)
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
-/* Of the calls one of which has to come. */
-static bool take_calls(struct generation *g, struct refusal *why)
+/* Of the calls, one of which has to come, or else a document of `content`. */
+static pl_status take_calls(struct generation *g, const char *content,
+                            pl_err *err)
 {
     const struct ask *a = &g->ask;
     char *text = NULL;
-    pl_err err;
-    pl_status s =
-        pl_template_calls(g->service->form, a->tools, a->call,
-                          a->single_call || a->call, &text, &g->reasons, &err);
+    pl_status s = pl_template_calls(g->service->form, a->tools, a->call,
+                                    a->single_call || a->call, content, &text,
+                                    &g->reasons, err);
 
     if (s == PL_OK)
         s = grammars_take(&g->service->grammars, PL_GRAMMAR_CALLS, text,
-                          "the tools", &g->grammar, &err);
+                          "the tools", &g->grammar, err);
     free(text);
-    if (s == PL_OK)
-        return true;
-    if (s == PL_NO_MEMORY)
-        return refuse_memory(why);
-    return refuse(why, 400, "unsupported_value", "tool_choice",
-                  "tool_choice: %s", err.message);
+    g->reasons = g->reasons && s == PL_OK;
+    return s;
 }
 
 static bool take_grammar(struct generation *g, struct refusal *why)
@@ -519,8 +515,19 @@ static bool take_grammar(struct generation *g, struct refusal *why)
     pl_err err;
     pl_status s = PL_OK;
 
-    if (g->ask.must_call)
-        return take_calls(g, why);
+    if (g->ask.must_call) {
+        s = take_calls(g, NULL, &err);
+        if (s == PL_OK)
+            return true;
+        if (s == PL_NO_MEMORY)
+            return refuse_memory(why);
+        return refuse(why, 400, "unsupported_value", "tool_choice",
+                      "tool_choice: %s", err.message);
+    }
+    /* Where calls cannot be kept to, a document can. */
+    if (g->ask.schema && g->ask.tools &&
+        take_calls(g, g->ask.schema, &err) == PL_OK)
+        return true;
     if (text)
         s = grammars_take(&g->service->grammars, form, text,
                           g->ask.schema ? "the schema" : "grammar", &g->grammar,

@@ -456,6 +456,41 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
+/* A response_format beside tools that the model may call: it does either, as it
+ * likes, which a bias decides here. */
+TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)
+{
+    static const char form[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"seed\":%d,\"max_tokens\":300,\"logit_bias\":{\"%s\":20},"
+        "\"parallel_tool_calls\":false,\"response_format\":{\"type\":"
+        "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"object\","
+        "\"properties\":{\"answer\":{\"enum\":[\"yes\",\"no\"]}},"
+        "\"required\":[\"answer\"],\"additionalProperties\":false}}},"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"now\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{},"
+        "\"additionalProperties\":false}}}]}";
+    char request[1000], more[300];
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int i = 0; i < 6; i++) {
+        const bool calls = i % 2;
+        char *body, *whole;
+
+        snprintf(request, sizeof request, form, i, calls ? "<" : "{");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        whole = said(body);
+        if (calls ? !strstr(whole, "|\nnow {") || !strstr(whole, "|tool_calls")
+                  : !strstr(whole, "\"answer\"") || !strstr(whole, "||stop"))
+            fail_msg("%s", whole);
+        free(body);
+        free(whole);
+    }
+    serve_try_stop(&s);
+}
+
 TEST(serve_is_understood_by_the_packages_of_its_protocols)
 {
     const char *script = test_file("tests/tools/serve_clients.py");
