@@ -64,13 +64,18 @@ static size_t on_data(char *data, size_t one, size_t n, void *user)
 static struct curl_slist *head_lines(const struct serve_target *t)
 {
     static const char type[] = "Content-Type: application/json";
+    static const char bearer[] = "Authorization: Bearer ";
     struct curl_slist *l = curl_slist_append(NULL, type), *more;
-    char key[1024];
 
     more = l != NULL ? curl_slist_append(l, "Expect:") : NULL;
     if (more != NULL && t->key != NULL) {
-        snprintf(key, sizeof(key), "Authorization: Bearer %s", t->key);
-        more = curl_slist_append(l, key);
+        size_t n = sizeof(bearer) + strlen(t->key);
+        char *key = malloc(n);
+
+        if (key != NULL)
+            snprintf(key, n, "%s%s", bearer, t->key);
+        more = key != NULL ? curl_slist_append(l, key) : NULL;
+        free(key);
     }
     if (more != NULL)
         return l;
@@ -167,7 +172,7 @@ static enum exit_code ask_models(struct serve_target *t,
                                  struct curl_slist *lines)
 {
     struct gathered all = {0};
-    char url[2048], cut[SHOWN];
+    char url[2048], cut[SHOWN], why[SERVE_WHY];
     enum exit_code c = EXIT_DONE;
     json_t *list;
     CURLcode code;
@@ -183,7 +188,11 @@ static enum exit_code ask_models(struct serve_target *t,
                      "address",
                      shown(cut, url),
                      f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
-    else if (status_of(f) == 401 || status_of(f) == 403)
+    else if (status_of(f) == 403 && all.s != NULL) {
+        serve_read_error(all.s, all.n, why);
+        c = complain(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
+                     shown(cut, url), why);
+    } else if (status_of(f) == 401 || status_of(f) == 403)
         c = complain(CMD_BENCH, EXIT_FAILED,
                      "%s: the server %s; give %s with --api-key",
                      shown(cut, url),

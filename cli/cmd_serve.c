@@ -143,6 +143,7 @@ static enum exit_code start_http(struct serve *v)
         .cert_key_file = o->cert_key_file,
         .prefix = o->api_prefix,
         .origin = o->cors_origin,
+        .hosts = o->allowed_hosts,
         .log = log_line,
         .log_user = (void *)o,
     };

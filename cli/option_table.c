@@ -330,6 +330,13 @@ const struct option_row option_table[] = {
     {{"--cors-origin"}, "ORIGIN",
      "let pages of this origin ask, *: any (none but the server's own)",
      SERVE | OPTION_PROCESS, option_set_text, AT(cors_origin), 0, 0},
+    {{"--allowed-hosts"}, "NAMES",
+     "names by which the server may be asked without a key, with commas "
+     "between, *: any (localhost, addresses and the name of --host)",
+     SERVE | OPTION_PROCESS, option_set_text, AT(allowed_hosts), 0, 0},
+    {{"--sse-ping-interval"}, "SECONDS",
+     "a stream that has nothing to say says so after as many; 0: never (10)",
+     SERVE, option_set_int, AT(ping_s), -1, 86400},
     {{"-a", "--alias"}, "NAMES",
      "what clients call the models of -m and -hf, with commas between (the "
      "files' names)",

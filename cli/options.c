@@ -32,6 +32,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_chunks = -1;
     o->port = 8080;
     o->n_parallel = 4;
+    o->ping_s = 10;
     o->n_models = 4;
     o->n_round = 5;
     o->n_prefix = 1;

@@ -82,9 +82,10 @@ struct options {
     const char *grammar, *grammar_file, *schema, *schema_file;
     const char *state_load, *state_save;
     const char *host, *api_key, *api_key_file, *alias, *cert_file,
-        *cert_key_file, *api_prefix, *cors_origin, *cache_dir, *slot_dir;
+        *cert_key_file, *api_prefix, *cors_origin, *allowed_hosts, *cache_dir,
+        *slot_dir;
     uint64_t cache_ram, cache_disk; /* 0: the default; 1: none */
-    int port, n_parallel, n_waiting, timeout_s;
+    int port, n_parallel, n_waiting, timeout_s, ping_s;
     bool embeddings;
     enum option_pooling {
         POOLING_LAST,

@@ -237,6 +237,7 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->sampling.tokenizer = v->words;
     v->max_tokens = o->n_predict;
     v->time_s = o->timeout_s;
+    v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
     s = open_tiers(v, o, err);
     if (s == PL_OK)

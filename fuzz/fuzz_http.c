@@ -98,7 +98,8 @@ static void wait_until_empty(const struct http *h)
 
 int fuzz_http(const uint8_t *data, size_t n)
 {
-    const struct http_options o = {.max_body = 4096, .max_bodies = 8192};
+    const struct http_options o = {
+        .max_body = 4096, .max_bodies = 8192, .hosts = "b.example,a"};
     struct http *h;
     char head[9] = "";
     size_t first, said;

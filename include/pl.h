@@ -749,14 +749,17 @@ PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    size_t len, const char *name, pl_err *err);
 /* The replies to a template's prompt that call tools and say nothing else, for
  * PL_GRAMMAR_CALLS. tools: those of the conversation; only: the one that has to
- * be called, NULL: any of them; single: one call, else one or more. pl_reply
- * takes all these texts apart into calls of these tools, with arguments that
- * are valid by their schemas. *gbnf is malloc'ed. *reasons: the texts may begin
- * with reasoning; else the grammar is of what comes behind it
- * (pl_reply_in_content). PL_UNSUPPORTED: the template shows no calls, or in a
- * form that cannot be kept to, or a schema asks for too much. */
+ * be called, NULL: any of them; single: one call, else one or more. content: a
+ * JSON Schema, the documents of which may come in place of calls; NULL: nothing
+ * may. pl_reply takes all these texts apart into calls of these tools, with
+ * arguments that are valid by their schemas, or into content that is such a
+ * document. *gbnf is malloc'ed. *reasons: the texts may begin with reasoning;
+ * else the grammar is of what comes behind it (pl_reply_in_content).
+ * PL_UNSUPPORTED: the template shows no calls, or in a form that cannot be kept
+ * to, or a schema asks for too much. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
-                                   const char *only, bool single, char **gbnf,
+                                   const char *only, bool single,
+                                   const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
 /* After the samplers that have it. */
 PL_API void pl_grammar_free(pl_grammar *g);

@@ -350,6 +350,16 @@ bool answer_part(struct answer *w, int choice, const pl_reply_part *p)
 
 /* ---- what else is told --------------------------------------------------- */
 
+bool answer_ping(struct answer *w)
+{
+    static const char comment[] = ":\n\n";
+
+    if (w->failed || w->over || !w->streamed)
+        return !w->failed;
+    return w->protocol->ping ? w->protocol->ping(w)
+                             : write_all(w, comment, sizeof(comment) - 1);
+}
+
 bool answer_progress(struct answer *w, int choice, int64_t done, int64_t total,
                      int64_t n_cached, double seconds)
 {

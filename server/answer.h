@@ -64,8 +64,11 @@ const char *answer_type(const struct answer *w);
 /* Has anything been written? Then it is too late for another HTTP status. */
 bool answer_begun(const struct answer *w);
 
+/* A stream tells its client, and whatever stands between, that it is alive:
+ * something that is none of the answer, between two events or before all. */
+bool answer_ping(struct answer *w);
 /* Of the prompt's tokens `done` are there, n_cached of them from a cache. Is
- * only told where it was asked for, or where it keeps a connection alive. */
+ * only told where it was asked for. */
 bool answer_progress(struct answer *w, int choice, int64_t done, int64_t total,
                      int64_t n_cached, double seconds);
 /* The prompt is read; before the first text. text: the prompt's, which is

@@ -24,14 +24,15 @@ static json_t *settings(const struct ask *a)
 }
 
 /* `text` is given away. */
-static json_t *piece(struct answer_choice *c, json_t *text)
+static json_t *piece(const struct answer *w, struct answer_choice *c,
+                     json_t *text)
 {
     json_t *ids = answer_new_ids(c);
 
     return json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
                      c->index, "content", text, "tokens",
-                     ids != NULL ? ids : json_array(), "stop", 0, "id_slot", -1,
-                     "tokens_predicted", (json_int_t)c->n_token,
+                     ids != NULL ? ids : json_array(), "stop", 0, "id_slot",
+                     w->a->slot, "tokens_predicted", (json_int_t)c->n_token,
                      "tokens_evaluated", (json_int_t)c->n_prompt,
                      "completion_probabilities", answer_new_probs(c));
 }
@@ -90,15 +91,16 @@ static json_t *last(const struct answer *w, const struct answer_choice *c,
             "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
             " s:s, s:I, s:o, s:o*}",
             "index", c->index, "content", text, "tokens",
-            ids != NULL ? ids : json_array(), "id_slot", -1, "stop", 1, "model",
-            w->about.model, "tokens_predicted", (json_int_t)c->end.n_written,
-            "tokens_evaluated", (json_int_t)c->n_prompt, "generation_settings",
-            settings(w->a), "prompt", answer_string(&c->prompt), "has_new_line",
-            (int)lines, "truncated", (int)c->end.full, "stop_type",
-            stop_type(c), "stopping_word",
-            c->end.stop != NULL ? c->end.stop : "", "tokens_cached",
-            (json_int_t)(c->n_prompt + c->end.n_written), "timings",
-            answer_timings(w, c), "completion_probabilities", probs));
+            ids != NULL ? ids : json_array(), "id_slot", w->a->slot, "stop", 1,
+            "model", w->about.model, "tokens_predicted",
+            (json_int_t)c->end.n_written, "tokens_evaluated",
+            (json_int_t)c->n_prompt, "generation_settings", settings(w->a),
+            "prompt", answer_string(&c->prompt), "has_new_line", (int)lines,
+            "truncated", (int)c->end.full, "stop_type", stop_type(c),
+            "stopping_word", c->end.stop != NULL ? c->end.stop : "",
+            "tokens_cached", (json_int_t)(c->n_prompt + c->end.n_written),
+            "timings", answer_timings(w, c), "completion_probabilities",
+            probs));
 }
 
 static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
@@ -108,7 +110,7 @@ static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
 
     if (!w->a->progress)
         return true;
-    j = piece(c, json_string(""));
+    j = piece(w, c, json_string(""));
     answer_put(&j, "prompt_progress",
                json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
                          "cache", (json_int_t)c->n_cached, "processed",
@@ -120,7 +122,7 @@ static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
 static bool text(struct answer *w, struct answer_choice *c, const char *s,
                  size_t len)
 {
-    return answer_send(w, NULL, piece(c, json_text(s, len)));
+    return answer_send(w, NULL, piece(w, c, json_text(s, len)));
 }
 
 /* There are no tools here. */

@@ -41,7 +41,8 @@ struct answer {
 /* A protocol. `whole` makes the body, NULL: no memory; the others write events
  * and return false as answer_sent does. NULL: nothing to tell. */
 struct answer_protocol {
-    const char *prefix; /* of ids */
+    const char *prefix;             /* of ids */
+    bool (*ping)(struct answer *w); /* NULL: a comment, which is no event */
     bool (*progress)(struct answer *w, struct answer_choice *c, int64_t done,
                      int64_t total, double seconds);
     bool (*begin)(struct answer *w, struct answer_choice *c);

@@ -30,14 +30,8 @@ static json_t *message(const struct answer *w, const struct answer_choice *c,
                      ended ? c->end.stop : NULL, "usage", usage(c));
 }
 
-/* Keeps the connection alive while a prompt is read. */
-static bool progress(struct answer *w, struct answer_choice *c, int64_t done,
-                     int64_t total, double seconds)
+static bool ping(struct answer *w)
 {
-    (void)c;
-    (void)done;
-    (void)total;
-    (void)seconds;
     return answer_send(w, "ping", json_pack("{s:s}", "type", "ping"));
 }
 
@@ -46,7 +40,8 @@ static bool begin(struct answer *w, struct answer_choice *c)
     return answer_send(w, "message_start",
                        json_pack("{s:s, s:o}", "type", "message_start",
                                  "message",
-                                 message(w, c, json_array(), false)));
+                                 message(w, c, json_array(), false))) &&
+           ping(w);
 }
 
 /* A block, empty or with what it has. */
@@ -150,7 +145,7 @@ static json_t *whole(const struct answer *w)
 
 const struct answer_protocol answer_messages = {
     .prefix = "msg_",
-    .progress = progress,
+    .ping = ping,
     .begin = begin,
     .text = text,
     .call = call,

@@ -218,6 +218,12 @@ static bool call(struct answer *w, struct answer_choice *c, int n)
     return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
+/* Of the answer, and of its last item: its end is known then. */
+static const char *status_of(const struct answer_choice *c)
+{
+    return c->end.why == ANSWER_LENGTH ? "incomplete" : "completed";
+}
+
 static bool block_end(struct answer *w, struct answer_choice *c)
 {
     const struct answer_block *b = answer_last(c);
@@ -238,12 +244,7 @@ static bool block_end(struct answer *w, struct answer_choice *c)
          !item_event(w, "response.content_part.done", "part",
                      part_json(b, answer_string(&b->text)))))
         return false;
-    return about_item(w, "response.output_item.done", true, "completed");
-}
-
-static const char *status_of(const struct answer_choice *c)
-{
-    return c->end.why == ANSWER_LENGTH ? "incomplete" : "completed";
+    return about_item(w, "response.output_item.done", true, status_of(c));
 }
 
 static bool end(struct answer *w, struct answer_choice *c)

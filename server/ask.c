@@ -175,7 +175,7 @@ bool ask_read(struct ask *a, enum ask_kind kind, const char *body, size_t len,
         .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
     bool ok;
 
-    *a = (struct ask){.kind = kind, .n = 1, .n_prompt = 1};
+    *a = (struct ask){.kind = kind, .n = 1, .n_prompt = 1, .slot = -1};
     ok = read_all(&r, body, len);
     json_decref(r.messages);
     json_decref(r.extra);

@@ -87,6 +87,7 @@ struct ask {
     const char **stop; /* [n_stop], owned, its texts borrowed */
     int n_stop;
     bool ignore_end, no_cache;
+    int slot; /* that it is to have (id_slot); -1: any */
 
     char *schema;        /* JSON Schema of the content; owned; NULL: none */
     const char *grammar; /* GBNF; NULL: none */

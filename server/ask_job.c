@@ -120,4 +120,5 @@ void ask_fill_job(const struct ask *a, int choice, struct job *job,
     job->max_tokens = a->max_tokens;
     job->ignore_end = a->ignore_end;
     job->no_cache = a->no_cache;
+    job->place = a->slot + 1;
 }

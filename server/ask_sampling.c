@@ -83,12 +83,15 @@ static bool read_limits(struct ask_reader *r)
                                         "max_completion_tokens",
                                         "max_output_tokens"};
     int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
-    int64_t max_tokens = -1, n = 1;
+    int64_t max_tokens = -1, n = 1, slot = -1;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!field_int(&r->f, names[i], -2, INT64_MAX, &max_tokens))
             return false;
     r->a->max_tokens = max_tokens < 0 ? r->rules->max_tokens : max_tokens;
+    if (!field_int(&r->f, "id_slot", -1, INT32_MAX - 1, &slot))
+        return false;
+    r->a->slot = (int)slot;
     if (r->a->kind == ASK_MESSAGES || r->a->kind == ASK_RESPONSES)
         return true;
     if (!field_int(&r->f, "n_cmpl", 1, most, &n) ||

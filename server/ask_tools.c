@@ -111,6 +111,11 @@ static bool read_choice(struct ask_reader *r, const json_t *tools, bool *none)
     if (a->must_call && json_array_size(tools) == 0)
         return refuse(r->f.why, 400, "invalid_value", "tool_choice",
                       "tool_choice asks for a call, but there are no tools");
+    if (a->must_call && a->grammar != NULL)
+        return refuse(r->f.why, 400, "invalid_value", "tool_choice",
+                      "tool_choice asks for a call, and grammar for a text of "
+                      "its own: leave grammar out, or set tool_choice to "
+                      "\"auto\" or \"none\"");
     if (a->call != NULL && !has_tool(tools, a->call))
         return refuse(r->f.why, 400, "invalid_value", "tool_choice",
                       "tool_choice names \"%.100s\", which is none of the "

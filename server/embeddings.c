@@ -77,6 +77,14 @@ void embeddings_norm(float *x, size_t n, int p)
         x[i] = (float)((double)x[i] / sum);
 }
 
+bool embeddings_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
 void embeddings_base64(const unsigned char *s, size_t n, char *out)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -156,11 +164,26 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
+/* JSON has no others. */
+static bool check_numbers(struct embedded *t)
+{
+    struct embeddings *g = t->of;
+
+    if (embeddings_finite(t->row, (size_t)(rows_of(t) * g->width)))
+        return true;
+    return refuse(&g->why, 500, "not_finite", "",
+                  "text %d: the model %.100s computed numbers for it that are "
+                  "not finite (NaN or infinite): its file is damaged, or its "
+                  "values are too large for the formats used; check the file, "
+                  "or try another quantization of the model",
+                  (int)(t - g->text) + 1, g->service->name);
+}
+
 /* A text's part of the answer is written when it ends: the loop waits for that,
  * and for those of a whole request it would wait for seconds. */
 static bool write_part(struct embedded *t)
 {
-    const struct embeddings *g = t->of;
+    struct embeddings *g = t->of;
     json_t *j = json_pack("{s:i, s:o}", "index", (int)(t - g->text),
                           "embedding", vectors(t));
 
@@ -170,7 +193,7 @@ static bool write_part(struct embedded *t)
     json_decref(j);
     free(t->row);
     t->row = NULL;
-    return t->json != NULL;
+    return t->json != NULL || refuse_memory(&g->why);
 }
 
 /* What stands behind the parts: "{...}" of which the first byte is left out.
@@ -278,9 +301,8 @@ static void on_end(void *user, const struct job_report *report)
     }
     if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
         embeddings_norm(t->row, (size_t)g->width, g->norm);
-    if (!g->failed && !write_part(t)) {
+    if (!g->failed && (!check_numbers(t) || !write_part(t))) {
         g->failed = true;
-        refuse_memory(&g->why);
         atomic_store(&g->gone, true);
     }
     if (--g->n_left > 0)

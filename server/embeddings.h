@@ -31,6 +31,8 @@ void embeddings_start(struct service *v, struct http_request *r, bool plain);
  * 0: the largest magnitude is 32,760, as 16-bit integers have it; below 0:
  * nothing is done. Zeros stay zeros. */
 void embeddings_norm(float *x, size_t n, int p);
+/* Is none of them NaN or infinite? */
+bool embeddings_finite(const float *x, size_t n);
 /* n bytes as base64, 4 characters for each 3 begun; out has room for them and
  * a terminator. */
 void embeddings_base64(const unsigned char *s, size_t n, char *out);

@@ -44,6 +44,7 @@ struct generation {
     bool reasons;        /* the grammar is of reasoning, too */
     char *prompt;        /* owned; of a conversation; NULL: of none */
     double came;         /* seconds of the loop's clock */
+    double spoke;        /* likewise: when something was sent last */
     atomic_bool gone;    /* the client is */
     bool begun;          /* a stream is */
     bool answered;       /* r is ended, or refused */
@@ -74,6 +75,7 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
+    g->spoke = loop_now();
     if (g->ask.stream) {
         if (!g->begun)
             http_begin(g->r, 200, answer_type(g->answer));
@@ -221,11 +223,17 @@ static bool on_holds(void *user)
 static enum job_wish on_wish(void *user)
 {
     const struct generation *g = ((struct choice *)user)->of;
+    const double ping_s = g->service->ping_s;
 
     if (g->gone)
         return JOB_GIVE_UP;
-    return g->ask.stream && http_backlog(g->r) > MAX_BACKLOG ? JOB_PAUSE
-                                                             : JOB_GO;
+    if (!g->ask.stream)
+        return JOB_GO;
+    if (http_backlog(g->r) > MAX_BACKLOG)
+        return JOB_PAUSE;
+    if (ping_s > 0 && loop_now() - g->spoke > ping_s)
+        answer_ping(g->answer);
+    return JOB_GO;
 }
 
 static enum answer_why why_of(const struct choice *c, enum job_end why)
@@ -353,7 +361,7 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt), g->ask.tools, tell_part, c,
                             &err);
-    if (s == PL_OK && c->reply && g->ask.stream)
+    if (s == PL_OK && c->reply) /* whole answers say what streams say */
         pl_reply_in_pieces(c->reply);
     return s == PL_OK || refuse_status(why, s, &err);
 }
@@ -457,7 +465,7 @@ static struct generation *make(struct service *v, struct http_request *r,
     }
     g->service = v;
     service_hold(v);
-    g->came = loop_now();
+    g->came = g->spoke = loop_now();
     g->r = r;
     g->ask = *a;
     g->n_choice = n;
@@ -481,26 +489,22 @@ static bool make_answer(struct generation *g, struct refusal *why)
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
-/* Of the calls one of which has to come. */
-static bool take_calls(struct generation *g, struct refusal *why)
+/* Of the calls, one of which has to come, or else a document of `content`. */
+static pl_status take_calls(struct generation *g, const char *content,
+                            pl_err *err)
 {
     const struct ask *a = &g->ask;
     char *text = NULL;
-    pl_err err;
-    pl_status s =
-        pl_template_calls(g->service->form, a->tools, a->call,
-                          a->single_call || a->call, &text, &g->reasons, &err);
+    pl_status s = pl_template_calls(g->service->form, a->tools, a->call,
+                                    a->single_call || a->call, content, &text,
+                                    &g->reasons, err);
 
     if (s == PL_OK)
         s = grammars_take(&g->service->grammars, PL_GRAMMAR_CALLS, text,
-                          "the tools", &g->grammar, &err);
+                          "the tools", &g->grammar, err);
     free(text);
-    if (s == PL_OK)
-        return true;
-    if (s == PL_NO_MEMORY)
-        return refuse_memory(why);
-    return refuse(why, 400, "unsupported_value", "tool_choice",
-                  "tool_choice: %s", err.message);
+    g->reasons = g->reasons && s == PL_OK;
+    return s;
 }
 
 static bool take_grammar(struct generation *g, struct refusal *why)
@@ -511,8 +515,19 @@ static bool take_grammar(struct generation *g, struct refusal *why)
     pl_err err;
     pl_status s = PL_OK;
 
-    if (g->ask.must_call)
-        return take_calls(g, why);
+    if (g->ask.must_call) {
+        s = take_calls(g, NULL, &err);
+        if (s == PL_OK)
+            return true;
+        if (s == PL_NO_MEMORY)
+            return refuse_memory(why);
+        return refuse(why, 400, "unsupported_value", "tool_choice",
+                      "tool_choice: %s", err.message);
+    }
+    /* Where calls cannot be kept to, a document can. */
+    if (g->ask.schema && g->ask.tools &&
+        take_calls(g, g->ask.schema, &err) == PL_OK)
+        return true;
     if (text)
         s = grammars_take(&g->service->grammars, form, text,
                           g->ask.schema ? "the schema" : "grammar", &g->grammar,

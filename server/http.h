@@ -41,6 +41,10 @@ struct http_options {
     const char *prefix;                    /* before every path; NULL: none */
     const char *origin;  /* browsers let its pages read ("*": all pages); NULL:
                            our own alone. Without keys no others may ask */
+    const char *hosts;   /* further names of this server, with commas between
+                           ("*": any). Without keys a server of this machine
+                           alone, or with such a list any, is asked by a name
+                           of them, of its own or an address only */
     size_t max_body;     /* bytes; 0: 64 MiB */
     size_t max_bodies;   /* bytes of all bodies held at once, beyond the first
                             64 KiB of each; 0: 4 times max_body */

@@ -100,10 +100,11 @@ struct http_request {
     int n_segment;                         /* -1: the path is malformed */
     const char *name;
     uint64_t client;
-    bool odd;   /* a header that no client of good will sends */
-    bool old;   /* of HTTP/1.0 */
-    bool close; /* what follows on the connection is not to be trusted */
-    char *body; /* owned, [n_body], a NUL behind */
+    bool odd;       /* a header that no client of good will sends */
+    bool old;       /* of HTTP/1.0 */
+    bool close;     /* what follows on the connection is not to be trusted */
+    char said[512]; /* why it is refused, where that has names in it */
+    char *body;     /* owned, [n_body], a NUL behind */
     size_t n_body, cap_body;
     double began;
 

@@ -111,41 +111,128 @@ static const char *key_of(const struct http_request *r)
 
 /* ---- pages of elsewhere ---------------------------------------------------*/
 
-/* Is an origin, "http://host:port", a page of this machine or of an address? A
- * name can be made to mean this machine by whoever owns it. */
-static bool is_local(const char *origin)
+/* The host of "host:port", with no brackets and no dot behind it. */
+static const char *host_of(const char *s, size_t *n)
 {
-    const char *host = strstr(origin, "://");
-    size_t n;
+    if (*s == '[') {
+        *n = strcspn(s + 1, "]");
+        return s + 1;
+    }
+    *n = strcspn(s, ":/");
+    if (*n > 1 && s[*n - 1] == '.')
+        --*n;
+    return s;
+}
 
-    if (!host)
-        return false; /* "null" */
-    host += 3;
-    if (*host == '[')
+static bool is_same(const char *host, size_t n, const char *name, size_t n_name)
+{
+    return n == n_name && !strncasecmp(host, name, n);
+}
+
+/* Is a host among those of a list with commas between? */
+static bool is_listed(const char *list, const char *host, size_t n)
+{
+    while (list && *list) {
+        size_t n_name = strcspn(list, ",");
+
+        if (is_same(host, n, list, n_name))
+            return true;
+        list += n_name + (list[n_name] == ',');
+    }
+    return false;
+}
+
+/* Is a host, "host:port", this server, or any address? A name can be made to
+ * mean this machine by whoever owns it (DNS rebinding); an address cannot. */
+static bool is_ours(const struct http *h, const char *s)
+{
+    size_t n;
+    const char *host = host_of(s, &n), *own = h->o.host;
+
+    if (*s == '[')
         return true;
-    n = strcspn(host, ":/");
     if (n > 0 && strspn(host, "0123456789.") >= n)
         return true;
-    return (n == 9 && !strncasecmp(host, "localhost", 9)) ||
-           (n > 10 && !strncasecmp(host + n - 10, ".localhost", 10));
+    return is_same(host, n, "localhost", 9) ||
+           (n > 10 && !strncasecmp(host + n - 10, ".localhost", 10)) ||
+           (own && is_same(host, n, own, strlen(own))) ||
+           is_listed(h->o.hosts, host, n);
+}
+
+/* Was the request sent to a name that is not this server's? Browsers tell the
+ * name that they looked up. */
+static bool is_rebound(const struct http_request *r)
+{
+    const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
+
+    if (!host || !*host || (!r->h->loopback && !let_in) ||
+        (let_in && is_listed(let_in, "*", 1)))
+        return false;
+    return !is_ours(r->h, host);
 }
 
 /* Does a browser ask for a page that is neither ours nor let in? It sends what
  * anybody's page has it send, to this machine too, without asking first. To
  * servers of TLS and of this machine it says so. Source: Fetch Metadata Request
  * Headers, 2.4. To others, and to names that were made to mean this machine, it
- * tells the page's origin, though not with GET. */
+ * tells the page's origin, "http://host:port" or "null", though not with GET.
+ */
 static bool is_foreign(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
     const char *origin = http_header(r, "Origin"), *let_in = r->h->o.origin;
+    const char *host = origin ? strstr(origin, "://") : NULL;
 
     if (let_in && (!strcmp(let_in, "*") || (origin && !strcmp(origin, let_in))))
         return false;
     if (site)
         return !strcasecmp(site, "cross-site") ||
                !strcasecmp(site, "same-site");
-    return origin && r->h->loopback && !is_local(origin);
+    return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
+}
+
+/* Text of outside, for a message: what may be shown of it. */
+static void show(char *out, size_t size, const char *s, size_t n)
+{
+    size_t i = 0;
+
+    for (; i < n && i + 1 < size; i++)
+        out[i] = s[i] > ' ' && s[i] < 127 ? s[i] : '?';
+    out[i] = '\0';
+}
+
+/* Who asks on behalf of somebody else's page, where no key is asked for: 0, or
+ * a status. */
+static int keeps_out(struct http_request *r, const char **message)
+{
+    const char *origin = http_header(r, "Origin"), *host = origin;
+    char name[96], page[96] = "ORIGIN";
+    size_t n;
+
+    if (is_rebound(r)) {
+        host = host_of(http_header(r, "Host"), &n);
+        show(name, sizeof name, host, n);
+        snprintf(r->said, sizeof r->said,
+                 "the request is for the host \"%s\", which is not known to "
+                 "be this server: if it is, start the server with "
+                 "--allowed-hosts %s, or with --api-key",
+                 name, name);
+    } else if (is_foreign(r)) {
+        if (origin && (host = strstr(origin, "://")))
+            show(page, sizeof page, origin, strlen(origin));
+        host = host_of(host ? host + 3 : "HOST", &n);
+        show(name, sizeof name, host, n);
+        snprintf(r->said, sizeof r->said,
+                 "a page of another server asks, which is not let in: start "
+                 "the server with --cors-origin %s, or with --api-key; if the "
+                 "page is this server's, behind a proxy, with --allowed-hosts "
+                 "%s",
+                 page, name);
+    } else {
+        return 0;
+    }
+    *message = r->said;
+    return MHD_HTTP_FORBIDDEN;
 }
 
 /* ---- clients --------------------------------------------------------------*/
@@ -290,11 +377,9 @@ int http_route_find(struct http_request *r, const char **message)
     }
     if (!r->route)
         return other_method(r, message);
-    if (!h->o.n_key && !(r->route->flags & HTTP_OPEN) && is_foreign(r)) {
-        *message = "a page of another server asks, which is not let in: start "
-                   "the server with --cors-origin, or with --api-key";
-        return MHD_HTTP_FORBIDDEN;
-    }
+    if (!h->o.n_key && !(r->route->flags & HTTP_OPEN) &&
+        (status = keeps_out(r, message)))
+        return status;
     if (atomic_load(&h->draining)) {
         http_set_header(r, "Retry-After", "5");
         *message = "the server is stopping";

@@ -121,6 +121,11 @@ static pl_status check_job(const struct loop *l, const struct job *job,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
                         i, job->prompt[i], l->n_vocab - 1);
+    if (job->place < 0 || job->place > l->o.n_seq)
+        return fail(err, PL_BAD_ARGUMENT,
+                    "id_slot %d: the server has the slots 0 to %d (-np); name "
+                    "one of them, or -1 for any",
+                    job->place - 1, l->o.n_seq - 1);
     if (job->rows && l->o.d_model == 0)
         return fail(err, PL_UNSUPPORTED,
                     "the server gives no embeddings: start it with "
@@ -363,6 +368,20 @@ static bool make_room(struct loop *l)
            l->logits && l->path && l->rows && (l->row || l->o.d_model == 0);
 }
 
+static bool find_ends(struct loop *l)
+{
+    int n = 0;
+
+    for (int64_t id = 0; id < l->n_vocab; id++)
+        l->n_end += pl_token_ends(l->t, (int32_t)id);
+    l->end = calloc((size_t)l->n_end + 1, sizeof *l->end);
+    l->end_logit = calloc((size_t)l->n_end + 1, sizeof *l->end_logit);
+    for (int64_t id = 0; id < l->n_vocab && l->end; id++)
+        if (pl_token_ends(l->t, (int32_t)id))
+            l->end[n++] = (int32_t)id;
+    return l->end && l->end_logit;
+}
+
 /* Waits end by a clock that nobody sets. */
 static bool make_locks(struct loop *l)
 {
@@ -398,7 +417,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);
-    if (!make_room(l)) {
+    if (!make_room(l) || !find_ends(l)) {
         loop_free(l);
         return no_memory(err);
     }
@@ -445,6 +464,8 @@ void loop_free(struct loop *l)
     free(l->path);
     free(l->row);
     free(l->rows);
+    free(l->end);
+    free(l->end_logit);
     free(l);
 }
 

@@ -49,7 +49,8 @@ struct job_listener {
      * is not told. False: it is enough. */
     bool (*token)(void *user, int32_t id, const float *logits);
     /* Does the grammar hold for the next token? It does from the first time on
-     * that this says so; NULL: from the beginning. */
+     * that this says so, and until then no token that ends a text comes; NULL:
+     * from the beginning. */
     bool (*holds)(void *user);
     /* Is anybody still there? Asked before every step, from the first on, while
      * the job waits too; NULL: always. */
@@ -77,6 +78,7 @@ struct job {
     bool ignore_end;     /* write on behind a token that ends a text */
     bool no_cache;       /* compute all of the prompt */
     enum job_rows rows;  /* where loop_options.d_model is given */
+    int place;           /* 1 + the only place that it takes; 0: any */
     uint64_t client;     /* see http_client */
     double time_s;       /* for all of it, waiting too; 0: any */
     /* With max_tokens 0: its sequence has the whole prompt now. `user` is the

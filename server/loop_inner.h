@@ -58,6 +58,9 @@ struct loop {
     const pl_tokenizer *t; /* borrowed */
     struct loop_options o;
     int64_t n_ctx, n_vocab;
+    int32_t *end;     /* owned, [n_end]: the tokens that end a text */
+    float *end_logit; /* owned, [n_end]: theirs, while they may not come */
+    int n_end;
 
     pthread_t thread;
     bool started;

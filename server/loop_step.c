@@ -3,6 +3,7 @@
 #include "loop_inner.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,8 +60,13 @@ static void set_place(struct loop *l, struct work *w, enum work_at at)
     pthread_mutex_unlock(&l->lock);
 }
 
-static int free_seq(const struct loop *l)
+/* A free sequence that a job may have; -1: there is none now. */
+static int free_seq(const struct loop *l, const struct work *w)
 {
+    const int place = w->job.place - 1;
+
+    if (place >= 0)
+        return l->taken[place] ? -1 : place;
     for (int i = 0; i < l->o.n_seq; i++)
         if (!l->taken[i])
             return i;
@@ -89,9 +95,12 @@ static bool has_room(struct loop *l, const struct work *w)
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
-static bool may_come(const struct work *w, enum work_at at)
+/* Who waits for one place, which another has, lets others by. */
+static bool may_come(const struct loop *l, const struct work *w,
+                     enum work_at at)
 {
-    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w);
+    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w) &&
+           (w->job.place == 0 || free_seq(l, w) >= 0);
 }
 
 /* Who gets the next place: those who gave theirs come first, or nobody would be
@@ -103,14 +112,14 @@ static struct work *next_work(struct loop *l)
 
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l->work[i], WORK_AWAY))
+        if (may_come(l, l->work[i], WORK_AWAY))
             next = l->work[i];
     for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l->work[i], WORK_WAITS))
+        if (may_come(l, l->work[i], WORK_WAITS))
             l->client[n++] = l->work[i]->job.client;
     first = schedule_next(&l->schedule, l->client, n);
     for (int i = 0; i < l->n_work && !next && first >= 0; i++)
-        if (may_come(l->work[i], WORK_WAITS) && first-- == 0)
+        if (may_come(l, l->work[i], WORK_WAITS) && first-- == 0)
             next = l->work[i];
     pthread_mutex_unlock(&l->lock);
     return next;
@@ -191,7 +200,7 @@ static bool find_place(struct loop *l, const struct work *w)
 {
     struct work *idle;
 
-    while (free_seq(l) < 0 || !has_room(l, w)) {
+    while (free_seq(l, w) < 0 || !has_room(l, w)) {
         idle = idle_work(l);
         if (!idle)
             return false;
@@ -209,7 +218,7 @@ static void admit(struct loop *l)
 
         if (loop_tiers_look(l, w))
             continue;
-        w->seq = free_seq(l);
+        w->seq = free_seq(l, w);
         l->taken[w->seq] = true;
         set_place(l, w, WORK_RUNS);
         if (!back)
@@ -334,8 +343,25 @@ static bool keep(struct work *w, int32_t id)
     return true;
 }
 
-/* Chooses the next token; where none can be, -1 and why. */
-static int32_t choose(struct work *w, const float *logits, pl_err *err)
+/* Any token but one that ends a text. */
+static int32_t sample_on(const struct loop *l, struct work *w, float *logits)
+{
+    int32_t id;
+
+    for (int i = 0; i < l->n_end; i++) {
+        l->end_logit[i] = logits[l->end[i]];
+        logits[l->end[i]] = -INFINITY;
+    }
+    id = pl_sample(w->sampler, logits);
+    for (int i = 0; i < l->n_end; i++) /* the listener is told them all */
+        logits[l->end[i]] = l->end_logit[i];
+    return id;
+}
+
+/* Chooses the next token; where none can be, -1 and why. A text that is to keep
+ * to a grammar does not end before that holds. */
+static int32_t choose(const struct loop *l, struct work *w, float *logits,
+                      pl_err *err)
 {
     const struct job_listener *j = &w->job.listener;
     int32_t id;
@@ -345,14 +371,17 @@ static int32_t choose(struct work *w, const float *logits, pl_err *err)
             return -1;
         w->held = true;
     }
-    id = pl_sample(w->sampler, logits);
+    if (w->job.grammar && !w->held)
+        id = sample_on(l, w, logits);
+    else
+        id = pl_sample(w->sampler, logits);
     if (id < 0)
         pl_sampler_status(w->sampler, err);
     return id;
 }
 
 /* The next token of a job; it may have ended then. */
-static void write_on(struct loop *l, struct work *w, const float *logits)
+static void write_on(struct loop *l, struct work *w, float *logits)
 {
     pl_err err;
     int32_t id;
@@ -365,7 +394,7 @@ static void write_on(struct loop *l, struct work *w, const float *logits)
         loop_end_work(l, w, JOB_LENGTH, NULL);
         return;
     }
-    id = choose(w, logits, &err);
+    id = choose(l, w, logits, &err);
     if (id < 0) {
         loop_end_work(l, w, JOB_FAILED, &err);
     } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {
@@ -416,7 +445,8 @@ static void tell_rows(struct loop *l, struct work *w, int64_t n_now,
  * rows; what they wanted is there in their order. */
 static void tell(struct loop *l, int from, int to, bool rows)
 {
-    const float *logits = l->logits, *row = l->row;
+    const float *row = l->row;
+    float *logits = l->logits;
 
     for (int i = from; i < to; i++) {
         struct work *w = l->run[i];

@@ -37,6 +37,7 @@ struct service {
     pl_sampling sampling; /* where requests say nothing */
     int64_t max_tokens;   /* likewise; -1: no limit */
     double time_s;        /* for a request; 0: any */
+    double ping_s;        /* silence after which a stream pings; 0: never */
     bool calls_as_text;   /* see struct ask_rules */
     enum embeddings_pooling pooling;
     _Atomic(struct http *) http;   /* for its load; NULL: not there yet */

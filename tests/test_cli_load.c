@@ -24,16 +24,17 @@ static double number(const json_t *row, const char *key)
 /* The rows of a load, to be released. */
 static json_t *load(struct load_try *t, const char *more)
 {
-    char line[512];
+    size_t size = strlen(more) + 200;
+    char *line = test_need(size, 1);
     json_t *all;
     struct ran r;
 
-    snprintf(line, sizeof line, "plait bench --serve %s -o json %s", t->url,
-             more);
+    snprintf(line, size, "plait bench --serve %s -o json %s", t->url, more);
     r = sh(0, line);
     all = json_loads(r.out, 0, NULL);
     if (!json_is_array(all) || json_array_size(all) < 1)
         fail_msg("%s\n  printed no rows: %.300s", line, r.out);
+    free(line);
     return all;
 }
 
@@ -107,6 +108,23 @@ TEST(load_asks_with_the_key_that_is_given)
     must_say(sh(1, line), "--api-key");
     json_decref(load(&t, "--requests 1 --api-key k1"));
     load_try_stop(&t);
+}
+
+TEST(load_asks_with_all_of_a_long_key)
+{
+    enum { LONG = 5000 };
+    static const char option[] = "--requests 1 --api-key ";
+    struct load_try t = {.script = "o", .models = models, .n_token = 1};
+    char *words = test_need(sizeof option + LONG, 1);
+    char *key = words + sizeof option - 1;
+
+    memcpy(words, option, sizeof option);
+    memset(key, 'k', LONG);
+    t.key = key;
+    load_try_start(&t);
+    json_decref(load(&t, words));
+    load_try_stop(&t);
+    free(words);
 }
 
 TEST(load_ends_who_takes_longer_than_the_timeout)

@@ -22,6 +22,8 @@ enum {
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
+    const char *content; /* a schema; NULL: there are only calls */
+    uint32_t document;   /* its rule */
     struct schema_sums sums;
     pl_err *err;
 };
@@ -752,6 +754,27 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
                    only ? "\"" : "");
 }
 
+/* ---- what comes in place of calls ---------------------------------------- */
+
+static pl_status put_document(struct caller *c)
+{
+    json_error_t e = {.line = -1};
+    json_t *schema =
+        json_loads(c->content, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &e);
+    pl_status s;
+
+    if (!schema && json_error_code(&e) == json_error_out_of_memory)
+        return err_no_memory(c->err, "a schema");
+    if (!schema)
+        return err_set(c->err, PL_BAD_ARGUMENT,
+                       "the schema: no JSON: line %d, column %d: %s", e.line,
+                       e.column, e.text);
+    s = schema_put_rule(c->out, &c->sums, schema, schema, "the schema",
+                        &c->document, c->err);
+    json_decref(schema);
+    return s;
+}
+
 /* ---- all of it ----------------------------------------------------------- */
 
 /* Any of the calls, with what stands around each. */
@@ -783,7 +806,10 @@ static void put_root(const struct caller *c, bool single)
     const struct reply_format *f = c->f;
     bool list = f->calls == CALLS_PYTHON || f->listed;
 
-    put(c->out, "root ::= gap ");
+    put(c->out, "root ::= ");
+    if (c->content)
+        gbnf_print(c->out, "gap s%u ws | ", (unsigned)c->document);
+    put(c->out, "gap ");
     if (!f->each)
         put_apart(c->out, outer(f, f->calls_open));
     if (list) {
@@ -810,6 +836,9 @@ static void put_channels(const struct caller *c, int n)
     put_without(c->out, &e, "\\x00", NULL);
     put(c->out, "\nroot ::= (\"<|channel|>analysis<|message|>\" thought "
                 "\"<|end|><|start|>assistant\")? (");
+    if (c->content)
+        gbnf_print(c->out, "\"<|channel|>final<|message|>\" s%u ws | ",
+                   (unsigned)c->document);
     for (int i = 0; i < n; i++)
         gbnf_print(c->out, "%scall%d", i > 0 ? " | " : "", i);
     put(c->out, ")\n");
@@ -861,6 +890,8 @@ static pl_status write_all(struct caller *c, const json_t *tools,
                        "a call cannot be made to come: the marks of the "
                        "model's chat template cannot be told from text");
     PL_TRY(put_tools(c, &ends, tools, only, &n));
+    if (c->content)
+        PL_TRY(put_document(c));
     if (c->f->channels) {
         put_channels(c, n);
     } else {
@@ -876,9 +907,10 @@ static pl_status write_all(struct caller *c, const json_t *tools,
 
 pl_status call_grammar_write(struct gbnf_text *out,
                              const struct reply_format *f, const char *tools,
-                             const char *only, bool single, pl_err *err)
+                             const char *only, bool single, const char *content,
+                             pl_err *err)
 {
-    struct caller c = {.f = f, .out = out, .err = err};
+    struct caller c = {.f = f, .out = out, .content = content, .err = err};
     locale_t before = numeral_begin();
     json_error_t e = {.line = -1};
     json_t *list = json_loads(tools, JSON_REJECT_DUPLICATES, &e);

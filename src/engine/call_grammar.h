@@ -12,11 +12,13 @@
 #include "grammar/schema_text.h"
 
 /* GBNF. tools: a JSON list as pl_conversation has it; only: the tool that has
- * to be called, NULL: any of them; single: one call, else one or more.
+ * to be called, NULL: any of them; single: one call, else one or more. content:
+ * the JSON Schema of what may come in place of calls, NULL: nothing may.
  * PL_UNSUPPORTED: the template shows no calls, or what a tool asks for cannot
  * be kept to; the message names it. On failure nothing is held. */
 pl_status call_grammar_write(struct gbnf_text *out,
                              const struct reply_format *f, const char *tools,
-                             const char *only, bool single, pl_err *err);
+                             const char *only, bool single, const char *content,
+                             pl_err *err);
 
 #endif

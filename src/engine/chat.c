@@ -220,12 +220,12 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
 /* ---- grammars of calls --------------------------------------------------- */
 
 pl_status pl_template_calls(const pl_template *t, const char *tools,
-                            const char *only, bool single, char **gbnf,
-                            bool *reasons, pl_err *err)
+                            const char *only, bool single, const char *content,
+                            char **gbnf, bool *reasons, pl_err *err)
 {
     struct gbnf_text text;
-    pl_status s =
-        call_grammar_write(&text, &t->format, tools, only, single, err);
+    pl_status s = call_grammar_write(&text, &t->format, tools, only, single,
+                                     content, err);
 
     *gbnf = s == PL_OK ? text.s : NULL;
     *reasons = t->format.channels;

@@ -202,11 +202,12 @@ static char begin(struct client *c, const char *body)
 
 static bool has_key(const struct client *c)
 {
-    char line[128];
+    static const char bearer[] = "\r\nAuthorization: Bearer ";
+    const char *key = c->t->key, *at = strstr(c->said, bearer);
+    size_t n = key ? strlen(key) : 0;
 
-    snprintf(line, sizeof line, "\r\nAuthorization: Bearer %s\r\n",
-             c->t->key ? c->t->key : "");
-    return !c->t->key || strstr(c->said, line);
+    at = at ? at + sizeof bearer - 1 : "";
+    return !key || (!strncmp(at, key, n) && at[n] == '\r');
 }
 
 static void *serve(void *user)

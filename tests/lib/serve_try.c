@@ -93,9 +93,10 @@ void serve_try_send(struct try_client *c, const char *path, const char *body)
 {
     char head[256];
 
-    snprintf(head, sizeof head,
-             "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", path,
-             strlen(body));
+    snprintf(
+        head, sizeof head,
+        "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
+        path, strlen(body));
     try_send(c, head);
     try_send(c, body);
 }

@@ -322,6 +322,81 @@ TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
     try_stop(&t);
 }
 
+/* Whoever owns a name can make it mean this machine; browsers tell the name. */
+TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
+{
+    static const struct {
+        const char *lines;
+        bool in;
+    } rows[] = {
+        {"Host: 127.0.0.1:8080\r\n", true},
+        {"Host: 127.0.0.1\r\n", true},
+        {"Host: localhost:1\r\n", true},
+        {"Host: LocalHost\r\n", true},
+        {"Host: localhost.:80\r\n", true},
+        {"Host: a.localhost\r\n", true},
+        {"Host: [::1]:8080\r\n", true},
+        {"Host: [::1]\r\n", true},
+        {"Host: 10.0.0.7:8080\r\n", true}, /* through a tunnel */
+        {"Host: my.example\r\n", true},
+        {"Host: MY.example:8080\r\n", true},
+        {"Host: other.example\r\n", true},
+        {"Host: page.example:8080\r\n", false},
+        {"Host: my.example.page.example\r\n", false},
+        {"Host: y.example\r\n", false},
+        {"Host: 127.0.0.1.page.example\r\n", false},
+        {"Host: localhost.page.example\r\n", false},
+        {"Host: notlocalhost\r\n", false},
+        {"Host: my.example,other.example\r\n", false},
+        /* A proxy that speaks plain HTTP. */
+        {"Host: my.example\r\nOrigin: http://my.example\r\n", true},
+        {"Host: 127.0.0.1\r\nOrigin: https://other.example:8\r\n", true},
+        {"Host: my.example\r\nOrigin: http://page.example\r\n", false},
+    };
+    static const char *const keys[] = {"one"};
+    struct http_options o = {.hosts = "my.example,other.example"};
+    char text[300];
+    struct http_try t;
+
+    try_start(&t, &o);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(text, sizeof text, "GET /hello HTTP/1.1\r\n%s\r\n",
+                 rows[i].lines);
+        try_ask(&t, text, rows[i].in ? 200 : 403, NULL, NULL);
+        snprintf(text, sizeof text, "GET /open HTTP/1.1\r\n%s\r\n",
+                 rows[i].lines);
+        try_ask(&t, text, 200, "open", NULL);
+    }
+    try_ask(&t, "GET /hello HTTP/1.0\r\n\r\n", 200, "hello", NULL);
+    try_ask(&t, "GET /hello HTTP/1.1\r\nHost: page.example:80\r\n\r\n", 403,
+            "403 the request is for the host \"page.example\", which is not "
+            "known to be this server: if it is, start the server with "
+            "--allowed-hosts page.example, or with --api-key",
+            NULL);
+    try_ask(&t,
+            "GET /hello HTTP/1.1\r\nHost: localhost\r\n"
+            "Origin: http://page.example:80\r\n\r\n",
+            403,
+            "403 a page of another server asks, which is not let in: start "
+            "the server with --cors-origin http://page.example:80, or with "
+            "--api-key; if the page is this server's, behind a proxy, with "
+            "--allowed-hosts page.example",
+            NULL);
+    try_stop(&t);
+    o = (struct http_options){.key = keys, .n_key = 1, .hosts = "my.example"};
+    try_start(&t, &o);
+    try_ask(&t, try_get("/hello", "x-api-key: one\r\n"), 200, "hello", NULL);
+    try_stop(&t);
+    o = (struct http_options){.host = "0.0.0.0", .hosts = "b"};
+    try_start(&t, &o);
+    try_ask(&t, "GET /hello" HOST "\r\n", 403, NULL, NULL);
+    try_stop(&t);
+    o.hosts = "b,*";
+    try_start(&t, &o);
+    try_ask(&t, "GET /hello" HOST "\r\n", 200, "hello", NULL);
+    try_stop(&t);
+}
+
 TEST(http_header_lines_of_answers_cannot_be_planted)
 {
     char head[4096];

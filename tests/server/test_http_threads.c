@@ -362,7 +362,7 @@ TEST(http_slow_handlers_hold_up_nobody_else)
                                                {"GET", "/quick", on_quick, 0}};
     struct gate g = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0,
                      false};
-    const struct http_options o = {0};
+    const struct http_options o = {.hosts = "a"};
     struct try_client c[N], quick[N], gone;
     struct try_answer a;
     struct http_try t = {0}; /* its server alone */

@@ -2,7 +2,10 @@
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
+#include "gguf/gguf.h"
+
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +114,103 @@ TEST(serve_refuses_with_the_field_that_is_wrong)
     body = serve_try_post(&s, "/v1/messages", "{}", 400);
     assert_non_null(strstr(body, "\"type\":\"error\""));
     free(body);
+    serve_try_stop(&s);
+}
+
+/* A copy of the bundled model whose last norm has a number that is none. */
+static const char *write_damaged(void)
+{
+    const char *path = test_temp("damaged.gguf");
+    const struct gguf_tensor *t;
+    const float nan = NAN;
+    struct gguf *g;
+    size_t size;
+    char *all = test_read(test_model(), &size);
+    FILE *f = fopen(path, "wb");
+    pl_err err;
+
+    TEST_OK(gguf_open(&g, test_model(), &err), err);
+    t = gguf_find_tensor(g, "output_norm.weight");
+    assert_non_null(t);
+    assert_int_equal(t->format, PL_F32);
+    memcpy(all + t->offset, &nan, sizeof nan);
+    gguf_close(g);
+    assert_non_null(f);
+    assert_int_equal(fwrite(all, 1, size, f), size);
+    fclose(f);
+    free(all);
+    return path;
+}
+
+TEST(serve_says_where_embeddings_are_no_numbers)
+{
+    static const char *const paths[] = {"/v1/embeddings", "/embedding"};
+    char line[500];
+    struct serve_try s;
+
+    snprintf(line, sizeof line, "-m '%s' -a broken --embeddings -c 256 -t 1",
+             write_damaged());
+    serve_try_run(&s, "", line);
+    for (int i = 0; i < 2; i++) {
+        char *body = serve_try_post(&s, paths[i], "{\"input\":\"Once\"}", 500);
+
+        assert_non_null(strstr(body, "the model broken"));
+        assert_non_null(strstr(body, "not finite"));
+        free(body);
+    }
+    serve_try_stop(&s);
+}
+
+TEST(serve_takes_names_of_its_own_alone)
+{
+    static const char ask[] = "GET /props HTTP/1.1\r\nHost: %s\r\n\r\n";
+    char request[100];
+    struct serve_try s;
+
+    serve_try_start(&s, "", "--allowed-hosts tale.example,other.example");
+    snprintf(request, sizeof request, ask, "other.example:80");
+    try_ask(&s.t, request, 200, NULL, NULL);
+    snprintf(request, sizeof request, ask, "page.example");
+    try_ask(&s.t, request, 403, NULL, NULL);
+    serve_try_stop(&s);
+}
+
+/* ---- silence ------------------------------------------------------------- */
+
+/* Waits until this has come, of an answer that has begun. */
+static void comes(struct try_client *c, const char *text)
+{
+    struct try_answer a = {0};
+
+    try_read_head(c, &a);
+    assert_int_equal(a.status, 200);
+    assert_true(try_fill(c, strlen(text)));
+    assert_memory_equal(c->buf, text, strlen(text));
+    try_close(c);
+}
+
+/* While others have all places. */
+TEST(serve_streams_that_wait_say_that_they_are_alive)
+{
+    static const char chat[] =
+        "{\"stream\":true,\"max_tokens\":5,\"messages\":[{\"role\":\"user\","
+        "\"content\":\"Hello?\"}]}";
+    struct try_client first, second, third;
+    struct serve_try s;
+
+    serve_try_start(&s, "", "-np 1 -c 16384 --sse-ping-interval 1");
+    try_connect(&s.t, &first);
+    serve_try_send(&first, "/completion",
+                   "{\"prompt\":\"Once\",\"n_predict\":16000,\"ignore_eos\":"
+                   "true,\"stream\":true}");
+    assert_true(try_fill(&first, 300)); /* it has the place */
+    try_connect(&s.t, &second);
+    serve_try_send(&second, "/v1/chat/completions", chat);
+    try_connect(&s.t, &third);
+    serve_try_send(&third, "/v1/messages", chat);
+    comes(&second, "3\r\n:\n\n\r\n");
+    comes(&third, "23\r\nevent: ping\ndata: {\"type\":\"ping\"}\n\n\r\n");
+    try_close(&first);
     serve_try_stop(&s);
 }
 
@@ -253,6 +353,142 @@ static const char *write_template(void)
     assert_int_equal(fwrite(form, 1, sizeof form - 1, f), sizeof form - 1);
     fclose(f);
     return path;
+}
+
+/* Appends what a choice says: its text, its calls, and why it ended. `m`: its
+ * message, or a part of that. */
+static void add_said(struct test_text *text, struct test_text *calls,
+                     struct test_text *why, const json_t *choice,
+                     const json_t *m)
+{
+    const char *s = json_string_value(json_object_get(m, "content"));
+    size_t i;
+    json_t *call;
+
+    if (s)
+        test_text_add(text, s, strlen(s));
+    json_array_foreach (json_object_get(m, "tool_calls"), i, call) {
+        const json_t *f = json_object_get(call, "function");
+        const char *name = json_string_value(json_object_get(f, "name"));
+
+        if (name) {
+            test_text_add(calls, "\n", 1);
+            test_text_add(calls, name, strlen(name));
+            test_text_add(calls, " ", 1);
+        }
+        s = json_string_value(json_object_get(f, "arguments"));
+        if (s)
+            test_text_add(calls, s, strlen(s));
+    }
+    s = json_string_value(json_object_get(choice, "finish_reason"));
+    if (s)
+        test_text_add(why, s, strlen(s));
+}
+
+/* "TEXT|\nNAME ARGUMENTS...|WHY" of an answer's body, streamed or whole. */
+static char *said(const char *body)
+{
+    struct test_text part[3] = {0};
+    const char *at = body, *s;
+    char *all = NULL;
+
+    while ((s = body[0] == '{' ? at : strstr(at, "data: {"))) {
+        char *line = strdup(s + (body[0] == '{' ? 0 : 6));
+        const json_t *c, *m;
+        json_t *j;
+
+        line[strcspn(line, "\n")] = '\0';
+        j = serve_try_json(line);
+        c = json_array_get(json_object_get(j, "choices"), 0);
+        m = json_object_get(c, "delta");
+        add_said(&part[0], &part[1], &part[2], c,
+                 m ? m : json_object_get(c, "message"));
+        json_decref(j);
+        free(line);
+        at = s + 1;
+        if (body[0] == '{')
+            break;
+    }
+    if (asprintf(&all, "%s|%s|%s", part[0].s ? part[0].s : "",
+                 part[1].s ? part[1].s : "", part[2].s ? part[2].s : "") < 0)
+        fail_msg("no memory");
+    for (int i = 0; i < 3; i++)
+        free(part[i].s);
+    return all;
+}
+
+/* Wherever max_tokens cut it. */
+TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
+{
+    static const char form[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"seed\":4,\"max_tokens\":%d,\"stream\":%s,\"tool_choice\":"
+        "\"required\",\"parallel_tool_calls\":false,\"tools\":[{\"type\":"
+        "\"function\",\"function\":{\"name\":\"weather\",\"parameters\":"
+        "{\"type\":\"object\",\"properties\":{\"days\":{\"type\":"
+        "\"integer\",\"minimum\":1,\"maximum\":9},\"unit\":{\"enum\":"
+        "[\"C\",\"F\"]}},\"required\":[\"days\",\"unit\"],"
+        "\"additionalProperties\":false}}}]}";
+    char request[1000], more[300];
+    int n_call = 0, n_part = 0;
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int n = 1; n <= 200; n += n < 85 ? 7 : 54) {
+        char *body, *whole, *parts;
+
+        snprintf(request, sizeof request, form, n, "false");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        whole = said(body);
+        free(body);
+        snprintf(request, sizeof request, form, n, "true");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        parts = said(body);
+        free(body);
+        assert_string_equal(whole, parts);
+        n_call += strstr(whole, "|tool_calls") != NULL;
+        n_part += strstr(whole, "weather ") && strstr(whole, "|length");
+        free(whole);
+        free(parts);
+    }
+    assert_true(n_call > 0 && n_part > 0);
+    serve_try_stop(&s);
+}
+
+/* A response_format beside tools that the model may call: it does either, as it
+ * likes, which a bias decides here. */
+TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)
+{
+    static const char form[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello?\"}],"
+        "\"seed\":%d,\"max_tokens\":300,\"logit_bias\":{\"%s\":20},"
+        "\"parallel_tool_calls\":false,\"response_format\":{\"type\":"
+        "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"object\","
+        "\"properties\":{\"answer\":{\"enum\":[\"yes\",\"no\"]}},"
+        "\"required\":[\"answer\"],\"additionalProperties\":false}}},"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"now\","
+        "\"parameters\":{\"type\":\"object\",\"properties\":{},"
+        "\"additionalProperties\":false}}}]}";
+    char request[1000], more[300];
+    struct serve_try s;
+
+    snprintf(more, sizeof more, "--chat-template-file '%s'", write_template());
+    serve_try_start(&s, "", more);
+    for (int i = 0; i < 6; i++) {
+        const bool calls = i % 2;
+        char *body, *whole;
+
+        snprintf(request, sizeof request, form, i, calls ? "<" : "{");
+        body = serve_try_post(&s, "/v1/chat/completions", request, 200);
+        whole = said(body);
+        if (calls ? !strstr(whole, "|\nnow {") || !strstr(whole, "|tool_calls")
+                  : !strstr(whole, "\"answer\"") || !strstr(whole, "||stop"))
+            fail_msg("%s", whole);
+        free(body);
+        free(whole);
+    }
+    serve_try_stop(&s);
 }
 
 TEST(serve_is_understood_by_the_packages_of_its_protocols)

@@ -322,8 +322,9 @@ TEST(serve_body_of_64_mib_is_read_and_a_larger_one_refused)
  */
 TEST(serve_clients_that_leave_anywhere_leave_nothing_behind)
 {
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
-                               "Content-Length: 88\r\n\r\n";
+    static const char head[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 88\r\n\r\n";
     static const char body[] =
         "{\"prompt\":\"Once upon a time\",\"max_tokens\":80,\"stream\":true,"
         "\"ignore_eos\":true}         ";

@@ -257,8 +257,9 @@ TEST(serve_thousand_connections_delay_nobody)
 {
     enum { ALL = 1000, SLOW = 50, DEAF = 8, N = 24 };
     static struct try_client c[ALL];
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
-                               "Content-Length: 5000\r\n\r\n{\"prompt\":";
+    static const char head[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+        "Content-Length: 5000\r\n\r\n{\"prompt\":";
     const int all = test_long() ? ALL : 300;
     char *deaf, *alone, *is;
     struct serve_try s;

@@ -334,7 +334,7 @@ static json_t *blocks_of_stream(const json_t *list)
         } else if (strcmp(type, "message_delta") == 0) {
             json_object_update(message, get(data, "delta"));
             json_object_update(get(message, "usage"), get(data, "usage"));
-        } else {
+        } else if (strcmp(type, "ping") != 0) {
             assert_string_equal(type, "message_stop");
             assert_int_equal(i, json_array_size(list) - 1);
         }
@@ -866,11 +866,46 @@ TEST(answers_tell_progress_where_it_was_asked_for)
     assert_true(answer_progress(t.w, 0, 5, 10, 4, 0.25));
     assert_int_equal(t.out.n, 0);
     end(&t);
+}
 
-    begin(&t, ASK_MESSAGES, "{" HELLO ", \"stream\": true}");
-    assert_true(answer_progress(t.w, 0, 5, 10, 4, 0.25));
-    assert_string_equal(t.out.s, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
-    end(&t);
+/* Nothing of the answer, and nothing at all where it comes whole. */
+TEST(answers_that_are_streamed_ping_in_their_protocols_way)
+{
+    static const char comment[] = ":\n\n";
+    static const char event[] = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
+    static const struct {
+        enum ask_kind kind;
+        const char *request, *ping;
+    } rows[] = {
+        {ASK_CHAT, "{" HELLO ", \"stream\": true}", comment},
+        {ASK_COMPLETIONS, "{\"prompt\": \"x\", \"stream\": true}", comment},
+        {ASK_COMPLETION, "{\"prompt\": \"x\", \"stream\": true}", comment},
+        {ASK_RESPONSES, "{\"input\": \"x\", \"stream\": true}", comment},
+        {ASK_MESSAGES, "{" HELLO ", \"stream\": true}", event},
+        {ASK_CHAT, "{" HELLO "}", ""},
+        {ASK_MESSAGES, "{" HELLO "}", ""},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct asked t, quiet;
+        size_t n = strlen(rows[i].ping);
+
+        begin(&t, rows[i].kind, rows[i].request);
+        begin(&quiet, rows[i].kind, rows[i].request);
+        assert_true(answer_ping(t.w));
+        assert_int_equal(t.out.n, n);
+        tell_all(&t, all_kinds, 1, 0);
+        tell_all(&quiet, all_kinds, 1, 0);
+        assert_int_equal(t.out.n, n + quiet.out.n);
+        assert_memory_equal(t.out.s, rows[i].ping, n);
+        assert_string_equal(t.out.s + n, quiet.out.s);
+        assert_true(answer_ping(t.w)); /* it is over */
+        assert_int_equal(t.out.n, n + quiet.out.n);
+        if (rows[i].ping == event) /* and one at the beginning */
+            assert_non_null(strstr(quiet.out.s, event));
+        end(&t);
+        end(&quiet);
+    }
 }
 
 TEST(answers_of_responses_say_that_they_are_cut_off)

@@ -206,6 +206,7 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
         {"'logit_bias': [[1]]", "logit_bias", "pairs"},
         {"'logit_bias': {'the': 1}", "logit_bias", "by their ids"},
         {"'seed': 'x'", "seed", "whole number"},
+        {"'id_slot': -2", "id_slot", "-1 to"},
         {"'top_logprobs': 3", "top_logprobs", "without logprobs"},
         {"'logprobs': true, 'top_logprobs': 65", "top_logprobs", "0 to 64"},
         {"'n_probs': 65", "n_probs", "0 to 64"},
@@ -458,6 +459,10 @@ TEST(ask_choice_of_tools_is_kept)
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
             "'function', 'function': {'name': 'g'}}}",
             "tool_choice", "none of the tools");
+    refused(ASK_CHAT,
+            "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required',"
+            "'grammar': 'root ::= [a]'}",
+            "tool_choice", "leave grammar out");
 }
 
 TEST(ask_messages_become_the_templates)
@@ -650,14 +655,19 @@ TEST(ask_jobs_of_choices_differ_by_their_seed)
 
     read_by(&a, ASK_COMPLETIONS,
             "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10, 'max_tokens': 4,"
-            "'ignore_eos': true, 'cache_prompt': false}",
+            "'ignore_eos': true, 'cache_prompt': false, 'id_slot': 2}",
             &rules);
     ask_fill_job(&a, 5, &job, &own);
+    assert_int_equal(job.place, 3);
     assert_int_equal(job.sampling->seed, 12);
     assert_int_equal(job.max_tokens, 4);
     assert_true(job.ignore_end && job.no_cache);
+    ask_fini(&a);
+    read_by(&a, ASK_COMPLETIONS, "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10}",
+            &rules);
     ask_fill_job(&a, 3, &job, &own);
     assert_int_equal(job.sampling->seed, 10);
+    assert_int_equal(job.place, 0);
     ask_fini(&a);
 }
 

@@ -64,6 +64,21 @@ TEST(embeddings_have_a_high_norm_of_small_and_large_values)
     }
 }
 
+TEST(embeddings_know_what_is_no_number)
+{
+    const float odd[] = {NAN, INFINITY, -INFINITY};
+    float x[3] = {1, -2, 0};
+
+    assert_true(embeddings_finite(x, 3));
+    for (int i = 0; i < 9; i++) {
+        x[0] = x[1] = x[2] = 1e38f;
+        x[i / 3] = odd[i % 3];
+        assert_false(embeddings_finite(x, 3));
+        embeddings_norm(x, 3, 2);
+        assert_false(embeddings_finite(x, 3));
+    }
+}
+
 TEST(embeddings_of_zeros_stay_zeros)
 {
     for (int p = -1; p < 4; p++) {

@@ -26,6 +26,7 @@ struct heard {
     int n, most;       /* most: it has enough then; 0: never */
     int pause;         /* it pauses behind so many; 0: never */
     int leave;         /* it gives up then; 0: never; -1: within its prompt */
+    int free;          /* tokens before its grammar holds */
     int64_t n_vocab, done;
     _Atomic enum job_wish wish;
     struct job_report report;
@@ -329,6 +330,126 @@ TEST(server_jobs_of_any_memory_write_what_they_write_alone)
         TEST_SKIP("no reference models");
 }
 
+static bool tell_holds(void *user)
+{
+    const struct heard *h = user;
+
+    return h->n >= h->free;
+}
+
+/* However much the model wishes to end before its grammar holds: the text comes
+ * to where it does, and keeps to it then. */
+TEST(server_jobs_do_not_end_before_their_grammar_holds)
+{
+    enum { FREE = 20, MOST_END = 64 };
+    static const char form[] = "root ::= \"a tale.\"";
+    struct heard h = {.free = FREE};
+    int32_t end[MOST_END], prompt[] = {1, 2, 3};
+    float bias[MOST_END];
+    struct job job = {.prompt = prompt,
+                      .n_prompt = 3,
+                      .max_tokens = 200,
+                      .listener = {.token = hear_token,
+                                   .holds = tell_holds,
+                                   .end = hear_end,
+                                   .user = &h}};
+    struct test_text text = {0};
+    pl_detokenizer *d;
+    struct place p = {0};
+    pl_sampling how;
+    pl_err err;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = 1, .step = 64});
+    pl_sampling_init(&how);
+    how.bias_id = end;
+    how.bias = bias;
+    h.n_vocab = pl_tokenizer_n_vocab(p.t);
+    for (int64_t id = 0; id < h.n_vocab; id++)
+        if (pl_token_ends(p.t, (int32_t)id)) {
+            assert_true(how.n_bias < MOST_END);
+            bias[how.n_bias] = 1000;
+            end[how.n_bias++] = (int32_t)id;
+        }
+    assert_true(how.n_bias > 0);
+    job.sampling = &how;
+    TEST_OK(pl_grammar_create(&job.grammar, p.t, PL_GRAMMAR_GBNF, form,
+                              sizeof form - 1, NULL, &err),
+            err);
+    TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+    wait_for(&h);
+    assert_int_equal(h.report.why, JOB_ENDED);
+    assert_true(h.n > FREE);
+    TEST_OK(pl_detokenizer_create(&d, p.t, true, &err), err);
+    for (int i = 0; i < h.n; i++) {
+        const char *s = pl_detokenize(d, h.id[i]);
+
+        assert_false(pl_token_ends(p.t, h.id[i]));
+        if (i >= FREE)
+            test_text_add(&text, s, strlen(s));
+    }
+    assert_string_equal(text.s, "a tale.");
+    free(text.s);
+    pl_detokenizer_free(d);
+    tear_down(&p);
+    pl_grammar_free(job.grammar);
+}
+
+/* A job that names a place has that and no other, however long another has it;
+ * others go by. */
+TEST(server_jobs_have_the_place_that_they_name)
+{
+    enum { N = 3 };
+    const int32_t prompt[] = {1, 2, 3};
+    struct heard h[2 * N] = {0};
+    struct job job = {
+        .prompt = prompt,
+        .n_prompt = 3,
+        .max_tokens = 20,
+        .ignore_end = true,
+        .listener = {.token = hear_token, .wish = tell_wish, .end = hear_end}};
+    struct place p = {0};
+    pl_err err;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
+    for (int i = 0; i < 2 * N; i++) { /* the last place twice, others never */
+        h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
+        h[i].wish = JOB_PAUSE;
+        job.listener.user = &h[i];
+        job.place = i < 2 ? N : 0;
+        job.max_tokens = 20 + i;
+        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+    }
+    for (int i = 0; i < 2 * N; i++)
+        h[i].wish = JOB_GO;
+    for (int i = 0; i < 2 * N; i++) {
+        wait_for(&h[i]);
+        assert_int_equal(h[i].report.why, JOB_LENGTH);
+        assert_int_equal(h[i].n, 20 + i);
+    }
+    for (int slot = 0; slot < N; slot++) {
+        int32_t *token;
+        int64_t n;
+
+        loop_erase(p.loop, slot);
+        job.place = 1 + slot;
+        job.max_tokens = 9;
+        h[0] = (struct heard){.n_vocab = h[0].n_vocab};
+        job.listener.user = &h[0];
+        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+        wait_for(&h[0]);
+        for (int other = 0; other < N; other++) {
+            assert_true(loop_last(p.loop, other, &token, &n));
+            assert_int_equal(n, other <= slot ? 3 + 9 - 1 : n);
+            free(token);
+        }
+    }
+    job.place = N + 1;
+    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
+                                        "to 2"));
+    tear_down(&p);
+}
+
 TEST(server_jobs_end_when_they_are_told)
 {
     struct heard h[5] = {0};
@@ -594,42 +715,57 @@ TEST(server_jobs_come_together_or_not_at_all)
     tear_down(&p);
 }
 
-/* Each allocation fails once, in whatever thread: a job is refused, fails or
- * writes what it should, and the next is none the worse. */
+/* Each allocation fails once, in whatever thread: one job is refused or fails,
+ * the others write what they should, and the next are none the worse. They
+ * begin when all are there and write different texts, so that two of them meet
+ * in a cache that has no room for both, and the same allocations come each
+ * time. */
 TEST(server_loop_survives_every_allocation_that_fails)
 {
-    enum { N = 4 };
-    struct heard alone = {0};
+    enum { N = 4, N_PROMPT = 60, N_WRITE = 72 };
+    struct heard alone[N] = {0};
     struct loop_counts c;
     struct place p = {.shares = true};
+    int n_refused = 0, n_failed = 0;
     bool failed = true;
-    int n_failed = 0;
 
     set_up(&p, "cpu", 256, &(struct loop_options){.n_seq = N, .step = 64});
-    ask(&p, &alone, 3, 20, 120, 1);
-    wait_for(&alone);
-    for (int64_t n = 1; failed; n += TEST_SANITIZED ? 7 : 1) {
+    for (int i = 0; i < N; i++) {
+        ask(&p, &alone[i], (uint64_t)i, N_PROMPT, N_WRITE, 1);
+        wait_for(&alone[i]);
+    }
+    for (int64_t n = 1; failed; n += TEST_SANITIZED ? 11 : 1) {
+        const int before = n_refused + n_failed;
         struct heard h[N] = {0};
-        int32_t prompt[20];
+        int32_t prompt[N_PROMPT];
         bool added[N];
 
         alloc_fail_at(n);
-        for (int i = 0; i < N; i++)
-            added[i] = add(&p, &h[i], 3, prompt, 20, 120, 1, NULL) == PL_OK;
         for (int i = 0; i < N; i++) {
-            if (added[i])
-                wait_for(&h[i]);
-            if (added[i] && h[i].report.why == JOB_LENGTH)
-                expect_same(&alone, &h[i]);
-            else if (added[i])
+            h[i].wish = JOB_PAUSE;
+            added[i] = add(&p, &h[i], (uint64_t)i, prompt, N_PROMPT, N_WRITE, 1,
+                           NULL) == PL_OK;
+            n_refused += !added[i];
+        }
+        for (int i = 0; i < N; i++)
+            h[i].wish = JOB_GO;
+        for (int i = 0; i < N; i++) {
+            if (!added[i])
+                continue;
+            wait_for(&h[i]);
+            if (h[i].report.why == JOB_LENGTH) {
+                expect_same(&alone[i], &h[i]);
+            } else {
                 assert_int_equal(h[i].report.err.status, PL_NO_MEMORY);
-            n_failed += !added[i] || h[i].report.why != JOB_LENGTH;
+                n_failed++;
+            }
         }
         failed = alloc_fail_off();
+        assert_int_equal(n_refused + n_failed - before, failed);
         loop_counts(p.loop, &c);
         assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
     }
-    assert_true(n_failed > 5 && c.n_given > 0);
+    assert_true(n_refused > 0 && n_failed > 0 && c.n_given > 0);
     tear_down(&p);
 }
 

@@ -192,10 +192,19 @@ static const json_t *parameters_of(const json_t *tools, const char *name)
     return NULL;
 }
 
+/* What may come in place of calls. */
+static const char document[] =
+    "{\"type\": \"object\", \"properties\": {\"answer\": {\"type\": "
+    "\"integer\"}, \"all\": {\"type\": \"array\", \"items\": {\"type\": "
+    "\"boolean\"}}}, \"required\": [\"answer\"], "
+    "\"additionalProperties\": false}";
+
 struct told {
     const json_t *tools;
     const char *only, *path, *text;
-    char name[64]; /* of the last call */
+    bool may_say;          /* a document */
+    struct test_text said; /* the content */
+    char name[64];         /* of the last call */
     struct test_text arguments;
     int n, n_piece;
 };
@@ -220,14 +229,33 @@ static void tell(void *user, const pl_reply_part *p)
 
     if (p->kind == PL_REPLY_REASONING)
         return;
-    if (p->kind == PL_REPLY_CONTENT)
+    if (p->kind == PL_REPLY_CONTENT && !told->may_say)
         fail_msg("%s: content '%.*s' of %s", told->path, (int)p->len, p->text,
                  told->text);
+    if (p->kind == PL_REPLY_CONTENT) {
+        test_text_add(&told->said, p->text, p->len);
+        return;
+    }
     if (p->kind == PL_REPLY_CALL && told->n++ > 0)
         check_call(told);
     told->n_piece += p->kind == PL_REPLY_CALL_MORE;
     snprintf(told->name, sizeof told->name, "%s", p->name);
     test_text_add(&told->arguments, p->text, p->len);
+}
+
+/* A document, or calls; not both. */
+static void check_said(struct told *told)
+{
+    const char *said = told->said.s ? told->said.s : "";
+    json_t *schema = json_loads(document, 0, NULL);
+    json_t *v = json_loads(said, 0, NULL);
+
+    if (told->n > 0 ? said[strspn(said, " \t\n")] != '\0'
+                    : !v || !is_valid(schema, schema, v))
+        fail_msg("%s: content '%s' of %s", told->path, said, told->text);
+    json_decref(schema);
+    json_decref(v);
+    free(told->said.s);
 }
 
 /* The text in pieces. */
@@ -249,17 +277,20 @@ static void parse(const pl_template *t, const char *tools, uint64_t *seed,
     TEST_OK(pl_reply_finish(r, &err), err);
     if (told->n > 0)
         check_call(told);
+    if (told->may_say)
+        check_said(told);
     free(told->arguments.s);
     pl_reply_free(r);
 }
 
 /* Random tools, random texts of their grammar. */
 static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
-                      int *n_piece)
+                      int *n_piece, int *n_document)
 {
     json_t *list = json_array();
     const bool single = test_below(seed, 2);
     const char *only = test_below(seed, 3) == 0 ? "tool_1" : NULL;
+    const bool may_say = test_below(seed, 2);
     struct rules rules;
     bool reasons;
     char *tools, *gbnf;
@@ -268,19 +299,22 @@ static void try_tools(const char *path, const pl_template *t, uint64_t *seed,
     for (int i = 0; i < 3; i++)
         json_array_append_new(list, random_tool(seed, i));
     tools = json_dumps(list, 0);
-    TEST_OK(pl_template_calls(t, tools, only, single, &gbnf, &reasons, &err),
+    TEST_OK(pl_template_calls(t, tools, only, single, may_say ? document : NULL,
+                              &gbnf, &reasons, &err),
             err);
     TEST_OK(gbnf_read(&rules, gbnf, strlen(gbnf), path, &err), err);
     for (int i = 0; i < 8; i++) {
         struct writer w = {&rules, seed, {0}};
-        struct told told = {.tools = list, .only = only, .path = path};
+        struct told told = {
+            .tools = list, .only = only, .path = path, .may_say = may_say};
 
         put_random(&w, rules.rule[rules.root].body);
         told.text = w.out.s;
         assert_int_equal(strlen(w.out.s), w.out.n);
         parse(t, tools, seed, &told);
         *n_piece += told.n_piece;
-        if (told.n < 1 || (single && told.n > 1))
+        *n_document += may_say && told.n == 0;
+        if ((told.n < 1 && !may_say) || (single && told.n > 1))
             fail_msg("%s: %d calls in %s", path, told.n, w.out.s);
         free(w.out.s);
     }
@@ -326,14 +360,16 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
     };
     const int n_round = test_long() ? 1000 : 40;
     uint64_t seed = test_seed();
-    int n_piece = 0;
+    int n_piece = 0, n_document;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *path;
         pl_template *t = open_template(names[i], &path);
 
+        n_document = 0;
         for (int round = 0; round < n_round; round++)
-            try_tools(path, t, &seed, &n_piece);
+            try_tools(path, t, &seed, &n_piece, &n_document);
+        assert_true(n_document > n_round / 4);
         pl_template_free(t);
     }
     assert_true(n_piece > n_round); /* some forms have arguments in pieces */
@@ -380,7 +416,7 @@ TEST(forced_calls_are_refused_where_they_cannot_be_had)
         bool reasons;
         pl_err err;
         pl_status s = pl_template_calls(t, cases[i].tools, cases[i].only, false,
-                                        &gbnf, &reasons, &err);
+                                        NULL, &gbnf, &reasons, &err);
 
         if (s == PL_OK || !strstr(err.message, cases[i].why))
             fail_msg("case %zu: %s", i, s == PL_OK ? gbnf : err.message);
@@ -420,7 +456,7 @@ TEST(forced_calls_with_too_many_alternatives_are_refused_soon)
     pl_err err;
 
     assert_int_equal(
-        pl_template_calls(t, tools, NULL, false, &gbnf, &reasons, &err),
+        pl_template_calls(t, tools, NULL, false, NULL, &gbnf, &reasons, &err),
         PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "alternatives"));
     free(tools);

@@ -124,6 +124,26 @@ def keeps_versions(b):
     same(b.get('path().length'), n)
 
 
+def is_not_drawn_anew(b):
+    """While something is edited here, another window may keep what it likes."""
+    tell = ('localStorage.setItem(KEY + t.id, JSON.stringify(t)); '
+            'dispatchEvent(new StorageEvent("storage", {key: KEY + t.id}));')
+    b.get('window.first = log.firstChild; 0')
+    b.click('.message.user [title=Edit]')
+    b.get('{const t = newTalk(); t.id = "other"; t.name = "Elsewhere"; '
+          't.root.next = [{role: "user", content: "Hi.", next: [], at: 0}]; '
+          + tell + '}')
+    same(b.get('!!document.querySelector(".editing textarea")'), True)
+    b.key('Escape', 27)
+    same(b.get('log.firstChild === first && '
+               '$("talks").textContent.includes("Elsewhere")'), True)
+    b.get('{const t = readTalk(talk); path(t)[0].content = "Changed."; '
+          + tell + '}')
+    same(b.get('log.textContent.includes("Changed.")'), True)
+    b.get('remove(talks.find(t => t.id === "other")); '
+          '$("toast").replaceChildren()')
+
+
 def stays_deleted(b):
     """A conversation that goes while its answer comes."""
     b.get('window.really ??= fetch; window.fetch = (u, o) => '
@@ -297,7 +317,7 @@ def look(plait, model):
         b.open(url)
         b.wait('models.length === 1')
         for part in (streams, stops, survives_reload, keeps_versions,
-                     stays_deleted, writes_markup_as_text, is_not_held_up,
+                     is_not_drawn_anew, stays_deleted, writes_markup_as_text, is_not_held_up,
                      takes_files, is_narrow, has_names):
             print(part.__name__, flush=True)
             part(b)
