@@ -97,6 +97,7 @@ static enum exit_code make_models(struct serve *v)
         .any_name = v->list.any_name,
         .max_loaded = o->n_models,
         .no_autoload = o->no_autoload,
+        .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
         .log = log_line,
@@ -180,6 +181,7 @@ static void drain(struct serve *v)
 
     term_interrupts_reset();
     http_drain(v->http);
+    models_drain(v->models);
     do {
         pause_ms(50);
         http_load(v->http, &n_connection, &n_request);
@@ -189,7 +191,6 @@ static void drain(struct serve *v)
 
 static void serve_free(struct serve *v)
 {
-    term_interrupts = 1; /* a download that is under way is not waited for */
     if (v->http != NULL)
         http_stop(v->http);
     models_free(v->models); /* ends the requests that are left */

@@ -336,8 +336,13 @@ const struct option_row option_table[] = {
      "most that are loaded at once, 0: any number; the one that was used "
      "least lately makes way (4)",
      SERVE | OPTION_PROCESS, option_set_int, AT(n_models), 0, 1024},
+    {{"--models-wait"}, "S",
+     "who asks for a model waits so long for those in use; then one that was "
+     "there as long takes no new requests until it has made way (30)",
+     SERVE | OPTION_PROCESS, option_set_int, AT(models_wait_s), 1, 1 << 20},
     {{"--no-models-autoload"}, NULL,
-     "load none for a request that names it, but by POST /models/load",
+     "load none for a request that names it, but by POST /models/load, or "
+     "with ?autoload=true",
      SERVE | OPTION_PROCESS, option_set_flag, AT(no_autoload), 0, 0},
     {{"--sleep-idle-seconds"}, "S",
      "unload a model that nobody used for so long, 0: never (0)",

@@ -33,6 +33,7 @@ static void set_defaults(struct options *o, enum command command)
     o->port = 8080;
     o->n_parallel = 4;
     o->n_models = 4;
+    o->models_wait_s = 30;
     o->n_round = 5;
     o->n_prefix = 1;
     o->random_seed = true;

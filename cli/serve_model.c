@@ -117,7 +117,8 @@ static bool on_processors(const char *devices)
 /* ---- loading ------------------------------------------------------------- */
 
 static pl_status load(struct service *v, const struct options *o,
-                      bool beside_others, int64_t *piece, pl_err *err)
+                      bool beside_others, const volatile int *cancel,
+                      int64_t *piece, pl_err *err)
 {
     static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
@@ -130,6 +131,7 @@ static pl_status load(struct service *v, const struct options *o,
     pl.log_user = (void *)o;
     pl.progress = term_progress;
     pl.progress_user = &progress;
+    pl.cancel = cancel;
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
     if (o->embeddings) {
@@ -215,7 +217,8 @@ static const enum embeddings_pooling poolings[] = {
 };
 
 static pl_status open_service(struct service *v, const struct options *o,
-                              bool beside_others, pl_err *err)
+                              bool beside_others, const volatile int *cancel,
+                              pl_err *err)
 {
     int64_t piece;
     pl_status s = pl_model_open(&v->model, o->model, err);
@@ -229,7 +232,7 @@ static pl_status open_service(struct service *v, const struct options *o,
                     "`plait logits` takes ids");
     s = open_template(v, o, err);
     if (s == PL_OK)
-        s = load(v, o, beside_others, &piece, err);
+        s = load(v, o, beside_others, cancel, &piece, err);
     if (s != PL_OK)
         return s;
     v->created = (int64_t)time(NULL);
@@ -244,7 +247,8 @@ static pl_status open_service(struct service *v, const struct options *o,
 }
 
 pl_status serve_model_open(void *user, const struct model_about *about,
-                           struct service **out, pl_err *err)
+                           const volatile int *cancel, struct service **out,
+                           pl_err *err)
 {
     struct serve_entry *e = about->own;
     struct service *v = calloc(1, sizeof(*v));
@@ -252,17 +256,23 @@ pl_status serve_model_open(void *user, const struct model_about *about,
 
     (void)user;
     *out = NULL;
-    if (e->o->model == NULL && fetch_model(&e->own) != EXIT_DONE) {
-        free(v);
-        return fail(err, PL_IO,
-                    "its download failed; the server's log says why");
-    }
     if (v == NULL)
         return fail(err, PL_NO_MEMORY, "no memory for a model");
+    if (e->o->model == NULL) {
+        enum exit_code c = fetch_model_for(&e->own, cancel);
+
+        if (c != EXIT_DONE)
+            free(v);
+        if (c == EXIT_INTERRUPTED)
+            return fail(err, PL_CANCELLED, "its download was stopped");
+        if (c != EXIT_DONE)
+            return fail(err, PL_IO,
+                        "its download failed; the server's log says why");
+    }
     v->name = about->name;
     metrics_init(&v->metrics);
     grammars_init(&v->grammars, NULL);
-    s = open_service(v, e->o, e->o == &e->own, err);
+    s = open_service(v, e->o, e->o == &e->own, cancel, err);
     v->grammars.words = v->words;
     if (s == PL_OK)
         *out = v;

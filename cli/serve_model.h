@@ -15,7 +15,8 @@ struct serve_entry {
 
 /* For struct models_options. */
 pl_status serve_model_open(void *user, const struct model_about *about,
-                           struct service **out, pl_err *err);
+                           const volatile int *cancel, struct service **out,
+                           pl_err *err);
 void serve_model_close(void *user, struct service *v);
 
 #endif

@@ -22,12 +22,16 @@ struct model {
     int n_use;
     bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
                       so, or its devices failed */
+    bool yields;    /* likewise, for somebody who has waited for its place */
     double used;    /* for the last time, by loop_now */
     uint64_t asked; /* who was used last has the greatest: counted when a use
                        begins, since ends of uses may overtake each other */
     uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
+    double since;   /* who has asked for it has waited */
+    double loaded;  /* since when */
     uint64_t n_try; /* loads that ended, well or not */
-    pl_err why;     /* of FAILED */
+    pl_err why;     /* of FAILED, and of a load that was given up */
+    int cancel;     /* its load is to end: by atomic operations */
     struct models_waiting *first, *last;
 };
 
@@ -66,6 +70,12 @@ void models_ask(struct models *m, struct model *a);
 /* May its requests run now? */
 bool models_is_ready(const struct model *a);
 void models_use(struct model *a, int more);
+/* Its load, if there is one, is to be given up; those who wait for a model
+ * whose turn has not come yet are refused at once. False: nobody asks for it.
+ */
+bool models_give_up(struct models *m, struct model *a);
+/* Nobody has it loaded any more: its turn is over, with a->why. */
+void models_end_turn(struct models *m, struct model *a);
 /* Hands all that wait to their handlers, or refuses them with a->why. */
 void models_wake(struct models *m, struct model *a);
 
