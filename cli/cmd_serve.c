@@ -16,6 +16,7 @@ enum { DRAIN_S = 30 }; /* what is being answered has so long to its end */
 struct serve {
     const struct options *o;
     struct serve_list list;
+    struct serve_models all; /* of the list */
     struct models *models;
     struct http *http;
     char **key; /* owned, [n_key], each too */
@@ -100,14 +101,20 @@ static enum exit_code make_models(struct serve *v)
         .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
+        .user = &v->all,
         .log = log_line,
         .log_user = (void *)o,
     };
-    int n;
+    int n, most = v->list.n;
     const struct http_route *routes = service_routes(&n);
     pl_err err;
-    pl_status s = models_create(&v->models, v->list.about, v->list.n, &mo,
-                                routes, n, &err);
+    pl_status s;
+
+    if (o->n_models > 0 && o->n_models < most)
+        most = o->n_models;
+    v->all = (struct serve_models){v->list.entry, v->list.n, most};
+    s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
+                      &err);
 
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }

@@ -168,6 +168,71 @@ TEST(serve_models_that_leave_finish_their_streams)
     serve_try_stop(&s);
 }
 
+/* What clients and logs see of a model's address has no secret in it. */
+TEST(serve_models_show_no_password_of_an_address)
+{
+    struct serve_try s;
+    struct try_client c;
+    struct try_answer a;
+    char *said;
+
+    start(&s, "-m \"$M\" -a tales --offline "
+              "-mu 'http://me:hidden@127.0.0.1:9/f/x.gguf?sig=hidden'");
+    try_connect(&s.t, &c);
+    try_send(&c, try_get("/models", ""));
+    try_read(&c, &a, false);
+    assert_null(strstr(a.body, "hidden"));
+    assert_non_null(strstr(a.body, "\"id\":\"x\""));
+    assert_non_null(strstr(a.body, "http://...@127.0.0.1:9/f/x.gguf?..."));
+    free(a.body);
+    try_close(&c);
+    said = serve_try_post(&s, "/v1/completions",
+                          "{\"model\":\"x\",\"prompt\":\"a\"}", 500);
+    assert_null(strstr(said, "hidden"));
+    free(said);
+    serve_try_stop(&s);
+    must_say(sh(1, "plait plan --offline "
+                   "-mu 'http://me:hidden@127.0.0.1:9/x.gguf?hidden'"),
+             "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
+}
+
+static uint64_t number_in(const char *line)
+{
+    unsigned long long n = 0;
+    FILE *f = popen(line, "r");
+
+    assert_non_null(f);
+    if (fscanf(f, "%llu", &n) != 1)
+        n = 0;
+    pclose(f);
+    return n;
+}
+
+/* Half of the memory that is free, for one; two of them do not fit. */
+TEST(serve_models_leave_each_other_the_memory_of_their_caches)
+{
+    uint64_t left =
+        number_in("awk '/^MemAvailable/ { print $2 }' /proc/meminfo") << 10;
+    uint64_t limit = number_in("cat /sys/fs/cgroup/memory.max 2>/dev/null");
+    uint64_t used = number_in("cat /sys/fs/cgroup/memory.current 2>/dev/null");
+    char args[256], ask[256];
+    struct serve_try s;
+
+    if (limit > 0 && (limit > used ? limit - used : 0) < left)
+        left = limit > used ? limit - used : 0;
+    for (int k = 0; k < 2; k++) { /* both fit, only one does */
+        snprintf(args, sizeof args, "--models-dir \"$D\" --cache-ram %lluMiB",
+                 (unsigned long long)(left >> 20) * (k == 0 ? 2 : 6) / 10);
+        start(&s, args);
+        make_ask(ask, "tiny", 1, 2, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        make_ask(ask, "tales", 1, 2, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        assert_true(has_state(&s, "tiny", k == 0 ? "loaded" : "unloaded"));
+        serve_try_stop(&s);
+    }
+}
+
 static void write_file(const char *path, const char *text)
 {
     FILE *f = fopen(path, "w");
