@@ -255,6 +255,7 @@ void models_free(struct models *m)
         models_wake(m, a);
         if (a->service)
             m->o.close(m->o.user, a->service); /* its users end */
+        free(a->past);
     }
     pthread_cond_destroy(&m->come);
     pthread_cond_destroy(&m->told);

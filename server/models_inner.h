@@ -31,6 +31,8 @@ struct model {
     double loaded;  /* since when */
     uint64_t n_try; /* loads that ended, well or not */
     pl_err why;     /* of FAILED, and of a load that was given up */
+    char *past;     /* what it did before it was unloaded, as metrics; owned;
+                       NULL: nothing */
     int cancel;     /* its load is to end: by atomic operations */
     struct models_waiting *first, *last;
 };
@@ -92,6 +94,14 @@ struct models_text {
 /* Appends the texts of n models as one; false: no memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
                          int n);
+/* Appends `now` with the totals of `past` added: samples of the same name in
+ * families that are no gauges. False: no memory. */
+bool models_add_past(struct text *out, const char *now, const char *past);
+/* Appends `now` as it is when nothing is there: gauges are 0. */
+bool models_rest(struct text *out, const char *now);
+/* All that a model has done when `v` is unloaded, malloc'ed; NULL: nothing, or
+ * no memory. Without the lock. */
+char *models_past(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* models_routes.c */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static void say(const struct models *m, pl_log_level level, const char *form,
@@ -26,9 +27,19 @@ static void say(const struct models *m, pl_log_level level, const char *form,
 static void unload(struct models *m, struct model *a, const char *why)
 {
     struct service *v = a->service;
+    char *past;
 
     a->state = MODEL_UNLOADING;
+    pthread_mutex_unlock(&m->lock);
+    past = models_past(v, a->past); /* which changes here alone */
+    pthread_mutex_lock(&m->lock);
+    while (a->n_use > 0) /* who reads its metrics */
+        pthread_cond_wait(&m->come, &m->lock);
     a->service = NULL;
+    if (past) {
+        free(a->past);
+        a->past = past;
+    }
     pthread_mutex_unlock(&m->lock);
     m->o.close(m->o.user, v);
     say(m, PL_LOG_INFO, "%s is unloaded: %s", a->about.name, why);

@@ -760,6 +760,41 @@ TEST(models_metrics_are_joined_by_family)
     text_free(&out);
 }
 
+TEST(models_totals_only_grow)
+{
+    static const char now[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"0\"} 1\nn{d=\"1\"} 2\n"
+        "# HELP g is\n# TYPE g gauge\ng 7\n"
+        "# HELP s of\n# TYPE s counter\ns 1.500000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_sum "
+        "0.250000\n";
+    static const char past[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"1\"} 18446744073709551000\n"
+        "n{d=\"2\"} 5\n# HELP g is\n# TYPE g gauge\ng 9\n"
+        "# HELP s of\n# TYPE s counter\ns 2.000000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 3\n"
+        "h_bucket{le=\"2\"} 4\nh_sum 1.000000\n";
+    static const char want[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"0\"} 1\n"
+        "n{d=\"1\"} 18446744073709551002\nn{d=\"2\"} 5\n"
+        "# HELP g is\n# TYPE g gauge\ng 7\n"
+        "# HELP s of\n# TYPE s counter\ns 3.500000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 5\n"
+        "h_sum 1.250000\nh_bucket{le=\"2\"} 4\n";
+    struct text out = {0}, rest = {0};
+
+    assert_true(models_add_past(&out, now, past));
+    assert_string_equal(out.s, want);
+    text_free(&out);
+    assert_true(models_add_past(&out, now, "")); /* it was never loaded */
+    assert_string_equal(out.s, now);
+    assert_true(models_rest(&rest, now));
+    assert_non_null(strstr(rest.s, "\ng 0\n"));
+    assert_non_null(strstr(rest.s, "n{d=\"1\"} 2\n"));
+    text_free(&out);
+    text_free(&rest);
+}
+
 /* ---- anything ------------------------------------------------------------ */
 
 struct client_thread {

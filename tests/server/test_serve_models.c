@@ -168,6 +168,36 @@ TEST(serve_models_that_leave_finish_their_streams)
     serve_try_stop(&s);
 }
 
+/* What a model has done stays counted while it is away and when it is back. */
+TEST(serve_models_totals_outlive_them)
+{
+    static const char name[] = "plait_texts_total{model=\"tiny\"}",
+                      used[] = "plait_cache_pages{model=\"tiny\"}";
+    struct serve_try s;
+    char ask[256];
+
+    start(&s, "--models-dir \"$D\"");
+    make_ask(ask, "tiny", 1, 5, false);
+    for (int i = 1; i <= 3; i++) {
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        assert_int_equal(serve_try_metric(&s, name), i);
+        assert_true(serve_try_metric(&s, used) > 0);
+        free(serve_try_post(&s, "/models/unload", "{\"model\":\"tiny\"}", 200));
+        wait_state(&s, "tiny", "unloaded");
+        assert_int_equal(serve_try_metric(&s, name), i);
+        assert_int_equal(serve_try_metric(&s, used), 0);
+    }
+    serve_try_stop(&s);
+    start(&s, "-m \"$M\""); /* the only one, whose figures have no label */
+    for (int i = 1; i <= 2; i++) {
+        make_ask(ask, "any", 1, 5, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        free(serve_try_post(&s, "/models/unload", "{}", 200));
+        assert_int_equal(serve_try_metric(&s, "plait_texts_total"), i);
+    }
+    serve_try_stop(&s);
+}
+
 /* What clients and logs see of a model's address has no secret in it. */
 TEST(serve_models_show_no_password_of_an_address)
 {
