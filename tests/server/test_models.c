@@ -603,8 +603,8 @@ TEST(models_that_are_being_loaded_do_not_hold_up_the_end)
     begin(0);
     set(&w.open_ms, 3600 * 1000);
     send_post(&c, "/say", "a");
-    send_post(&d, "/say", "b");
     wait_state("a", "loading");
+    send_post(&d, "/say", "b");
     while (!is_asked(1))
         pause_ms(1);
     models_drain(w.models);
