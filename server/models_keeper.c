@@ -214,8 +214,8 @@ static void refuse_place(struct models *m, struct model *a)
 
 /* ---- making way ---------------------------------------------------------- */
 
-/* Of those that may go, all of them in use, the one that was loaded first; NULL:
- * one is about to go as it is. */
+/* Of those that may go, all of them in use, the one that was loaded first;
+ * NULL: one is about to go as it is. */
 static struct model *loaded_first(struct models *m)
 {
     struct model *first = NULL;

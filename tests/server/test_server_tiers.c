@@ -659,8 +659,8 @@ TEST(tiers_find_a_folder_that_was_removed)
     tiers_free(t);
 }
 
-/* A disk that hangs, for as long as who is told of its failure keeps the writer:
- * in a test the same. */
+/* A disk that hangs: who is told of a failure keeps the writer, which is the
+ * same to all others. */
 struct hung {
     pthread_mutex_t lock;
     atomic_int n_told;
