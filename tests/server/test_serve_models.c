@@ -3,10 +3,12 @@
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
+#include <arpa/inet.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -338,6 +340,56 @@ TEST(serve_models_names_what_is_wrong_in_presets)
              "reading the folder /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
              "two models are called \"x\"");
+}
+
+/* A server of files that takes connections and says nothing. */
+static int listen_silent(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_true(fd >= 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+/* A load that takes for ever, as this download does, is given up when it is not
+ * wanted any more, and when the server ends. */
+TEST(serve_models_that_are_being_loaded_hold_up_nothing)
+{
+    static const char load[] = "{\"model\":\"slow\"}";
+    const char *ini = test_temp("slow.ini"), *cache = test_temp("slow-cache");
+    char text[256], before[1024];
+    struct serve_try s;
+    struct try_client c;
+    double began;
+    int port, fd = listen_silent(&port);
+
+    snprintf(text, sizeof text,
+             "[slow]\nmodel-url = http://127.0.0.1:%d/x.gguf\n", port);
+    write_file(ini, text);
+    snprintf(before, sizeof before, "PLAIT_CACHE='%s'", cache);
+    snprintf(text, sizeof text, "-c 256 -m '%s' --models-preset '%s'",
+             test_model(), ini);
+    serve_try_run(&s, before, text);
+    free(serve_try_post(&s, "/models/load", load, 200));
+    wait_state(&s, "slow", "loading");
+    send_post(&s, &c, "/v1/completions", "{\"model\":\"slow\",\"prompt\":1}");
+    free(serve_try_post(&s, "/models/unload", load, 200));
+    wait_state(&s, "slow", "unloaded");
+    try_close(&c);
+    free(serve_try_post(&s, "/models/load", load, 200));
+    wait_state(&s, "slow", "loading");
+    began = test_seconds();
+    serve_try_stop(&s);
+    assert_true(test_seconds() - began <
+                20); /* a download takes 30 s to fail */
+    close(fd);
 }
 
 /* ---- devices that are lost ----------------------------------------------- */
