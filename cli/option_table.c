@@ -305,8 +305,8 @@ const struct option_row option_table[] = {
      SERVE, option_set_int, AT(n_waiting), 1, 1 << 20},
     {{"-cram", "--cache-ram"}, "SIZE",
      "host memory for prompts' prefixes that the devices have no room for, in "
-     "MiB or with a unit; 0: none (8GiB, or an eighth of the machine's memory "
-     "if that is less)",
+     "MiB or with a unit, of each model; 0: none (8GiB, or an eighth of the "
+     "machine's memory if that is less, shared by all models)",
      SERVE, option_set_bytes, AT(cache_ram), 0, 0},
     {{"--cache-dir"}, "DIR",
      "a folder where prefixes are written too, for later and for other "
