@@ -116,22 +116,27 @@ static double come_back(pl_engine *e, struct tiers *t, int64_t n,
     const struct timespec soon = {.tv_nsec = 50000};
     double began = bench_now();
     struct tiers_search *s = tiers_search(t, token, n, 0, nothing, NULL);
-    struct tier_entry *const *entry;
-    int64_t from;
-    int n_entry;
+    const struct tier_entry *page;
+    int n_page;
+    bool ended;
     pl_err err = {0};
 
     if (!s)
         bench_die("search", "no memory");
     while (!tiers_search_done(s))
         nanosleep(&soon, NULL);
-    entry = tiers_search_found(s, &from, &n_entry);
-    if (n_entry != (n - 1) / 64)
+    n_page = tiers_search_found(s).n;
+    if (n_page != (n - 1) / 64)
         bench_die("search", "pages are missing");
-    for (int i = 0; i < n_entry; i++)
-        if (pl_seq_extend(e, 0, token + entry[i]->first, entry[i]->n,
-                          entry[i]->data, entry[i]->bytes, &err))
+    for (int i = 0; i < n_page; i++) {
+        while (!(page = tiers_search_take(t, s, i, &ended)) && !ended)
+            nanosleep(&soon, NULL);
+        if (!page)
+            bench_die("search", "a page does not come");
+        if (pl_seq_extend(e, 0, token + page->first, page->n, page->data,
+                          page->bytes, &err))
             bench_die("page", err.message);
+    }
     tiers_search_free(t, s);
     decode(e, (n - 1) / 64 * 64, n, token, logits);
     return bench_now() - began;

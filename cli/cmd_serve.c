@@ -16,6 +16,7 @@ enum { DRAIN_S = 30 }; /* what is being answered has so long to its end */
 struct serve {
     const struct options *o;
     struct serve_list list;
+    struct serve_models all; /* of the list */
     struct models *models;
     struct http *http;
     char **key; /* owned, [n_key], each too */
@@ -97,16 +98,23 @@ static enum exit_code make_models(struct serve *v)
         .any_name = v->list.any_name,
         .max_loaded = o->n_models,
         .no_autoload = o->no_autoload,
+        .wait_s = o->models_wait_s,
         .open = serve_model_open,
         .close = serve_model_close,
+        .user = &v->all,
         .log = log_line,
         .log_user = (void *)o,
     };
-    int n;
+    int n, most = v->list.n;
     const struct http_route *routes = service_routes(&n);
     pl_err err;
-    pl_status s = models_create(&v->models, v->list.about, v->list.n, &mo,
-                                routes, n, &err);
+    pl_status s;
+
+    if (o->n_models > 0 && o->n_models < most)
+        most = o->n_models;
+    v->all = (struct serve_models){v->list.entry, v->list.n, most};
+    s = models_create(&v->models, v->list.about, v->list.n, &mo, routes, n,
+                      &err);
 
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
@@ -181,6 +189,7 @@ static void drain(struct serve *v)
 
     term_interrupts_reset();
     http_drain(v->http);
+    models_drain(v->models);
     do {
         pause_ms(50);
         http_load(v->http, &n_connection, &n_request);
@@ -190,7 +199,6 @@ static void drain(struct serve *v)
 
 static void serve_free(struct serve *v)
 {
-    term_interrupts = 1; /* a download that is under way is not waited for */
     if (v->http != NULL)
         http_stop(v->http);
     models_free(v->models); /* ends the requests that are left */

@@ -90,7 +90,8 @@ static void on_progress(void *user, const char *name, uint64_t done,
     }
 }
 
-static enum exit_code fetch(struct options *o, const char *cache)
+static enum exit_code fetch(struct options *o, const char *cache,
+                            const volatile int *cancel)
 {
     const char *endpoint = getenv("HF_ENDPOINT"), *token = getenv("HF_TOKEN");
     struct watch w = {.o = o};
@@ -101,7 +102,7 @@ static enum exit_code fetch(struct options *o, const char *cache)
                                                      : NULL,
         .cache = cache,
         .offline = o->offline,
-        .stop = &term_interrupts,
+        .stop = cancel,
         .progress = on_progress,
         .progress_user = &w,
         .log = on_log,
@@ -109,15 +110,10 @@ static enum exit_code fetch(struct options *o, const char *cache)
     };
     pl_err err;
     pl_status s;
-    int before;
 
-    before = term_interrupts_count(2); /* a server counts them too */
-    if (before == 0)
-        term_interrupts_count(1);
     s = o->model_url != NULL
             ? hub_fetch_url(&o->fetched, &h, o->model_url, &err)
             : hub_fetch(&o->fetched, &h, o->hf_repo, o->hf_file, &err);
-    term_interrupts_count(before);
     term_progress_end(&w.line);
     if (s == PL_CANCELLED)
         return complain(o->command, EXIT_INTERRUPTED,
@@ -130,6 +126,16 @@ static enum exit_code fetch(struct options *o, const char *cache)
 }
 
 enum exit_code fetch_model(struct options *o)
+{
+    enum exit_code c;
+
+    term_interrupts_count(1);
+    c = fetch_model_for(o, &term_interrupts);
+    term_interrupts_count(0);
+    return c;
+}
+
+enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
 {
     const char *option = o->model_url != NULL ? "-mu" : "-hf";
     char *cache = NULL;
@@ -153,7 +159,7 @@ enum exit_code fetch_model(struct options *o)
                         : o->command == CMD_INSPECT ? "the file"
                                                     : "-m");
     s = hub_cache_folder(&cache, &err);
-    c = s == PL_OK ? fetch(o, cache) : report(o, s, &err);
+    c = s == PL_OK ? fetch(o, cache, cancel) : report(o, s, &err);
     free(cache);
     return c;
 }

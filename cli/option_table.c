@@ -356,8 +356,8 @@ const struct option_row option_table[] = {
      SERVE, option_set_int, AT(n_waiting), 1, 1 << 20},
     {{"-cram", "--cache-ram"}, "SIZE",
      "host memory for prompts' prefixes that the devices have no room for, in "
-     "MiB or with a unit; 0: none (8GiB, or an eighth of the machine's memory "
-     "if that is less)",
+     "MiB or with a unit, of each model; 0: none (8GiB, or an eighth of the "
+     "machine's memory if that is less, shared by all models)",
      SERVE, option_set_bytes, AT(cache_ram), 0, 0},
     {{"--cache-dir"}, "DIR",
      "a folder where prefixes are written too, for later and for other "
@@ -387,8 +387,13 @@ const struct option_row option_table[] = {
      "most that are loaded at once, 0: any number; the one that was used "
      "least lately makes way (4)",
      SERVE | OPTION_PROCESS, option_set_int, AT(n_models), 0, 1024},
+    {{"--models-wait"}, "S",
+     "who asks for a model waits so long for those in use; then one that was "
+     "there as long takes no new requests until it has made way (30)",
+     SERVE | OPTION_PROCESS, option_set_int, AT(models_wait_s), 1, 1 << 20},
     {{"--no-models-autoload"}, NULL,
-     "load none for a request that names it, but by POST /models/load",
+     "load none for a request that names it, but by POST /models/load, or "
+     "with ?autoload=true",
      SERVE | OPTION_PROCESS, option_set_flag, AT(no_autoload), 0, 0},
     {{"--sleep-idle-seconds"}, "S",
      "unload a model that nobody used for so long, 0: never (0)",

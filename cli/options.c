@@ -34,6 +34,7 @@ static void set_defaults(struct options *o, enum command command)
     o->n_parallel = 4;
     o->ping_s = 10;
     o->n_models = 4;
+    o->models_wait_s = 30;
     o->n_round = 5;
     o->n_prefix = 1;
     o->random_seed = true;

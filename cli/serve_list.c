@@ -9,6 +9,7 @@
 #include "session.h"
 #include "shown.h"
 
+#include "hub/hub.h"
 #include "server/json_text.h"
 #include "server/preset.h"
 
@@ -124,6 +125,16 @@ static char *name_of_file(const char *path)
     return strndup(at, n);
 }
 
+/* The same of an address's file: a name for people, without its secrets. */
+static char *name_of_url(const char *url)
+{
+    char buf[HUB_SHOWN];
+
+    hub_shown(buf, url);
+    buf[strcspn(buf, "?")] = '\0';
+    return name_of_file(buf);
+}
+
 static struct serve_named *find_named(struct serve_list *l, const char *name)
 {
     for (int i = 0; i < l->n; i++)
@@ -184,6 +195,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
             if (name == NULL)
                 name = w.row->offset == offsetof(struct options, hf_repo)
                            ? strdup(w.value)
+                       : w.row->offset == offsetof(struct options, model_url)
+                           ? name_of_url(w.value)
                            : name_of_file(w.value);
             m = add_named(l, name);
             ok = m != NULL;
@@ -402,20 +415,28 @@ static bool fill_told(struct serve_named *m)
     bool ok = true;
 
     for (int i = 0; i < m->args.n && ok; i++) {
-        bool secret = i > 0 && strcmp(m->args.v[i - 1], "--hf-token") == 0;
+        const char *of = i > 0 ? m->args.v[i - 1] : "", *word = m->args.v[i];
+        char buf[HUB_SHOWN];
 
-        ok = add_word(&m->told, secret ? "..." : m->args.v[i]);
+        if (strcmp(of, "--hf-token") == 0)
+            word = "...";
+        else if (strcmp(of, "--model-url") == 0)
+            word = hub_shown(buf, word);
+        ok = add_word(&m->told, word);
     }
     return ok;
 }
 
 /* ---- together ------------------------------------------------------------ */
 
-static const char *path_of(const struct options *o)
+/* What clients may see of it, malloc'ed; NULL: it names none, or no memory. */
+static char *path_of(const struct options *o)
 {
-    return o->model != NULL     ? o->model
-           : o->hf_repo != NULL ? o->hf_repo
-                                : o->model_url;
+    char buf[HUB_SHOWN];
+
+    if (o->model != NULL || o->hf_repo != NULL)
+        return strdup(o->model != NULL ? o->model : o->hf_repo);
+    return o->model_url != NULL ? strdup(hub_shown(buf, o->model_url)) : NULL;
 }
 
 static bool has_word(const struct serve_words *w, const char *word)
@@ -458,7 +479,8 @@ static enum exit_code parse(struct serve_list *l, int i)
     if (c != EXIT_DONE)
         return complain(CMD_SERVE, c, "so says an option of the model %s",
                         m->name);
-    if (path_of(o) == NULL)
+    m->path = path_of(o);
+    if (m->path == NULL)
         return complain(CMD_SERVE, EXIT_USAGE,
                         "[%s] of the presets names no file; give model = FILE, "
                         "or hf-repo = USER/REPO",
@@ -466,7 +488,7 @@ static enum exit_code parse(struct serve_list *l, int i)
     e->o = o;
     e->at_start = o->at_start || m->first;
     l->about[i] = (struct model_about){.name = m->name,
-                                       .path = path_of(o),
+                                       .path = m->path,
                                        .args = (const char *const *)m->told.v,
                                        .n_args = m->told.n,
                                        .idle_s = o->sleep_idle_s,
@@ -536,6 +558,7 @@ void serve_list_fini(struct serve_list *l)
         words_free(&l->named[i].args);
         words_free(&l->named[i].told);
         free(l->named[i].name);
+        free(l->named[i].path);
     }
     words_free(&l->common);
     words_free(&l->general);

@@ -17,6 +17,7 @@ struct serve_named {
     struct serve_words off;  /* switches that its preset turns off */
     struct serve_words args; /* all that it is parsed from */
     struct serve_words told; /* the same for clients, without secrets */
+    char *path;              /* for clients; owned */
     bool first;              /* of the command line: loaded at the beginning */
 };
 

@@ -102,6 +102,48 @@ static uint64_t taken_bytes(void)
     return left < limit && limit - left > used ? limit - left : used;
 }
 
+/* A server that shares its machine leaves most of its memory to others; a
+ * container may have less than the machine. All its models share that. */
+static uint64_t default_ram(const struct serve_models *all)
+{
+    const uint64_t most = (uint64_t)8 << 30;
+    long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t bytes = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size : 0;
+    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
+
+    if (limit > 0 && limit < bytes)
+        bytes = limit;
+    bytes = bytes / 8 < most ? bytes / 8 : most;
+    return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
+}
+
+/* That a model's cache may have of the host's memory. */
+static uint64_t ram_of(const struct serve_models *all, const struct options *o)
+{
+    if (o->cache_ram == 1) /* option_set_bytes: 0 was asked for */
+        return 0;
+    return o->cache_ram == 0 ? default_ram(all) : o->cache_ram;
+}
+
+/* Bytes that the caches of loaded models will take beside what they have. */
+static uint64_t promised_bytes(const struct serve_models *all)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < all->n; i++) {
+        const struct serve_entry *e = &all->entry[i];
+        struct tiers_counts c;
+        uint64_t ram;
+
+        if (e->service == NULL || e->service->tiers == NULL)
+            continue;
+        tiers_counts(e->service->tiers, &c);
+        ram = ram_of(all, e->o);
+        sum += ram > c.ram_bytes ? ram - c.ram_bytes : 0;
+    }
+    return sum;
+}
+
 /* Are all of them processors, which share the machine's memory? Drivers of GPUs
  * tell what is free by themselves. */
 static bool on_processors(const char *devices)
@@ -116,8 +158,10 @@ static bool on_processors(const char *devices)
 
 /* ---- loading ------------------------------------------------------------- */
 
+/* all: those it is loaded beside; NULL: it is alone. */
 static pl_status load(struct service *v, const struct options *o,
-                      bool beside_others, int64_t *piece, pl_err *err)
+                      const struct serve_models *all,
+                      const volatile int *cancel, int64_t *piece, pl_err *err)
 {
     static const char *const kept[] = {"result_norm"};
     struct term_progress progress = {0};
@@ -130,17 +174,18 @@ static pl_status load(struct service *v, const struct options *o,
     pl.log_user = (void *)o;
     pl.progress = term_progress;
     pl.progress_user = &progress;
+    pl.cancel = cancel;
     pl.n_seq = o->n_parallel;
     pl.prefix_cache = true;
     if (o->embeddings) {
         pl.keep = kept;
         pl.n_keep = 1;
     }
-    if (beside_others && on_processors(pl.devices)) {
+    if (all != NULL && on_processors(pl.devices)) {
         if (pl.fit_margin == 0) /* what is left free by default */
             pl.fit_margin =
                 (number_in("/proc/meminfo", "MemTotal:") << 10) / 64;
-        pl.fit_margin += taken_bytes();
+        pl.fit_margin += taken_bytes() + promised_bytes(all) + ram_of(all, o);
     }
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
@@ -156,33 +201,15 @@ static pl_status load(struct service *v, const struct options *o,
     return PL_OK;
 }
 
-/* A server that shares its machine leaves most of its memory to others; a
- * container may have less than the machine. */
-static uint64_t default_ram(void)
-{
-    const uint64_t most = (uint64_t)8 << 30;
-    long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    uint64_t all = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size : 0;
-    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
-
-    if (limit > 0 && limit < all)
-        all = limit;
-    return all / 8 < most ? all / 8 : most;
-}
-
 static pl_status open_tiers(struct service *v, const struct options *o,
-                            pl_err *err)
+                            const struct serve_models *all, pl_err *err)
 {
-    struct tiers_options to = {.ram = o->cache_ram,
+    struct tiers_options to = {.ram = ram_of(all, o),
                                .dir = o->cache_dir,
                                .disk = o->cache_disk,
                                .log = log_line,
                                .log_user = (void *)o};
 
-    if (to.ram == 0)
-        to.ram = default_ram();
-    else if (to.ram == 1) /* option_set_bytes: 0 was asked for */
-        to.ram = 0;
     if (to.disk == 0)
         to.disk = (uint64_t)16 << 30;
     if (to.ram == 0 && !to.dir)
@@ -215,7 +242,8 @@ static const enum embeddings_pooling poolings[] = {
 };
 
 static pl_status open_service(struct service *v, const struct options *o,
-                              bool beside_others, pl_err *err)
+                              const struct serve_models *all, bool alone,
+                              const volatile int *cancel, pl_err *err)
 {
     int64_t piece;
     pl_status s = pl_model_open(&v->model, o->model, err);
@@ -229,7 +257,7 @@ static pl_status open_service(struct service *v, const struct options *o,
                     "`plait logits` takes ids");
     s = open_template(v, o, err);
     if (s == PL_OK)
-        s = load(v, o, beside_others, &piece, err);
+        s = load(v, o, alone ? NULL : all, cancel, &piece, err);
     if (s != PL_OK)
         return s;
     v->created = (int64_t)time(NULL);
@@ -239,43 +267,53 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;
     v->pooling = o->embeddings ? poolings[o->pooling] : EMBEDDINGS_OFF;
-    s = open_tiers(v, o, err);
+    s = open_tiers(v, o, all, err);
     if (s == PL_OK)
         s = slots_init(&v->slots, o->slot_dir, v->engine, err);
     return s == PL_OK ? start_loop(v, o, piece, err) : s;
 }
 
 pl_status serve_model_open(void *user, const struct model_about *about,
-                           struct service **out, pl_err *err)
+                           const volatile int *cancel, struct service **out,
+                           pl_err *err)
 {
     struct serve_entry *e = about->own;
     struct service *v = calloc(1, sizeof(*v));
     pl_status s;
 
-    (void)user;
     *out = NULL;
-    if (e->o->model == NULL && fetch_model(&e->own) != EXIT_DONE) {
-        free(v);
-        return fail(err, PL_IO,
-                    "its download failed; the server's log says why");
-    }
     if (v == NULL)
         return fail(err, PL_NO_MEMORY, "no memory for a model");
+    if (e->o->model == NULL) {
+        enum exit_code c = fetch_model_for(&e->own, cancel);
+
+        if (c != EXIT_DONE)
+            free(v);
+        if (c == EXIT_INTERRUPTED)
+            return fail(err, PL_CANCELLED, "its download was stopped");
+        if (c != EXIT_DONE)
+            return fail(err, PL_IO,
+                        "its download failed; the server's log says why");
+    }
     v->name = about->name;
     metrics_init(&v->metrics);
     grammars_init(&v->grammars, NULL);
-    s = open_service(v, e->o, e->o == &e->own, err);
+    s = open_service(v, e->o, user, e->o != &e->own, cancel, err);
     v->grammars.words = v->words;
     if (s == PL_OK)
-        *out = v;
+        *out = e->service = v;
     else
-        serve_model_close(NULL, v);
+        serve_model_close(user, v);
     return s;
 }
 
 void serve_model_close(void *user, struct service *v)
 {
-    (void)user;
+    const struct serve_models *all = user;
+
+    for (int i = 0; i < all->n; i++)
+        if (all->entry[i].service == v)
+            all->entry[i].service = NULL;
     slots_fini(&v->slots);
     loop_free(v->loop); /* ends the requests that are left */
     tiers_free(v->tiers);

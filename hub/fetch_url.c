@@ -22,7 +22,7 @@ struct address {
 static pl_status read_address(struct address *a, const char *url, pl_err *err)
 {
     size_t origin = hub_origin(url), end = strcspn(url, "?#");
-    char *name;
+    char *name, buf[HUB_SHOWN];
     int index = 1;
     bool ok;
 
@@ -43,12 +43,12 @@ static pl_status read_address(struct address *a, const char *url, pl_err *err)
         return hub_fail(err, PL_BAD_ARGUMENT,
                         "\"%.300s\" is no address of a GGUF file; give one "
                         "like https://HOST/FOLDER/NAME.gguf",
-                        url);
+                        hub_shown(buf, url));
     if (index != 1)
         return hub_fail(err, PL_BAD_ARGUMENT,
                         "%.300s is file %d of %d; give the address of the "
                         "first",
-                        url, index, a->n);
+                        hub_shown(buf, url), index, a->n);
     return PL_OK;
 }
 
@@ -95,6 +95,7 @@ static pl_status fetch(const struct hub_options *o, const char *url,
                                    .keep_etag = true};
     bool has = access(path, F_OK) == 0;
     struct hub_options once = *o;
+    char buf[HUB_SHOWN];
     pl_status s;
 
     if (o->offline)
@@ -102,7 +103,7 @@ static pl_status fetch(const struct hub_options *o, const char *url,
                    : hub_fail(err, PL_NOT_FOUND,
                               "%.400s is not in the cache; leave --offline "
                               "out to download it",
-                              url);
+                              hub_shown(buf, url));
     if (has)
         once.n_try = 1;
     s = hub_download(&once, &d, err);

@@ -13,6 +13,34 @@
 
 /* ---- messages ------------------------------------------------------------ */
 
+/* "https://", if it has that; what comes behind may have anything. */
+static size_t scheme_of(const char *url)
+{
+    size_t n = strcspn(url, ":/?#@");
+
+    return strncmp(url + n, "://", 3) == 0 ? n + 3 : 0;
+}
+
+size_t hub_host(const char *url)
+{
+    size_t scheme = scheme_of(url), n = strcspn(url + scheme, "/?#");
+
+    while (n > 0 && url[scheme + n - 1] != '@')
+        n--;
+    return scheme + n;
+}
+
+const char *hub_shown(char buf[HUB_SHOWN], const char *url)
+{
+    size_t scheme = scheme_of(url), host = hub_host(url);
+    size_t n = strcspn(url + host, "?#");
+
+    snprintf(buf, HUB_SHOWN, "%.*s%s%.*s%s", (int)(scheme < 16 ? scheme : 16),
+             url, host > scheme ? "...@" : "", (int)(n < 280 ? n : 280),
+             url + host, url[host + n] != '\0' ? "?..." : "");
+    return buf;
+}
+
 pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
 {
     va_list ap;
@@ -166,11 +194,13 @@ static pl_status check_options(const struct hub_options *o, const char *file,
 {
     const char *endpoint = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
 
+    char buf[HUB_SHOWN];
+
     if (hub_origin(endpoint) == 0)
         return hub_fail(err, PL_BAD_ARGUMENT,
                         "the hub's address is \"%.200s\"; give one like "
                         "%s in HF_ENDPOINT, or none",
-                        endpoint, HUB_ENDPOINT);
+                        hub_shown(buf, endpoint), HUB_ENDPOINT);
     for (const char *s = o->token; s != NULL && *s != '\0'; s++)
         if (*s <= ' ' || *s > '~')
             return hub_fail(err, PL_BAD_ARGUMENT,

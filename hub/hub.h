@@ -58,6 +58,11 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
 pl_status hub_fetch_url(char **path, const struct hub_options *o,
                         const char *url, pl_err *err);
 
+/* An address as people may see it: without the name and the password before its
+ * host, and without what is behind a "?", which may be a signature. */
+enum { HUB_SHOWN = 320 };
+const char *hub_shown(char buf[HUB_SHOWN], const char *url);
+
 /* $PLAIT_CACHE, else $XDG_CACHE_HOME/plait, else ~/.cache/plait; malloc'ed.
  * NOT_FOUND: none of them is set. */
 pl_status hub_cache_folder(char **folder, pl_err *err);

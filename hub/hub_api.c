@@ -45,6 +45,18 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
+/* For messages, without what is a secret. */
+static const char *shown_endpoint(const struct hub_options *o,
+                                  char buf[HUB_SHOWN])
+{
+    size_t n;
+
+    hub_shown(buf, o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT);
+    for (n = strlen(buf); n > 0 && buf[n - 1] == '/';)
+        buf[--n] = '\0';
+    return buf;
+}
+
 static const char *endpoint(const struct hub_options *o, int *n)
 {
     const char *s = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
@@ -58,22 +70,22 @@ static const char *endpoint(const struct hub_options *o, int *n)
 pl_status hub_api_refused(const struct hub_options *o, int status,
                           const char *name, const char *page, pl_err *err)
 {
-    int n;
-    const char *at = endpoint(o, &n);
+    char buf[HUB_SHOWN];
+    const char *at = shown_endpoint(o, buf);
 
     if ((status == 401 || status == 403) && page != NULL && o->token == NULL)
         return hub_fail(err, PL_NOT_FOUND,
                         "%.200s: the hub answers %d: it is not there, or it is "
                         "closed; if it is gated accept its licence at "
-                        "%.*s/%s, and give a token of %.*s/settings/tokens "
+                        "%s/%s, and give a token of %s/settings/tokens "
                         "with --hf-token or in HF_TOKEN",
-                        name, status, n, at, page, n, at);
+                        name, status, at, page, at);
     if ((status == 401 || status == 403) && page != NULL)
         return hub_fail(err, PL_NOT_FOUND,
                         "%.200s: the hub answers %d: the token is not valid "
-                        "(%.*s/settings/tokens), or may not read it; if it is "
-                        "gated accept its licence at %.*s/%s",
-                        name, status, n, at, n, at, page);
+                        "(%s/settings/tokens), or may not read it; if it is "
+                        "gated accept its licence at %s/%s",
+                        name, status, at, at, page);
     return hub_fail(err, PL_NOT_FOUND, "%.600s: the server answers %d", name,
                     status);
 }
@@ -81,13 +93,13 @@ pl_status hub_api_refused(const struct hub_options *o, int status,
 static pl_status no_repository(const struct hub_options *o, const char *repo,
                                pl_err *err)
 {
-    int n;
-    const char *at = endpoint(o, &n);
+    char buf[HUB_SHOWN];
+    const char *at = shown_endpoint(o, buf);
 
     return hub_fail(err, PL_NOT_FOUND,
-                    "%s: there is no such repository at %.*s; see to its name, "
+                    "%s: there is no such repository at %s; see to its name, "
                     "USER/REPO",
-                    repo, n, at);
+                    repo, at);
 }
 
 /* The body of an answer with status 200. */
@@ -172,12 +184,13 @@ static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
                            const char *repo, pl_err *err)
 {
     size_t n = hub_origin(url);
+    char buf[HUB_SHOWN];
 
     if (strncmp(h->next, url, n) != 0 || hub_origin(h->next) != n)
         return hub_fail(err, PL_BAD_FILE,
                         "%s: the hub's listing goes on at %.300s, which is "
                         "another server",
-                        repo, h->next);
+                        repo, hub_shown(buf, h->next));
     snprintf(url, MOST_URL, "%s", h->next);
     return PL_OK;
 }

@@ -21,7 +21,7 @@ pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
                          const char *repo, pl_err *err)
 {
     const char *endpoint = o->endpoint != NULL ? o->endpoint : HUB_ENDPOINT;
-    char *host = strdup(strstr(endpoint, "://") + 3);
+    char *host = strdup(endpoint + hub_host(endpoint));
 
     c->repo = repo;
     if (host == NULL)

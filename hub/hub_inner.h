@@ -11,6 +11,8 @@ pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* malloc'ed; NULL: no memory. */
 char *hub_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Where an address's host begins, behind a name and a password. */
+size_t hub_host(const char *url);
 pl_status hub_no_memory(pl_err *err);
 pl_status hub_cancelled(pl_err *err);
 

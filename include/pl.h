@@ -235,6 +235,12 @@ typedef struct pl_options {
     bool prefix_cache; /* pages of the cache that sequences have filled are kept
                           when these are emptied, for pl_seq_share, until
                           others need them; nothing with mtp */
+    const volatile int *cancel; /* polled while an engine, executor or plan is
+                                   created: between guesses at a plan, kernels
+                                   that are compiled, and pieces of weights of
+                                   some megabytes. Nonzero, which any thread may
+                                   set, ends that with PL_CANCELLED, and nothing
+                                   is left of it; NULL: nobody asks */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)

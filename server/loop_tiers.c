@@ -2,17 +2,19 @@
  * steps, a few at a time, and come back before a job's first step.
  *
  * A job that waits is looked up once, when a place for it is free; meanwhile
- * others come. What was found is put into its sequence page by page, in no more
- * time between two steps than others can spare, and then it takes part in
- * steps. Whatever fails on the way, the rest of its prompt is computed. */
+ * others come. What was found is put into its sequence page by page, as it
+ * comes, in no more time between two steps than others can spare, and then it
+ * takes part in steps. Whatever fails on the way, the rest of its prompt is
+ * computed. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum {
-    MAX_LOOKING = 2, /* jobs that wait for the tiers */
-    LOOK_S = 30, /* no longer: the disk hangs, or is slower than to compute */
+    MAX_LOOKING = 16, /* jobs that wait for the tiers */
+    LOOK_S =
+        30, /* no longer, for what is known or for a page: the disk hangs */
 };
 
 static const double alone_s = 0.05;   /* of putting, where nobody else runs */
@@ -151,10 +153,7 @@ void loop_tiers_stop(struct loop *l, struct work *w)
 
 void loop_tiers_begin(struct loop *l, struct work *w)
 {
-    struct tier_entry *const *entry;
-    const struct tier_entry *last;
-    int64_t from;
-    int n;
+    struct tiers_found f;
 
     w->n_put = 0;
     if (!w->search)
@@ -167,13 +166,12 @@ void loop_tiers_begin(struct loop *l, struct work *w)
         loop_tiers_leave(l, w);
         return;
     }
-    entry = tiers_search_found(w->search, &from, &n);
-    last = n > 0 ? entry[n - 1] : NULL;
-    if (!last || last->first + last->n <= w->n_cached) {
+    f = tiers_search_found(w->search);
+    if (f.end <= w->n_cached) {
         loop_tiers_leave(l, w);
         return;
     }
-    if (w->n_cached % TIER_TOKENS != 0 && from == 0) {
+    if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
         /* A state within a page is not gone on from, and less is there. */
         int64_t before = w->n_cached;
 
@@ -183,20 +181,19 @@ void loop_tiers_begin(struct loop *l, struct work *w)
         l->counts.n_cached -= (uint64_t)before;
         pthread_mutex_unlock(&l->lock);
     }
-    if (w->n_cached < from || w->n_cached % TIER_TOKENS != 0)
+    if (w->n_cached < f.from || w->n_cached % TIER_TOKENS != 0)
         loop_tiers_leave(l, w); /* what it began behind has gone since */
     else
-        w->n_put = (int)((w->n_cached - from) / TIER_TOKENS);
+        w->n_put = (int)((w->n_cached - f.from) / TIER_TOKENS);
+    w->look_end = loop_now() + LOOK_S;
 }
 
-/* The next entry; at the last, or where one fails, it is over. */
-static void put_one(struct loop *l, struct work *w)
+static void put_entry(struct loop *l, struct work *w,
+                      const struct tier_entry *e)
 {
     double began = loop_now();
-    int64_t from, before = w->n_cached;
-    int n;
-    struct tier_entry *const *entry = tiers_search_found(w->search, &from, &n);
-    const struct tier_entry *e = entry[w->n_put++];
+    int64_t before = w->n_cached;
+    bool last = ++w->n_put == tiers_search_found(w->search).n;
     pl_err err;
     pl_status s = pl_seq_extend(l->e, w->seq, w->text + e->first, e->n, e->data,
                                 e->bytes, &err);
@@ -210,9 +207,30 @@ static void put_one(struct loop *l, struct work *w)
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_damaged(l->o.tiers, e);
     }
+    w->look_end = loop_now() + LOOK_S;
     count_back(l, w, before, loop_now() - began);
-    if (s != PL_OK || w->n_put == n)
+    if (s != PL_OK || last)
         end_putting(l, w);
+}
+
+/* The next entry; at the last, or where one fails, it is over. False: it has
+ * not come yet. */
+static bool put_one(struct loop *l, struct work *w)
+{
+    bool ended, late = loop_now() > w->look_end;
+    const struct tier_entry *e =
+        tiers_search_take(l->o.tiers, w->search, w->n_put, &ended);
+
+    if (e)
+        put_entry(l, w, e);
+    else if (ended || late)
+        end_putting(l, w);
+    if (!e && !ended && late)
+        loop_say(l, PL_LOG_WARN,
+                 "job %" PRIu64 " waited %d s for a page of the cache; the "
+                 "rest of its prompt is computed",
+                 w->id, LOOK_S);
+    return e || ended || late;
 }
 
 /* NULL: there are no more. The loop's thread alone removes jobs. */
@@ -238,7 +256,8 @@ bool loop_tiers_put(struct loop *l)
         while (loop_tiers_puts(w)) {
             if (any && loop_now() > end)
                 return true;
-            put_one(l, w);
+            if (!put_one(l, w))
+                break;
             any = true;
         }
     return any;

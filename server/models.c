@@ -57,13 +57,15 @@ static void on_lost(void *user, const pl_err *err)
 
 bool models_is_ready(const struct model *a)
 {
-    return a->state == MODEL_LOADED && !a->leaves;
+    return a->state == MODEL_LOADED && !a->leaves && !a->yields;
 }
 
 void models_ask(struct models *m, struct model *a)
 {
-    if (a->turn == 0)
+    if (a->turn == 0) {
         a->turn = ++m->last_turn;
+        a->since = loop_now();
+    }
     pthread_cond_signal(&m->come);
 }
 
@@ -85,6 +87,32 @@ void models_wake(struct models *m, struct model *a)
         free(w);
     }
     a->first = a->last = NULL;
+}
+
+void models_end_turn(struct models *m, struct model *a)
+{
+    a->turn = 0;
+    a->n_try++;
+    models_wake(m, a);
+    pthread_cond_broadcast(&m->told);
+}
+
+static void stop_load(struct model *a)
+{
+    __atomic_store_n(&a->cancel, 1, __ATOMIC_RELAXED);
+}
+
+bool models_give_up(struct models *m, struct model *a)
+{
+    if (a->state == MODEL_LOADING) {
+        stop_load(a);
+        return true;
+    }
+    if (a->turn == 0)
+        return false;
+    fail(&a->why, PL_CANCELLED, "it was unloaded before its turn had come");
+    models_end_turn(m, a);
+    return true;
 }
 
 /* ---- names --------------------------------------------------------------- */
@@ -176,6 +204,8 @@ pl_status models_create(struct models **out, const struct model_about *about,
     m->o = *o;
     if (m->o.max_waiting == 0)
         m->o.max_waiting = 256;
+    if (m->o.wait_s == 0)
+        m->o.wait_s = 30;
     m->n = n;
     m->inner = routes;
     m->n_own = models_n_own_route;
@@ -200,14 +230,21 @@ pl_status models_create(struct models **out, const struct model_about *about,
     return s;
 }
 
+void models_drain(struct models *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stops = true;
+    for (int i = 0; m->model && i < m->n; i++)
+        stop_load(&m->model[i]);
+    pthread_cond_signal(&m->come);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void models_free(struct models *m)
 {
     if (!m)
         return;
-    pthread_mutex_lock(&m->lock);
-    m->stops = true;
-    pthread_cond_signal(&m->come);
-    pthread_mutex_unlock(&m->lock);
+    models_drain(m);
     if (m->has_keeper)
         pthread_join(m->keeper, NULL);
     for (int i = 0; m->model && i < m->n; i++) {
@@ -218,6 +255,7 @@ void models_free(struct models *m)
         models_wake(m, a);
         if (a->service)
             m->o.close(m->o.user, a->service); /* its users end */
+        free(a->past);
     }
     pthread_cond_destroy(&m->come);
     pthread_cond_destroy(&m->told);
@@ -239,7 +277,7 @@ pl_status models_load(struct models *m, int i, pl_err *err)
         models_ask(m, a);
         while (a->n_try == n_try)
             pthread_cond_wait(&m->told, &m->lock);
-        if (a->state == MODEL_FAILED)
+        if (a->state != MODEL_LOADED)
             s = fail(err, a->why.status, "%s", a->why.message);
     }
     pthread_mutex_unlock(&m->lock);

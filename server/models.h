@@ -7,7 +7,10 @@
  * the order in which they were first asked for; unloads the one whose last use
  * is longest ago where too many are loaded or memory is short; and unloads
  * those that nobody asks for any more. A model in use is never unloaded: who
- * uses it is counted (service_hold).
+ * uses it is counted (service_hold). So that requests without an end for some
+ * do not shut out another, whose requests have waited for long: then the one
+ * that was loaded first takes no new ones, which wait in their turn, and makes
+ * way when those that it has have ended.
  *
  * What a model is, and how it is loaded, is its opener's business. */
 #ifndef SERVER_MODELS_H
@@ -41,11 +44,17 @@ struct models_options {
     int max_loaded;   /* 0: any number */
     int max_waiting;  /* requests that wait for models; 0: 256 */
     bool any_name;    /* there is one model, whatever requests call it */
-    bool no_autoload; /* models are loaded by /models/load alone */
+    bool no_autoload; /* models are loaded by /models/load, and by requests
+                         that ask for it with ?autoload=true; the others wait
+                         only where that is under way */
+    double wait_s;    /* that one waits for models in use, and that those have
+                         been there, until one of them makes way; 0: 30 */
     /* The keeper calls them. NO_MEMORY, NO_DEVICE_MEMORY, FULL: it is tried
-     * again where unloading another gives room. */
+     * again where unloading another gives room. Once *cancel is nonzero, which
+     * another thread sets, it is to end soon with CANCELLED, or well. */
     pl_status (*open)(void *user, const struct model_about *about,
-                      struct service **out, pl_err *err);
+                      const volatile int *cancel, struct service **out,
+                      pl_err *err);
     void (*close)(void *user, struct service *v);
     void *user;
     pl_log_fn *log;
@@ -58,6 +67,9 @@ pl_status models_create(struct models **out, const struct model_about *about,
                         int n, const struct models_options *o,
                         const struct http_route *routes, int n_route,
                         pl_err *err);
+/* From now on none is loaded, and that which is being loaded is given up;
+ * requests that wait for one are refused, by the keeper. */
+void models_drain(struct models *m);
 /* After http_stop: requests that still wait are refused, all is unloaded. Takes
  * NULL. */
 void models_free(struct models *m);

@@ -22,12 +22,18 @@ struct model {
     int n_use;
     bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
                       so, or its devices failed */
+    bool yields;    /* likewise, for somebody who has waited for its place */
     double used;    /* for the last time, by loop_now */
     uint64_t asked; /* who was used last has the greatest: counted when a use
                        begins, since ends of uses may overtake each other */
     uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
+    double since;   /* who has asked for it has waited */
+    double loaded;  /* since when */
     uint64_t n_try; /* loads that ended, well or not */
-    pl_err why;     /* of FAILED */
+    pl_err why;     /* of FAILED, and of a load that was given up */
+    char *past;     /* what it did before it was unloaded, as metrics; owned;
+                       NULL: nothing */
+    int cancel;     /* its load is to end: by atomic operations */
     struct models_waiting *first, *last;
 };
 
@@ -66,6 +72,12 @@ void models_ask(struct models *m, struct model *a);
 /* May its requests run now? */
 bool models_is_ready(const struct model *a);
 void models_use(struct model *a, int more);
+/* Its load, if there is one, is to be given up; those who wait for a model
+ * whose turn has not come yet are refused at once. False: nobody asks for it.
+ */
+bool models_give_up(struct models *m, struct model *a);
+/* Nobody has it loaded any more: its turn is over, with a->why. */
+void models_end_turn(struct models *m, struct model *a);
 /* Hands all that wait to their handlers, or refuses them with a->why. */
 void models_wake(struct models *m, struct model *a);
 
@@ -82,6 +94,14 @@ struct models_text {
 /* Appends the texts of n models as one; false: no memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
                          int n);
+/* Appends `now` with the totals of `past` added: samples of the same name in
+ * families that are no gauges. False: no memory. */
+bool models_add_past(struct text *out, const char *now, const char *past);
+/* Appends `now` as it is when nothing is there: gauges are 0. */
+bool models_rest(struct text *out, const char *now);
+/* All that a model has done when `v` is unloaded, malloc'ed; NULL: nothing, or
+ * no memory. Without the lock. */
+char *models_past(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* models_routes.c */

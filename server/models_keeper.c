@@ -1,8 +1,9 @@
 /* The thread that loads and unloads models. See models.h. */
 #include "models_inner.h"
 
-#include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static void say(const struct models *m, pl_log_level level, const char *form,
@@ -26,15 +27,25 @@ static void say(const struct models *m, pl_log_level level, const char *form,
 static void unload(struct models *m, struct model *a, const char *why)
 {
     struct service *v = a->service;
+    char *past;
 
     a->state = MODEL_UNLOADING;
+    pthread_mutex_unlock(&m->lock);
+    past = models_past(v, a->past); /* which changes here alone */
+    pthread_mutex_lock(&m->lock);
+    while (a->n_use > 0) /* who reads its metrics */
+        pthread_cond_wait(&m->come, &m->lock);
     a->service = NULL;
+    if (past) {
+        free(a->past);
+        a->past = past;
+    }
     pthread_mutex_unlock(&m->lock);
     m->o.close(m->o.user, v);
     say(m, PL_LOG_INFO, "%s is unloaded: %s", a->about.name, why);
     pthread_mutex_lock(&m->lock);
     a->state = MODEL_UNLOADED;
-    a->leaves = false;
+    a->leaves = a->yields = false;
 }
 
 /* Whose last use is longest ago, of those that may go; NULL: none may. */
@@ -68,9 +79,12 @@ static bool unload_one(struct models *m)
 
         if (a->state != MODEL_LOADED || a->n_use > 0)
             continue;
-        if (!a->leaves && !is_idle_too_long(a, now))
+        if (!a->leaves && !a->yields && !is_idle_too_long(a, now))
             continue;
-        unload(m, a, a->leaves ? "as was wished" : "nobody used it");
+        unload(m, a,
+               a->leaves   ? "as was wished"
+               : a->yields ? "others have waited for its place"
+                           : "nobody used it");
         return true;
     }
     return false;
@@ -90,7 +104,7 @@ static pl_status open_model(struct models *m, struct model *a,
     pl_status s;
     struct model *other;
 
-    while (is_short(s = m->o.open(m->o.user, &a->about, v, err))) {
+    while (is_short(s = m->o.open(m->o.user, &a->about, &a->cancel, v, err))) {
         pthread_mutex_lock(&m->lock);
         other = m->stops ? NULL : least_used(m);
         if (other)
@@ -102,13 +116,13 @@ static pl_status open_model(struct models *m, struct model *a,
     return s;
 }
 
-/* Who waited for it is told. */
-static void end_load(struct models *m, struct model *a)
+/* What a load that was given up is told as. */
+static void set_given_up(const struct models *m, struct model *a)
 {
-    a->turn = 0;
-    a->n_try++;
-    models_wake(m, a);
-    pthread_cond_broadcast(&m->told);
+    a->why.status = PL_CANCELLED;
+    snprintf(a->why.message, sizeof a->why.message, "%s",
+             m->stops ? "the server is stopping"
+                      : "it was unloaded while it was being loaded");
 }
 
 static void load(struct models *m, struct model *a)
@@ -116,32 +130,38 @@ static void load(struct models *m, struct model *a)
     double began = loop_now();
     struct service *v = NULL;
     pl_status s;
-    pl_err err;
+    pl_err err = {0};
 
     a->state = MODEL_LOADING;
+    __atomic_store_n(&a->cancel, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&m->lock);
     s = open_model(m, a, &v, &err);
     if (s == PL_OK)
         say(m, PL_LOG_INFO, "%s is loaded, in %.1f s", a->about.name,
             loop_now() - began);
+    else if (s == PL_CANCELLED)
+        say(m, PL_LOG_INFO, "%s is not loaded: %s", a->about.name, err.message);
     else
         say(m, PL_LOG_WARN, "%s could not be loaded: %s", a->about.name,
             err.message);
     pthread_mutex_lock(&m->lock);
-    a->state = s == PL_OK ? MODEL_LOADED : MODEL_FAILED;
+    a->state = s == PL_OK          ? MODEL_LOADED
+               : s == PL_CANCELLED ? MODEL_UNLOADED
+                                   : MODEL_FAILED;
+    a->leaves = s == PL_OK && __atomic_load_n(&a->cancel, __ATOMIC_RELAXED);
     if (s == PL_OK) {
         v->owner = models_owner(a);
         v->http = m->http;
         v->n_answer = m->n_load++ << 24; /* no two answers have one name */
         a->service = v;
-    } else {
-        a->why = err;
-        a->why.status = s;
     }
-    a->used = loop_now();
+    a->why = err;
+    a->why.status = s;
+    if (s == PL_CANCELLED || a->leaves)
+        set_given_up(m, a);
+    a->used = a->loaded = loop_now();
     a->asked = ++m->n_asked;
-    a->leaves = false;
-    end_load(m, a);
+    models_end_turn(m, a);
 }
 
 /* Who asked first, of those that are not loaded; NULL: nobody asks. */
@@ -189,7 +209,65 @@ static void refuse_place(struct models *m, struct model *a)
              "all %d places are taken by pinned models: unload one of them, or "
              "start the server with a larger --models-max",
              m->o.max_loaded);
-    end_load(m, a);
+    models_end_turn(m, a);
+}
+
+/* ---- making way ---------------------------------------------------------- */
+
+/* Of those that may go, all of them in use, the one that was loaded first;
+ * NULL: one is about to go as it is. */
+static struct model *loaded_first(struct models *m)
+{
+    struct model *first = NULL;
+
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (a->state != MODEL_LOADED)
+            continue;
+        if (a->leaves || a->yields)
+            return NULL;
+        if (!a->about.pinned && (!first || a->loaded < first->loaded))
+            first = a;
+    }
+    return first;
+}
+
+/* When one that is loaded has to make way for `a`; 0: that is not the question
+ * now. */
+static double way_at(const struct models *m, const struct model *a,
+                     const struct model *first)
+{
+    return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
+}
+
+/* Those that were to make way stay: there is a place without them. */
+static void stay(struct models *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (!a->yields)
+            continue;
+        a->yields = false;
+        if (models_is_ready(a)) {
+            a->turn = 0;
+            models_wake(m, a);
+        }
+    }
+}
+
+/* Has one make way for `a`, if it has waited for long; false: it waits on. */
+static bool make_way(struct models *m, const struct model *a)
+{
+    struct model *first = loaded_first(m);
+
+    if (!first || loop_now() < way_at(m, a, first))
+        return false;
+    first->yields = true;
+    say(m, PL_LOG_INFO, "%s takes no new requests until it has made way for %s",
+        first->about.name, a->about.name);
+    return true;
 }
 
 /* Loads one, makes a place for it, or refuses it; false: there is nothing to
@@ -198,6 +276,8 @@ static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;
 
+    if (!a || m->o.max_loaded == 0 || count_loaded(m) < m->o.max_loaded)
+        stay(m);
     if (!a)
         return false;
     if (m->o.max_loaded == 0 || count_loaded(m) < m->o.max_loaded) {
@@ -210,7 +290,7 @@ static bool load_one(struct models *m)
     else if (!any_may_go(m))
         refuse_place(m, a);
     else
-        return false;
+        return make_way(m, a);
     return true;
 }
 
@@ -234,8 +314,14 @@ static double next_idle(const struct models *m)
 
 static void wait_for_work(struct models *m)
 {
-    double at = next_idle(m);
+    double at = next_idle(m), way = 0;
+    struct model *a = next_model(m);
     struct timespec t;
+
+    if (a && m->o.max_loaded > 0 && count_loaded(m) >= m->o.max_loaded)
+        way = way_at(m, a, loaded_first(m));
+    if (way > 0 && (at == 0 || way < at))
+        at = way;
 
     if (at == 0) {
         pthread_cond_wait(&m->come, &m->lock);
@@ -255,10 +341,12 @@ void *models_keep(void *models)
     while (!m->stops)
         if (!unload_one(m) && !load_one(m))
             wait_for_work(m);
-    /* Whoever waits in models_load is told. */
-    for (int i = 0; i < m->n; i++)
-        m->model[i].n_try++;
-    pthread_cond_broadcast(&m->told);
+    for (int i = 0; i < m->n; i++) { /* whoever waits is told */
+        struct model *a = &m->model[i];
+
+        set_given_up(m, a);
+        models_end_turn(m, a);
+    }
     pthread_mutex_unlock(&m->lock);
     return NULL;
 }

@@ -1,7 +1,13 @@
 /* What all models have done, in one text for Prometheus: the texts of each,
- * with a label that names it, joined family by family, as the format wants. */
+ * with a label that names it, joined family by family, as the format wants.
+ *
+ * A service counts from when it was loaded. What it has counted when it is
+ * unloaded is kept, as the text that it was, and added to what the next one
+ * says: whatever is counted there, totals only grow. */
 #include "models_inner.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,31 +82,185 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
     return ok;
 }
 
-/* The text of each loaded model, whose users we are meanwhile: without being
- * counted as a use of late, or who reads figures would keep it awake. */
+/* ---- over reloads -------------------------------------------------------- */
+
+/* A line's end, behind its newline. */
+static const char *next_line(const char *line)
+{
+    line += strcspn(line, "\n");
+    return line + (*line == '\n');
+}
+
+/* Bytes of "NAME{LABELS}" in a sample's line; its value is behind a space. */
+static size_t key_of(const char *line)
+{
+    size_t n = strcspn(line, "\n");
+
+    while (n > 0 && line[n] != ' ')
+        n--;
+    return n;
+}
+
+/* The sample with the key that `line` has; NULL: there is none. */
+static const char *find_sample(const char *text, const char *line)
+{
+    size_t n = key_of(line);
+
+    for (; *text; text = next_line(text))
+        if (strncmp(text, line, n + 1) == 0)
+            return text;
+    return NULL;
+}
+
+static bool add_sum(struct text *out, const char *a, const char *b)
+{
+    size_t n = key_of(a), m = key_of(b);
+    const char *end = next_line(a);
+    char value[64];
+
+    if (memchr(a + n, '.', (size_t)(end - a) - n))
+        snprintf(value, sizeof value, "%.6f\n",
+                 strtod(a + n, NULL) + strtod(b + m, NULL));
+    else
+        snprintf(value, sizeof value, "%" PRIu64 "\n",
+                 (uint64_t)strtoull(a + n, NULL, 10) +
+                     (uint64_t)strtoull(b + m, NULL, 10));
+    return text_add(out, a, n + 1) && text_add(out, value, strlen(value));
+}
+
+/* Is it "# TYPE NAME gauge"? Such are of now, and no totals. */
+static bool is_gauge(const char *line)
+{
+    static const char end[] = " gauge\n";
+    size_t n = (size_t)(next_line(line) - line);
+
+    return n > sizeof end - 1 &&
+           memcmp(line + n - (sizeof end - 1), end, sizeof end - 1) == 0;
+}
+
+static bool is_type(const char *line)
+{
+    return strncmp(line, "# TYPE ", 7) == 0;
+}
+
+/* What `past` has of the family with this line of its type, and `now` lacks: a
+ * device that is no more, say. */
+static bool add_missing(struct text *out, const char *type, const char *now,
+                        const char *past)
+{
+    size_t n = (size_t)(next_line(type) - type);
+    bool ok = true;
+
+    while (*past && strncmp(past, type, n) != 0)
+        past = next_line(past);
+    for (past = next_line(past); *past && *past != '#' && ok;
+         past = next_line(past))
+        if (!find_sample(now, past))
+            ok = text_add(out, past, (size_t)(next_line(past) - past));
+    return ok;
+}
+
+bool models_add_past(struct text *out, const char *now, const char *past)
+{
+    const char *type = NULL, *line, *old;
+    bool ok = true, total = false;
+
+    for (line = now; *line && ok; line = next_line(line)) {
+        old = *line != '#' && total ? find_sample(past, line) : NULL;
+        if (strncmp(line, "# HELP ", 7) == 0 && type && total)
+            ok = add_missing(out, type, now, past);
+        if (is_type(line)) {
+            type = line;
+            total = !is_gauge(line);
+        }
+        ok =
+            ok && (old ? add_sum(out, line, old)
+                       : text_add(out, line, (size_t)(next_line(line) - line)));
+    }
+    return ok && (!type || !total || add_missing(out, type, now, past));
+}
+
+bool models_rest(struct text *out, const char *now)
+{
+    bool ok = true, total = false;
+
+    for (const char *line = now; *line && ok; line = next_line(line)) {
+        size_t n = (size_t)(next_line(line) - line), key = key_of(line);
+
+        if (is_type(line))
+            total = !is_gauge(line);
+        ok = *line == '#' || total
+                 ? text_add(out, line, n)
+                 : text_add(out, line, key) && text_add(out, " 0\n", 3);
+    }
+    return ok;
+}
+
+/* What a service and those before it have done; v may be NULL. False: no
+ * memory. */
+static bool write_totals(struct service *v, const char *past, struct text *out)
+{
+    struct text now = {0};
+    bool ok = !v || !v->loop || service_metrics(v, &now);
+
+    if (!now.s) /* nothing is there now */
+        ok = ok && text_add(out, past, strlen(past));
+    else
+        ok = ok && models_add_past(out, now.s, past);
+    text_free(&now);
+    return ok;
+}
+
+char *models_past(struct service *v, const char *past)
+{
+    struct text all = {0}, rest = {0};
+
+    if (!write_totals(v, past ? past : "", &all) || !all.s ||
+        !models_rest(&rest, all.s))
+        text_free(&rest);
+    text_free(&all);
+    return rest.s;
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+/* The text of a model, whose user we are meanwhile: without being counted as a
+ * use of late, or who reads figures would keep it awake. It stays empty for one
+ * that was never loaded. False: no memory. */
+static bool write_model(struct model *a, struct text *out)
+{
+    struct models *m = a->of;
+    struct service *v;
+    char *past;
+    bool ok;
+
+    pthread_mutex_lock(&m->lock);
+    v = a->service;
+    past = strdup(a->past ? a->past : "");
+    if (v)
+        models_use(a, 1);
+    pthread_mutex_unlock(&m->lock);
+    ok = past && write_totals(v, past, out);
+    free(past);
+    if (v) {
+        pthread_mutex_lock(&m->lock);
+        models_use(a, -1);
+        pthread_mutex_unlock(&m->lock);
+    }
+    return ok;
+}
+
 static int write_all(struct models *m, struct text *text,
                      struct models_text *part, bool *ok)
 {
     int n = 0;
 
     for (int i = 0; i < m->n && *ok; i++) {
-        struct model *a = &m->model[i];
-        struct service *v;
-
-        pthread_mutex_lock(&m->lock);
-        v = a->service;
-        if (v)
-            models_use(a, 1);
-        pthread_mutex_unlock(&m->lock);
-        if (!v)
+        *ok = write_model(&m->model[i], &text[n]);
+        if (!text[n].s)
             continue;
-        *ok = !v->loop || service_metrics(v, &text[n]);
-        *ok = *ok && text_add(&text[n], "", 1); /* terminated */
-        part[n] = (struct models_text){a->about.name, text[n].s};
+        part[n] = (struct models_text){m->model[i].about.name, text[n].s};
         n++;
-        pthread_mutex_lock(&m->lock);
-        models_use(a, -1);
-        pthread_mutex_unlock(&m->lock);
     }
     return n;
 }
@@ -113,15 +273,14 @@ void models_on_metrics(void *user, struct http_request *r)
     bool ok;
     int n;
 
-    if (m->o.any_name) {
-        models_on_request(m, r);
-        return;
-    }
     text = calloc((size_t)m->n + 1, sizeof *text);
     part = calloc((size_t)m->n + 1, sizeof *part);
     ok = text && part;
     n = ok ? write_all(m, text, part, &ok) : 0;
-    ok = ok && models_join_metrics(&out, part, n);
+    if (m->o.any_name) /* there is no other to tell it from */
+        ok = ok && (n == 0 || text_add(&out, text[0].s, text[0].n));
+    else
+        ok = ok && models_join_metrics(&out, part, n);
     if (ok)
         http_answer(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
                     out.n);

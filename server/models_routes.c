@@ -106,7 +106,10 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
                       "%d requests wait for models already: try again later",
                       m->n_waiting);
     }
-    if (m->stops || !(w = calloc(1, sizeof *w)))
+    if (m->stops)
+        return refuse(why, 503, "model_not_loaded", NULL,
+                      "the server is stopping");
+    if (!(w = calloc(1, sizeof *w)))
         return refuse_memory(why);
     w->r = r;
     append(a, w);
@@ -303,7 +306,8 @@ static void on_load(void *user, struct http_request *r)
     answer_json(r, json_pack("{s:b}", "success", 1));
 }
 
-/* Its requests end first; those that come from now on have it loaded anew. */
+/* Its requests end first; those that come from now on have it loaded anew. A
+ * load that has not ended is given up, and who waits for it is refused. */
 static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -318,7 +322,8 @@ static void on_unload(void *user, struct http_request *r)
     a->leaves |= ok;
     if (ok)
         pthread_cond_signal(&m->come);
-    else
+    ok = ok || models_give_up(m, a);
+    if (!ok)
         refuse(&why, 400, "model_not_loaded", "model",
                "\"%.80s\" is not loaded", a->about.name);
     pthread_mutex_unlock(&m->lock);

@@ -155,15 +155,34 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     return s;
 }
 
+/* The folder's descriptor; -1, and errno: there is none, or anybody may write
+ * to it (EACCES). */
+static int open_folder(const char *path, bool *open_to_all)
+{
+    struct stat st;
+    int fd = -1;
+
+    *open_to_all = false;
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0 || !(st.st_mode & S_IWOTH))
+        return fd;
+    close(fd);
+    *open_to_all = true;
+    errno = EACCES;
+    return -1;
+}
+
 pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err)
 {
-    struct stat st;
+    bool open_to_all;
 
-    *d = (struct tier_disk){.dir = -1, .limit = limit};
-    if (mkdir(path, 0700) == 0 || errno == EEXIST)
-        d->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->dir >= 0 && fstat(d->dir, &st) == 0 && st.st_mode & S_IWOTH)
+    *d = (struct tier_disk){.dir = -1, .limit = limit, .path = strdup(path)};
+    if (!d->path)
+        return cannot_open(d, path, PL_NO_MEMORY, "out of memory", err);
+    d->dir = open_folder(path, &open_to_all);
+    if (open_to_all)
         return cannot_open(
             d, path, PL_BAD_ARGUMENT,
             "anybody may write there, and what is there is used: take that "
@@ -175,11 +194,28 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                        strerror(errno), err);
 }
 
+/* The folder was removed: what is at its path now, under the same number, so
+ * that those who read find it too. False: errno. */
+static bool reopen(struct tier_disk *d)
+{
+    bool open_to_all;
+    int fd = open_folder(d->path, &open_to_all), error;
+    bool ok = fd >= 0 && dup3(fd, d->dir, O_CLOEXEC) >= 0;
+
+    error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return ok && make_room(d, 0);
+}
+
 void tier_disk_close(struct tier_disk *d)
 {
     if (d->dir >= 0)
         close(d->dir);
     d->dir = -1;
+    free(d->path);
+    d->path = NULL;
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -236,20 +272,13 @@ static bool place(const struct tier_disk *d, int fd, bool named,
     return renameat(d->dir, part, d->dir, name) == 0;
 }
 
-bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
+static bool write_file(struct tier_disk *d, const struct tier_entry *e)
 {
     uint64_t bytes = tier_entry_size(e);
     char name[MAX_NAME], part[MAX_NAME];
     bool named, ok;
-    int fd, error;
+    int fd = new_file(d, part, &named), error;
 
-    if (bytes > d->limit / 2) {
-        errno = EFBIG;
-        return false;
-    }
-    if (d->bytes + bytes > d->limit || d->since > d->limit / 16)
-        make_room(d, bytes);
-    fd = new_file(d, part, &named);
     if (fd < 0)
         return false;
     name_of(&e->key, name);
@@ -262,6 +291,20 @@ bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
     d->since += ok ? bytes : 0;
     errno = error;
     return ok;
+}
+
+bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e)
+{
+    uint64_t bytes = tier_entry_size(e);
+
+    if (bytes > d->limit / 2) {
+        errno = EFBIG;
+        return false;
+    }
+    if (d->bytes + bytes > d->limit || d->since > d->limit / 16)
+        make_room(d, bytes);
+    return write_file(d, e) ||
+           (errno == ENOENT && reopen(d) && write_file(d, e));
 }
 
 /* ---- reading ------------------------------------------------------------- */

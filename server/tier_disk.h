@@ -21,7 +21,9 @@
 #include "tier_entry.h"
 
 struct tier_disk {
-    int dir; /* of the folder; -1: none */
+    int dir;    /* of the folder; -1: none. It stays this number, whatever
+                   folder that is */
+    char *path; /* owned */
     uint64_t limit;
     /* The writer's. */
     uint64_t bytes, since; /* in the folder, written since it was looked at */
@@ -34,7 +36,10 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                          pl_err *err);
 void tier_disk_close(struct tier_disk *d);
 
-/* False: errno says why, and the folder is as it was. */
+/* False: errno says why, and the folder is as it was. EFBIG: the entry is too
+ * large, for half of the limit or for the file system; others may not be. A
+ * folder that was removed, or put in the place of one, is opened anew, and made
+ * if it is not there. */
 bool tier_disk_write(struct tier_disk *d, const struct tier_entry *e);
 /* Counted once; without its data where only `head` is wanted. NULL: there is
  * none, or it was damaged and is gone now (*damaged). */

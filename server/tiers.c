@@ -1,4 +1,4 @@
-/* The two threads between the engine's loop, host memory and the disk. See
+/* The threads between the engine's loop, host memory and the disk. See
  * tiers.h. */
 #include "tiers.h"
 
@@ -15,11 +15,12 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* bytes that may be on their way */
+    STAGED = 256 << 20, /* bytes that may be on their way, there or back */
     AGAIN_S = 30,       /* a disk that failed is tried again */
     FLUSH_S = 5,        /* writing what is owed, at the end */
     LEAVE_S = 5,        /* behind that, for a disk that hangs */
-    MAX_SEARCH = 16,    /* that wait for the reader */
+    HANG_S = 5,
+    MAX_SEARCH = 256,
 };
 
 /* What was given and not looked at yet. */
@@ -38,38 +39,54 @@ struct bad {
     struct tier_key key;
 };
 
+/* A page of a prompt that is in a tier. */
+struct found_page {
+    struct tier_key key;
+    int n; /* tokens */
+    bool goes_on;
+};
+
+/* First its pages are found, then they are read, in turns with those of other
+ * searches, as long as there is room for more that was not taken. */
 struct tiers_search {
-    struct tiers_search *next;
-    int32_t *token; /* owned, [n] */
+    struct tiers_search *next; /* in the reader's list */
+    int32_t *token;            /* owned, [n] */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
-    bool freed; /* guarded: nobody wants it any more */
-    atomic_bool over;
-
     int64_t from;
-    struct tier_entry **entry; /* owned, [n_entry], each counted */
-    struct tier_key *key;      /* owned, [n / TIER_TOKENS + 1] of its pages */
-    bool *of_ram;              /* owned, [n_entry] */
-    int n_entry;
+    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1] of its pages */
+    struct found_page *page; /* owned, [n_page] */
+    int n_page;
+    atomic_bool over; /* they are found */
+
+    /* Guarded. */
+    bool busy;  /* the reader is at it */
+    bool freed; /* nobody wants it any more */
+    bool listed;
+    int end;                   /* pages that come, at most */
+    int n_read, n_taken;       /* of them */
+    struct tier_entry **entry; /* owned, [n_page]: those in between, counted */
 };
 
 struct tiers {
     struct tiers_options o;
     struct tier_key root;
     struct tier_disk disk;
-    pthread_t writer, reader;
-    bool writes, reads; /* they run */
+    pthread_t sorter, writer, reader;
+    bool sorts, writes, reads; /* they run */
 
     pthread_mutex_t lock;
-    pthread_cond_t to_write, to_read;
-    bool stops;
+    pthread_cond_t to_sort, to_write, to_read;
+    bool stops, sorted; /* sorted: the sorter has ended */
+    double at_disk;     /* since when the writer is there; 0: it is not */
     double flush_until;
     struct given *given, *last; /* a queue */
     uint64_t given_bytes;
     struct bad *bad;
-    struct tiers_search *search, *last_search;
-    int n_search; /* of them, and the one that is under way */
+    struct tiers_search *search, *last_search; /* that the reader may serve */
+    int n_search;                              /* of all that were begun */
+    uint64_t ahead; /* bytes that were read and not taken */
     struct tier_table table;
     struct tiers_counts counts;
     double again; /* the disk failed, and is not written to before; */
@@ -131,6 +148,29 @@ static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
     return e;
 }
 
+/* With the lock held. */
+static bool disk_hangs(const struct tiers *t)
+{
+    return t->at_disk > 0 && now() - t->at_disk > t->o.hang_s;
+}
+
+/* With the lock held. What a disk that hangs has to write is lost to it: memory
+ * has it, where there is any for that, like all else. */
+static void put(struct tiers *t, struct tier_entry *e)
+{
+    bool hangs = disk_hangs(t);
+    struct tier_entry *owed;
+
+    while (hangs && (owed = tier_table_owed(&t->table))) {
+        tier_table_paid(&t->table, owed);
+        t->counts.lost++;
+    }
+    t->counts.lost += hangs;
+    if (!hangs || t->o.ram > 0)
+        tier_table_put(&t->table, e, t->disk.dir >= 0 && !hangs);
+    pthread_cond_signal(&t->to_write);
+}
+
 /* With the lock held, which it gives back meanwhile. A page that came before
  * behind which sequences went on is not replaced by one where they do not. */
 static void sort_in(struct tiers *t)
@@ -149,9 +189,28 @@ static void sort_in(struct tiers *t)
     if (!e)
         t->counts.lost++;
     else if (!old || (e->goes_on && !old->goes_on))
-        tier_table_put(&t->table, e, t->disk.dir >= 0);
+        put(t, e);
     tier_entry_drop(e);
     free_given(g);
+}
+
+static void *sort_on(void *user)
+{
+    struct tiers *t = user;
+
+    pthread_mutex_lock(&t->lock);
+    for (;;) {
+        if (t->given)
+            sort_in(t);
+        else if (t->stops)
+            break;
+        else
+            pthread_cond_wait(&t->to_sort, &t->lock);
+    }
+    t->sorted = true;
+    pthread_cond_signal(&t->to_write);
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
 }
 
 /* Is it on the disk already, as good as it is? */
@@ -165,39 +224,66 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     return good;
 }
 
-/* With the lock held, which it gives back meanwhile. */
+/* Writes it, if it is not there; false, and *error: it could not be. */
+static bool write_entry(struct tiers *t, const struct tier_entry *e,
+                        bool *there, int *error)
+{
+    bool ok = true;
+
+    *there = is_written(t, e);
+    if (*there) {
+        tier_disk_touch(&t->disk, &e->key);
+    } else {
+        ok = tier_disk_write(&t->disk, e);
+        *error = errno;
+    }
+    return ok;
+}
+
+/* Once, until it goes well again. */
+static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
+{
+    if (t->told)
+        return;
+    if (error == EFBIG)
+        say(t, PL_LOG_WARN,
+            "a page of %zu bytes is too large for the cache's folder; give it "
+            "more than twice as many (--cache-disk)",
+            tier_entry_size(e));
+    else
+        say(t, PL_LOG_WARN,
+            "the cache's folder cannot be written to (%s): what is cached "
+            "stays in memory, and it is tried again every %d s",
+            strerror(error), AGAIN_S);
+}
+
+/* With the lock held, which it gives back meanwhile. A page that is too large
+ * says nothing of others. */
 static void write_one(struct tiers *t)
 {
     struct tier_entry *e = tier_entry_hold(tier_table_owed(&t->table));
-    bool there, ok = true;
+    bool there = false, ok = true;
     int error = 0;
 
     if (now() < t->again) {
         tier_table_paid(&t->table, e);
         t->counts.lost++;
     } else {
+        t->at_disk = now();
         pthread_mutex_unlock(&t->lock);
-        there = is_written(t, e);
-        if (there) {
-            tier_disk_touch(&t->disk, &e->key);
-        } else {
-            ok = tier_disk_write(&t->disk, e);
-            error = errno;
-        }
-        if (!ok && !t->told)
-            say(t, PL_LOG_WARN,
-                "the cache's folder cannot be written to (%s): what is cached "
-                "stays in memory, and it is tried again every %d s",
-                strerror(error), AGAIN_S);
+        ok = write_entry(t, e, &there, &error);
+        if (!ok)
+            tell_failure(t, e, error);
         if (!there)
             t->told = !ok;
         pthread_mutex_lock(&t->lock);
+        t->at_disk = 0;
         tier_table_paid(&t->table, e);
         t->counts.failed += !ok;
         t->counts.written += ok && !there;
         t->counts.written_bytes += ok && !there ? e->bytes : 0;
         t->counts.disk_bytes = t->disk.bytes;
-        if (!ok)
+        if (!ok && error != EFBIG)
             t->again = now() + AGAIN_S;
     }
     if (t->o.ram == 0)
@@ -211,10 +297,12 @@ static void remove_one(struct tiers *t)
     struct bad *b = t->bad;
 
     t->bad = b->next;
+    t->at_disk = now();
     pthread_mutex_unlock(&t->lock);
     tier_disk_drop(&t->disk, &b->key);
     free(b);
     pthread_mutex_lock(&t->lock);
+    t->at_disk = 0;
 }
 
 static void *write_on(void *user)
@@ -227,11 +315,9 @@ static void *write_on(void *user)
             break;
         if (t->bad) /* before what takes its place */
             remove_one(t);
-        else if (t->given)
-            sort_in(t);
         else if (tier_table_owed(&t->table))
             write_one(t);
-        else if (t->stops)
+        else if (t->stops && t->sorted)
             break;
         else
             pthread_cond_wait(&t->to_write, &t->lock);
@@ -246,7 +332,7 @@ bool tiers_full(struct tiers *t)
     bool full;
 
     pthread_mutex_lock(&t->lock);
-    full = t->given_bytes + t->table.owed >= most;
+    full = t->given_bytes + (disk_hangs(t) ? 0 : t->table.owed) >= most;
     pthread_mutex_unlock(&t->lock);
     return full;
 }
@@ -264,7 +350,7 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
         *(t->last ? &t->last->next : &t->given) = g;
         t->last = g;
         t->given_bytes += bytes;
-        pthread_cond_signal(&t->to_write);
+        pthread_cond_signal(&t->to_sort);
         pthread_mutex_unlock(&t->lock);
         return;
     }
@@ -280,10 +366,10 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
 
 static void free_search(struct tiers_search *s)
 {
-    for (int i = 0; i < s->n_entry; i++)
+    for (int i = s->n_taken; i < s->n_read; i++)
         tier_entry_drop(s->entry[i]);
     free(s->entry);
-    free(s->of_ram);
+    free(s->page);
     free(s->key);
     free(s->token);
     free(s);
@@ -299,9 +385,10 @@ static bool is_wanted(struct tiers *t, const struct tiers_search *s)
     return wanted;
 }
 
-/* Counted once; of the disk without its data. NULL: there is none. */
+/* Counted once; of the disk, if `head`, without its data. NULL: there is none.
+ */
 static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
-                               bool *of_ram)
+                               bool head, bool *of_ram)
 {
     struct tier_entry *e;
     bool damaged = false;
@@ -313,7 +400,7 @@ static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
     pthread_mutex_unlock(&t->lock);
     *of_ram = e != NULL;
     if (!e)
-        e = tier_disk_read(&t->disk, key, true, &damaged);
+        e = tier_disk_read(&t->disk, key, head, &damaged);
     if (damaged) {
         pthread_mutex_lock(&t->lock);
         t->counts.damaged++;
@@ -322,118 +409,69 @@ static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
     return e;
 }
 
-static void keep_first(struct tiers_search *s, int n)
+/* Adds the page of a key, if there is one. */
+static bool find_page(struct tiers *t, struct tiers_search *s,
+                      const struct tier_key *key)
 {
-    while (s->n_entry > n)
-        tier_entry_drop(s->entry[--s->n_entry]);
+    bool of_ram;
+    struct tier_entry *e = look(t, key, true, &of_ram);
+
+    if (!e)
+        return false;
+    s->page[s->n_page++] = (struct found_page){*key, e->n, e->goes_on};
+    tier_entry_drop(e);
+    return true;
 }
 
-/* Entries up to the last one behind which a sequence can go on. */
-static void keep_good(struct tiers_search *s)
+/* Pages up to the last one behind which a sequence can go on. */
+static int n_good(const struct tiers_search *s)
 {
-    int n = s->n_entry;
+    int n = s->n_page;
 
-    while (n > 0 && !s->entry[n - 1]->goes_on)
+    while (n > 0 && !s->page[n - 1].goes_on)
         n--;
-    keep_first(s, n);
+    return n;
 }
 
 /* Whole pages from s->from on, as far as they are. */
 static void follow(struct tiers *t, struct tiers_search *s)
 {
-    for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++) {
-        bool of_ram;
-        struct tier_entry *e =
-            is_wanted(t, s) ? look(t, &s->key[i + 1], &of_ram) : NULL;
-
-        if (!e)
+    for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
+        if (!is_wanted(t, s) || !find_page(t, s, &s->key[i + 1]))
             return;
-        s->of_ram[s->n_entry] = of_ram;
-        s->entry[s->n_entry++] = e;
-    }
 }
 
 /* The longest of fewer tokens than a page that goes on behind whole pages: such
  * are kept where a state is. Only behind the last good entry, or further. */
 static void follow_part(struct tiers *t, struct tiers_search *s)
 {
-    int good = s->n_entry;
+    int good = n_good(s), whole = s->n_page;
 
-    while (good > 0 && !s->entry[good - 1]->goes_on)
-        good--;
-    for (int k = s->n_entry; k >= good; k--) {
+    for (int k = whole; k >= good; k--) {
         int64_t first = s->from + (int64_t)k * TIER_TOKENS;
         int64_t most = s->n - 1 - first;
 
         for (int m = (int)(most < TIER_TOKENS ? most : TIER_TOKENS - 1); m > 0;
              m--) {
             struct tier_key key;
-            struct tier_entry *e;
-            bool of_ram;
 
             if (first + m <= s->length)
                 break;
             tier_key_next(&key, &s->key[first / TIER_TOKENS], s->token + first,
                           m);
-            e = look(t, &key, &of_ram);
-            if (!e)
-                continue;
-            keep_first(s, k);
-            s->of_ram[s->n_entry] = of_ram;
-            s->entry[s->n_entry++] = e;
-            return;
+            s->n_page = k;
+            if (find_page(t, s, &key))
+                return;
+            s->n_page = whole;
         }
     }
-}
-
-/* What was only looked at comes from the disk. False: no longer wanted. */
-static bool load(struct tiers *t, struct tiers_search *s)
-{
-    for (int i = 0; i < s->n_entry; i++) {
-        struct tier_entry *e;
-        bool damaged;
-
-        if (!is_wanted(t, s))
-            return false;
-        if (s->entry[i]->data)
-            continue;
-        e = tier_disk_read(&t->disk, &s->entry[i]->key, false, &damaged);
-        pthread_mutex_lock(&t->lock);
-        t->counts.damaged += damaged;
-        if (e && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
-            tier_table_put(&t->table, e, false); /* none came meanwhile */
-        pthread_mutex_unlock(&t->lock);
-        if (!e) {
-            keep_first(s, i);
-            return true;
-        }
-        tier_entry_drop(s->entry[i]);
-        s->entry[i] = e;
-    }
-    return true;
 }
 
 /* Fewer than the devices have are of no use. */
-static void count_hits(struct tiers *t, struct tiers_search *s)
+static void find_all(struct tiers *t, struct tiers_search *s)
 {
-    const struct tier_entry *last =
-        s->n_entry > 0 ? s->entry[s->n_entry - 1] : NULL;
+    struct tiers_found f;
 
-    if (last && last->first + last->n <= s->length)
-        keep_first(s, 0);
-    pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < s->n_entry; i++) {
-        bool ram = s->of_ram[i];
-
-        *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
-        *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) +=
-            s->entry[i]->bytes;
-    }
-    pthread_mutex_unlock(&t->lock);
-}
-
-static void search(struct tiers *t, struct tiers_search *s)
-{
     s->key[0] = t->root;
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->n; i++)
         tier_key_next(&s->key[i + 1], &s->key[i], s->token + i * TIER_TOKENS,
@@ -450,11 +488,102 @@ static void search(struct tiers *t, struct tiers_search *s)
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     follow(t, s);
     follow_part(t, s);
-    keep_good(s);
-    if (!load(t, s))
-        keep_first(s, 0);
-    keep_good(s);
-    count_hits(t, s);
+    s->n_page = n_good(s);
+    f = tiers_search_found(s);
+    if (f.end <= s->length)
+        s->n_page = 0;
+}
+
+/* Its next page; what comes from the disk is in memory from now on. */
+static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
+                                    int i)
+{
+    bool ram;
+    struct tier_entry *e = look(t, &s->page[i].key, false, &ram);
+
+    if (!e)
+        return NULL;
+    pthread_mutex_lock(&t->lock);
+    if (!ram && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
+        tier_table_put(&t->table, e, false); /* none came meanwhile */
+    *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
+    *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) += e->bytes;
+    pthread_mutex_unlock(&t->lock);
+    return e;
+}
+
+/* ---- the reader ---------------------------------------------------------- */
+
+/* The following are called with the lock held. */
+
+static void enlist(struct tiers *t, struct tiers_search *s)
+{
+    s->next = NULL;
+    s->listed = true;
+    *(t->last_search ? &t->last_search->next : &t->search) = s;
+    t->last_search = s;
+    pthread_cond_signal(&t->to_read);
+}
+
+/* Takes it out of the list, behind `before` (NULL: it is the first). */
+static void unlist(struct tiers *t, struct tiers_search *s,
+                   struct tiers_search *before)
+{
+    *(before ? &before->next : &t->search) = s->next;
+    if (t->last_search == s)
+        t->last_search = before;
+    s->listed = false;
+}
+
+/* May a page be read for it now? One always may, or it would never go on. */
+static bool has_room(const struct tiers *t, const struct tiers_search *s)
+{
+    return t->ahead < t->o.ahead || s->n_read == s->n_taken;
+}
+
+/* Out of the list; NULL: there is nothing to do for any. */
+static struct tiers_search *next_search(struct tiers *t)
+{
+    struct tiers_search *before = NULL;
+
+    for (struct tiers_search *s = t->search; s; before = s, s = s->next)
+        if (!atomic_load(&s->over) || has_room(t, s)) {
+            unlist(t, s, before);
+            return s;
+        }
+    return NULL;
+}
+
+/* One piece of work, the lock given back meanwhile. */
+static void serve(struct tiers *t, struct tiers_search *s)
+{
+    struct tier_entry *e = NULL;
+    bool finds = !atomic_load(&s->over);
+
+    pthread_mutex_unlock(&t->lock);
+    if (finds)
+        find_all(t, s);
+    else
+        e = read_page(t, s, s->n_read);
+    pthread_mutex_lock(&t->lock);
+    if (finds)
+        s->end = s->n_page;
+    else if (!e)
+        s->end = s->n_read;
+    if (e) {
+        s->entry[s->n_read++] = e;
+        t->ahead += e->bytes;
+    }
+    atomic_store(&s->over, true);
+}
+
+static void discard_search(struct tiers *t, struct tiers_search *s)
+{
+    for (int i = s->n_taken; i < s->n_read; i++)
+        t->ahead -= s->entry[i]->bytes;
+    t->n_search--;
+    pthread_cond_signal(&t->to_read); /* for others there is more room */
+    free_search(s);
 }
 
 static void *read_on(void *user)
@@ -463,23 +592,21 @@ static void *read_on(void *user)
 
     pthread_mutex_lock(&t->lock);
     while (!t->stops) {
-        struct tiers_search *s = t->search;
+        struct tiers_search *s = next_search(t);
 
         if (!s) {
             pthread_cond_wait(&t->to_read, &t->lock);
             continue;
         }
-        t->search = s->next;
-        t->last_search = t->search ? t->last_search : NULL;
-        pthread_mutex_unlock(&t->lock);
-        search(t, s);
-        pthread_mutex_lock(&t->lock);
-        t->n_search--;
+        s->busy = true;
+        serve(t, s);
+        s->busy = false;
         if (s->freed) {
-            free_search(s);
+            discard_search(t, s);
             continue;
         }
-        atomic_store(&s->over, true);
+        if (s->n_read < s->end)
+            enlist(t, s);
         s->done(s->user);
     }
     pthread_mutex_unlock(&t->lock);
@@ -502,9 +629,9 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     s->user = user;
     s->token = malloc((size_t)n * sizeof *s->token);
     s->key = calloc(n_page, sizeof *s->key);
+    s->page = calloc(n_page, sizeof *s->page);
     s->entry = calloc(n_page, sizeof(*s->entry));
-    s->of_ram = calloc(n_page, sizeof *s->of_ram);
-    if (!s->token || !s->key || !s->entry || !s->of_ram) {
+    if (!s->token || !s->key || !s->page || !s->entry) {
         free_search(s);
         return NULL;
     }
@@ -516,9 +643,7 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
         return NULL;
     }
     t->n_search++;
-    *(t->last_search ? &t->last_search->next : &t->search) = s;
-    t->last_search = s;
-    pthread_cond_signal(&t->to_read);
+    enlist(t, s);
     pthread_mutex_unlock(&t->lock);
     return s;
 }
@@ -528,26 +653,53 @@ bool tiers_search_done(const struct tiers_search *s)
     return atomic_load(&s->over);
 }
 
-struct tier_entry *const *tiers_search_found(const struct tiers_search *s,
-                                             int64_t *from, int *n)
+struct tiers_found tiers_search_found(const struct tiers_search *s)
 {
-    *from = s->from;
-    *n = s->n_entry;
-    return s->entry;
+    struct tiers_found f = {.from = s->from, .end = s->from, .n = s->n_page};
+
+    for (int i = 0; i < f.n; i++)
+        f.end += s->page[i].n;
+    return f;
+}
+
+const struct tier_entry *
+tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended)
+{
+    const struct tier_entry *e = NULL;
+
+    pthread_mutex_lock(&t->lock);
+    while (s->n_taken < i && s->n_taken < s->n_read) {
+        t->ahead -= s->entry[s->n_taken]->bytes;
+        tier_entry_drop(s->entry[s->n_taken++]);
+        pthread_cond_signal(&t->to_read);
+    }
+    *ended = i >= s->end;
+    if (i < s->n_read)
+        e = s->entry[i];
+    pthread_mutex_unlock(&t->lock);
+    return e;
 }
 
 void tiers_search_free(struct tiers *t, struct tiers_search *s)
 {
-    bool over;
+    struct tiers_search *before = NULL;
 
     if (!s)
         return;
     pthread_mutex_lock(&t->lock);
-    over = atomic_load(&s->over);
-    s->freed = true; /* by the reader, if it is not over */
+    s->freed = true;
+    if (s->listed) {
+        if (!atomic_load(&s->over)) { /* what it says is used counts */
+            pthread_mutex_unlock(&t->lock);
+            return;
+        }
+        while ((before ? before->next : t->search) != s)
+            before = before ? before->next : t->search;
+        unlist(t, s, before);
+    }
+    if (!s->busy) /* else the reader does it */
+        discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
-    if (over)
-        free_search(s);
 }
 
 void tiers_damaged(struct tiers *t, const struct tier_entry *e)
@@ -600,7 +752,12 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         return fail(err, "out of memory");
     t->o = *o;
     t->disk.dir = -1;
+    if (t->o.ahead == 0)
+        t->o.ahead = STAGED;
+    if (t->o.hang_s == 0)
+        t->o.hang_s = HANG_S;
     pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->to_sort, NULL);
     pthread_cond_init(&t->to_write, NULL);
     pthread_cond_init(&t->to_read, NULL);
     t->root = *root;
@@ -611,9 +768,10 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         s = tier_disk_open(&t->disk, o->dir, o->disk, err);
     if (s == PL_OK) {
         t->counts.disk_bytes = t->disk.bytes;
+        t->sorts = pthread_create(&t->sorter, NULL, sort_on, t) == 0;
         t->writes = pthread_create(&t->writer, NULL, write_on, t) == 0;
         t->reads = pthread_create(&t->reader, NULL, read_on, t) == 0;
-        if (!t->writes || !t->reads)
+        if (!t->sorts || !t->writes || !t->reads)
             s = fail(err, "the system gives no more threads");
     }
     if (s != PL_OK) {
@@ -694,13 +852,17 @@ void tiers_free(struct tiers *t)
     pthread_mutex_lock(&t->lock);
     t->stops = true;
     t->flush_until = now() + FLUSH_S;
+    t->sorted |= !t->sorts;
+    pthread_cond_signal(&t->to_sort);
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
     clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
     end.tv_sec += FLUSH_S + LEAVE_S;
+    if (t->sorts)
+        ended = joined(t->sorter, &end);
     if (t->writes)
-        ended = joined(t->writer, &end);
+        ended &= joined(t->writer, &end);
     if (t->reads)
         ended &= joined(t->reader, &end);
     if (!ended) { /* what the thread looks at stays, but for who hears it */
@@ -732,6 +894,7 @@ void tiers_free(struct tiers *t)
     if (t->table.bucket)
         tier_table_fini(&t->table);
     tier_disk_close(&t->disk);
+    pthread_cond_destroy(&t->to_sort);
     pthread_cond_destroy(&t->to_write);
     pthread_cond_destroy(&t->to_read);
     pthread_mutex_destroy(&t->lock);

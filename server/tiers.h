@@ -5,10 +5,11 @@
  * Host memory has the last used (tier_table.h); with a folder all of it is
  * written there as well (tier_disk.h), and what host memory gives up is still
  * on the disk. Before a text begins, the longest way on from what the devices
- * have is looked for (tiers_search) and read.
+ * have is looked for (tiers_search) and read, a little ahead of who takes it.
  *
- * Two threads of its own, one that hashes and writes and one that looks and
- * reads; no call waits for a disk. A disk that fails loses what was to be
+ * Three threads of its own: one that hashes and sorts in, one that writes, and
+ * one that looks and reads; no call waits for a disk, and host memory takes
+ * what comes while a disk hangs. A disk that fails loses what was to be
  * written, is told of once, and is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
@@ -23,6 +24,10 @@ struct tiers_options {
     uint64_t ram;    /* bytes of host memory; 0: none */
     const char *dir; /* NULL: no disk */
     uint64_t disk;   /* bytes */
+    uint64_t ahead;  /* bytes of pages that were read and not taken yet, of all
+                        searches, or a page of each if that is more; 0: 256
+                        MiB */
+    double hang_s;   /* a write that takes longer hangs; 0: 5 */
     pl_log_fn *log;
     void *log_user;
 };
@@ -59,18 +64,28 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
 
 /* Looks for pages by which token[0 .. n - 1], of which the devices have
  * `length`, could begin further on; `done` is called on another thread when
- * that is known, unless the search was freed before: it must not wait, nor call
- * anything here. What the devices have counts as used in the tiers too. NULL:
- * no memory, or too many wait for a slow disk. */
+ * that is known, and again for each page that has come, unless the search was
+ * freed before: it must not wait, nor call anything here. What the devices have
+ * counts as used in the tiers too. NULL: no memory, or too many wait for a slow
+ * disk. */
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
-/* Is it over? Takes no lock. */
+/* Is it known? Takes no lock. */
 bool tiers_search_done(const struct tiers_search *s);
-/* Of one that is over: entries one behind the other, the first of which begins
- * at *from; behind the last a sequence can go on. */
-struct tier_entry *const *tiers_search_found(const struct tiers_search *s,
-                                             int64_t *from, int *n);
+/* Of one that is done: n pages one behind the other, from the token `from` on
+ * up to the token `end`, where a sequence can go on. */
+struct tiers_found {
+    int64_t from, end;
+    int n;
+};
+struct tiers_found tiers_search_found(const struct tiers_search *s);
+/* The ith page of these, until the next call for this search: those before it
+ * are given up, and must not be asked for again. NULL: it is not there yet, or,
+ * with *ended, it and those behind it do not come, since they were damaged or
+ * have gone meanwhile. */
+const struct tier_entry *
+tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended);
 /* Any time; what it found is given up. NULL is taken. */
 void tiers_search_free(struct tiers *t, struct tiers_search *s);
 /* An entry came back as something else than what was written: it goes. */

@@ -119,6 +119,13 @@ pl_status err_no_thread(pl_err *err, const char *what, int e)
                    what, strerror(e));
 }
 
+pl_status err_cancelled(const volatile int *cancel, pl_err *err)
+{
+    if (!cancel || __atomic_load_n(cancel, __ATOMIC_RELAXED) == 0)
+        return PL_OK;
+    return err_set(err, PL_CANCELLED, "loading was stopped on request");
+}
+
 const char *pl_version(void)
 {
     return PLAIT_VERSION;

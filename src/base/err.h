@@ -14,6 +14,10 @@ pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
 /* The usual message for a failed allocation; `what` names what it was for. */
 pl_status err_no_memory(pl_err *err, const char *what);
 
+/* CANCELLED if *cancel is set, which another thread may do meanwhile; `cancel`
+ * may be NULL. */
+pl_status err_cancelled(const volatile int *cancel, pl_err *err);
+
 /* A name or a value as messages show it: printable ASCII, shortened to fit. */
 enum { ERR_SHOWN = 80 };
 const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);

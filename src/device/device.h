@@ -139,6 +139,7 @@ struct device_options {
     pl_progress_fn *progress; /* of kernels that device_set_load() has compiled;
                                  called by its thread. NULL: nobody asks */
     void *progress_user;
+    const volatile int *cancel; /* ends device_set_load(), see pl_options */
 };
 
 struct device_set; /* opaque */

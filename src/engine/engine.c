@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/sized.h"
+#include "engine/model_sum.h"
 #include "fit/fit.h"
 #include "plan/options_read.h"
 
@@ -85,6 +86,24 @@ static void find_tensors(pl_engine *e)
     e->norm_out = find_kept(e, "result_norm");
 }
 
+pl_status engine_sum_weights(pl_engine *e, const volatile int *cancel,
+                             pl_err *err)
+{
+    const struct device_list *l = &e->plan->compiled->list;
+    int n_thread = 0;
+
+    if (e->has_weights)
+        return PL_OK;
+    for (int d = 0; d < l->n; d++)
+        n_thread += l->dev[d].n_thread;
+    if (n_thread == 0) /* accelerators have none of their own */
+        n_thread = 8;
+    PL_TRY(model_sum(&e->weights, e->plan->model->file, n_thread,
+                     MODEL_SUM_LEAST, cancel, err));
+    e->has_weights = true;
+    return PL_OK;
+}
+
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
@@ -114,6 +133,8 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         s = prefix_init(&e->kv, err);
     if (s == PL_OK)
         s = load(e, opt, err);
+    if (s == PL_OK && opt->prefix_cache) /* which says whose it is */
+        s = engine_sum_weights(e, opt->cancel, err);
     if (s != PL_OK) {
         pl_engine_free(e);
         return s;

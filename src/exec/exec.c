@@ -92,7 +92,8 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
                                   .sim_seed = opt->sim_seed,
                                   .trace = opt->trace != NULL,
                                   .progress = opt->progress,
-                                  .progress_user = opt->progress_user};
+                                  .progress_user = opt->progress_user,
+                                  .cancel = opt->cancel};
     pl_exec *x = calloc(1, sizeof *x);
     pl_status s;
 

@@ -117,7 +117,7 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
         l->err = *err;
         atomic_store(&l->next, l->n_slab);
     }
-    if (l->opt->progress)
+    if (s == PL_OK && l->opt->progress)
         l->opt->progress(l->opt->progress_user, "loading weights", l->done,
                          l->total);
     pthread_mutex_unlock(&l->lock);
@@ -148,14 +148,16 @@ static void *load_slabs(void *arg)
         const struct slab *b;
         struct storage_rows r;
         pl_err err;
-        pl_status s = PL_OK;
+        pl_status s;
 
         if (i >= l->n_slab)
             return NULL;
         b = &l->slab[i];
         r = part_rows(l, b->s, b->part);
-        storage_fetch(b->s, b->first, b->n, &r);
-        if (l->from->check)
+        s = err_cancelled(l->opt->cancel, &err);
+        if (s == PL_OK)
+            storage_fetch(b->s, b->first, b->n, &r);
+        if (s == PL_OK && l->from->check)
             s = l->from->check(l->from->user, b->s->node, b->part, &err);
         if (s == PL_OK)
             s = storage_move(l->x, b->s, b->first, b->n, &r, true, me->staging,

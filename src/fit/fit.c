@@ -270,6 +270,7 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
         goto done;
     }
     f->notes.a = &f->arena;
+    f->cancel = opt->cancel;
     s = intent_read(&f->asked, &f->arena, g, opt, &f->notes, err);
     if (s == PL_OK)
         s = what_is_open(f, opt, n_ctx_train, err);

@@ -60,6 +60,7 @@ struct fit {
     int n_lack;
     struct intent of_mode[PL_SPLIT_HYBRID + 1]; /* the best of each mode, if */
     double of_mode_s[PL_SPLIT_HYBRID + 1];      /* its time is above zero */
+    const volatile int *cancel;                 /* pl_options's */
     pl_status failed; /* of the first guess that could not be compiled */
     pl_err why;
 };

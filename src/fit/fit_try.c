@@ -107,6 +107,7 @@ pl_status fit_compile(struct fit *f, const struct intent *in,
     pl_err e;
 
     *out = NULL;
+    PL_TRY(err_cancelled(f->cancel, err));
     if (f->ready && is_usual(f, in)) {
         *out = f->ready;
         f->ready = NULL;

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/hash64.h"
 #include "gguf/gguf_parse.h"
 
 #include <assert.h>
@@ -444,6 +445,28 @@ pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
     return (uint64_t)st.st_size < p->size
                ? cut_short(p, (uint64_t)st.st_size, err)
                : PL_OK;
+}
+
+bool gguf_identity(const struct gguf *g, uint64_t out[2])
+{
+    out[0] = out[1] = 0;
+    for (int i = 0; i < g->n_part; i++) {
+        struct stat st;
+        uint64_t is[7];
+
+        if (!g->part[i].mapped || fstat(g->part[i].fd, &st) != 0)
+            return false;
+        is[0] = (uint64_t)st.st_dev;
+        is[1] = (uint64_t)st.st_ino;
+        is[2] = (uint64_t)st.st_size;
+        is[3] = (uint64_t)st.st_mtim.tv_sec;
+        is[4] = (uint64_t)st.st_mtim.tv_nsec;
+        is[5] = (uint64_t)st.st_ctim.tv_sec;
+        is[6] = (uint64_t)st.st_ctim.tv_nsec;
+        out[0] = hash64(out[0], is, sizeof is);
+        out[1] = hash64(~out[1], is, sizeof is);
+    }
+    return true;
 }
 
 size_t gguf_file_bytes(const struct gguf *g)

@@ -107,6 +107,11 @@ pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
 pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
                            pl_err *err);
 
+/* What the files are to the system now, as a number: device, number, size and
+ * times of each. Another one follows whenever one is written to; a copy has
+ * another one too. False: they are in memory, or gone. */
+bool gguf_identity(const struct gguf *g, uint64_t out[2]);
+
 /* Element i of an array (or i = 0 of a scalar), converted. False if the type
  * does not fit (a string, a fraction where an integer is wanted, out of the
  * result's range) or i >= count. Any integer width is accepted; a whole float

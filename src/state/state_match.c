@@ -2,9 +2,10 @@
  * whether a head found is one that it may go on from.
  *
  * A model is known by what its graph is made from: the hyper-parameters of the
- * file and, of each tensor, name, shape, format and some bytes from its middle.
- * So a model in another format, or tuned further, is another one; the file's
- * name, its parts and its vocabulary's texts are not looked at. */
+ * file and, of each tensor, name, shape, format and all bytes
+ * (engine/model_sum.h). So a model in another format, tuned further, or mended
+ * in place, is another one; the file's name, its parts and its vocabulary's
+ * texts are not looked at. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -13,8 +14,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { SAMPLE_BYTES = 64 }; /* of a tensor */
 
 static bool of_the_graph(const pl_model *m, const char *key)
 {
@@ -52,38 +51,16 @@ static uint64_t hash_keys(const pl_model *m)
     return sum;
 }
 
-static pl_status hash_tensors(uint64_t *sum, const pl_model *m, pl_err *err)
-{
-    *sum = 0;
-    for (int64_t i = 0; i < gguf_n_tensor(m->file); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(m->file, i);
-        size_t n = t->bytes < SAMPLE_BYTES ? t->bytes : SAMPLE_BYTES;
-        uint64_t h = hash64(t->id, t->name, strlen(t->name));
-        char sample[SAMPLE_BYTES];
-
-        h = hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
-        if (t->data) {
-            PL_TRY(gguf_read(m->file, t, (t->bytes - n) / 2, sample, n, err));
-            h = hash64(h, sample, n);
-        }
-        *sum += h;
-    }
-    return PL_OK;
-}
-
-static pl_status fingerprint(pl_engine *e, pl_err *err)
+static pl_status fingerprint(uint64_t *out, pl_engine *e, pl_err *err)
 {
     const pl_model *m = e->plan->model;
+    const char *arch = m->model->family->arch;
     uint64_t parts[2];
 
-    if (e->fingerprint)
-        return PL_OK;
+    PL_TRY(engine_sum_weights(e, NULL, err));
     parts[0] = hash_keys(m);
-    PL_TRY(hash_tensors(&parts[1], m, err));
-    e->fingerprint = hash64(hash64(0, m->model->family->arch,
-                                   strlen(m->model->family->arch)),
-                            parts, sizeof parts) |
-                     1;
+    parts[1] = e->weights;
+    *out = hash64(hash64(0, arch, strlen(arch)), parts, sizeof parts);
     return PL_OK;
 }
 
@@ -93,9 +70,10 @@ pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
     const pl_graph *g = e->plan->graph;
     const pl_model *m = e->plan->model;
     struct gguf_str name = {0};
+    uint64_t is;
 
-    PL_TRY(fingerprint(e, err));
-    *h = (struct state_head){.model = e->fingerprint,
+    PL_TRY(fingerprint(&is, e, err));
+    *h = (struct state_head){.model = is,
                              .numeric = e->plan->compiled->numeric_hash,
                              .n_vocab = m->model->n_vocab,
                              .n_rank = e->plan->compiled->num->n_rank};

@@ -1,4 +1,5 @@
 /* Listings, and which file is meant by a name. */
+#include "hub/hub.h"
 #include "hub/hub_listing.h"
 #include "lib/support.h"
 
@@ -13,6 +14,31 @@ static const char page[] =
     "\"lfs\":{\"oid\":\"sha256:"
     "ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef0123456789\","
     "\"size\":5000000000,\"pointerSize\":135}}]";
+
+TEST(hub_addresses_are_shown_without_secrets)
+{
+    static const char *const rows[][2] = {
+        {"https://a.b/c/d.gguf", "https://a.b/c/d.gguf"},
+        {"https://me:pw@a.b:5/c@v1/d.gguf", "https://...@a.b:5/c@v1/d.gguf"},
+        {"http://me@pw@a.b/d.gguf?sig=pw", "http://...@a.b/d.gguf?..."},
+        {"https://pw@a.b", "https://...@a.b"},
+        {"https://a.b?pw", "https://a.b?..."},
+        {"https://a.b/c#pw", "https://a.b/c?..."},
+        {"me:pw@a.b/x?u=http://y", "...@a.b/x?..."},
+        {"//me:pw@a.b", "//me:pw@a.b"}, /* a path of no host */
+        {"", ""},
+    };
+    char buf[HUB_SHOWN], url[9000];
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(hub_shown(buf, rows[i][0]), rows[i][1]);
+    memset(url, 'a', sizeof url - 1);
+    url[sizeof url - 1] = '\0';
+    assert_true(strlen(hub_shown(buf, url)) < HUB_SHOWN);
+    memcpy(url, "https://", 8);
+    url[8000] = '@';
+    assert_int_equal(strncmp(hub_shown(buf, url), "https://...@aaa", 15), 0);
+}
 
 TEST(hub_listing_keeps_gguf_files)
 {

@@ -76,14 +76,21 @@ static void set(int *v, int to)
 /* ---- models of the tests' own -------------------------------------------- */
 
 static pl_status open_fake(void *user, const struct model_about *about,
-                           struct service **out, pl_err *err)
+                           const volatile int *cancel, struct service **out,
+                           pl_err *err)
 {
     int i = (int)((const char *const *)about->own - names);
     struct fake *f;
 
     (void)user;
     *out = NULL;
-    pause_ms(get(&w.open_ms));
+    for (int ms = 0; ms < get(&w.open_ms); ms++) {
+        pause_ms(1);
+        if (__atomic_load_n(cancel, __ATOMIC_RELAXED)) {
+            snprintf(err->message, sizeof err->message, "cancelled");
+            return err->status = PL_CANCELLED;
+        }
+    }
     pthread_mutex_lock(&w.lock);
     err->status = PL_OK;
     if (w.fails[i] > 0) {
@@ -387,6 +394,27 @@ static void wait_unused(void)
         }
 }
 
+/* Do requests wait for the ith? */
+static bool is_asked(int i)
+{
+    bool is;
+
+    pthread_mutex_lock(&w.models->lock);
+    is = w.models->model[i].turn > 0;
+    pthread_mutex_unlock(&w.models->lock);
+    return is;
+}
+
+static bool has_to_yield(int i)
+{
+    bool has;
+
+    pthread_mutex_lock(&w.models->lock);
+    has = w.models->model[i].yields;
+    pthread_mutex_unlock(&w.models->lock);
+    return has;
+}
+
 TEST(models_make_way_when_they_were_used_least_lately)
 {
     begin(2);
@@ -545,6 +573,118 @@ TEST(models_requests_whose_clients_left_take_no_place)
     end();
 }
 
+/* A load takes hours; whoever is tired of it has it given up, and the next that
+ * asks begins it anew. */
+TEST(models_that_are_being_loaded_can_be_unloaded)
+{
+    struct try_client c, d;
+
+    begin(0);
+    set(&w.open_ms, 3600 * 1000);
+    send_post(&c, "/say", "a");
+    wait_state("a", "loading");
+    send_post(&d, "/say", "b");
+    while (!is_asked(1))
+        pause_ms(1);
+    post("/models/unload", "b", 200); /* before its turn */
+    assert_non_null(strstr(read_answer(&d, 503), "before its turn"));
+    post("/models/unload", "a", 200);
+    assert_non_null(strstr(read_answer(&c, 503), "while it was being loaded"));
+    assert_true(is_state("a", "unloaded"));
+    post("/models/unload", "a", 400);
+    assert_int_equal(get(&w.n_ever), 0);
+    set(&w.open_ms, 0);
+    assert_string_equal(post("/say", "a", 200), "a 1");
+    end();
+}
+
+TEST(models_that_are_being_loaded_do_not_hold_up_the_end)
+{
+    struct try_client c, d;
+
+    begin(0);
+    set(&w.open_ms, 3600 * 1000);
+    send_post(&c, "/say", "a");
+    wait_state("a", "loading");
+    send_post(&d, "/say", "b");
+    while (!is_asked(1))
+        pause_ms(1);
+    models_drain(w.models);
+    assert_non_null(strstr(read_answer(&c, 503), "stopping"));
+    assert_non_null(strstr(read_answer(&d, 503), "stopping"));
+    assert_non_null(strstr(post("/say", "e", 503), "stopping"));
+    end();
+}
+
+/* Requests for one that overlap without an end: it is never unused. Whoever
+ * waits for its place gets it all the same, and it comes back in its turn. */
+TEST(models_in_use_for_ever_make_way_for_who_has_waited)
+{
+    struct try_client a[2], b;
+    struct held h;
+
+    begin_with((struct models_options){.max_loaded = 1, .wait_s = 0.02}, -1, 0);
+    send_post(&a[0], "/hold", "a");
+    h = take_held();
+    send_post(&b, "/say", "b");
+    while (!has_to_yield(0))
+        pause_ms(1);
+    send_post(&a[1], "/hold", "a");
+    while (!is_asked(0))
+        pause_ms(1);
+    assert_int_equal(get(&w.n_held), 0);
+    let_go(h);
+    read_answer(&a[0], 200);
+    assert_string_equal(read_answer(&b, 200), "b 2");
+    h = take_held();
+    assert_int_equal(h.f->serial, 3);
+    let_go(h);
+    read_answer(&a[1], 200);
+    assert_int_equal(get(&w.most_open), 1);
+    end();
+}
+
+/* Not before, and not longer than there is need for it. */
+TEST(models_make_way_for_nobody_else)
+{
+    struct try_client a[2], b, c;
+    struct held h[2];
+
+    begin_with((struct models_options){.max_loaded = 1, .wait_s = 1e6}, -1, 0);
+    send_post(&a[0], "/hold", "a");
+    h[0] = take_held();
+    send_post(&b, "/say", "b");
+    while (!is_asked(1))
+        pause_ms(1);
+    send_post(&a[1], "/hold", "a"); /* nobody has waited for long */
+    h[1] = take_held();
+    for (int i = 0; i < 2; i++) {
+        let_go(h[i]);
+        read_answer(&a[i], 200);
+    }
+    read_answer(&b, 200);
+    end();
+    begin_with((struct models_options){.max_loaded = 2, .wait_s = 0.02}, 4, 0);
+    post("/say", "g", 200); /* is pinned */
+    send_post(&a[0], "/hold", "a");
+    h[0] = take_held();
+    send_post(&b, "/say", "b");
+    while (!has_to_yield(0))
+        pause_ms(1);
+    assert_false(has_to_yield(4));
+    send_post(&a[1], "/say", "a");
+    while (!is_asked(0))
+        pause_ms(1);
+    post("/models/unload", "g", 200); /* there is another place */
+    read_answer(&b, 200);
+    assert_string_equal(read_answer(&a[1], 200), "a 2");
+    send_post(&c, "/say", "a");
+    assert_string_equal(read_answer(&c, 200), "a 2");
+    let_go(h[0]);
+    read_answer(&a[0], 200);
+    end();
+}
+
 /* Clients that wait when it ends are gone, and nothing of theirs stays. */
 TEST(models_end_while_requests_wait)
 {
@@ -620,6 +760,41 @@ TEST(models_metrics_are_joined_by_family)
                "h_bucket{model=\"b\\\"\",le=\"1\"} 5\n"
                "h_sum{model=\"b\\\"\"} 6\n");
     text_free(&out);
+}
+
+TEST(models_totals_only_grow)
+{
+    static const char now[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"0\"} 1\nn{d=\"1\"} 2\n"
+        "# HELP g is\n# TYPE g gauge\ng 7\n"
+        "# HELP s of\n# TYPE s counter\ns 1.500000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_sum "
+        "0.250000\n";
+    static const char past[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"1\"} 18446744073709551000\n"
+        "n{d=\"2\"} 5\n# HELP g is\n# TYPE g gauge\ng 9\n"
+        "# HELP s of\n# TYPE s counter\ns 2.000000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 3\n"
+        "h_bucket{le=\"2\"} 4\nh_sum 1.000000\n";
+    static const char want[] =
+        "# HELP n it\n# TYPE n counter\nn{d=\"0\"} 1\n"
+        "n{d=\"1\"} 18446744073709551002\nn{d=\"2\"} 5\n"
+        "# HELP g is\n# TYPE g gauge\ng 7\n"
+        "# HELP s of\n# TYPE s counter\ns 3.500000\n"
+        "# HELP h is\n# TYPE h histogram\nh_bucket{le=\"1\"} 5\n"
+        "h_sum 1.250000\nh_bucket{le=\"2\"} 4\n";
+    struct text out = {0}, rest = {0};
+
+    assert_true(models_add_past(&out, now, past));
+    assert_string_equal(out.s, want);
+    text_free(&out);
+    assert_true(models_add_past(&out, now, "")); /* it was never loaded */
+    assert_string_equal(out.s, now);
+    assert_true(models_rest(&rest, now));
+    assert_non_null(strstr(rest.s, "\ng 0\n"));
+    assert_non_null(strstr(rest.s, "n{d=\"1\"} 2\n"));
+    text_free(&out);
+    text_free(&rest);
 }
 
 /* ---- anything ------------------------------------------------------------ */

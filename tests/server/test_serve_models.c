@@ -3,10 +3,12 @@
 #include "lib/command.h"
 #include "lib/serve_try.h"
 
+#include <arpa/inet.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -168,6 +170,101 @@ TEST(serve_models_that_leave_finish_their_streams)
     serve_try_stop(&s);
 }
 
+/* What a model has done stays counted while it is away and when it is back. */
+TEST(serve_models_totals_outlive_them)
+{
+    static const char name[] = "plait_texts_total{model=\"tiny\"}",
+                      used[] = "plait_cache_pages{model=\"tiny\"}";
+    struct serve_try s;
+    char ask[256];
+
+    start(&s, "--models-dir \"$D\"");
+    make_ask(ask, "tiny", 1, 5, false);
+    for (int i = 1; i <= 3; i++) {
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        assert_int_equal(serve_try_metric(&s, name), i);
+        assert_true(serve_try_metric(&s, used) > 0);
+        free(serve_try_post(&s, "/models/unload", "{\"model\":\"tiny\"}", 200));
+        wait_state(&s, "tiny", "unloaded");
+        assert_int_equal(serve_try_metric(&s, name), i);
+        assert_int_equal(serve_try_metric(&s, used), 0);
+    }
+    serve_try_stop(&s);
+    start(&s, "-m \"$M\""); /* the only one, whose figures have no label */
+    for (int i = 1; i <= 2; i++) {
+        make_ask(ask, "any", 1, 5, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        free(serve_try_post(&s, "/models/unload", "{}", 200));
+        assert_int_equal(serve_try_metric(&s, "plait_texts_total"), i);
+    }
+    serve_try_stop(&s);
+}
+
+/* What clients and logs see of a model's address has no secret in it. */
+TEST(serve_models_show_no_password_of_an_address)
+{
+    struct serve_try s;
+    struct try_client c;
+    struct try_answer a;
+    char *said;
+
+    start(&s, "-m \"$M\" -a tales --offline "
+              "-mu 'http://me:hidden@127.0.0.1:9/f/x.gguf?sig=hidden'");
+    try_connect(&s.t, &c);
+    try_send(&c, try_get("/models", ""));
+    try_read(&c, &a, false);
+    assert_null(strstr(a.body, "hidden"));
+    assert_non_null(strstr(a.body, "\"id\":\"x\""));
+    assert_non_null(strstr(a.body, "http://...@127.0.0.1:9/f/x.gguf?..."));
+    free(a.body);
+    try_close(&c);
+    said = serve_try_post(&s, "/v1/completions",
+                          "{\"model\":\"x\",\"prompt\":\"a\"}", 500);
+    assert_null(strstr(said, "hidden"));
+    free(said);
+    serve_try_stop(&s);
+    must_say(sh(1, "plait plan --offline "
+                   "-mu 'http://me:hidden@127.0.0.1:9/x.gguf?hidden'"),
+             "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
+}
+
+static uint64_t number_in(const char *line)
+{
+    unsigned long long n = 0;
+    FILE *f = popen(line, "r");
+
+    assert_non_null(f);
+    if (fscanf(f, "%llu", &n) != 1)
+        n = 0;
+    pclose(f);
+    return n;
+}
+
+/* Half of the memory that is free, for one; two of them do not fit. */
+TEST(serve_models_leave_each_other_the_memory_of_their_caches)
+{
+    uint64_t left =
+        number_in("awk '/^MemAvailable/ { print $2 }' /proc/meminfo") << 10;
+    uint64_t limit = number_in("cat /sys/fs/cgroup/memory.max 2>/dev/null");
+    uint64_t used = number_in("cat /sys/fs/cgroup/memory.current 2>/dev/null");
+    char args[256], ask[256];
+    struct serve_try s;
+
+    if (limit > 0 && (limit > used ? limit - used : 0) < left)
+        left = limit > used ? limit - used : 0;
+    for (int k = 0; k < 2; k++) { /* both fit, only one does */
+        snprintf(args, sizeof args, "--models-dir \"$D\" --cache-ram %lluMiB",
+                 (unsigned long long)(left >> 20) * (k == 0 ? 2 : 6) / 10);
+        start(&s, args);
+        make_ask(ask, "tiny", 1, 2, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        make_ask(ask, "tales", 1, 2, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        assert_true(has_state(&s, "tiny", k == 0 ? "loaded" : "unloaded"));
+        serve_try_stop(&s);
+    }
+}
+
 static void write_file(const char *path, const char *text)
 {
     FILE *f = fopen(path, "w");
@@ -243,6 +340,56 @@ TEST(serve_models_names_what_is_wrong_in_presets)
              "reading the folder /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
              "two models are called \"x\"");
+}
+
+/* A server of files that takes connections and says nothing. */
+static int listen_silent(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_true(fd >= 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+/* A load that takes for ever, as this download does, is given up when it is not
+ * wanted any more, and when the server ends. */
+TEST(serve_models_that_are_being_loaded_hold_up_nothing)
+{
+    static const char load[] = "{\"model\":\"slow\"}";
+    const char *ini = test_temp("slow.ini"), *cache = test_temp("slow-cache");
+    char text[256], before[1024];
+    struct serve_try s;
+    struct try_client c;
+    double began;
+    int port, fd = listen_silent(&port);
+
+    snprintf(text, sizeof text,
+             "[slow]\nmodel-url = http://127.0.0.1:%d/x.gguf\n", port);
+    write_file(ini, text);
+    snprintf(before, sizeof before, "PLAIT_CACHE='%s'", cache);
+    snprintf(text, sizeof text, "-c 256 -m '%s' --models-preset '%s'",
+             test_model(), ini);
+    serve_try_run(&s, before, text);
+    free(serve_try_post(&s, "/models/load", load, 200));
+    wait_state(&s, "slow", "loading");
+    send_post(&s, &c, "/v1/completions", "{\"model\":\"slow\",\"prompt\":1}");
+    free(serve_try_post(&s, "/models/unload", load, 200));
+    wait_state(&s, "slow", "unloaded");
+    try_close(&c);
+    free(serve_try_post(&s, "/models/load", load, 200));
+    wait_state(&s, "slow", "loading");
+    began = test_seconds();
+    serve_try_stop(&s);
+    assert_true(test_seconds() - began <
+                20); /* a download takes 30 s to fail */
+    close(fd);
 }
 
 /* ---- devices that are lost ----------------------------------------------- */

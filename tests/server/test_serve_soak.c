@@ -55,7 +55,7 @@ TEST(serve_holds_no_more_after_many_requests_than_after_some)
     snprintf(more, sizeof more, "-m '%s' -np 16 -c 2048 --max-waiting 64",
              test_temp("tiny.gguf"));
     sh(0, "plait synth --shape tiny --type q8_0 -o tiny.gguf");
-    serve_try_start(&s, "", more);
+    serve_try_run(&s, "", more); /* that model alone */
     ask_many(&s, some, 0);
     bother(&s, some / 100);
     serve_try_idle(&s);

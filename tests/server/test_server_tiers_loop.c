@@ -108,38 +108,50 @@ static void pause_ms(void)
     nanosleep(&t, NULL);
 }
 
-/* The job of a seed, to its end. */
-static void write_one(struct place *p, struct heard *h, uint64_t seed,
-                      int n_prompt, int max_tokens)
+/* The same job of a seed n times at once, to their ends. */
+static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
+                       int n_prompt, int max_tokens)
 {
     int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
-    struct job job = {
-        .prompt = prompt,
-        .n_prompt = n_prompt,
-        .max_tokens = max_tokens,
-        .ignore_end = true,
-        .client = 1,
-        .listener = {.token = hear_token, .end = hear_end, .user = h}};
+    struct job *job = test_need((size_t)n, sizeof *job);
     double began = test_seconds();
     pl_sampling how;
     pl_err err;
 
-    memset(h, 0, sizeof *h);
     pl_sampling_init(&how);
     how.seed = seed;
-    job.sampling = &how;
-    h->n_vocab = pl_tokenizer_n_vocab(pl_model_tokenizer(p->model));
+    for (int i = 0; i < n; i++) {
+        memset(&h[i], 0, sizeof h[i]);
+        h[i].n_vocab = pl_tokenizer_n_vocab(pl_model_tokenizer(p->model));
+        job[i] = (struct job){
+            .prompt = prompt,
+            .n_prompt = n_prompt,
+            .max_tokens = max_tokens,
+            .ignore_end = true,
+            .client = 1,
+            .sampling = &how,
+            .listener = {.token = hear_token, .end = hear_end, .user = &h[i]}};
+    }
     for (int i = 0; i < n_prompt; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    TEST_OK(loop_add(p->loop, job, n, NULL, &err), err);
     free(prompt);
-    while (h->n_end == 0) {
-        pause_ms();
-        if (test_seconds() - began > 300)
-            fail_msg("a job did not end in 300 s");
+    free(job);
+    for (int i = 0; i < n; i++) {
+        while (h[i].n_end == 0) {
+            pause_ms();
+            if (test_seconds() - began > 300)
+                fail_msg("a job did not end in 300 s");
+        }
+        if (h[i].report.why != JOB_LENGTH)
+            fail_msg("%s", h[i].report.err.message);
     }
-    if (h->report.why != JOB_LENGTH)
-        fail_msg("%s", h->report.err.message);
+}
+
+static void write_one(struct place *p, struct heard *h, uint64_t seed,
+                      int n_prompt, int max_tokens)
+{
+    write_same(p, h, 1, seed, n_prompt, max_tokens);
 }
 
 static void expect_same(const struct heard *a, const struct heard *b)
@@ -253,6 +265,30 @@ TEST(server_tiers_of_any_memory_change_no_bit)
     }
     if (n == 0)
         TEST_SKIP("no reference models");
+}
+
+/* However many ask for the same at once, each gets what is there. */
+TEST(server_tiers_serve_all_who_ask_at_once)
+{
+    enum { N = 6, N_PROMPT = 200 };
+    struct setting s = setting_of("cpu", PL_SPLIT_NONE);
+    struct heard alone, h[N];
+    struct place p;
+
+    s.opt.n_seq = N;
+    s.opt.n_ctx = 2048;
+    s.dir = test_temp("tiers-same");
+    set_up(&p, &s);
+    write_one(&p, &alone, 1, N_PROMPT, 8);
+    settle(&p, true);
+    tear_down(&p);
+    set_up(&p, &s);
+    write_same(&p, h, N, 1, N_PROMPT, 8);
+    for (int i = 0; i < N; i++) {
+        expect_same(&alone, &h[i]);
+        assert_true(h[i].report.n_cached >= N_PROMPT / 64 * 64);
+    }
+    tear_down(&p);
 }
 
 /* Files of the tier whose data is another than what was written: what comes

@@ -158,6 +158,9 @@ static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
         t.dry = true;
         if (!trial_make(&t, i))
             break;
+        s = err_cancelled(c->progress->cancel, err);
+        if (s != PL_OK)
+            break;
         if (t.no_memory)
             s = err_no_memory(err, "a self test");
         else if (trial_takes(&t, c->want))

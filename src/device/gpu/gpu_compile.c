@@ -2,6 +2,8 @@
  * whether there is something new or not, so that a line on a terminal lives. */
 #include "device/gpu/gpu_compile.h"
 
+#include "base/err.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <time.h>
@@ -50,8 +52,10 @@ static void compile_next(struct compiling *c)
     }
 }
 
-static bool has_next(const struct compiling *c)
+static bool has_next(struct compiling *c)
 {
+    if (c->s == PL_OK)
+        c->s = err_cancelled(c->progress->cancel, &c->err);
     return c->s == PL_OK && c->next < c->n;
 }
 

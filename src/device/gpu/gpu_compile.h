@@ -14,6 +14,7 @@ struct gpu_progress {
     pl_progress_fn *fn; /* NULL: nobody wants to know */
     void *user;
     uint64_t done, total;
+    const volatile int *cancel; /* pl_options's */
 };
 
 /* "compiling kernels": what is done, and `more`. */

@@ -349,7 +349,8 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
 pl_status gpu_load(struct device_bank *b, pl_err *err)
 {
     const struct device_options *opt = device_set_options(b->set);
-    struct gpu_progress p = {.fn = opt->progress, .user = opt->progress_user};
+    struct gpu_progress p = {
+        .fn = opt->progress, .user = opt->progress_user, .cancel = opt->cancel};
     struct gpu_bank *g = b->own;
 
     PL_TRY(gpu_peer_load(g, b->n, err));

@@ -1,0 +1,208 @@
+/* See model_sum.h.
+ *
+ * Why all bytes: a file may be mended in place, in one row of one matrix, so
+ * whatever samples leave out can be what changed; and pages of a cache that
+ * lasts would then be those of another model. Why not the file's times alone:
+ * copies of one model, on one machine or several, share what is cached. So
+ * every byte is read, but once: the system gives a file that is written to
+ * another time of change (ctime, which no program sets), and as long as that,
+ * the number and the size are the same, the bytes are. Reading comes right
+ * behind loading, when the file is in memory as far as it fits.
+ *
+ * A kept sum is a file of 24 bytes, whose name is the key: "plaitsum", the sum,
+ * and a hash64 of both; numbers little endian. One that is not so is not there.
+ */
+#include "engine/model_sum.h"
+
+#include "base/cache_place.h"
+#include "base/err.h"
+#include "base/hash64.h"
+#include "base/replace.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BLOCK = 256 << 10, MAX_THREADS = 16, KEPT = 24 };
+
+static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
+
+/* ---- reading ------------------------------------------------------------- */
+
+struct summing {
+    const struct gguf *g;
+    const volatile int *cancel;
+    pthread_mutex_t lock; /* of what follows */
+    int64_t tensor;       /* the next block is in this one, */
+    uint64_t at;          /* from this byte on */
+    uint64_t sum;
+    pl_status s; /* of the first that failed */
+    pl_err err;
+};
+
+/* What a tensor is beside its data. */
+static uint64_t hash_name(const struct gguf_tensor *t)
+{
+    uint64_t h = hash64(t->id, t->name, strlen(t->name));
+
+    return hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
+}
+
+/* The next block, which may be empty; NULL: there is none. */
+static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
+                                            size_t *n)
+{
+    const struct gguf_tensor *t = NULL;
+
+    pthread_mutex_lock(&m->lock);
+    if (m->s == PL_OK)
+        m->s = err_cancelled(m->cancel, &m->err);
+    if (m->s == PL_OK && m->tensor < gguf_n_tensor(m->g)) {
+        uint64_t left;
+
+        t = gguf_tensor_at(m->g, m->tensor);
+        *at = m->at;
+        left = t->data ? t->bytes - m->at : 0;
+        *n = left < BLOCK ? (size_t)left : BLOCK;
+        m->at += *n;
+        if (*n == left) {
+            m->tensor++;
+            m->at = 0;
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    return t;
+}
+
+/* Hashes of blocks are added up: which thread has which makes no difference. */
+static void *sum_blocks(void *user)
+{
+    struct summing *m = user;
+    unsigned char *block = malloc(BLOCK);
+    const struct gguf_tensor *t;
+    pl_err err;
+    pl_status s = block ? PL_OK : err_no_memory(&err, "the sum of a model");
+    uint64_t sum = 0, at;
+    size_t n;
+
+    while (s == PL_OK && (t = next_block(m, &at, &n))) {
+        uint64_t place[2] = {hash_name(t), at};
+
+        if (n > 0)
+            s = gguf_read(m->g, t, at, block, n, &err);
+        if (s == PL_OK)
+            sum += hash64(hash64(0, place, sizeof place), block, n);
+    }
+    free(block);
+    pthread_mutex_lock(&m->lock);
+    m->sum += sum;
+    if (s != PL_OK && m->s == PL_OK) {
+        m->s = s;
+        m->err = err;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
+                         const volatile int *cancel, pl_err *err)
+{
+    struct summing m = {.g = g, .cancel = cancel};
+    pthread_t thread[MAX_THREADS];
+    uint64_t blocks = gguf_file_bytes(g) / BLOCK + 1;
+    int want = n_thread < MAX_THREADS ? n_thread : MAX_THREADS, n = 0;
+
+    want = (uint64_t)want < blocks ? want : (int)blocks;
+    pthread_mutex_init(&m.lock, NULL);
+    while (n + 1 < want && !pthread_create(&thread[n], NULL, sum_blocks, &m))
+        n++; /* those that do not start are not missed */
+    sum_blocks(&m);
+    while (n > 0)
+        pthread_join(thread[--n], NULL);
+    pthread_mutex_destroy(&m.lock);
+    *out = m.sum;
+    if (m.s != PL_OK && err)
+        *err = m.err;
+    return m.s;
+}
+
+/* ---- kept ---------------------------------------------------------------- */
+
+static pl_status place(char path[CACHE_PATH], const uint64_t key[2],
+                       pl_err *err)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "sums/%016" PRIx64 "%016" PRIx64, key[0],
+             key[1]);
+    return cache_path(path, name, "sums of models", err);
+}
+
+static void put(unsigned char b[KEPT], uint64_t sum)
+{
+    uint64_t v = htole64(sum);
+
+    memcpy(b, magic, 8);
+    memcpy(b + 8, &v, 8);
+    v = htole64(hash64(0, b, 16));
+    memcpy(b + 16, &v, 8);
+}
+
+static bool find_kept(const uint64_t key[2], uint64_t *sum)
+{
+    char path[CACHE_PATH];
+    unsigned char b[KEPT + 1], want[KEPT];
+    ssize_t n = 0;
+    int fd = -1;
+
+    if (place(path, key, NULL) == PL_OK)
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    n = read(fd, b, sizeof b);
+    close(fd);
+    if (n != KEPT)
+        return false;
+    memcpy(sum, b + 8, 8);
+    *sum = le64toh(*sum);
+    put(want, *sum);
+    return memcmp(b, want, KEPT) == 0;
+}
+
+/* Where it cannot be kept it is made again. */
+static void keep(const uint64_t key[2], uint64_t sum)
+{
+    char path[CACHE_PATH];
+    unsigned char b[KEPT];
+    struct replace r;
+
+    put(b, sum);
+    if (place(path, key, NULL) != PL_OK ||
+        cache_directories(path, NULL) != PL_OK ||
+        replace_open(&r, path, NULL) != PL_OK)
+        return;
+    if (write(r.fd, b, KEPT) == KEPT)
+        (void)replace_done(&r, NULL);
+    replace_close(&r);
+}
+
+pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,
+                    uint64_t least, const volatile int *cancel, pl_err *err)
+{
+    uint64_t key[2], after[2];
+    bool kept = gguf_file_bytes(g) >= least && gguf_identity(g, key);
+
+    if (kept && find_kept(key, out))
+        return PL_OK;
+    PL_TRY(sum_all(out, g, n_thread, cancel, err));
+    /* If it was written to meanwhile nobody knows of which bytes it is. */
+    if (kept && gguf_identity(g, after) && memcmp(key, after, sizeof key) == 0)
+        keep(key, *out);
+    return PL_OK;
+}
