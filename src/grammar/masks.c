@@ -33,10 +33,12 @@ struct grammar_masks {
     struct mask_cache cache;
     struct grammar_state *state; /* all, linked; each belongs to its owner */
     uint32_t n_word;
-    uint32_t *at;   /* owned, [n_level + 1]: sets on the way to a node */
+    struct to_walk {
+        uint32_t node, set;
+    } * to_walk; /* owned, [n_node] */
     uint32_t *bits; /* owned, [n_word] */
     uint32_t *top;  /* owned, [n_top]: states, while tops are put together */
-    uint32_t *pop;  /* owned, [n_pop] of [cap_pop] */
+    struct pop *pop; /* owned, [n_pop] of [cap_pop] */
     uint32_t n_pop, cap_pop, n_top;
 };
 
@@ -66,32 +68,61 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
 
 /* ---- walks --------------------------------------------------------------- */
 
-/* What a walk finds besides bits. */
-struct found {
-    const struct byte_set *after; /* NULL: what goes on below is not listed */
-    uint16_t depth;               /* of the deepest set */
+/* A walk, and what it finds besides bits. */
+struct walk {
+    struct grammar_masks *m;
+    uint32_t *bits;
+    const struct byte_set *after; /* bytes that may come below; NULL: what goes
+                                     on there is not listed */
+    int64_t most; /* nodes, and those that are listed; then it gives up */
+    uint16_t depth; /* of the deepest set */
+    bool gave_up;
 };
 
-static bool list_pops(struct grammar_masks *m, uint32_t node,
+/* May one of the bytes come next at the node? */
+static bool may_go_on(const struct grammar_vocab *v,
+                      const struct trie_node *node,
                       const struct byte_set *after)
 {
-    const struct trie_node *t = m->v->node;
+    const struct char_kinds *k = &node->kinds;
 
-    for (uint32_t i = node + 1; i < t[node].skip; i = t[i].skip) {
-        if (!byte_set_has(after, t[i].byte))
-            continue;
-        if (m->n_pop == m->cap_pop) {
-            uint32_t cap = m->cap_pop ? 2 * m->cap_pop : 1024;
-            uint32_t *pop = realloc(m->pop, cap * sizeof *pop);
+    if (!k->others && !(k->ascii[0] & after->bits[0]) &&
+        !(k->ascii[1] & after->bits[1]))
+        return false;
+    for (uint32_t i = node->leaf; i < trie_leaf_end(v, node); i++)
+        if (byte_set_has(after, v->leaf_byte[i]))
+            return true;
+    for (uint32_t i = 0; i < node->n_child; i++)
+        if (byte_set_has(after, v->node_byte[node->child + i]))
+            return true;
+    return false;
+}
 
-            if (!pop)
-                return false;
-            m->pop = pop;
-            m->cap_pop = cap;
-        }
-        m->pop[m->n_pop++] = i;
+static bool list_pop(struct walk *w, struct pop pop)
+{
+    struct grammar_masks *m = w->m;
+
+    if (m->n_pop == m->cap_pop) {
+        uint32_t cap = m->cap_pop ? 2 * m->cap_pop : 1024;
+        struct pop *more = realloc(m->pop, cap * sizeof *more);
+
+        if (!more)
+            return false;
+        m->pop = more;
+        m->cap_pop = cap;
     }
+    m->pop[m->n_pop++] = pop;
     return true;
+}
+
+static bool list_node(struct walk *w, uint32_t i)
+{
+    const struct trie_node *node = &w->m->v->node[i];
+
+    if (!may_go_on(w->m->v, node, w->after))
+        return true;
+    w->most -= node->end - node->leaf;
+    return list_pop(w, (struct pop){.at = i});
 }
 
 /* The set that any character of 2 to 4 bytes leads to: `more` of them are to
@@ -119,68 +150,98 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
     return all;
 }
 
-/* The sets after the characters of each group, STACKS_DEAD where they differ.
- * False: memory is out. */
-static bool after_groups(struct stacks *s, uint32_t set,
-                         uint32_t after[N_GROUP])
+/* Fills in where the set's even characters lead: the set that most of ASCII
+ * leads to, and those that do. STACKS_EMPTY as `after`: there are none. */
+static bool find_even(struct stacks *s, uint32_t set)
 {
-    bool met[N_GROUP] = {false};
+    enum { MOST = 8 };
+    struct target {
+        uint32_t to, n;
+        uint64_t ascii[2];
+    } target[MOST], *best = NULL;
+    int n_target = 0;
 
     for (unsigned b = 0; b < 0x80; b++) {
-        unsigned g = token_group(b);
         uint32_t to = stacks_step(s, set, b);
+        struct target *t = target;
 
         if (to == STACKS_FAILED)
             return false;
-        after[g] = !met[g] || after[g] == to ? to : STACKS_DEAD;
-        met[g] = true;
+        if (to <= STACKS_EMPTY)
+            continue;
+        while (t < target + n_target && t->to != to)
+            t++;
+        if (t == target + MOST)
+            continue;
+        if (t == target + n_target)
+            target[n_target++] = (struct target){.to = to};
+        t->n++;
+        t->ascii[b >> 6] |= 1ull << (b & 63);
     }
-    after[GROUP_TWO] = after_long(s, set, 0xc2, 0xdf, 1);
-    after[GROUP_THREE] = after_long(s, set, 0xe0, 0xef, 2);
-    after[GROUP_FOUR] = after_long(s, set, 0xf0, 0xf4, 3);
-    for (int g = GROUP_TWO; g < N_GROUP; g++)
-        if (after[g] == STACKS_FAILED)
-            return false;
+    for (int i = 0; i < n_target; i++)
+        if (!best || target[i].n > best->n)
+            best = &target[i];
+    s->set[set].after = best ? best->to : STACKS_EMPTY;
+    for (int i = 0; i < 2 && best; i++)
+        s->set[set].even_ascii[i] = best->ascii[i];
     return true;
 }
 
-/* Fills in `even` and `after`: after small letters if those agree, else after
- * the first group that does. */
-static bool find_even(struct stacks *s, uint32_t set)
+/* The same for longer characters: those of a length are even if all of them
+ * lead where the even ones of ASCII do, or where others do if there are none of
+ * ASCII. */
+static bool find_even_others(struct stacks *s, uint32_t set)
 {
-    uint32_t after[N_GROUP];
-    uint64_t even = 0;
-    int first = 0;
+    uint32_t after = s->set[set].after;
+    const uint32_t to[3] = {after_long(s, set, 0xc2, 0xdf, 1),
+                            after_long(s, set, 0xe0, 0xef, 2),
+                            after_long(s, set, 0xf0, 0xf4, 3)};
 
-    if (!after_groups(s, set, after))
-        return false;
-    while (first < N_GROUP - 1 && after[first] == STACKS_DEAD)
-        first++;
-    for (int g = 0; g < N_GROUP && after[first] != STACKS_DEAD; g++)
-        even |= after[g] == after[first] ? 1ull << g : 0;
-    s->set[set].even = even;
-    s->set[set].after = even ? after[first] : STACKS_EMPTY;
+    for (int i = 0; i < 3; i++) {
+        if (to[i] == STACKS_FAILED)
+            return false;
+        if (after == STACKS_EMPTY && to[i] != STACKS_DEAD)
+            after = to[i];
+        if (to[i] == after)
+            s->set[set].even_others |= (uint8_t)(OTHER_TWO << i);
+    }
+    s->set[set].after = after;
+    s->set[set].others_known = true;
     return true;
 }
 
 /* Does a set, at a node where a character ends, take all tokens that begin with
  * it? So it is if each character of them leads to one and the same set, as in
  * "any character", as often as there may be some. What goes on below can add no
- * token then. -1: memory is out. */
+ * token then. What is not known is found out if `look`. -1: memory is out. */
 static int takes_all(struct stacks *s, uint32_t set,
-                     const struct trie_below *below, struct found *found)
+                     const struct trie_node *node, bool look, uint16_t *depth)
 {
-    for (uint32_t i = 0; i < below->n_char; i++) {
+    const struct char_kinds *k = &node->kinds;
+
+    for (uint32_t i = 0; i < node->n_char; i++) {
         const struct stack_set *at = &s->set[set];
 
-        if (at->depth > found->depth)
-            found->depth = at->depth;
+        if (at->depth > *depth)
+            *depth = at->depth;
         if (!at->after) {
+            if (!look)
+                return 0;
             if (!find_even(s, set))
                 return -1;
             at = &s->set[set];
         }
-        if (below->groups & ~at->even)
+        if ((k->ascii[0] & ~at->even_ascii[0]) ||
+            (k->ascii[1] & ~at->even_ascii[1]))
+            return 0;
+        if (k->others && !at->others_known) {
+            if (!look)
+                return 0;
+            if (!find_even_others(s, set))
+                return -1;
+            at = &s->set[set];
+        }
+        if (k->others & ~at->even_others)
             return 0;
         if (at->after == set)
             return 1;
@@ -189,46 +250,141 @@ static int takes_all(struct stacks *s, uint32_t set,
     return 1;
 }
 
-/* Sets the bits of all tokens that end in nodes [node .. end), which stand on
- * one level or begin with those that do, if the set takes the bytes from that
- * level on. */
-static bool walk(struct grammar_masks *m, uint32_t set, uint32_t node,
-                 uint32_t end, uint32_t *bits, struct found *found)
+/* The steps of a set that are known, or NULL: memory is out. */
+static const uint32_t *row_of(struct stacks *s, uint32_t set)
 {
-    const struct trie_node *t = m->v->node;
-    const int32_t *order = m->v->order;
-    struct stacks *s = &m->stacks;
-    uint32_t *at = m->at;
-    unsigned base = t[node].depth;
+    if (!s->set[set].next && stacks_step_new(s, set, 0) == STACKS_FAILED)
+        return NULL;
+    return s->set[set].next;
+}
 
-    at[0] = set;
-    while (node < end) {
-        unsigned d = t[node].depth - base;
-        uint32_t to = stacks_step(s, at[d], t[node].byte), last;
-        int all = 0;
+static void add_leaf(uint32_t *bits, int32_t id, bool on)
+{
+    bits[id / 32] |= (uint32_t)on << id % 32;
+}
 
-        if (to == STACKS_DEAD) {
-            node = t[node].skip;
-            continue;
-        }
-        if (to == STACKS_FAILED)
+/* The set after a byte, by the row of the one before; STACKS_FAILED: memory is
+ * out. */
+static uint32_t step(struct stacks *s, uint32_t set, const uint32_t *row,
+                     unsigned byte)
+{
+    uint32_t next = row[s->a->class_of[byte]];
+
+    return next ? next - 1 : stacks_step_new(s, set, s->a->class_of[byte]);
+}
+
+/* Goes on with a leaf's bytes from `at` on. */
+static bool walk_rest(struct walk *w, uint32_t set, uint32_t leaf, uint32_t at)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    uint32_t end = v->rest_at[leaf + 1];
+
+    for (; at < end && set != STACKS_DEAD; at++) {
+        const uint32_t *row = row_of(s, set);
+
+        if (w->after && s->set[set].ends &&
+            byte_set_has(w->after, v->rest[at]) &&
+            !list_pop(w, (struct pop){v->n_node + leaf, at}))
             return false;
-        if (s->set[to].depth > found->depth)
-            found->depth = s->set[to].depth;
-        if (t[node].skip - node > LARGE_BRANCH) {
-            all = takes_all(s, to, &m->v->below[node], found);
-            if (all < 0)
-                return false;
-        }
-        if (found->after && s->set[to].ends && !all &&
-            !list_pops(m, node, found->after))
+        set = row ? step(s, set, row, v->rest[at]) : STACKS_FAILED;
+        if (set == STACKS_FAILED)
             return false;
-        last = all ? t[node].skip : node + 1;
-        for (uint32_t k = t[node].first; k < t[last].first; k++)
-            bits[order[k] / 32] |= 1u << order[k] % 32;
-        at[d + 1] = to;
-        node = to == STACKS_EMPTY ? t[node].skip : last;
+        if (s->set[set].depth > w->depth)
+            w->depth = s->set[set].depth;
     }
+    add_leaf(w->bits, v->leaf_id[leaf], set != STACKS_DEAD);
+    return true;
+}
+
+/* The node's own leaves; most tokens are met here. */
+static bool walk_leaves(struct walk *w, uint32_t set, const uint32_t *row,
+                        const struct trie_node *node)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    uint32_t next;
+
+    for (uint32_t i = node->leaf; i < node->tail; i++) {
+        next = step(s, set, row, v->leaf_byte[i]);
+        if (next == STACKS_FAILED)
+            return false;
+        add_leaf(w->bits, v->leaf_id[i], next != STACKS_DEAD);
+    }
+    for (uint32_t i = node->tail; i < trie_leaf_end(v, node); i++) {
+        next = step(s, set, row, v->leaf_byte[i]);
+        if (next == STACKS_FAILED || !walk_rest(w, next, i, v->rest_at[i]))
+            return false;
+    }
+    if (s->set[set].reach > w->depth)
+        w->depth = s->set[set].reach;
+    return true;
+}
+
+/* What `set` makes of a node. *open: what is below it is to be walked. */
+static bool enter(struct walk *w, uint32_t set, uint32_t i, bool *open)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    const struct trie_node *node = &v->node[i];
+    int all = 0;
+
+    *open = false;
+    if (set == STACKS_DEAD)
+        return true;
+    if (node->end - node->leaf > LARGE_BRANCH)
+        all = takes_all(s, set, node, i < v->n_short, &w->depth);
+    if (all < 0)
+        return false;
+    for (uint32_t k = node->leaf; k < node->end && all; k++)
+        add_leaf(w->bits, v->leaf_id[k], true);
+    if (w->after && s->set[set].ends && !all && !list_node(w, i))
+        return false;
+    *open = !all && set != STACKS_EMPTY;
+    return true;
+}
+
+/* Sets the bits of all tokens below a node, whose bytes behind it the set
+ * takes. */
+static bool walk(struct walk *w, uint32_t set, uint32_t node)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    struct to_walk *to = w->m->to_walk;
+    uint32_t n = 1;
+
+    to[0] = (struct to_walk){node, set};
+    while (n > 0) {
+        struct to_walk at = to[--n];
+        const struct trie_node *t = &v->node[at.node];
+        const uint32_t *row = row_of(s, at.set);
+
+        if (!row || !walk_leaves(w, at.set, row, t))
+            return false;
+        w->most -= 1 + trie_leaf_end(v, t) - t->leaf;
+        for (uint32_t i = t->child + t->n_child; i-- > t->child;) {
+            uint32_t next = step(s, at.set, row, v->node_byte[i]);
+            bool open;
+
+            if (next == STACKS_FAILED || !enter(w, next, i, &open))
+                return false;
+            to[n] = (struct to_walk){i, next};
+            n += open;
+        }
+        if (w->most < 0) {
+            w->gave_up = true;
+            return true;
+        }
+    }
+    return true;
+}
+
+static bool walk_roots(struct walk *w, uint32_t set)
+{
+    memset(w->bits, 0, w->m->n_word * sizeof *w->bits);
+    for (uint32_t i = 0; i < TRIE_ROOTS && !w->gave_up; i++)
+        if (!walk(w, set, i))
+            return false;
     return true;
 }
 
@@ -249,47 +405,58 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* The mask of the set with these states on top of nothing. */
-static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top)
+/* The mask of the set with these states on top of nothing. One that would take
+ * more than *most is of no use: its sets are walked as they are. */
+static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top,
+                                         int64_t *most)
 {
     struct byte_set after = after_top(m->a, &m->stacks.set[top]);
-    struct found found = {.after = &after};
+    struct walk w = {.m = m, .bits = m->bits, .after = &after, .most = *most};
 
     m->n_pop = 0;
-    memset(m->bits, 0, m->n_word * sizeof *m->bits);
-    if (!walk(m, top, 0, m->v->n_node, m->bits, &found))
+    if (!walk_roots(&w, top))
         return NULL;
+    *most = w.gave_up ? 0 : w.most;
+    if (w.gave_up) {
+        memset(m->bits, 0, m->n_word * sizeof *m->bits);
+        return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, NULL, 0,
+                              STACKS_DEPTH);
+    }
     return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, m->pop, m->n_pop,
-                          found.depth);
+                          w.depth);
 }
 
-/* Adds the tokens that the top of a set allows, over the set below. *deep: that
- * is not all, since stacks become too deep. */
+/* Adds the tokens that the top of a set allows, over the set below. *whole:
+ * that is not all, since stacks become too deep, or it is not worth it. */
 static bool add_top(struct grammar_masks *m, uint32_t top, uint32_t below,
-                    uint32_t *bits, bool *deep)
+                    uint32_t *bits, int64_t *most, bool *whole)
 {
     const struct mask_entry *e = mask_cache_find(&m->cache, MASK_TOP, top);
-    struct found found = {0};
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
     uint32_t set;
 
     if (!e)
-        e = make_top(m, top);
+        e = make_top(m, top, most);
     if (!e)
         return false;
-    *deep |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
+    *whole |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
+    if (*whole)
+        return true;
     mask_entry_add(e, bits);
-    if (*deep || e->n_pop == 0)
+    if (e->n_pop == 0)
         return true;
     set = stacks_closed(&m->stacks, below);
     if (set == STACKS_FAILED)
         return false;
     for (uint32_t i = 0; i < e->n_pop && m->stacks.set[set].n; i++) {
-        uint32_t node = e->data[e->n + i];
+        struct pop pop = mask_entry_pops(e)[i];
 
-        if (!walk(m, set, node, m->v->node[node].skip, bits, &found))
+        if (pop.at < m->v->n_node
+                ? !walk(&w, set, pop.at)
+                : !walk_rest(&w, set, pop.at - m->v->n_node, pop.rest))
             return false;
     }
-    *deep |= found.depth >= STACKS_DEPTH;
+    *whole |= w.depth >= STACKS_DEPTH;
     return true;
 }
 
@@ -327,27 +494,26 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
 /* The mask of a set, without the tokens that end a text. */
 static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
-    struct found found = {0};
-    bool deep = false;
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    int64_t most = m->v->n_node + (int64_t)m->v->n_leaf;
+    bool whole = false;
 
     memset(bits, 0, m->n_word * sizeof *bits);
     if (!reserve_top(m, m->stacks.set[set].n))
         return false;
-    for (uint32_t i = 0; i < m->stacks.set[set].n && !deep; i++) {
+    for (uint32_t i = 0; i < m->stacks.set[set].n && !whole; i++) {
         uint32_t below = m->stacks.set[set].item[i].below;
         uint32_t n = gather_top(m, set, i), top;
 
         if (n == 0)
             continue;
         top = stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
-        if (top == STACKS_FAILED || !add_top(m, top, below, bits, &deep))
+        if (top == STACKS_FAILED ||
+            !add_top(m, top, below, bits, &most, &whole))
             return false;
     }
-    if (deep) {
-        memset(bits, 0, m->n_word * sizeof *bits);
-        if (!walk(m, set, 0, m->v->n_node, bits, &found))
-            return false;
-    }
+    if (whole && !walk_roots(&w, set))
+        return false;
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
@@ -424,9 +590,9 @@ pl_status grammar_masks_create(struct grammar_masks **out,
     m->v = v;
     m->pool_bytes = POOL_BYTES;
     m->n_word = ((uint32_t)v->n_token + 31) / 32;
-    m->at = calloc((size_t)v->n_level + 1, sizeof *m->at);
+    m->to_walk = malloc(v->n_node * sizeof *m->to_walk);
     m->bits = calloc((size_t)m->n_word + 1, sizeof *m->bits);
-    if (!m->at || !m->bits || !stacks_init(&m->stacks, m->a) ||
+    if (!m->to_walk || !m->bits || !stacks_init(&m->stacks, m->a) ||
         !mask_cache_init(&m->cache, m->n_word,
                          cache_bytes ? cache_bytes : USUAL_CACHE_BYTES)) {
         grammar_masks_free(m);
@@ -442,7 +608,7 @@ void grammar_masks_free(struct grammar_masks *m)
         return;
     stacks_fini(&m->stacks);
     mask_cache_fini(&m->cache);
-    free(m->at);
+    free(m->to_walk);
     free(m->bits);
     free(m->top);
     free(m->pop);

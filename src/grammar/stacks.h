@@ -34,12 +34,15 @@ struct stack_set {
     struct stack_item *item; /* a view of the arena, [n], by state */
     uint32_t *next; /* the same, [n_class]: sets, 0 being a step not yet made;
                        NULL: none was made. Numbers are 1 too high. */
-    uint64_t even;  /* groups of characters after each of which the set is
-                      `after`; see masks.c */
-    uint32_t after; /* 0: not known yet, nor is `even` */
+    /* Characters after each of which the set is `after`; see masks.c. */
+    uint64_t even_ascii[2];
+    uint8_t even_others;
+    bool others_known;
+    uint16_t depth; /* of the deepest stack, */
+    uint16_t reach; /* and of all sets that steps are known to lead to */
+    uint32_t after; /* 0: not known yet, nor is the rest */
     uint32_t n, hash;
     uint32_t closed; /* as what a pop gives, or STACKS_FAILED: not known */
-    uint16_t depth;  /* of the deepest stack */
     bool ends;       /* the empty stack is among them */
 };
 
@@ -62,6 +65,8 @@ struct stacks {
     size_t n_pile, cap_pile;
     uint64_t *called; /* owned: places of rules that were called, as bits */
     uint32_t *called_over; /* owned, [n_place]: over which set */
+    uint64_t *met;         /* owned: states while a set is sorted, as bits */
+    uint32_t *met_at;      /* owned, [n_state]: where in the pile */
 };
 
 /* False: memory is out. What is held is freed by stacks_fini in any case. */
