@@ -73,12 +73,14 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c,
     return e;
 }
 
+/* Up to n_word, or a little more: then it is not worth to know. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < n_word; i++)
-        n += (uint32_t)__builtin_popcount(bits[i]);
+    for (uint32_t i = 0; i < n_word && n < n_word; i++)
+        for (uint32_t w = bits[i]; w; w &= w - 1)
+            n++;
     return n;
 }
 

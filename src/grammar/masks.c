@@ -34,7 +34,8 @@ struct grammar_masks {
     struct grammar_state *state; /* all, linked; each belongs to its owner */
     uint32_t n_word;
     struct to_walk {
-        uint32_t node, set;
+        struct stack_row *row;
+        uint32_t node;
     } * to_walk; /* owned, [n_node] */
     uint32_t *bits; /* owned, [n_word] */
     uint32_t *top;  /* owned, [n_top]: states, while tops are put together */
@@ -167,7 +168,10 @@ static bool find_even(struct stacks *s, uint32_t set)
 
         if (to == STACKS_FAILED)
             return false;
-        if (to <= STACKS_EMPTY)
+        if (to == STACKS_DEAD)
+            continue;
+        s->set[set].live_ascii[b >> 6] |= 1ull << (b & 63);
+        if (to == STACKS_EMPTY)
             continue;
         while (t < target + n_target && t->to != to)
             t++;
@@ -210,52 +214,119 @@ static bool find_even_others(struct stacks *s, uint32_t set)
     return true;
 }
 
+/* Do the same characters lead on in both, no deeper in `to`? */
+static bool goes_on(const struct stack_set *from, const struct stack_set *to)
+{
+    return to->even_ascii[0] == from->even_ascii[0] &&
+           to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
+}
+
+/* Counts characters in a row that are even in the set and lead through sets in
+ * which the same are, to `past`: n, or as many as there may be. */
+static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
+{
+    uint32_t to, more;
+
+    if (!s->set[set].after && !find_even(s, set))
+        return false;
+    if (s->set[set].span == 0) {
+        s->set[set].span = 1;
+        s->set[set].past = s->set[set].after;
+    }
+    while (s->set[set].span < n && !s->set[set].spanned) {
+        to = s->set[set].past;
+        if (to <= STACKS_EMPTY || to == set) {
+            s->set[set].spanned = true;
+            break;
+        }
+        if (!s->set[to].after && !find_even(s, to))
+            return false;
+        s->set[set].spanned = !goes_on(&s->set[set], &s->set[to]);
+        if (s->set[set].spanned)
+            break;
+        more = s->set[to].span ? s->set[to].span : 1;
+        s->set[set].past = s->set[to].span ? s->set[to].past : s->set[to].after;
+        s->set[set].span = (uint8_t)(s->set[set].span + more);
+    }
+    return true;
+}
+
+static bool find_others_dead(struct stacks *s, uint32_t set)
+{
+    bool dead = true;
+
+    for (unsigned b = 0xc2; b <= 0xf4 && dead; b++) {
+        uint32_t to = stacks_step(s, set, b);
+
+        if (to == STACKS_FAILED)
+            return false;
+        dead = to == STACKS_DEAD;
+    }
+    s->set[set].others_dead = dead;
+    s->set[set].dead_known = true;
+    return true;
+}
+
+enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
+
+/* Does a set whose even characters are known take no token that begins with the
+ * node? So it is if no character of them leads on. */
+static enum share takes_none(struct stacks *s, uint32_t set,
+                             const struct char_kinds *k)
+{
+    const struct stack_set *at = &s->set[set];
+
+    if ((k->ascii[0] & at->live_ascii[0]) || (k->ascii[1] & at->live_ascii[1]) ||
+        (k->others & OTHER_BAD))
+        return SHARE_SOME;
+    if (k->others && !at->dead_known && !find_others_dead(s, set))
+        return SHARE_FAILED;
+    return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
+}
+
 /* Does a set, at a node where a character ends, take all tokens that begin with
  * it? So it is if each character of them leads to one and the same set, as in
  * "any character", as often as there may be some. What goes on below can add no
- * token then. What is not known is found out if `look`. -1: memory is out. */
-static int takes_all(struct stacks *s, uint32_t set,
-                     const struct trie_node *node, bool look, uint16_t *depth)
+ * token then. What is not known is found out if `look`. */
+static enum share takes_all(struct stacks *s, uint32_t set,
+                            const struct trie_node *node, bool look,
+                            uint16_t *depth)
 {
     const struct char_kinds *k = &node->kinds;
+    uint32_t left = node->n_char, first = set;
 
-    for (uint32_t i = 0; i < node->n_char; i++) {
+    while (left > 0) {
         const struct stack_set *at = &s->set[set];
+        uint32_t n = left < TRIE_CHARS ? left : TRIE_CHARS;
 
         if (at->depth > *depth)
             *depth = at->depth;
-        if (!at->after) {
+        if (!at->after || (!k->others && at->span < n && !at->spanned)) {
             if (!look)
-                return 0;
-            if (!find_even(s, set))
-                return -1;
+                return SHARE_SOME;
+            if (!find_span(s, set, k->others ? 1 : n))
+                return SHARE_FAILED;
             at = &s->set[set];
         }
         if ((k->ascii[0] & ~at->even_ascii[0]) ||
             (k->ascii[1] & ~at->even_ascii[1]))
-            return 0;
+            return set == first ? takes_none(s, set, k) : SHARE_SOME;
         if (k->others && !at->others_known) {
             if (!look)
-                return 0;
+                return SHARE_SOME;
             if (!find_even_others(s, set))
-                return -1;
+                return SHARE_FAILED;
             at = &s->set[set];
         }
         if (k->others & ~at->even_others)
-            return 0;
+            return set == first ? takes_none(s, set, k) : SHARE_SOME;
         if (at->after == set)
-            return 1;
-        set = at->after;
+            return SHARE_ALL;
+        n = k->others ? 1 : at->span;
+        set = k->others ? at->after : at->past;
+        left -= n < left ? n : left;
     }
-    return 1;
-}
-
-/* The steps of a set that are known, or NULL: memory is out. */
-static const uint32_t *row_of(struct stacks *s, uint32_t set)
-{
-    if (!s->set[set].next && stacks_step_new(s, set, 0) == STACKS_FAILED)
-        return NULL;
-    return s->set[set].next;
+    return SHARE_ALL;
 }
 
 static void add_leaf(uint32_t *bits, int32_t id, bool on)
@@ -263,84 +334,113 @@ static void add_leaf(uint32_t *bits, int32_t id, bool on)
     bits[id / 32] |= (uint32_t)on << id % 32;
 }
 
-/* The set after a byte, by the row of the one before; STACKS_FAILED: memory is
- * out. */
-static uint32_t step(struct stacks *s, uint32_t set, const uint32_t *row,
-                     unsigned byte)
-{
-    uint32_t next = row[s->a->class_of[byte]];
-
-    return next ? next - 1 : stacks_step_new(s, set, s->a->class_of[byte]);
-}
-
-/* Goes on with a leaf's bytes from `at` on. */
-static bool walk_rest(struct walk *w, uint32_t set, uint32_t leaf, uint32_t at)
+/* Lists where the text may go on below within a leaf's bytes. */
+static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+                      uint32_t at)
 {
     const struct grammar_vocab *v = w->m->v;
     struct stacks *s = &w->m->stacks;
-    uint32_t end = v->rest_at[leaf + 1];
 
-    for (; at < end && set != STACKS_DEAD; at++) {
-        const uint32_t *row = row_of(s, set);
-
-        if (w->after && s->set[set].ends &&
-            byte_set_has(w->after, v->rest[at]) &&
+    for (; at < v->rest_at[leaf + 1]; at++) {
+        if (row->ends && byte_set_has(w->after, v->rest[at]) &&
             !list_pop(w, (struct pop){v->n_node + leaf, at}))
             return false;
-        set = row ? step(s, set, row, v->rest[at]) : STACKS_FAILED;
-        if (set == STACKS_FAILED)
+        row = stacks_step_row(s, row, v->rest[at]);
+        if (!row)
             return false;
-        if (s->set[set].depth > w->depth)
-            w->depth = s->set[set].depth;
     }
-    add_leaf(w->bits, v->leaf_id[leaf], set != STACKS_DEAD);
     return true;
 }
 
+/* Goes on with a leaf's bytes from `at` on. */
+static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+                      uint32_t at)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    struct stack_row *from = row;
+    uint32_t end = v->rest_at[leaf + 1];
+    uint16_t depth = w->depth;
+    bool ends = false;
+
+    for (uint32_t i = at; i < end; i++) {
+        ends |= row->ends;
+        row = stacks_step_row(s, row, v->rest[i]);
+        if (!row)
+            return false;
+        depth = row->depth > depth ? row->depth : depth;
+    }
+    w->depth = depth;
+    add_leaf(w->bits, v->leaf_id[leaf], row->set != STACKS_DEAD);
+    return !ends || !w->after || list_rest(w, from, leaf, at);
+}
+
 /* The node's own leaves; most tokens are met here. */
-static bool walk_leaves(struct walk *w, uint32_t set, const uint32_t *row,
+static bool walk_leaves(struct walk *w, struct stack_row *row,
                         const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
     struct stacks *s = &w->m->stacks;
-    uint32_t next;
+    uint32_t *bits = w->bits, end = trie_leaf_end(v, node);
+    uint16_t depth = w->depth;
 
     for (uint32_t i = node->leaf; i < node->tail; i++) {
-        next = step(s, set, row, v->leaf_byte[i]);
-        if (next == STACKS_FAILED)
+        const struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
+
+        if (!to)
             return false;
-        add_leaf(w->bits, v->leaf_id[i], next != STACKS_DEAD);
+        depth = to->depth > depth ? to->depth : depth;
+        add_leaf(bits, v->leaf_id[i], to->set != STACKS_DEAD);
     }
-    for (uint32_t i = node->tail; i < trie_leaf_end(v, node); i++) {
-        next = step(s, set, row, v->leaf_byte[i]);
-        if (next == STACKS_FAILED || !walk_rest(w, next, i, v->rest_at[i]))
+    w->depth = depth;
+    for (uint32_t i = node->tail; i < end; i++) {
+        struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
+
+        if (!to)
+            return false;
+        if (to->set != STACKS_DEAD && !walk_rest(w, to, i, v->rest_at[i]))
             return false;
     }
-    if (s->set[set].reach > w->depth)
-        w->depth = s->set[set].reach;
     return true;
 }
 
-/* What `set` makes of a node. *open: what is below it is to be walked. */
-static bool enter(struct walk *w, uint32_t set, uint32_t i, bool *open)
+/* All leaves below a node. */
+static void add_branch(struct walk *w, const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
-    struct stacks *s = &w->m->stacks;
+    const uint32_t *bits;
+
+    if (node->wide) {
+        bits = v->wide + (size_t)(node->wide - 1) * v->n_word;
+        for (uint32_t i = 0; i < v->n_word; i++)
+            w->bits[i] |= bits[i];
+        return;
+    }
+    for (uint32_t i = node->leaf; i < node->end; i++)
+        add_leaf(w->bits, v->leaf_id[i], true);
+}
+
+/* What a set makes of a node. *open: what is below it is to be walked. */
+static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
+                  bool *open)
+{
+    const struct grammar_vocab *v = w->m->v;
     const struct trie_node *node = &v->node[i];
-    int all = 0;
+    enum share share = SHARE_SOME;
 
     *open = false;
-    if (set == STACKS_DEAD)
+    if (row->set == STACKS_DEAD)
         return true;
     if (node->end - node->leaf > LARGE_BRANCH)
-        all = takes_all(s, set, node, i < v->n_short, &w->depth);
-    if (all < 0)
+        share = takes_all(&w->m->stacks, row->set, node, i < v->n_short,
+                          &w->depth);
+    if (share == SHARE_FAILED)
         return false;
-    for (uint32_t k = node->leaf; k < node->end && all; k++)
-        add_leaf(w->bits, v->leaf_id[k], true);
-    if (w->after && s->set[set].ends && !all && !list_node(w, i))
+    if (share == SHARE_ALL)
+        add_branch(w, node);
+    if (w->after && row->ends && share != SHARE_ALL && !list_node(w, i))
         return false;
-    *open = !all && set != STACKS_EMPTY;
+    *open = share == SHARE_SOME && row->set != STACKS_EMPTY;
     return true;
 }
 
@@ -353,22 +453,24 @@ static bool walk(struct walk *w, uint32_t set, uint32_t node)
     struct to_walk *to = w->m->to_walk;
     uint32_t n = 1;
 
-    to[0] = (struct to_walk){node, set};
+    to[0] = (struct to_walk){stacks_row(s, set), node};
     while (n > 0) {
         struct to_walk at = to[--n];
         const struct trie_node *t = &v->node[at.node];
-        const uint32_t *row = row_of(s, at.set);
 
-        if (!row || !walk_leaves(w, at.set, row, t))
+        if (!at.row || !walk_leaves(w, at.row, t))
             return false;
         w->most -= 1 + trie_leaf_end(v, t) - t->leaf;
         for (uint32_t i = t->child + t->n_child; i-- > t->child;) {
-            uint32_t next = step(s, at.set, row, v->node_byte[i]);
+            struct stack_row *next =
+                stacks_step_row(s, at.row, v->node_byte[i]);
             bool open;
 
-            if (next == STACKS_FAILED || !enter(w, next, i, &open))
+            if (!next || !enter(w, next, i, &open))
                 return false;
-            to[n] = (struct to_walk){i, next};
+            if (next->depth > w->depth)
+                w->depth = next->depth;
+            to[n] = (struct to_walk){next, i};
             n += open;
         }
         if (w->most < 0) {
@@ -433,6 +535,7 @@ static bool add_top(struct grammar_masks *m, uint32_t top, uint32_t below,
 {
     const struct mask_entry *e = mask_cache_find(&m->cache, MASK_TOP, top);
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    struct stack_row *row;
     uint32_t set;
 
     if (!e)
@@ -446,14 +549,15 @@ static bool add_top(struct grammar_masks *m, uint32_t top, uint32_t below,
     if (e->n_pop == 0)
         return true;
     set = stacks_closed(&m->stacks, below);
-    if (set == STACKS_FAILED)
+    row = set != STACKS_FAILED ? stacks_row(&m->stacks, set) : NULL;
+    if (!row)
         return false;
     for (uint32_t i = 0; i < e->n_pop && m->stacks.set[set].n; i++) {
         struct pop pop = mask_entry_pops(e)[i];
 
         if (pop.at < m->v->n_node
                 ? !walk(&w, set, pop.at)
-                : !walk_rest(&w, set, pop.at - m->v->n_node, pop.rest))
+                : !walk_rest(&w, row, pop.at - m->v->n_node, pop.rest))
             return false;
     }
     *whole |= w.depth >= STACKS_DEPTH;
@@ -491,17 +595,20 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     return true;
 }
 
-/* The mask of a set, without the tokens that end a text. */
-static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+/* Adds the tokens by tops; what is worked out anew is bounded where there are
+ * several of them: walking the set as it is, all tops at once, may be less. */
+static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
+                     bool *whole)
 {
-    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    enum { MOST_TOPS = 8, SHARE = 8 };
     int64_t most = m->v->n_node + (int64_t)m->v->n_leaf;
-    bool whole = false;
+    uint32_t n_item = m->stacks.set[set].n, n_top = 0;
 
-    memset(bits, 0, m->n_word * sizeof *bits);
-    if (!reserve_top(m, m->stacks.set[set].n))
-        return false;
-    for (uint32_t i = 0; i < m->stacks.set[set].n && !whole; i++) {
+    for (uint32_t i = 0; i < n_item && n_top <= MOST_TOPS; i++)
+        n_top += gather_top(m, set, i) > 0;
+    *whole = n_top > MOST_TOPS;
+    most = n_top > 1 ? most / SHARE : most + most / SHARE;
+    for (uint32_t i = 0; i < n_item && !*whole; i++) {
         uint32_t below = m->stacks.set[set].item[i].below;
         uint32_t n = gather_top(m, set, i), top;
 
@@ -509,10 +616,21 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
             continue;
         top = stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
         if (top == STACKS_FAILED ||
-            !add_top(m, top, below, bits, &most, &whole))
+            !add_top(m, top, below, bits, &most, whole))
             return false;
     }
-    if (whole && !walk_roots(&w, set))
+    return true;
+}
+
+/* The mask of a set, without the tokens that end a text. */
+static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+{
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    bool whole;
+
+    memset(bits, 0, m->n_word * sizeof *bits);
+    if (!reserve_top(m, m->stacks.set[set].n) ||
+        !add_tops(m, set, bits, &whole) || (whole && !walk_roots(&w, set)))
         return false;
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
@@ -589,7 +707,7 @@ pl_status grammar_masks_create(struct grammar_masks **out,
     m->a = &g->automaton;
     m->v = v;
     m->pool_bytes = POOL_BYTES;
-    m->n_word = ((uint32_t)v->n_token + 31) / 32;
+    m->n_word = v->n_word;
     m->to_walk = malloc(v->n_node * sizeof *m->to_walk);
     m->bits = calloc((size_t)m->n_word + 1, sizeof *m->bits);
     if (!m->to_walk || !m->bits || !stacks_init(&m->stacks, m->a) ||

@@ -335,7 +335,7 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 {
     enum { FEW = 16 };
     uint32_t low, high;
-    bool good = true;
+    bool good;
 
     if (s->n_pile - base <= 1)
         return set_of(s, base, ends);
@@ -485,11 +485,27 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
+/* As push, but for an item that stands at [base ..) already, as far as `met`
+ * knows. */
+static bool push_once(struct stacks *s, size_t base, uint32_t state,
+                      uint32_t below)
+{
+    uint64_t *word = &s->met[state / 64], bit = 1ull << state % 64;
+
+    if (!(*word & bit)) {
+        *word |= bit;
+        s->met_at[state] = (uint32_t)(s->n_pile - base);
+    } else if (s->pile[base + s->met_at[state]].below == below) {
+        return true;
+    }
+    return push(s, state, below);
+}
+
 /* Where the edges of the item's state lead that take the class; classes
  * [*lo .. *hi] around it are cut to those that each edge takes, too, or does
  * not. */
-static bool push_after(struct stacks *s, struct stack_item it, unsigned class,
-                       unsigned *lo, unsigned *hi)
+static bool push_after(struct stacks *s, size_t base, struct stack_item it,
+                       unsigned class, unsigned *lo, unsigned *hi)
 {
     const struct state *q = &s->a->state[it.state];
 
@@ -503,37 +519,52 @@ static bool push_after(struct stacks *s, struct stack_item it, unsigned class,
         } else {
             *lo = *lo > e->lo ? *lo : e->lo;
             *hi = *hi < e->hi ? *hi : e->hi;
-            if (!push(s, e->to, it.below))
+            if (!push_once(s, base, e->to, it.below))
                 return false;
         }
     }
     return true;
 }
 
-uint32_t stacks_step_new(struct stacks *s, uint32_t set, unsigned class)
+struct stack_row *stacks_row(struct stacks *s, uint32_t set)
+{
+    struct stack_set *of = &s->set[set];
+
+    if (!of->row) {
+        of->row = arena_alloc(&s->memory, 1,
+                              sizeof *of->row +
+                                  s->a->n_class * sizeof of->row->next[0]);
+        if (of->row) {
+            of->row->set = set;
+            of->row->depth = of->depth;
+            of->row->ends = of->ends;
+        }
+    }
+    return of->row;
+}
+
+struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
+                                  unsigned class)
 {
     size_t base = s->n_pile;
     unsigned lo = 0, hi = s->a->n_class - 1;
+    struct stack_row *row;
+    bool good = true;
     uint32_t to;
 
-    if (!s->set[set].next)
-        s->set[set].next =
-            arena_alloc(&s->memory, s->a->n_class, sizeof(uint32_t));
-    if (!s->set[set].next)
-        return STACKS_FAILED;
-    for (uint32_t i = 0; i < s->set[set].n; i++)
-        if (!push_after(s, s->set[set].item[i], class, &lo, &hi)) {
-            s->n_pile = base;
-            return STACKS_FAILED;
-        }
+    for (uint32_t i = 0; i < s->set[from->set].n && good; i++)
+        good = push_after(s, base, s->set[from->set].item[i], class, &lo, &hi);
+    for (size_t i = base; i < s->n_pile; i++)
+        s->met[s->pile[i].state / 64] = 0;
+    if (!good) {
+        s->n_pile = base;
+        return NULL;
+    }
     to = close_pile(s, base, false);
-    if (to == STACKS_FAILED)
-        return to;
-    for (unsigned c = lo; c <= hi; c++)
-        s->set[set].next[c] = to + 1;
-    if (s->set[to].depth > s->set[set].reach)
-        s->set[set].reach = s->set[to].depth;
-    return to;
+    row = to != STACKS_FAILED ? stacks_row(s, to) : NULL;
+    for (unsigned c = lo; c <= hi && row; c++)
+        from->next[c] = row;
+    return row;
 }
 
 /* ---- from pool to pool --------------------------------------------------- */

@@ -318,6 +318,27 @@ static void fill_kinds(struct grammar_vocab *v)
     }
 }
 
+/* ---- many leaves at once ------------------------------------------------- */
+
+static bool fill_wide(struct grammar_vocab *v)
+{
+    for (uint32_t i = 0; i < v->n_node; i++)
+        if (v->node[i].end - v->node[i].leaf >= TRIE_WIDE)
+            v->node[i].wide = ++v->n_wide;
+    v->wide = calloc((size_t)v->n_wide * v->n_word + 1, sizeof *v->wide);
+    for (uint32_t i = 0; i < v->n_node && v->wide; i++) {
+        const struct trie_node *node = &v->node[i];
+        uint32_t *bits;
+
+        if (!node->wide)
+            continue;
+        bits = v->wide + (size_t)(node->wide - 1) * v->n_word;
+        for (uint32_t k = node->leaf; k < node->end; k++)
+            bits[v->leaf_id[k] / 32] |= 1u << v->leaf_id[k] % 32;
+    }
+    return v->wide != NULL;
+}
+
 /* ---- all of it ----------------------------------------------------------- */
 
 static pl_status build(struct grammar_vocab *v,
@@ -327,9 +348,11 @@ static pl_status build(struct grammar_vocab *v,
     size_t n_byte, most = (size_t)n + 1;
     struct sorted *sorted;
     struct branch *open = NULL;
+    bool good = false;
 
     PL_TRY(check_tokens(token, n, &n_byte, err));
     v->n_token = n;
+    v->n_word = ((uint32_t)n + 31) / 32;
     v->bytes = malloc(n_byte + 1);
     v->at = calloc(most, sizeof *v->at);
     v->kind = calloc(most, sizeof *v->kind);
@@ -353,13 +376,12 @@ static pl_status build(struct grammar_vocab *v,
         if (v->node && v->node_byte && open) {
             add_nodes(v, sorted, n_sorted, open);
             fill_kinds(v);
+            good = fill_wide(v);
         }
     }
     free(sorted);
     free(open);
-    return v->node && v->node_byte && open
-               ? PL_OK
-               : err_no_memory(err, "a vocabulary's texts");
+    return good ? PL_OK : err_no_memory(err, "a vocabulary's texts");
 }
 
 pl_status grammar_vocab_create(struct grammar_vocab **out,
@@ -385,6 +407,7 @@ void grammar_vocab_free(struct grammar_vocab *v)
         return;
     free(v->node);
     free(v->node_byte);
+    free(v->wide);
     free(v->rest);
     free(v->rest_at);
     free(v->leaf_byte);

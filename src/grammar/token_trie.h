@@ -29,14 +29,16 @@ struct trie_node {
     uint32_t end;        /* of all leaves below; the children's stand last */
     uint32_t child;      /* nodes [child .. child + n_child) */
     uint16_t n_child;
-    uint16_t n_char; /* of what comes behind the node, if a character ends
-                        there: the most in a row, */
-    struct char_kinds kinds; /* and which */
+    uint16_t n_char; /* the most characters in a row behind the node, if one
+                        ends there */
+    uint32_t wide;   /* 1 + which of the vocabulary's masks has all leaves
+                        below; 0: they are few */
+    struct char_kinds kinds; /* of those that come behind it */
 };
 
 /* Texts of more characters stand in a tree of their own, behind the others':
  * these few would make rows long nearly everywhere. */
-enum { TRIE_CHARS = 16 };
+enum { TRIE_CHARS = 16, TRIE_WIDE = 1024 /* leaves */ };
 
 enum { TRIE_SHORT, TRIE_LONG, TRIE_ROOTS }; /* nodes of the empty prefix */
 
@@ -51,7 +53,9 @@ struct grammar_vocab {
     char *bytes;            /* owned: the texts, one behind the other */
     size_t *at;             /* owned, [n_token + 1]: where each begins */
     uint8_t *kind;          /* owned, [n_token]: enum grammar_token_kind */
+    uint32_t *wide;         /* owned, [n_wide, n_word]: masks of tokens */
     int32_t n_token, n_end;
+    uint32_t n_wide, n_word;
     uint32_t n_node, n_leaf;
     uint32_t n_short; /* nodes; but the other root those of short texts come
                          first */
