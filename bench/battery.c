@@ -84,9 +84,10 @@ static const char scripts[] =
     " [ ,.]\n";
 
 /* Every second ideograph, so that no two characters in a row do the same. */
-static const char some_han[] = "root ::= (a | b)+\n"
-                               "a ::= [\\u4E00-\\u4E7F\\u5000-\\u56FF]\n"
-                               "b ::= [\\u5800-\\u5A33\\u6001-\\u6777] \" \"?\n";
+static const char some_han[] =
+    "root ::= (a | b)+\n"
+    "a ::= [\\u4E00-\\u4E7F\\u5000-\\u56FF]\n"
+    "b ::= [\\u5800-\\u5A33\\u6001-\\u6777] \" \"?\n";
 
 static const char almost_letters[] = "root ::= [a-yA-Y ]+ \"z\"\n";
 
@@ -100,11 +101,10 @@ static const char ends_anywhere[] =
     "root ::= word [a-zA-Z ]* \".\"\n"
     "word ::= \"x\" root \"y\" | [a-zA-Z ]+ | [a-zA-Z]+ \"-\" [a-zA-Z]+\n";
 
-static const char two_ways[] =
-    "root ::= a b c \".\"\n"
-    "a ::= [a-z ]* | \"(\" a \")\"\n"
-    "b ::= [a-z ]* | \"[\" b \"]\"\n"
-    "c ::= [a-z ]* | \"{\" c \"}\"\n";
+static const char two_ways[] = "root ::= a b c \".\"\n"
+                               "a ::= [a-z ]* | \"(\" a \")\"\n"
+                               "b ::= [a-z ]* | \"[\" b \"]\"\n"
+                               "c ::= [a-z ]* | \"{\" c \"}\"\n";
 
 static const char counts_in_counts[] =
     "root ::= ([a-z]{0,20} \",\"? ){0,20} \".\"\n";
@@ -112,8 +112,7 @@ static const char counts_in_counts[] =
 static const char long_rows[] =
     "root ::= ([^\\n]{0,80} \"\\n\"){1,40} \"---\" [a-z ]{100,400} \".\"\n";
 
-static const char ambiguous_tail[] =
-    "root ::= [ab]* \"a\" [a-z]{20} \".\"\n";
+static const char ambiguous_tail[] = "root ::= [ab]* \"a\" [a-z]{20} \".\"\n";
 
 static const char brackets[] =
     "root ::= (\"(\" root \")\" | \"[\" root \"]\" | \"{\" root \"}\" |"
@@ -315,8 +314,10 @@ static char *calls(void)
         put(&t, "%scall-%u", i ? " | " : "", i);
     put(&t, "\n");
     for (unsigned i = 0; i < 20; i++) {
-        put(&t, "call-%u ::= \"{\\\"name\\\": \\\"%s\\\", \\\"arguments\\\":"
-                " {\"", i, word(w, i));
+        put(&t,
+            "call-%u ::= \"{\\\"name\\\": \\\"%s\\\", \\\"arguments\\\":"
+            " {\"",
+            i, word(w, i));
         for (unsigned k = 0; k < 3; k++)
             put(&t, " \"%s\\\"%s\\\": \" %s", k ? ", " : "",
                 word(w, 100 + 3 * i + k), (i + k) % 2 ? "string" : "number");

@@ -36,9 +36,9 @@ struct grammar_masks {
     struct to_walk {
         struct stack_row *row;
         uint32_t node;
-    } * to_walk; /* owned, [n_node] */
-    uint32_t *bits; /* owned, [n_word] */
-    uint32_t *top;  /* owned, [n_top]: states, while tops are put together */
+    } * to_walk;     /* owned, [n_node] */
+    uint32_t *bits;  /* owned, [n_word] */
+    uint32_t *top;   /* owned, [n_top]: states, while tops are put together */
     struct pop *pop; /* owned, [n_pop] of [cap_pop] */
     uint32_t n_pop, cap_pop, n_top;
 };
@@ -75,7 +75,7 @@ struct walk {
     uint32_t *bits;
     const struct byte_set *after; /* bytes that may come below; NULL: what goes
                                      on there is not listed */
-    int64_t most; /* nodes, and those that are listed; then it gives up */
+    int64_t most;   /* nodes, and those that are listed; then it gives up */
     uint16_t depth; /* of the deepest set */
     bool gave_up;
 };
@@ -246,7 +246,7 @@ static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
             break;
         more = s->set[to].span ? s->set[to].span : 1;
         s->set[set].past = s->set[to].span ? s->set[to].past : s->set[to].after;
-        s->set[set].span = (uint8_t)(s->set[set].span + more);
+        s->set[set].span += more;
     }
     return true;
 }
@@ -276,8 +276,8 @@ static enum share takes_none(struct stacks *s, uint32_t set,
 {
     const struct stack_set *at = &s->set[set];
 
-    if ((k->ascii[0] & at->live_ascii[0]) || (k->ascii[1] & at->live_ascii[1]) ||
-        (k->others & OTHER_BAD))
+    if ((k->ascii[0] & at->live_ascii[0]) ||
+        (k->ascii[1] & at->live_ascii[1]) || (k->others & OTHER_BAD))
         return SHARE_SOME;
     if (k->others && !at->dead_known && !find_others_dead(s, set))
         return SHARE_FAILED;
@@ -432,8 +432,8 @@ static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
     if (row->set == STACKS_DEAD)
         return true;
     if (node->end - node->leaf > LARGE_BRANCH)
-        share = takes_all(&w->m->stacks, row->set, node, i < v->n_short,
-                          &w->depth);
+        share =
+            takes_all(&w->m->stacks, row->set, node, i < v->n_short, &w->depth);
     if (share == SHARE_FAILED)
         return false;
     if (share == SHARE_ALL)
@@ -615,8 +615,7 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
         if (n == 0)
             continue;
         top = stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
-        if (top == STACKS_FAILED ||
-            !add_top(m, top, below, bits, &most, whole))
+        if (top == STACKS_FAILED || !add_top(m, top, below, bits, &most, whole))
             return false;
     }
     return true;

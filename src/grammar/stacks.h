@@ -43,13 +43,13 @@ struct stack_set {
     struct stack_item *item; /* a view of the arena, [n], by state */
     struct stack_row *row;   /* the same; NULL: nothing steps to or from it */
     /* Characters after each of which the set is `after`, and how many of ASCII
-     * in a row lead to `past`; see masks.c. */
+     * in a row lead to `past`, the span; see masks.c. */
     uint64_t even_ascii[2], live_ascii[2]; /* live: that lead anywhere */
-    uint8_t even_others, span;
+    uint8_t even_others;
     bool others_known, spanned;
     bool dead_known, others_dead; /* no character beyond ASCII leads on */
-    uint16_t depth; /* of the deepest stack */
-    uint32_t after, past; /* 0: not known yet, nor is the rest */
+    uint16_t depth;               /* of the deepest stack */
+    uint32_t after, past, span;   /* 0: not known yet, nor is the rest */
     uint32_t n, hash;
     uint32_t closed; /* as what a pop gives, or STACKS_FAILED: not known */
     bool ends;       /* the empty stack is among them */

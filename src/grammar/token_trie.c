@@ -217,9 +217,9 @@ static bool may_follow(unsigned first, unsigned second)
 
 static struct char_kinds kinds_join(struct char_kinds a, struct char_kinds b)
 {
-    return (struct char_kinds){{a.ascii[0] | b.ascii[0],
-                                a.ascii[1] | b.ascii[1]},
-                               (uint8_t)(a.others | b.others)};
+    return (struct char_kinds){
+        {a.ascii[0] | b.ascii[0], a.ascii[1] | b.ascii[1]},
+        (uint8_t)(a.others | b.others)};
 }
 
 static struct char_kinds kind_of(unsigned b)
@@ -393,6 +393,7 @@ pl_status grammar_vocab_create(struct grammar_vocab **out,
     *out = calloc(1, sizeof **out);
     if (!*out)
         return err_no_memory(err, "a vocabulary's texts");
+    (*out)->n_owner = 1;
     s = build(*out, token, n, err);
     if (s != PL_OK) {
         grammar_vocab_free(*out);
@@ -401,9 +402,15 @@ pl_status grammar_vocab_create(struct grammar_vocab **out,
     return s;
 }
 
+struct grammar_vocab *grammar_vocab_share(struct grammar_vocab *v)
+{
+    v->n_owner++;
+    return v;
+}
+
 void grammar_vocab_free(struct grammar_vocab *v)
 {
-    if (!v)
+    if (!v || --v->n_owner > 0)
         return;
     free(v->node);
     free(v->node_byte);

@@ -10,6 +10,8 @@
 
 #include "grammar/grammar.h"
 
+#include <stdatomic.h>
+
 /* Characters of some kinds: ASCII one by one, others by their length. */
 struct char_kinds {
     uint64_t ascii[2];
@@ -56,6 +58,7 @@ struct grammar_vocab {
     uint32_t *wide;         /* owned, [n_wide, n_word]: masks of tokens */
     int32_t n_token, n_end;
     uint32_t n_wide, n_word;
+    atomic_int n_owner;
     uint32_t n_node, n_leaf;
     uint32_t n_short; /* nodes; but the other root those of short texts come
                          first */
