@@ -92,10 +92,10 @@ struct loop {
     uint8_t *wanted;
     int64_t max_batch;
     struct ahead ahead; /* of those who write by a grammar */
-    float *logits; /* [n_seq, n_vocab] */
-    int32_t *path; /* owned, [n_ctx] tokens of a page that is given */
-    float *row;    /* [max_batch, d_model]; NULL: nobody asks */
-    bool *rows;    /* [n_seq], of `run`: it tells rows */
+    float *logits;      /* [n_seq, n_vocab] */
+    int32_t *path;      /* owned, [n_ctx] tokens of a page that is given */
+    float *row;         /* [max_batch, d_model]; NULL: nobody asks */
+    bool *rows;         /* [n_seq], of `run`: it tells rows */
 };
 
 /* One step: gives free places, computes, tells. False: there is nothing to do
