@@ -1,19 +1,23 @@
-/* What a mask costs: for texts that are generated token by token, the time of
- * grammar_mask before each token, and of grammar_accept.
+/* What masks cost: for texts that are generated token by token, the time of
+ * grammar_mask before each token, and of grammar_accept, over many grammars
+ * (battery.c).
  *
  * Vocabularies: that of a model, and one of 128,000 made up texts: words of all
  * lengths with and without a blank before, numbers, runs of blanks, marks and
  * their pairs, and letters of other scripts, whole and in parts. Texts: random
  * ones of each grammar, a token drawn from each mask. "cold" begins with
- * nothing known, text after text; "warm" are the same texts once more. Times
- * are the thread's own.
+ * nothing known, text after text; "warm" are the same texts once more; "alone"
+ * is one mask with none known before. Everything is done several times, the
+ * same from the start, and of each mask the least time counts. "made" is what a
+ * request waits for at first: reading the grammar, and room for its masks.
  *
- *   bench-grammar [TEXTS [MODEL]]    TEXTS of 400 tokens; 20 */
+ *   bench-grammar [TEXTS [MODEL [GRAMMAR]]]    TEXTS of 400 tokens; 4 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "battery.h"
 #include "gguf/gguf.h"
 #include "grammar/grammar.h"
 #include "timing.h"
@@ -24,49 +28,16 @@ enum {
     TOKENS = 400,
     MOST_TEXTS = 200,
     PIECE_BYTES = 4096,
+    ROUNDS = 5,
+    ALONE = 24, /* masks, of the first text */
 };
 
-static const char json[] =
-    "root ::= object\n"
-    "value ::= object | array | string | number |"
-    " (\"true\" | \"false\" | \"null\") ws\n"
-    "object ::= \"{\" ws (string \":\" ws value"
-    " (\",\" ws string \":\" ws value)*)? \"}\" ws\n"
-    "array ::= \"[\" ws (value (\",\" ws value)*)? \"]\" ws\n"
-    "string ::= \"\\\"\" char* \"\\\"\" ws\n"
-    "char ::= [^\"\\\\\\x7F\\x00-\\x1F] |"
-    " \"\\\\\" ([\"\\\\/bfnrt] | \"u\" [0-9a-fA-F]{4})\n"
-    "number ::= (\"-\"? ([0-9] | [1-9] [0-9]{0,15})) (\".\" [0-9]+)?"
-    " ([eE] [-+]? [0-9] [1-9]{0,15})? ws\n"
-    "ws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n";
-
-static const char arithmetic[] =
-    "root ::= (expr \"=\" ws term \"\\n\")+\n"
-    "expr ::= term ([-+*/] ws term)*\n"
-    "term ::= ident | num | \"(\" ws expr \")\" ws\n"
-    "ident ::= [a-z] [a-z0-9_]* ws\n"
-    "num ::= [0-9]+ ws\n"
-    "ws ::= [ \\t\\n]*\n";
-
-static const char lines[] = "root ::= (line \"\\n\")+\n"
-                            "line ::= \"- \" [^\\n]+\n";
-
-/* Strings of bounded length are long rows of states. */
-static const char schema[] =
-    "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\":"
-    " {\"name\": {\"type\": \"string\", \"maxLength\": 200}, \"kind\":"
-    " {\"enum\": [\"first\", \"second\", \"third\"]}, \"count\": {\"type\":"
-    " \"integer\", \"minimum\": 0, \"maximum\": 5000}, \"id\": {\"type\":"
-    " \"string\", \"format\": \"uuid\"}, \"tags\": {\"type\": \"array\","
-    " \"items\": {\"type\": \"string\"}}}, \"required\": [\"name\", "
-    "\"kind\"]}}";
-
 struct times {
-    double *us; /* [n] of [cap], owned */
+    double *us; /* owned, [n] of [cap] */
     int n, cap;
 };
 
-static void add_time(struct times *t, double us)
+static void times_add(struct times *t, double us)
 {
     if (t->n == t->cap) {
         t->cap = t->cap ? 2 * t->cap : 1024;
@@ -77,6 +48,15 @@ static void add_time(struct times *t, double us)
     t->us[t->n++] = us;
 }
 
+/* The least of all rounds, of the i-th time. */
+static void times_keep(struct times *t, int i, double us)
+{
+    if (i == t->n)
+        times_add(t, us);
+    else if (us < t->us[i])
+        t->us[i] = us;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -84,7 +64,8 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void print_times(const char *what, struct times *t)
+/* Sorts the times. */
+static void times_print(struct times *t)
 {
     double sum = 0;
 
@@ -92,18 +73,17 @@ static void print_times(const char *what, struct times *t)
     for (int i = 0; i < t->n; i++)
         sum += t->us[i];
     if (t->n)
-        printf("  %-12s %7d  mean %8.2f  p99 %8.2f  max %8.2f us\n", what, t->n,
-               sum / t->n, t->us[t->n - 1 - t->n / 100], t->us[t->n - 1]);
-    t->n = 0;
+        printf(" %7.1f %7.1f %7.1f", sum / t->n, t->us[t->n - 1 - t->n / 100],
+               t->us[t->n - 1]);
 }
 
-/* Seconds that this thread computed, whatever others did meanwhile. */
-static double now(void)
+/* What this thread computed, whatever others did meanwhile. */
+static double now_us(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
 /* ---- vocabularies -------------------------------------------------------- */
@@ -245,11 +225,73 @@ static void free_pieces(struct pieces *p)
 /* ---- texts --------------------------------------------------------------- */
 
 struct bench {
-    struct grammar_masks *m;
+    const struct battery_item *item;
     const struct pieces *p;
+    const struct grammar_vocab *v;
+    struct grammar *g;
+    int n_text;
+    int32_t *id;    /* owned, [n_text, TOKENS]: the texts, -1 behind the last */
     uint32_t *bits; /* owned */
-    struct times mask, accept;
+    struct times cold, warm, alone, accept, made;
 };
+
+static struct grammar *read_grammar(const struct battery_item *item)
+{
+    struct grammar *g = NULL;
+    pl_err err = {0};
+
+    if ((item->schema ? grammar_from_schema : grammar_from_gbnf)(
+            &g, item->text, strlen(item->text), item->name, &err) != PL_OK)
+        bench_die(item->name, err.message);
+    return g;
+}
+
+static struct grammar_masks *make_masks(const struct bench *b,
+                                        const struct grammar *g)
+{
+    struct grammar_masks *m = NULL;
+    pl_err err = {0};
+
+    if (grammar_masks_create(&m, g, b->v, 0, &err) != PL_OK)
+        bench_die(b->item->name, err.message);
+    return m;
+}
+
+static struct grammar_state *begin(const struct bench *b,
+                                   struct grammar_masks *m)
+{
+    struct grammar_state *s = NULL;
+    pl_err err = {0};
+
+    if (grammar_state_create(&s, m, &err) != PL_OK)
+        bench_die(b->item->name, err.message);
+    return s;
+}
+
+/* Microseconds. */
+static double mask(const struct bench *b, struct grammar_state *s)
+{
+    double start = now_us(), end;
+    pl_err err = {0};
+    pl_status st = grammar_mask(s, b->bits, &err);
+
+    end = now_us();
+    if (st != PL_OK)
+        bench_die(b->item->name, err.message);
+    return end - start;
+}
+
+static double accept(const struct bench *b, struct grammar_state *s, int32_t id)
+{
+    double start = now_us(), end;
+    pl_err err = {0};
+    pl_status st = grammar_accept(s, id, &err);
+
+    end = now_us();
+    if (st != PL_OK)
+        bench_die(b->item->name, err.message);
+    return end - start;
+}
 
 /* A token that may come next and is no end: three times of four a short one,
  * so that texts have structure. -1: there is none. */
@@ -272,91 +314,172 @@ static int32_t draw(const struct bench *b, uint64_t *rng)
     return found;
 }
 
-static void run_text(struct bench *b, uint64_t seed)
+static void draw_texts(struct bench *b)
 {
-    struct grammar_state *s = NULL;
-    pl_err err = {0};
+    struct grammar_masks *m = make_masks(b, b->g);
 
-    if (grammar_state_create(&s, b->m, &err) != PL_OK)
-        bench_die("state", err.message);
-    for (int i = 0; i < TOKENS; i++) {
-        double start = now(), masked;
-        int32_t id;
+    for (int i = 0; i < b->n_text; i++) {
+        struct grammar_state *s = begin(b, m);
+        int32_t *id = b->id + (ptrdiff_t)i * TOKENS;
+        uint64_t rng = (uint64_t)i;
 
-        if (grammar_mask(s, b->bits, &err) != PL_OK)
-            bench_die("mask", err.message);
-        masked = now();
-        add_time(&b->mask, 1e6 * (masked - start));
-        id = draw(b, &seed);
-        if (id < 0)
-            break;
-        start = now();
-        if (grammar_accept(s, id, &err) != PL_OK)
-            bench_die("accept", err.message);
-        add_time(&b->accept, 1e6 * (now() - start));
+        for (int k = 0; k < TOKENS; k++) {
+            mask(b, s);
+            id[k] = k > 0 && id[k - 1] < 0 ? -1 : draw(b, &rng);
+            if (id[k] >= 0)
+                accept(b, s, id[k]);
+        }
+        grammar_state_free(s);
     }
-    grammar_state_free(s);
+    grammar_masks_free(m);
 }
 
-static void run_grammar(const char *name, const char *text,
-                        const struct pieces *p, const struct grammar_vocab *v,
-                        int n_text)
+/* All texts, with what `m` knows. */
+static void run_texts(struct bench *b, struct grammar_masks *m, bool warm)
 {
-    struct bench b = {.p = p};
-    struct grammar *g = NULL;
-    double start = now();
-    pl_err err = {0};
+    int at = 0, accepted = 0;
 
-    if ((text == schema ? grammar_from_schema : grammar_from_gbnf)(
-            &g, text, strlen(text), name, &err) != PL_OK)
-        bench_die(name, err.message);
-    printf("%s, %d tokens: read in %.2f ms\n", name, (int)p->n,
-           1e3 * (now() - start));
-    b.bits = calloc((size_t)p->n / 32 + 1, sizeof *b.bits);
-    if (!b.bits || grammar_masks_create(&b.m, g, v, 0, &err) != PL_OK)
-        bench_die(name, "out of memory");
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < n_text; i++)
-            run_text(&b, (uint64_t)i);
-        print_times(round ? "mask, warm" : "mask, cold", &b.mask);
-        print_times("accept", &b.accept);
+    for (int i = 0; i < b->n_text; i++) {
+        struct grammar_state *s = begin(b, m);
+        const int32_t *id = b->id + (ptrdiff_t)i * TOKENS;
+
+        for (int k = 0; k < TOKENS; k++) {
+            times_keep(warm ? &b->warm : &b->cold, at++, mask(b, s));
+            if (id[k] < 0)
+                break;
+            times_keep(&b->accept, accepted++, accept(b, s, id[k]));
+        }
+        grammar_state_free(s);
     }
-    free(b.mask.us);
-    free(b.accept.us);
+}
+
+/* Masks of some places of the first text, each with none known. */
+static void run_alone(struct bench *b)
+{
+    int n = 0, step;
+
+    while (n < TOKENS && b->id[n] >= 0)
+        n++;
+    step = n / ALONE + 1;
+    for (int i = 0; i < n; i += step) {
+        struct grammar_masks *m = make_masks(b, b->g);
+        struct grammar_state *s = begin(b, m);
+
+        for (int k = 0; k < i; k++)
+            accept(b, s, b->id[k]);
+        times_keep(&b->alone, i / step, mask(b, s));
+        grammar_state_free(s);
+        grammar_masks_free(m);
+    }
+}
+
+static void run_rounds(struct bench *b)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        double start = now_us();
+        struct grammar *g = read_grammar(b->item);
+        struct grammar_masks *m = make_masks(b, g);
+
+        times_keep(&b->made, 0, now_us() - start);
+        run_texts(b, m, false);
+        run_texts(b, m, true);
+        grammar_masks_free(m);
+        grammar_free(g);
+        run_alone(b);
+    }
+}
+
+static void move_times(struct times *to, struct times *from)
+{
+    for (int i = 0; i < from->n; i++)
+        times_add(to, from->us[i]);
+    free(from->us);
+}
+
+/* What all grammars took is added to `all`. */
+static void run_grammar(const struct battery_item *item, struct bench *all)
+{
+    struct bench b = {
+        .item = item, .p = all->p, .v = all->v, .n_text = all->n_text};
+
+    b.bits = calloc((size_t)b.p->n / 32 + 1, sizeof *b.bits);
+    b.id = calloc((size_t)b.n_text * TOKENS, sizeof *b.id);
+    if (!b.bits || !b.id)
+        bench_die(item->name, "out of memory");
+    b.g = read_grammar(item);
+    draw_texts(&b);
+    run_rounds(&b);
+    printf("%-17s %7.2f", item->name, 1e-3 * b.made.us[0]);
+    times_print(&b.cold);
+    times_print(&b.alone);
+    times_print(&b.warm);
+    printf("\n");
+    move_times(&all->cold, &b.cold);
+    move_times(&all->warm, &b.warm);
+    move_times(&all->alone, &b.alone);
+    move_times(&all->accept, &b.accept);
+    move_times(&all->made, &b.made);
     free(b.bits);
-    grammar_masks_free(b.m);
-    grammar_free(g);
+    free(b.id);
+    grammar_free(b.g);
 }
 
-static void run_vocabulary(struct pieces *p, int n_text)
+static void print_all(struct bench *all)
 {
+    printf("%-17s %7s", "all", "");
+    times_print(&all->cold);
+    times_print(&all->alone);
+    times_print(&all->warm);
+    printf("\n%-25s", "all, accept");
+    times_print(&all->accept);
+    printf("\n%-25s", "all, made");
+    times_print(&all->made);
+    printf("\n");
+    free(all->cold.us);
+    free(all->warm.us);
+    free(all->alone.us);
+    free(all->accept.us);
+    free(all->made.us);
+}
+
+static void run_vocabulary(struct pieces *p, int n_text, const char *only)
+{
+    struct battery_item item[BATTERY_MOST];
     struct grammar_vocab *v = NULL;
-    double start = now();
+    double start = now_us();
+    struct bench all = {.p = p, .n_text = n_text};
+    int n = battery_make(item);
     pl_err err = {0};
 
     if (grammar_vocab_create(&v, p->token, p->n, &err) != PL_OK)
         bench_die("vocabulary", err.message);
-    printf("vocabulary of %d: %.1f ms\n", (int)p->n, 1e3 * (now() - start));
-    run_grammar("json", json, p, v, n_text);
-    run_grammar("arithmetic", arithmetic, p, v, n_text);
-    run_grammar("lines", lines, p, v, n_text);
-    run_grammar("schema", schema, p, v, n_text);
+    all.v = v;
+    printf("vocabulary of %d, made in %.1f ms; microseconds of the thread's "
+           "own time,\nthe least of %d; mean, p99 and max\n%-17s %7s %23s "
+           "%23s %23s\n",
+           (int)p->n, 1e-3 * (now_us() - start), (int)ROUNDS, "grammar",
+           "made ms", "cold", "alone", "warm");
+    for (int i = 0; i < n; i++)
+        if (!only || strcmp(only, item[i].name) == 0)
+            run_grammar(&item[i], &all);
+    print_all(&all);
     grammar_vocab_free(v);
     free_pieces(p);
 }
 
 int main(int argc, char **argv)
 {
-    int n_text = argc > 1 ? atoi(argv[1]) : 20;
+    int n_text = argc > 1 ? atoi(argv[1]) : 4;
+    const char *only = argc > 3 ? argv[3] : NULL;
     struct pieces p = {0};
 
     if (n_text < 1 || n_text > MOST_TEXTS)
         bench_die("TEXTS", "1 to 200");
-    if (argc > 2) {
+    if (argc > 2 && argv[2][0]) {
         read_vocabulary(&p, argv[2]);
-        run_vocabulary(&p, n_text);
+        run_vocabulary(&p, n_text, only);
     }
     make_vocabulary(&p);
-    run_vocabulary(&p, n_text);
+    run_vocabulary(&p, n_text, only);
     return 0;
 }

@@ -776,6 +776,10 @@ PL_API void pl_grammar_free(pl_grammar *g);
  * another is given; NULL: any token may come. On failure all is as it was. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
+/* Works out beforehand which tokens the grammar allows next, which pl_sample
+ * does else; so another thread may do it while the engine computes, if nobody
+ * uses the sampler meanwhile. What fails, pl_sample says. */
+PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 

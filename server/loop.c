@@ -363,9 +363,10 @@ static bool make_room(struct loop *l)
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
-    return l->work && l->client && l->slot && l->last && l->device && l->run &&
-           l->plan && l->taken && l->token && l->seq && l->wanted &&
-           l->logits && l->path && l->rows && (l->row || l->o.d_model == 0);
+    return ahead_init(&l->ahead, l->o.n_seq) && l->work && l->client &&
+           l->slot && l->last && l->device && l->run && l->plan && l->taken &&
+           l->token && l->seq && l->wanted && l->logits && l->path && l->rows &&
+           (l->row || l->o.d_model == 0);
 }
 
 static bool find_ends(struct loop *l)
@@ -447,6 +448,7 @@ void loop_free(struct loop *l)
     pthread_cond_destroy(&l->done);
     pthread_mutex_destroy(&l->lock);
     schedule_fini(&l->schedule);
+    ahead_fini(&l->ahead);
     free(l->work);
     free(l->client);
     free(l->slot);

@@ -2,6 +2,7 @@
 #ifndef SERVER_LOOP_INNER_H
 #define SERVER_LOOP_INNER_H
 
+#include "ahead.h"
 #include "loop.h"
 #include "schedule.h"
 
@@ -93,10 +94,11 @@ struct loop {
     int32_t *token, *seq; /* [max_batch] */
     uint8_t *wanted;
     int64_t max_batch;
-    float *logits; /* [n_seq, n_vocab] */
-    int32_t *path; /* owned, [n_ctx] tokens of a page that is given */
-    float *row;    /* [max_batch, d_model]; NULL: nobody asks */
-    bool *rows;    /* [n_seq], of `run`: it tells rows */
+    struct ahead ahead; /* of those who write by a grammar */
+    float *logits;      /* [n_seq, n_vocab] */
+    int32_t *path;      /* owned, [n_ctx] tokens of a page that is given */
+    float *row;         /* [max_batch, d_model]; NULL: nobody asks */
+    bool *rows;         /* [n_seq], of `run`: it tells rows */
 };
 
 /* One step: gives free places, computes, tells. False: there is nothing to do

@@ -276,6 +276,18 @@ static void gather(struct loop *l, int i, pl_batch *b)
     }
 }
 
+/* Those whose token is chosen behind this step. */
+static void look_ahead(struct loop *l, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        const struct work *w = l->run[i];
+
+        if (w->held && w->n_done + l->plan[i].n_now == w->n_text)
+            ahead_add(&l->ahead, w->sampler);
+    }
+    ahead_begin(&l->ahead);
+}
+
 /* Of jobs [from, to) those that write, or those that tell rows. */
 static pl_status compute(struct loop *l, int from, int to, bool rows,
                          pl_err *err)
@@ -293,7 +305,9 @@ static pl_status compute(struct loop *l, int from, int to, bool rows,
     for (int i = from; i < to; i++)
         if (l->rows[i] == rows)
             gather(l, i, &b);
+    look_ahead(l, from, to);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
+    ahead_end(&l->ahead);
     pthread_mutex_lock(&l->lock);
     l->counts.n_step += b.n > 0;
     l->counts.step_s += loop_now() - began;

@@ -8,6 +8,8 @@
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
+struct token_texts;
+
 struct pl_model {
     struct gguf *file;
     struct model *model;
@@ -19,6 +21,8 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
                            pl_err *err);
 
 const struct tokenizer *engine_words(const pl_tokenizer *t);
+/* What grammars share of it. */
+struct token_texts *engine_texts(const pl_tokenizer *t);
 
 struct pl_plan {
     const pl_model *model; /* borrowed */

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/sized.h"
 #include "engine/token_grammar.h"
+#include "engine/token_texts.h"
 #include "sampling/sampling.h"
 
 #include <assert.h>
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 
 struct pl_tokenizer {
-    struct tokenizer *t;
+    struct tokenizer *t;       /* owned */
+    struct token_texts *texts; /* owned */
 };
 
 struct pl_detokenizer {
@@ -37,9 +39,11 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
         return err_no_memory(err, "a tokenizer");
     s = tokenizer_create(&t->t, file, err);
     if (s == PL_OK)
+        s = token_texts_create(&t->texts, t->t, err);
+    if (s == PL_OK)
         *out = t;
     else
-        free(t);
+        pl_tokenizer_free(t);
     return s;
 }
 
@@ -60,10 +64,16 @@ const struct tokenizer *engine_words(const pl_tokenizer *t)
     return t->t;
 }
 
+struct token_texts *engine_texts(const pl_tokenizer *t)
+{
+    return t->texts;
+}
+
 void pl_tokenizer_free(pl_tokenizer *t)
 {
     if (!t)
         return;
+    token_texts_free(t->texts);
     tokenizer_free(t->t);
     free(t);
 }
@@ -313,6 +323,12 @@ pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
     token_mask_free(s->mask);
     s->mask = mask;
     return PL_OK;
+}
+
+void pl_sampler_prepare(pl_sampler *s)
+{
+    if (s->mask)
+        token_mask_prepare(s->mask);
 }
 
 static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "engine/engine.h"
-#include "grammar/grammar.h"
+#include "engine/token_texts.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,6 +14,8 @@ struct pl_grammar {
     struct grammar *grammar; /* owned, as all here */
     struct grammar_vocab *vocab;
     struct grammar_masks *masks; /* under the lock, with all their states */
+    uint32_t *never; /* tokens that are not allowed, whatever masks say; NULL:
+                        none */
     int32_t n_vocab;
     pthread_mutex_t lock;
 };
@@ -23,59 +25,32 @@ struct token_mask {
     struct grammar_state *state; /* owned, under g's lock */
     uint32_t *bits;              /* owned, [n_word] */
     size_t n_word;
+    bool ready; /* the bits are those of the state */
 };
 
-/* ---- vocabularies -------------------------------------------------------- */
+/* ---- marks --------------------------------------------------------------- */
 
-/* The texts of a vocabulary's tokens. */
-struct spelling {
-    const struct tokenizer *t;
-    const char *marks; /* [n_mark] a grammar whose marks control tokens may
-                          spell; NULL: none may */
-    size_t n_mark;
-};
-
-/* What is no text of its own never matches: control tokens, and those that
- * have no bytes. */
-static enum grammar_token_kind kind_of(const struct spelling *p, int32_t id,
-                                       const char *s, size_t len)
+/* A grammar may spell control tokens only where its own text has them: the
+ * others are never allowed. */
+static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
+                               const char *text, size_t len, pl_err *err)
 {
-    if (tokenizer_is_eog(p->t, id))
-        return GRAMMAR_TOKEN_END;
-    if (!tokenizer_is_control(p->t, id))
-        return GRAMMAR_TOKEN_TEXT;
-    return p->marks && len > 0 && memmem(p->marks, p->n_mark, s, len)
-               ? GRAMMAR_TOKEN_TEXT
-               : GRAMMAR_TOKEN_NEVER;
-}
+    const size_t n_word = ((size_t)g->n_vocab + 31) / 32;
+    char mark[GRAMMAR_TOKEN_BYTES];
 
-static pl_status create_vocab(struct grammar_vocab **out,
-                              const struct spelling *p, pl_err *err)
-{
-    const unsigned flags = p->marks ? TOKENIZER_SHOW_SPECIAL : 0;
-    int32_t n = tokenizer_n_vocab(p->t);
-    struct grammar_token *token = calloc((size_t)n + 1, sizeof *token);
-    char *bytes = NULL;
-    size_t n_byte = 0, at = 0;
-    pl_status s;
+    g->never = calloc(n_word + 1, sizeof *g->never);
+    if (!g->never)
+        return err_no_memory(err, "a grammar");
+    for (int32_t i = 0; i < g->n_vocab; i++) {
+        size_t n;
 
-    for (int32_t i = 0; i < n; i++)
-        n_byte += tokenizer_piece(p->t, i, flags, NULL, 0);
-    bytes = malloc(n_byte + 1);
-    s = token && bytes ? PL_OK : err_no_memory(err, "a vocabulary's texts");
-    for (int32_t i = 0; i < n && s == PL_OK; i++) {
-        char *to = bytes + at;
-        size_t len = tokenizer_piece(p->t, i, flags, to, n_byte - at);
-
-        token[i] =
-            (struct grammar_token){to, (uint32_t)len, kind_of(p, i, to, len)};
-        at += len;
+        if (!tokenizer_is_control(t, i) || tokenizer_is_eog(t, i))
+            continue;
+        n = tokenizer_piece(t, i, TOKENIZER_SHOW_SPECIAL, mark, sizeof mark);
+        if (n == 0 || n > sizeof mark || !memmem(text, len, mark, n))
+            g->never[i / 32] |= 1u << i % 32;
     }
-    if (s == PL_OK)
-        s = grammar_vocab_create(out, token, n, err);
-    free(token);
-    free(bytes);
-    return s;
+    return PL_OK;
 }
 
 /* ---- grammars ------------------------------------------------------------ */
@@ -100,7 +75,8 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                             pl_grammar_form form, const char *text, size_t len,
                             const char *name, pl_err *err)
 {
-    struct spelling p = {.t = engine_words(t), .n_mark = len};
+    const struct tokenizer *words = engine_words(t);
+    bool marks = form == PL_GRAMMAR_CALLS;
     pl_grammar *g = calloc(1, sizeof *g);
     pl_status s;
 
@@ -109,12 +85,13 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
         free(g);
         return err_no_memory(err, "a grammar");
     }
-    p.marks = form == PL_GRAMMAR_CALLS ? text : NULL;
-    g->n_vocab = tokenizer_n_vocab(p.t);
+    g->n_vocab = tokenizer_n_vocab(words);
     s = create_grammar(&g->grammar, form, text, len, name ? name : "grammar",
                        err);
     if (s == PL_OK)
-        s = create_vocab(&g->vocab, &p, err);
+        s = token_texts_take(engine_texts(t), marks, &g->vocab, err);
+    if (s == PL_OK && marks)
+        s = forbid_others(g, words, text, len, err);
     if (s == PL_OK)
         s = grammar_masks_create(&g->masks, g->grammar, g->vocab, 0, err);
     if (s == PL_OK)
@@ -131,6 +108,7 @@ void pl_grammar_free(pl_grammar *g)
     grammar_masks_free(g->masks);
     grammar_vocab_free(g->vocab);
     grammar_free(g->grammar);
+    free(g->never);
     pthread_mutex_destroy(&g->lock);
     free(g);
 }
@@ -175,9 +153,10 @@ void token_mask_free(struct token_mask *m)
     free(m);
 }
 
-pl_status token_mask_now(struct token_mask *m, const uint32_t **bits,
-                         pl_err *err)
+/* Fills in the bits. */
+static pl_status fill(struct token_mask *m, pl_err *err)
 {
+    const uint32_t *never = m->g->never;
     uint32_t any = 0;
     pl_status s;
     bool whole;
@@ -188,9 +167,10 @@ pl_status token_mask_now(struct token_mask *m, const uint32_t **bits,
     pthread_mutex_unlock(&m->g->lock);
     if (s != PL_OK)
         return s;
+    for (size_t i = 0; never && i < ((size_t)m->g->n_vocab + 31) / 32; i++)
+        m->bits[i] &= ~never[i];
     for (size_t i = 0; i < m->n_word; i++)
         any |= m->bits[i];
-    *bits = m->bits;
     if (any)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
@@ -200,10 +180,26 @@ pl_status token_mask_now(struct token_mask *m, const uint32_t **bits,
                            "begins: change the grammar");
 }
 
+void token_mask_prepare(struct token_mask *m)
+{
+    m->ready = m->ready || fill(m, NULL) == PL_OK;
+}
+
+pl_status token_mask_now(struct token_mask *m, const uint32_t **bits,
+                         pl_err *err)
+{
+    *bits = m->bits;
+    if (!m->ready)
+        PL_TRY(fill(m, err));
+    m->ready = true;
+    return PL_OK;
+}
+
 pl_status token_mask_accept(struct token_mask *m, int32_t id, pl_err *err)
 {
     pl_status s;
 
+    m->ready = false;
     pthread_mutex_lock(&m->g->lock);
     s = grammar_accept(m->state, id, err);
     pthread_mutex_unlock(&m->g->lock);

@@ -13,6 +13,8 @@ pl_status token_mask_create(struct token_mask **out, pl_grammar *g,
                             int32_t n_vocab, pl_err *err);
 void token_mask_free(struct token_mask *m);
 
+/* Does beforehand what token_mask_now would do. */
+void token_mask_prepare(struct token_mask *m);
 /* Which tokens may come: bits that are valid until the next call. Fails where
  * none may, or they cannot be worked out. */
 pl_status token_mask_now(struct token_mask *m, const uint32_t **bits,

@@ -49,6 +49,8 @@ struct grammar_vocab; /* opaque */
 pl_status grammar_vocab_create(struct grammar_vocab **out,
                                const struct grammar_token *token, int32_t n,
                                pl_err *err);
+/* One more owner of the same, who frees it, too. */
+struct grammar_vocab *grammar_vocab_share(struct grammar_vocab *v);
 void grammar_vocab_free(struct grammar_vocab *v);
 
 /* ---- masks and states: for one thread at a time -------------------------- */

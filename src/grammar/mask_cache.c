@@ -73,12 +73,14 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c,
     return e;
 }
 
+/* Up to n_word, or a little more: then it is not worth to know. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < n_word; i++)
-        n += (uint32_t)__builtin_popcount(bits[i]);
+    for (uint32_t i = 0; i < n_word && n < n_word; i++)
+        for (uint32_t w = bits[i]; w; w &= w - 1)
+            n++;
     return n;
 }
 
@@ -92,14 +94,14 @@ static void list_bits(uint32_t *id, const uint32_t *bits, uint32_t n_word)
 const struct mask_entry *mask_cache_put(struct mask_cache *c,
                                         enum mask_kind kind, uint32_t set,
                                         const uint32_t *bits,
-                                        const uint32_t *pop, uint32_t n_pop,
+                                        const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth)
 {
     uint32_t n_bit = count_bits(bits, c->n_word);
     bool dense = n_bit >= c->n_word;
     uint32_t n = dense ? c->n_word : n_bit;
     size_t bytes =
-        sizeof(struct mask_entry) + ((size_t)n + n_pop) * sizeof(uint32_t);
+        sizeof(struct mask_entry) + n * sizeof *bits + n_pop * sizeof *pop;
     struct mask_entry *e = malloc(bytes);
     struct mask_entry **bucket = bucket_of(c, kind, set);
 

@@ -10,16 +10,21 @@ enum mask_kind {
     MASK_TOP,   /* of what is on top of a set, whatever lies below */
 };
 
+/* Where a text goes on below: at node `at` of the tree, or in leaf `at` less
+ * all nodes, with its bytes from `rest` on. */
+struct pop {
+    uint32_t at, rest;
+};
+
 struct mask_entry {
     uint32_t set;
     uint8_t kind;      /* enum mask_kind */
     bool dense;        /* words of bits; else ids */
     uint16_t depth;    /* MASK_TOP: of the deepest set that was met */
-    uint32_t n, n_pop; /* words or ids; MASK_TOP: nodes of the tree at which
-                             a text goes on below */
+    uint32_t n, n_pop; /* words or ids; MASK_TOP: pops */
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
-    uint32_t data[]; /* [n + n_pop] */
+    uint32_t data[]; /* [n], and the pops */
 };
 
 struct mask_cache {
@@ -39,8 +44,13 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c,
 const struct mask_entry *mask_cache_put(struct mask_cache *c,
                                         enum mask_kind kind, uint32_t set,
                                         const uint32_t *bits,
-                                        const uint32_t *pop, uint32_t n_pop,
+                                        const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth);
+static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
+{
+    return (const struct pop *)(e->data + e->n);
+}
+
 /* Sets the bits of an entry in `bits`. */
 void mask_entry_add(const struct mask_entry *e, uint32_t *bits);
 

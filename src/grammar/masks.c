@@ -33,10 +33,13 @@ struct grammar_masks {
     struct mask_cache cache;
     struct grammar_state *state; /* all, linked; each belongs to its owner */
     uint32_t n_word;
-    uint32_t *at;   /* owned, [n_level + 1]: sets on the way to a node */
-    uint32_t *bits; /* owned, [n_word] */
-    uint32_t *top;  /* owned, [n_top]: states, while tops are put together */
-    uint32_t *pop;  /* owned, [n_pop] of [cap_pop] */
+    struct to_walk {
+        struct stack_row *row;
+        uint32_t node;
+    } * to_walk;     /* owned, [n_node] */
+    uint32_t *bits;  /* owned, [n_word] */
+    uint32_t *top;   /* owned, [n_top]: states, while tops are put together */
+    struct pop *pop; /* owned, [n_pop] of [cap_pop] */
     uint32_t n_pop, cap_pop, n_top;
 };
 
@@ -66,32 +69,61 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
 
 /* ---- walks --------------------------------------------------------------- */
 
-/* What a walk finds besides bits. */
-struct found {
-    const struct byte_set *after; /* NULL: what goes on below is not listed */
-    uint16_t depth;               /* of the deepest set */
+/* A walk, and what it finds besides bits. */
+struct walk {
+    struct grammar_masks *m;
+    uint32_t *bits;
+    const struct byte_set *after; /* bytes that may come below; NULL: what goes
+                                     on there is not listed */
+    int64_t most;   /* nodes, and those that are listed; then it gives up */
+    uint16_t depth; /* of the deepest set */
+    bool gave_up;
 };
 
-static bool list_pops(struct grammar_masks *m, uint32_t node,
+/* May one of the bytes come next at the node? */
+static bool may_go_on(const struct grammar_vocab *v,
+                      const struct trie_node *node,
                       const struct byte_set *after)
 {
-    const struct trie_node *t = m->v->node;
+    const struct char_kinds *k = &node->kinds;
 
-    for (uint32_t i = node + 1; i < t[node].skip; i = t[i].skip) {
-        if (!byte_set_has(after, t[i].byte))
-            continue;
-        if (m->n_pop == m->cap_pop) {
-            uint32_t cap = m->cap_pop ? 2 * m->cap_pop : 1024;
-            uint32_t *pop = realloc(m->pop, cap * sizeof *pop);
+    if (!k->others && !(k->ascii[0] & after->bits[0]) &&
+        !(k->ascii[1] & after->bits[1]))
+        return false;
+    for (uint32_t i = node->leaf; i < trie_leaf_end(v, node); i++)
+        if (byte_set_has(after, v->leaf_byte[i]))
+            return true;
+    for (uint32_t i = 0; i < node->n_child; i++)
+        if (byte_set_has(after, v->node_byte[node->child + i]))
+            return true;
+    return false;
+}
 
-            if (!pop)
-                return false;
-            m->pop = pop;
-            m->cap_pop = cap;
-        }
-        m->pop[m->n_pop++] = i;
+static bool list_pop(struct walk *w, struct pop pop)
+{
+    struct grammar_masks *m = w->m;
+
+    if (m->n_pop == m->cap_pop) {
+        uint32_t cap = m->cap_pop ? 2 * m->cap_pop : 1024;
+        struct pop *more = realloc(m->pop, cap * sizeof *more);
+
+        if (!more)
+            return false;
+        m->pop = more;
+        m->cap_pop = cap;
     }
+    m->pop[m->n_pop++] = pop;
     return true;
+}
+
+static bool list_node(struct walk *w, uint32_t i)
+{
+    const struct trie_node *node = &w->m->v->node[i];
+
+    if (!may_go_on(w->m->v, node, w->after))
+        return true;
+    w->most -= node->end - node->leaf;
+    return list_pop(w, (struct pop){.at = i});
 }
 
 /* The set that any character of 2 to 4 bytes leads to: `more` of them are to
@@ -119,116 +151,342 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
     return all;
 }
 
-/* The sets after the characters of each group, STACKS_DEAD where they differ.
- * False: memory is out. */
-static bool after_groups(struct stacks *s, uint32_t set,
-                         uint32_t after[N_GROUP])
+/* Fills in where the set's even characters lead: the set that most of ASCII
+ * leads to, and those that do. STACKS_EMPTY as `after`: there are none. */
+static bool find_even(struct stacks *s, uint32_t set)
 {
-    bool met[N_GROUP] = {false};
+    enum { MOST = 8 };
+    struct target {
+        uint32_t to, n;
+        uint64_t ascii[2];
+    } target[MOST], *best = NULL;
+    int n_target = 0;
 
     for (unsigned b = 0; b < 0x80; b++) {
-        unsigned g = token_group(b);
+        uint32_t to = stacks_step(s, set, b);
+        struct target *t = target;
+
+        if (to == STACKS_FAILED)
+            return false;
+        if (to == STACKS_DEAD)
+            continue;
+        s->set[set].live_ascii[b >> 6] |= 1ull << (b & 63);
+        if (to == STACKS_EMPTY)
+            continue;
+        while (t < target + n_target && t->to != to)
+            t++;
+        if (t == target + MOST)
+            continue;
+        if (t == target + n_target)
+            target[n_target++] = (struct target){.to = to};
+        t->n++;
+        t->ascii[b >> 6] |= 1ull << (b & 63);
+    }
+    for (int i = 0; i < n_target; i++)
+        if (!best || target[i].n > best->n)
+            best = &target[i];
+    s->set[set].after = best ? best->to : STACKS_EMPTY;
+    for (int i = 0; i < 2 && best; i++)
+        s->set[set].even_ascii[i] = best->ascii[i];
+    return true;
+}
+
+/* The same for longer characters: those of a length are even if all of them
+ * lead where the even ones of ASCII do, or where others do if there are none of
+ * ASCII. */
+static bool find_even_others(struct stacks *s, uint32_t set)
+{
+    uint32_t after = s->set[set].after;
+    const uint32_t to[3] = {after_long(s, set, 0xc2, 0xdf, 1),
+                            after_long(s, set, 0xe0, 0xef, 2),
+                            after_long(s, set, 0xf0, 0xf4, 3)};
+
+    for (int i = 0; i < 3; i++) {
+        if (to[i] == STACKS_FAILED)
+            return false;
+        if (after == STACKS_EMPTY && to[i] != STACKS_DEAD)
+            after = to[i];
+        if (to[i] == after)
+            s->set[set].even_others |= (uint8_t)(OTHER_TWO << i);
+    }
+    s->set[set].after = after;
+    s->set[set].others_known = true;
+    return true;
+}
+
+/* Do the same characters lead on in both, no deeper in `to`? */
+static bool goes_on(const struct stack_set *from, const struct stack_set *to)
+{
+    return to->even_ascii[0] == from->even_ascii[0] &&
+           to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
+}
+
+/* Counts characters in a row that are even in the set and lead through sets in
+ * which the same are, to `past`: n, or as many as there may be. */
+static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
+{
+    uint32_t to, more;
+
+    if (!s->set[set].after && !find_even(s, set))
+        return false;
+    if (s->set[set].span == 0) {
+        s->set[set].span = 1;
+        s->set[set].past = s->set[set].after;
+    }
+    while (s->set[set].span < n && !s->set[set].spanned) {
+        to = s->set[set].past;
+        if (to <= STACKS_EMPTY || to == set) {
+            s->set[set].spanned = true;
+            break;
+        }
+        if (!s->set[to].after && !find_even(s, to))
+            return false;
+        s->set[set].spanned = !goes_on(&s->set[set], &s->set[to]);
+        if (s->set[set].spanned)
+            break;
+        more = s->set[to].span ? s->set[to].span : 1;
+        s->set[set].past = s->set[to].span ? s->set[to].past : s->set[to].after;
+        s->set[set].span += more;
+    }
+    return true;
+}
+
+static bool find_others_dead(struct stacks *s, uint32_t set)
+{
+    bool dead = true;
+
+    for (unsigned b = 0xc2; b <= 0xf4 && dead; b++) {
         uint32_t to = stacks_step(s, set, b);
 
         if (to == STACKS_FAILED)
             return false;
-        after[g] = !met[g] || after[g] == to ? to : STACKS_DEAD;
-        met[g] = true;
+        dead = to == STACKS_DEAD;
     }
-    after[GROUP_TWO] = after_long(s, set, 0xc2, 0xdf, 1);
-    after[GROUP_THREE] = after_long(s, set, 0xe0, 0xef, 2);
-    after[GROUP_FOUR] = after_long(s, set, 0xf0, 0xf4, 3);
-    for (int g = GROUP_TWO; g < N_GROUP; g++)
-        if (after[g] == STACKS_FAILED)
-            return false;
+    s->set[set].others_dead = dead;
+    s->set[set].dead_known = true;
     return true;
 }
 
-/* Fills in `even` and `after`: after small letters if those agree, else after
- * the first group that does. */
-static bool find_even(struct stacks *s, uint32_t set)
-{
-    uint32_t after[N_GROUP];
-    uint64_t even = 0;
-    int first = 0;
+enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
 
-    if (!after_groups(s, set, after))
-        return false;
-    while (first < N_GROUP - 1 && after[first] == STACKS_DEAD)
-        first++;
-    for (int g = 0; g < N_GROUP && after[first] != STACKS_DEAD; g++)
-        even |= after[g] == after[first] ? 1ull << g : 0;
-    s->set[set].even = even;
-    s->set[set].after = even ? after[first] : STACKS_EMPTY;
-    return true;
+/* Does a set whose even characters are known take no token that begins with the
+ * node? So it is if no character of them leads on. */
+static enum share takes_none(struct stacks *s, uint32_t set,
+                             const struct char_kinds *k)
+{
+    const struct stack_set *at = &s->set[set];
+
+    if ((k->ascii[0] & at->live_ascii[0]) ||
+        (k->ascii[1] & at->live_ascii[1]) || (k->others & OTHER_BAD))
+        return SHARE_SOME;
+    if (k->others && !at->dead_known && !find_others_dead(s, set))
+        return SHARE_FAILED;
+    return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
 /* Does a set, at a node where a character ends, take all tokens that begin with
  * it? So it is if each character of them leads to one and the same set, as in
  * "any character", as often as there may be some. What goes on below can add no
- * token then. -1: memory is out. */
-static int takes_all(struct stacks *s, uint32_t set,
-                     const struct trie_below *below, struct found *found)
+ * token then. What is not known is found out if `look`. */
+static enum share takes_all(struct stacks *s, uint32_t set,
+                            const struct trie_node *node, bool look,
+                            uint16_t *depth)
 {
-    for (uint32_t i = 0; i < below->n_char; i++) {
-        const struct stack_set *at = &s->set[set];
+    const struct char_kinds *k = &node->kinds;
+    uint32_t left = node->n_char, first = set;
 
-        if (at->depth > found->depth)
-            found->depth = at->depth;
-        if (!at->after) {
-            if (!find_even(s, set))
-                return -1;
+    while (left > 0) {
+        const struct stack_set *at = &s->set[set];
+        uint32_t n = left < TRIE_CHARS ? left : TRIE_CHARS;
+
+        if (at->depth > *depth)
+            *depth = at->depth;
+        if (!at->after || (!k->others && at->span < n && !at->spanned)) {
+            if (!look)
+                return SHARE_SOME;
+            if (!find_span(s, set, k->others ? 1 : n))
+                return SHARE_FAILED;
             at = &s->set[set];
         }
-        if (below->groups & ~at->even)
-            return 0;
+        if ((k->ascii[0] & ~at->even_ascii[0]) ||
+            (k->ascii[1] & ~at->even_ascii[1]))
+            return set == first ? takes_none(s, set, k) : SHARE_SOME;
+        if (k->others && !at->others_known) {
+            if (!look)
+                return SHARE_SOME;
+            if (!find_even_others(s, set))
+                return SHARE_FAILED;
+            at = &s->set[set];
+        }
+        if (k->others & ~at->even_others)
+            return set == first ? takes_none(s, set, k) : SHARE_SOME;
         if (at->after == set)
-            return 1;
-        set = at->after;
+            return SHARE_ALL;
+        n = k->others ? 1 : at->span;
+        set = k->others ? at->after : at->past;
+        left -= n < left ? n : left;
     }
-    return 1;
+    return SHARE_ALL;
 }
 
-/* Sets the bits of all tokens that end in nodes [node .. end), which stand on
- * one level or begin with those that do, if the set takes the bytes from that
- * level on. */
-static bool walk(struct grammar_masks *m, uint32_t set, uint32_t node,
-                 uint32_t end, uint32_t *bits, struct found *found)
+static void add_leaf(uint32_t *bits, int32_t id, bool on)
 {
-    const struct trie_node *t = m->v->node;
-    const int32_t *order = m->v->order;
-    struct stacks *s = &m->stacks;
-    uint32_t *at = m->at;
-    unsigned base = t[node].depth;
+    bits[id / 32] |= (uint32_t)on << id % 32;
+}
 
-    at[0] = set;
-    while (node < end) {
-        unsigned d = t[node].depth - base;
-        uint32_t to = stacks_step(s, at[d], t[node].byte), last;
-        int all = 0;
+/* Lists where the text may go on below within a leaf's bytes. */
+static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+                      uint32_t at)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
 
-        if (to == STACKS_DEAD) {
-            node = t[node].skip;
-            continue;
-        }
-        if (to == STACKS_FAILED)
+    for (; at < v->rest_at[leaf + 1]; at++) {
+        if (row->ends && byte_set_has(w->after, v->rest[at]) &&
+            !list_pop(w, (struct pop){v->n_node + leaf, at}))
             return false;
-        if (s->set[to].depth > found->depth)
-            found->depth = s->set[to].depth;
-        if (t[node].skip - node > LARGE_BRANCH) {
-            all = takes_all(s, to, &m->v->below[node], found);
-            if (all < 0)
-                return false;
-        }
-        if (found->after && s->set[to].ends && !all &&
-            !list_pops(m, node, found->after))
+        row = stacks_step_row(s, row, v->rest[at]);
+        if (!row)
             return false;
-        last = all ? t[node].skip : node + 1;
-        for (uint32_t k = t[node].first; k < t[last].first; k++)
-            bits[order[k] / 32] |= 1u << order[k] % 32;
-        at[d + 1] = to;
-        node = to == STACKS_EMPTY ? t[node].skip : last;
     }
+    return true;
+}
+
+/* Goes on with a leaf's bytes from `at` on. */
+static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
+                      uint32_t at)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    struct stack_row *from = row;
+    uint32_t end = v->rest_at[leaf + 1];
+    uint16_t depth = w->depth;
+    bool ends = false;
+
+    for (uint32_t i = at; i < end; i++) {
+        ends |= row->ends;
+        row = stacks_step_row(s, row, v->rest[i]);
+        if (!row)
+            return false;
+        depth = row->depth > depth ? row->depth : depth;
+    }
+    w->depth = depth;
+    add_leaf(w->bits, v->leaf_id[leaf], row->set != STACKS_DEAD);
+    return !ends || !w->after || list_rest(w, from, leaf, at);
+}
+
+/* The node's own leaves; most tokens are met here. */
+static bool walk_leaves(struct walk *w, struct stack_row *row,
+                        const struct trie_node *node)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    uint32_t *bits = w->bits, end = trie_leaf_end(v, node);
+    uint16_t depth = w->depth;
+
+    for (uint32_t i = node->leaf; i < node->tail; i++) {
+        const struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
+
+        if (!to)
+            return false;
+        depth = to->depth > depth ? to->depth : depth;
+        add_leaf(bits, v->leaf_id[i], to->set != STACKS_DEAD);
+    }
+    w->depth = depth;
+    for (uint32_t i = node->tail; i < end; i++) {
+        struct stack_row *to = stacks_step_row(s, row, v->leaf_byte[i]);
+
+        if (!to)
+            return false;
+        if (to->set != STACKS_DEAD && !walk_rest(w, to, i, v->rest_at[i]))
+            return false;
+    }
+    return true;
+}
+
+/* All leaves below a node. */
+static void add_branch(struct walk *w, const struct trie_node *node)
+{
+    const struct grammar_vocab *v = w->m->v;
+    const uint32_t *bits;
+
+    if (node->wide) {
+        bits = v->wide + (size_t)(node->wide - 1) * v->n_word;
+        for (uint32_t i = 0; i < v->n_word; i++)
+            w->bits[i] |= bits[i];
+        return;
+    }
+    for (uint32_t i = node->leaf; i < node->end; i++)
+        add_leaf(w->bits, v->leaf_id[i], true);
+}
+
+/* What a set makes of a node. *open: what is below it is to be walked. */
+static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
+                  bool *open)
+{
+    const struct grammar_vocab *v = w->m->v;
+    const struct trie_node *node = &v->node[i];
+    enum share share = SHARE_SOME;
+
+    *open = false;
+    if (row->set == STACKS_DEAD)
+        return true;
+    if (node->end - node->leaf > LARGE_BRANCH)
+        share =
+            takes_all(&w->m->stacks, row->set, node, i < v->n_short, &w->depth);
+    if (share == SHARE_FAILED)
+        return false;
+    if (share == SHARE_ALL)
+        add_branch(w, node);
+    if (w->after && row->ends && share != SHARE_ALL && !list_node(w, i))
+        return false;
+    *open = share == SHARE_SOME && row->set != STACKS_EMPTY;
+    return true;
+}
+
+/* Sets the bits of all tokens below a node, whose bytes behind it the set
+ * takes. */
+static bool walk(struct walk *w, uint32_t set, uint32_t node)
+{
+    const struct grammar_vocab *v = w->m->v;
+    struct stacks *s = &w->m->stacks;
+    struct to_walk *to = w->m->to_walk;
+    uint32_t n = 1;
+
+    to[0] = (struct to_walk){stacks_row(s, set), node};
+    while (n > 0) {
+        struct to_walk at = to[--n];
+        const struct trie_node *t = &v->node[at.node];
+
+        if (!at.row || !walk_leaves(w, at.row, t))
+            return false;
+        w->most -= 1 + trie_leaf_end(v, t) - t->leaf;
+        for (uint32_t i = t->child + t->n_child; i-- > t->child;) {
+            struct stack_row *next =
+                stacks_step_row(s, at.row, v->node_byte[i]);
+            bool open;
+
+            if (!next || !enter(w, next, i, &open))
+                return false;
+            if (next->depth > w->depth)
+                w->depth = next->depth;
+            to[n] = (struct to_walk){next, i};
+            n += open;
+        }
+        if (w->most < 0) {
+            w->gave_up = true;
+            return true;
+        }
+    }
+    return true;
+}
+
+static bool walk_roots(struct walk *w, uint32_t set)
+{
+    memset(w->bits, 0, w->m->n_word * sizeof *w->bits);
+    for (uint32_t i = 0; i < TRIE_ROOTS && !w->gave_up; i++)
+        if (!walk(w, set, i))
+            return false;
     return true;
 }
 
@@ -249,47 +507,60 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* The mask of the set with these states on top of nothing. */
-static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top)
+/* The mask of the set with these states on top of nothing. One that would take
+ * more than *most is of no use: its sets are walked as they are. */
+static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top,
+                                         int64_t *most)
 {
     struct byte_set after = after_top(m->a, &m->stacks.set[top]);
-    struct found found = {.after = &after};
+    struct walk w = {.m = m, .bits = m->bits, .after = &after, .most = *most};
 
     m->n_pop = 0;
-    memset(m->bits, 0, m->n_word * sizeof *m->bits);
-    if (!walk(m, top, 0, m->v->n_node, m->bits, &found))
+    if (!walk_roots(&w, top))
         return NULL;
+    *most = w.gave_up ? 0 : w.most;
+    if (w.gave_up) {
+        memset(m->bits, 0, m->n_word * sizeof *m->bits);
+        return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, NULL, 0,
+                              STACKS_DEPTH);
+    }
     return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, m->pop, m->n_pop,
-                          found.depth);
+                          w.depth);
 }
 
-/* Adds the tokens that the top of a set allows, over the set below. *deep: that
- * is not all, since stacks become too deep. */
+/* Adds the tokens that the top of a set allows, over the set below. *whole:
+ * that is not all, since stacks become too deep, or it is not worth it. */
 static bool add_top(struct grammar_masks *m, uint32_t top, uint32_t below,
-                    uint32_t *bits, bool *deep)
+                    uint32_t *bits, int64_t *most, bool *whole)
 {
     const struct mask_entry *e = mask_cache_find(&m->cache, MASK_TOP, top);
-    struct found found = {0};
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    struct stack_row *row;
     uint32_t set;
 
     if (!e)
-        e = make_top(m, top);
+        e = make_top(m, top, most);
     if (!e)
         return false;
-    *deep |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
+    *whole |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
+    if (*whole)
+        return true;
     mask_entry_add(e, bits);
-    if (*deep || e->n_pop == 0)
+    if (e->n_pop == 0)
         return true;
     set = stacks_closed(&m->stacks, below);
-    if (set == STACKS_FAILED)
+    row = set != STACKS_FAILED ? stacks_row(&m->stacks, set) : NULL;
+    if (!row)
         return false;
     for (uint32_t i = 0; i < e->n_pop && m->stacks.set[set].n; i++) {
-        uint32_t node = e->data[e->n + i];
+        struct pop pop = mask_entry_pops(e)[i];
 
-        if (!walk(m, set, node, m->v->node[node].skip, bits, &found))
+        if (pop.at < m->v->n_node
+                ? !walk(&w, set, pop.at)
+                : !walk_rest(&w, row, pop.at - m->v->n_node, pop.rest))
             return false;
     }
-    *deep |= found.depth >= STACKS_DEPTH;
+    *whole |= w.depth >= STACKS_DEPTH;
     return true;
 }
 
@@ -324,30 +595,42 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     return true;
 }
 
-/* The mask of a set, without the tokens that end a text. */
-static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+/* Adds the tokens by tops; what is worked out anew is bounded where there are
+ * several of them: walking the set as it is, all tops at once, may be less. */
+static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
+                     bool *whole)
 {
-    struct found found = {0};
-    bool deep = false;
+    enum { MOST_TOPS = 8, SHARE = 8 };
+    int64_t most = m->v->n_node + (int64_t)m->v->n_leaf;
+    uint32_t n_item = m->stacks.set[set].n, n_top = 0;
 
-    memset(bits, 0, m->n_word * sizeof *bits);
-    if (!reserve_top(m, m->stacks.set[set].n))
-        return false;
-    for (uint32_t i = 0; i < m->stacks.set[set].n && !deep; i++) {
+    for (uint32_t i = 0; i < n_item && n_top <= MOST_TOPS; i++)
+        n_top += gather_top(m, set, i) > 0;
+    *whole = n_top > MOST_TOPS;
+    most = n_top > 1 ? most / SHARE : most + most / SHARE;
+    for (uint32_t i = 0; i < n_item && !*whole; i++) {
         uint32_t below = m->stacks.set[set].item[i].below;
         uint32_t n = gather_top(m, set, i), top;
 
         if (n == 0)
             continue;
         top = stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
-        if (top == STACKS_FAILED || !add_top(m, top, below, bits, &deep))
+        if (top == STACKS_FAILED || !add_top(m, top, below, bits, &most, whole))
             return false;
     }
-    if (deep) {
-        memset(bits, 0, m->n_word * sizeof *bits);
-        if (!walk(m, set, 0, m->v->n_node, bits, &found))
-            return false;
-    }
+    return true;
+}
+
+/* The mask of a set, without the tokens that end a text. */
+static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
+{
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    bool whole;
+
+    memset(bits, 0, m->n_word * sizeof *bits);
+    if (!reserve_top(m, m->stacks.set[set].n) ||
+        !add_tops(m, set, bits, &whole) || (whole && !walk_roots(&w, set)))
+        return false;
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
@@ -423,10 +706,10 @@ pl_status grammar_masks_create(struct grammar_masks **out,
     m->a = &g->automaton;
     m->v = v;
     m->pool_bytes = POOL_BYTES;
-    m->n_word = ((uint32_t)v->n_token + 31) / 32;
-    m->at = calloc((size_t)v->n_level + 1, sizeof *m->at);
+    m->n_word = v->n_word;
+    m->to_walk = malloc(v->n_node * sizeof *m->to_walk);
     m->bits = calloc((size_t)m->n_word + 1, sizeof *m->bits);
-    if (!m->at || !m->bits || !stacks_init(&m->stacks, m->a) ||
+    if (!m->to_walk || !m->bits || !stacks_init(&m->stacks, m->a) ||
         !mask_cache_init(&m->cache, m->n_word,
                          cache_bytes ? cache_bytes : USUAL_CACHE_BYTES)) {
         grammar_masks_free(m);
@@ -442,7 +725,7 @@ void grammar_masks_free(struct grammar_masks *m)
         return;
     stacks_fini(&m->stacks);
     mask_cache_fini(&m->cache);
-    free(m->at);
+    free(m->to_walk);
     free(m->bits);
     free(m->top);
     free(m->pop);

@@ -26,7 +26,10 @@ bool stacks_init(struct stacks *s, const struct automaton *a)
     s->slot = calloc(s->n_slot, sizeof *s->slot);
     s->called = calloc(a->n_place / 64 + 1, sizeof *s->called);
     s->called_over = calloc(a->n_place, sizeof *s->called_over);
-    if (!s->set || !s->slot || !s->called || !s->called_over)
+    s->met = calloc(a->n_state / 64 + 1, sizeof *s->met);
+    s->met_at = calloc(a->n_state, sizeof *s->met_at);
+    if (!s->set || !s->slot || !s->called || !s->called_over || !s->met ||
+        !s->met_at)
         return false;
     add_constant(s, false);
     add_constant(s, true);
@@ -42,6 +45,8 @@ void stacks_fini(struct stacks *s)
     free(s->pile);
     free(s->called);
     free(s->called_over);
+    free(s->met);
+    free(s->met_at);
     *s = (struct stacks){0};
 }
 
@@ -258,36 +263,94 @@ static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
     return true;
 }
 
-static int by_state(const void *a, const void *b)
+/* Sorts the items [base ..) of the pile, whose states all differ. */
+static void sort_few(struct stacks *s, size_t base)
 {
-    const struct stack_item *x = a, *y = b;
+    for (size_t i = base + 1; i < s->n_pile; i++) {
+        struct stack_item it = s->pile[i];
+        size_t k = i;
 
-    return (x->state > y->state) - (x->state < y->state);
+        for (; k > base && s->pile[k - 1].state > it.state; k--)
+            s->pile[k] = s->pile[k - 1];
+        s->pile[k] = it;
+    }
+}
+
+/* The same by the bits of their states, all of which `met` has; clears it. */
+static bool sort_many(struct stacks *s, size_t base, uint32_t low,
+                      uint32_t high)
+{
+    size_t n = s->n_pile - base;
+
+    for (uint32_t w = low / 64; w <= high / 64; w++) {
+        for (uint64_t bits = s->met[w]; bits; bits &= bits - 1) {
+            uint32_t q = 64 * w + (uint32_t)__builtin_ctzll(bits);
+
+            if (!push(s, q, s->pile[s->met_at[q]].below))
+                return false;
+        }
+        s->met[w] = 0;
+    }
+    memmove(s->pile + base, s->pile + base + n, n * sizeof *s->pile);
+    s->n_pile = base + n;
+    return true;
+}
+
+/* Joins items [base ..) of the pile that have one state; `met` has all states
+ * then, from *low to *high. */
+static bool join_states(struct stacks *s, size_t base, uint32_t *low,
+                        uint32_t *high)
+{
+    size_t n = s->n_pile, k = base;
+
+    *low = UINT32_MAX;
+    *high = 0;
+    for (size_t i = base; i < n; i++) {
+        struct stack_item it = s->pile[i], *same;
+        uint64_t *word = &s->met[it.state / 64], bit = 1ull << it.state % 64;
+
+        if (*word & bit) {
+            uint32_t below =
+                set_union(s, s->pile[s->met_at[it.state]].below, it.below);
+
+            same = &s->pile[s->met_at[it.state]];
+            if (below == STACKS_FAILED)
+                return false;
+            same->below = below;
+            continue;
+        }
+        *word |= bit;
+        *low = it.state < *low ? it.state : *low;
+        *high = it.state > *high ? it.state : *high;
+        s->met_at[it.state] = (uint32_t)k;
+        s->pile[k++] = it;
+    }
+    s->n_pile = k;
+    return true;
 }
 
 /* The set of the items [base ..) of the pile, in any order and with states
  * that come again; takes them off. */
 static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 {
-    size_t n = s->n_pile, k = base;
+    enum { FEW = 16 };
+    uint32_t low, high;
+    bool good;
 
-    if (n - base > 1)
-        qsort(s->pile + base, n - base, sizeof *s->pile, by_state);
-    for (size_t i = base; i < n; i++) {
-        struct stack_item it = s->pile[i];
-
-        if (k > base && s->pile[k - 1].state == it.state) {
-            uint32_t below = set_union(s, s->pile[k - 1].below, it.below);
-
-            if (below == STACKS_FAILED)
-                return STACKS_FAILED;
-            s->pile[k - 1].below = below;
-        } else {
-            s->pile[k++] = it;
-        }
+    if (s->n_pile - base <= 1)
+        return set_of(s, base, ends);
+    good = join_states(s, base, &low, &high);
+    if (good && s->n_pile - base > FEW) {
+        good = sort_many(s, base, low, high);
+    } else if (good) {
+        for (size_t i = base; i < s->n_pile; i++)
+            s->met[s->pile[i].state / 64] = 0;
+        sort_few(s, base);
     }
-    s->n_pile = k;
-    return set_of(s, base, ends);
+    if (good)
+        return set_of(s, base, ends);
+    memset(s->met, 0, (s->a->n_state / 64 + 1) * sizeof *s->met);
+    return STACKS_FAILED;
 }
 
 /* ---- closing ------------------------------------------------------------- */
@@ -422,39 +485,86 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* Where the edges of the item's state lead that take the class. */
-static bool push_after(struct stacks *s, struct stack_item it, unsigned class)
+/* As push, but for an item that stands at [base ..) already, as far as `met`
+ * knows. */
+static bool push_once(struct stacks *s, size_t base, uint32_t state,
+                      uint32_t below)
+{
+    uint64_t *word = &s->met[state / 64], bit = 1ull << state % 64;
+
+    if (!(*word & bit)) {
+        *word |= bit;
+        s->met_at[state] = (uint32_t)(s->n_pile - base);
+    } else if (s->pile[base + s->met_at[state]].below == below) {
+        return true;
+    }
+    return push(s, state, below);
+}
+
+/* Where the edges of the item's state lead that take the class; classes
+ * [*lo .. *hi] around it are cut to those that each edge takes, too, or does
+ * not. */
+static bool push_after(struct stacks *s, size_t base, struct stack_item it,
+                       unsigned class, unsigned *lo, unsigned *hi)
 {
     const struct state *q = &s->a->state[it.state];
 
     for (uint32_t k = q->byte; k < q[1].byte; k++) {
         const struct byte_edge *e = &s->a->byte[k];
 
-        if (class >= e->lo && class <= e->hi && !push(s, e->to, it.below))
-            return false;
+        if (class > e->hi) {
+            *lo = *lo > e->hi + 1u ? *lo : e->hi + 1u;
+        } else if (class < e->lo) {
+            *hi = *hi < e->lo - 1u ? *hi : e->lo - 1u;
+        } else {
+            *lo = *lo > e->lo ? *lo : e->lo;
+            *hi = *hi < e->hi ? *hi : e->hi;
+            if (!push_once(s, base, e->to, it.below))
+                return false;
+        }
     }
     return true;
 }
 
-uint32_t stacks_step_new(struct stacks *s, uint32_t set, unsigned class)
+struct stack_row *stacks_row(struct stacks *s, uint32_t set)
+{
+    struct stack_set *of = &s->set[set];
+
+    if (!of->row) {
+        of->row = arena_alloc(&s->memory, 1,
+                              sizeof *of->row +
+                                  s->a->n_class * sizeof of->row->next[0]);
+        if (of->row) {
+            of->row->set = set;
+            of->row->depth = of->depth;
+            of->row->ends = of->ends;
+        }
+    }
+    return of->row;
+}
+
+struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
+                                  unsigned class)
 {
     size_t base = s->n_pile;
+    unsigned lo = 0, hi = s->a->n_class - 1;
+    struct stack_row *row;
+    bool good = true;
     uint32_t to;
 
-    if (!s->set[set].next)
-        s->set[set].next =
-            arena_alloc(&s->memory, s->a->n_class, sizeof(uint32_t));
-    if (!s->set[set].next)
-        return STACKS_FAILED;
-    for (uint32_t i = 0; i < s->set[set].n; i++)
-        if (!push_after(s, s->set[set].item[i], class)) {
-            s->n_pile = base;
-            return STACKS_FAILED;
-        }
+    for (uint32_t i = 0; i < s->set[from->set].n && good; i++)
+        good = push_after(s, base, s->set[from->set].item[i], class, &lo, &hi);
+    for (size_t i = base; i < s->n_pile; i++)
+        s->met[s->pile[i].state / 64] = 0;
+    if (!good) {
+        s->n_pile = base;
+        return NULL;
+    }
     to = close_pile(s, base, false);
-    if (to != STACKS_FAILED)
-        s->set[set].next[class] = to + 1;
-    return to;
+    row = to != STACKS_FAILED ? stacks_row(s, to) : NULL;
+    for (unsigned c = lo; c <= hi && row; c++)
+        from->next[c] = row;
+    return row;
 }
 
 /* ---- from pool to pool --------------------------------------------------- */

@@ -30,16 +30,28 @@ struct stack_item {
     uint32_t state, below; /* a set */
 };
 
+/* The steps of a set, from row to row, for walks that do nothing else. */
+struct stack_row {
+    uint32_t set;
+    uint16_t depth;
+    bool ends;
+    struct stack_row *next[]; /* views of the arena, [n_class]; NULL: not made
+                                 yet */
+};
+
 struct stack_set {
     struct stack_item *item; /* a view of the arena, [n], by state */
-    uint32_t *next; /* the same, [n_class]: sets, 0 being a step not yet made;
-                       NULL: none was made. Numbers are 1 too high. */
-    uint64_t even;  /* groups of characters after each of which the set is
-                      `after`; see masks.c */
-    uint32_t after; /* 0: not known yet, nor is `even` */
+    struct stack_row *row;   /* the same; NULL: nothing steps to or from it */
+    /* Characters after each of which the set is `after`, and how many of ASCII
+     * in a row lead to `past`, the span; see masks.c. */
+    uint64_t even_ascii[2], live_ascii[2]; /* live: that lead anywhere */
+    uint8_t even_others;
+    bool others_known, spanned;
+    bool dead_known, others_dead; /* no character beyond ASCII leads on */
+    uint16_t depth;               /* of the deepest stack */
+    uint32_t after, past, span;   /* 0: not known yet, nor is the rest */
     uint32_t n, hash;
     uint32_t closed; /* as what a pop gives, or STACKS_FAILED: not known */
-    uint16_t depth;  /* of the deepest stack */
     bool ends;       /* the empty stack is among them */
 };
 
@@ -62,6 +74,8 @@ struct stacks {
     size_t n_pile, cap_pile;
     uint64_t *called; /* owned: places of rules that were called, as bits */
     uint32_t *called_over; /* owned, [n_place]: over which set */
+    uint64_t *met;         /* owned: states while a set is sorted, as bits */
+    uint32_t *met_at;      /* owned, [n_state]: where in the pile */
 };
 
 /* False: memory is out. What is held is freed by stacks_fini in any case. */
@@ -80,18 +94,31 @@ uint32_t stacks_over(struct stacks *s, const uint32_t *state, uint32_t n,
                      uint32_t below);
 /* What can step when all that is on top of the set is gone. */
 uint32_t stacks_closed(struct stacks *s, uint32_t set);
-uint32_t stacks_step_new(struct stacks *s, uint32_t set, unsigned class);
+
+/* The row of a set that is ready to step; NULL: memory is out. */
+struct stack_row *stacks_row(struct stacks *s, uint32_t set);
+/* Makes a step that was not made yet; NULL as above. */
+struct stack_row *stacks_step_new(struct stacks *s, struct stack_row *from,
+                                  unsigned class);
+
+/* Where a byte leads; NULL as above. */
+static inline struct stack_row *
+stacks_step_row(struct stacks *s, struct stack_row *from, unsigned byte)
+{
+    unsigned class = s->a->class_of[byte];
+    struct stack_row *to = from->next[class];
+
+    return to ? to : stacks_step_new(s, from, class);
+}
 
 /* The set after a byte, of a set that is ready to step. */
 static inline uint32_t stacks_step(struct stacks *s, uint32_t set,
                                    unsigned byte)
 {
-    const struct stack_set *from = &s->set[set];
-    unsigned class = s->a->class_of[byte];
+    struct stack_row *row = stacks_row(s, set);
 
-    if (from->next && from->next[class])
-        return from->next[class] - 1;
-    return stacks_step_new(s, set, class);
+    row = row ? stacks_step_row(s, row, byte) : NULL;
+    return row ? row->set : STACKS_FAILED;
 }
 
 /* The same set of another pool, of the same automaton. `known`: [s->n_set],

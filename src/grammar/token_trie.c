@@ -11,13 +11,17 @@ struct sorted {
     const char *s;
     uint32_t len;
     int32_t id;
+    bool is_long;
 };
 
 static int by_text(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
-    int d = memcmp(x->s, y->s, x->len < y->len ? x->len : y->len);
+    int d = (int)x->is_long - (int)y->is_long;
 
+    if (d != 0)
+        return d;
+    d = memcmp(x->s, y->s, x->len < y->len ? x->len : y->len);
     if (d == 0)
         d = (x->len > y->len) - (x->len < y->len);
     return d != 0 ? d : (x->id > y->id) - (x->id < y->id);
@@ -56,6 +60,15 @@ static void copy_tokens(struct grammar_vocab *v,
     v->at[v->n_token] = at;
 }
 
+static bool is_long(const char *s, uint32_t len)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < len; i++)
+        n += (s[i] & 0xc0) != 0x80;
+    return n > TRIE_CHARS;
+}
+
 static uint32_t sort_tokens(const struct grammar_vocab *v,
                             struct sorted *sorted)
 {
@@ -63,9 +76,10 @@ static uint32_t sort_tokens(const struct grammar_vocab *v,
 
     for (int32_t i = 0; i < v->n_token; i++) {
         uint32_t len = (uint32_t)(v->at[i + 1] - v->at[i]);
+        const char *text = v->bytes + v->at[i];
 
         if (v->kind[i] == GRAMMAR_TOKEN_TEXT && len > 0)
-            sorted[n++] = (struct sorted){v->bytes + v->at[i], len, i};
+            sorted[n++] = (struct sorted){text, len, i, is_long(text, len)};
     }
     qsort(sorted, n, sizeof *sorted, by_text);
     return n;
@@ -75,75 +89,124 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
 {
     uint32_t most = a->len < b->len ? a->len : b->len, n = 0;
 
-    while (n < most && a->s[n] == b->s[n])
+    while (n < most && a->s[n] == b->s[n] && a->is_long == b->is_long)
         n++;
     return n;
 }
 
-/* How many nodes the sorted tokens make. */
-static uint32_t count_nodes(const struct sorted *t, uint32_t n)
+/* How many nodes the sorted tokens make: each is a prefix of two in a row at
+ * least, shorter than both, and new where the two before share less. */
+static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
-    uint32_t nodes = 0;
+    size_t nodes = TRIE_ROOTS;
+    uint32_t before = 0;
 
-    for (uint32_t i = 0; i < n; i++)
-        nodes += t[i].len - (i ? common(&t[i - 1], &t[i]) : 0);
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t same = common(&t[i - 1], &t[i]);
+
+        if (same == t[i].len || same == t[i - 1].len)
+            same--;
+        nodes += same > before ? same - before : 0;
+        before = same;
+    }
     return nodes;
 }
 
-/* `open` has room for a node of each depth: those the last token passes. */
-static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
-                      uint32_t n, uint32_t *open)
+/* A node whose row is still to be made, of tokens [from .. to). */
+struct branch {
+    uint32_t node, from, to, depth;
+};
+
+/* Behind the tokens from the i-th on that have one byte at the depth; *more is
+ * the first of them that does not end there. */
+static uint32_t same_byte(const struct sorted *t, uint32_t i, struct branch b,
+                          uint32_t *more)
 {
-    uint32_t n_open = 0;
+    const char byte = t[i].s[b.depth];
 
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t same = i ? common(&t[i - 1], &t[i]) : 0;
+    while (i < b.to && t[i].len == b.depth + 1 && t[i].s[b.depth] == byte)
+        i++;
+    *more = i;
+    while (i < b.to && t[i].s[b.depth] == byte)
+        i++;
+    return i;
+}
 
-        while (n_open > same)
-            v->node[open[--n_open]].skip = v->n_node;
-        for (uint32_t d = same; d < t[i].len; d++) {
-            struct trie_node *node = &v->node[v->n_node];
+static void add_leaf(struct grammar_vocab *v, const struct sorted *t,
+                     uint32_t depth)
+{
+    uint32_t i = v->n_leaf++, n = t->len - depth - 1;
 
-            node->first = i;
-            node->depth = (uint16_t)d;
-            node->byte = (uint8_t)t[i].s[d];
-            open[n_open++] = v->n_node++;
-        }
-        v->n_level = n_open > v->n_level ? n_open : v->n_level;
-        v->order[i] = t[i].id;
+    v->leaf_byte[i] = (uint8_t)t->s[depth];
+    v->leaf_id[i] = t->id;
+    memcpy(v->rest + v->rest_at[i], t->s + depth + 1, n);
+    v->rest_at[i + 1] = v->rest_at[i] + n;
+}
+
+/* The node's leaves of one byte, of more, and its children; those go to
+ * open[0 ..), the first one last. Returns how many. */
+static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
+                        struct branch b, struct branch *open)
+{
+    struct trie_node *node = &v->node[b.node];
+    uint32_t n = 0, more, next;
+
+    node->leaf = v->n_leaf;
+    for (uint32_t i = b.from; i < b.to; i++)
+        if (t[i].len == b.depth + 1)
+            add_leaf(v, &t[i], b.depth);
+    node->tail = v->n_leaf;
+    node->child = v->n_node;
+    for (uint32_t i = b.from; i < b.to; i = next) {
+        next = same_byte(t, i, b, &more);
+        if (next - more == 1)
+            add_leaf(v, &t[more], b.depth);
+        if (next - more < 2)
+            continue;
+        v->node_byte[v->n_node] = (uint8_t)t[more].s[b.depth];
+        open[n++] = (struct branch){v->n_node++, more, next, b.depth + 1};
     }
-    while (n_open > 0)
-        v->node[open[--n_open]].skip = v->n_node;
-    /* A node that tokens pass on their way has the first of them; those that
-     * end in it come first, so where the next node begins they are over. */
-    v->node[v->n_node] = (struct trie_node){.first = n, .skip = v->n_node};
-    v->n_order = n;
+    node->n_child = (uint16_t)n;
+    node->end = v->n_leaf;
+    for (uint32_t i = 0; i < n / 2; i++) {
+        struct branch other = open[i];
+
+        open[i] = open[n - 1 - i];
+        open[n - 1 - i] = other;
+    }
+    return n;
+}
+
+/* `open` has room for all nodes. */
+static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
+                      uint32_t n, struct branch *open)
+{
+    uint32_t n_open = 0, n_short = 0;
+
+    while (n_short < n && !t[n_short].is_long)
+        n_short++;
+    v->n_node = TRIE_ROOTS;
+    open[n_open++] = (struct branch){TRIE_LONG, n_short, n, 0};
+    open[n_open++] = (struct branch){TRIE_SHORT, 0, n_short, 0};
+    while (n_open > 0) {
+        struct branch b = open[--n_open];
+
+        if (b.node == TRIE_LONG)
+            v->n_short = v->n_node;
+        n_open += add_row(v, t, b, &open[n_open]);
+    }
+    for (uint32_t i = v->n_node; i-- > 0;) {
+        struct trie_node *node = &v->node[i];
+
+        if (node->n_child)
+            node->end = v->node[node->child + node->n_child - 1].end;
+    }
 }
 
 /* ---- what comes behind a node -------------------------------------------- */
 
-unsigned token_group(unsigned byte)
-{
-    enum { SMALL, LARGE, DIGIT, CONTROL, TAB, LINE, RETURN, DELETE, MARK };
-    unsigned before = byte > '`' ? 62 : byte > 'Z' ? 36 : byte > '9' ? 10 : 0;
-
-    if (byte >= 'a' && byte <= 'z')
-        return SMALL;
-    if (byte >= 'A' && byte <= 'Z')
-        return LARGE;
-    if (byte >= '0' && byte <= '9')
-        return DIGIT;
-    if (byte == 0x7f)
-        return DELETE;
-    if (byte < ' ')
-        return byte == '\t'   ? TAB
-               : byte == '\n' ? LINE
-               : byte == '\r' ? RETURN
-                              : CONTROL;
-    return MARK + byte - ' ' - before;
-}
-
-/* May `second` follow `first` in a character? Unicode 15, table 3-7. */
+/* May `second` follow `first` in a character? Unicode 15, table 3-7. 0 is any
+ * byte but the first. */
 static bool may_follow(unsigned first, unsigned second)
 {
     unsigned lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -152,49 +215,128 @@ static bool may_follow(unsigned first, unsigned second)
     return second >= lo && second <= hi;
 }
 
-/* What node `i` begins, the first byte of a character: that one, whole or as
- * far as tokens go, and what comes behind it. */
-static struct trie_below below_from(const struct grammar_vocab *v, uint32_t i)
+static struct char_kinds kinds_join(struct char_kinds a, struct char_kinds b)
 {
-    const struct trie_below bad = {1ull << GROUP_BAD, 1};
-    const struct trie_node *t = v->node;
-    unsigned b = t[i].byte;
-    uint32_t more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
-    struct trie_below all = {1ull << (GROUP_TWO + more - 1), 1};
-
-    if (b < 0x80)
-        return (struct trie_below){1ull << token_group(b) | v->below[i].groups,
-                                   1 + v->below[i].n_char};
-    if (b < 0xc2 || b > 0xf4)
-        return bad;
-    for (uint32_t k = i + 1; k < t[i].skip;) {
-        uint32_t d = t[k].depth - (uint32_t)t[i].depth;
-
-        if ((t[k].byte & 0xc0) != 0x80 || (d == 1 && !may_follow(b, t[k].byte)))
-            return bad;
-        if (d == more) {
-            all.groups |= v->below[k].groups;
-            if (1 + v->below[k].n_char > all.n_char)
-                all.n_char = 1 + v->below[k].n_char;
-        }
-        k = d == more ? t[k].skip : k + 1;
-    }
-    return all;
+    return (struct char_kinds){
+        {a.ascii[0] | b.ascii[0], a.ascii[1] | b.ascii[1]},
+        (uint8_t)(a.others | b.others)};
 }
 
-static void fill_below(struct grammar_vocab *v)
+static struct char_kinds kind_of(unsigned b)
 {
+    struct char_kinds kinds = {0};
+
+    if (b < 0x80)
+        kinds.ascii[b >> 6] = 1ull << (b & 63);
+    else if (b < 0xc2 || b > 0xf4)
+        kinds.others = OTHER_BAD;
+    else
+        kinds.others = b < 0xe0   ? OTHER_TWO
+                       : b < 0xf0 ? OTHER_THREE
+                                  : OTHER_FOUR;
+    return kinds;
+}
+
+/* Bytes that are to come in a character that begins with b. */
+static int more_of(unsigned b)
+{
+    return b < 0xc2 || b > 0xf4 ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
+}
+
+/* Adds the characters of s[0 .. n), of the first of which `more` bytes are to
+ * come; `first` is the only one so far, or 0. Before that there are `n_char`,
+ * of `kinds`. */
+static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n,
+                     unsigned first, int more, struct char_kinds kinds,
+                     uint32_t n_char)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (more == 0) {
+            first = s[i];
+            more = more_of(first);
+            kinds = kinds_join(kinds, kind_of(first));
+            n_char++;
+            continue;
+        }
+        if (!may_follow(first, s[i]))
+            kinds.others |= OTHER_BAD;
+        first = 0;
+        more--;
+    }
+    node->kinds = kinds_join(node->kinds, kinds);
+    if (n_char > node->n_char)
+        node->n_char = (uint16_t)n_char;
+}
+
+static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
+                          uint32_t leaf, unsigned first, int more,
+                          struct char_kinds kinds, uint32_t n_char)
+{
+    uint32_t n = 1 + v->rest_at[leaf + 1] - v->rest_at[leaf];
+    const char *end = v->bytes + v->at[v->leaf_id[leaf] + 1];
+
+    add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
+}
+
+/* Adds what comes behind the first bytes of a character, of which `more` are to
+ * come, at node `from`. */
+static void add_from(const struct grammar_vocab *v, struct trie_node *node,
+                     const struct trie_node *from, unsigned first, int more,
+                     struct char_kinds kinds)
+{
+    if (more == 0) {
+        add_text(node, NULL, 0, 0, 0, kinds_join(kinds, from->kinds),
+                 1u + from->n_char);
+        return;
+    }
+    for (uint32_t i = from->leaf; i < trie_leaf_end(v, from); i++)
+        add_leaf_text(v, node, i, first, more, kinds, 1);
+    for (uint32_t i = from->child; i < from->child + from->n_child; i++) {
+        struct char_kinds of = kinds;
+
+        if (!may_follow(first, v->node_byte[i]))
+            of.others |= OTHER_BAD;
+        add_from(v, node, &v->node[i], 0, more - 1, of);
+    }
+}
+
+static void fill_kinds(struct grammar_vocab *v)
+{
+    const struct char_kinds none = {0};
+
     for (uint32_t i = v->n_node; i-- > 0;) {
-        struct trie_below *below = &v->below[i];
+        struct trie_node *node = &v->node[i];
 
-        for (uint32_t k = i + 1; k < v->node[i].skip; k = v->node[k].skip) {
-            struct trie_below from = below_from(v, k);
+        for (uint32_t k = node->leaf; k < trie_leaf_end(v, node); k++)
+            add_leaf_text(v, node, k, 0, 0, none, 0);
+        for (uint32_t k = 0; k < node->n_child; k++) {
+            uint32_t child = node->child + k;
+            unsigned b = v->node_byte[child];
 
-            below->groups |= from.groups;
-            if (from.n_char > below->n_char)
-                below->n_char = from.n_char;
+            add_from(v, node, &v->node[child], b, more_of(b), kind_of(b));
         }
     }
+}
+
+/* ---- many leaves at once ------------------------------------------------- */
+
+static bool fill_wide(struct grammar_vocab *v)
+{
+    for (uint32_t i = 0; i < v->n_node; i++)
+        if (v->node[i].end - v->node[i].leaf >= TRIE_WIDE)
+            v->node[i].wide = ++v->n_wide;
+    v->wide = calloc((size_t)v->n_wide * v->n_word + 1, sizeof *v->wide);
+    for (uint32_t i = 0; i < v->n_node && v->wide; i++) {
+        const struct trie_node *node = &v->node[i];
+        uint32_t *bits;
+
+        if (!node->wide)
+            continue;
+        bits = v->wide + (size_t)(node->wide - 1) * v->n_word;
+        for (uint32_t k = node->leaf; k < node->end; k++)
+            bits[v->leaf_id[k] / 32] |= 1u << v->leaf_id[k] % 32;
+    }
+    return v->wide != NULL;
 }
 
 /* ---- all of it ----------------------------------------------------------- */
@@ -205,33 +347,41 @@ static pl_status build(struct grammar_vocab *v,
 {
     size_t n_byte, most = (size_t)n + 1;
     struct sorted *sorted;
-    uint32_t open[GRAMMAR_TOKEN_BYTES];
+    struct branch *open = NULL;
+    bool good = false;
 
     PL_TRY(check_tokens(token, n, &n_byte, err));
     v->n_token = n;
+    v->n_word = ((uint32_t)n + 31) / 32;
     v->bytes = malloc(n_byte + 1);
     v->at = calloc(most, sizeof *v->at);
     v->kind = calloc(most, sizeof *v->kind);
     v->end = calloc(most, sizeof *v->end);
-    v->order = calloc(most, sizeof *v->order);
+    v->rest = malloc(n_byte + 1);
+    v->rest_at = calloc(most, sizeof *v->rest_at);
+    v->leaf_byte = calloc(most, sizeof *v->leaf_byte);
+    v->leaf_id = calloc(most, sizeof *v->leaf_id);
     sorted = calloc(most, sizeof *sorted);
-    if (v->bytes && v->at && v->kind && v->end && v->order && sorted) {
+    if (v->bytes && v->at && v->kind && v->end && v->rest && v->rest_at &&
+        v->leaf_byte && v->leaf_id && sorted) {
         uint32_t n_sorted;
         size_t n_node;
 
         copy_tokens(v, token);
         n_sorted = sort_tokens(v, sorted);
-        n_node = (size_t)count_nodes(sorted, n_sorted) + 1;
+        n_node = count_nodes(sorted, n_sorted);
         v->node = calloc(n_node, sizeof *v->node);
-        v->below = calloc(n_node, sizeof *v->below);
-        if (v->node && v->below) {
+        v->node_byte = calloc(n_node, sizeof *v->node_byte);
+        open = calloc(n_node, sizeof *open);
+        if (v->node && v->node_byte && open) {
             add_nodes(v, sorted, n_sorted, open);
-            fill_below(v);
+            fill_kinds(v);
+            good = fill_wide(v);
         }
     }
     free(sorted);
-    return v->node && v->below ? PL_OK
-                               : err_no_memory(err, "a vocabulary's texts");
+    free(open);
+    return good ? PL_OK : err_no_memory(err, "a vocabulary's texts");
 }
 
 pl_status grammar_vocab_create(struct grammar_vocab **out,
@@ -243,6 +393,7 @@ pl_status grammar_vocab_create(struct grammar_vocab **out,
     *out = calloc(1, sizeof **out);
     if (!*out)
         return err_no_memory(err, "a vocabulary's texts");
+    (*out)->n_owner = 1;
     s = build(*out, token, n, err);
     if (s != PL_OK) {
         grammar_vocab_free(*out);
@@ -251,13 +402,23 @@ pl_status grammar_vocab_create(struct grammar_vocab **out,
     return s;
 }
 
+struct grammar_vocab *grammar_vocab_share(struct grammar_vocab *v)
+{
+    v->n_owner++;
+    return v;
+}
+
 void grammar_vocab_free(struct grammar_vocab *v)
 {
-    if (!v)
+    if (!v || --v->n_owner > 0)
         return;
     free(v->node);
-    free(v->below);
-    free(v->order);
+    free(v->node_byte);
+    free(v->wide);
+    free(v->rest);
+    free(v->rest_at);
+    free(v->leaf_byte);
+    free(v->leaf_id);
     free(v->end);
     free(v->bytes);
     free(v->at);

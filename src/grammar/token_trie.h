@@ -1,47 +1,74 @@
-/* The texts of a vocabulary as a tree of bytes, in the order in which a walk
- * meets its nodes: a node stands before all that begin with it, so a walk is a
- * loop over an array, and leaving a branch out is a jump. */
+/* The texts of a vocabulary as a tree of bytes, for walks that meet all of it.
+ *
+ * A node is a prefix of at least two tokens; a leaf, one token, with the bytes
+ * that no other shares: most often one. What stands below one node is in one
+ * row, leaves and nodes each, so that a walk tries them in a loop without
+ * branches; leaves are in the order in which a walk meets them, so those of a
+ * branch are one row, too. */
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
 #include "grammar/grammar.h"
 
+#include <stdatomic.h>
+
+/* Characters of some kinds: ASCII one by one, others by their length. */
+struct char_kinds {
+    uint64_t ascii[2];
+    uint8_t others; /* bits: enum other_kind */
+};
+
+enum other_kind {
+    OTHER_TWO = 1, /* of 2, 3 and 4 bytes */
+    OTHER_THREE = 2,
+    OTHER_FOUR = 4,
+    OTHER_BAD = 8, /* what is no character */
+};
+
+/* The texts that have more bytes than some prefix. */
 struct trie_node {
-    uint32_t skip;  /* the node behind all that begin with this one */
-    uint32_t first; /* of `order`: tokens that end here stand from first to the
-                       next node's */
-    uint16_t depth; /* 0: of one byte */
-    uint8_t byte;
+    uint32_t leaf, tail; /* leaves of one byte, and behind them those of more */
+    uint32_t end;        /* of all leaves below; the children's stand last */
+    uint32_t child;      /* nodes [child .. child + n_child) */
+    uint16_t n_child;
+    uint16_t n_char; /* the most characters in a row behind the node, if one
+                        ends there */
+    uint32_t wide;   /* 1 + which of the vocabulary's masks has all leaves
+                        below; 0: they are few */
+    struct char_kinds kinds; /* of those that come behind it */
 };
 
-/* Characters by groups, bits of a word: small letters, large ones, digits, each
- * mark, ...; characters of 2, 3 and 4 bytes; and what is no character. */
-enum {
-    GROUPS_OF_BYTES = 41, /* the first ones: ASCII */
-    GROUP_TWO = GROUPS_OF_BYTES,
-    GROUP_THREE,
-    GROUP_FOUR,
-    N_GROUP,
-    GROUP_BAD = N_GROUP,
-};
-unsigned token_group(unsigned byte); /* of ASCII */
+/* Texts of more characters stand in a tree of their own, behind the others':
+ * these few would make rows long nearly everywhere. */
+enum { TRIE_CHARS = 16, TRIE_WIDE = 1024 /* leaves */ };
 
-/* What comes behind a node, if a character ends there. */
-struct trie_below {
-    uint64_t groups;
-    uint32_t n_char; /* the most in a row */
-};
+enum { TRIE_SHORT, TRIE_LONG, TRIE_ROOTS }; /* nodes of the empty prefix */
 
 struct grammar_vocab {
-    struct trie_node *node;   /* owned, [n_node + 1] */
-    struct trie_below *below; /* owned, [n_node] */
-    int32_t *order;           /* owned, [n_order]: ids by text */
-    int32_t *end;             /* owned, [n_end]: ids that end a text */
-    char *bytes;              /* owned: the texts, one behind the other */
-    size_t *at;               /* owned, [n_token + 1]: where each begins */
-    uint8_t *kind;            /* owned, [n_token]: enum grammar_token_kind */
+    struct trie_node *node; /* owned, [n_node] */
+    uint8_t *node_byte;     /* owned, [n_node]: the last of the prefix */
+    uint8_t *leaf_byte;     /* owned, [n_leaf]: its first one */
+    uint32_t *rest_at;      /* owned, [n_leaf + 1]: where its others begin */
+    uint8_t *rest;          /* owned */
+    int32_t *leaf_id;       /* owned, [n_leaf] */
+    int32_t *end;           /* owned, [n_end]: ids that end a text */
+    char *bytes;            /* owned: the texts, one behind the other */
+    size_t *at;             /* owned, [n_token + 1]: where each begins */
+    uint8_t *kind;          /* owned, [n_token]: enum grammar_token_kind */
+    uint32_t *wide;         /* owned, [n_wide, n_word]: masks of tokens */
     int32_t n_token, n_end;
-    uint32_t n_node, n_order, n_level; /* the largest depth, plus 1 */
+    uint32_t n_wide, n_word;
+    atomic_int n_owner;
+    uint32_t n_node, n_leaf;
+    uint32_t n_short; /* nodes; but the other root those of short texts come
+                         first */
 };
+
+/* The end of a node's own leaves. */
+static inline uint32_t trie_leaf_end(const struct grammar_vocab *v,
+                                     const struct trie_node *node)
+{
+    return node->n_child ? v->node[node->child].leaf : node->end;
+}
 
 #endif

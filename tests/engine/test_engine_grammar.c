@@ -1,7 +1,10 @@
 /* Grammars through pl.h: samplers that keep to one, over the tokens of the
  * bundled model and random logits. */
-#include "lib/alloc_fail.h"
 #include "lib/support.h"
+
+#include "engine/engine.h"
+#include "engine/token_texts.h"
+#include "lib/alloc_fail.h"
 #include "pl.h"
 
 #include <math.h>
@@ -229,9 +232,102 @@ TEST(grammar_samplers_survive_failed_allocations)
 
     for (int64_t i = 0; i < n_vocab; i++)
         x[i] = (float)(i % 7);
+    pl_grammar_free(grammar_of(t, "root ::= \"a\"")); /* the tokenizer keeps
+                                                        its texts from now on */
     for (int64_t n = 0; alloc_each(&n);)
         alloc_ran(use_all(t, s, x));
     free(x);
     pl_sampler_free(s);
+    pl_tokenizer_free(t);
+}
+
+static pl_status take_texts(const pl_tokenizer *t)
+{
+    struct token_texts *texts = NULL;
+    struct grammar_vocab *v = NULL;
+    pl_status s = token_texts_create(&texts, engine_words(t), NULL);
+
+    for (int marks = 0; marks < 2 && s == PL_OK; marks++) {
+        s = token_texts_take(texts, marks, &v, NULL);
+        assert_int_equal(v != NULL, s == PL_OK);
+        grammar_vocab_free(v);
+    }
+    token_texts_free(texts);
+    return s;
+}
+
+TEST(grammar_texts_of_a_vocabulary_leave_nothing)
+{
+    pl_tokenizer *t = words_open();
+
+    for (int64_t n = 0; alloc_each(&n);)
+        alloc_ran(take_texts(t));
+    pl_tokenizer_free(t);
+}
+
+/* A grammar needs its tokenizer only to be made. */
+TEST(grammar_outlives_its_tokenizer)
+{
+    pl_tokenizer *t = words_open();
+    int64_t n_vocab = pl_tokenizer_n_vocab(t);
+    pl_grammar *a = grammar_of(t, "root ::= [0-9]+"),
+               *b = grammar_of(t, "root ::= [a-z]+");
+    pl_sampler *s = sampler_of(n_vocab, 1);
+    float *x = test_need((size_t)n_vocab, sizeof *x);
+    pl_err err = {0};
+
+    pl_tokenizer_free(t);
+    pl_grammar_free(a);
+    TEST_OK(pl_sampler_set_grammar(s, b, &err), err);
+    for (int i = 0; i < 4; i++)
+        assert_true(pl_sample(s, x) >= 0);
+    free(x);
+    pl_sampler_free(s);
+    pl_grammar_free(b);
+}
+
+static void *prepare(void *sampler)
+{
+    pl_sampler_prepare(sampler);
+    return NULL;
+}
+
+/* Twice in a row, by another thread, or not at all: the same tokens. */
+TEST(grammar_masks_prepared_ahead_change_no_token)
+{
+    enum { N = 60 };
+    pl_tokenizer *t = words_open();
+    int64_t n_vocab = pl_tokenizer_n_vocab(t);
+    pl_grammar *g = grammar_of(t, "root ::= ([a-z]+ [ ,.] | [0-9]{1,3} )+");
+    pl_sampler *a = sampler_of(n_vocab, 7), *b = sampler_of(n_vocab, 7);
+    float *x = test_need((size_t)n_vocab, sizeof *x);
+    uint64_t rng = test_seed();
+    pl_err err = {0};
+
+    pl_sampler_prepare(a); /* without a grammar there is nothing to do */
+    TEST_OK(pl_sampler_set_grammar(a, g, &err), err);
+    TEST_OK(pl_sampler_set_grammar(b, g, &err), err);
+    for (int i = 0; i < N; i++) {
+        pthread_t thread;
+
+        for (int64_t k = 0; k < n_vocab; k++)
+            x[k] = (float)test_unit(&rng);
+        for (int k = i % 3; k > 0; k--) {
+            assert_int_equal(pthread_create(&thread, NULL, prepare, a), 0);
+            pthread_join(thread, NULL);
+        }
+        assert_int_equal(pl_sample(a, x), pl_sample(b, x));
+    }
+    /* What was prepared holds for that grammar, not for the next. */
+    pl_sampler_prepare(a);
+    pl_grammar_free(g);
+    g = grammar_of(t, "root ::= \"#\"");
+    TEST_OK(pl_sampler_set_grammar(a, g, &err), err);
+    TEST_OK(pl_sampler_set_grammar(b, g, &err), err);
+    assert_int_equal(pl_sample(a, x), pl_sample(b, x));
+    free(x);
+    pl_sampler_free(a);
+    pl_sampler_free(b);
+    pl_grammar_free(g);
     pl_tokenizer_free(t);
 }

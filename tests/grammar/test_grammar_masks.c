@@ -378,20 +378,24 @@ static int naive(const struct random_grammar *g, const char *s, int n,
 
 /* ---- random vocabularies ------------------------------------------------- */
 
-enum { N_TOKEN = 77, TOKEN_BYTES = 24 };
+enum { N_TOKEN = 77, TOKEN_BYTES = 96 };
 
 struct random_vocab {
     char text[N_TOKEN][TOKEN_BYTES];
     struct grammar_token token[N_TOKEN];
 };
 
-/* Letters, sometimes cut in the middle of one, of any length down to none. */
+/* Letters, sometimes cut in the middle of one, of any length down to none; a
+ * few are long. */
 static void make_vocab(struct random_vocab *v, uint64_t *rng)
 {
     for (int i = 0; i < N_TOKEN; i++) {
         int n = 0, from = 0;
+        int64_t len = i < N_LETTER  ? 1
+                      : i % 16 == 9 ? 14 + test_below(rng, 6)
+                                    : test_below(rng, 5);
 
-        for (int64_t k = i < N_LETTER ? 1 : test_below(rng, 5); k > 0; k--)
+        for (int64_t k = len; k > 0; k--)
             n += put_char(v->text[i] + n,
                           i < N_LETTER ? letters[i] : random_letter(rng));
         if (test_below(rng, 3) == 0 && n > 1 && i >= N_LETTER)
@@ -556,6 +560,113 @@ TEST(grammar_masks_equal_a_naive_checker)
     assert_true(p->n_allowed > p->n_seen / 100);
     assert_true(p->n_left < p->n_seen / 50);
     free(p);
+}
+
+/* ---- many tokens --------------------------------------------------------- */
+
+/* Vocabularies large enough for all that is known of branches, against tokens
+ * that are tried one by one. */
+
+enum { N_MANY = 4000, MANY_BYTES = 96 };
+
+struct many {
+    char text[N_MANY][MANY_BYTES];
+    struct grammar_token token[N_MANY];
+    uint32_t bits[(N_MANY + 31) / 32];
+};
+
+static void make_many(struct many *v, uint64_t *rng)
+{
+    static const char *const part[] = {
+        "a",  "b",        "ab", "ba", "e",  " ",           "1",
+        "20", ",",        "-",  "\"", "\\", "{",           "\n",
+        ":",  "\xc3\xa9", "z",  ".",  "[",  "\xe7\x8c\xab"};
+
+    for (int i = 0; i < N_MANY; i++) {
+        int64_t most = i % 50 ? 7 : 26, of = test_below(rng, 3) ? 6 : 20;
+        int n = 0;
+
+        for (int64_t k = 1 + test_below(rng, most); k > 0; k--)
+            n += snprintf(v->text[i] + n, MANY_BYTES - (size_t)n, "%s",
+                          part[test_below(rng, of)]);
+        v->token[i] =
+            (struct grammar_token){v->text[i], (uint32_t)n, GRAMMAR_TOKEN_TEXT};
+    }
+}
+
+static void try_each(const struct many *v, const struct grammar_state *s,
+                     const char *gbnf)
+{
+    struct grammar_state *copy;
+    pl_err err = {0};
+
+    for (int i = 0; i < N_MANY; i++) {
+        bool goes_on;
+
+        TEST_OK(grammar_state_copy(&copy, s, &err), err);
+        goes_on = grammar_accept(copy, i, NULL) == PL_OK;
+        grammar_state_free(copy);
+        if (goes_on != has(v->bits, i))
+            fail_msg("%s\ntoken %d \"%s\" is %d", gbnf, i, v->text[i],
+                     !goes_on);
+    }
+}
+
+static void walk_many(struct many *v, const char *gbnf, uint64_t *rng)
+{
+    struct grammar *g = NULL;
+    struct grammar_vocab *vocab = NULL;
+    struct grammar_masks *m = NULL;
+    struct grammar_state *s = NULL;
+    pl_err err = {0};
+
+    TEST_OK(grammar_from_gbnf(&g, gbnf, strlen(gbnf), "many", &err), err);
+    TEST_OK(grammar_vocab_create(&vocab, v->token, N_MANY, &err), err);
+    TEST_OK(grammar_masks_create(&m, g, vocab, 0, &err), err);
+    TEST_OK(grammar_state_create(&s, m, &err), err);
+    for (int i = 0; i < 12; i++) {
+        int first = (int)test_below(rng, N_MANY), id = first;
+
+        TEST_OK(grammar_mask(s, v->bits, &err), err);
+        try_each(v, s, gbnf);
+        while (!has(v->bits, id) && (id + 1) % N_MANY != first)
+            id = (id + 1) % N_MANY;
+        if (!has(v->bits, id))
+            break;
+        TEST_OK(grammar_accept(s, id, &err), err);
+    }
+    grammar_state_free(s);
+    grammar_masks_free(m);
+    grammar_vocab_free(vocab);
+    grammar_free(g);
+}
+
+TEST(grammar_masks_equal_tokens_tried_one_by_one)
+{
+    static const char *const gbnf[] = {
+        "root ::= [^\"]*\n",
+        "root ::= [a-z ]{0,9} \".\" root?\n",
+        "root ::= ([^\"\\\\]{0,40} | \"\\\\\" [^\\n]) \"\\\"\" root |"
+        " [a-b]{3,7} \":\" root | \"\"\n",
+        "root ::= \"[\" root \"]\" | \"{\" root \"}\" | [a-z ,]* | big big\n"
+        "big ::= [a-z]* ([0-9]{1,3} [a-z ]+){0,9} | \"(\" root \")\"\n",
+        "root ::= (p | q | r)* \".\"\n"
+        "p ::= [ab]{0,5} \",\" (p | q)? \"-\"\n"
+        "q ::= [ab ]{0,6} \",\" (q | r)? \"\\n\"\n"
+        "r ::= [a-e]{0,7} \",\" (r | p)? \":\"\n",
+        "root ::= ([a-z]{0,6} \",\"?){0,6} [\\u00c0-\\u00ff]* \"1\" root?\n",
+        "root ::= (c* [ae] c* [ae])* \"z\"\n"
+        "c ::= [b-df-z ] | \"\\u732b\"\n",
+    };
+    enum { N = sizeof gbnf / sizeof gbnf[0] };
+    struct many *v = test_need(1, sizeof *v);
+    uint64_t rng = test_seed();
+
+    for (int i = 0; i < test_draws(4 * N, 100 * N); i++) {
+        make_many(v, &rng);
+        walk_many(v, gbnf[i % N], &rng);
+    }
+    free(v);
 }
 
 /* ---- memory -------------------------------------------------------------- */

@@ -1,0 +1,20 @@
+/* Grammars of all sorts, to find which masks take longest: those that people
+ * ask for, and those that are hard. */
+#ifndef BENCH_BATTERY_H
+#define BENCH_BATTERY_H
+
+#include <stdbool.h>
+
+struct battery_item {
+    const char *name;
+    const char *text; /* GBNF, or a JSON Schema */
+    bool schema;
+};
+
+enum { BATTERY_MOST = 64 };
+
+/* Fills in `item` and returns how many there are. What it makes stays until
+ * the program ends. */
+int battery_make(struct battery_item item[BATTERY_MOST]);
+
+#endif
