@@ -12,5 +12,7 @@ void fiber_free(struct fiber *f); /* takes NULL; not the one that runs */
 void fiber_enter(struct fiber *f);
 /* Leaves `from`, which runs, for `to`; returns when somebody switches back. */
 void fiber_switch(struct fiber *from, struct fiber *to);
+/* It is switched to soon: its stack is brought near. */
+void fiber_expect(const struct fiber *f);
 
 #endif
