@@ -24,6 +24,9 @@ struct cost_rates {
     double out_bytes_per_s;      /* of those from it to the host; 0: the same */
     double p2p_bytes_per_s; /* of those to devices that have it too; 0: none */
     double p2p_s;           /* each of these beside its bytes; 0: message_s */
+    double bridge_bytes_per_s; /* the same of those to devices of its island */
+    double bridge_s;
+    int island;     /* 0: none */
     bool carries;   /* copies between it and memory of the host are its own
                        engine's: its link alone counts */
     bool one_queue; /* its threads copy too: no copy queue beside them */
