@@ -195,9 +195,10 @@ void fiber_enter(struct fiber *f)
 #endif
 }
 
-void fiber_expect(const struct fiber *f)
+void fiber_expect(const struct fiber *soon, const struct fiber *later)
 {
-    __builtin_prefetch(f->sp);
+    __builtin_prefetch(later);
+    __builtin_prefetch(soon->sp);
 }
 
 void fiber_switch(struct fiber *from, struct fiber *to)

@@ -12,7 +12,8 @@ void fiber_free(struct fiber *f); /* takes NULL; not the one that runs */
 void fiber_enter(struct fiber *f);
 /* Leaves `from`, which runs, for `to`; returns when somebody switches back. */
 void fiber_switch(struct fiber *from, struct fiber *to);
-/* It is switched to soon: its stack is brought near. */
-void fiber_expect(const struct fiber *f);
+/* It is switched to soon, or later: its stack, or where that is, is brought
+ * near. */
+void fiber_expect(const struct fiber *soon, const struct fiber *later);
 
 #endif

@@ -84,15 +84,16 @@ void *emu_local(size_t bytes)
  * thread's if there is none. So lanes hand on to one another. */
 static struct fiber *next_fiber(struct emu *e)
 {
-    enum { AHEAD = 2 };
+    enum { SOON = 2, LATER = 5 };
 
     while (e->n_passed < e->n_lane) {
         int lane = (e->from + e->n_passed++) & (e->n_lane - 1);
-        int soon = (lane + AHEAD) & (e->n_lane - 1);
+        int soon = e->on[(lane + SOON) & (e->n_lane - 1)];
+        int later = e->on[(lane + LATER) & (e->n_lane - 1)];
 
         if (e->state[lane] == LANE_READY && e->on[lane] >= 0) {
-            if (e->on[soon] >= 0)
-                fiber_expect(e->fiber[e->on[soon]]);
+            if (soon >= 0 && later >= 0)
+                fiber_expect(e->fiber[soon], e->fiber[later]);
             return e->fiber[e->on[lane]];
         }
     }
