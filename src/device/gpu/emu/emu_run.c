@@ -36,8 +36,8 @@ enum lane_state {
 
 struct emu {
     uint64_t random;
-    struct fiber *main, *fiber[GPU_MAX_LANES]; /* owned */
-    unsigned char *arena;                      /* owned, [ARENA] */
+    struct fiber main, fiber[GPU_MAX_LANES];
+    unsigned char *arena;    /* owned, [ARENA] */
     size_t local, local_top; /* bytes given out; most in the group */
     uint32_t exchange[GPU_MAX_LANES][8];
     /* the group in progress */
@@ -84,22 +84,21 @@ void *emu_local(size_t bytes)
  * thread's if there is none. So lanes hand on to one another. */
 static struct fiber *next_fiber(struct emu *e)
 {
-    enum { SOON = 2, LATER = 5 };
+    enum { AHEAD = 3 };
 
     while (e->n_passed < e->n_lane) {
         int lane = (e->from + e->n_passed++) & (e->n_lane - 1);
-        int soon = e->on[(lane + SOON) & (e->n_lane - 1)];
-        int later = e->on[(lane + LATER) & (e->n_lane - 1)];
+        int soon = e->on[(lane + AHEAD) & (e->n_lane - 1)];
 
         if (e->state[lane] == LANE_READY && e->on[lane] >= 0) {
-            if (soon >= 0 && later >= 0)
-                fiber_expect(e->fiber[soon], e->fiber[later]);
-            return e->fiber[e->on[lane]];
+            if (soon >= 0)
+                fiber_expect(&e->fiber[soon]);
+            return &e->fiber[e->on[lane]];
         }
     }
     if (e->n_begun < e->n_lane && !e->wrong)
-        return e->fiber[e->idle[--e->n_idle]];
-    return e->main;
+        return &e->fiber[e->idle[--e->n_idle]];
+    return &e->main;
 }
 
 /* Leaves this lane and comes back when the others have come too. */
@@ -109,7 +108,7 @@ static void park(enum lane_state why)
     struct emu *e = here.emu;
 
     e->state[here.lane] = (uint8_t)why;
-    fiber_switch(e->fiber[e->on[here.lane]], next_fiber(e));
+    fiber_switch(&e->fiber[e->on[here.lane]], next_fiber(e));
     emu_now = here;
 }
 
@@ -154,7 +153,7 @@ static void fiber_main(void *user, int fiber)
         work(e, fiber);
         next = next_fiber(e);
         e->idle[e->n_idle++] = fiber;
-        fiber_switch(e->fiber[fiber], next);
+        fiber_switch(&e->fiber[fiber], next);
     }
 }
 
@@ -166,8 +165,8 @@ static void run_ready(struct emu *e)
     e->from = (int)(draw(e) % (unsigned)e->n_lane);
     e->n_passed = 0;
     next = next_fiber(e);
-    if (next != e->main)
-        fiber_switch(e->main, next);
+    if (next != &e->main)
+        fiber_switch(&e->main, next);
 }
 
 static int count(const struct emu *e, int lo, int hi, enum lane_state s)
@@ -231,9 +230,8 @@ static bool make_fibers(struct emu *e)
 {
     e->n_idle = 0;
     for (int i = 0; i < GPU_MAX_LANES; i++) {
-        fiber_free(e->fiber[i]);
-        e->fiber[i] = fiber_new(fiber_main, e, i);
-        if (!e->fiber[i])
+        fiber_fini(&e->fiber[i]);
+        if (!fiber_init(&e->fiber[i], fiber_main, e, i))
             return false;
         e->idle[e->n_idle++] = i;
     }
@@ -249,7 +247,7 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
     e->args = args;
     e->n_lane = gpu_kernel_lanes(k);
     e->wrong = NULL;
-    fiber_enter(e->main);
+    fiber_enter(&e->main);
     for (int32_t i = 0; i < n_group && !e->wrong; i++) {
         emu_now = (struct emu_lane){.group = i, .n_group = n_group, .emu = e};
         run_group(e);
@@ -268,8 +266,7 @@ struct emu *emu_new(uint64_t seed)
         return NULL;
     e->random = seed;
     e->arena = aligned_alloc(FENCE, ARENA);
-    e->main = fiber_new(NULL, NULL, 0);
-    if (!e->arena || !e->main || !make_fibers(e)) {
+    if (!e->arena || !fiber_init(&e->main, NULL, NULL, 0) || !make_fibers(e)) {
         emu_free(e);
         return NULL;
     }
@@ -282,8 +279,8 @@ void emu_free(struct emu *e)
     if (!e)
         return;
     for (int i = 0; i < GPU_MAX_LANES; i++)
-        fiber_free(e->fiber[i]);
-    fiber_free(e->main);
+        fiber_fini(&e->fiber[i]);
+    fiber_fini(&e->main);
     free(e->arena);
     free(e);
 }
