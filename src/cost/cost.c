@@ -337,6 +337,14 @@ static struct route route(const struct cost_rates *a,
                           WAY_LINK};
 }
 
+struct cost_link cost_link_of(const struct cost_rates *from,
+                              const struct cost_rates *to)
+{
+    struct route w = route(from, to);
+
+    return (struct cost_link){w.latency_s, w.bytes_per_s};
+}
+
 /* From another end, too: the slowest of them counts. */
 static void take_end(struct route *w, const struct cost_rates *from,
                      const struct cost_rates *to)

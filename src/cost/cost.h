@@ -86,6 +86,14 @@ struct cost_use {
  * own; the host those of the cpu devices on its cores. */
 void cost_threads(const struct device_list *l, int *thread0, int *n_thread);
 
+/* What a copy from a device to another takes: so long beside its bytes, and so
+ * many of them a second. */
+struct cost_link {
+    double latency_s, bytes_per_s;
+};
+struct cost_link cost_link_of(const struct cost_rates *from,
+                              const struct cost_rates *to);
+
 /* Seconds of a step of device `dev`, waiting apart; z: of its micro-batch. */
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
                     const struct cost_micro *z);

@@ -137,11 +137,11 @@ static pl_status allocate(struct gpu *g, bool shared, size_t bytes,
     snprintf(what, sizeof what, "%s, %zu bytes", g->device.who, bytes);
     PL_TRY(enter(g, &was, err));
     bytes += bytes == 0;
-    s = stream_check(&g->api,
-                     shared ? g->api.hipExtMallocWithFlags(&a, bytes,
-                                                           HIP_FINE_GRAINED)
-                            : g->api.alloc(&a, bytes),
-                     call, what, err);
+    s = stream_check(
+        &g->api,
+        shared ? g->api.hipExtMallocWithFlags(&a, bytes, HIP_FINE_GRAINED)
+               : g->api.alloc(&a, bytes),
+        call, what, err);
     if (s != PL_OK)
         a = 0;
     s = leave(g, was, s, err);

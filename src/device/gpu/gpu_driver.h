@@ -64,8 +64,8 @@ struct gpu_driver {
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
-    /* The same of memory that peers write while g's kernels go on, and read what
-     * has been posted. An error if g has none. NULL: all is so. */
+    /* The same of memory that peers write while g's kernels go on, and read
+     * what has been posted. An error if g has none. NULL: all is so. */
     pl_status (*alloc_shared)(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err);
     void (*release)(struct gpu *g, uint64_t at);

@@ -82,8 +82,7 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
 
     *yes = from == x->dev;
     if (*yes || !peers || from->bank != x->dev->bank || !x->shared ||
-        !x->driver->reach ||
-        x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
+        !x->driver->reach || x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
     x->reached = true; /* a trial that hangs may write later, too */
     return try_to_send(w, x, yes, err);
@@ -260,10 +259,9 @@ static pl_status make_mirror(struct gpu_device *x, bool peers, pl_err *err)
     const size_t bytes = x->dev->bytes[REGION_INBOX];
     uint64_t *at = &x->region[REGION_INBOX];
 
-    x->shared =
-        !peers || !x->driver->alloc_shared ||
-        x->driver->alloc_shared(x->gpu, bytes + (bytes == 0), at, NULL) ==
-            PL_OK;
+    x->shared = !peers || !x->driver->alloc_shared ||
+                x->driver->alloc_shared(x->gpu, bytes + (bytes == 0), at,
+                                        NULL) == PL_OK;
     if (*at)
         return PL_OK;
     return gpu_allocate(x, region_name(REGION_INBOX), bytes, at, err);

@@ -13,7 +13,7 @@
 enum {
     TRIAL_IMAGE = 1 << 20,
     TRIAL_MOST = 4096, /* trials; there are fewer */
-    TRIAL_CALLS = 3 /* most that one launch does */
+    TRIAL_CALLS = 3    /* most that one launch does */
 };
 
 struct trial {
