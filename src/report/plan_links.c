@@ -1,3 +1,4 @@
+/* A device has one figure a way, so neighbours that are alike share a line. */
 #include "report/plan_links.h"
 
 #include "device/device.h"
