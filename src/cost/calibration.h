@@ -19,7 +19,7 @@ enum {
     CALIBRATION_PATH = CACHE_PATH,
     CALIBRATION_FIELDS = 8,
     CALIBRATION_DEVICES = 64,
-    CALIBRATION_DEVICE_FIELDS = 11,
+    CALIBRATION_DEVICE_FIELDS = 13,
 };
 
 /* A device with processors of its own, and what was measured of it. It is found

@@ -24,13 +24,18 @@ const struct calibration_field
         {FIELD(p2p_bytes_per_s), "messages to its like, GB/s",
          CALIBRATION_RATE},
         {FIELD(p2p_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+        {FIELD(bridge_bytes_per_s), "  to those of its island, GB/s",
+         CALIBRATION_RATE},
+        {FIELD(bridge_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
 };
 #undef FIELD
 
 bool calibration_may_lack(const struct calibration_field *f)
 {
     return f->at == offsetof(struct cost_rates, p2p_bytes_per_s) ||
-           f->at == offsetof(struct cost_rates, p2p_s);
+           f->at == offsetof(struct cost_rates, p2p_s) ||
+           f->at == offsetof(struct cost_rates, bridge_bytes_per_s) ||
+           f->at == offsetof(struct cost_rates, bridge_s);
 }
 
 /* As JSON text, and short enough. */

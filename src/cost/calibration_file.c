@@ -3,7 +3,8 @@
  *   {"plait": version, "cpu": name, "cores": n, "kernels": kernel set,
  *    "rates": {"one": {...}, "all": {...},
  *              "devices": [{"kind": "cuda", "name": title, "bus": address,
- *                           "version": the driver's, "rates": {...}}]},
+ *                           "version": the driver's, "island": number,
+ *                           "rates": {...}}]},
  *    "check": "0123456789abcdef"}
  *
  * `check` is the hash of `rates` as compact JSON with sorted keys. Whatever is
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +61,10 @@ static json_t *of_devices(const struct calibration *c)
                              calibration_device_field);
 
         ok &= json_array_append_new(
-                  all, json_pack("{s:s, s:s, s:s, s:s, s:o}", "kind", d->kind,
-                                 "name", d->title, "bus", d->bus, "version",
-                                 d->version, "rates", r)) == 0;
+                  all, json_pack("{s:s, s:s, s:s, s:s, s:i, s:o}", "kind",
+                                 d->kind, "name", d->title, "bus", d->bus,
+                                 "version", d->version, "island",
+                                 d->rates.island, "rates", r)) == 0;
     }
     if (ok)
         return all;
@@ -130,6 +133,16 @@ static bool to_text(char *out, size_t size, const json_t *o, const char *name)
     return s && (size_t)snprintf(out, size, "%s", s) < size;
 }
 
+/* Where it is in one, there is a rate to the others. */
+static bool to_island(struct cost_rates *r, const json_t *o)
+{
+    json_int_t n = json_integer_value(o);
+
+    r->island = (int)n;
+    return json_is_integer(o) && n >= 0 && n <= INT_MAX &&
+           (n == 0 || r->bridge_bytes_per_s > 0);
+}
+
 /* None at all is no damage. */
 static bool to_devices(struct calibration *c, const json_t *all)
 {
@@ -145,7 +158,8 @@ static bool to_devices(struct calibration *c, const json_t *all)
             !to_text(d->bus, sizeof d->bus, o, "bus") ||
             !to_text(d->version, sizeof d->version, o, "version") ||
             !to_rates(&d->rates, json_object_get(o, "rates"),
-                      CALIBRATION_DEVICE_FIELDS, calibration_device_field))
+                      CALIBRATION_DEVICE_FIELDS, calibration_device_field) ||
+            !to_island(&d->rates, json_object_get(o, "island")))
             return false;
         c->n_device++;
     }

@@ -48,6 +48,8 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
         .link_bytes_per_s = d->link_bytes_per_s,
         .message_s = d->link_latency_s,
         .p2p_bytes_per_s = d->p2p_bytes_per_s,
+        .bridge_bytes_per_s = d->bridge_bytes_per_s,
+        .island = d->island,
         .carries = d->accelerator,
         .step_s = d->launch_s > 0 ? d->launch_s : launch_s,
     };
@@ -291,31 +293,56 @@ static double out_of(const struct cost_rates *r)
     return r->out_bytes_per_s > 0 ? r->out_bytes_per_s : r->link_bytes_per_s;
 }
 
+/* What a device sends one way adds up; ways go on beside one another. */
+enum way {
+    WAY_FREE,   /* it is another's to carry */
+    WAY_LINK,   /* over its one link */
+    WAY_P2P,    /* past the host */
+    WAY_BRIDGE, /* inside its island */
+    WAYS
+};
+
 /* From one device to another. The slower end counts; but what an engine carries
  * between its device and the host's memory is as fast as that engine, and what
  * goes past the host as fast as the ends are there. */
 struct route {
     double latency_s, bytes_per_s;
-    bool by_link; /* over the sender's one link, as all that is */
+    enum way way;
 };
+
+/* Past the host, where both ends say how long a message takes by that. */
+static struct route past_host(enum way way, double host_s, double a_s,
+                              double b_s, double a, double b)
+{
+    return (struct route){a_s > 0 && b_s > 0 ? fmax(a_s, b_s) : host_s,
+                          fmin(a, b), way};
+}
 
 static struct route route(const struct cost_rates *a,
                           const struct cost_rates *b)
 {
-    struct route w = {fmax(a->message_s, b->message_s),
-                      fmin(out_of(a), b->link_bytes_per_s), true};
+    const double host_s = fmax(a->message_s, b->message_s);
 
     if (a->carries && !b->carries)
-        return (struct route){a->message_s, out_of(a), true};
+        return (struct route){a->message_s, out_of(a), WAY_LINK};
     if (b->carries && !a->carries)
-        return (struct route){b->message_s, b->link_bytes_per_s, false};
-    if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0) {
-        w.bytes_per_s = fmin(a->p2p_bytes_per_s, b->p2p_bytes_per_s);
-        w.by_link = false;
-        if (a->p2p_s > 0 && b->p2p_s > 0)
-            w.latency_s = fmax(a->p2p_s, b->p2p_s);
-    }
-    return w;
+        return (struct route){b->message_s, b->link_bytes_per_s, WAY_FREE};
+    if (a->island > 0 && a->island == b->island)
+        return past_host(WAY_BRIDGE, host_s, a->bridge_s, b->bridge_s,
+                         a->bridge_bytes_per_s, b->bridge_bytes_per_s);
+    if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0)
+        return past_host(WAY_P2P, host_s, a->p2p_s, b->p2p_s,
+                         a->p2p_bytes_per_s, b->p2p_bytes_per_s);
+    return (struct route){host_s, fmin(out_of(a), b->link_bytes_per_s),
+                          WAY_LINK};
+}
+
+struct cost_link cost_link_of(const struct cost_rates *from,
+                              const struct cost_rates *to)
+{
+    struct route w = route(from, to);
+
+    return (struct cost_link){w.latency_s, w.bytes_per_s};
 }
 
 /* From another end, too: the slowest of them counts. */
@@ -331,7 +358,7 @@ static void take_end(struct route *w, const struct cost_rates *from,
 static double pull(const struct cost_machine *m, int dev,
                    const struct step_pull *s, const struct cost_micro *z)
 {
-    struct route w = {0, INFINITY, true};
+    struct route w = {0, INFINITY, WAY_FREE};
     double bytes = 0;
 
     for (int i = 0; i < s->n_piece; i++) {
@@ -348,7 +375,9 @@ static double push(const struct cost_machine *m, int dev,
                    const struct step_push *s, const struct cost_micro *z)
 {
     const struct cost_rates *from = &m->rates[dev];
-    double by_link = 0, past_host = 0, slowest = 0;
+    const double port[WAYS] = {INFINITY, out_of(from), from->p2p_bytes_per_s,
+                               from->bridge_bytes_per_s};
+    double sum[WAYS] = {0}, slowest = 0;
 
     for (int k = 0; k < s->n_to; k++) {
         struct route w = route(from, &m->rates[s->to[k].dev]);
@@ -359,14 +388,12 @@ static double push(const struct cost_machine *m, int dev,
         for (int i = 0; i < n; i++)
             bytes += piece_bytes(&p[i], z);
         slowest = fmax(slowest, bytes / w.bytes_per_s);
-        if (w.by_link)
-            by_link += bytes;
-        else if (from->p2p_bytes_per_s > 0)
-            past_host += bytes;
+        sum[w.way] += bytes;
     }
-    slowest = fmax(slowest, by_link / out_of(from));
-    return past_host > 0 ? fmax(slowest, past_host / from->p2p_bytes_per_s)
-                         : slowest;
+    for (int k = 0; k < WAYS; k++)
+        if (sum[k] > 0)
+            slowest = fmax(slowest, sum[k] / port[k]);
+    return slowest;
 }
 
 double cost_of_arrival(const struct cost_machine *m, int dev,

@@ -24,6 +24,9 @@ struct cost_rates {
     double out_bytes_per_s;      /* of those from it to the host; 0: the same */
     double p2p_bytes_per_s; /* of those to devices that have it too; 0: none */
     double p2p_s;           /* each of these beside its bytes; 0: message_s */
+    double bridge_bytes_per_s; /* the same of those to devices of its island */
+    double bridge_s;
+    int island;     /* 0: none */
     bool carries;   /* copies between it and memory of the host are its own
                        engine's: its link alone counts */
     bool one_queue; /* its threads copy too: no copy queue beside them */
@@ -82,6 +85,14 @@ struct cost_use {
 /* thread0, n_thread [l->n]: each thread of a cpu device has a number of its
  * own; the host those of the cpu devices on its cores. */
 void cost_threads(const struct device_list *l, int *thread0, int *n_thread);
+
+/* What a copy from a device to another takes: so long beside its bytes, and so
+ * many of them a second. */
+struct cost_link {
+    double latency_s, bytes_per_s;
+};
+struct cost_link cost_link_of(const struct cost_rates *from,
+                              const struct cost_rates *to);
 
 /* Seconds of a step of device `dev`, waiting apart; z: of its micro-batch. */
 double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,

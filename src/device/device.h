@@ -27,11 +27,13 @@ struct device_desc {
     double block_macs_per_s;      /* of weights in blocks; 0 = as of floats */
     double launch_s;              /* to begin a kernel; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
-    double p2p_bytes_per_s; /* to those that have it too, past the host; 0 =
+    double p2p_bytes_per_s;    /* to those that have it too, past the host; 0 =
                                none */
-    int numa_node;          /* -1: none */
-    int index;              /* of a GPU, among its driver's */
-    char bus[24];           /* of a GPU: its PCI address, "" if unknown; devices
+    double bridge_bytes_per_s; /* to those of its island, past the host, too */
+    int island;                /* 0: none */
+    int numa_node;             /* -1: none */
+    int index;                 /* of a GPU, among its driver's */
+    char bus[24]; /* of a GPU: its PCI address, "" if unknown; devices
                                that have the same are on one GPU */
     char title[96], version[96]; /* of a GPU, and of it and its driver: what was
                                     measured of one is found by these */
@@ -99,9 +101,10 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
  * latency=5us:flops=400T*8. A multiply-add is two of those flops; int8=800T:
  * those of weights in blocks, where they differ. p2p=450GB/s: to the others
- * that say so, past the host. Memory is private to each, or ":shared" with the
- * others that say so. An item named host (host:64GiB:50GB/s) describes the host
- * and is not counted; "none" as above. */
+ * that say so, past the host; bridge=450GB/s: to the others of the item. Memory
+ * is private to each, or ":shared" with the others that say so. An item named
+ * host (host:64GiB:50GB/s) describes the host and is not counted; "none" as
+ * above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,

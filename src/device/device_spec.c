@@ -184,6 +184,8 @@ static const struct {
     [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s", false},
     [DEVICE_INT8] = {"int8", PLAIN, 1e3, HUGE_VAL, "at least 1000", true},
     [DEVICE_P2P] = {"p2p", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s", true},
+    [DEVICE_BRIDGE] = {"bridge", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
+                       true},
 };
 
 /* One field: [KEY=]NUMBER. Without a key it is the first figure of its unit
@@ -271,6 +273,8 @@ pl_status device_item_append(struct device_list *l,
     x.link_bytes_per_s = v[DEVICE_LINK];
     x.link_latency_s = v[DEVICE_LATENCY];
     x.p2p_bytes_per_s = v[DEVICE_P2P];
+    x.bridge_bytes_per_s = v[DEVICE_BRIDGE];
+    x.island = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(device_list_append(l, &x, it, err));
     return PL_OK;

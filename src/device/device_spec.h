@@ -38,6 +38,7 @@ enum device_figure {
     DEVICE_LATENCY,   /* 10us */
     DEVICE_INT8,      /* int8=800T */
     DEVICE_P2P,       /* p2p=450GB/s */
+    DEVICE_BRIDGE,    /* bridge=450GB/s */
     DEVICE_FIGURES
 };
 

@@ -53,6 +53,7 @@ static void look_at_devices(struct fit *f)
                      a->float_macs_per_s != b->float_macs_per_s ||
                      a->block_macs_per_s != b->block_macs_per_s ||
                      a->p2p_bytes_per_s != b->p2p_bytes_per_s ||
+                     a->bridge_bytes_per_s != b->bridge_bytes_per_s ||
                      a->link_bytes_per_s != b->link_bytes_per_s;
     }
 }

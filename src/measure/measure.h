@@ -17,9 +17,9 @@ struct measure_device_options {
 };
 
 /* Measures all devices of the list that have processors of their own, each once
- * and for some ten seconds, then neighbours among them in pairs, and puts what
- * it finds in place of what was known of them. An error names the device, and
- * *c is as it was. */
+ * and for some ten seconds, then each two of them, and puts what it finds in
+ * place of what was known of them. An error names the device, and *c is as it
+ * was. */
 pl_status measure_devices(struct calibration *c, const struct device_list *l,
                           const struct measure_device_options *opt,
                           pl_err *err);

@@ -14,6 +14,7 @@
 #include "device/device_ops.h"
 #include "exec/exec.h"
 #include "measure/measure_graphs.h"
+#include "measure/measure_links.h"
 #include "program/cache_tile.h"
 
 #include <limits.h>
@@ -30,7 +31,8 @@ enum {
     MANY_LAYERS = 512,
     NEXT_TO_NOTHING = 30, /* less of a run is not told from chance */
 };
-static const double device_s = 10;   /* for a device, and for a pair */
+static const double device_s = 10;   /* for a device, and for a pair, */
+static const double pairs_s = 60;    /* but no more for all pairs */
 static const double enough_s = 2e-3; /* of work in a run */
 static const double enough_steps = 20;
 static const double runs_s = 0.05;         /* of runs, but three of them; */
@@ -574,14 +576,15 @@ static pl_status measure_alone(struct probe *p)
     return s;
 }
 
-static pl_status measure_pair(struct probe *p, const struct cost_rates *known)
+static pl_status measure_pair(struct probe *p, const struct cost_rates *known,
+                              double seconds)
 {
     p->rates = *known;
     p->rates.carries = true;
     p->rates.one_queue = p->dev[0].one_queue;
     p->rates.p2p_bytes_per_s = INFINITY;
     p->rates.p2p_s = no_time;
-    return find_all(p, together, N_TOGETHER, device_s);
+    return find_all(p, together, N_TOGETHER, seconds);
 }
 
 /* Who it was stands before the reason. */
@@ -594,36 +597,6 @@ static pl_status tell(const struct probe *p, pl_status s, const pl_err *why,
                ? s
                : err_set(err, s, "measuring %s (%s%s%s): %.700s", d->name,
                          d->title, d->bus[0] ? ", " : "", d->bus, why->message);
-}
-
-/* The other it has messages with: the next, and the first's is the last's. */
-static int next_of(const struct device_list *l, int d)
-{
-    int n = 0;
-
-    for (int i = 0; i < l->n; i++)
-        n += l->dev[i].accelerator;
-    for (int i = d + 1; i < l->n; i++)
-        if (l->dev[i].accelerator)
-            return i;
-    for (int i = 0; i < d && n > 2; i++)
-        if (l->dev[i].accelerator)
-            return i;
-    return -1;
-}
-
-/* The slowest of its pairs counts. */
-static void take_pair(struct calibration *c, const struct device_desc *d,
-                      const struct cost_rates *r)
-{
-    struct calibrated_device x = *calibration_device(c, d);
-    bool first = x.rates.p2p_bytes_per_s == 0;
-
-    x.rates.p2p_s = fmax(x.rates.p2p_s, r->p2p_s);
-    x.rates.p2p_bytes_per_s =
-        first ? r->p2p_bytes_per_s
-              : fmin(x.rates.p2p_bytes_per_s, r->p2p_bytes_per_s);
-    calibration_put_device(c, &x);
 }
 
 static pl_status each(struct calibration *found, const struct device_list *l,
@@ -645,24 +618,58 @@ static pl_status each(struct calibration *found, const struct device_list *l,
     return PL_OK;
 }
 
-static pl_status pairs(struct calibration *found, const struct device_list *l,
-                       const struct measure_device_options *opt, pl_err *err)
-{
-    for (int d = 0; d < l->n; d++) {
-        int peer = next_of(l, d);
-        struct probe p;
-        pl_err why;
+/* ---- pairs --------------------------------------------------------------- */
 
-        if (!l->dev[d].accelerator || peer < 0)
-            continue;
-        probe_init(&p, l, d, peer, opt, &why);
-        PL_TRY(tell(
-            &p, measure_pair(&p, &calibration_device(found, &l->dev[d])->rates),
-            &why, err));
-        take_pair(found, &l->dev[d], &p.rates);
-        take_pair(found, &l->dev[peer], &p.rates);
+static void pair_up(struct calibration *found, const struct device_list *l,
+                    const struct measure_links *k)
+{
+    for (int i = 0; i < k->n; i++) {
+        struct calibrated_device x =
+            *calibration_device(found, &l->dev[k->dev[i]]);
+
+        measure_links_of(k, i, x.kind, &x.rates);
+        calibration_put_device(found, &x);
     }
+}
+
+/* Each with each. */
+static pl_status pairs(struct calibration *found, const struct device_list *l,
+                       const struct measure_device_options *opt,
+                       struct measure_links *k, pl_err *err)
+{
+    const double n_pair = k->n * (k->n - 1) / 2.0;
+    const double each_s = fmin(device_s, pairs_s / n_pair);
+
+    for (int i = 0; i < k->n; i++)
+        for (int j = i + 1; j < k->n; j++) {
+            const struct device_desc *d = &l->dev[k->dev[i]];
+            struct probe p;
+            pl_err why;
+
+            probe_init(&p, l, k->dev[i], k->dev[j], opt, &why);
+            PL_TRY(tell(
+                &p,
+                measure_pair(&p, &calibration_device(found, d)->rates, each_s),
+                &why, err));
+            measure_links_put(k, i, j, p.rates.p2p_s, p.rates.p2p_bytes_per_s);
+        }
     return PL_OK;
+}
+
+static pl_status each_pair(struct calibration *found,
+                           const struct device_list *l,
+                           const struct measure_device_options *opt,
+                           pl_err *err)
+{
+    struct measure_links *k = measure_links_new(l);
+    pl_status s = k ? PL_OK : err_no_memory(err, "what is measured");
+
+    if (s == PL_OK && k->n > 1)
+        s = pairs(found, l, opt, k, err);
+    if (s == PL_OK && k->n > 1)
+        pair_up(found, l, k);
+    free(k);
+    return s;
 }
 
 pl_status measure_devices(struct calibration *c, const struct device_list *l,
@@ -674,7 +681,7 @@ pl_status measure_devices(struct calibration *c, const struct device_list *l,
     if (s == PL_OK)
         s = each(found, l, opt, err);
     if (s == PL_OK)
-        s = pairs(found, l, opt, err);
+        s = each_pair(found, l, opt, err);
     for (int i = 0; s == PL_OK && i < found->n_device; i++)
         calibration_put_device(c, &found->device[i]);
     free(found);

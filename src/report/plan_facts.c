@@ -174,6 +174,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     f->decode.use = use + n;
     m.n_thread = thread + n;
     cost_threads(&q->list, thread, thread + n);
+    f->rates = r;
     PL_TRY(find_rates(e, q, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
     for (int i = 0; i < m.prog->n_script; i++)

@@ -55,6 +55,7 @@ struct plan_facts {
                                    them */
     int64_t token_bytes;        /* logical bytes of the messages of one token */
     int64_t copy_bytes; /* of one token; without streaming and the past */
+    const struct cost_rates *rates; /* [devices of the plan, and io] */
     struct plan_estimate estimate;
     struct plan_time prefill, decode; /* of the estimate's tokens */
     struct plan_pipeline pipeline;

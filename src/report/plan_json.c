@@ -1,5 +1,6 @@
 /* The plan for programs: one JSON object, every tensor, exact bytes. */
 #include "report/plan_facts.h"
+#include "report/plan_links.h"
 
 #include "cost/cost.h"
 #include "device/device_ops.h"
@@ -265,7 +266,7 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             "{s:s, s:o, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
             "s:o, s:o, "
             "s:o, "
-            "s:{s:i, s:I, s:o}, s:o, s:o}",
+            "s:{s:i, s:I, s:o}, s:o, s:o, s:o}",
             "arch", pl_model_arch(p->model), "options",
             sink_json_text(p->options, strlen(p->options)), "numeric_hash",
             hash, "n_ranks", q->place.n_rank, "kernels",
@@ -279,6 +280,6 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             q->low->script->n_message, "bytes_per_token",
             (json_int_t)f->token_bytes, "layers", json_messages(q->low),
             "estimate", json_estimate(&f->estimate), "pipeline",
-            json_pipeline(&f->pipeline)),
+            json_pipeline(&f->pipeline), "links", plan_json_links(p, f)),
         "the description of a plan", err);
 }

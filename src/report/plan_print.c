@@ -7,6 +7,7 @@
 #include "graph/shape.h"
 #include "plan/roles.h"
 #include "report/plan_facts.h"
+#include "report/plan_links.h"
 #include "report/sink.h"
 
 #include <inttypes.h>
@@ -567,6 +568,7 @@ static void say_all(const struct page *g)
              sink_size(size, (uint64_t)g->f->token_bytes));
     plan_say_copies(g->p, g->f, g->to);
     say_estimate(g);
+    plan_say_links(g->p, g->f, g->to);
     plan_say_times(g->p, g->f, g->to);
 }
 

@@ -242,7 +242,7 @@ TEST(cuda_tells_of_compiling)
     for (int n_thread = 0; n_thread < 4; n_thread++) {
         int before = f->n_call("cuModuleLoadDataEx");
         uint64_t told[2] = {0};
-        struct gpu_progress p = {count_told, told, 0, 2};
+        struct gpu_progress p = {.fn = count_told, .user = told, .total = 2};
         struct gpu *g;
 
         TEST_OK(d->open(&g, FAKE_NEW, &err), err);

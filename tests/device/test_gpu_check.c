@@ -59,6 +59,7 @@ TEST(gpu_check_has_trials_of_all_kernels)
         n_fused += t.n_also > 0;
     }
     assert_true(n_fused > 0);
+    assert_false(trial_make(&t, TRIAL_MOST));
     end(&t);
 }
 
@@ -148,6 +149,36 @@ TEST(gpu_check_is_made_once_for_gpus_that_are_alike)
     assert_int_equal(launches_to_load(f, "cuda:0*2", two, 2), 0);
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("again"), 1), 0);
     assert_int_equal(launches_to_load(f, "cuda:0", one, 1), n);
+    assert_int_equal(setenv("XDG_CACHE_HOME", was, 1), 0);
+    free(was);
+    fake_cuda_assert_clean(f, "self tests");
+}
+
+/* Of another program the kernels that are new to it, of both together nothing
+ * but what tries them together. */
+TEST(gpu_check_tries_what_has_not_passed)
+{
+    static const char doubling[] = "programs 1\nmax n_tok 8\n"
+                                   "device 0\n" VALUES "script\n  0:" DOUBLING;
+    static const char softmax[] = "programs 1\nmax n_tok 8\n"
+                                  "device 0\n" VALUES "script\n"
+                                  "  0: %1 = softmax(%0)\n";
+    static const char both[] =
+        "programs 1\nmax n_tok 8\n"
+        "device 0\n" VALUES "script\n  0:" DOUBLING "  0: %0 = softmax(%1)\n";
+    const struct fake_cuda *f = fake_cuda_use();
+    char *was = strdup(getenv("XDG_CACHE_HOME"));
+    int alone, after;
+
+    assert_non_null(was);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("alone"), 1), 0);
+    alone = launches_to_load(f, "cuda:0", softmax, 1);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("after"), 1), 0);
+    assert_true(launches_to_load(f, "cuda:0", doubling, 1) > 0);
+    after = launches_to_load(f, "cuda:0", softmax, 1);
+    assert_in_range(after, 1, alone - 1);
+    assert_int_equal(launches_to_load(f, "cuda:0", both, 1), 0);
+    assert_int_equal(launches_to_load(f, "cuda:0", doubling, 1), 0);
     assert_int_equal(setenv("XDG_CACHE_HOME", was, 1), 0);
     free(was);
     fake_cuda_assert_clean(f, "self tests");
@@ -254,7 +285,8 @@ TEST(gpu_compiling_makes_each_program_once)
 
     for (int k = 0; k < 40; k++) {
         struct made m = {.fails = k % 4 == 3 ? k : -1};
-        struct gpu_progress p = {k % 2 ? tell : NULL, &t, 0, N_PROGRAM};
+        struct gpu_progress p = {
+            .fn = k % 2 ? tell : NULL, .user = &t, .total = N_PROGRAM};
         int n_made = 0, n_failed = 0, n_thread = 1 + k % 20;
         pl_err err = {0};
         pl_status s;

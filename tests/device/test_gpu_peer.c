@@ -250,7 +250,8 @@ TEST(gpu_peers_read_parts_of_what_is_pushed)
 /* ---- CUDA ---------------------------------------------------------------- */
 
 /* With runs of any length; are bytes brought from the host to a device then? */
-static bool brings(const struct fake_cuda *f, const char *spec)
+static int calls_of(const struct fake_cuda *f, const char *spec,
+                    const char *call)
 {
     struct device_set *s = build_set(spec, 1, 1);
     struct device_run run = build_run(MANY);
@@ -259,13 +260,18 @@ static bool brings(const struct fake_cuda *f, const char *spec)
 
     LOAD_OK(s, build_text(&a, RETURNS, 2));
     run_all(s);
-    n = f->n_call("cuMemcpyHtoDAsync");
+    n = f->n_call(call);
     RUN_OK(s, &run);
-    n = f->n_call("cuMemcpyHtoDAsync") - n;
+    n = f->n_call(call) - n;
     device_set_free(s);
     arena_fini(&a);
     fake_cuda_assert_clean(f, spec);
-    return n > 0;
+    return n;
+}
+
+static bool brings(const struct fake_cuda *f, const char *spec)
+{
+    return calls_of(f, spec, "cuMemcpyHtoDAsync") > 0;
 }
 
 /* On one card, on two, and on such as do not reach each other. */
@@ -288,6 +294,20 @@ TEST(gpu_peers_of_cuda_are_tried)
     f->swallow(true);
     assert_true(brings(f, "cuda:0,cuda:2"));
     f->swallow(false);
+}
+
+/* HIP has memory for it, which the library made for tests asks for; who has
+ * none of it is pushed to by the host. */
+TEST(gpu_peers_of_hip_write_into_memory_for_peers)
+{
+    const struct fake_cuda *f = fake_hip_use();
+    int with = calls_of(f, "hip:0,hip:2", "hipMemcpyAsync"), without;
+
+    f->break_at("hipExtMallocWithFlags", 1, 801);
+    without = calls_of(f, "hip:0,hip:2", "hipMemcpyAsync");
+    assert_true(f->failed());
+    f->break_at(NULL, 0, 0);
+    assert_true(without > with);
 }
 
 /* ---- the switch ---------------------------------------------------------- */

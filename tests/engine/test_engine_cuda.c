@@ -117,6 +117,7 @@ static bool is_optional(const char *name, int nth)
                                            "hipHostRegister",
                                            "hipHostUnregister",
                                            "hipHostGetDevicePointer",
+                                           "hipExtMallocWithFlags",
                                            "hipFree",
                                            "hipHostFree",
                                            "hipEventDestroy",

@@ -189,6 +189,13 @@ TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
 
 /* ---- emulated ones ------------------------------------------------------- */
 
+/* Tests of the self test are elsewhere (test_gpu_check.c): here what has passed
+ * once is kept, for all cases. */
+static void keep_self_tests(void)
+{
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+}
+
 /* The places go round: each model meets a third of them, each place two
  * models, or one in the brief tier. */
 static void model_case(int m)
@@ -197,6 +204,7 @@ static void model_case(int m)
     int apart = test_brief() ? COUNT(models) : COUNT(models) / 2;
 
     test_ref_or_skip(models[m]);
+    keep_self_tests();
     fake_cuda_use();
     fake_hip_use();
     for (int n_rank = 2; n_rank <= 3; n_rank++) {
@@ -327,6 +335,7 @@ TEST(gpu_kernels_are_asked_for_before_runs)
     static const struct place two = {"eager*2", 2,     PL_SPLIT_TENSOR,
                                      NULL,      false, PL_OFFLOAD_AUTO};
 
+    keep_self_tests();
     for (int m = 0; m < COUNT(models); m++) {
         int64_t n;
 

@@ -111,6 +111,46 @@ TEST(measure_finds_the_rates_that_a_device_has)
     }
 }
 
+/* Two by two they are joined faster than to the others; what is kept says so.
+ * Another two, measured by themselves, are no island of theirs. */
+TEST(measure_finds_islands)
+{
+    static struct calibration c, d;
+    const struct topology *t;
+    pl_err err;
+
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+    assert_int_equal(topology_open(&t, NULL), PL_OK);
+    calibration_init(&c, KERNEL_SET_GENERIC, t);
+    for (int i = 0; i < CALIBRATION_FIELDS; i++)
+        *calibration_value(&c.one, &calibration_field[i]) =
+            *calibration_value(&c.all, &calibration_field[i]) = 7;
+    known = fast;
+    known.peer = 30e9;
+    known.bridge = 300e9;
+    TEST_OK(measure("known*4", &c, &err), err);
+    TEST_OK(calibration_save(&c, &err), err);
+    TEST_OK(calibration_load(&d, KERNEL_SET_GENERIC, t, &err), err);
+    assert_int_equal(d.n_device, 4);
+    for (int k = 0; k < 4; k++) {
+        const struct cost_rates *r = &d.device[k].rates;
+
+        near("peer", r->p2p_bytes_per_s, known.peer, 0.05);
+        near("bridge", r->bridge_bytes_per_s, known.bridge, 0.05);
+        near("bridge_s", r->bridge_s, known.peer_s, 0.05);
+        assert_true(r->island > 0);
+        assert_int_equal(r->island == d.device[0].rates.island, k < 2);
+    }
+    assert_int_equal(d.device[2].rates.island, d.device[3].rates.island);
+    known.bridge = 50e9; /* not twice as fast */
+    TEST_OK(measure("known*3", &d, &err), err);
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(d.device[k].rates.island, 0);
+        near("peer", d.device[k].rates.p2p_bytes_per_s, known.peer, 0.05);
+    }
+    topology_drop(t);
+}
+
 /* Caches hold all that it has room for. */
 TEST(measure_makes_do_with_little_memory)
 {

@@ -757,6 +757,68 @@ TEST(engine_plan_described_figures_count)
     pl_model_free(m);
 }
 
+static double rate_between(const json_t *links, const char *from,
+                           const char *to)
+{
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        const json_t *x = json_array_get(links, i);
+
+        if (strcmp(json_string_value(field(x, "from")), from) == 0 &&
+            strcmp(json_string_value(field(x, "to")), to) == 0)
+            return json_real_value(field(x, "bytes_per_s"));
+    }
+    fail_msg("no link from %s to %s", from, to);
+    return 0;
+}
+
+/* Two by two on bridges, and one that goes by the host: what estimates take is
+ * what is said, and a bridge that is faster makes the estimate better. */
+TEST(engine_plan_shows_links_of_gpus)
+{
+    static const char *const specs[] = {
+        "gpu:96GiB:1TB/s:link=16GB/s:latency=5us:p2p=30GB/s:bridge=60GB/s*2,"
+        "gpu:96GiB:1TB/s:link=16GB/s:latency=5us:p2p=30GB/s:bridge=60GB/s*2,"
+        "gpu:96GiB:4TB/s:link=16GB/s:latency=5us",
+        "gpu:96GiB:1TB/s:link=16GB/s:latency=5us:p2p=30GB/s:bridge=600GB/s*2,"
+        "gpu:96GiB:1TB/s:link=16GB/s:latency=5us:p2p=30GB/s:bridge=600GB/s*2,"
+        "gpu:96GiB:4TB/s:link=16GB/s:latency=5us"};
+    pl_model *m = hollow(&hollow_400b);
+    double before = INFINITY;
+
+    for (int i = 0; i < 2; i++) {
+        pl_options o = {.size = sizeof o,
+                        .device_spec = specs[i],
+                        .split_mode = PL_SPLIT_HYBRID,
+                        .hybrid_size = 2,
+                        .no_fit = true};
+        pl_plan *p = plan(m, &o);
+        json_t *all = print_json(p);
+        const json_t *links = field(all, "links");
+        struct test_text t = print(p, false);
+        double seconds =
+            1 / json_real_value(field(field(all, "estimate"), "prefill_tps"));
+
+        assert_int_equal(json_array_size(links), 5 + 10);
+        assert_true(rate_between(links, "gpu0", "host") == 16e9);
+        assert_true(rate_between(links, "gpu2", "gpu3") == (i ? 600e9 : 60e9));
+        assert_true(rate_between(links, "gpu1", "gpu2") == 30e9);
+        assert_true(rate_between(links, "gpu1", "gpu4") == 16e9);
+        if (!strstr(t.s, i ? "gpu2 to gpu3: the host 16 GB/s, 5 us; island "
+                             "600 GB/s, 5 us; others 30 GB/s, 5 us\n"
+                           : "gpu2 to gpu3: the host 16 GB/s, 5 us; island "
+                             "60 GB/s, 5 us; others 30 GB/s, 5 us\n") ||
+            !strstr(t.s, "          gpu4: the host 16 GB/s, 5 us\n"))
+            fail_msg("%s", strstr(t.s, "\nestimate"));
+        if (seconds >= before)
+            fail_msg("%g s, before %g s", seconds, before);
+        before = seconds;
+        free(t.s);
+        json_decref(all);
+        pl_plan_free(p);
+    }
+    pl_model_free(m);
+}
+
 /* Experts on the host go to the devices in steps of many tokens if the link is
  * good for that and the host is slow, else they are computed with there. */
 TEST(engine_plan_streams_experts_where_that_is_faster)
@@ -799,7 +861,8 @@ TEST(engine_plan_streams_experts_where_that_is_faster)
 TEST(engine_plan_text_fits_a_terminal)
 {
     static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
-                                        "gpu:1GiB:1TB/s*4",
+                                        "gpu:1GiB:1TB/s:p2p=50GB/s:"
+                                        "bridge=450GB/s*4",
                                         "gpu:1GiB:1TB/s*16"};
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);

@@ -90,6 +90,7 @@ struct thing {
     uint64_t n_set, n_reached;    /* of an event */
     struct command *first, *last; /* of a stream */
     unsigned flags;               /* of an event */
+    bool shared;                  /* memory: peers may write it; of HIP */
     bool fenced;                  /* of a stream: so its last command is */
     struct thing *captures;       /* of a stream: the graph, owned */
     struct node *node;            /* of a graph, owned; the last one first */
@@ -337,7 +338,7 @@ static bool is_barred(const struct cuda_context *c, const void *p)
     const struct thing *m = memory_at(p, 1);
 
     return m && m->kind == DEVICE_MEMORY && m->context != c &&
-           !c->reaches[m->context - all.context];
+           (!c->reaches[m->context - all.context] || (FAKE_HIP && !m->shared));
 }
 
 /* Whatever may be an address among a kernel's arguments. */

@@ -61,6 +61,21 @@ unsigned hipDeviceEnablePeerAccess(int peer, unsigned flags)
     GIVE;
 }
 
+unsigned hipExtMallocWithFlags(unsigned long long *out, size_t bytes,
+                               unsigned flags)
+{
+    TAKE(call_inside(F_hipExtMallocWithFlags));
+    if (!e && (bytes == 0 || flags != HIP_FINE_GRAINED))
+        e = blame(INVALID_VALUE, "memory of flags %x", flags);
+    if (!e) {
+        struct thing *t = allocate(DEVICE_MEMORY, bytes);
+
+        t->shared = true;
+        *out = (uintptr_t)t->p;
+    }
+    GIVE;
+}
+
 /* As long as those of version 6; the architecture stands somewhere in it. */
 unsigned hipGetDeviceProperties(struct hip_properties *out, int device)
 {

@@ -1,6 +1,7 @@
 /* Copies of the emulator's driver with a function or two of their own. */
 #include "lib/gpu_odd.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -69,6 +70,15 @@ static pl_status eager_launch(struct gpu *g, enum queue q, enum gpu_kernel k,
         return err_set(err, PL_DEVICE, "kernel %s was not asked for",
                        gpu_kernel_name(k));
     return gpu_emu.launch(g, q, k, n_group, args, err);
+}
+
+static pl_status eager_identity(struct gpu *g, char *out, size_t size,
+                                pl_err *err)
+{
+    (void)g;
+    (void)err;
+    snprintf(out, size, "eager");
+    return PL_OK;
 }
 
 static void eager_close(struct gpu *g)
@@ -310,6 +320,7 @@ __attribute__((constructor)) static void make(void)
     gpu_eager = gpu_emu;
     gpu_eager.graph_make = NULL; /* each launch is seen */
     gpu_eager.name = "eager";
+    gpu_eager.identity = eager_identity;
     gpu_eager.ready = eager_ready;
     gpu_eager.launch = eager_launch;
     gpu_eager.close = eager_close;

@@ -121,7 +121,8 @@ pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err)
     const size_t bytes = 2 * N * sizeof(float);
 
     PL_TRY(w->d->open(&w->peer, peer, err));
-    PL_TRY(w->d->alloc(w->peer, bytes, &w->peer_at, err));
+    PL_TRY((w->d->alloc_shared ? w->d->alloc_shared : w->d->alloc)(
+        w->peer, bytes, &w->peer_at, err));
     PL_TRY(w->d->reach(w->g, w->peer, err));
     PL_TRY(put_to_peer(w, err));
     PL_TRY(w->d->read(w->peer, QUEUE_COPY, w->met, w->peer_at, bytes, err));

@@ -200,20 +200,33 @@ static bool is_known(const struct known_device *x, int dev)
     return device_of(x->dev->bank->set, dev)->desc.ops == &known_ops;
 }
 
+/* Seconds of so many bytes to another. */
+static double to_peer(const struct known_device *x, int dev, double bytes)
+{
+    const struct device *peer = device_of(x->dev->bank->set, dev);
+    bool close =
+        (peer->desc.bus[0] - 'a') / 2 == (x->dev->desc.bus[0] - 'a') / 2;
+
+    return bytes / (known.bridge > 0 && close ? known.bridge : known.peer);
+}
+
 static void push(struct known_device *x, const struct step_push *s,
                  const struct graph_sizes *z)
 {
-    double host = 0, peers = 0, latency = 0;
+    double host = 0, peers_s = 0, latency = 0;
 
     for (int k = 0; k < s->n_to; k++) {
         bool peer = is_known(x, s->to[k].dev);
         int n;
         const struct copy_piece *c = push_pieces(s, k, &n);
 
-        *(peer ? &peers : &host) += bytes_of(c, n, z);
+        if (peer)
+            peers_s += to_peer(x, s->to[k].dev, bytes_of(c, n, z));
+        else
+            host += bytes_of(c, n, z);
         latency = fmax(latency, peer ? known.peer_s : known.copy_s);
     }
-    x->now += host / known.out + peers / known.peer;
+    x->now += host / known.out + peers_s;
     x->arrived = fmax(x->arrived, x->now + latency);
 }
 

@@ -9,6 +9,7 @@
 extern struct known {
     /* seconds, and so much a second */
     double launch_s, copy_s, in, out, peer_s, peer;
+    double bridge; /* 'a' to 'b', 'c' to 'd' ..., by bus; 0: as `peer` */
     double read, values, block, floats, attention;
     double held, held_read; /* weights of so many bytes are read as fast */
     int n_left;             /* runs until a device fails; -1: none does */

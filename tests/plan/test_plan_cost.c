@@ -551,6 +551,37 @@ TEST(plan_cost_of_a_copy_is_that_of_the_pair)
     free(p);
 }
 
+/* Inside an island by its bridge, to others as without one. */
+TEST(plan_cost_of_a_copy_inside_an_island_is_that_of_the_bridge)
+{
+    struct paper *p = paper(4);
+    struct cost_machine m = machine(p, false);
+    const struct step *from[4];
+
+    for (int d = 0; d < 4; d++) {
+        struct cost_rates *r = &p->rates[d];
+
+        r->carries = true;
+        r->message_s = 9;
+        r->p2p_bytes_per_s = 2;
+        r->bridge_bytes_per_s = 4 + d;
+        r->island = 1 + d / 2;
+    }
+    p->rates[0].bridge_s = 3;
+    p->rates[3].island = 0;
+    for (int d = 0; d < 4; d++)
+        from[d] = pull(p, 0, d, 8, 0);
+    must_be(cost_of_step(&m, 0, from[1], one_token), 9 + 2);
+    p->rates[1].bridge_s = 5;
+    must_be(cost_of_step(&m, 0, from[1], one_token), 5 + 2);
+    must_be(cost_of_step(&m, 2, from[1], one_token), 9 + 4);
+    must_be(cost_of_step(&m, 2, from[3], one_token), 9 + 4);
+    p->rates[0].p2p_bytes_per_s = 0;
+    must_be(cost_of_step(&m, 0, from[1], one_token), 5 + 2);
+    must_be(cost_of_step(&m, 0, from[2], one_token), 9 + 8);
+    free(p);
+}
+
 /* To a peer past the host, to one by the link, and to the host: what goes over
  * the link adds up, the rest goes beside it. */
 TEST(plan_cost_of_a_push_counts_each_way_apart)
@@ -578,6 +609,12 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     must_be(cost_of_step(&m, 0, &s, one_token), 32);
     p->rates[0].p2p_bytes_per_s = 0;
     must_be(cost_of_step(&m, 0, &s, one_token), 24);
+    p->rates[0].island = p->rates[1].island = 7;
+    p->rates[0].bridge_bytes_per_s = p->rates[1].bridge_bytes_per_s = 0.25;
+    must_be(cost_of_step(&m, 0, &s, one_token), 32);
+    p->rates[1].bridge_bytes_per_s = 8;
+    p->rates[0].bridge_bytes_per_s = 8; /* the other two by the link */
+    must_be(cost_of_step(&m, 0, &s, one_token), 16);
     free(p);
 }
 

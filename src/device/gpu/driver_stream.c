@@ -123,8 +123,11 @@ static void release(struct gpu *g, uint64_t at)
     }
 }
 
-static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
+static pl_status allocate(struct gpu *g, bool shared, size_t bytes,
+                          uint64_t *at, pl_err *err)
 {
+    const enum stream_call call =
+        shared ? CALL_hipExtMallocWithFlags : CALL_alloc;
     int was;
     unsigned long long a = 0;
     char what[160];
@@ -133,8 +136,12 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     *at = 0;
     snprintf(what, sizeof what, "%s, %zu bytes", g->device.who, bytes);
     PL_TRY(enter(g, &was, err));
-    s = stream_check(&g->api, g->api.alloc(&a, bytes ? bytes : 1), CALL_alloc,
-                     what, err);
+    bytes += bytes == 0;
+    s = stream_check(
+        &g->api,
+        shared ? g->api.hipExtMallocWithFlags(&a, bytes, HIP_FINE_GRAINED)
+               : g->api.alloc(&a, bytes),
+        call, what, err);
     if (s != PL_OK)
         a = 0;
     s = leave(g, was, s, err);
@@ -143,6 +150,19 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     else
         release(g, a);
     return s;
+}
+
+static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
+{
+    return allocate(g, false, bytes, at, err);
+}
+
+/* Of HIP: what its caches keep of other memory they keep until a kernel ends,
+ * whatever peers write meanwhile. */
+static pl_status alloc_shared(struct gpu *g, size_t bytes, uint64_t *at,
+                              pl_err *err)
+{
+    return allocate(g, true, bytes, at, err);
 }
 
 static void host_release(struct gpu *g, void *p)
@@ -761,4 +781,5 @@ const struct gpu_driver gpu_hip = {.name = "hip",
                                    .free_memory = hip_free_memory,
                                    .peers = hip_peers,
                                    .open = hip_open,
+                                   .alloc_shared = alloc_shared,
                                    STREAM_ROWS};

@@ -82,12 +82,51 @@ static pl_status compare(const struct gpu_device *x, const struct trial *t,
     return PL_OK;
 }
 
+/* ---- what has passed before ---------------------------------------------- */
+
+/* What decides whether a trial passes. */
+struct passed_key {
+    char what[16], identity[256];
+    uint64_t text, trials;
+};
+
+/* By number: kept for the next program, which may want other kernels. */
+struct passed {
+    unsigned char trial[TRIAL_MOST];
+};
+
+static pl_status key_of(struct passed_key *key, struct gpu_device *x,
+                        pl_err *err)
+{
+    memset(key, 0, sizeof *key);
+    snprintf(key->what, sizeof key->what, "self test 3");
+    key->text = hash64(0, gpu_text, strlen(gpu_text));
+    key->trials = trial_hash();
+    return x->driver->identity ? x->driver->identity(x->gpu, key->identity,
+                                                     sizeof key->identity, err)
+                               : PL_OK;
+}
+
+static void load_passed(struct passed *p, const struct gpu_device *x,
+                        const struct passed_key *key)
+{
+    size_t n;
+    void *found =
+        x->driver->identity ? gpu_cache_load(key, sizeof *key, &n) : NULL;
+
+    memset(p, 0, sizeof *p);
+    if (found && n == sizeof *p)
+        memcpy(p, found, n);
+    free(found);
+}
+
 /* ---- trials -------------------------------------------------------------- */
 
 struct checking {
     struct gpu_device *gpu;
     const bool *want; /* [GPU_KERNEL_COUNT] */
     const struct gpu_progress *progress;
+    struct passed passed;
     bool tried[GPU_KERNEL_COUNT];
     int n_tried;
     bool differs;
@@ -135,8 +174,19 @@ static pl_status try_one(struct checking *c, struct trial *t, int i,
         return err_no_memory(err, "a self test");
     s = compare(c->gpu, t, have, err);
     c->differs = s != PL_OK;
+    c->passed.trial[i] = s == PL_OK;
     count_tried(c, t);
     return s;
+}
+
+/* Is trial i of wanted kernels, and has it not passed? False, with *end: there
+ * is none. It is made without values. */
+static bool is_due(const struct checking *c, struct trial *t, int i, bool *end)
+{
+    t->dry = true;
+    *end = i == TRIAL_MOST || !trial_make(t, i);
+    return !*end &&
+           (t->no_memory || (!c->passed.trial[i] && trial_takes(t, c->want)));
 }
 
 /* What has failed may have copies under way, of memory that is given back next.
@@ -155,15 +205,16 @@ static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
     pl_status s = t.image ? PL_OK : err_no_memory(err, "a self test");
 
     for (int i = 0; s == PL_OK; i++) {
-        t.dry = true;
-        if (!trial_make(&t, i))
+        bool end, due = is_due(c, &t, i, &end);
+
+        if (end)
             break;
         s = err_cancelled(c->progress->cancel, err);
         if (s != PL_OK)
             break;
-        if (t.no_memory)
+        if (due && t.no_memory)
             s = err_no_memory(err, "a self test");
-        else if (trial_takes(&t, c->want))
+        else if (due)
             s = try_one(c, &t, i, t.image + TRIAL_IMAGE, err);
     }
     trial_fini(&t);
@@ -186,58 +237,37 @@ static pl_status try_in_memory(struct checking *c, pl_err *err)
     return s;
 }
 
-/* ---- what has passed before ---------------------------------------------- */
-
-/* What decides whether it passes. */
-struct passed {
-    char what[16], identity[256];
-    uint64_t text, trials;
-    bool want[GPU_KERNEL_COUNT];
-};
-
-static pl_status key_of(struct passed *key, struct gpu_device *x,
-                        const bool want[], pl_err *err)
-{
-    memset(key, 0, sizeof *key);
-    snprintf(key->what, sizeof key->what, "self test 2");
-    key->text = hash64(0, gpu_text, strlen(gpu_text));
-    key->trials = trial_hash();
-    memcpy(key->want, want, sizeof key->want);
-    return x->driver->identity ? x->driver->identity(x->gpu, key->identity,
-                                                     sizeof key->identity, err)
-                               : PL_OK;
-}
-
-static bool is_kept(const struct gpu_device *x, const struct passed *key)
-{
-    size_t n;
-    void *found =
-        x->driver->identity ? gpu_cache_load(key, sizeof *key, &n) : NULL;
-    bool kept = found != NULL;
-
-    free(found);
-    return kept;
-}
+/* ---- all ----------------------------------------------------------------- */
 
 bool gpu_check_passed(struct gpu_device *x, const bool want[])
 {
-    struct passed key;
+    struct checking c = {.gpu = x, .want = want};
+    struct trial t = {.image = malloc(TRIAL_IMAGE)};
+    struct passed_key key;
+    bool end = !t.image || key_of(&key, x, NULL) != PL_OK, due = end;
 
-    return key_of(&key, x, want, NULL) == PL_OK && is_kept(x, &key);
+    if (!end)
+        load_passed(&c.passed, x, &key);
+    for (int i = 0; !due && !end; i++)
+        due = is_due(&c, &t, i, &end);
+    trial_fini(&t);
+    free(t.image);
+    return !due;
 }
 
 pl_status gpu_check(struct gpu_device *x, const bool want[],
                     const struct gpu_progress *p, bool *differs, pl_err *err)
 {
     struct checking c = {.gpu = x, .want = want, .progress = p};
-    struct passed key;
+    struct passed_key key;
     pl_status s;
 
     *differs = false;
-    PL_TRY(key_of(&key, x, want, err));
+    PL_TRY(key_of(&key, x, err));
+    load_passed(&c.passed, x, &key);
     s = try_in_memory(&c, err);
     *differs = c.differs;
     if (s == PL_OK && x->driver->identity) /* if not kept, it is made again */
-        gpu_cache_save(&key, sizeof key, "passed", 6, NULL);
+        gpu_cache_save(&key, sizeof key, &c.passed, sizeof c.passed, NULL);
     return s;
 }

@@ -8,13 +8,14 @@
 
 /* Each operation that kernels are made of, at corner cases and at random, then
  * each kernel that is wanted, in small calls (gpu_trials.def), against the
- * processors' plain C. What has passed is remembered in the cache folder, by
- * device, driver and text. PL_DEVICE: a difference, which the message names;
+ * processors' plain C. Which calls have passed is remembered in the cache
+ * folder, by device, driver and text, so that another program's kernels are
+ * tested alone. PL_DEVICE: a difference, which the message names;
  * *differs says so too, since other errors have the same status. Tells which
  * kernels have been launched: some drivers compile them only then. */
 pl_status gpu_check(struct gpu_device *x, const bool want[],
                     const struct gpu_progress *p, bool *differs, pl_err *err);
-/* Is it remembered? gpu_check() does not look. */
+/* Is all of it remembered? */
 bool gpu_check_passed(struct gpu_device *x, const bool want[]);
 
 #endif

@@ -60,7 +60,8 @@ struct gpu_device {
     bool maps_events; /* its own; their words can be posted to */
     bool maps_all;    /* and all else that its program wants */
     bool stages;      /* it copies what it has not mapped */
-    bool reached;     /* others write into the mirror of its inbox */
+    bool shared;      /* others may write into the mirror of its inbox, */
+    bool reached;     /* and do */
     bool kept; /* a mirror was not given back, since a lost one may still write
                   there */
 

@@ -64,6 +64,10 @@ struct gpu_driver {
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
+    /* The same of memory that peers write while g's kernels go on, and read
+     * what has been posted. An error if g has none. NULL: all is so. */
+    pl_status (*alloc_shared)(struct gpu *g, size_t bytes, uint64_t *at,
+                              pl_err *err);
     void (*release)(struct gpu *g, uint64_t at);
     /* Memory of this process that queues copy from and to at full speed. */
     pl_status (*host_alloc)(struct gpu *g, size_t bytes, void **p, pl_err *err);

@@ -81,8 +81,8 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
     struct gpu_device *w = from->own;
 
     *yes = from == x->dev;
-    if (*yes || !peers || from->bank != x->dev->bank || !x->driver->reach ||
-        x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
+    if (*yes || !peers || from->bank != x->dev->bank || !x->shared ||
+        !x->driver->reach || x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
     x->reached = true; /* a trial that hangs may write later, too */
     return try_to_send(w, x, yes, err);
@@ -253,6 +253,20 @@ static pl_status fill_box(struct gpu_device *x, bool peers, struct gpu_box *box,
     return s;
 }
 
+/* One that peers may write, if they might and the GPU has such memory. */
+static pl_status make_mirror(struct gpu_device *x, bool peers, pl_err *err)
+{
+    const size_t bytes = x->dev->bytes[REGION_INBOX];
+    uint64_t *at = &x->region[REGION_INBOX];
+
+    x->shared = !peers || !x->driver->alloc_shared ||
+                x->driver->alloc_shared(x->gpu, bytes + (bytes == 0), at,
+                                        NULL) == PL_OK;
+    if (*at)
+        return PL_OK;
+    return gpu_allocate(x, region_name(REGION_INBOX), bytes, at, err);
+}
+
 pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
 {
     struct device_set *set = g->dev[0].set;
@@ -267,9 +281,7 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
 
         x->image.box = g->box;
         x->reached = false;
-        PL_TRY(gpu_allocate(x, region_name(REGION_INBOX),
-                            x->dev->bytes[REGION_INBOX],
-                            &x->region[REGION_INBOX], err));
+        PL_TRY(make_mirror(x, peers && n > 1, err));
         x->image.base[REGION_INBOX] = x->region[REGION_INBOX];
     }
     for (int i = 0; i < n; i++)

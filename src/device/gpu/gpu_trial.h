@@ -12,7 +12,8 @@
 
 enum {
     TRIAL_IMAGE = 1 << 20,
-    TRIAL_CALLS = 3 /* most that one launch does */
+    TRIAL_MOST = 4096, /* trials; there are fewer */
+    TRIAL_CALLS = 3    /* most that one launch does */
 };
 
 struct trial {

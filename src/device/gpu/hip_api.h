@@ -35,6 +35,7 @@ enum {
     HIP_COPY_TO_HOST = 2,
     HIP_COPY_ANY = 4, /* addresses say which */
     HIP_CAPTURE_OF_THREAD = 1,
+    HIP_FINE_GRAINED = 1, /* memory whose changes are seen at once */
 };
 
 /* Bytes that hold the properties of any version. They begin with a name of 256
@@ -46,6 +47,8 @@ enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
     X(hipSetDevice, (int device))                                              \
     X(hipGetDevice, (int *device))                                             \
     X(hipDeviceEnablePeerAccess, (int peer, unsigned flags))                   \
+    X(hipExtMallocWithFlags,                                                   \
+      (API_ADDRESS * out, size_t bytes, unsigned flags))                       \
     X(hipMemcpyAsync, (void *dst, const void *src, size_t bytes,               \
                        unsigned direction, struct api_stream *s))              \
     X(hipStreamWriteValue64,                                                   \

@@ -31,13 +31,11 @@
 
 enum { STACK = 128 << 10 };
 
-struct fiber {
-    void *sp; /* where its registers are, while it does not run */
+struct fiber_stack {
     void (*fn)(void *user, int i);
     void *user;
     int i;
-    struct fiber *to;     /* that it was left for */
-    unsigned char *stack; /* owned, [STACK]; NULL: the thread's */
+    unsigned char *bytes; /* owned, [STACK]; NULL: the thread's */
     const void *low;      /* of the stack, for AddressSanitizer */
     size_t size;
     void *fake, *tsan;
@@ -118,7 +116,8 @@ enum { FRAME = 20, RETURN = 11 };
 static void arrive(struct fiber *f, struct fiber *from)
 {
 #ifdef FIBER_ASAN
-    __sanitizer_finish_switch_fiber(f->fake, &from->low, &from->size);
+    __sanitizer_finish_switch_fiber(f->stack->fake, &from->stack->low,
+                                    &from->stack->size);
 #else
     (void)f;
     (void)from;
@@ -130,12 +129,16 @@ static void begin(struct fiber *from)
     struct fiber *f = from->to;
 
     arrive(f, from);
-    f->fn(f->user, f->i);
+    f->stack->fn(f->stack->user, f->stack->i);
 }
 
+/* Stacks begin in different lines of their pages: those that all began alike
+ * would share a few lines of the cache. */
 static void lay_frame(struct fiber *f)
 {
-    uintptr_t top = (uintptr_t)(f->stack + STACK) & ~(uintptr_t)15;
+    enum { LINE = 64, LINES = 64 };
+    const struct fiber_stack *k = f->stack;
+    uintptr_t top = (uintptr_t)(k->bytes + STACK - k->i % LINES * LINE);
     void **sp = (void **)top - FRAME;
 
     for (int i = 0; i < FRAME; i++)
@@ -144,49 +147,53 @@ static void lay_frame(struct fiber *f)
     f->sp = sp;
 }
 
-struct fiber *fiber_new(void (*fn)(void *user, int i), void *user, int i)
+bool fiber_init(struct fiber *f, void (*fn)(void *user, int i), void *user,
+                int i)
 {
-    struct fiber *f = calloc(1, sizeof *f);
+    struct fiber_stack *k = calloc(1, sizeof *k);
 
-    if (!f)
-        return NULL;
-    f->fn = fn;
-    f->user = user;
-    f->i = i;
+    *f = (struct fiber){.stack = k};
+    if (!k)
+        return false;
+    k->fn = fn;
+    k->user = user;
+    k->i = i;
     if (!fn)
-        return f;
-    f->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+        return true;
+    k->bytes = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (f->stack == MAP_FAILED) {
-        free(f);
-        return NULL;
+    if (k->bytes == MAP_FAILED) {
+        free(k);
+        f->stack = NULL;
+        return false;
     }
-    f->low = f->stack;
-    f->size = STACK;
+    k->low = k->bytes;
+    k->size = STACK;
 #ifdef FIBER_TSAN
-    f->tsan = __tsan_create_fiber(0);
+    k->tsan = __tsan_create_fiber(0);
 #endif
     lay_frame(f);
-    return f;
+    return true;
 }
 
-void fiber_free(struct fiber *f)
+void fiber_fini(struct fiber *f)
 {
-    if (!f)
-        return;
-    if (f->stack) {
+    struct fiber_stack *k = f->stack;
+
+    if (k && k->bytes) {
 #ifdef FIBER_TSAN
-        __tsan_destroy_fiber(f->tsan);
+        __tsan_destroy_fiber(k->tsan);
 #endif
-        munmap(f->stack, STACK);
+        munmap(k->bytes, STACK);
     }
-    free(f);
+    free(k);
+    f->stack = NULL;
 }
 
 void fiber_enter(struct fiber *f)
 {
 #ifdef FIBER_TSAN
-    f->tsan = __tsan_get_current_fiber();
+    f->stack->tsan = __tsan_get_current_fiber();
 #else
     (void)f;
 #endif
@@ -196,10 +203,11 @@ void fiber_switch(struct fiber *from, struct fiber *to)
 {
     from->to = to;
 #ifdef FIBER_ASAN
-    __sanitizer_start_switch_fiber(&from->fake, to->low, to->size);
+    __sanitizer_start_switch_fiber(&from->stack->fake, to->stack->low,
+                                   to->stack->size);
 #endif
 #ifdef FIBER_TSAN
-    __tsan_switch_to_fiber(to->tsan, 0);
+    __tsan_switch_to_fiber(to->stack->tsan, 0);
 #endif
     arrive(from, fiber_swap(&from->sp, to->sp, from));
 }

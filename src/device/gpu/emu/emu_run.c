@@ -36,16 +36,18 @@ enum lane_state {
 
 struct emu {
     uint64_t random;
-    struct fiber *main, *fiber[GPU_MAX_LANES]; /* owned */
-    unsigned char *arena;                      /* owned, [ARENA] */
-    size_t local, local_top; /* bytes given out; most so far */
+    struct fiber main, fiber[GPU_MAX_LANES];
+    unsigned char *arena;    /* owned, [ARENA] */
+    size_t local, local_top; /* bytes given out; most in the group */
     uint32_t exchange[GPU_MAX_LANES][8];
     /* the group in progress */
     emu_kernel *kernel;
     const void *args;
     int n_lane, n_begun, first, stride; /* lanes begin in the order first + i *
                                            stride, modulo n_lane */
-    enum lane_state state[GPU_MAX_LANES];
+    int from, n_passed; /* who waited goes on in the order from + i, modulo
+                           n_lane; n_passed have been come to */
+    uint8_t state[GPU_MAX_LANES]; /* enum lane_state */
     int on[GPU_MAX_LANES]; /* the fiber that a begun lane is on; -1: none */
     int n_idle, idle[GPU_MAX_LANES]; /* fibers that hold no lane */
     const char *wrong;               /* what the kernel did */
@@ -78,14 +80,35 @@ void *emu_local(size_t bytes)
     return e->arena + at;
 }
 
+/* The fiber of a lane that may go on, or one for lanes that have not begun; the
+ * thread's if there is none. So lanes hand on to one another. */
+static struct fiber *next_fiber(struct emu *e)
+{
+    enum { AHEAD = 3 };
+
+    while (e->n_passed < e->n_lane) {
+        int lane = (e->from + e->n_passed++) & (e->n_lane - 1);
+        int soon = e->on[(lane + AHEAD) & (e->n_lane - 1)];
+
+        if (e->state[lane] == LANE_READY && e->on[lane] >= 0) {
+            if (soon >= 0)
+                fiber_expect(&e->fiber[soon]);
+            return &e->fiber[e->on[lane]];
+        }
+    }
+    if (e->n_begun < e->n_lane && !e->wrong)
+        return &e->fiber[e->idle[--e->n_idle]];
+    return &e->main;
+}
+
 /* Leaves this lane and comes back when the others have come too. */
 static void park(enum lane_state why)
 {
     struct emu_lane here = emu_now;
     struct emu *e = here.emu;
 
-    e->state[here.lane] = why;
-    fiber_switch(e->fiber[e->on[here.lane]], e->main);
+    e->state[here.lane] = (uint8_t)why;
+    fiber_switch(&e->fiber[e->on[here.lane]], next_fiber(e));
     emu_now = here;
 }
 
@@ -125,25 +148,25 @@ static void fiber_main(void *user, int fiber)
     struct emu *e = user;
 
     for (;;) {
+        struct fiber *next;
+
         work(e, fiber);
+        next = next_fiber(e);
         e->idle[e->n_idle++] = fiber;
-        fiber_switch(e->fiber[fiber], e->main);
+        fiber_switch(&e->fiber[fiber], next);
     }
 }
 
 /* Lets every lane go until it is done or waits. */
 static void run_ready(struct emu *e)
 {
-    int from = (int)draw(e);
+    struct fiber *next;
 
-    for (int i = 0; i < e->n_lane; i++) {
-        int lane = (int)(((unsigned)from + (unsigned)i) % (unsigned)e->n_lane);
-
-        if (e->state[lane] == LANE_READY && e->on[lane] >= 0)
-            fiber_switch(e->main, e->fiber[e->on[lane]]);
-    }
-    while (e->n_begun < e->n_lane && !e->wrong)
-        fiber_switch(e->main, e->fiber[e->idle[--e->n_idle]]);
+    e->from = (int)(draw(e) % (unsigned)e->n_lane);
+    e->n_passed = 0;
+    next = next_fiber(e);
+    if (next != &e->main)
+        fiber_switch(&e->main, next);
 }
 
 static int count(const struct emu *e, int lo, int hi, enum lane_state s)
@@ -199,6 +222,7 @@ static void run_group(struct emu *e)
     while (!e->wrong && go_on(e));
     ASAN_UNPOISON_MEMORY_REGION(e->arena, ARENA);
     memset(e->arena, POISON, e->local_top);
+    e->local_top = 0;
 }
 
 /* Fibers that hold a lane which will never end are made anew. */
@@ -206,9 +230,8 @@ static bool make_fibers(struct emu *e)
 {
     e->n_idle = 0;
     for (int i = 0; i < GPU_MAX_LANES; i++) {
-        fiber_free(e->fiber[i]);
-        e->fiber[i] = fiber_new(fiber_main, e, i);
-        if (!e->fiber[i])
+        fiber_fini(&e->fiber[i]);
+        if (!fiber_init(&e->fiber[i], fiber_main, e, i))
             return false;
         e->idle[e->n_idle++] = i;
     }
@@ -224,7 +247,7 @@ const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
     e->args = args;
     e->n_lane = gpu_kernel_lanes(k);
     e->wrong = NULL;
-    fiber_enter(e->main);
+    fiber_enter(&e->main);
     for (int32_t i = 0; i < n_group && !e->wrong; i++) {
         emu_now = (struct emu_lane){.group = i, .n_group = n_group, .emu = e};
         run_group(e);
@@ -243,8 +266,7 @@ struct emu *emu_new(uint64_t seed)
         return NULL;
     e->random = seed;
     e->arena = aligned_alloc(FENCE, ARENA);
-    e->main = fiber_new(NULL, NULL, 0);
-    if (!e->arena || !e->main || !make_fibers(e)) {
+    if (!e->arena || !fiber_init(&e->main, NULL, NULL, 0) || !make_fibers(e)) {
         emu_free(e);
         return NULL;
     }
@@ -257,8 +279,8 @@ void emu_free(struct emu *e)
     if (!e)
         return;
     for (int i = 0; i < GPU_MAX_LANES; i++)
-        fiber_free(e->fiber[i]);
-    fiber_free(e->main);
+        fiber_fini(&e->fiber[i]);
+    fiber_fini(&e->main);
     free(e->arena);
     free(e);
 }

@@ -1,0 +1,100 @@
+/* A device has one figure a way, so neighbours that are alike share a line. */
+#include "report/plan_links.h"
+
+#include "device/device.h"
+
+static bool is_linked(const pl_plan *p, const struct plan_facts *f, int d)
+{
+    return d < f->n_dev && p->compiled->list.dev[d].accelerator;
+}
+
+/* io's rates are those of the host's memory. */
+static struct cost_link to_host(const struct plan_facts *f, int d)
+{
+    return cost_link_of(&f->rates[d], &f->rates[f->n_dev]);
+}
+
+static bool alike(const struct cost_rates *a, const struct cost_rates *b)
+{
+    return a->link_bytes_per_s == b->link_bytes_per_s &&
+           a->out_bytes_per_s == b->out_bytes_per_s &&
+           a->message_s == b->message_s &&
+           a->p2p_bytes_per_s == b->p2p_bytes_per_s && a->p2p_s == b->p2p_s &&
+           a->bridge_bytes_per_s == b->bridge_bytes_per_s &&
+           a->bridge_s == b->bridge_s && a->island == b->island;
+}
+
+static void say_link(const struct sink *to, const char *whose,
+                     struct cost_link x)
+{
+    sink_say(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
+             x.latency_s * 1e6);
+}
+
+/* Devices d .. end - 1. */
+static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
+                    int end, const struct sink *to)
+{
+    const struct device_desc *dev = p->compiled->list.dev;
+    const struct cost_rates *r = &f->rates[d];
+    struct cost_rates other = *r; /* one that is like it, elsewhere */
+
+    other.island = 0;
+    sink_say(to, "%s", dev[d].name);
+    if (end > d + 1)
+        sink_say(to, " to %s", dev[end - 1].name);
+    say_link(to, ": the host", to_host(f, d));
+    if (r->island > 0)
+        say_link(to, "; island", cost_link_of(r, r));
+    if (r->p2p_bytes_per_s > 0)
+        say_link(to, r->island > 0 ? "; others" : "; each other",
+                 cost_link_of(r, &other));
+    sink_say(to, "\n");
+}
+
+void plan_say_links(const pl_plan *p, const struct plan_facts *f,
+                    const struct sink *to)
+{
+    const char *head = "links     ";
+
+    for (int d = 0, end; d < f->n_dev; d = end) {
+        end = d + 1;
+        if (!is_linked(p, f, d))
+            continue;
+        while (is_linked(p, f, end) && alike(&f->rates[d], &f->rates[end]))
+            end++;
+        sink_say(to, "%s", head);
+        say_run(p, f, d, end, to);
+        head = "          ";
+    }
+}
+
+static json_t *json_link(const char *from, const char *to, struct cost_link x)
+{
+    return json_pack("{s:s, s:s, s:f, s:f}", "from", from, "to", to,
+                     "bytes_per_s", x.bytes_per_s, "latency_s", x.latency_s);
+}
+
+json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f)
+{
+    const struct device_desc *dev = p->compiled->list.dev;
+    json_t *all = json_array();
+    bool ok = all != NULL;
+
+    for (int d = 0; d < f->n_dev && ok; d++) {
+        if (!is_linked(p, f, d))
+            continue;
+        ok = json_array_append_new(
+                 all, json_link(dev[d].name, "host", to_host(f, d))) == 0;
+        for (int e = d + 1; e < f->n_dev && ok; e++)
+            ok = !is_linked(p, f, e) ||
+                 json_array_append_new(
+                     all,
+                     json_link(dev[d].name, dev[e].name,
+                               cost_link_of(&f->rates[d], &f->rates[e]))) == 0;
+    }
+    if (ok)
+        return all;
+    json_decref(all);
+    return NULL;
+}
