@@ -10,7 +10,7 @@
  * Codes are unsigned here, and tables are lifted until they are; so a fold
  * begins at what that adds to it, less.
  *
- * The includer defines AHEAD, how many bytes ahead of each panel are fetched. */
+ * The includer defines AHEAD: how many bytes ahead of a panel are fetched. */
 
 /* Tiles that cells go through before others do: as many as a chunk has. */
 enum { CELLS = 4, RUN = 8 };
