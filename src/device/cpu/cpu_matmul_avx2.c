@@ -1,11 +1,5 @@
 /* Contractions for CPUs with AVX2, FMA and F16C: Haswell, Zen and later. A
- * panel's 16 rows are two vectors.
- *
- * vpmaddubsw multiplies unsigned by signed bytes and adds pairs with
- * saturation. Codes to 63 times |q| <= 127 stay clear of it, and as many
- * results as int16 holds are added before widening. Wide codes are signed here,
- * -128 .. 127: |c| goes in as the unsigned factor, the sign moves to q, and a
- * pair is at most 2 * 128 * 127 = 32512. */
+ * panel's 16 rows are two vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
 /* MIN_ROWS: on a Zen 3 gemm takes 0.65 to 0.9 of the time of jobs at 20 rows,
@@ -13,47 +7,15 @@
 enum { WIDE_UNSIGNED = 0, MIN_ROWS = 17 };
 
 /* On a Zen 3 one row of activations read 1.2 (Q4_K) to 1.4 times (Q8_0) as much
- * a second so as with one panel and a page ahead. */
-enum { PANELS = 4, AHEAD = 1024 };
-
-static inline vi v_fold(vi acc, vi a, vi b)
-{
-    return acc + v_pairs(a, b & 0xffff);
-}
-
-static inline __m256i pair_sums(vu code, const int8_t *q, int max)
-{
-    int32_t x;
-    __m256i y;
-
-    __builtin_memcpy(&x, q, sizeof(x));
-    y = _mm256_set1_epi32(x);
-    if (max < 255)
-        return _mm256_maddubs_epi16((__m256i)code, y);
-    return _mm256_maddubs_epi16(_mm256_abs_epi8((__m256i)code),
-                                _mm256_sign_epi8(y, (__m256i)code));
-}
-
-static inline __attribute__((always_inline)) vi
-v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
-{
-    const int fit = max < 255 ? INT16_MAX / (2 * 127 * max) : 1;
-    __m256i sum = _mm256_setzero_si256();
-
-    UNROLL
-    for (int i = 0; i < n; i++) {
-        sum = _mm256_add_epi16(sum, pair_sums(code[i], q + 4 * i, max));
-        if ((i + 1) % fit == 0 || i + 1 == n) {
-            acc += (vi)_mm256_madd_epi16(sum, _mm256_set1_epi16(1));
-            sum = _mm256_setzero_si256();
-        }
-    }
-    return acc;
-}
+ * a second so as with one panel and a page ahead. Float weights, one panel at
+ * a time, took the least time with 2 KiB, of 1, 2 and 4. */
+enum { PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_unpack_tmpl.h"
 
 #include "device/cpu/cpu_gemm_avx2_tmpl.h"
+
+#include "device/cpu/cpu_few_avx2_tmpl.h"
 
 #define JOBS cpu_jobs_avx2
 #include "device/cpu/cpu_matmul_tmpl.h"

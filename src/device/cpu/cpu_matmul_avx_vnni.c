@@ -4,7 +4,8 @@
 #include "device/cpu/cpu_ymm_tmpl.h"
 
 /* MIN_ROWS is not measured. */
-enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32, PANELS = 1, AHEAD = 4096 };
+enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
+enum { PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {
@@ -21,6 +22,8 @@ static inline vi v_dot4(vi acc, vi u, vi s)
 #include "device/cpu/cpu_unpack_tmpl.h"
 
 #include "device/cpu/cpu_gemm_vnni_tmpl.h"
+
+#include "device/cpu/cpu_few_dot_tmpl.h"
 
 #define JOBS cpu_jobs_avx_vnni
 #include "device/cpu/cpu_matmul_tmpl.h"

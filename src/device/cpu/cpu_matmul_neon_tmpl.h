@@ -10,7 +10,8 @@
 
 #include "base/unroll.h"
 
-enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0, PANELS = 1, AHEAD = 4096 };
+enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
+enum { PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
@@ -147,6 +148,8 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
     FLOATS(SEGMENT_ROW)};
 #endif
+
+#include "device/cpu/cpu_few_dot_tmpl.h"
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 

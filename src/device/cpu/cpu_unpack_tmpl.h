@@ -1,12 +1,12 @@
 /* What contractions with vectors have in common: packed weights to codes and
- * scales. Included by each cpu_matmul_*.c, before its
- * cpu_gemm_*_tmpl.h and cpu_matmul_tmpl.h; a vector lane is a weight row.
+ * scales. Included by each cpu_matmul_*.c, before its cpu_gemm_*_tmpl.h,
+ * cpu_few_*_tmpl.h and cpu_matmul_tmpl.h; a vector lane is a weight row.
  *
  * The includer defines, for its instruction set:
  *
  *   W, vi, vu, vf      lanes a vector; vectors of int32, uint32, float
  *   FLOAT_TOK          rows of activations whose accumulators fit registers
- *   WIDE_UNSIGNED      v_dot takes codes to 255; else wide ones are signed
+ *   WIDE_UNSIGNED      wide codes go to 255; else they are signed
  *   v_set, v_setf      one value in all lanes
  *   v_fma              a * b + c, rounded once
  *   v_int_f            int32 to float
@@ -15,6 +15,9 @@
  *   v_table            16 bytes in memory for v_lookup
  *   v_lookup           every byte c < 16 replaced by table[c]
  *   v_pairs            for each lane, the dot product of two int16 pairs
+ *
+ * and for cpu_few_dot_tmpl.h:
+ *
  *   v_fold             acc + a * b, for a and b that an int16 can hold
  *   v_dot              acc + for each lane the dot product of 4 n codes with
  *                      4 n bytes q, |q| <= 127; codes <= max */
@@ -42,6 +45,19 @@ TMPL int32_t load_dword(const void *p)
 
     memcpy(&x, p, sizeof(x));
     return x;
+}
+
+/* What is `ahead` bytes ahead of p, which lies in panel i of the job; of what
+ * would be beyond it, the panel to come in its place. */
+TMPL const uint8_t *ahead_of(const struct cpu_panel_job *s, int i,
+                             const uint8_t *p, int ahead)
+{
+    const size_t panel = s->pack->panel_bytes;
+    const uint8_t *end = s->panel + (size_t)(i + 1) * panel;
+
+    if (end - p > ahead)
+        return p + ahead;
+    return s->next + (size_t)i * panel + (ahead - (end - p));
 }
 
 /* ---- quantized ----------------------------------------------------------- */
@@ -122,21 +138,27 @@ TMPL vu table_of(const struct pack_rule *rule, struct shape f)
     return f.table ? v_table(rule->table) : (vu)v_set(0);
 }
 
+/* Dword i of a tile's codes. */
+TMPL vu unpack_dword(const uint8_t *low, const uint8_t *high, int i, vu table,
+                     struct shape f)
+{
+    vu code = plane_dword(low, f.low_bits, i, 0);
+
+    if (f.high_bits > 0)
+        code |= plane_dword(high, f.high_bits, i, f.low_bits);
+    if (f.table)
+        code = v_lookup(table, code);
+    if (f.table ? WIDE_UNSIGNED : f.low_bits == 8 && !WIDE_UNSIGNED)
+        code ^= (vu)v_set((int32_t)0x80808080u);
+    return code;
+}
+
 TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
                  struct shape f)
 {
-    const vu flip = (vu)v_set((int32_t)0x80808080u);
-
     UNROLL
-    for (int i = 0; i < 8; i++) {
-        code[i] = plane_dword(low, f.low_bits, i, 0);
-        if (f.high_bits > 0)
-            code[i] |= plane_dword(high, f.high_bits, i, f.low_bits);
-        if (f.table)
-            code[i] = v_lookup(table, code[i]);
-        if (f.table ? WIDE_UNSIGNED : f.low_bits == 8 && !WIDE_UNSIGNED)
-            code[i] ^= flip;
-    }
+    for (int i = 0; i < 8; i++)
+        code[i] = unpack_dword(low, high, i, table, f);
 }
 
 /* Two int16 in every lane. */
