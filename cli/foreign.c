@@ -65,8 +65,7 @@ static const struct foreign refused[] = {
     {"-r --reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
      "the chat template says what stands around messages; the nearest are "
      "--template and, for tokens a turn, -n"},
-    {"-bs --backend-sampling",
-     "the devices choose no tokens; leave it out"},
+    {"-bs --backend-sampling", "the devices choose no tokens; leave it out"},
     {"--adaptive-target --adaptive-decay", "the nearest is --mirostat 2"},
     {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
      "the nearest are --state-save and --state-load"},

@@ -687,7 +687,8 @@ typedef struct pl_sampling {
     /* Keep logits within so many standard deviations of the best; 0 = off. */
     float top_n_sigma;
     /* With this probability, 0 = off, of all tokens that have at least the
-     * share xtc_threshold (0.1; above 0.5 = off) only the least likely stays. */
+     * share xtc_threshold (0.1; above 0.5 = off) the least likely alone
+     * stays. */
     float xtc_probability, xtc_threshold;
     /* The temperature is taken within +- this of `temperature` (not below 0),
      * by (entropy / greatest entropy) ^ exponent (1); 0 = off. */

@@ -81,10 +81,10 @@ struct ask {
     int n;              /* choices a prompt; the seed of each is one more */
     int64_t max_tokens; /* -1: no limit */
     pl_sampling sampling;
-    int32_t *bias_id;  /* owned; sampling's */
-    float *bias;       /* owned; sampling's */
+    int32_t *bias_id;         /* owned; sampling's */
+    float *bias;              /* owned; sampling's */
     const char **dry_breaker; /* owned, its texts borrowed; sampling's */
-    const char **stop; /* [n_stop], owned, its texts borrowed */
+    const char **stop;        /* [n_stop], owned, its texts borrowed */
     int n_stop;
     bool ignore_end, no_cache;
     int slot; /* that it is to have (id_slot); -1: any */

@@ -1,3 +1,4 @@
+/* Names, letters and JSON, from one table. */
 #include "sampler_names.h"
 
 #include <string.h>

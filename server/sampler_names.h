@@ -9,8 +9,8 @@
 enum { SAMPLER_UNKNOWN = -1, SAMPLER_PASSED_OVER = -2 };
 
 /* enum pl_sampling_step of name[0 .. len), or if name is NULL of a letter;
- * SAMPLER_PASSED_OVER: there is no such step here, and it changes nothing unless
- * it is asked for by other fields. */
+ * SAMPLER_PASSED_OVER: there is no such step here, and it changes nothing
+ * unless it is asked for by other fields. */
 int sampler_step(const char *name, size_t len, char letter);
 const char *sampler_name(int step);
 

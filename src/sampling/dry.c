@@ -1,3 +1,4 @@
+/* Tokens looked back at in a ring, breakers found as text comes. */
 #include "sampling/dry.h"
 
 #include "base/err.h"

@@ -2,11 +2,11 @@
  * what the text has already said.
  *
  * If the last n tokens stand somewhere before, what followed them there loses
- * multiplier x base ^ (n - allowed), by the longest such n. A match goes back no
- * further than the last place where a breaker (a string, in the tokens' text)
- * ended, and what has one itself loses nothing. How long each match is comes
- * from the Z function of the tokens in reverse: time goes with the tokens looked
- * back at. */
+ * multiplier x base ^ (n - allowed), by the longest such n. A match goes back
+ * no further than the last place where a breaker (a string, in the tokens'
+ * text) ended, and what has one itself loses nothing. How long each match is
+ * comes from the Z function of the tokens in reverse, so time goes with the
+ * number of tokens looked back at. */
 #ifndef SAMPLING_DRY_H
 #define SAMPLING_DRY_H
 

@@ -1,3 +1,4 @@
+/* The two versions of Mirostat; mu is the greatest surprise in bits. */
 #include "sampling/mirostat.h"
 
 #include "base/exact.h"

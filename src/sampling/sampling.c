@@ -1,7 +1,7 @@
 /* From logits to a token: collecting the candidates, the steps, the draw.
  *
- * Penalties, DRY and top-k are applied while the logits are read where the order
- * begins with them, so that most tokens never become candidates.
+ * Penalties, DRY and top-k are applied while the logits are read where the
+ * order begins with them, so that most tokens never become candidates.
  * Source of the repetition penalty: arXiv:1909.05858. */
 #include "sampling/sampling.h"
 

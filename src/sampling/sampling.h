@@ -71,8 +71,8 @@ void sampling_free(struct sampler *s);
 /* As after sampling_create: forgets the tokens, starts the seed anew. */
 void sampling_reset(struct sampler *s);
 
-/* Tells penalties and DRY of a token of the sequence: each one generated and, if
- * it should count, of the prompt. Ids out of range are ignored. */
+/* Tells penalties and DRY of a token of the sequence: each one generated and,
+ * if it should count, of the prompt. Ids out of range are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
 /* The next token by logits[0 .. n_vocab), or -1 if there is nothing to choose
