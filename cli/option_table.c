@@ -185,8 +185,8 @@ const struct option_row option_table[] = {
     {{"--mirostat-lr"}, "X", "its rate (0.1)",
      WRITES, option_set_float, AT(sampling.mirostat_eta), 0, 1},
     {{"--samplers"}, "NAMES",
-     "these steps alone, in this order, with ; between: penalties;dry;"
-     "top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",
+     "these steps alone, in this order, with ; between: penalties, dry, "
+     "top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature",
      WRITES, option_set_samplers, 0, 0, 0},
     {{"--sampler-seq", "--sampling-seq"}, "LETTERS", "likewise: edskypmxt",
      WRITES, option_set_samplers, 0, 0, 0},
@@ -278,15 +278,16 @@ const struct option_row option_table[] = {
     {{"--dry-allowed-length"}, "N", "its exponent 0: N tokens alike (2)",
      WRITES, option_set_int, AT(sampling.dry_allowed_length), 1, MANY},
     {{"--dry-penalty-last-n"}, "N",
-     "tokens that DRY looks back at (4096; 0: off; at most 1048576)",
-     WRITES, option_set_int, AT(sampling.dry_last_n), 0, 1 << 20},
+     "tokens that DRY looks back at (4096; 0: off; -1: the whole context; "
+     "at most 1048576)",
+     WRITES, option_set_int, AT(sampling.dry_last_n), -1, 1 << 20},
     {{"--dry-sequence-breaker"}, "TEXT",
      "passages end at TEXT (a line's end, :, \" and *); may be given again; "
      "none: nowhere",
      WRITES, option_set_breaker, 0, 0, 0},
     {{"--top-nsigma", "--top-n-sigma"}, "X",
-     "keep logits within X standard deviations of the best (0: off)",
-     WRITES, option_set_float, AT(sampling.top_n_sigma), 0, 1000},
+     "keep logits within X standard deviations of the best (0 or less: off)",
+     WRITES, option_set_float, AT(sampling.top_n_sigma), -1, 1000},
     {{"--top-k"}, "N", "keep the N likeliest tokens (40; 0: all)",
      WRITES, option_set_int, AT(sampling.top_k), 0, MANY},
     {{"--typical", "--typical-p"}, "X", "locally typical sampling (1: off)",

@@ -6,6 +6,7 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +264,7 @@ static pl_status open_service(struct service *v, const struct options *o,
     v->created = (int64_t)time(NULL);
     v->sampling = o->sampling;
     v->sampling.tokenizer = v->words;
+    v->sampling.top_n_sigma = fmaxf(v->sampling.top_n_sigma, 0);
     v->max_tokens = o->n_predict;
     v->time_s = o->timeout_s;
     v->ping_s = o->ping_s > 0 ? o->ping_s : 0;

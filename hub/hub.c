@@ -112,7 +112,7 @@ const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
 
 bool hub_stopped(const struct hub_options *o)
 {
-    return o->stop != NULL && *o->stop != 0;
+    return o->stop != NULL && __atomic_load_n(o->stop, __ATOMIC_RELAXED) != 0;
 }
 
 bool hub_pause(const struct hub_options *o, int ms)

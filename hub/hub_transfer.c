@@ -163,7 +163,8 @@ static int on_progress(void *user, curl_off_t total, curl_off_t came,
         f->came_s = now;
     }
     f->silent = now - f->came_s > f->t->timeout_s;
-    return f->silent || (f->t->stop != NULL && *f->t->stop != 0);
+    return f->silent || (f->t->stop != NULL &&
+                         __atomic_load_n(f->t->stop, __ATOMIC_RELAXED) != 0);
 }
 
 /* ---- the request --------------------------------------------------------- */

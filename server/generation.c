@@ -75,6 +75,8 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
+    if (g->answered) /* refused, for what became of another choice */
+        return false;
     g->spoke = loop_now();
     if (g->ask.stream) {
         if (!g->begun)

@@ -150,7 +150,7 @@ static pl_status make_sampler(struct work *w, const struct loop *l,
         s = *given;
     else
         pl_sampling_init(&s);
-    if (s.dry_last_n > l->n_ctx)
+    if (s.dry_last_n < 0 || s.dry_last_n > l->n_ctx)
         s.dry_last_n = (int)l->n_ctx;
     return pl_sampler_create(&w->sampler, &s, l->n_vocab, err);
 }

@@ -95,12 +95,24 @@ static bool has_room(struct loop *l, const struct work *w)
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
-/* Who waits for one place, which another has, lets others by. */
+/* With the lock held: who has this place and takes part in no step; NULL: nobody
+ * does. */
+static struct work *idle_at(const struct loop *l, int place)
+{
+    for (int i = 0; i < l->n_work; i++)
+        if (l->work[i]->at == WORK_RUNS && l->work[i]->seq == place - 1 &&
+            l->work[i]->wish == JOB_PAUSE)
+            return l->work[i];
+    return NULL;
+}
+
+/* Who waits for one place, which another has and uses, lets others by. */
 static bool may_come(const struct loop *l, const struct work *w,
                      enum work_at at)
 {
     return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w) &&
-           (w->job.place == 0 || free_seq(l, w) >= 0);
+           (w->job.place == 0 || free_seq(l, w) >= 0 ||
+            idle_at(l, w->job.place));
 }
 
 /* Who gets the next place: those who gave theirs come first, or nobody would be
@@ -125,14 +137,17 @@ static struct work *next_work(struct loop *l)
     return next;
 }
 
-/* The newest that has a place and takes part in no step; NULL: there is none.
- */
-static struct work *idle_work(struct loop *l)
+/* Who takes part in no step and has the place that w needs, or, where w is NULL
+ * or needs no certain one, the newest such; NULL: there is none. */
+static struct work *idle_work(struct loop *l, const struct work *w)
 {
+    bool named = w && w->job.place > 0 && free_seq(l, w) < 0;
     struct work *idle = NULL;
 
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work; i++)
+    if (named)
+        idle = idle_at(l, w->job.place);
+    for (int i = 0; i < l->n_work && !named; i++)
         if (l->work[i]->at == WORK_RUNS && l->work[i]->wish == JOB_PAUSE)
             idle = l->work[i];
     pthread_mutex_unlock(&l->lock);
@@ -201,7 +216,7 @@ static bool find_place(struct loop *l, const struct work *w)
     struct work *idle;
 
     while (free_seq(l, w) < 0 || !has_room(l, w)) {
-        idle = idle_work(l);
+        idle = idle_work(l, w);
         if (!idle)
             return false;
         send_away(l, idle);
@@ -318,7 +333,7 @@ static pl_status compute(struct loop *l, int from, int to, bool rows,
 /* Pages are short: somebody gives a place, or, being alone, has all of it. */
 static void make_way(struct loop *l, const pl_err *err)
 {
-    struct work *victim = idle_work(l);
+    struct work *victim = idle_work(l, NULL);
     int n = 0;
 
     if (l->counts.n_running == 1) { /* of any sort */

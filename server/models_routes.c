@@ -134,10 +134,12 @@ static void give_to(struct models *m, struct model *a, struct http_request *r)
     struct refusal why;
 
     pthread_mutex_lock(&m->lock);
-    run = models_is_ready(a);
+    /* Who only looks begins nothing that others would have to wait for. */
+    run = models_is_ready(a) ||
+          (only_looks(r) && a->state == MODEL_LOADED && !a->leaves);
     if (run)
         models_use(a, 1);
-    else if (autoload || (a->turn > 0 && !only_looks(r)))
+    else if (autoload || ((a->turn > 0 || a->yields) && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
         refuse(&why, 400, "model_not_loaded", "model",

@@ -89,8 +89,9 @@ struct tiers {
     uint64_t ahead; /* bytes that were read and not taken */
     struct tier_table table;
     struct tiers_counts counts;
-    double again; /* the disk failed, and is not written to before; */
-    bool told;    /* and that was said. Both are the writer's */
+    double again;          /* the disk failed, and is not written to before; */
+    bool told, told_large; /* and that was said, or that a page is too large.
+                              All are the writer's */
 };
 
 static double now(void)
@@ -243,7 +244,7 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
 /* Once, until it goes well again. */
 static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
-    if (t->told)
+    if (error == EFBIG ? t->told_large : t->told)
         return;
     if (error == EFBIG)
         say(t, PL_LOG_WARN,
@@ -274,8 +275,10 @@ static void write_one(struct tiers *t)
         ok = write_entry(t, e, &there, &error);
         if (!ok)
             tell_failure(t, e, error);
-        if (!there)
-            t->told = !ok;
+        if (!ok)
+            *(error == EFBIG ? &t->told_large : &t->told) = true;
+        else if (!there)
+            t->told = t->told_large = false;
         pthread_mutex_lock(&t->lock);
         t->at_disk = 0;
         tier_table_paid(&t->table, e);

@@ -161,6 +161,7 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
     if (!r)
         return err_no_memory(err, "an explanation");
     o.no_fit = false;
+    r->cancel = opt->cancel;
     r->asked = f->asked;
     r->asked.n_on = r->asked.list.n > 0 ? r->asked.n_layer + 1 : 0;
     r->asked.experts = NULL;

@@ -627,7 +627,7 @@ static void pair_up(struct calibration *found, const struct device_list *l,
         struct calibrated_device x =
             *calibration_device(found, &l->dev[k->dev[i]]);
 
-        measure_links_of(k, i, x.kind, &x.rates);
+        measure_links_of(k, i, &x.rates);
         calibration_put_device(found, &x);
     }
 }

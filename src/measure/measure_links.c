@@ -68,15 +68,14 @@ static void take(double *seconds, double *bytes_per_s,
 }
 
 /* Another measurement's islands have other numbers. */
-static int number(const struct measure_links *k, int first, const char *kind)
+static int number(const struct measure_links *k, int first)
 {
-    uint64_t h = hash64(hash64(1, kind, strlen(kind)), k->bus[first],
-                        strlen(k->bus[first]));
+    uint64_t h = hash64(1, k->bus[first], strlen(k->bus[first]));
 
     return 1 + (int)(h % INT_MAX);
 }
 
-void measure_links_of(const struct measure_links *k, int i, const char *kind,
+void measure_links_of(const struct measure_links *k, int i,
                       struct cost_rates *r)
 {
     int of[LINKS_MAX];
@@ -91,7 +90,7 @@ void measure_links_of(const struct measure_links *k, int i, const char *kind,
             if (of[a] == of[i] && of[b] == of[i])
                 within = fmin(within, k->link[a][b].bytes_per_s);
     if (isfinite(within) && within > closer * slowest(k))
-        r->island = number(k, of[i], kind);
+        r->island = number(k, of[i]);
     for (int j = 0; j < k->n; j++)
         if (j != i && r->island && of[j] == of[i])
             take(&r->bridge_s, &r->bridge_bytes_per_s, &k->link[i][j]);

@@ -23,9 +23,9 @@ struct measure_links *measure_links_new(const struct device_list *l);
 /* Of devices dev[i] and dev[j], both ways. */
 void measure_links_put(struct measure_links *k, int i, int j, double seconds,
                        double bytes_per_s);
-/* When all are there: rates of dev[i], a device of `kind`, to others; the
+/* When all are there: rates of dev[i] to others; the
  * slowest of its pairs counts, in the island and beyond. */
-void measure_links_of(const struct measure_links *k, int i, const char *kind,
+void measure_links_of(const struct measure_links *k, int i,
                       struct cost_rates *r);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -447,6 +448,38 @@ TEST(server_jobs_have_the_place_that_they_name)
     assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
                                         "to 2"));
+    tear_down(&p);
+}
+
+/* Who pauses keeps nobody from the place that he has, named or not. */
+TEST(server_jobs_that_pause_leave_the_place_that_another_names)
+{
+    const int32_t prompt[] = {1, 2, 3};
+    struct heard h[2] = {{.pause = 3}};
+    struct job job = {
+        .prompt = prompt,
+        .n_prompt = 3,
+        .max_tokens = 9,
+        .ignore_end = true,
+        .place = 2,
+        .listener = {.token = hear_token, .wish = tell_wish, .end = hear_end}};
+    struct place p = {0};
+    pl_err err;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = 3, .step = 64});
+    for (int i = 0; i < 2; i++) {
+        h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
+        job.listener.user = &h[i];
+        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+        while (i == 0 && h[0].wish != JOB_PAUSE)
+            sched_yield();
+    }
+    wait_for(&h[1]);
+    assert_int_equal(h[1].n, 9);
+    assert_int_equal(h[0].n_end, 0);
+    h[0].wish = JOB_GO;
+    wait_for(&h[0]);
+    assert_int_equal(h[0].n, 9);
     tear_down(&p);
 }
 
