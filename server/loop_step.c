@@ -95,8 +95,8 @@ static bool has_room(struct loop *l, const struct work *w)
     return n == 0 || wish <= pl_engine_room(l->e, -1);
 }
 
-/* With the lock held: who has this place and takes part in no step; NULL: nobody
- * does. */
+/* With the lock held: who has this place and takes part in no step; NULL:
+ * nobody does. */
 static struct work *idle_at(const struct loop *l, int place)
 {
     for (int i = 0; i < l->n_work; i++)
