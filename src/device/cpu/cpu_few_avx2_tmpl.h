@@ -62,7 +62,7 @@ TMPL struct row_bytes bytes_read(const uint8_t *tile, struct shape f)
 /* The int16 pairs (b, b) of rows W * h and on. */
 TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 {
-    const int at = W * h, no = 0x80;
+    const int at = W * h, no = -128; /* gives a byte of 0 */
 #define ROW(r) at + r, no, at + r, no
 #define TOP(r) no, at + r, no, at + r
 
