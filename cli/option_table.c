@@ -355,6 +355,11 @@ const struct option_row option_table[] = {
     {{"--max-waiting"}, "N",
      "requests that may wait; more are told to come again (16 times -np)",
      SERVE, option_set_int, AT(n_waiting), 1, 1 << 20},
+    {{"--prefill-share"}, "X",
+     "share of a step's tokens (-ub) that prompts have beside texts that are "
+     "being written (0.25): less for even writing, more for a first token "
+     "soon",
+     SERVE, option_set_float, AT(prefill_share), 0.001, 1},
     {{"-cram", "--cache-ram"}, "SIZE",
      "host memory for prompts' prefixes that the devices have no room for, in "
      "MiB or with a unit, of each model; 0: none (8GiB, or an eighth of the "

@@ -94,6 +94,7 @@ struct options {
         POOLING_NONE
     } pooling;
     const char *models_dir, *models_preset;
+    float prefill_share; /* of a step; 0: the loop's own */
     int n_models, models_wait_s, sleep_idle_s;
     bool no_autoload, at_start, pinned;
     int n_word; /* of the command line, behind the command: */

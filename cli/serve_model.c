@@ -225,6 +225,9 @@ static pl_status start_loop(struct service *v, const struct options *o,
         .n_seq = o->n_parallel,
         .max_waiting = o->n_waiting,
         .step = piece,
+        .chunk = o->prefill_share > 0
+                     ? (int64_t)ceil((double)o->prefill_share * (double)piece)
+                     : 0,
         .tiers = v->tiers,
         .d_model = o->embeddings ? pl_model_d_model(v->model) : 0,
         .log = log_line,

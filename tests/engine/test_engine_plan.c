@@ -861,8 +861,8 @@ TEST(engine_plan_streams_experts_where_that_is_faster)
 TEST(engine_plan_text_fits_a_terminal)
 {
     static const char *const specs[] = {"gpu:1GiB:1TB/s", "gpu:1GiB:1TB/s*2",
-                                        "gpu:1GiB:1TB/s:p2p=50GB/s:"
-                                        "bridge=450GB/s*4",
+                                        ("gpu:1GiB:1TB/s:p2p=50GB/s:"
+                                         "bridge=450GB/s*4"),
                                         "gpu:1GiB:1TB/s*16"};
     struct hollow_model h = small_moe();
     pl_model *m = hollow(&h);
