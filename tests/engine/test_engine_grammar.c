@@ -299,6 +299,7 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
     pl_tokenizer *t = words_open();
     int64_t n_vocab = pl_tokenizer_n_vocab(t);
     pl_grammar *g = grammar_of(t, "root ::= ([a-z]+ [ ,.] | [0-9]{1,3} )+");
+    pl_grammar *next;
     pl_sampler *a = sampler_of(n_vocab, 7), *b = sampler_of(n_vocab, 7);
     float *x = test_need((size_t)n_vocab, sizeof *x);
     uint64_t rng = test_seed();
@@ -320,14 +321,14 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
     }
     /* What was prepared holds for that grammar, not for the next. */
     pl_sampler_prepare(a);
-    pl_grammar_free(g);
-    g = grammar_of(t, "root ::= \"#\"");
-    TEST_OK(pl_sampler_set_grammar(a, g, &err), err);
-    TEST_OK(pl_sampler_set_grammar(b, g, &err), err);
+    next = grammar_of(t, "root ::= \"#\"");
+    TEST_OK(pl_sampler_set_grammar(a, next, &err), err);
+    TEST_OK(pl_sampler_set_grammar(b, next, &err), err);
     assert_int_equal(pl_sample(a, x), pl_sample(b, x));
     free(x);
     pl_sampler_free(a);
     pl_sampler_free(b);
     pl_grammar_free(g);
+    pl_grammar_free(next);
     pl_tokenizer_free(t);
 }
