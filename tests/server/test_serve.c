@@ -186,6 +186,7 @@ static void comes(struct try_client *c, const char *text)
     assert_int_equal(a.status, 200);
     assert_true(try_fill(c, strlen(text)));
     assert_memory_equal(c->buf, text, strlen(text));
+    free(a.body);
     try_close(c);
 }
 
