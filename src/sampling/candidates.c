@@ -89,15 +89,20 @@ void candidates_offer(struct candidates *a, int32_t most,
     }
 }
 
+static void heap_of_logits(struct candidates *a)
+{
+    for (int32_t i = 0; i < a->n; i++)
+        a->c[i].key = a->c[i].logit;
+    heapify(a->c, a->n, best_first);
+}
+
 void candidates_sort(struct candidates *a)
 {
     int32_t left = a->n;
 
     if (a->sorted)
         return;
-    for (int32_t i = 0; i < a->n; i++)
-        a->c[i].key = a->c[i].logit;
-    heapify(a->c, a->n, best_first);
+    heap_of_logits(a);
     while (left > 0)
         take_best(a->c, &left);
     keep_taken(a, 0);
@@ -165,9 +170,7 @@ void candidates_top_k(struct candidates *a, int32_t k)
         a->n = k;
         return;
     }
-    for (int32_t i = 0; i < a->n; i++)
-        a->c[i].key = a->c[i].logit;
-    heapify(a->c, a->n, best_first);
+    heap_of_logits(a);
     while (a->n - left < k)
         take_best(a->c, &left);
     keep_taken(a, left);
@@ -210,9 +213,7 @@ void candidates_top_p(struct candidates *a, double mass)
         a->n = n;
         return;
     }
-    for (int32_t i = 0; i < a->n; i++)
-        a->c[i].key = a->c[i].logit;
-    heapify(a->c, a->n, best_first);
+    heap_of_logits(a);
     do
         taken += take_best(a->c, &left)->p;
     while (left > 0 && taken < mass * sum);

@@ -111,6 +111,20 @@ TEST(measure_finds_the_rates_that_a_device_has)
     }
 }
 
+/* With a cache folder of its own, and a processor of which all is known. */
+static const struct topology *begin(struct calibration *c)
+{
+    const struct topology *t;
+
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+    assert_int_equal(topology_open(&t, NULL), PL_OK);
+    calibration_init(c, KERNEL_SET_GENERIC, t);
+    for (int i = 0; i < CALIBRATION_FIELDS; i++)
+        *calibration_value(&c->one, &calibration_field[i]) =
+            *calibration_value(&c->all, &calibration_field[i]) = 7;
+    return t;
+}
+
 /* Two by two they are joined faster than to the others; what is kept says so.
  * Another two, measured by themselves, are no island of theirs. */
 TEST(measure_finds_islands)
@@ -119,12 +133,7 @@ TEST(measure_finds_islands)
     const struct topology *t;
     pl_err err;
 
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
-    assert_int_equal(topology_open(&t, NULL), PL_OK);
-    calibration_init(&c, KERNEL_SET_GENERIC, t);
-    for (int i = 0; i < CALIBRATION_FIELDS; i++)
-        *calibration_value(&c.one, &calibration_field[i]) =
-            *calibration_value(&c.all, &calibration_field[i]) = 7;
+    t = begin(&c);
     known = fast;
     known.peer = 30e9;
     known.bridge = 300e9;
@@ -189,12 +198,7 @@ TEST(measure_of_a_device_that_fails_keeps_nothing)
     int n_run;
     pl_err err;
 
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
-    assert_int_equal(topology_open(&t, NULL), PL_OK);
-    calibration_init(&c, KERNEL_SET_GENERIC, t);
-    for (int i = 0; i < CALIBRATION_FIELDS; i++)
-        *calibration_value(&c.one, &calibration_field[i]) =
-            *calibration_value(&c.all, &calibration_field[i]) = 7;
+    t = begin(&c);
     TEST_OK(calibration_save(&c, &err), err);
     assert_int_equal(calibration_path(path, &c, NULL), PL_OK);
     was = test_read(path, &n[0]);
@@ -234,12 +238,7 @@ TEST(measure_is_kept_for_each_device)
     const struct topology *t;
     pl_err err;
 
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
-    assert_int_equal(topology_open(&t, NULL), PL_OK);
-    calibration_init(&c, KERNEL_SET_GENERIC, t);
-    for (int i = 0; i < CALIBRATION_FIELDS; i++)
-        *calibration_value(&c.one, &calibration_field[i]) =
-            *calibration_value(&c.all, &calibration_field[i]) = 7;
+    t = begin(&c);
     known = fast;
     TEST_OK(measure("known*2", &c, &err), err);
     TEST_OK(calibration_save(&c, &err), err);

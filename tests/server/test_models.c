@@ -573,19 +573,25 @@ TEST(models_requests_whose_clients_left_take_no_place)
     end();
 }
 
+/* a is loaded for hours, for c; b is behind it, for d. */
+static void begin_slow_load(struct try_client *c, struct try_client *d)
+{
+    begin(0);
+    set(&w.open_ms, 3600 * 1000);
+    send_post(c, "/say", "a");
+    wait_state("a", "loading");
+    send_post(d, "/say", "b");
+    while (!is_asked(1))
+        pause_ms(1);
+}
+
 /* A load takes hours; whoever is tired of it has it given up, and the next that
  * asks begins it anew. */
 TEST(models_that_are_being_loaded_can_be_unloaded)
 {
     struct try_client c, d;
 
-    begin(0);
-    set(&w.open_ms, 3600 * 1000);
-    send_post(&c, "/say", "a");
-    wait_state("a", "loading");
-    send_post(&d, "/say", "b");
-    while (!is_asked(1))
-        pause_ms(1);
+    begin_slow_load(&c, &d);
     post("/models/unload", "b", 200); /* before its turn */
     assert_non_null(strstr(read_answer(&d, 503), "before its turn"));
     post("/models/unload", "a", 200);
@@ -602,13 +608,7 @@ TEST(models_that_are_being_loaded_do_not_hold_up_the_end)
 {
     struct try_client c, d;
 
-    begin(0);
-    set(&w.open_ms, 3600 * 1000);
-    send_post(&c, "/say", "a");
-    wait_state("a", "loading");
-    send_post(&d, "/say", "b");
-    while (!is_asked(1))
-        pause_ms(1);
+    begin_slow_load(&c, &d);
     models_drain(w.models);
     assert_non_null(strstr(read_answer(&c, 503), "stopping"));
     assert_non_null(strstr(read_answer(&d, 503), "stopping"));

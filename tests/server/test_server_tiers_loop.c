@@ -337,8 +337,7 @@ TEST(server_idle_pages_are_saved_after_every_answer)
     const char *file = test_file("models/fable-moe-Q8_0.gguf");
     const int n_answer = test_long() ? 500 : 12;
 
-    if (!file)
-        TEST_SKIP("no models/fable-moe-Q8_0.gguf");
+    assert_non_null(file); /* it is part of the checkout */
     for (int k = 0; k < 5; k++) {
         struct setting s = setting_of(ways[k].devices, ways[k].mode);
         char name[40];
