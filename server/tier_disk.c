@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -225,10 +226,15 @@ void tier_disk_close(struct tier_disk *d)
 static int new_file(struct tier_disk *d, char part[static MAX_NAME],
                     bool *named)
 {
+    /* Of the process: its models may share a folder. Those of two containers
+     * may have one number, so chance tells them apart. */
+    static uint64_t n_name;
     int fd = openat(d->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+    uint32_t chance = (uint32_t)time(NULL);
 
-    snprintf(part, MAX_NAME, "%ld.%" PRIu64 ".%08lx" PART, (long)getpid(),
-             d->n_name++, (unsigned long)time(NULL));
+    (void)!getrandom(&chance, sizeof chance, GRND_NONBLOCK);
+    snprintf(part, MAX_NAME, "%ld.%" PRIu64 ".%08" PRIx32 PART, (long)getpid(),
+             __atomic_fetch_add(&n_name, 1, __ATOMIC_RELAXED), chance);
     *named = fd < 0;
     if (fd < 0)
         fd =

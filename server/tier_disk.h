@@ -27,7 +27,6 @@ struct tier_disk {
     uint64_t limit;
     /* The writer's. */
     uint64_t bytes, since; /* in the folder, written since it was looked at */
-    uint64_t n_name;       /* names of unfinished files */
 };
 
 /* Makes the folder if it is not there, but not what holds it. BAD_ARGUMENT:
