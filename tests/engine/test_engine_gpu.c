@@ -409,7 +409,7 @@ TEST(gpu_kernels_are_told_of_before_weights)
     struct engine_run r;
 
     /* None has passed its self test yet. */
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("untried"), 1), 0);
     o.devices = "eager*2";
     o.no_fit = true;
     o.progress = tell;
