@@ -6,6 +6,7 @@
  * the next, not the text. */
 #include "cmd.h"
 #include "run.h"
+#include "server/sampler_names.h"
 #include "shown.h"
 
 #include <errno.h>
@@ -128,8 +129,9 @@ static enum exit_code prepare(struct run *r)
     if (r->sampling.penalty_last_n < 0)
         r->sampling.penalty_last_n = (int)r->s.n_ctx;
     if (r->sampling.dry_last_n < 0)
-        r->sampling.dry_last_n =
-            r->s.n_ctx < 1 << 20 ? (int)r->s.n_ctx : 1 << 20;
+        r->sampling.dry_last_n = r->s.n_ctx < SAMPLER_DRY_LAST_N
+                                     ? (int)r->s.n_ctx
+                                     : SAMPLER_DRY_LAST_N;
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);

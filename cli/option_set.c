@@ -346,7 +346,8 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
 
     (void)row;
     snprintf(want, OPTION_WANT, "1 to 64 bytes, at most 256 times");
-    if (strlen(value) < 1 || strlen(value) > 64 || s->n_dry_breaker >= 256)
+    if (strlen(value) < 1 || strlen(value) > SAMPLER_BREAKER_BYTES ||
+        s->n_dry_breaker >= SAMPLER_BREAKERS)
         return false;
     snprintf(want, OPTION_WANT, "fewer of these: memory ran out");
     more = realloc((void *)s->dry_breaker,

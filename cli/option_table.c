@@ -1,6 +1,7 @@
 /* The table of flags. To add an option is to add a row; rows come in --help's
  * order. What a row's function does with a value is in option_set.c. */
 #include "option_set.h"
+#include "server/sampler_names.h"
 
 #include <string.h>
 
@@ -280,7 +281,8 @@ const struct option_row option_table[] = {
     {{"--dry-penalty-last-n"}, "N",
      "tokens that DRY looks back at (4096; 0: off; -1: the whole context; "
      "at most 1048576)",
-     WRITES, option_set_int, AT(sampling.dry_last_n), -1, 1 << 20},
+     WRITES, option_set_int, AT(sampling.dry_last_n), -1,
+     SAMPLER_DRY_LAST_N},
     {{"--dry-sequence-breaker"}, "TEXT",
      "passages end at TEXT (a line's end, :, \" and *); may be given again; "
      "none: nowhere",

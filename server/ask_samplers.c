@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BREAKER = 256, MOST_BREAKER_BYTES = 64 };
-
 /* A list of names, or a string with a letter for each. */
 static bool read_order(struct ask_reader *r)
 {
@@ -56,7 +54,7 @@ static bool read_breakers(struct ask_reader *r)
     if (v == NULL)
         return true;
     n = json_array_size(v);
-    if (n > MOST_BREAKER)
+    if (n > SAMPLER_BREAKERS)
         return field_wrong(&r->f, name, v, "a list of at most 256 strings");
     a->dry_breaker = calloc(n + 1, sizeof(*a->dry_breaker));
     if (a->dry_breaker == NULL)
@@ -65,7 +63,7 @@ static bool read_breakers(struct ask_reader *r)
         const json_t *text = json_array_get(v, i);
         size_t len = json_string_length(text);
 
-        if (!json_is_string(text) || len < 1 || len > MOST_BREAKER_BYTES ||
+        if (!json_is_string(text) || len < 1 || len > SAMPLER_BREAKER_BYTES ||
             strlen(json_string_value(text)) != len)
             return field_wrong(&r->f, name, v,
                                "a list of strings of 1 to 64 bytes");

@@ -1,5 +1,6 @@
 /* How tokens are chosen, and when a text ends. */
 #include "ask_read.h"
+#include "sampler_names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,7 +10,6 @@ enum {
     MOST_STOP = 256,        /* strings, */
     MOST_STOP_BYTES = 1024, /* each as long */
     MOST_BIAS = 1 << 17,
-    MOST_DRY = 1 << 20, /* tokens that DRY looks back at */
 };
 
 /* ---- numbers ------------------------------------------------------------- */
@@ -67,8 +67,9 @@ static bool read_numbers(struct ask_reader *r)
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
     /* -1 is the whole context: of more than a sampler takes, its end. */
-    s->dry_last_n =
-        dry_last_n < 0 || dry_last_n > MOST_DRY ? MOST_DRY : (int)dry_last_n;
+    s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
+                        ? SAMPLER_DRY_LAST_N
+                        : (int)dry_last_n;
     s->mirostat = (int)mirostat;
     s->top_k = top_k < 0 ? 0 : (int)top_k;
     s->penalty_last_n = (int)last_n;

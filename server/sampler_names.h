@@ -8,6 +8,13 @@
 
 enum { SAMPLER_UNKNOWN = -1, SAMPLER_PASSED_OVER = -2 };
 
+/* What pl_sampling takes at most. */
+enum {
+    SAMPLER_BREAKERS = 256,
+    SAMPLER_BREAKER_BYTES = 64,
+    SAMPLER_DRY_LAST_N = 1 << 20,
+};
+
 /* enum pl_sampling_step of name[0 .. len), or if name is NULL of a letter;
  * SAMPLER_PASSED_OVER: there is no such step here, and it changes nothing
  * unless it is asked for by other fields. */
