@@ -266,6 +266,8 @@ double device_now(void); /* seconds, of a clock that never goes back */
 void device_sleep(double end, const atomic_bool *stop);
 bool device_traces(const struct device_set *s);
 double device_clock(const struct device_set *s); /* since the run's start */
+/* A time of device_now(), counted so. */
+double device_since(const struct device_set *s, double now);
 /* A step of the device has ended, by device_clock(); one thread of it at a
  * time. Only of a set that traces, only steps that touch memory, each once. */
 void device_note(struct device_set *s, struct device *d, int step, double begin,

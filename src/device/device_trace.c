@@ -71,7 +71,12 @@ void device_trace_start(struct device_set *s)
 
 double device_clock(const struct device_set *s)
 {
-    return device_now() - s->shared->start_s;
+    return device_since(s, device_now());
+}
+
+double device_since(const struct device_set *s, double now)
+{
+    return now - s->shared->start_s;
 }
 
 bool device_traces(const struct device_set *s)

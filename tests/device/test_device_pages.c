@@ -357,7 +357,9 @@ static void trace_case(const char *spec, const char *text, const int step[3][2])
                     end[j] = e[i].end_s;
                 }
         for (int j = 0; j < 3; j++)
-            assert_true(begin[j] > 0 && begin[j] <= end[j] && end[j] < 60);
+            if (!(begin[j] > 0 && begin[j] <= end[j] && end[j] < 60))
+                fail_msg("%s, run %d: step %d of device %d from %g to %g s",
+                         spec, k, step[j][1], step[j][0], begin[j], end[j]);
         if (text == traced_pull) {
             assert_true(begin[2] >= end[0]);
             assert_true(end[2] - begin[2] >= 0.002);

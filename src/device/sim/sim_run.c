@@ -15,6 +15,7 @@
  * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
  * poisoned, as all memory is when it is handed out: a step that reads too early
  * or too late finds NaNs. A program that passes program_check cannot stall. */
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -530,7 +531,7 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
         return false;
     end = device_clock(s->set);
     if (step_is_transfer(st) && l->due > 0)
-        end += l->due - device_now();
+        end = fmax(device_since(s->set, l->due), l->begun);
     pthread_mutex_lock(&d->lock);
     device_spend(&d->dev->spent, st, end - l->begun);
     if (device_traces(s->set))
