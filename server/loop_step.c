@@ -195,8 +195,8 @@ static void send_away(struct loop *l, struct work *w)
     pl_err err;
 
     loop_tiers_stop(l, w);
-    if (w->n_done > 0 && pl_state_save_memory(l->e, w->seq, 0, -1, &w->saved,
-                                              &w->saved_bytes, &err) != PL_OK) {
+    if (w->n_done > 0 && pl_state_put_aside(l->e, w->seq, &w->saved,
+                                            &w->saved_bytes, &err) != PL_OK) {
         loop_end_work(l, w, JOB_FAILED, &err);
         return;
     }

@@ -829,8 +829,8 @@ pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err)
 {
-    struct tier_key root;
-    pl_status s = tiers_root(&root, e, err);
+    struct tier_key root = {0};
+    pl_status s = o->dir ? tiers_root(&root, e, err) : PL_OK;
 
     *out = NULL;
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;

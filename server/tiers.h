@@ -44,7 +44,8 @@ struct tiers_counts {
 
 /* All that decides an engine's bits, in one key. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
-/* For what this engine keeps, which is asked now and not later. */
+/* For what this engine keeps; with a folder it is asked now, and not later,
+ * which is known by the sum of its weights (pl_engine_sum). */
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err);
 /* The same for one that is known by its root. */

@@ -10,7 +10,8 @@
  *          24   8  hash of the numeric plan that computed it
  *          32   8  tokens of the vocabulary
  *          40   4  ranks
- *          44   4  flags; bit 0: the whole cache, so other sequences are empty
+ *          44   4  flags; bit 0: the whole cache, so other sequences are empty;
+ *                  bit 1: for one engine alone, whose mark the fingerprint is
  *          48   4  n_cache
  *          52   4  n_seq
  *          56   8  0
@@ -82,7 +83,7 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    bool whole;
+    bool whole, aside;     /* aside: `model` is the mark of an engine */
     char name[STATE_NAME]; /* terminated */
     int n_cache, n_seq;
     struct state_cache *cache;

@@ -4,11 +4,13 @@
 
 #include "gguf/gguf.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -615,6 +617,53 @@ TEST(serve_saves_and_restores_slots)
     serve_try_stop(&s);
     free(a);
     free(b);
+}
+
+/* Bytes that its process has read so far. */
+static int64_t n_read(const struct serve_try *s)
+{
+    char path[64], *text;
+    int64_t n = -1;
+    size_t size;
+
+    snprintf(path, sizeof path, "/proc/%d/io", (int)s->pid);
+    text = test_read(path, &size);
+    if (sscanf(text, "rchar: %" SCNd64, &n) != 1)
+        fail_msg("%s: %.100s", path, text);
+    free(text);
+    return n;
+}
+
+/* All bytes of the weights say whose a state is: they are read for that where
+ * there is something that lasts, and else but to be loaded, whoever gives his
+ * place or finds pages in host memory. */
+TEST(serve_reads_its_model_once_unless_something_lasts)
+{
+    const char *const lasts[] = {"--cache-dir", "--slot-save-path"};
+    const char *dir = test_temp("lasts");
+    char more[400], *text[2];
+    struct serve_try s;
+    struct stat model;
+    int64_t cached, loaded;
+
+    assert_int_equal(stat(test_model(), &model), 0);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    serve_try_start(&s, "", "--cache-ram 64");
+    loaded = n_read(&s);
+    for (int i = 0; i < 2; i++) {
+        text[i] = ask_long(&s, N_WORDS, "cache_n", &cached);
+        free(ask_long(&s, N_WORDS / 2, "cache_n", &cached));
+    }
+    assert_string_equal(text[0], text[1]);
+    assert_true(n_read(&s) - loaded < model.st_size / 2);
+    serve_try_stop(&s);
+    for (int i = 0; i < 2; i++) {
+        snprintf(more, sizeof more, "%s %s", lasts[i], dir);
+        serve_try_start(&s, "", more);
+        assert_true(n_read(&s) - loaded > model.st_size * 9 / 10);
+        serve_try_stop(&s);
+        free(text[i]);
+    }
 }
 
 /* Killed at any time after its answer; what the next one finds is right. */

@@ -1,5 +1,6 @@
 /* Jobs in company: each writes what it would have written alone, whoever else
  * comes, goes, pauses or takes its place. */
+#include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/loop.h"
@@ -223,6 +224,7 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     loop_counts(p.loop, &c);
     assert_true(c.n_given > 0);
     assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    assert_false(p.engine->has_weights); /* nothing lasts of it */
     tear_down(&p);
 }
 
