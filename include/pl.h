@@ -644,6 +644,10 @@ PL_API void pl_reply_free(pl_reply *r);
  * come whole. All pieces together are the same arguments, unless these turn out
  * to be no JSON, or end too early: then what was told stays a call. */
 PL_API void pl_reply_in_pieces(pl_reply *r);
+/* A JSON document may come in place of calls (`content` of pl_template_calls):
+ * content that begins as one is content up to its end, whatever marks its
+ * strings spell. */
+PL_API void pl_reply_of_document(pl_reply *r);
 /* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
  * them). What may belong to a mark is held back until that is known. Fails only
  * with PL_NO_MEMORY; then the reply may only be freed. */

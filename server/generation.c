@@ -365,6 +365,8 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
                             &err);
     if (s == PL_OK && c->reply) /* whole answers say what streams say */
         pl_reply_in_pieces(c->reply);
+    if (s == PL_OK && c->reply && g->ask.schema)
+        pl_reply_of_document(c->reply);
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
