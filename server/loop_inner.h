@@ -28,6 +28,8 @@ struct work {
     int64_t n_text, max_text;
     int64_t n_done; /* of them, computed: the length of its sequence */
     int64_t n_cached, n_written;
+    int64_t n_shared; /* of n_cached, those that the devices had */
+    bool counted;     /* n_cached, in the totals */
     void *saved; /* owned, of WORK_AWAY */
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */

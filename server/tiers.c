@@ -77,6 +77,7 @@ struct tiers {
     bool sorts, writes, reads; /* they run */
 
     pthread_mutex_t lock;
+    bool ended, left;          /* they do not; left: one of them hangs */
     pthread_cond_t to_sort, to_write, to_read;
     bool stops, sorted; /* sorted: the sorter has ended */
     double at_disk;     /* since when the writer is there; 0: it is not */
@@ -640,7 +641,7 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     }
     memcpy(s->token, token, (size_t)n * sizeof *s->token);
     pthread_mutex_lock(&t->lock);
-    if (t->n_search == MAX_SEARCH) {
+    if (t->n_search == MAX_SEARCH || t->stops) {
         pthread_mutex_unlock(&t->lock);
         free_search(s);
         return NULL;
@@ -845,12 +846,11 @@ static bool joined(pthread_t thread, const struct timespec *end)
     return false;
 }
 
-void tiers_free(struct tiers *t)
+void tiers_end(struct tiers *t)
 {
     struct timespec end;
-    bool ended = true;
 
-    if (!t)
+    if (!t || t->ended)
         return;
     pthread_mutex_lock(&t->lock);
     t->stops = true;
@@ -863,12 +863,19 @@ void tiers_free(struct tiers *t)
     clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
     end.tv_sec += FLUSH_S + LEAVE_S;
     if (t->sorts)
-        ended = joined(t->sorter, &end);
+        t->left |= !joined(t->sorter, &end);
     if (t->writes)
-        ended &= joined(t->writer, &end);
+        t->left |= !joined(t->writer, &end);
     if (t->reads)
-        ended &= joined(t->reader, &end);
-    if (!ended) { /* what the thread looks at stays, but for who hears it */
+        t->left |= !joined(t->reader, &end);
+}
+
+void tiers_free(struct tiers *t)
+{
+    if (!t)
+        return;
+    tiers_end(t);
+    if (t->left) { /* what the thread looks at stays, but for who hears it */
         say(t, PL_LOG_WARN,
             "the cache's folder does not answer; it is left as it is");
         pthread_mutex_lock(&t->lock);
@@ -903,3 +910,4 @@ void tiers_free(struct tiers *t)
     pthread_mutex_destroy(&t->lock);
     free(t);
 }
+    t->ended = true;

@@ -51,8 +51,11 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
 /* The same for one that is known by its root. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes what is owed first, for some seconds at most; a disk that hangs is not
- * waited for. NULL is taken. */
+/* Writes what is owed, for some seconds at most, and then nothing more; a disk
+ * that hangs is not waited for. What it counts is whole from here on. NULL is
+ * taken. */
+void tiers_end(struct tiers *t);
+/* Behind that, which it does itself. NULL is taken. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 

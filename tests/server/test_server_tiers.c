@@ -621,6 +621,22 @@ TEST(tiers_find_the_longest_way_on)
 }
 
 /* A disk that takes nothing: the process goes on, memory has what it had, and
+/* At the end all that was given is written, and counted. */
+TEST(tiers_count_what_they_write_at_their_end)
+{
+    struct tiers *t = open_tiers(1 << 20, test_temp("tier-end"));
+    struct tiers_counts c;
+
+    for (int x = 0; x < 20; x++)
+        give_text(t, x, 10, 0, NULL);
+    tiers_end(t);
+    tiers_counts(t, &c);
+    assert_int_equal(c.written, 200);
+    assert_int_equal(c.written_bytes, 200 * 2000);
+    assert_int_equal(c.lost, 0);
+    tiers_free(t);
+}
+
  * what is written later is whole. */
 TEST(tiers_survive_a_full_disk)
 {
