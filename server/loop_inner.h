@@ -113,7 +113,7 @@ bool loop_step(struct loop *l);
  * waits until that is known. */
 bool loop_tiers_look(struct loop *l, struct work *w);
 /* Does it still wait? Takes no lock. */
-bool loop_tiers_waits(const struct work *w);
+bool loop_tiers_waits(const struct loop *l, const struct work *w);
 /* Its sequence has begun, with what the devices have. */
 void loop_tiers_begin(struct loop *l, struct work *w);
 /* Does it take part in no step yet, since entries are left to be put? */

@@ -110,7 +110,7 @@ static struct work *idle_at(const struct loop *l, int place)
 static bool may_come(const struct loop *l, const struct work *w,
                      enum work_at at)
 {
-    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w) &&
+    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(l, w) &&
            (w->job.place == 0 || free_seq(l, w) >= 0 ||
             idle_at(l, w->job.place));
 }

@@ -13,8 +13,8 @@
 
 enum {
     MAX_LOOKING = 16, /* jobs that wait for the tiers */
-    LOOK_S =
-        30, /* no longer, for what is known or for a page: the disk hangs */
+    LOOK_S = 5, /* no longer, for what is known or for a page: a slow disk; one
+                   that hangs (tiers_hangs) is not waited for */
 };
 
 static const double alone_s = 0.05;   /* of putting, where nobody else runs */
@@ -97,10 +97,10 @@ bool loop_tiers_look(struct loop *l, struct work *w)
     return w->search != NULL;
 }
 
-bool loop_tiers_waits(const struct work *w)
+bool loop_tiers_waits(const struct loop *l, const struct work *w)
 {
     return w->at == WORK_WAITS && w->search && !tiers_search_done(w->search) &&
-           loop_now() < w->look_end;
+           loop_now() < w->look_end && !tiers_hangs(l->o.tiers);
 }
 
 void loop_tiers_leave(struct loop *l, struct work *w)
@@ -144,9 +144,9 @@ void loop_tiers_begin(struct loop *l, struct work *w)
         return;
     if (!tiers_search_done(w->search)) {
         loop_say(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waited %d s for pages of the cache; its "
-                 "prompt is computed",
-                 w->id, LOOK_S);
+                 "job %" PRIu64 " waits no longer for the cache's folder, "
+                 "which does not answer; its prompt is computed",
+                 w->id);
         loop_tiers_leave(l, w);
         return;
     }
@@ -197,7 +197,7 @@ static void put_entry(struct loop *l, struct work *w,
  * not come yet. */
 static bool put_one(struct loop *l, struct work *w)
 {
-    bool ended, late = loop_now() > w->look_end;
+    bool ended, late = loop_now() > w->look_end || tiers_hangs(l->o.tiers);
     const struct tier_entry *e =
         tiers_search_take(l->o.tiers, w->search, w->n_put, &ended);
 
@@ -207,9 +207,9 @@ static bool put_one(struct loop *l, struct work *w)
         end_putting(l, w);
     if (!e && !ended && late)
         loop_say(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waited %d s for a page of the cache; the "
-                 "rest of its prompt is computed",
-                 w->id, LOOK_S);
+                 "job %" PRIu64 " waits no longer for the cache's folder, "
+                 "which does not answer; the rest of its prompt is computed",
+                 w->id);
     return e || ended || late;
 }
 

@@ -8,9 +8,9 @@
  * have is looked for (tiers_search) and read, a little ahead of who takes it.
  *
  * Three threads of its own: one that hashes and sorts in, one that writes, and
- * one that looks and reads; no call waits for a disk, and host memory takes
- * what comes while a disk hangs. A disk that fails loses what was to be
- * written, is told of once, and is tried again later. */
+ * one that looks and reads; no call waits for a disk, and while a disk hangs
+ * host memory takes what comes and gives what it has. A disk that fails loses
+ * what was to be written, is told of once, and is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
 
@@ -28,6 +28,7 @@ struct tiers_options {
                         searches, or a page of each if that is more; 0: 256
                         MiB */
     double hang_s;   /* a write that takes longer hangs; 0: 5 */
+    double read_hang_s; /* likewise a read; 0: 1 */
     pl_log_fn *log;
     void *log_user;
 };
@@ -70,11 +71,15 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
  * `length`, could begin further on; `done` is called on another thread when
  * that is known, and again for each page that has come, unless the search was
  * freed before: it must not wait, nor call anything here. What the devices have
- * counts as used in the tiers too. NULL: no memory, or too many wait for a slow
- * disk. */
+ * counts as used in the tiers too. While the disk hangs host memory alone is
+ * looked at, at once, and `done` not called. NULL: no memory, or too many wait
+ * for a slow disk. */
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
+/* Does the disk not answer who reads? What is not there yet does not come soon,
+ * then. Takes no lock. */
+bool tiers_hangs(const struct tiers *t);
 /* Is it known? Takes no lock. */
 bool tiers_search_done(const struct tiers_search *s);
 /* Of one that is done: n pages one behind the other, from the token `from` on
