@@ -371,12 +371,13 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     version = get4(&p);
     if (version != STATE_VERSION)
         return err_set(err, PL_UNSUPPORTED,
-                       "a state of version %" PRIu32 "; version %d is read%s",
+                       "a state of version %" PRIu32 "; version %d is read, %s",
                        version, STATE_VERSION,
                        version < STATE_VERSION
-                           ? ", older ones do not tell which tokens a cache "
-                             "keeps: compute it anew"
-                           : "");
+                           ? "since older ones do not tell by all of a model's "
+                             "weights whose they are: compute the past anew, "
+                             "from its text, and save that"
+                           : "newer ones by the plait that wrote them");
     PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
                      err));
     bytes = get4(&p);

@@ -4,7 +4,8 @@
  * pages; what is in the caches is opaque here. All numbers are little endian.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
- *           8   4  version, 2
+ *           8   4  version, 3: since then all bytes of the weights decide the
+ *                  fingerprint
  *          12   4  bytes of the head
  *          16   8  fingerprint of the model: what decides what is cached
  *          24   8  hash of the numeric plan that computed it
@@ -60,7 +61,7 @@
 #include "pl.h"
 
 enum {
-    STATE_VERSION = 2,
+    STATE_VERSION = 3,
     STATE_CHUNK = 64, /* positions */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,

@@ -512,6 +512,34 @@ TEST(state_put_aside_is_for_its_engine_alone)
     free(lasts.data);
 }
 
+/* Older ones, whose fingerprints mean something else, and newer ones. */
+TEST(state_of_another_version_is_refused_with_a_remedy)
+{
+    static const char *const words[][3] = {
+        {"version 1;", "compute the past anew"},
+        {"version 2;", "compute the past anew"},
+        {NULL},
+        {"version 4;", "newer", "that wrote"},
+    };
+    int32_t token[10] = {1, 2, 3};
+    struct engine_run r;
+    struct state s;
+
+    open_as(&r, small, &plain, 1, PL_F16);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    s = save(&r, 0, 0, -1);
+    assert_int_equal(((const unsigned char *)s.data)[8], 3);
+    for (int i = 0; i < 4; i++) {
+        ((unsigned char *)s.data)[8] = (unsigned char)(i + 1);
+        if (i != 2)
+            refuses(&r, 0, s, 0, PL_UNSUPPORTED, words[i]);
+        else
+            restore(&r, 0, s, 0);
+    }
+    engine_run_close(&r);
+    free(s.data);
+}
+
 /* The file again, with the other truth value under `key`. */
 static const char *contradicted(const char *file, const char *key)
 {
