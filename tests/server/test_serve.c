@@ -67,6 +67,10 @@ TEST(serve_tells_what_it_serves)
     try_ask(&s.t, try_get("/v1/models", ""), 401, NULL, NULL);
     try_ask(&s.t, try_get("/v1/models", "Authorization: Bearer secret\r\n"),
             200, NULL, head);
+    try_ask(&s.t, try_get("/v1/models/tales", "x-api-key: secret\r\n"), 200,
+            NULL, head);
+    try_ask(&s.t, try_get("/v1/models/gpt-4", "x-api-key: secret\r\n"), 404,
+            NULL, head);
     try_ask(&s.t, try_get("/props", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/slots", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/nothing", "x-api-key: secret\r\n"), 404, NULL,
