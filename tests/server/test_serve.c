@@ -463,6 +463,77 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
+/* The assistant's text at the end of a conversation is gone on from, as if the
+ * prompt were given as a text, and is not told again: whatever it ends with, and
+ * streamed or whole. */
+TEST(serve_goes_on_from_what_the_assistant_has_begun)
+{
+    static const char *const begun[] = {"Once upon a time", "A king had <tool",
+                                        "He said: ", "{\"a\": [", "</think>"};
+    static const char form[] = "{\"messages\":[{\"role\":\"user\",\"content\":"
+                               "\"Hello?\"},{\"role\":\"assistant\","
+                               "\"content\":%s}],\"temperature\":0,"
+                               "\"max_tokens\":12,\"stream\":%s}";
+    struct serve_try s;
+
+    serve_try_start(&s, "", "");
+    for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
+        char request[1000], *body, *plain, *parts, *prompt, *text;
+        json_t *v = json_string(begun[i]), *j, *m;
+        const char *const ways[] = {"/v1/chat/completions", "/v1/messages"};
+
+        text = json_dumps(v, JSON_ENCODE_ANY);
+        snprintf(request, sizeof request, form, text, "false");
+        body = serve_try_post(&s, "/apply-template", request, 200);
+        j = serve_try_json(body);
+        prompt = json_dumps(json_object_get(j, "prompt"), JSON_ENCODE_ANY);
+        m = json_object_get(j, "prompt");
+        assert_string_equal(json_string_value(m) + json_string_length(m) -
+                                strlen(begun[i]),
+                            begun[i]);
+        free(body);
+        json_decref(j);
+        for (int k = 0; k < 2; k++) {
+            body = serve_try_post(&s, ways[k], request, 200);
+            j = serve_try_json(body);
+            m = k == 0
+                    ? json_object_get(
+                          json_object_get(
+                              json_array_get(json_object_get(j, "choices"), 0),
+                              "message"),
+                          "content")
+                    : json_object_get(
+                          json_array_get(json_object_get(j, "content"), 0),
+                          "text");
+            if (k == 0)
+                plain = strdup(json_string_value(m));
+            else
+                assert_string_equal(json_string_value(m), plain);
+            json_decref(j);
+            free(body);
+        }
+        snprintf(request, sizeof request, form, text, "true");
+        body = serve_try_post(&s, ways[0], request, 200);
+        parts = said(body);
+        assert_int_equal(strncmp(parts, plain, strlen(plain)), 0);
+        assert_int_equal(parts[strlen(plain)], '|');
+        free(body);
+        free(parts);
+        snprintf(request, sizeof request,
+                 "{\"prompt\":%s,\"temperature\":0,\"max_tokens\":12}", prompt);
+        body = serve_try_post(&s, "/v1/completions", request, 200);
+        parts = text_of(body);
+        assert_string_equal(parts, plain);
+        free(parts);
+        free(body);
+        free(prompt);
+        free(plain);
+        free(text);
+        json_decref(v);
+    }
+    serve_try_stop(&s);
+}
+
 /* A response_format beside tools that the model may call: it does either, as it
  * likes, which a bias decides here. */
 TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)
