@@ -30,7 +30,7 @@ struct work {
     int64_t n_cached, n_written;
     int64_t n_shared; /* of n_cached, those that the devices had */
     bool counted;     /* n_cached, in the totals */
-    void *saved; /* owned, of WORK_AWAY */
+    void *saved;      /* owned, of WORK_AWAY */
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */
     bool looked;               /* for more of its prompt in the tiers */

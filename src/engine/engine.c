@@ -115,15 +115,13 @@ pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
 /* A number that no other engine has, of any process. */
 static uint64_t draw_mark(const pl_engine *e)
 {
-    static uint64_t n_engine;
     struct {
-        uint64_t chance, n, at;
+        uint64_t chance, at;
         struct timespec time;
     } is = {.at = (uintptr_t)e};
 
     (void)!getrandom(&is.chance, sizeof is.chance, GRND_NONBLOCK);
-    is.n = __atomic_add_fetch(&n_engine, 1, __ATOMIC_RELAXED);
-    clock_gettime(CLOCK_REALTIME, &is.time);
+    clock_gettime(CLOCK_MONOTONIC, &is.time);
     return hash64(0, &is, sizeof is);
 }
 

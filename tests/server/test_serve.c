@@ -464,7 +464,7 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
 }
 
 /* The assistant's text at the end of a conversation is gone on from, as if the
- * prompt were given as a text, and is not told again: whatever it ends with, and
+ * prompt were given as a text, and is not told again: whatever it ends with,
  * streamed or whole. */
 TEST(serve_goes_on_from_what_the_assistant_has_begun)
 {
