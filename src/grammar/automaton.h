@@ -9,6 +9,7 @@
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
+#include "grammar/reach.h"
 #include "grammar/rule_tree.h"
 
 enum { STATE_NONE = UINT32_MAX };
@@ -38,7 +39,10 @@ struct automaton {
     struct byte_edge *byte; /* owned, [n_byte] */
     struct call_edge *call; /* owned, [n_call] */
     uint32_t *entry;        /* owned, [n_place]: states */
-    struct byte_set *after; /* owned, [n_place]: bytes that may follow a text of
+    uint32_t *alike[REACHES]; /* owned, [n_state]: one state of all that no
+                                 token of the reach tells apart; NULL: each
+                                 stands for itself */
+    struct byte_set *after;   /* owned, [n_place]: bytes that may follow a text of
                                the rule, or more */
     uint32_t n_state, n_byte, n_call, n_place;
     bool empty; /* root may be; its entry is state 0 */

@@ -9,6 +9,7 @@
 #define GRAMMAR_TOKEN_TRIE_H
 
 #include "grammar/grammar.h"
+#include "grammar/reach.h"
 
 #include <stdatomic.h>
 
@@ -38,11 +39,9 @@ struct trie_node {
     struct char_kinds kinds; /* of those that come behind it */
 };
 
-/* Texts of more characters stand in a tree of their own, behind the others':
- * these few would make rows long nearly everywhere. */
-enum { TRIE_CHARS = 16, TRIE_WIDE = 1024 /* leaves */ };
-
-enum { TRIE_SHORT, TRIE_LONG, TRIE_ROOTS }; /* nodes of the empty prefix */
+/* Tokens of each reach have a tree of their own, whose root, the empty prefix,
+ * is the node of the reach's number. */
+enum { TRIE_WIDE = 1024 /* leaves */ };
 
 struct grammar_vocab {
     struct trie_node *node; /* owned, [n_node] */
@@ -60,8 +59,8 @@ struct grammar_vocab {
     uint32_t n_wide, n_word;
     atomic_int n_owner;
     uint32_t n_node, n_leaf;
-    uint32_t n_short; /* nodes; but the other root those of short texts come
-                         first */
+    uint32_t n_short; /* nodes; but the other roots those of the first reach
+                         come first */
 };
 
 /* The end of a node's own leaves. */
