@@ -348,7 +348,7 @@ static pl_status find_after(struct maker *m)
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)
 {
-    uint32_t n = at_least ? (row->min > i ? row->min - i : 0)
+    uint32_t n = at_least       ? (row->min > i ? row->min - i : 0)
                  : row->endless ? UINT32_MAX
                                 : row->n - i;
 

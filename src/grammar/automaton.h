@@ -39,11 +39,11 @@ struct automaton {
     struct byte_edge *byte; /* owned, [n_byte] */
     struct call_edge *call; /* owned, [n_call] */
     uint32_t *entry;        /* owned, [n_place]: states */
-    uint32_t *alike[REACHES]; /* owned, [n_state]: one state of all that no
-                                 token of the reach tells apart; NULL: each
-                                 stands for itself */
-    struct byte_set *after;   /* owned, [n_place]: bytes that may follow a text of
+    struct byte_set *after; /* owned, [n_place]: bytes that may follow a text of
                                the rule, or more */
+    /* Owned, [n_state]: for each state one of all that no token of the reach
+     * tells apart; NULL: each stands for itself. */
+    uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
     bool empty; /* root may be; its entry is state 0 */
     uint8_t class_of[256];

@@ -59,8 +59,8 @@ static void drop(struct mask_cache *c, struct mask_entry *e)
 
 /* ---- entries ------------------------------------------------------------- */
 
-const struct mask_entry *mask_cache_find(struct mask_cache *c,
-                                         int kind, uint32_t set)
+const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
+                                         uint32_t set)
 {
     struct mask_entry *e = *bucket_of(c, kind, set);
 
@@ -91,9 +91,8 @@ static void list_bits(uint32_t *id, const uint32_t *bits, uint32_t n_word)
             *id++ = 32 * i + (uint32_t)__builtin_ctz(w);
 }
 
-const struct mask_entry *mask_cache_put(struct mask_cache *c,
-                                        int kind, uint32_t set,
-                                        const uint32_t *bits,
+const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
+                                        uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth)
 {

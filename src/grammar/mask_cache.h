@@ -41,12 +41,11 @@ bool mask_cache_init(struct mask_cache *c, uint32_t n_word, size_t most_bytes);
 void mask_cache_fini(struct mask_cache *c);
 
 /* NULL: not there. It may be used until something is put. */
-const struct mask_entry *mask_cache_find(struct mask_cache *c,
-                                         int kind, uint32_t set);
+const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
+                                         uint32_t set);
 /* Keeps a mask, which is not there yet. NULL: memory is out. */
-const struct mask_entry *mask_cache_put(struct mask_cache *c,
-                                        int kind, uint32_t set,
-                                        const uint32_t *bits,
+const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
+                                        uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth);
 static inline const struct pop *mask_entry_pops(const struct mask_entry *e)

@@ -8,6 +8,10 @@
  * top, with what lies below there; only bytes that may follow the rule at all
  * are listed. XGrammar (arXiv:2411.15100) parts tokens likewise.
  *
+ * Of a long repetition each place is a state of its own. Tokens are walked by
+ * how far they reach (reach.h), and for each reach all places that are alike
+ * share one top: far from the end they are one, however long the text.
+ *
  * Deep stacks: what a call may do depends on the depth, near the largest. Then
  * the whole set is walked. */
 #include "base/err.h"
@@ -298,7 +302,7 @@ static enum share takes_all(struct stacks *s, uint32_t set,
 
     while (left > 0) {
         const struct stack_set *at = &s->set[set];
-        uint32_t n = left < REACH_FIRST_CHARS ? left : REACH_FIRST_CHARS;
+        uint32_t n = left < TRIE_CHARS ? left : TRIE_CHARS;
 
         if (at->depth > *depth)
             *depth = at->depth;

@@ -12,14 +12,15 @@
 #include <stdint.h>
 
 enum {
-    REACHES = 3,
-    REACH_FIRST_CHARS = 16,
+    REACHES = 5,
+    REACH_FIRST_CHARS = 4,
 };
 
 /* UINT32_MAX: as many as there may be. */
 static inline uint32_t reach_chars(int reach)
 {
-    static const uint32_t chars[REACHES] = {REACH_FIRST_CHARS, 64, UINT32_MAX};
+    static const uint32_t chars[REACHES] = {REACH_FIRST_CHARS, 8, 16, 64,
+                                            UINT32_MAX};
 
     return chars[reach];
 }

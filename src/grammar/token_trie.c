@@ -97,8 +97,8 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
     return n;
 }
 
-/* How many nodes the sorted tokens make: each is a prefix of two in a row at
- * least, shorter than both, and new where the two before share less. */
+/* How many nodes the sorted tokens make at most: each is a prefix of two in a
+ * row at least, shorter than both, and new where the two before share less. */
 static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
     size_t nodes = REACHES;
@@ -162,10 +162,11 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
     node->child = v->n_node;
     for (uint32_t i = b.from; i < b.to; i = next) {
         next = same_byte(t, i, b, &more);
-        if (next - more == 1)
-            add_leaf(v, &t[more], b.depth);
-        if (next - more < 2)
+        if (next - more < TRIE_NODE_LEAVES) {
+            for (; more < next; more++)
+                add_leaf(v, &t[more], b.depth);
             continue;
+        }
         v->node_byte[v->n_node] = (uint8_t)t[more].s[b.depth];
         open[n++] = (struct branch){v->n_node++, more, next, b.depth + 1};
     }
@@ -198,7 +199,7 @@ static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
 
             n_open += add_row(v, t, b, &open[n_open]);
         }
-        if (r == 0)
+        if (reach_chars((int)r) <= TRIE_CHARS)
             v->n_short = v->n_node;
         from = to;
     }

@@ -1,10 +1,11 @@
 /* The texts of a vocabulary as a tree of bytes, for walks that meet all of it.
  *
- * A node is a prefix of at least two tokens; a leaf, one token, with the bytes
- * that no other shares: most often one. What stands below one node is in one
- * row, leaves and nodes each, so that a walk tries them in a loop without
- * branches; leaves are in the order in which a walk meets them, so those of a
- * branch are one row, too. */
+ * A node is a prefix of some tokens; a leaf, one token, with its bytes behind
+ * the node, of which it may share the first with a few others: to step them
+ * again takes less than a node. What stands below one node is in one row, leaves
+ * and nodes each, so that a walk tries them in a loop without branches; leaves
+ * are in the order in which a walk meets them, so those of a branch are one row,
+ * too. */
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
@@ -41,7 +42,11 @@ struct trie_node {
 
 /* Tokens of each reach have a tree of their own, whose root, the empty prefix,
  * is the node of the reach's number. */
-enum { TRIE_WIDE = 1024 /* leaves */ };
+enum {
+    TRIE_CHARS = 16,      /* tokens of more are few */
+    TRIE_NODE_LEAVES = 6, /* that a node has at least, unless it is a root */
+    TRIE_WIDE = 1024,     /* leaves */
+};
 
 struct grammar_vocab {
     struct trie_node *node; /* owned, [n_node] */
@@ -59,7 +64,7 @@ struct grammar_vocab {
     uint32_t n_wide, n_word;
     atomic_int n_owner;
     uint32_t n_node, n_leaf;
-    uint32_t n_short; /* nodes; but the other roots those of the first reach
+    uint32_t n_short; /* nodes; but for roots, those of tokens up to TRIE_CHARS
                          come first */
 };
 
