@@ -321,15 +321,16 @@ static pl_status find_after(struct maker *m)
 {
     struct automaton *a = m->a;
     struct byte_set *first = calloc(a->n_place, sizeof *first);
-    struct byte_set *next = calloc(a->n_state, sizeof *next);
+    struct byte_set *next = calloc(a->n_state, sizeof *next); /* of returns */
     bool changed = true;
 
     a->after = calloc(a->n_place, sizeof *a->after);
     if (first && next && a->after) {
         for (uint32_t p = a->n_place; p-- > 0;)
             first[p] = next_bytes(a, a->entry[p], first);
-        for (uint32_t i = 0; i < a->n_state; i++)
-            next[i] = next_bytes(a, i, first);
+        for (uint32_t i = 0; i < a->n_call; i++)
+            if (a->call[i].to != STATE_NONE)
+                next[a->call[i].to] = next_bytes(a, a->call[i].to, first);
         for (int i = 0; i < PASSES_AFTER && changed; i++)
             changed = spread_after(a, next);
         if (changed)
