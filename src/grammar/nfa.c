@@ -226,11 +226,9 @@ static pl_status add_alternatives(struct builder *b, const struct tree *t,
 {
     PL_TRY(node_new(b, to));
     for (uint32_t i = 0; i < t->n; i++) {
-        uint32_t start, end;
+        uint32_t end;
 
-        PL_TRY(node_new(b, &start));
-        PL_TRY(add_empty(b, from, start));
-        PL_TRY(add_tree(b, t->child[i], start, &end));
+        PL_TRY(add_tree(b, t->child[i], from, &end));
         PL_TRY(add_empty(b, end, *to));
     }
     return PL_OK;
