@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""embed_text.py OUT.c DEPFILE NAME=FILE...: texts of kernels as strings of C.
+"""embed_text.py OUT.c DEPFILE NAME=FILE...: texts of kernels, packed, in C.
 
-Each FILE becomes `const char NAME[]`, with what it includes by "..." put in its
-place, without comments and empty lines. The same files give the same bytes. A
+Each FILE becomes a `struct gpu_text`, with what it includes by "..." put in its
+place, without comments and empty lines. The same files give the same text. A
 file that includes itself, or names one that is not there, is an error. DEPFILE
 lists what was read, for the build.
 """
+import hashlib
 import os
 import re
 import sys
+
+import packed
 
 TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*',
                    re.S)
@@ -43,8 +46,12 @@ def expand(path, read, above=()):
     return lines
 
 
-def literal(line):
-    return '    "' + line.replace('\\', '\\\\').replace('"', '\\"') + '\\n"\n'
+def definition(name, text):
+    small = packed.squeeze(text)
+    known = hashlib.sha256(text).hexdigest()[:16]
+    return (f'\nconst struct gpu_text {name} = {{\n'
+            f'    UINT64_C(0x{known}), {len(text)}, {len(small)},\n'
+            f'{packed.literal(small, "    ")}}};\n')
 
 
 def main():
@@ -55,8 +62,8 @@ def main():
         out.write('/* Made by scripts/embed_text.py. */\n'
                   '#include "device/gpu/gpu_text.h"\n')
         for name, _, path in (a.partition('=') for a in sys.argv[3:]):
-            body = ''.join(map(literal, expand(path, read)))
-            out.write(f'\nconst char {name}[] =\n{body[:-1]};\n')
+            lines = ''.join(line + '\n' for line in expand(path, read))
+            out.write(definition(name, lines.encode()))
     with open(sys.argv[2], 'w', encoding='utf-8') as dep:
         dep.write(f'{sys.argv[1]}: {" ".join(sorted(read))}\n')
 

@@ -15,10 +15,10 @@ import os
 import re
 import sys
 import tempfile
-import zlib
 
 import gpu_text
 import gpu_tools
+import packed
 
 PTX = os.path.join(gpu_text.ROOT, 'src/device/gpu/ptx')
 PRELUDE = 'prelude_cuda.h'
@@ -313,20 +313,14 @@ def pack(paths):
 
 
 def embed(out, paths):
-    def escaped(b):
-        return ''.join(f'\\{c:03o}' for c in b)
-
     with open(out, 'w', encoding='ascii') as f:
         f.write('/* Made by scripts/gpu_ptx.py. */\n'
                 '#include "device/gpu/gpu_ptx.h"\n\n'
                 'const struct gpu_ptx gpu_ptx[] = {\n')
         for level, text in pack(paths):
-            squeeze = zlib.compressobj(9, wbits=-15)
-            packed = squeeze.compress(text) + squeeze.flush()
-            f.write(f'    {{{level}, {len(text)}, {len(packed)},\n')
-            for i in range(0, len(packed), 19):
-                f.write(f'     "{escaped(packed[i:i + 19])}"\n')
-            f.write('    },\n')
+            small = packed.squeeze(text)
+            f.write(f'    {{{level}, {len(text)}, {len(small)},\n'
+                    f'{packed.literal(small, "     ")}    }},\n')
         f.write('    {0, 0, 0, 0},\n};\n')
 
 

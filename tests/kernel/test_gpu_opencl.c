@@ -383,8 +383,8 @@ static void must_fill(void)
 {
     static const char *const name[] = {"fill"};
     static const struct opencl_source src = {
-        .text = {"__kernel void fill(__global int *x)",
-                 "{ x[get_global_id(0)] = (int)get_global_id(0) * 3; }"},
+        .text = "__kernel void fill(__global int *x)"
+                "{ x[get_global_id(0)] = (int)get_global_id(0) * 3; }",
         .n_kernel = 1,
         .name = name,
         .keep = true,

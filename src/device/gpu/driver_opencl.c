@@ -85,13 +85,13 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
 static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
     char driver[64], version[64];
-    uint64_t text = hash64(0, gpu_text, strlen(gpu_text));
+    uint64_t text = hash64(gpu_text.hash, &gpu_prelude_opencl.hash,
+                           sizeof gpu_prelude_opencl.hash);
 
     opencl_text(&g->cl, g->at.device, CL_DEVICE_DRIVER_TEXT, driver,
                 sizeof driver);
     opencl_text(&g->cl, g->at.device, CL_DEVICE_VERSION_TEXT, version,
                 sizeof version);
-    text = hash64(text, gpu_prelude_opencl, strlen(gpu_prelude_opencl));
     snprintf(out, size, "opencl, %s, %s, %s, %016" PRIx64, g->name, version,
              driver, text);
     (void)err;
@@ -184,16 +184,22 @@ static pl_status make_kernels(struct gpu *g, pl_err *err)
 {
     const char *name[GPU_KERNEL_COUNT];
     struct opencl_source src = {
-        .text = {gpu_prelude_opencl, gpu_text},
         .n_kernel = GPU_KERNEL_COUNT,
         .name = name,
         .keep = !opencl_on_cores(&g->cl, g->at.device),
     };
 
+    char *text;
+    pl_status s;
+
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
         name[k] = gpu_kernel_name((enum gpu_kernel)k);
-    return opencl_program(&g->cl, g->context, &g->at, &src, &g->program,
-                          g->kernel, err);
+    PL_TRY(gpu_text_unpack("", &gpu_prelude_opencl, &text, err));
+    src.text = text;
+    s = opencl_program(&g->cl, g->context, &g->at, &src, &g->program, g->kernel,
+                       err);
+    free(text);
+    return s;
 }
 
 /* All kernels are one program. */

@@ -17,7 +17,7 @@ static const struct {
     {80, 64, 8},   {70, 64, 4},   {0, 128, 4},
 };
 
-static const double cuda_launch_s = 3e-6; /* measured on many: 2.5 to 3 us */
+static const double cuda_launch_s = 1.5e-6; /* of a graph; a guess */
 
 void gpu_speeds_cuda(struct gpu_info *i, int level, double hz)
 {

@@ -1,10 +1,26 @@
-/* The kernels' text (text/) as strings, for drivers that have it compiled: a
- * prelude, then what all share. Nothing is included in them any more. Made by
+/* The kernels' text (text/), for drivers that have it compiled: a prelude, then
+ * what all share. Nothing is included in it any more. Packed by
  * scripts/embed_text.py while building. */
 #ifndef DEVICE_GPU_GPU_TEXT_H
 #define DEVICE_GPU_GPU_TEXT_H
 
-extern const char gpu_text[];
-extern const char gpu_prelude_hip[], gpu_prelude_opencl[];
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pl.h"
+
+struct gpu_text {
+    uint64_t hash;      /* of the text */
+    size_t n, n_packed; /* bytes of it, and packed (base/inflate.h) */
+    const char *packed;
+};
+
+extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
+
+/* *out: `head`, the prelude and gpu_text, one behind the other and terminated;
+ * the caller frees it. PL_NO_MEMORY, or PL_DEVICE: the library's file is
+ * damaged. */
+pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
+                          char **out, pl_err *err);
 
 #endif

@@ -104,27 +104,24 @@ void hip_text_fini(struct hip_text *t)
 
 uint64_t hip_text_hash(void)
 {
-    uint64_t h = hash64(0, gpu_prelude_hip, strlen(gpu_prelude_hip));
+    uint64_t h = gpu_prelude_hip.hash;
 
     for (int i = 0; i < N_OPTION; i++)
         h = hash64(h, options[i], strlen(options[i]));
-    return hash64(h, gpu_text, strlen(gpu_text));
+    return hash64(h, &gpu_text.hash, sizeof gpu_text.hash);
 }
 
 /* ---- compiling ----------------------------------------------------------- */
 
 /* The text with the one kernel left in it; the caller frees it. */
-static char *text_of(enum gpu_kernel k)
+static pl_status text_of(enum gpu_kernel k, char **out, pl_err *err)
 {
-    static const char head[] =
-        "#define SOME_KERNELS\n#define WANT_%s ~, KERNEL_MADE\n%s%s";
-    size_t size = strlen(gpu_prelude_hip) + strlen(gpu_text) + 256;
-    char *text = malloc(size);
+    char head[200];
 
-    if (text)
-        snprintf(text, size, head, gpu_kernel_name(k), gpu_prelude_hip,
-                 gpu_text);
-    return text;
+    snprintf(head, sizeof head,
+             "#define SOME_KERNELS\n#define WANT_%s ~, KERNEL_MADE\n",
+             gpu_kernel_name(k));
+    return gpu_text_unpack(head, &gpu_prelude_hip, out, err);
 }
 
 /* What the compiler said, from its first error on. */
@@ -174,12 +171,11 @@ static pl_status compile(const struct hip_text *t, enum gpu_kernel k,
     const char *option[N_OPTION + 1];
     char arch[sizeof t->arch + 20], what[96];
     struct hiprtc_program *p = NULL;
-    char *text = text_of(k);
+    char *text;
     unsigned code;
     pl_status s;
 
-    if (!text)
-        return err_no_memory(err, "the text of HIP's kernels");
+    PL_TRY(text_of(k, &text, err));
     snprintf(arch, sizeof arch, "--offload-arch=%s", t->arch);
     snprintf(what, sizeof what, "kernel %s", gpu_kernel_name(k));
     memcpy(option, options, sizeof options);
@@ -202,10 +198,10 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
     char key[400];
     char *code = NULL;
     size_t n;
-    int n_key = snprintf(
-        key, sizeof key, "hip\n%s\n%s\n%s\n%016" PRIx64 "%016" PRIx64 "\n",
-        t->arch, t->version, gpu_kernel_name(k), hip_text_hash(),
-        hash64(1, gpu_text, strlen(gpu_text)));
+    int n_key = snprintf(key, sizeof key,
+                         "hip\n%s\n%s\n%s\n%016" PRIx64 "%016" PRIx64 "\n",
+                         t->arch, t->version, gpu_kernel_name(k),
+                         hip_text_hash(), gpu_text.hash);
 
     *out = gpu_cache_load(key, (size_t)n_key, &n);
     if (*out)

@@ -222,7 +222,7 @@ pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
 /* ---- the kernels (opencl_program.c) -------------------------------------- */
 
 struct opencl_source {
-    const char *text[2]; /* one behind the other */
+    const char *text;
     int n_kernel;
     const char *const *name; /* [n_kernel] */
     bool keep;               /* for the next time */

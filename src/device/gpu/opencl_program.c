@@ -27,7 +27,7 @@ static const char options_cores[] =
 static char *key_of(const struct build *b, size_t *n)
 {
     char name[256], version[256], driver[256], platform[256] = "";
-    size_t size = strlen(b->src->text[0]) + strlen(b->src->text[1]) + 1200;
+    size_t size = strlen(b->src->text) + 1200;
     char *key = malloc(size);
     struct cl_device *d = b->at->device;
 
@@ -38,9 +38,9 @@ static char *key_of(const struct build *b, size_t *n)
                                  sizeof platform - 1, platform, NULL) != CL_OK)
         platform[0] = '\0';
     if (key)
-        *n = (size_t)snprintf(key, size, "opencl\n%s\n%s\n%s\n%s\n%s\n%s%s",
+        *n = (size_t)snprintf(key, size, "opencl\n%s\n%s\n%s\n%s\n%s\n%s",
                               b->options, name, version, driver, platform,
-                              b->src->text[0], b->src->text[1]);
+                              b->src->text);
     return key;
 }
 
@@ -153,7 +153,8 @@ static pl_status from_text(const struct build *b, struct cl_program **out,
     int32_t e = CL_OK;
     pl_status s;
 
-    p = b->cl->clCreateProgramWithSource(b->context, 2, b->src->text, NULL, &e);
+    p = b->cl->clCreateProgramWithSource(b->context, 1, &b->src->text, NULL,
+                                         &e);
     PL_TRY(opencl_check(e, "clCreateProgramWithSource", "opencl", err));
     e = compile(b, p);
     s = e == CL_OK ? make_kernels(b, p, err)

@@ -1,0 +1,129 @@
+/* What GPUs that are not there are expected to do: estimates of plans for
+ * machines by description. Nothing here is measured. Bandwidth and f32 peak are
+ * the makers'; what kernels reach of them is the cost's assumption
+ * (src/cost/cost.c). Where the exact order of blocks leaves less of the integer
+ * units than that, `int8` is lowered to what the units' issue slots allow.
+ *
+ *   bench-paper      no options
+ *
+ * Of dense models a share is shown too: generation times the weights' bytes,
+ * of the bandwidth of all devices. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pl.h"
+#include "synth/synth.h"
+#include "timing.h"
+
+/* 132 multiprocessors at 1.755 GHz: 580 TOPS of Q8_0, of which 60 % are hoped
+ * for; 875 as an estimate takes two fifths of a peak. */
+#define H200     "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
+#define RTX_4090 "gpu:24GiB:1008GB/s:flops=82T:int8=660T:link=25GB/s"
+#define RTX_3090 "gpu:24GiB:936GB/s:flops=35T:int8=284T:link=13GB/s"
+
+static const struct machine {
+    const char *name, *spec;
+    double bytes_per_s; /* of all devices' memory */
+} machines[] = {
+    {"H200", H200, 4.8e12},
+    {"2 H200, NVLink", H200 ":p2p=450GB/s*2", 9.6e12},
+    {"8 H200, NVLink", H200 ":p2p=450GB/s*8", 38.4e12},
+    {"RTX 4090", RTX_4090, 1.008e12},
+    {"2 RTX 4090", RTX_4090 "*2", 2.016e12},
+    {"RTX 4090 + RTX 3090", RTX_4090 "," RTX_3090, 1.944e12},
+};
+
+static const struct subject {
+    const char *shape, *type;
+} subjects[] = {
+    {"qwen3-8b", "q4_k_m"}, {"qwen3-8b", "q8_0"}, {"qwen3moe-30b", "q4_k_m"}};
+
+struct text {
+    char *at;
+    size_t n;
+};
+
+static void keep(void *user, const char *text, size_t n)
+{
+    struct text *t = user;
+    char *more = realloc(t->at, t->n + n);
+
+    if (!more)
+        bench_die("a plan", "no memory");
+    memcpy(more + t->n, text, n);
+    t->at = more;
+    t->n += n;
+}
+
+static json_t *plan_of(const pl_model *m, const pl_options *opt,
+                       const char *what)
+{
+    struct text t = {NULL, 0};
+    pl_err err = {0};
+    pl_plan *p = NULL;
+    json_t *all;
+
+    if (pl_plan_create(&p, m, opt, &err) != PL_OK ||
+        pl_plan_print(p, true, keep, &t, &err) != PL_OK)
+        bench_die(what, err.message);
+    pl_plan_free(p);
+    all = json_loadb(t.at, t.n, 0, NULL);
+    if (!all)
+        bench_die(what, "the plan is no JSON");
+    free(t.at);
+    return all;
+}
+
+static void row(const struct machine *w, const struct subject *x,
+                const pl_model *m, double weights, bool dense)
+{
+    pl_options opt = {.size = sizeof opt,
+                      .device_spec = w->spec,
+                      .split_mode = PL_SPLIT_AUTO,
+                      .n_ctx = 4096,
+                      .n_seq = 1};
+    json_t *all = plan_of(m, &opt, w->name);
+    const json_t *e = json_object_get(all, "estimate");
+    double gen = json_number_value(json_object_get(e, "decode_tps"));
+
+    printf("| %s %s | %s | %.0f | %.0f |", x->shape, x->type, w->name,
+           json_number_value(json_object_get(e, "prefill_tps")), gen);
+    if (dense)
+        printf(" %.0f %% |\n", 100 * gen * weights / w->bytes_per_s);
+    else
+        printf(" |\n");
+    json_decref(all);
+}
+
+int main(void)
+{
+    char path[] = "/tmp/plait-bench-XXXXXX";
+    int fd = mkstemp(path);
+
+    if (fd < 0)
+        bench_die(path, "cannot be made");
+    close(fd);
+    printf("| model | devices | prompt of 512, t/s | generation, t/s "
+           "| of the bandwidth |\n| --- | --- | --- | --- | --- |\n");
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        const struct subject *x = &subjects[i];
+        pl_err err = {0};
+        const struct synth_shape *s = synth_shape(x->shape, &err);
+        struct synth_type t;
+        pl_model *m = NULL;
+
+        if (!s || synth_type(&t, x->type, &err) != PL_OK ||
+            synth_save(s, &t, path, true, NULL, &err) != PL_OK ||
+            pl_model_open(&m, path, &err) != PL_OK)
+            bench_die(x->shape, err.message);
+        for (size_t k = 0; k < sizeof machines / sizeof *machines; k++)
+            row(&machines[k], x, m, (double)synth_bytes(s, &t),
+                s->n_expert == 0);
+        pl_model_free(m);
+    }
+    unlink(path);
+    return 0;
+}
