@@ -290,7 +290,7 @@ static enum share takes_none(struct stacks *s, uint32_t set,
 }
 
 /* Does a set, at a node where a character ends, take all tokens that begin with
- * it? So it is if each character of them leads to one and the same set, as in
+ * it? Or before the last byte of a node, where a longer one begins there? So it is if each character of them leads to one and the same set, as in
  * "any character", as often as there may be some. What goes on below can add no
  * token then. What is not known is found out if `look`. */
 static enum share takes_all(struct stacks *s, uint32_t set,
@@ -425,9 +425,10 @@ static void add_branch(struct walk *w, const struct trie_node *node)
         add_leaf(w->bits, v->leaf_id[i], true);
 }
 
-/* What a set makes of a node. *open: what is below it is to be walked. */
-static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
-                  bool *open)
+/* What a set makes of a node, to which its last byte led from another set.
+ * *open: what is below it is to be walked. */
+static bool enter(struct walk *w, const struct stack_row *from,
+                  const struct stack_row *row, uint32_t i, bool *open)
 {
     const struct grammar_vocab *v = w->m->v;
     const struct trie_node *node = &v->node[i];
@@ -438,7 +439,9 @@ static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
         return true;
     if (node->end - node->leaf > LARGE_BRANCH)
         share =
-            takes_all(&w->m->stacks, row->set, node, i < v->n_short, &w->depth);
+            takes_all(&w->m->stacks,
+                      trie_begins_char(v->node_byte[i]) ? from->set : row->set,
+                      node, i < v->n_short, &w->depth);
     if (share == SHARE_FAILED)
         return false;
     if (share == SHARE_ALL)
@@ -471,7 +474,7 @@ static bool walk(struct walk *w, uint32_t set, uint32_t node)
                 stacks_step_row(s, at.row, v->node_byte[i]);
             bool open;
 
-            if (!next || !enter(w, next, i, &open))
+            if (!next || !enter(w, at.row, next, i, &open))
                 return false;
             if (next->depth > w->depth)
                 w->depth = next->depth;

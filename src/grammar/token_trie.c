@@ -324,6 +324,16 @@ static void fill_kinds(struct grammar_vocab *v)
             add_from(v, node, &v->node[child], b, more_of(b), kind_of(b));
         }
     }
+    for (uint32_t i = REACHES; i < v->n_node; i++) {
+        unsigned b = v->node_byte[i];
+        struct trie_node all = {0};
+
+        if (more_of(b) == 0)
+            continue;
+        add_from(v, &all, &v->node[i], b, more_of(b), kind_of(b));
+        v->node[i].kinds = all.kinds;
+        v->node[i].n_char = all.n_char;
+    }
 }
 
 /* ---- many leaves at once ------------------------------------------------- */

@@ -34,11 +34,18 @@ struct trie_node {
     uint32_t child;      /* nodes [child .. child + n_child) */
     uint16_t n_child;
     uint16_t n_char; /* the most characters in a row behind the node, if one
-                        ends there */
+                        ends there, or with the one that begins with its last
+                        byte */
     uint32_t wide;   /* 1 + which of the vocabulary's masks has all leaves
                         below; 0: they are few */
-    struct char_kinds kinds; /* of those that come behind it */
+    struct char_kinds kinds; /* of those characters */
 };
+
+/* Does a longer character begin with the node's last byte? */
+static inline bool trie_begins_char(unsigned byte)
+{
+    return byte >= 0xc2 && byte <= 0xf4;
+}
 
 /* Tokens of each reach have a tree of their own, whose root, the empty prefix,
  * is the node of the reach's number. */
