@@ -344,8 +344,9 @@ static pl_status find_after(struct maker *m)
 /* ---- states that are alike ----------------------------------------------- */
 
 /* How many copies are still to come from the i-th of a row on, itself included:
- * at most, or those that may not be left out. What a token of so many characters
- * cannot count is all the same: each copy takes one at least, or nothing. */
+ * at most, or those that may not be left out. What a token of so many
+ * characters cannot count is all the same: each copy takes one at least, or
+ * nothing. */
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)
 {

@@ -289,9 +289,10 @@ static enum share takes_none(struct stacks *s, uint32_t set,
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
-/* Does a set, at a node where a character ends, take all tokens that begin with
- * it? Or before the last byte of a node, where a longer one begins there? So it is if each character of them leads to one and the same set, as in
- * "any character", as often as there may be some. What goes on below can add no
+/* Does a set, at a node where a character ends, or before the last byte of a
+ * node, where a longer one begins there, take all tokens that begin with it? So
+ * it is if each character of them leads to one and the same set, as in "any
+ * character", as often as there may be some. What goes on below can add no
  * token then. What is not known is found out if `look`. */
 static enum share takes_all(struct stacks *s, uint32_t set,
                             const struct trie_node *node, bool look,
@@ -515,9 +516,9 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* The tokens of a reach that the set with these states on top of nothing allows.
- * What would take more than *most is of no use: its sets are walked as they are.
- */
+/* The tokens of a reach that the set with these states on top of nothing
+ * allows. What would take more than *most is of no use: its sets are walked as
+ * they are. */
 static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                                          uint32_t top, int64_t *most)
 {
@@ -559,9 +560,9 @@ static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
     return stacks_over(&m->stacks, top, n_top, STACKS_EMPTY);
 }
 
-/* Adds the tokens of a reach that the top of a set, as gathered, allows over the
- * set below. *whole: that is not all, since stacks become too deep, or it is not
- * worth it. */
+/* Adds the tokens of a reach that the top of a set, as gathered, allows over
+ * the set below. *whole: that is not all, since stacks become too deep, or it
+ * is not worth it. */
 static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
                     uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
 {

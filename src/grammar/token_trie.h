@@ -2,10 +2,10 @@
  *
  * A node is a prefix of some tokens; a leaf, one token, with its bytes behind
  * the node, of which it may share the first with a few others: to step them
- * again takes less than a node. What stands below one node is in one row, leaves
- * and nodes each, so that a walk tries them in a loop without branches; leaves
- * are in the order in which a walk meets them, so those of a branch are one row,
- * too. */
+ * again takes less than a node. What stands below one node is in one row,
+ * leaves and nodes each, so that a walk tries them in a loop without branches;
+ * leaves are in the order in which a walk meets them, so those of a branch are
+ * one row, too. */
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
