@@ -20,7 +20,8 @@
 
 /* 132 multiprocessors at 1.755 GHz: 580 TOPS of Q8_0, of which 60 % are hoped
  * for; 875 as an estimate takes two fifths of a peak. */
-#define H200     "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
+#define H200 "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
+
 #define RTX_4090 "gpu:24GiB:1008GB/s:flops=82T:int8=660T:link=25GB/s"
 #define RTX_3090 "gpu:24GiB:936GB/s:flops=35T:int8=284T:link=13GB/s"
 
