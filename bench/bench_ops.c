@@ -58,10 +58,10 @@ static struct cpu_tensor tensor(int64_t a, int64_t b, int64_t c)
     return t;
 }
 
-static struct cpu_tensor cache(pl_format f, int64_t n_slot)
+static struct cpu_tensor cache(pl_format f, int64_t n_slot, int64_t d)
 {
-    struct cpu_tensor t = {NULL, f, 3, {n_slot, N_KV, D}, NULL};
-    size_t n = cache_tile_bytes(f, D) * (size_t)(n_slot / PAGE_TOKENS * N_KV);
+    struct cpu_tensor t = {NULL, f, 3, {n_slot, N_KV, d}, NULL};
+    size_t n = cache_tile_bytes(f, d) * (size_t)(n_slot / PAGE_TOKENS * N_KV);
 
     t.data = memory(n);
     for (size_t i = 0; i < n / 2; i++)
@@ -107,7 +107,7 @@ static void job_run(void *arg, int i)
 }
 
 static void run(const struct cpu_kernels *k, const char *name,
-                enum kernel kernel, struct cpu_call c, double bytes)
+                enum kernel kernel, struct cpu_call c, double bytes, double ops)
 {
     const struct cpu_entry *e = &k->kernel[kernel];
     struct job job = {e->run, c};
@@ -116,7 +116,7 @@ static void run(const struct cpu_kernels *k, const char *name,
         goto done;
     job.c.nth = 1;
     job.c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
-    measure(name, job_run, &job, bytes, 0);
+    measure(name, job_run, &job, bytes, ops);
     free(job.c.scratch);
 done:
     for (int i = 0; i < GRAPH_MAX_IN; i++)
@@ -124,28 +124,33 @@ done:
     free(c.out.data);
 }
 
+/* n_tok tokens, the last of n_ctx; heads of d values. */
 static void run_attention(const struct cpu_kernels *k, const char *name,
-                          pl_format f, int64_t n_tok, int64_t n_ctx)
+                          pl_format f, int64_t d, int64_t n_tok, int64_t n_ctx)
 {
     const struct graph_attr attr = {.scale = 0.088f};
     static int32_t pos[4096], seq[4096], pages[128], head_map[N_HEAD];
     struct token_table b = {n_tok, n_tok, pos, seq, pages, 128};
     struct cpu_call c = {
         .n_in = 3, .attr = &attr, .table = &b, .head_map = head_map};
+    double seen = 0;
 
     for (int i = 0; i < 128; i++)
         pages[i] = i;
-    for (int i = 0; i < n_tok; i++)
+    for (int i = 0; i < n_tok; i++) {
         pos[i] = (int32_t)(n_ctx - n_tok + i);
+        seen += pos[i] + 1;
+    }
     for (int i = 0; i < N_HEAD; i++)
         head_map[i] = i / (N_HEAD / N_KV);
-    c.in[0] = tensor(n_tok, N_HEAD, D);
-    c.in[1] = cache(f, n_ctx);
-    c.in[2] = cache(f, n_ctx);
-    c.out = tensor(n_tok, N_HEAD, D);
+    c.in[0] = tensor(n_tok, N_HEAD, d);
+    c.in[1] = cache(f, n_ctx, d);
+    c.in[2] = cache(f, n_ctx, d);
+    c.out = tensor(n_tok, N_HEAD, d);
     run(k, name, KERNEL_attention, c,
-        2.0 * (double)cache_tile_bytes(f, D) * N_KV *
-            (double)(n_ctx / PAGE_TOKENS));
+        2.0 * (double)cache_tile_bytes(f, d) * N_KV *
+            (double)(n_ctx / PAGE_TOKENS),
+        2.0 * N_HEAD * (double)d * seen);
 }
 
 static void run_cache_write(const struct cpu_kernels *k, const char *name,
@@ -161,11 +166,12 @@ static void run_cache_write(const struct cpu_kernels *k, const char *name,
         pos[i] = i;
     for (int i = 0; i < N_TOK / PAGE_TOKENS; i++)
         pages[i] = i;
-    c.out = cache(f, N_TOK);
+    c.out = cache(f, N_TOK, D);
     c.in[1] = tensor(n_tok, N_KV, D);
     run(k, name, KERNEL_cache_write, c,
         (double)n_tok * N_KV * D * 4 +
-            (double)cache_tile_bytes(f, D) * N_KV * n_tok / PAGE_TOKENS);
+            (double)cache_tile_bytes(f, D) * N_KV * n_tok / PAGE_TOKENS,
+        0);
 }
 
 static void run_rows(const struct cpu_kernels *k, const char *name,
@@ -190,7 +196,7 @@ static void run_rows(const struct cpu_kernels *k, const char *name,
         c.in[1] = tensor(n_tok, 1, d);
     }
     run(k, name, kernel, c,
-        kernel == KERNEL_rms_norm || kernel == KERNEL_rope ? 2 * n : 3 * n);
+        kernel == KERNEL_rms_norm || kernel == KERNEL_rope ? 2 * n : 3 * n, 0);
 }
 
 /* ---- recurrent layers ---------------------------------------------------- */
@@ -350,11 +356,18 @@ int main(int argc, char **argv)
     run_cache_write(&k, "cache_write_f16_keys_512", PL_F16, false, 512);
     run_cache_write(&k, "cache_write_f16_values_512", PL_F16, true, 512);
     run_cache_write(&k, "cache_write_q8_0_keys_512", PL_Q8_0, false, 512);
-    run_attention(&k, "attention_f16_decode_c512", PL_F16, 1, 512);
-    run_attention(&k, "attention_f16_decode_c4096", PL_F16, 1, 4096);
-    run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, 1, 512);
-    run_attention(&k, "attention_q8_0_decode_c4096", PL_Q8_0, 1, 4096);
-    run_attention(&k, "attention_f16_prefill_512", PL_F16, 512, 512);
+    run_attention(&k, "attention_f16_decode_c512", PL_F16, D, 1, 512);
+    run_attention(&k, "attention_f16_decode_c4096", PL_F16, D, 1, 4096);
+    run_attention(&k, "attention_q8_0_decode_c512", PL_Q8_0, D, 1, 512);
+    run_attention(&k, "attention_q8_0_decode_c4096", PL_Q8_0, D, 1, 4096);
+    run_attention(&k, "attention_f16_prefill_512", PL_F16, D, 512, 512);
+    run_attention(&k, "attention_q8_0_prefill_512", PL_Q8_0, D, 512, 512);
+    run_attention(&k, "attention_f16_d64_prefill_512", PL_F16, 64, 512, 512);
+    run_attention(&k, "attention_q8_0_d64_prefill_512", PL_Q8_0, 64, 512, 512);
+    run_attention(&k, "attention_f16_128_c4096", PL_F16, D, 128, 4096);
+    run_attention(&k, "attention_q8_0_128_c4096", PL_Q8_0, D, 128, 4096);
+    run_attention(&k, "attention_f16_d64_128_c4096", PL_F16, 64, 128, 4096);
+    run_attention(&k, "attention_q8_0_d64_128_c4096", PL_Q8_0, 64, 128, 4096);
     run_delta_net(&k, "delta_net_decode", 1);
     run_delta_net(&k, "delta_net_prefill_512", 512);
     run_short_conv(&k, "short_conv_1x8192", 1);

@@ -8,9 +8,11 @@
  * unpacked once. What is left over goes one by one.
  *
  * Codes are unsigned here, and tables are lifted until they are; so a fold
- * begins at what that adds to it, less.
+ * begins at what that adds to it, less; or, where it does not overflow so, a
+ * tile's sum loses all of it at once.
  *
- * The includer defines AHEAD: how many bytes ahead of a panel are fetched. */
+ * The includer defines AHEAD: how many bytes ahead of a panel are fetched for
+ * one or two rows. */
 
 /* Tiles that cells go through before others do: as many as a chunk has. */
 enum { CELLS = 4, RUN = 8 };
@@ -19,6 +21,20 @@ enum { CELLS = 4, RUN = 8 };
 TMPL int lift_of(struct shape f)
 {
     return is_large(f) ? 0 : f.table ? greatest_of(f) : f.bias;
+}
+
+/* Does what the lift adds come off of a tile's sum as a whole? It does where a
+ * fold is a tile, and an int16 holds it as it is. */
+TMPL bool lift_comes_last(struct shape f)
+{
+    return lift_of(f) != 0 && !f.table && fold_of(f) == 8 &&
+           16 * 127 * ((1 << (f.low_bits + f.high_bits)) - 1) <= INT16_MAX;
+}
+
+/* Or is each fold begun at less? */
+TMPL bool lift_comes_first(struct shape f)
+{
+    return lift_of(f) != 0 && !lift_comes_last(f);
 }
 
 /* ---- scales of a tile ---------------------------------------------------- */
@@ -151,6 +167,13 @@ TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
     return unpack_dword(low, low + 64 * f.low_bits, i, table, f);
 }
 
+/* How many bytes ahead of a panel are fetched. Four rows keep it back until the
+ * job's other panels, and its other rows, have had their run. */
+TMPL int ahead_for(const int n_row, struct shape f)
+{
+    return n_row == CELLS ? RUN * tile_bytes(f) : AHEAD;
+}
+
 /* Fetches what is due at dword i of a tile. A burst for all four panels at once
  * would hold up the loads behind it. */
 TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
@@ -189,7 +212,7 @@ TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
 
                     if (i > first)
                         d = _mm256_add_epi16(sum[cell][h], d);
-                    else if (lift_of(f) != 0)
+                    else if (lift_comes_first(f))
                         d = _mm256_add_epi16(
                             d, (__m256i)dword_at(&at->start[t].at[i]));
                     HOLD(d);
@@ -255,7 +278,25 @@ TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* The same of n dwords, 4 or 8. */
+/* What the lift adds to each sum of a tile comes off. */
+TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
+                    const int n_panel, const int n_row, struct shape f)
+{
+    UNROLL
+    for (int t = 0; t < n_row; t++) {
+        const struct q8_block *x = at->x[t];
+        const vi excess = v_set(lift_of(f) * (x->sum[0] + x->sum[1]));
+
+        UNROLL
+        for (int p = 0; p < n_panel; p++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++)
+                isum[n_row * p + t][h] -= excess;
+        }
+    }
+}
+
+/* isum[][] += n dwords, 4 or 8, from the first one on. */
 TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
                        int first, int n, vu table, const int n_panel,
                        const int n_row, struct shape f)
@@ -269,6 +310,8 @@ TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
         else
             few_fold(isum, at, i, table, n_panel, n_row, f);
     }
+    if (lift_comes_last(f))
+        few_lower(isum, at, n_panel, n_row, f);
 }
 
 TMPL void few_clear(vi isum[CELLS][HALVES], int n)
@@ -407,14 +450,15 @@ TMPL void few_run(const struct cpu_panel_job *s, const struct pack_chunk *c,
         UNROLL
         for (int p = 0; p < n_panel; p++) {
             /* What the first rows have brought is not fetched again. */
-            at.ahead[p] = row == 0 ? ahead_of(s, panel + p, at.tile[p], AHEAD)
+            at.ahead[p] = row == 0 ? ahead_of(s, panel + p, at.tile[p],
+                                              ahead_for(n_row, f))
                                    : at.tile[p];
             if (has_scale(f))
                 at.bytes[p] = bytes_read(at.tile[p], f);
         }
         UNROLL
         for (int t = 0; t < n_row; t++)
-            if (lift_of(f) != 0)
+            if (lift_comes_first(f))
                 starts_of(&at.start[t], at.x[t], f);
         if (has_chunks(f))
             few_products(isum, &at, 0, 8, table, n_panel, n_row, f);
