@@ -32,6 +32,8 @@ struct lower_device {
     int memory;     /* devices of one number read each other's; -1: private */
     bool one_queue; /* copies run among the other steps */
     bool reads;     /* any memory that is not private, by its copy queue */
+    double link_bytes_per_s, link_latency_s; /* to its peers; 0: unknown */
+    double p2p_bytes_per_s; /* to those that have it too; 0: none */
     unsigned char packing[PL_FORMAT_COUNT][USE_COUNT]; /* enum packing */
     unsigned char activations[PL_FORMAT_COUNT];        /* enum activations */
 };

@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "graph/shape.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What goes to one peer. */
@@ -547,16 +548,31 @@ static pl_status second_shot(struct exchange *e)
 
 /* ---- one or two -------------------------------------------------------- */
 
+/* Bytes that go over the group's slowest link in the time that another shot
+ * takes to begin. What is not known is 16 GB/s and 10 us. */
+static double bytes_of_a_shot(const struct exchange *e)
+{
+    double link = INFINITY, p2p = INFINITY, latency = 0;
+
+    for (int k = 0; k < e->g->n; k++) {
+        const struct lower_device *d = &e->w->opt->dev[dev_of(e, k)];
+
+        link = fmin(link, d->link_bytes_per_s);
+        p2p = fmin(p2p, d->p2p_bytes_per_s);
+        latency = fmax(latency, d->link_latency_s);
+    }
+    return fmax(link > 0 ? link : 16e9, p2p) * (latency > 0 ? latency : 10e-6);
+}
+
 /* Rows up to which one shot is taken: while the bytes that two would save go
- * over a link of 16 GB/s in less than the 10 us of another shot, and no more
- * are staged than the value has at its largest, a quarter. */
+ * over the link sooner than another shot begins, and no more are staged than
+ * the value has at its largest, a quarter. */
 static int64_t few_rows(const struct exchange *e, int j)
 {
-    const double saved_bytes = 160e3;
     int64_t row = elements(e, j).n * 4, n = e->g->n;
     int64_t most = e->w->opt->max.n_tok / (4 * (n - 1));
-    double rows =
-        saved_bytes / ((double)row * (double)(n - 1) * (1 - 2.0 / (double)n));
+    double rows = bytes_of_a_shot(e) /
+                  ((double)row * (double)(n - 1) * (1 - 2.0 / (double)n));
 
     if (rows < (double)most)
         most = (int64_t)rows;

@@ -429,3 +429,59 @@ TEST(messages_go_one_way_for_any_rows)
         pl_graph_free(g);
     }
 }
+
+/* Rows up to which a plan for the described devices takes one shot. */
+static int rows_of_one_shot(const char *spec)
+{
+    pl_graph *g = place_model(1);
+    pl_options o = {.size = sizeof o,
+                    .device_spec = spec,
+                    .split_mode = PL_SPLIT_TENSOR,
+                    .no_fit = true,
+                    .n_ctx = 4096,
+                    .n_ubatch = 4096};
+    struct compiled *p;
+    int most = 0;
+    pl_err err;
+
+    assert_non_null(g);
+    if (compile_graph(&p, g, &o, &err) != PL_OK)
+        fail_msg("%s: %s", spec, err.message);
+    for (int i = 0; i < p->low->prog[0].script->n_step; i++) {
+        const struct step *st = &p->low->prog[0].script->step[i];
+
+        if (st->most > 0 && st->most < INT64_MAX)
+            most = (int)st->most;
+    }
+    compiled_free(p);
+    pl_graph_free(g);
+    return most;
+}
+
+/* A row is 512 bytes, and a second shot saves half of what goes to three peers:
+ * 768 bytes a row, as many as the slowest link carries while it begins. */
+TEST(messages_take_one_shot_while_that_is_sooner)
+{
+    static const struct {
+        const char *spec;
+        int rows;
+    } cases[] = {
+        {"gpu:1GiB:1TB/s*4", 208}, /* 16 GB/s, 10 us: 160 kB */
+        {"gpu:1GiB:1TB/s:link=8GB/s:latency=5us*4", 52},
+        {"gpu:1GiB:1TB/s:link=8GB/s:latency=5us*3,"
+         "gpu:1GiB:1TB/s:link=8GB/s:latency=10us",
+         104},
+        {"gpu:1GiB:1TB/s:link=8GB/s:p2p=32GB/s:latency=5us*4", 208},
+        {"gpu:1GiB:1TB/s:link=8GB/s:p2p=32GB/s:latency=5us*3,"
+         "gpu:1GiB:1TB/s:link=8GB/s:latency=5us",
+         52},
+        {"gpu:1GiB:1TB/s:link=900GB/s*4", 341}, /* a quarter is staged */
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int rows = rows_of_one_shot(cases[i].spec);
+
+        if (rows != cases[i].rows)
+            fail_msg("%s: %d rows, not %d", cases[i].spec, rows, cases[i].rows);
+    }
+}

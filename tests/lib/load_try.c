@@ -15,6 +15,7 @@ struct client {
     int fd;
     char *said; /* owned, terminated: all that was asked */
     size_t n;
+    bool open; /* counted among those that wait for an answer */
 };
 
 static void pause_ms(int ms)
@@ -66,10 +67,20 @@ static const char *read_request(struct client *c)
     return body;
 }
 
-static void answer(const struct client *c, int status, const char *body)
+/* Before its last bytes go, since who has them may come again at once. */
+static void end(struct client *c)
+{
+    pthread_mutex_lock(&c->t->lock);
+    c->t->n_open -= c->open;
+    c->open = false;
+    pthread_mutex_unlock(&c->t->lock);
+}
+
+static void answer(struct client *c, int status, const char *body)
 {
     char head[256];
 
+    end(c);
     snprintf(head, sizeof head,
              "HTTP/1.1 %d Said\r\nConnection: close\r\nContent-Length: %zu\r\n"
              "\r\n",
@@ -120,7 +131,7 @@ static void say_counts(const struct client *c, char how)
     (void)chunk(c, text, how == 'b');
 }
 
-static void stream(const struct client *c, char how, bool chat)
+static void stream(struct client *c, char how, bool chat)
 {
     static const char head[] =
         "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
@@ -141,12 +152,14 @@ static void stream(const struct client *c, char how, bool chat)
         if (how == 'c')
             return;
         if (how == 'e') {
+            end(c);
             chunk(c, "data: {\"error\":{\"message\":\"it broke\"}}\n\n", false);
             break;
         }
     }
     if (!ok)
         return;
+    end(c);
     say_counts(c, how);
     if (how != 'd')
         chunk(c, "data: [DONE]\n\n", bytes);
@@ -195,6 +208,7 @@ static char begin(struct client *c, const char *body)
     snprintf(t->path, sizeof t->path, "%.*s", (int)strcspn(c->said + 5, " "),
              c->said + 5);
     t->n_open++;
+    c->open = true;
     t->most_open = t->n_open > t->most_open ? t->n_open : t->most_open;
     pthread_mutex_unlock(&t->lock);
     return how;
@@ -224,9 +238,7 @@ static void *serve(void *user)
         char how = begin(c, body);
 
         write_text(c, how);
-        pthread_mutex_lock(&t->lock);
-        t->n_open--;
-        pthread_mutex_unlock(&t->lock);
+        end(c);
     }
     close(c->fd);
     pthread_mutex_lock(&t->lock);
