@@ -130,8 +130,7 @@ static pl_status fill(struct bench_config *c, const struct bench_test *t,
     if (pl_seq_length(c->s.engine, t->seq0) == 0)
         r = feed(c, t->seq0, 1, t->n_depth, NULL, err);
     if (r == PL_OK && t->n_seq > 1)
-        r = pl_state_save_memory(c->s.engine, t->seq0, 0, -1, &data, &bytes,
-                                 err);
+        r = pl_state_put_aside(c->s.engine, t->seq0, &data, &bytes, err);
     for (int i = 1; i < t->n_seq && r == PL_OK; i++)
         if (pl_seq_length(c->s.engine, t->seq0 + i) == 0)
             r = pl_state_restore_memory(c->s.engine, t->seq0 + i, data, bytes,

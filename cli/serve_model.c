@@ -190,6 +190,8 @@ static pl_status load(struct service *v, const struct options *o,
     }
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
+    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can end */
+        s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
     trained = pl_model_n_ctx_train(v->model);

@@ -18,6 +18,8 @@ static char *parse(const pl_template *t, const char *text, size_t n,
 
     if (pl_reply_create(&r, t, "<think>", 7, "[]", NULL, NULL, NULL) != PL_OK)
         return NULL;
+    if (n % 2)
+        pl_reply_of_document(r);
     for (size_t at = 0; at < n; at += piece)
         if (pl_reply_add(r, text + at, piece < n - at ? piece : n - at, NULL) !=
             PL_OK)

@@ -444,6 +444,14 @@ typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
 /* Gives n bytes, fewer only at the end; -1: it failed. */
 typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
 
+/* Whose a state is that lasts, the sum of all bytes of the weights says. The
+ * first of these functions that needs it reads them once more for it; or it is
+ * made here, beforehand, and `cancel`, may be NULL, polled, ends that with
+ * PL_CANCELLED. The sum of a large file is kept on this machine, and made anew
+ * only when somebody has written to the file. */
+PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
+                               pl_err *err);
+
 /* Positions [first, first + n) of a sequence, n < 0: all from `first` on; or,
  * seq -1, all sequences (then first is 0 and n < 0). Takes memory for 64
  * positions of one layer. */
@@ -457,6 +465,10 @@ PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
 PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
                                       int64_t n, void **data, size_t *bytes,
                                       pl_err *err);
+/* All that a sequence has, for this engine alone: others refuse to restore it,
+ * and no sum is made for it. *data as before. */
+PL_API pl_status pl_state_put_aside(pl_engine *e, int seq, void **data,
+                                    size_t *bytes, pl_err *err);
 /* The file appears, or replaces what was there, only when it is whole and on
  * the disk. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
@@ -484,7 +496,8 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
  * than the devices' memory holds: host memory, a disk. A page is a stream as a
  * state is, and in logical order too; but it is taken only by an engine of the
  * same model, cache formats and numeric plan, whatever its devices, so that
- * what comes back has the bits that it had. */
+ * what comes back has the bits that it had. As long as the engine has no sum of
+ * its weights (pl_engine_sum) a page is for it alone. */
 
 /* The page that is kept for the longest time and was not given out yet: it
  * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it. Of a
@@ -631,6 +644,10 @@ PL_API void pl_reply_free(pl_reply *r);
  * come whole. All pieces together are the same arguments, unless these turn out
  * to be no JSON, or end too early: then what was told stays a call. */
 PL_API void pl_reply_in_pieces(pl_reply *r);
+/* A JSON document may come in place of calls (`content` of pl_template_calls):
+ * content that begins as one is content up to its end, whatever marks its
+ * strings spell. */
+PL_API void pl_reply_of_document(pl_reply *r);
 /* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
  * them). What may belong to a mark is held back until that is known. Fails only
  * with PL_NO_MEMORY; then the reply may only be freed. */

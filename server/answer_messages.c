@@ -44,11 +44,27 @@ static bool begin(struct answer *w, struct answer_choice *c)
            ping(w);
 }
 
+/* Arguments that break off, as far as their values are whole: what clients make
+ * of the pieces of a stream. A number at their end may not be whole. What is no
+ * JSON object is an empty one. */
+static json_t *input_json(const struct text *t)
+{
+    struct text whole = {0};
+    json_t *input = json_loadb(t->s ? t->s : "", t->n, JSON_ALLOW_NUL, NULL);
+
+    if (!input && json_text_close(t->s ? t->s : "", t->n, &whole))
+        input = json_loadb(whole.s, whole.n, JSON_ALLOW_NUL, NULL);
+    text_free(&whole);
+    if (json_is_object(input))
+        return input;
+    json_decref(input);
+    return json_object();
+}
+
 /* A block, empty or with what it has. */
 static json_t *block_json(const struct answer_block *b, bool filled)
 {
     json_t *text = filled ? answer_string(&b->text) : json_string("");
-    json_t *input;
 
     if (b->kind == PL_REPLY_CONTENT)
         return json_pack("{s:s, s:o}", "type", "text", "text", text);
@@ -56,14 +72,9 @@ static json_t *block_json(const struct answer_block *b, bool filled)
         return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking",
                          text, "signature", "");
     json_decref(text);
-    input =
-        filled ? json_loadb(b->text.s, b->text.n, JSON_ALLOW_NUL, NULL) : NULL;
-    if (!json_is_object(input)) {
-        json_decref(input);
-        input = json_object();
-    }
     return json_pack("{s:s, s:s, s:s, s:o}", "type", "tool_use", "id", b->id,
-                     "name", b->name, "input", input);
+                     "name", b->name, "input",
+                     filled ? input_json(&b->text) : json_object());
 }
 
 static bool start(struct answer *w, const struct answer_choice *c)

@@ -145,6 +145,26 @@ bool ask_set_thinking(struct ask_reader *r, bool on)
            ask_set_extra(r, "thinking", json_boolean(on));
 }
 
+/* A conversation of these protocols that ends with the assistant's text has the
+ * beginning of its answer there, unless it says how its prompt is to end. */
+static bool read_begun(struct ask_reader *r)
+{
+    size_t n = json_array_size(r->messages);
+    const json_t *last = json_array_get(r->messages, n > 0 ? n - 1 : 0);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    const char *text = json_string_value(json_object_get(last, "content"));
+
+    if ((r->a->kind != ASK_CHAT && r->a->kind != ASK_MESSAGES) ||
+        field(&r->f, "add_generation_prompt") || !role ||
+        strcmp(role, "assistant") != 0 || !text ||
+        text[strspn(text, " \t\r\n")] == '\0' ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        return true;
+    r->a->begun = strdup(text + strspn(text, " \t\r\n"));
+    r->a->no_generation_prompt = true;
+    return r->a->begun != NULL || refuse_memory(r->f.why);
+}
+
 static bool read_all(struct ask_reader *r, const char *body, size_t len)
 {
     struct ask *a = r->a;
@@ -161,6 +181,8 @@ static bool read_all(struct ask_reader *r, const char *body, size_t len)
     for (ask_read_fn *const *part = kinds[a->kind].part; *part != NULL; part++)
         if (!(*part)(r))
             return false;
+    if (!read_begun(r))
+        return false;
     if (r->messages != NULL && !ask_dump(r, r->messages, &a->messages))
         return false;
     if (r->extra != NULL && !ask_dump(r, r->extra, &a->extra))
@@ -193,6 +215,7 @@ void ask_fini(struct ask *a)
     }
     free(a->prompt);
     free(a->messages);
+    free(a->begun);
     free(a->tools);
     free(a->extra);
     free(a->bias_id);

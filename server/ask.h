@@ -75,6 +75,8 @@ struct ask {
     char *tools;               /* NULL: none */
     char *extra;               /* NULL: none */
     bool no_generation_prompt; /* its text ends with the last message */
+    char *begun;               /* the assistant's text that the answer goes on
+                                  from, the last message's; owned; NULL: none */
     struct ask_prompt *prompt; /* [n_prompt], owned */
     int n_prompt;              /* of a conversation 1 */
 

@@ -1,8 +1,11 @@
 /* Requests become jobs. */
 #include "ask_job.h"
 
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pl_status no_memory(pl_err *err)
 {
@@ -10,17 +13,78 @@ static pl_status no_memory(pl_err *err)
     return err->status = PL_NO_MEMORY;
 }
 
-pl_status ask_render(const struct ask *a, const pl_template *t, int64_t now,
-                     char **text, size_t *len, pl_err *err)
+static pl_status render(const struct ask *a, const char *messages,
+                        const pl_template *t, int64_t now, char **text,
+                        size_t *len, pl_err *err)
 {
     const pl_conversation c = {.size = sizeof(c),
-                               .messages = a->messages,
+                               .messages = messages,
                                .tools = a->tools,
                                .extra = a->extra,
                                .no_generation_prompt = a->no_generation_prompt,
                                .now = now};
 
     return pl_template_render(t, &c, text, len, err);
+}
+
+/* The conversation with an end of its last text that is nowhere else in it:
+ * digits, which templates leave as they are. malloc'ed; NULL: no memory. */
+static char *mark_end(const char *messages, char end[static 32])
+{
+    json_t *all = json_loads(messages, 0, NULL), *last, *content;
+    uint64_t n = 7081542936;
+    char *marked = NULL;
+
+    do
+        snprintf(end, 32, "%" PRIu64, n++);
+    while (strstr(messages, end));
+    last = json_array_get(all, json_array_size(all) - 1);
+    content = json_sprintf(
+        "%s%s", json_string_value(json_object_get(last, "content")), end);
+    if (last && json_object_set_new(last, "content", content) == 0)
+        marked = json_dumps(all, 0);
+    json_decref(all);
+    return marked;
+}
+
+/* The conversation up to the end of its last text, which the template may not
+ * have changed. */
+static pl_status render_begun(const struct ask *a, const pl_template *t,
+                              int64_t now, char **text, size_t *len,
+                              pl_err *err)
+{
+    const size_t n = strlen(a->begun);
+    char end[32], *marked = mark_end(a->messages, end), *at;
+    pl_status s;
+
+    if (marked == NULL)
+        return no_memory(err);
+    s = render(a, marked, t, now, text, NULL, err);
+    free(marked);
+    if (s != PL_OK)
+        return s;
+    at = strstr(*text, end);
+    if (at != NULL && (size_t)(at - *text) >= n &&
+        memcmp(at - n, a->begun, n) == 0) {
+        *at = '\0';
+        if (len != NULL)
+            *len = (size_t)(at - *text);
+        return PL_OK;
+    }
+    free(*text);
+    *text = NULL;
+    snprintf(err->message, sizeof(err->message),
+             "messages: the last one, of the assistant, is to be gone on from, "
+             "and the model's chat template does not show its text as it is; "
+             "ask with add_generation_prompt true");
+    return err->status = PL_UNSUPPORTED;
+}
+
+pl_status ask_render(const struct ask *a, const pl_template *t, int64_t now,
+                     char **text, size_t *len, pl_err *err)
+{
+    return a->begun != NULL ? render_begun(a, t, now, text, len, err)
+                            : render(a, a->messages, t, now, text, len, err);
 }
 
 /* Appends ids; frees `more`. */

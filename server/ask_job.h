@@ -6,8 +6,9 @@
 #include "ask.h"
 #include "loop.h"
 
-/* What the template makes of a conversation; *text is malloc'ed. now: as in
- * pl_conversation. */
+/* What the template makes of a conversation; *text is malloc'ed, and ends with
+ * a->begun, if there is that. now: as in pl_conversation. UNSUPPORTED: the
+ * template does not show that text as it is. */
 pl_status ask_render(const struct ask *a, const pl_template *t, int64_t now,
                      char **text, size_t *len, pl_err *err);
 /* The tokens of a text that a template made, which may name BOS itself: there

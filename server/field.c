@@ -83,6 +83,12 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))
         return refuse_memory(why);
+    if (*root == NULL && json_error_code(&e) == json_error_null_character)
+        return refuse(why, 400, "invalid_json", NULL,
+                      "the request's body has a text with the character zero "
+                      "(\\u0000; line %d, column %d), which is not supported: "
+                      "leave it out",
+                      e.line, e.column);
     if (*root == NULL) {
         json_t *text = json_string(e.text); /* may quote half a character */
 

@@ -31,6 +31,8 @@ struct choice {
     bool broken;     /* memory was short: its text is not whole */
     bool called;     /* a tool, */
     bool full;       /* and no more is wanted: not even another call */
+    bool begins;     /* the reply is told what the client has of it, */
+    size_t n_begun;  /* of which it has told so many bytes */
     int64_t n_prompt, n_cached;
     double wrote; /* when, its last token; 0: none yet */
 };
@@ -96,10 +98,35 @@ static void set_gone(void *user)
 
 /* ---- what a choice writes ------------------------------------------------ */
 
+/* What the client has of the content is not told again. */
+static void skip_begun(struct choice *c, pl_reply_part *part)
+{
+    const char *begun = c->of->ask.begun;
+    size_t n = strlen(begun);
+
+    for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
+        if (*part->text != begun[c->n_begun]) {
+            c->n_begun = n; /* it spells marks */
+            return;
+        }
+        part->text++;
+        part->len--;
+    }
+}
+
 static void tell_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
+    pl_reply_part rest = *part;
 
+    if (c->of->ask.begun && part->kind == PL_REPLY_CONTENT) {
+        skip_begun(c, &rest);
+        if (rest.len == 0)
+            return;
+    }
+    if (c->begins)
+        return;
+    part = &rest;
     c->full |=
         c->called && c->of->ask.single_call && part->kind != PL_REPLY_CALL_MORE;
     c->called |= part->kind == PL_REPLY_CALL;
@@ -345,9 +372,23 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return s == PL_OK || refuse_status(why, s, &err);
 }
 
+/* The reply goes on from the text that the client has; what is held back of it,
+ * since it may belong to a mark, comes later and is not told then. */
+static pl_status begin_reply(struct choice *c, pl_err *err)
+{
+    const char *begun = c->of->ask.begun;
+    pl_status s;
+
+    c->begins = true;
+    s = pl_reply_add(c->reply, begun, strlen(begun), err);
+    c->begins = false;
+    return s;
+}
+
 static bool make_choice(struct generation *g, int index, struct refusal *why)
 {
     struct choice *c = &g->choice[index];
+    const size_t n_begun = g->ask.begun ? strlen(g->ask.begun) : 0;
     pl_err err;
     pl_status s;
 
@@ -361,10 +402,14 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
         s = stop_init(&c->stops, g->ask.stop, g->ask.n_stop, &err);
     if (s == PL_OK && g->prompt)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
-                            strlen(g->prompt), g->ask.tools, tell_part, c,
-                            &err);
+                            strlen(g->prompt) - n_begun, g->ask.tools,
+                            tell_part, c, &err);
     if (s == PL_OK && c->reply) /* whole answers say what streams say */
         pl_reply_in_pieces(c->reply);
+    if (s == PL_OK && c->reply && g->ask.schema)
+        pl_reply_of_document(c->reply);
+    if (s == PL_OK && c->reply && n_begun > 0)
+        s = begin_reply(c, &err);
     return s == PL_OK || refuse_status(why, s, &err);
 }
 

@@ -1,4 +1,4 @@
-/* UTF-8 made valid, byte by byte. */
+/* UTF-8 made valid, byte by byte; and JSON, where it breaks off. */
 #include "json_text.h"
 
 #include <stdint.h>
@@ -118,4 +118,84 @@ json_t *json_text(const char *s, size_t n)
         j = json_stringn(valid.s, valid.n);
     text_free(&valid);
     return j;
+}
+
+/* ---- what breaks off ----------------------------------------------------- */
+
+/* Within a text of JSON. */
+struct within {
+    struct text open; /* what is, as what closes it */
+    bool in_string, escaped;
+    bool is_key;  /* the string is, or what comes next would be */
+    bool in_word; /* a number, true, false, null */
+    size_t end;   /* of the last value that is whole */
+};
+
+static char innermost(const struct within *w)
+{
+    return w->open.n > 0 ? w->open.s[w->open.n - 1] : '\0';
+}
+
+static bool follow_mark(struct within *w, char c, size_t at)
+{
+    switch (c) {
+    case '{':
+    case '[':
+        w->is_key = c == '{';
+        w->end = at + 1;
+        return text_add(&w->open, c == '{' ? "}" : "]", 1);
+    case '}':
+    case ']':
+        if (innermost(w) != c)
+            return false;
+        w->open.n--;
+        w->end = at + 1;
+        return true;
+    case ',':
+        w->is_key = innermost(w) == '}';
+        return true;
+    case ':':
+        w->is_key = false;
+        return true;
+    default:
+        w->in_string = c == '"';
+        w->in_word = c != '"' && !strchr(" \t\r\n", c);
+        return true;
+    }
+}
+
+static void follow_string(struct within *w, char c, size_t at)
+{
+    if (w->escaped) {
+        w->escaped = false;
+    } else if (c == '\\') {
+        w->escaped = true;
+    } else if (c == '"') {
+        w->in_string = false;
+        w->end = w->is_key ? w->end : at + 1;
+    }
+}
+
+bool json_text_close(const char *s, size_t n, struct text *out)
+{
+    struct within w = {0};
+    bool ok = true;
+
+    for (size_t at = 0; at < n && ok; at++) {
+        if (w.in_string) {
+            follow_string(&w, s[at], at);
+            continue;
+        }
+        if (w.in_word && strchr(",]} \t\r\n", s[at])) {
+            w.in_word = false;
+            w.end = at;
+        }
+        if (!w.in_word)
+            ok = follow_mark(&w, s[at], at);
+    }
+    ok = ok && w.end > 0 && text_add(out, s, w.end);
+    while (ok && w.open.n > 0)
+        ok = text_add(out, &w.open.s[--w.open.n], 1);
+    text_free(&w.open);
+    return ok;
 }

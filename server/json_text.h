@@ -30,6 +30,11 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s,
 /* The text has ended: an unfinished character becomes U+FFFD. */
 bool utf8_end(struct utf8_tail *tail, struct text *out);
 
+/* JSON that breaks off, closed behind the last of its values that is whole, a
+ * list or an object that has begun being one. False: there is none, or no
+ * memory. */
+bool json_text_close(const char *s, size_t n, struct text *out);
+
 /* A valid copy, malloc'ed; NULL: no memory. */
 char *utf8_copy(const char *s, size_t n);
 /* A JSON string of any bytes; NULL: no memory. */

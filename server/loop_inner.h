@@ -28,7 +28,9 @@ struct work {
     int64_t n_text, max_text;
     int64_t n_done; /* of them, computed: the length of its sequence */
     int64_t n_cached, n_written;
-    void *saved; /* owned, of WORK_AWAY */
+    int64_t n_shared; /* of n_cached, those that the devices had */
+    bool counted;     /* n_cached, in the totals */
+    void *saved;      /* owned, of WORK_AWAY */
     size_t saved_bytes;
     double came, began, wrote; /* seconds of the clock; wrote: first token */
     bool looked;               /* for more of its prompt in the tiers */
@@ -111,7 +113,7 @@ bool loop_step(struct loop *l);
  * waits until that is known. */
 bool loop_tiers_look(struct loop *l, struct work *w);
 /* Does it still wait? Takes no lock. */
-bool loop_tiers_waits(const struct work *w);
+bool loop_tiers_waits(const struct loop *l, const struct work *w);
 /* Its sequence has begun, with what the devices have. */
 void loop_tiers_begin(struct loop *l, struct work *w);
 /* Does it take part in no step yet, since entries are left to be put? */

@@ -110,7 +110,7 @@ static struct work *idle_at(const struct loop *l, int place)
 static bool may_come(const struct loop *l, const struct work *w,
                      enum work_at at)
 {
-    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(w) &&
+    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(l, w) &&
            (w->job.place == 0 || free_seq(l, w) >= 0 ||
             idle_at(l, w->job.place));
 }
@@ -182,10 +182,7 @@ static void begin(struct loop *l, struct work *w)
     if (!w->job.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
                                          &w->n_cached, NULL) != PL_OK)
         w->n_cached = 0;
-    w->n_done = w->n_cached;
-    pthread_mutex_lock(&l->lock);
-    l->counts.n_cached += (uint64_t)w->n_cached;
-    pthread_mutex_unlock(&l->lock);
+    w->n_done = w->n_shared = w->n_cached;
     loop_tiers_begin(l, w);
 }
 
@@ -195,8 +192,8 @@ static void send_away(struct loop *l, struct work *w)
     pl_err err;
 
     loop_tiers_stop(l, w);
-    if (w->n_done > 0 && pl_state_save_memory(l->e, w->seq, 0, -1, &w->saved,
-                                              &w->saved_bytes, &err) != PL_OK) {
+    if (w->n_done > 0 && pl_state_put_aside(l->e, w->seq, &w->saved,
+                                            &w->saved_bytes, &err) != PL_OK) {
         loop_end_work(l, w, JOB_FAILED, &err);
         return;
     }
@@ -356,7 +353,7 @@ static void make_way(struct loop *l, const pl_err *err)
 
 /* ---- what is told -------------------------------------------------------- */
 
-static bool keep(struct work *w, int32_t id)
+static bool keep(struct loop *l, struct work *w, int32_t id)
 {
     if (w->n_text == w->max_text) {
         int64_t max = 2 * w->max_text;
@@ -369,6 +366,9 @@ static bool keep(struct work *w, int32_t id)
     }
     w->text[w->n_text++] = id;
     w->n_written++;
+    pthread_mutex_lock(&l->lock);
+    l->counts.n_written++;
+    pthread_mutex_unlock(&l->lock);
     return true;
 }
 
@@ -428,7 +428,7 @@ static void write_on(struct loop *l, struct work *w, float *logits)
         loop_end_work(l, w, JOB_FAILED, &err);
     } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {
         loop_end_work(l, w, JOB_ENDED, NULL);
-    } else if (!keep(w, id)) {
+    } else if (!keep(l, w, id)) {
         err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
         loop_end_work(l, w, JOB_FAILED, &err);
     } else if (!w->job.listener.token(w->job.listener.user, id, logits)) {
@@ -438,17 +438,23 @@ static void write_on(struct loop *l, struct work *w, float *logits)
     }
 }
 
-static void show(struct loop *l, const struct work *w, int64_t n_prompt,
-                 int64_t n_written)
+/* What was cached of a prompt counts from its first step on: until then less of
+ * it may be used than was found. */
+static void show(struct loop *l, struct work *w, int64_t n_prompt)
 {
     pthread_mutex_lock(&l->lock);
+    if (!w->counted) {
+        l->counts.n_cached += (uint64_t)w->n_cached;
+        if (w->n_cached > w->n_shared)
+            l->counts.n_back += (uint64_t)(w->n_cached - w->n_shared);
+        w->counted = true;
+    }
     l->slot[w->seq] = (struct loop_slot){.job = w->id,
                                          .n_prompt = w->job.n_prompt,
                                          .n_done = w->n_done,
                                          .n_written = w->n_written,
                                          .n_held = w->n_done};
     l->counts.n_prompt += (uint64_t)n_prompt;
-    l->counts.n_written += (uint64_t)n_written;
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -485,7 +491,7 @@ static void tell(struct loop *l, int from, int to, bool rows)
             continue;
         writing = is_writing(w);
         w->n_done += l->plan[i].n_now;
-        show(l, w, writing ? 0 : l->plan[i].n_now, writing);
+        show(l, w, writing ? 0 : l->plan[i].n_now);
         if (w->job.listener.progress && w->n_written == 0)
             w->job.listener.progress(w->job.listener.user, w->n_done,
                                      w->job.n_prompt, w->n_cached);

@@ -13,8 +13,8 @@
 
 enum {
     MAX_LOOKING = 16, /* jobs that wait for the tiers */
-    LOOK_S =
-        30, /* no longer, for what is known or for a page: the disk hangs */
+    LOOK_S = 5, /* no longer, for what is known or for a page: a slow disk; one
+                   that hangs (tiers_hangs) is not waited for */
 };
 
 static const double alone_s = 0.05;   /* of putting, where nobody else runs */
@@ -97,10 +97,10 @@ bool loop_tiers_look(struct loop *l, struct work *w)
     return w->search != NULL;
 }
 
-bool loop_tiers_waits(const struct work *w)
+bool loop_tiers_waits(const struct loop *l, const struct work *w)
 {
     return w->at == WORK_WAITS && w->search && !tiers_search_done(w->search) &&
-           loop_now() < w->look_end;
+           loop_now() < w->look_end && !tiers_hangs(l->o.tiers);
 }
 
 void loop_tiers_leave(struct loop *l, struct work *w)
@@ -115,32 +115,16 @@ bool loop_tiers_puts(const struct work *w)
     return w->at == WORK_RUNS && w->search;
 }
 
-static void count_back(struct loop *l, const struct work *w, int64_t before,
-                       double seconds)
-{
-    pthread_mutex_lock(&l->lock);
-    l->counts.back_s += seconds;
-    if (w->n_cached >= before) {
-        l->counts.n_back += (uint64_t)(w->n_cached - before);
-        l->counts.n_cached += (uint64_t)(w->n_cached - before);
-    } else {
-        l->counts.n_back -= (uint64_t)(before - w->n_cached);
-        l->counts.n_cached -= (uint64_t)(before - w->n_cached);
-    }
-    pthread_mutex_unlock(&l->lock);
-}
-
 /* The sequence has all that comes; where no state is behind it, it goes back
  * to where one is. */
 static void end_putting(struct loop *l, struct work *w)
 {
-    int64_t kept = 0, before = w->n_cached;
+    int64_t kept = 0;
 
     loop_tiers_leave(l, w);
     if (pl_seq_trim(l->e, w->seq, w->n_done, &kept, NULL) != PL_OK)
         return;
     w->n_done = w->n_cached = kept;
-    count_back(l, w, before, 0);
 }
 
 void loop_tiers_stop(struct loop *l, struct work *w)
@@ -160,9 +144,9 @@ void loop_tiers_begin(struct loop *l, struct work *w)
         return;
     if (!tiers_search_done(w->search)) {
         loop_say(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waited %d s for pages of the cache; its "
-                 "prompt is computed",
-                 w->id, LOOK_S);
+                 "job %" PRIu64 " waits no longer for the cache's folder, "
+                 "which does not answer; its prompt is computed",
+                 w->id);
         loop_tiers_leave(l, w);
         return;
     }
@@ -173,13 +157,8 @@ void loop_tiers_begin(struct loop *l, struct work *w)
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
         /* A state within a page is not gone on from, and less is there. */
-        int64_t before = w->n_cached;
-
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
-        w->n_done = w->n_cached = 0;
-        pthread_mutex_lock(&l->lock);
-        l->counts.n_cached -= (uint64_t)before;
-        pthread_mutex_unlock(&l->lock);
+        w->n_done = w->n_cached = w->n_shared = 0;
     }
     if (w->n_cached < f.from || w->n_cached % TIER_TOKENS != 0)
         loop_tiers_leave(l, w); /* what it began behind has gone since */
@@ -192,7 +171,6 @@ static void put_entry(struct loop *l, struct work *w,
                       const struct tier_entry *e)
 {
     double began = loop_now();
-    int64_t before = w->n_cached;
     bool last = ++w->n_put == tiers_search_found(w->search).n;
     pl_err err;
     pl_status s = pl_seq_extend(l->e, w->seq, w->text + e->first, e->n, e->data,
@@ -208,7 +186,9 @@ static void put_entry(struct loop *l, struct work *w,
             tiers_damaged(l->o.tiers, e);
     }
     w->look_end = loop_now() + LOOK_S;
-    count_back(l, w, before, loop_now() - began);
+    pthread_mutex_lock(&l->lock);
+    l->counts.back_s += loop_now() - began;
+    pthread_mutex_unlock(&l->lock);
     if (s != PL_OK || last)
         end_putting(l, w);
 }
@@ -217,7 +197,7 @@ static void put_entry(struct loop *l, struct work *w,
  * not come yet. */
 static bool put_one(struct loop *l, struct work *w)
 {
-    bool ended, late = loop_now() > w->look_end;
+    bool ended, late = loop_now() > w->look_end || tiers_hangs(l->o.tiers);
     const struct tier_entry *e =
         tiers_search_take(l->o.tiers, w->search, w->n_put, &ended);
 
@@ -227,9 +207,9 @@ static bool put_one(struct loop *l, struct work *w)
         end_putting(l, w);
     if (!e && !ended && late)
         loop_say(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waited %d s for a page of the cache; the "
-                 "rest of its prompt is computed",
-                 w->id, LOOK_S);
+                 "job %" PRIu64 " waits no longer for the cache's folder, "
+                 "which does not answer; the rest of its prompt is computed",
+                 w->id);
     return e || ended || late;
 }
 

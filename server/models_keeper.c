@@ -31,6 +31,7 @@ static void unload(struct models *m, struct model *a, const char *why)
 
     a->state = MODEL_UNLOADING;
     pthread_mutex_unlock(&m->lock);
+    service_settle(v);              /* what it still does is of its totals */
     past = models_past(v, a->past); /* which changes here alone */
     pthread_mutex_lock(&m->lock);
     while (a->n_use > 0) /* who reads its metrics */

@@ -281,6 +281,26 @@ static void on_list(void *user, struct http_request *r)
     answer_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
+/* One of them, by its own name alone. */
+static void on_model(void *user, struct http_request *r)
+{
+    struct models *m = user;
+    const char *name = http_name(r);
+    int i = models_find(m, name);
+    struct refusal why;
+    json_t *j;
+
+    if (i < 0) {
+        models_refuse_name(m, name, &why);
+        service_refuse(r, &why);
+        return;
+    }
+    pthread_mutex_lock(&m->lock);
+    j = model_json(m, &m->model[i]);
+    pthread_mutex_unlock(&m->lock);
+    answer_json(r, j);
+}
+
 /* ---- wishes -------------------------------------------------------------- */
 
 static struct model *named(const struct models *m, struct http_request *r)
@@ -352,6 +372,7 @@ static void on_props(void *user, struct http_request *r)
 const struct http_route models_own_routes[] = {
     {"GET", "/models", on_list, 0},
     {"GET", "/v1/models", on_list, 0},
+    {"GET", "/v1/models/{}", on_model, 0},
     {"GET", "/props", on_props, 0},
     {"GET", "/metrics", models_on_metrics, 0},
     {"POST", "/models/load", on_load, 0},

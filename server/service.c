@@ -346,6 +346,11 @@ static void on_slots(void *user, struct http_request *r)
     answer_json(r, list);
 }
 
+void service_settle(struct service *v)
+{
+    tiers_end(v->tiers);
+}
+
 bool service_metrics(struct service *v, struct text *out)
 {
     struct metrics_now now = {0};

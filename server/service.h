@@ -71,6 +71,9 @@ enum {
 }; /* a route whose handler asks no model: it gets NULL,
                               in place of a struct service */
 
+/* Nobody asks it any more: what it still does, it does now, so that its figures
+ * are those of all that it has done. */
+void service_settle(struct service *v);
 /* Appends what it has done, for Prometheus; false: no memory. */
 bool service_metrics(struct service *v, struct text *out);
 

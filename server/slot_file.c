@@ -13,7 +13,7 @@
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'l', 't'};
 
-enum { VERSION = 1, AT_ROOT = 16, AT_SUM = 48, HEAD = 80 };
+enum { VERSION = 2, AT_ROOT = 16, AT_SUM = 48, HEAD = 80 };
 
 static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     __attribute__((format(printf, 3, 4)));
@@ -140,9 +140,13 @@ pl_status slot_file_parse(struct slot_file *f, void *bytes, size_t n,
     uint32_t n_tok;
 
     *f = (struct slot_file){.bytes = bytes, .size = n};
-    if (n < HEAD || memcmp(b, magic, sizeof magic) != 0 ||
-        get4(b + 8) != VERSION)
+    if (n < HEAD || memcmp(b, magic, sizeof magic) != 0)
         return fail(err, PL_BAD_FILE, "this is no file of a slot");
+    if (get4(b + 8) != VERSION)
+        return fail(err, PL_BAD_FILE,
+                    "a slot's file of version %u; version %d is read: ask "
+                    "with the slot's prompt once more, and save it anew",
+                    (unsigned)get4(b + 8), VERSION);
     n_tok = get4(b + 12);
     if (n_tok > INT32_MAX || (n - HEAD) / 4 < n_tok)
         return fail(err, PL_BAD_FILE, "the slot's file is cut off");

@@ -3,7 +3,7 @@
  * All numbers little endian:
  *
  *       0   8  "plaitslt"
- *       8   4  version, 1
+ *       8   4  version, 2: 1 had states of an older form
  *      12   4  n, tokens
  *      16  32  what computed it (tiers_root)
  *      48  32  SHA-256 of the 48 bytes before and the tokens

@@ -35,7 +35,7 @@ struct task {
 pl_status slots_init(struct slots *s, const char *dir, pl_engine *e,
                      pl_err *err)
 {
-    pl_status status = tiers_root(&s->root, e, err);
+    pl_status status = dir ? tiers_root(&s->root, e, err) : PL_OK;
 
     s->dir = dir;
     if (status != PL_OK)

@@ -25,7 +25,7 @@ struct slots {
     bool made;
 };
 
-/* The engine is asked now and not later. */
+/* With a folder the engine is asked now, and not later. */
 pl_status slots_init(struct slots *s, const char *dir, pl_engine *e,
                      pl_err *err);
 /* Waits for requests that are under way; before loop_free. */

@@ -20,6 +20,7 @@ enum {
     FLUSH_S = 5,        /* writing what is owed, at the end */
     LEAVE_S = 5,        /* behind that, for a disk that hangs */
     HANG_S = 5,
+    READ_HANG_S = 1,
     MAX_SEARCH = 256,
 };
 
@@ -58,6 +59,7 @@ struct tiers_search {
     struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1] of its pages */
     struct found_page *page; /* owned, [n_page] */
     int n_page;
+    bool no_disk;     /* which hangs: host memory alone is asked */
     atomic_bool over; /* they are found */
 
     /* Guarded. */
@@ -75,6 +77,9 @@ struct tiers {
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
     bool sorts, writes, reads; /* they run */
+    bool ended, left;          /* they do not; left: one of them hangs */
+    _Atomic double at_read; /* since when the reader waits for the disk; 0: it
+                               does not */
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
@@ -388,22 +393,28 @@ static bool is_wanted(struct tiers *t, const struct tiers_search *s)
     return wanted;
 }
 
-/* Counted once; of the disk, if `head`, without its data. NULL: there is none.
- */
-static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
-                               bool head, bool *of_ram)
+/* The reader goes to the disk, or comes back from it. */
+static void at_disk(struct tiers *t, bool is)
+{
+    atomic_store(&t->at_read, is ? now() : 0);
+}
+
+bool tiers_hangs(const struct tiers *t)
+{
+    double since = atomic_load(&t->at_read);
+
+    return since > 0 && now() - since > t->o.read_hang_s;
+}
+
+static struct tier_entry *look_at_disk(struct tiers *t,
+                                       const struct tier_key *key, bool head)
 {
     struct tier_entry *e;
-    bool damaged = false;
+    bool damaged;
 
-    pthread_mutex_lock(&t->lock);
-    e = tier_table_find(&t->table, key);
-    if (e)
-        tier_entry_hold(e);
-    pthread_mutex_unlock(&t->lock);
-    *of_ram = e != NULL;
-    if (!e)
-        e = tier_disk_read(&t->disk, key, head, &damaged);
+    at_disk(t, true);
+    e = tier_disk_read(&t->disk, key, head, &damaged);
+    at_disk(t, false);
     if (damaged) {
         pthread_mutex_lock(&t->lock);
         t->counts.damaged++;
@@ -412,12 +423,29 @@ static struct tier_entry *look(struct tiers *t, const struct tier_key *key,
     return e;
 }
 
+/* Counted once; of the disk, if `head`, without its data. NULL: there is none.
+ */
+static struct tier_entry *look(struct tiers *t, const struct tiers_search *s,
+                               const struct tier_key *key, bool head,
+                               bool *of_ram)
+{
+    struct tier_entry *e;
+
+    pthread_mutex_lock(&t->lock);
+    e = tier_table_find(&t->table, key);
+    if (e)
+        tier_entry_hold(e);
+    pthread_mutex_unlock(&t->lock);
+    *of_ram = e != NULL;
+    return e || s->no_disk ? e : look_at_disk(t, key, head);
+}
+
 /* Adds the page of a key, if there is one. */
 static bool find_page(struct tiers *t, struct tiers_search *s,
                       const struct tier_key *key)
 {
     bool of_ram;
-    struct tier_entry *e = look(t, key, true, &of_ram);
+    struct tier_entry *e = look(t, s, key, true, &of_ram);
 
     if (!e)
         return false;
@@ -483,7 +511,11 @@ static void find_all(struct tiers *t, struct tiers_search *s)
         pthread_mutex_lock(&t->lock);
         tier_table_find(&t->table, &s->key[i + 1]); /* uses it */
         pthread_mutex_unlock(&t->lock);
+        if (s->no_disk)
+            continue;
+        at_disk(t, true);
         tier_disk_touch(&t->disk, &s->key[i + 1]);
+        at_disk(t, false);
     }
     if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
         return;
@@ -502,7 +534,7 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
                                     int i)
 {
     bool ram;
-    struct tier_entry *e = look(t, &s->page[i].key, false, &ram);
+    struct tier_entry *e = look(t, s, &s->page[i].key, false, &ram);
 
     if (!e)
         return NULL;
@@ -616,6 +648,22 @@ static void *read_on(void *user)
     return NULL;
 }
 
+/* All that host memory has of it, without the reader. */
+static void search_memory(struct tiers *t, struct tiers_search *s)
+{
+    struct tier_entry *e;
+
+    find_all(t, s);
+    while (s->n_read < s->n_page && (e = read_page(t, s, s->n_read))) {
+        s->entry[s->n_read++] = e;
+        pthread_mutex_lock(&t->lock);
+        t->ahead += e->bytes;
+        pthread_mutex_unlock(&t->lock);
+    }
+    s->end = s->n_read;
+    atomic_store(&s->over, true);
+}
+
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user)
@@ -640,14 +688,18 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     }
     memcpy(s->token, token, (size_t)n * sizeof *s->token);
     pthread_mutex_lock(&t->lock);
-    if (t->n_search == MAX_SEARCH) {
+    if (t->n_search == MAX_SEARCH || t->stops) {
         pthread_mutex_unlock(&t->lock);
         free_search(s);
         return NULL;
     }
     t->n_search++;
-    enlist(t, s);
+    s->no_disk = tiers_hangs(t);
+    if (!s->no_disk)
+        enlist(t, s);
     pthread_mutex_unlock(&t->lock);
+    if (s->no_disk)
+        search_memory(t, s);
     return s;
 }
 
@@ -759,6 +811,9 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->o.ahead = STAGED;
     if (t->o.hang_s == 0)
         t->o.hang_s = HANG_S;
+    if (t->o.read_hang_s == 0)
+        t->o.read_hang_s = READ_HANG_S;
+    atomic_init(&t->at_read, 0);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->to_sort, NULL);
     pthread_cond_init(&t->to_write, NULL);
@@ -829,8 +884,8 @@ pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err)
 {
-    struct tier_key root;
-    pl_status s = tiers_root(&root, e, err);
+    struct tier_key root = {0};
+    pl_status s = o->dir ? tiers_root(&root, e, err) : PL_OK;
 
     *out = NULL;
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
@@ -845,13 +900,13 @@ static bool joined(pthread_t thread, const struct timespec *end)
     return false;
 }
 
-void tiers_free(struct tiers *t)
+void tiers_end(struct tiers *t)
 {
     struct timespec end;
-    bool ended = true;
 
-    if (!t)
+    if (!t || t->ended)
         return;
+    t->ended = true;
     pthread_mutex_lock(&t->lock);
     t->stops = true;
     t->flush_until = now() + FLUSH_S;
@@ -863,12 +918,19 @@ void tiers_free(struct tiers *t)
     clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
     end.tv_sec += FLUSH_S + LEAVE_S;
     if (t->sorts)
-        ended = joined(t->sorter, &end);
+        t->left |= !joined(t->sorter, &end);
     if (t->writes)
-        ended &= joined(t->writer, &end);
+        t->left |= !joined(t->writer, &end);
     if (t->reads)
-        ended &= joined(t->reader, &end);
-    if (!ended) { /* what the thread looks at stays, but for who hears it */
+        t->left |= !joined(t->reader, &end);
+}
+
+void tiers_free(struct tiers *t)
+{
+    if (!t)
+        return;
+    tiers_end(t);
+    if (t->left) { /* what the thread looks at stays, but for who hears it */
         say(t, PL_LOG_WARN,
             "the cache's folder does not answer; it is left as it is");
         pthread_mutex_lock(&t->lock);

@@ -8,9 +8,9 @@
  * have is looked for (tiers_search) and read, a little ahead of who takes it.
  *
  * Three threads of its own: one that hashes and sorts in, one that writes, and
- * one that looks and reads; no call waits for a disk, and host memory takes
- * what comes while a disk hangs. A disk that fails loses what was to be
- * written, is told of once, and is tried again later. */
+ * one that looks and reads; no call waits for a disk, and while a disk hangs
+ * host memory takes what comes and gives what it has. A disk that fails loses
+ * what was to be written, is told of once, and is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
 
@@ -28,6 +28,7 @@ struct tiers_options {
                         searches, or a page of each if that is more; 0: 256
                         MiB */
     double hang_s;   /* a write that takes longer hangs; 0: 5 */
+    double read_hang_s; /* likewise a read; 0: 1 */
     pl_log_fn *log;
     void *log_user;
 };
@@ -44,14 +45,18 @@ struct tiers_counts {
 
 /* All that decides an engine's bits, in one key. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
-/* For what this engine keeps, which is asked now and not later. */
+/* For what this engine keeps; with a folder it is asked now, and not later,
+ * which is known by the sum of its weights (pl_engine_sum). */
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err);
 /* The same for one that is known by its root. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes what is owed first, for some seconds at most; a disk that hangs is not
- * waited for. NULL is taken. */
+/* Writes what is owed, for some seconds at most, and then nothing more; a disk
+ * that hangs is not waited for. What it counts is whole from here on. NULL is
+ * taken. */
+void tiers_end(struct tiers *t);
+/* Behind that, which it does itself. NULL is taken. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
@@ -66,11 +71,15 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
  * `length`, could begin further on; `done` is called on another thread when
  * that is known, and again for each page that has come, unless the search was
  * freed before: it must not wait, nor call anything here. What the devices have
- * counts as used in the tiers too. NULL: no memory, or too many wait for a slow
- * disk. */
+ * counts as used in the tiers too. While the disk hangs host memory alone is
+ * looked at, at once, and `done` not called. NULL: no memory, or too many wait
+ * for a slow disk. */
 struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
+/* Does the disk not answer who reads? What is not there yet does not come soon,
+ * then. Takes no lock. */
+bool tiers_hangs(const struct tiers *t);
 /* Is it known? Takes no lock. */
 bool tiers_search_done(const struct tiers_search *s);
 /* Of one that is done: n pages one behind the other, from the token `from` on

@@ -18,6 +18,7 @@ enum state {
     AFTER_CALL,
     IN_HEADER, /* of channels: before <|message|> */
     IN_CHANNEL,
+    IN_DOCUMENT, /* content, whatever it spells */
 };
 
 /* What a mark means where it stands. */
@@ -61,8 +62,10 @@ struct pl_reply {
     bool trimmed; /* blanks here are part of a mark */
     bool ended;
     int n_bad;
-    size_t body; /* IN_CALL, IN_CHANNEL: where it begins */
+    size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: where it begins */
     struct json_scan scan;
+    bool may_document; /* content may be a JSON document */
+    enum state behind; /* IN_DOCUMENT: the state behind it */
     pl_reply_kind channel;
     size_t recipient, n_recipient; /* of a channel's message, in `raw`; n 0:
                                       the user */
@@ -318,6 +321,44 @@ static enum mark next_mark(struct pl_reply *r, bool last, size_t *n)
     return NO_MARK;
 }
 
+/* ---- documents ----------------------------------------------------------- */
+
+static void begin_document(struct pl_reply *r, size_t body)
+{
+    r->behind = r->state;
+    r->state = IN_DOCUMENT;
+    r->body = r->seen = body;
+    r->scan = (struct json_scan){0};
+}
+
+/* Does the content begin, and with a JSON value? */
+static bool is_document(struct pl_reply *r, bool last)
+{
+    struct span t = from(r, r->at);
+    size_t at = span_blanks(t), n;
+
+    if (!r->may_document || !r->fresh || r->calls.n > 0 || at == t.n ||
+        !memchr("{[\"-0123456789tfn", t.s[at], 17) ||
+        mark_at(r, span_from(t, at), last, &n) != NO_MARK)
+        return false;
+    begin_document(r, r->at + at);
+    return true;
+}
+
+static bool go_through_document(struct pl_reply *r, bool last)
+{
+    struct span t = from(r, r->body);
+
+    (void)last; /* a value that is cut off is content too */
+    if (t.n > 0)
+        json_scan(&r->scan, t);
+    give(r, PL_REPLY_CONTENT, r->body + r->scan.at);
+    if (r->scan.at == 0 || r->scan.depth > 0 || r->scan.in_string)
+        return false;
+    r->state = r->behind;
+    return true;
+}
+
 /* ---- calls --------------------------------------------------------------- */
 
 static void begin_call(struct pl_reply *r, size_t body)
@@ -463,6 +504,12 @@ static void go_through_arguments(struct pl_reply *r)
         tell_arguments(r);
 }
 
+/* Is the call at hand an object without a mark? */
+static bool is_bare(const struct pl_reply *r)
+{
+    return span_blanks(piece(r, r->at, r->body)) == r->body - r->at;
+}
+
 static bool go_through_call(struct pl_reply *r, bool last)
 {
     size_t end;
@@ -478,6 +525,10 @@ static bool go_through_call(struct pl_reply *r, bool last)
     default:
         r->n_bad++;
         r->state = IN_CONTENT;
+        if (r->may_document && r->fresh && r->args == 0 && is_bare(r)) {
+            begin_document(r, r->body);
+            return true;
+        }
         r->fresh = false;
         if (r->args > 0) {
             leave_arguments(r);
@@ -541,7 +592,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
     size_t n = 0;
     enum mark m;
 
-    if (r->state == IN_CONTENT && is_bare_object(r))
+    if (r->state == IN_CONTENT && (is_bare_object(r) || is_document(r, last)))
         return true;
     m = next_mark(r, last, &n);
     give(r, kind, m == NO_MARK && last ? r->seen : before_blanks(r, r->seen));
@@ -647,8 +698,12 @@ static void go_through_channel_arguments(struct pl_reply *r)
 static bool go_through_channel(struct pl_reply *r, bool last)
 {
     size_t n = 0;
-    enum mark m = next_mark(r, last, &n);
+    enum mark m;
 
+    if (r->n_recipient == 0 && r->channel == PL_REPLY_CONTENT &&
+        is_document(r, last))
+        return true;
+    m = next_mark(r, last, &n);
     if (r->n_recipient == 0) {
         give(r, r->channel, r->seen);
     } else {
@@ -669,9 +724,10 @@ static bool go_through_channel(struct pl_reply *r, bool last)
 static void go_on(struct pl_reply *r, bool last)
 {
     static bool (*const go[])(struct pl_reply * r, bool last) = {
-        [IN_CONTENT] = go_through_text,  [IN_REASONING] = go_through_text,
-        [IN_CALL] = go_through_call,     [AFTER_CALL] = go_after_call,
-        [IN_HEADER] = go_through_header, [IN_CHANNEL] = go_through_channel,
+        [IN_CONTENT] = go_through_text,      [IN_REASONING] = go_through_text,
+        [IN_CALL] = go_through_call,         [AFTER_CALL] = go_after_call,
+        [IN_HEADER] = go_through_header,     [IN_CHANNEL] = go_through_channel,
+        [IN_DOCUMENT] = go_through_document,
     };
 
     while (!r->ended && r->raw.n > 0 && go[r->state](r, last))
@@ -753,6 +809,11 @@ void pl_reply_in_pieces(pl_reply *r)
     r->pieces = true;
 }
 
+void pl_reply_of_document(pl_reply *r)
+{
+    r->may_document = true;
+}
+
 void pl_reply_free(pl_reply *r)
 {
     if (!r)
@@ -790,7 +851,7 @@ bool pl_reply_ended(const pl_reply *r)
 
 bool pl_reply_in_content(const pl_reply *r)
 {
-    return r->state == IN_CONTENT ||
+    return r->state == IN_CONTENT || r->state == IN_DOCUMENT ||
            (r->state == IN_CHANNEL && r->channel == PL_REPLY_CONTENT &&
             r->n_recipient == 0);
 }

@@ -3,6 +3,7 @@
 #include "engine/engine.h"
 
 #include "base/err.h"
+#include "base/hash64.h"
 #include "base/sized.h"
 #include "engine/model_sum.h"
 #include "fit/fit.h"
@@ -11,6 +12,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 /* An exec_source's: is the part still in its file? */
 static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
@@ -104,6 +107,24 @@ pl_status engine_sum_weights(pl_engine *e, const volatile int *cancel,
     return PL_OK;
 }
 
+pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
+{
+    return engine_sum_weights(e, cancel, err);
+}
+
+/* A number that no other engine has, of any process. */
+static uint64_t draw_mark(const pl_engine *e)
+{
+    struct {
+        uint64_t chance, at;
+        struct timespec time;
+    } is = {.at = (uintptr_t)e};
+
+    (void)!getrandom(&is.chance, sizeof is.chance, GRND_NONBLOCK);
+    clock_gettime(CLOCK_MONOTONIC, &is.time);
+    return hash64(0, &is, sizeof is);
+}
+
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
@@ -119,6 +140,7 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         return err_no_memory(err, "an engine");
     e->log = opt->log;
     e->log_user = opt->log_user;
+    e->mark = draw_mark(e);
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
         s = exec_create(&e->exec, e->plan->compiled, opt, err);
@@ -133,8 +155,6 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
         s = prefix_init(&e->kv, err);
     if (s == PL_OK)
         s = load(e, opt, err);
-    if (s == PL_OK && opt->prefix_cache) /* which says whose it is */
-        s = engine_sum_weights(e, opt->cancel, err);
     if (s != PL_OK) {
         pl_engine_free(e);
         return s;

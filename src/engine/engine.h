@@ -39,8 +39,9 @@ struct pl_engine {
     struct kv kv;
     pl_log_fn *log;
     void *log_user;
-    uint64_t weights; /* model_sum's, for states, if has_weights */
+    uint64_t weights; /* model_sum's, for states that last, if has_weights */
     bool has_weights;
+    uint64_t mark; /* of no other engine, for those that do not */
     pl_tensor ids, pos, out_ids, logits;
     pl_tensor hidden, hidden_out, norm_out; /* -1: the graph has none, keeps
                                                none */

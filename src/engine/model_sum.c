@@ -9,8 +9,9 @@
  * the number and the size are the same, the bytes are. Reading comes right
  * behind loading, when the file is in memory as far as it fits.
  *
- * A kept sum is a file of 24 bytes, whose name is the key: "plaitsum", the sum,
- * and a hash64 of both; numbers little endian. One that is not so is not there.
+ * A kept sum is a file of 32 bytes, whose name is the key: "plaitsum", the
+ * number of the way in which it was made, the sum, and a hash64 of all that;
+ * numbers little endian. One that is not so is not there, and is made again.
  */
 #include "engine/model_sum.h"
 
@@ -29,7 +30,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK = 256 << 10, MAX_THREADS = 16, KEPT = 24 };
+enum {
+    BLOCK = 256 << 10,
+    MAX_THREADS = 16,
+    KEPT = 32,
+    WAY = 2, /* to be raised whenever other sums are made of the same bytes */
+};
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
 
@@ -146,12 +152,12 @@ static pl_status place(char path[CACHE_PATH], const uint64_t key[2],
 
 static void put(unsigned char b[KEPT], uint64_t sum)
 {
-    uint64_t v = htole64(sum);
+    uint64_t v[2] = {htole64(WAY), htole64(sum)}, hash;
 
     memcpy(b, magic, 8);
-    memcpy(b + 8, &v, 8);
-    v = htole64(hash64(0, b, 16));
-    memcpy(b + 16, &v, 8);
+    memcpy(b + 8, v, 16);
+    hash = htole64(hash64(0, b, 24));
+    memcpy(b + 24, &hash, 8);
 }
 
 static bool find_kept(const uint64_t key[2], uint64_t *sum)
@@ -169,7 +175,7 @@ static bool find_kept(const uint64_t key[2], uint64_t *sum)
     close(fd);
     if (n != KEPT)
         return false;
-    memcpy(sum, b + 8, 8);
+    memcpy(sum, b + 16, 8);
     *sum = le64toh(*sum);
     put(want, *sum);
     return memcmp(b, want, KEPT) == 0;

@@ -23,6 +23,7 @@ enum {
     MAX_ROW = 1 << 20,   /* values of one position of a cache */
     MAX_STATE = 1 << 26, /* values of a state */
     FLAG_WHOLE = 1,
+    FLAG_ASIDE = 2,
 };
 
 static const uint32_t ids[PL_FORMAT_COUNT] = {
@@ -183,7 +184,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
     p = put8(p, h->numeric);
     p = put8(p, (uint64_t)h->n_vocab);
     p = put4(p, (uint64_t)h->n_rank);
-    p = put4(p, h->whole ? FLAG_WHOLE : 0);
+    p = put4(p, (h->whole ? FLAG_WHOLE : 0) | (h->aside ? FLAG_ASIDE : 0));
     p = put4(p, (uint64_t)h->n_cache);
     p = put4(p, (uint64_t)h->n_seq);
     p = put8(p, 0);
@@ -370,12 +371,13 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     version = get4(&p);
     if (version != STATE_VERSION)
         return err_set(err, PL_UNSUPPORTED,
-                       "a state of version %" PRIu32 "; version %d is read%s",
+                       "a state of version %" PRIu32 "; version %d is read, %s",
                        version, STATE_VERSION,
                        version < STATE_VERSION
-                           ? ", older ones do not tell which tokens a cache "
-                             "keeps: compute it anew"
-                           : "");
+                           ? "since older ones do not tell by all of a model's "
+                             "weights whose they are: compute the past anew, "
+                             "from its text, and save that"
+                           : "newer ones by the plait that wrote them");
     PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
                      err));
     bytes = get4(&p);
@@ -386,7 +388,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     flags = get4(&p);
     n_cache = get4(&p);
     n_seq = get4(&p);
-    if (get8(&p) != 0 || flags > FLAG_WHOLE)
+    if (get8(&p) != 0 || flags > (FLAG_WHOLE | FLAG_ASIDE))
         return senseless(err, "flags", flags);
     if (n_rank < 1 || n_rank > PL_MAX_RANKS)
         return senseless(err, "ranks:", n_rank);
@@ -396,6 +398,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
         return senseless(err, "sequences:", n_seq);
     h->n_rank = (int)n_rank;
     h->whole = flags & FLAG_WHOLE;
+    h->aside = flags & FLAG_ASIDE;
     h->n_cache = (int)n_cache;
     h->n_seq = (int)n_seq;
     if (bytes != state_head_bytes(h))

@@ -4,13 +4,15 @@
  * pages; what is in the caches is opaque here. All numbers are little endian.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
- *           8   4  version, 2
+ *           8   4  version, 3: since then all bytes of the weights decide the
+ *                  fingerprint
  *          12   4  bytes of the head
  *          16   8  fingerprint of the model: what decides what is cached
  *          24   8  hash of the numeric plan that computed it
  *          32   8  tokens of the vocabulary
  *          40   4  ranks
- *          44   4  flags; bit 0: the whole cache, so other sequences are empty
+ *          44   4  flags; bit 0: the whole cache, so other sequences are empty;
+ *                  bit 1: for one engine alone, whose mark the fingerprint is
  *          48   4  n_cache
  *          52   4  n_seq
  *          56   8  0
@@ -59,7 +61,7 @@
 #include "pl.h"
 
 enum {
-    STATE_VERSION = 2,
+    STATE_VERSION = 3,
     STATE_CHUNK = 64, /* positions */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
@@ -82,7 +84,7 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    bool whole;
+    bool whole, aside;     /* aside: `model` is the mark of an engine */
     char name[STATE_NAME]; /* terminated */
     int n_cache, n_seq;
     struct state_cache *cache;

@@ -24,13 +24,15 @@ enum {
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
 {
-    return state_save(e, seq, first, n, write, user, NULL, err);
+    return state_save(e, &(struct state_range){seq, first, n, false}, write,
+                      user, NULL, err);
 }
 
 pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                         uint64_t *bytes, pl_err *err)
 {
-    return state_save(e, seq, first, n, NULL, NULL, bytes, err);
+    return state_save(e, &(struct state_range){seq, first, n, false}, NULL,
+                      NULL, bytes, err);
 }
 
 pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
@@ -80,8 +82,8 @@ static bool memory_rewind(void *user)
     return true;
 }
 
-pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
-                               void **data, size_t *bytes, pl_err *err)
+static pl_status save_memory(pl_engine *e, const struct state_range *what,
+                             void **data, size_t *bytes, pl_err *err)
 {
     struct memory m = {0};
     uint64_t size;
@@ -89,13 +91,13 @@ pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
 
     *data = NULL;
     *bytes = 0;
-    PL_TRY(pl_state_size(e, seq, first, n, &size, err));
+    PL_TRY(state_save(e, what, NULL, NULL, &size, err));
     m.size = (size_t)size;
     m.out = malloc(m.size);
     if (!m.out)
         return err_set(err, PL_NO_MEMORY,
                        "no memory for a state of %" PRIu64 " bytes", size);
-    s = pl_state_save(e, seq, first, n, memory_write, &m, err);
+    s = state_save(e, what, memory_write, &m, NULL, err);
     if (s != PL_OK) {
         free(m.out);
         return s;
@@ -103,6 +105,20 @@ pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
     *data = m.out;
     *bytes = m.at;
     return PL_OK;
+}
+
+pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
+                               void **data, size_t *bytes, pl_err *err)
+{
+    return save_memory(e, &(struct state_range){seq, first, n, false}, data,
+                       bytes, err);
+}
+
+pl_status pl_state_put_aside(pl_engine *e, int seq, void **data, size_t *bytes,
+                             pl_err *err)
+{
+    return save_memory(e, &(struct state_range){seq, 0, -1, true}, data, bytes,
+                       err);
 }
 
 pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,

@@ -187,7 +187,7 @@ static pl_status write_all(struct trip *t, pl_state_write_fn *write, void *user,
     return PL_OK;
 }
 
-static pl_status save(pl_engine *e, int seq, int64_t first, int64_t n,
+static pl_status save(pl_engine *e, const struct state_range *what,
                       pl_state_write_fn *write, void *user, uint64_t *bytes,
                       pl_err *err)
 {
@@ -202,19 +202,21 @@ static pl_status save(pl_engine *e, int seq, int64_t first, int64_t n,
         s = err_no_memory(err, "the head of a state");
         goto done;
     }
-    if (seq >= 0)
-        s = one_seq(&t, seq, first, n, err);
-    else if (seq < -1)
-        s = engine_no_seq(e, seq, err);
-    else if (first == 0 && n < 0)
+    if (what->seq >= 0)
+        s = one_seq(&t, what->seq, what->first, what->n, err);
+    else if (what->seq < -1)
+        s = engine_no_seq(e, what->seq, err);
+    else if (what->first == 0 && what->n < 0)
         all_seqs(&t);
     else
         s = err_set(err, PL_BAD_ARGUMENT,
                     "all sequences are saved whole: give 0 and -1, not %" PRId64
                     " and %" PRId64,
-                    first, n);
+                    what->first, what->n);
     if (s == PL_OK && bytes)
         *bytes = state_bytes(&t.ours);
+    if (s == PL_OK && write && !what->aside)
+        s = state_lasts(&t.ours, e, err);
     if (s == PL_OK && write)
         s = write_all(&t, write, user, err);
 done:
@@ -222,7 +224,7 @@ done:
     return s;
 }
 
-pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+pl_status state_save(pl_engine *e, const struct state_range *what,
                      pl_state_write_fn *write, void *user, uint64_t *bytes,
                      pl_err *err)
 {
@@ -230,7 +232,7 @@ pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
 
     PL_TRY(exec_enter(e->exec, err));
     exec_lend(e->exec);
-    s = save(e, seq, first, n, write, user, bytes, err);
+    s = save(e, what, write, user, bytes, err);
     exec_leave(e->exec);
     return s;
 }
@@ -491,6 +493,8 @@ static pl_status restore(struct trip *t, int seq,
 
     state_reader_init(&r, from->read, from->user);
     PL_TRY(state_get_head(&r, &t->theirs, &t->arena, err));
+    if (!t->theirs.aside)
+        PL_TRY(state_lasts(&t->ours, t->e, err));
     PL_TRY(state_match(&t->theirs, &t->ours, flags & PL_STATE_CONVERT,
                        &t->convert, err));
     PL_TRY(check_seqs(t, seq, err));

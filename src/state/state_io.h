@@ -6,9 +6,12 @@
 #include "engine/engine.h"
 #include "state/state.h"
 
-/* What an engine says of itself in a state, and all its caches. */
+/* What an engine says of itself in a state that it alone takes, and all its
+ * caches. */
 pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
                          pl_err *err);
+/* The same in a state that lasts. */
+pl_status state_lasts(struct state_head *h, pl_engine *e, pl_err *err);
 /* Is a state of `theirs` one for this engine? *convert: only through
  * conversion; without `allowed` that is an error. */
 pl_status state_match(const struct state_head *theirs,
@@ -18,8 +21,15 @@ pl_status state_match(const struct state_head *theirs,
 void state_note(const pl_engine *e, const struct state_head *theirs,
                 const struct state_head *ours, bool converted);
 
+/* What is to be saved. */
+struct state_range {
+    int seq;
+    int64_t first, n;
+    bool aside; /* for this engine alone */
+};
+
 /* As pl_state_save; write == NULL counts bytes only. *bytes may be NULL. */
-pl_status state_save(pl_engine *e, int seq, int64_t first, int64_t n,
+pl_status state_save(pl_engine *e, const struct state_range *what,
                      pl_state_write_fn *write, void *user, uint64_t *bytes,
                      pl_err *err);
 

@@ -5,7 +5,8 @@
  * file and, of each tensor, name, shape, format and all bytes
  * (engine/model_sum.h). So a model in another format, tuned further, or mended
  * in place, is another one; the file's name, its parts and its vocabulary's
- * texts are not looked at. */
+ * texts are not looked at. What does not outlive its engine is known by that
+ * engine's mark, so that nobody reads all bytes for it. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -64,16 +65,21 @@ static pl_status fingerprint(uint64_t *out, pl_engine *e, pl_err *err)
     return PL_OK;
 }
 
+pl_status state_lasts(struct state_head *h, pl_engine *e, pl_err *err)
+{
+    h->aside = false;
+    return fingerprint(&h->model, e, err);
+}
+
 pl_status state_describe(struct state_head *h, struct arena *a, pl_engine *e,
                          pl_err *err)
 {
     const pl_graph *g = e->plan->graph;
     const pl_model *m = e->plan->model;
     struct gguf_str name = {0};
-    uint64_t is;
 
-    PL_TRY(fingerprint(&is, e, err));
-    *h = (struct state_head){.model = is,
+    *h = (struct state_head){.model = e->mark,
+                             .aside = true,
                              .numeric = e->plan->compiled->numeric_hash,
                              .n_vocab = m->model->n_vocab,
                              .n_rank = e->plan->compiled->num->n_rank};
@@ -137,6 +143,11 @@ pl_status state_match(const struct state_head *theirs,
     char a[32], b[32];
 
     *convert = false;
+    if (theirs->aside && theirs->model != ours->model)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the state was put aside by another engine, of %s; "
+                       "save what others are to take (pl_state_save)",
+                       theirs->name);
     if (theirs->model != ours->model || !same_shapes(theirs, ours))
         return err_set(err, PL_BAD_ARGUMENT,
                        "the state is of another model: %s (%016" PRIx64

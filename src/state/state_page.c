@@ -2,7 +2,8 @@
  * end of a sequence.
  *
  * A page travels as a state of one sequence does, of the page's positions alone
- * (state.h). Where there are states and none is kept behind the page, the head
+ * (state.h); for its engine alone while that does not know its weights. Where
+ * there are states and none is kept behind the page, the head
  * lists the other caches only: a sequence can be put together of such pages,
  * and goes on behind one that has its states. */
 #include "state/state_io.h"
@@ -120,6 +121,8 @@ static pl_status write_page(struct carrier *c, const struct prefix_node *v,
     struct state_writer w;
 
     PL_TRY(own_head(c, states, &h, err));
+    if (c->e->has_weights)
+        PL_TRY(state_lasts(&h, c->e, err));
     to->size = (size_t)state_bytes(&h);
     to->data = malloc(to->size);
     if (!to->data)
@@ -236,6 +239,8 @@ static pl_status check_page(struct carrier *c, const struct state_head *h,
                             int64_t length, int64_t n, bool *states,
                             pl_err *err)
 {
+    if (!h->aside)
+        PL_TRY(state_lasts(&c->ours, c->e, err));
     if (h->model != c->ours.model || h->numeric != c->ours.numeric ||
         h->n_vocab != c->ours.n_vocab || !same_caches(c, h, states))
         return err_set(err, PL_BAD_ARGUMENT,

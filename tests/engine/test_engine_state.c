@@ -473,6 +473,73 @@ TEST(state_of_another_model_is_refused)
     free(s.data);
 }
 
+/* It comes back, and nobody has read the weights for it; others refuse it, and
+ * a state that lasts is known by them as ever. */
+TEST(state_put_aside_is_for_its_engine_alone)
+{
+    static const char *const words[3] = {"another engine", "llama",
+                                         "pl_state_save"};
+    static const char *const same[3] = {"another model", "llama"};
+    int32_t token[70] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    struct engine_run r[2], other;
+    struct state aside, lasts;
+    pl_err err = {0};
+
+    for (int i = 0; i < 2; i++)
+        open_as(&r[i], "llama-q-q4_0.gguf", &plain, 1, PL_F16);
+    open_as(&other, "llama-q-q8_0.gguf", &plain, 1, PL_F16);
+    engine_run_decode(&r[0], 0, 70, token, NULL);
+    TEST_OK(pl_state_put_aside(r[0].engine, 0, &aside.data, &aside.n, &err),
+            err);
+    restore(&r[0], 1, aside, 0);
+    assert_false(r[0].engine->has_weights);
+    lasts = save(&r[0], 1, 0, -1);
+    assert_true(r[0].engine->has_weights);
+    pl_seq_trim(r[0].engine, 1, 0, NULL, NULL);
+    restore(&r[0], 1, aside, 0);
+    holds(&r[0], 1, lasts);
+    assert_int_equal(
+        pl_state_restore_memory(r[1].engine, 0, aside.data, aside.n, 0, &err),
+        PL_BAD_ARGUMENT);
+    assert_false(r[1].engine->has_weights);
+    refuses(&r[1], 0, aside, 0, PL_BAD_ARGUMENT, words);
+    restore(&r[1], 0, lasts, 0);
+    refuses(&other, 0, lasts, 0, PL_BAD_ARGUMENT, same);
+    for (int i = 0; i < 2; i++)
+        engine_run_close(&r[i]);
+    engine_run_close(&other);
+    free(aside.data);
+    free(lasts.data);
+}
+
+/* Older ones, whose fingerprints mean something else, and newer ones. */
+TEST(state_of_another_version_is_refused_with_a_remedy)
+{
+    static const char *const words[][3] = {
+        {"version 1;", "compute the past anew"},
+        {"version 2;", "compute the past anew"},
+        {NULL},
+        {"version 4;", "newer", "that wrote"},
+    };
+    int32_t token[10] = {1, 2, 3};
+    struct engine_run r;
+    struct state s;
+
+    open_as(&r, small, &plain, 1, PL_F16);
+    engine_run_decode(&r, 0, 10, token, NULL);
+    s = save(&r, 0, 0, -1);
+    assert_int_equal(((const unsigned char *)s.data)[8], 3);
+    for (int i = 0; i < 4; i++) {
+        ((unsigned char *)s.data)[8] = (unsigned char)(i + 1);
+        if (i != 2)
+            refuses(&r, 0, s, 0, PL_UNSUPPORTED, words[i]);
+        else
+            restore(&r, 0, s, 0);
+    }
+    engine_run_close(&r);
+    free(s.data);
+}
+
 /* The file again, with the other truth value under `key`. */
 static const char *contradicted(const char *file, const char *key)
 {

@@ -1,5 +1,6 @@
 /* Weights are known by all of their bytes, whatever file they are in, and a
  * large file is read for that once. */
+#include "base/hash64.h"
 #include "engine/model_sum.h"
 #include "lib/support.h"
 
@@ -147,6 +148,45 @@ TEST(sum_of_weights_is_made_once_a_file)
     /* where nothing can be kept it is made each time */
     assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/none", 1), 0);
     assert_true(sum_of(path, 2, 0) != first);
+    if (old)
+        setenv("XDG_CACHE_HOME", old, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(old);
+}
+
+/* A kept sum that was made in another way, whole as it is: of the form without
+ * a number, and with another number. */
+TEST(sum_of_weights_of_another_way_is_made_again)
+{
+    const char *path = test_temp("way.gguf"), *dir = test_temp("way-sums");
+    const char *before = getenv("XDG_CACHE_HOME");
+    char *old = before ? strdup(before) : NULL;
+    uint64_t first, hash;
+    char line[2048], file[700];
+    FILE *f;
+
+    copy_file(test_model(), path);
+    assert_int_equal(setenv("XDG_CACHE_HOME", dir, 1), 0);
+    first = sum_of(path, 2, 0);
+    for (int way = 0; way < 4; way++) { /* 0: without a number */
+        uint64_t v[2] = {(uint64_t)way, first ^ 1};
+        unsigned char b[32] = "plaitsum";
+        size_t n = way == 0 ? 16 : 24;
+
+        memcpy(b + 8, way == 0 ? v + 1 : v, n - 8);
+        hash = hash64(0, b, n);
+        memcpy(b + n, &hash, 8);
+        snprintf(line, sizeof line, "ls -d '%s/plait/sums/'*", dir);
+        f = popen(line, "r");
+        assert_true(f && fscanf(f, "%699s", file) == 1);
+        pclose(f);
+        f = fopen(file, "wb");
+        assert_true(f && fwrite(b, 1, n + 8, f) == n + 8 && fclose(f) == 0);
+        /* 2 is this way's: it is believed, or nothing would be kept */
+        assert_int_equal(sum_of(path, 2, 0), way == 2 ? first ^ 1 : first);
+    }
+    assert_int_equal(n_kept(dir), 1);
     if (old)
         setenv("XDG_CACHE_HOME", old, 1);
     else

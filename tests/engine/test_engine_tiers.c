@@ -42,6 +42,7 @@ static void open_run(struct engine_run *r, const char *file,
     pl_options o = options_of(devices, mode);
 
     engine_run_open(r, test_ref(file), file, &o);
+    assert_int_equal(pl_engine_sum(r->engine, NULL, NULL), PL_OK);
 }
 
 /* All that is kept and was not taken. */
@@ -260,6 +261,45 @@ TEST(kept_page_that_is_damaged_is_refused)
     engine_run_close(&a);
     engine_run_close(&b);
     engine_run_close(&other);
+}
+
+/* Nothing that stays in its engine has the weights read a second time. */
+TEST(kept_pages_are_for_their_engine_alone_until_it_has_a_sum)
+{
+    const pl_options o = options_of("cpu", PL_SPLIT_NONE);
+    const char *file = "qwen2-bias-f32.gguf";
+    const int cancel = 1;
+    uint64_t seed = test_seed();
+    struct engine_run a, b;
+    struct pages all, more;
+    int32_t token[N];
+    pl_err err = {0};
+
+    engine_run_open(&a, test_ref(file), file, &o);
+    engine_run_open(&b, test_ref(file), file, &o);
+    engine_run_tokens(&a, &seed, N, token);
+    engine_run_decode(&a, 0, N, token, NULL);
+    take_all(&a, &all);
+    assert_int_equal(all.n, N / 64);
+    come_back(&a, 1, &all, token, N / 64 * 64);
+    assert_false(a.engine->has_weights);
+    assert_int_equal(extend(&b, 0, &all.page[0], &err), PL_BAD_ARGUMENT);
+    assert_false(b.engine->has_weights);
+    clear(&a, 1);
+    assert_int_equal(pl_engine_sum(a.engine, &cancel, &err), PL_CANCELLED);
+    TEST_OK(pl_engine_sum(a.engine, NULL, &err), err);
+    come_back(&a, 1, &all, token, N / 64 * 64); /* it is still that engine */
+    token[0]++;
+    clear(&a, 0);
+    engine_run_decode(&a, 0, 64, token, NULL);
+    take_all(&a, &more);
+    assert_int_equal(more.n, 1);
+    TEST_OK(extend(&b, 0, &more.page[0], &err), err);
+    assert_true(b.engine->has_weights);
+    free_all(&all);
+    free_all(&more);
+    engine_run_close(&a);
+    engine_run_close(&b);
 }
 
 /* A device that does not take it: nobody sees the half that is there. */

@@ -123,6 +123,7 @@ static void make_head(struct made *m, uint64_t *seed)
                                .n_vocab = test_below(seed, 1 << 20),
                                .n_rank = 1 + (int)test_below(seed, 64),
                                .whole = test_below(seed, 2),
+                               .aside = test_below(seed, 2),
                                .name = "a model",
                                .n_cache = (int)test_below(seed, MAX_CACHE + 1),
                                .n_seq = (int)test_below(seed, MAX_SEQ + 1),
@@ -220,6 +221,7 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
         assert_int_equal(h.n_vocab, m->h.n_vocab);
         assert_int_equal(h.n_rank, m->h.n_rank);
         assert_int_equal(h.whole, m->h.whole);
+        assert_int_equal(h.aside, m->h.aside);
         assert_string_equal(h.name, m->h.name);
         assert_int_equal(h.n_cache, m->h.n_cache);
         assert_int_equal(h.n_seq, m->h.n_seq);
@@ -353,12 +355,13 @@ TEST(kv_state_head_without_sense_is_refused)
     } bad[] = {
         {0, 1, 'P', PL_BAD_FILE},
         {8, 4, 1, PL_UNSUPPORTED},
-        {8, 4, 3, PL_UNSUPPORTED},
+        {8, 4, 2, PL_UNSUPPORTED},
+        {8, 4, 4, PL_UNSUPPORTED},
         {12, 4, 0, PL_BAD_FILE},
         {12, 4, SUM, PL_BAD_FILE},
         {40, 4, 0, PL_BAD_FILE},
         {40, 4, 65, PL_BAD_FILE},
-        {44, 4, 2, PL_BAD_FILE},
+        {44, 4, 4, PL_BAD_FILE},
         {48, 4, UINT32_MAX, PL_BAD_FILE},
         {52, 4, UINT32_MAX, PL_BAD_FILE},
         {52, 4, 3, PL_BAD_FILE},

@@ -4,11 +4,13 @@
 
 #include "gguf/gguf.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -65,6 +67,10 @@ TEST(serve_tells_what_it_serves)
     try_ask(&s.t, try_get("/v1/models", ""), 401, NULL, NULL);
     try_ask(&s.t, try_get("/v1/models", "Authorization: Bearer secret\r\n"),
             200, NULL, head);
+    try_ask(&s.t, try_get("/v1/models/tales", "x-api-key: secret\r\n"), 200,
+            NULL, head);
+    try_ask(&s.t, try_get("/v1/models/gpt-4", "x-api-key: secret\r\n"), 404,
+            NULL, head);
     try_ask(&s.t, try_get("/props", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/slots", "x-api-key: secret\r\n"), 200, NULL, head);
     try_ask(&s.t, try_get("/nothing", "x-api-key: secret\r\n"), 404, NULL,
@@ -457,6 +463,77 @@ TEST(serve_tells_of_a_call_that_is_cut_the_same_streamed_or_whole)
     serve_try_stop(&s);
 }
 
+/* The assistant's text at the end of a conversation is gone on from, as if the
+ * prompt were given as a text, and is not told again: whatever it ends with,
+ * streamed or whole. */
+TEST(serve_goes_on_from_what_the_assistant_has_begun)
+{
+    static const char *const begun[] = {"Once upon a time", "A king had <tool",
+                                        "He said: ", "{\"a\": [", "</think>"};
+    static const char form[] = "{\"messages\":[{\"role\":\"user\",\"content\":"
+                               "\"Hello?\"},{\"role\":\"assistant\","
+                               "\"content\":%s}],\"temperature\":0,"
+                               "\"max_tokens\":12,\"stream\":%s}";
+    struct serve_try s;
+
+    serve_try_start(&s, "", "");
+    for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
+        char request[1000], *body, *plain, *parts, *prompt, *text;
+        json_t *v = json_string(begun[i]), *j, *m;
+        const char *const ways[] = {"/v1/chat/completions", "/v1/messages"};
+
+        text = json_dumps(v, JSON_ENCODE_ANY);
+        snprintf(request, sizeof request, form, text, "false");
+        body = serve_try_post(&s, "/apply-template", request, 200);
+        j = serve_try_json(body);
+        prompt = json_dumps(json_object_get(j, "prompt"), JSON_ENCODE_ANY);
+        m = json_object_get(j, "prompt");
+        assert_string_equal(json_string_value(m) + json_string_length(m) -
+                                strlen(begun[i]),
+                            begun[i]);
+        free(body);
+        json_decref(j);
+        for (int k = 0; k < 2; k++) {
+            body = serve_try_post(&s, ways[k], request, 200);
+            j = serve_try_json(body);
+            m = k == 0
+                    ? json_object_get(
+                          json_object_get(
+                              json_array_get(json_object_get(j, "choices"), 0),
+                              "message"),
+                          "content")
+                    : json_object_get(
+                          json_array_get(json_object_get(j, "content"), 0),
+                          "text");
+            if (k == 0)
+                plain = strdup(json_string_value(m));
+            else
+                assert_string_equal(json_string_value(m), plain);
+            json_decref(j);
+            free(body);
+        }
+        snprintf(request, sizeof request, form, text, "true");
+        body = serve_try_post(&s, ways[0], request, 200);
+        parts = said(body);
+        assert_int_equal(strncmp(parts, plain, strlen(plain)), 0);
+        assert_int_equal(parts[strlen(plain)], '|');
+        free(body);
+        free(parts);
+        snprintf(request, sizeof request,
+                 "{\"prompt\":%s,\"temperature\":0,\"max_tokens\":12}", prompt);
+        body = serve_try_post(&s, "/v1/completions", request, 200);
+        parts = text_of(body);
+        assert_string_equal(parts, plain);
+        free(parts);
+        free(body);
+        free(prompt);
+        free(plain);
+        free(text);
+        json_decref(v);
+    }
+    serve_try_stop(&s);
+}
+
 /* A response_format beside tools that the model may call: it does either, as it
  * likes, which a bias decides here. */
 TEST(serve_lets_a_document_or_a_call_come_where_both_are_asked_for)
@@ -615,6 +692,53 @@ TEST(serve_saves_and_restores_slots)
     serve_try_stop(&s);
     free(a);
     free(b);
+}
+
+/* Bytes that its process has read so far. */
+static int64_t n_read(const struct serve_try *s)
+{
+    char path[64], *text;
+    int64_t n = -1;
+    size_t size;
+
+    snprintf(path, sizeof path, "/proc/%d/io", (int)s->pid);
+    text = test_read(path, &size);
+    if (sscanf(text, "rchar: %" SCNd64, &n) != 1)
+        fail_msg("%s: %.100s", path, text);
+    free(text);
+    return n;
+}
+
+/* All bytes of the weights say whose a state is: they are read for that where
+ * there is something that lasts, and else but to be loaded, whoever gives his
+ * place or finds pages in host memory. */
+TEST(serve_reads_its_model_once_unless_something_lasts)
+{
+    const char *const lasts[] = {"--cache-dir", "--slot-save-path"};
+    const char *dir = test_temp("lasts");
+    char more[400], *text[2];
+    struct serve_try s;
+    struct stat model;
+    int64_t cached, loaded;
+
+    assert_int_equal(stat(test_model(), &model), 0);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    serve_try_start(&s, "", "--cache-ram 64");
+    loaded = n_read(&s);
+    for (int i = 0; i < 2; i++) {
+        text[i] = ask_long(&s, N_WORDS, "cache_n", &cached);
+        free(ask_long(&s, N_WORDS / 2, "cache_n", &cached));
+    }
+    assert_string_equal(text[0], text[1]);
+    assert_true(n_read(&s) - loaded < model.st_size / 2);
+    serve_try_stop(&s);
+    for (int i = 0; i < 2; i++) {
+        snprintf(more, sizeof more, "%s %s", lasts[i], dir);
+        serve_try_start(&s, "", more);
+        assert_true(n_read(&s) - loaded > model.st_size * 9 / 10);
+        serve_try_stop(&s);
+        free(text[i]);
+    }
 }
 
 /* Killed at any time after its answer; what the next one finds is right. */

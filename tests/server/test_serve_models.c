@@ -200,6 +200,37 @@ TEST(serve_models_totals_outlive_them)
     serve_try_stop(&s);
 }
 
+/* What is still written when a model is unloaded counts too: as many pages as
+ * there are files. */
+TEST(serve_models_totals_have_what_is_written_at_their_end)
+{
+    static const char name[] =
+        "plait_cache_pages_written_total{model=\"tiny\"}";
+    const char *dir = test_temp("totals-cache");
+    char more[500], ask[256], line[500];
+    struct serve_try s;
+    int n;
+
+    snprintf(more, sizeof more, "--models-dir \"$D\" --cache-dir '%s'", dir);
+    snprintf(line, sizeof line, "ls '%s' | grep -c 'page$'", dir);
+    start(&s, more);
+    for (int i = 1; i <= 6; i++) {
+        FILE *p;
+
+        make_ask(ask, "tiny", i, 90, false);
+        free(serve_try_post(&s, "/v1/completions", ask, 200));
+        free(serve_try_post(&s, "/models/unload", "{\"model\":\"tiny\"}", 200));
+        wait_state(&s, "tiny", "unloaded");
+        p = popen(line, "r");
+        assert_non_null(p);
+        assert_int_equal(fscanf(p, "%d", &n), 1);
+        pclose(p);
+        assert_int_equal(serve_try_metric(&s, name), n);
+    }
+    assert_true(n > 0);
+    serve_try_stop(&s);
+}
+
 /* What clients and logs see of a model's address has no secret in it. */
 TEST(serve_models_show_no_password_of_an_address)
 {

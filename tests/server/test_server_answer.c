@@ -3,6 +3,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/answer.h"
+#include "server/json_text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -906,6 +907,103 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
         end(&t);
         end(&quiet);
     }
+}
+
+/* Has the whole all that the part has? */
+static bool is_part(const json_t *part, const json_t *whole)
+{
+    const json_t *v;
+    const char *key;
+    size_t i;
+
+    if (json_is_array(part)) {
+        json_array_foreach (part, i, v)
+            if (!is_part(v, json_array_get(whole, i)))
+                return false;
+        return json_is_array(whole);
+    }
+    if (json_is_object(part)) {
+        json_object_foreach ((json_t *)part, key, v)
+            if (!is_part(v, json_object_get(whole, key)))
+                return false;
+        return json_is_object(whole);
+    }
+    return whole && json_equal(part, whole);
+}
+
+/* Wherever it breaks off, whatever is left is of what would have come. */
+TEST(json_that_breaks_off_is_closed_behind_what_is_whole)
+{
+    static const char whole[] =
+        " {\"a\": 12, \"b\\\"]\": [1, -2.5e7 , \"x,\\u00e9\\\\\", true, null,"
+        "\n{ } ,[]], \"c\":{\"d\":{\"}\": [[\"\", false]]} }, \"e\": 345} ";
+    static const struct {
+        const char *text, *closed;
+    } some[] = {
+        {"{\"a\": 1", "{}"},
+        {"{\"a\": 1,", "{\"a\": 1}"},
+        {"{\"a\": 1, \"b", "{\"a\": 1}"},
+        {"{\"a\": 1, \"b\": ", "{\"a\": 1}"},
+        {"{\"a\": \"x", "{}"},
+        {"{\"a\": \"x\"", "{\"a\": \"x\"}"},
+        {"{\"a\": [1, 2", "{\"a\": [1]}"},
+        {"{\"a\": {", "{\"a\": {}}"},
+    };
+    json_t *all = json_loads(whole, 0, NULL);
+
+    for (size_t n = 0; n < sizeof whole; n++) {
+        struct text t = {0};
+        json_t *j;
+
+        if (json_text_close(whole, n, &t)) {
+            j = json_loadb(t.s, t.n, 0, NULL);
+            if (!json_is_object(j) || !is_part(j, all))
+                fail_msg("%.*s becomes %s", (int)n, whole, t.s);
+            if (n >= sizeof whole - 2)
+                assert_true(json_equal(j, all));
+            json_decref(j);
+        } else {
+            assert_true(n < 2);
+        }
+        text_free(&t);
+    }
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        struct text t = {0};
+        json_t *a, *b = json_loads(some[i].closed, 0, NULL);
+
+        assert_true(json_text_close(some[i].text, strlen(some[i].text), &t));
+        a = json_loadb(t.s, t.n, 0, NULL);
+        if (!json_equal(a, b))
+            fail_msg("%s becomes %s", some[i].text, t.s);
+        json_decref(a);
+        json_decref(b);
+        text_free(&t);
+    }
+    json_decref(all);
+}
+
+TEST(answers_of_messages_have_what_is_whole_of_a_call_that_is_cut)
+{
+    static const struct said call = {
+        PL_REPLY_CALL, "{\"x\": \"a\\u0000b\", \"n\": 3, \"m\": 4", "f", "c1"};
+    struct answer_end cut = usual_end;
+    size_t at = 0;
+    struct asked t;
+    json_t *j;
+
+    cut.why = ANSWER_LENGTH;
+    begin(&t, ASK_MESSAGES,
+          "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}");
+    assert_true(answer_prompt(t.w, 0, 10, 4, NULL));
+    say(&t, 0, &call, &at);
+    assert_true(answer_end(t.w, 0, &cut));
+    j = json_loads(t.out.s, JSON_ALLOW_NUL, NULL);
+    same(j, "stop_reason", "\"max_tokens\"");
+    same(j, "content.0.type", "\"tool_use\"");
+    same(j, "content.0.input.n", "3");
+    assert_int_equal(json_object_size(get(j, "content.0.input")), 2);
+    json_decref(j);
+    end(&t);
 }
 
 TEST(answers_of_responses_say_that_they_are_cut_off)

@@ -647,6 +647,61 @@ TEST(ask_conversations_become_tokens_with_one_bos)
     pl_tokenizer_free(words);
 }
 
+/* The assistant's text at the end is the end of the prompt, whatever the
+ * template puts behind it or takes from it; where it shows another, it is
+ * refused. */
+TEST(ask_conversations_end_with_what_the_assistant_has_begun)
+{
+    static const struct {
+        const char *content, *last, *want;
+    } cases[] = {
+        {"m.content", "On", "<user>On<assistant>On"},
+        {"m.content | trim", " On on \\n", "<user>On<assistant>On on \n"},
+        {"m.content + '<end>'", "e", "<user>On<end><assistant>e"},
+        {"m.content + '<end>'", "7081542936",
+         "<user>On<end><assistant>"
+         "7081542936"},
+        {"m.content | upper", "On", NULL},
+    };
+    char form[300], body[300];
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pl_template *t = NULL;
+        struct ask a;
+        char *text = NULL;
+        size_t len = 0;
+        pl_status s;
+        pl_err err;
+
+        snprintf(form, sizeof form,
+                 "{%% for m in messages %%}<{{ m.role }}>{{ %s }}{%% endfor %%}"
+                 "{%% if add_generation_prompt %%}<assistant>{%% endif %%}",
+                 cases[i].content);
+        TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
+        snprintf(body, sizeof body,
+                 "{'messages': [{'role': 'user', 'content': 'On'}, "
+                 "{'role': 'assistant', 'content': '%s'}]}",
+                 cases[i].last);
+        read_by(&a, ASK_CHAT, body, &rules);
+        s = ask_render(&a, t, 1, &text, &len, &err);
+        if (cases[i].want) {
+            TEST_OK(s, err);
+            assert_string_equal(text, cases[i].want);
+            assert_int_equal(len, strlen(text));
+        } else {
+            assert_int_equal(s, PL_UNSUPPORTED);
+            assert_non_null(strstr(err.message, "add_generation_prompt"));
+        }
+        free(text);
+        ask_fini(&a);
+        read_by(&a, ASK_RESPONSES,
+                "{'input': [{'role': 'assistant', 'content': 'On'}]}", &rules);
+        assert_null(a.begun);
+        ask_fini(&a);
+        pl_template_free(t);
+    }
+}
+
 TEST(ask_jobs_of_choices_differ_by_their_seed)
 {
     pl_sampling own;

@@ -1,5 +1,6 @@
 /* Jobs in company: each writes what it would have written alone, whoever else
  * comes, goes, pauses or takes its place. */
+#include "engine/engine.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/loop.h"
@@ -200,6 +201,33 @@ TEST(server_jobs_in_company_write_what_they_write_alone)
     }
 }
 
+/* Each token of a text is one that was written, its first one too. */
+TEST(server_totals_are_those_of_all_jobs)
+{
+    enum { N = 5 };
+    static const int max_tokens[N] = {1, 0, 2, 7, 1};
+    struct heard h[N] = {0};
+    struct loop_counts c;
+    struct place p = {0};
+    uint64_t n_written = 0, n_cached = 0, n_prompt = 0;
+
+    set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = 2, .step = 64});
+    for (int i = 0; i < N; i++)
+        ask(&p, &h[i], (uint64_t)i % 3, 100, max_tokens[i], (uint64_t)i + 1);
+    for (int i = 0; i < N; i++) {
+        wait_for(&h[i]);
+        assert_int_equal(h[i].report.n_written, max_tokens[i]);
+        n_written += (uint64_t)h[i].report.n_written;
+        n_cached += (uint64_t)h[i].report.n_cached;
+        n_prompt += (uint64_t)(100 - h[i].report.n_cached);
+    }
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_written, n_written);
+    assert_int_equal(c.n_cached, n_cached);
+    assert_int_equal(c.n_prompt, n_prompt);
+    tear_down(&p);
+}
+
 /* 8 jobs in a cache that takes some 3 of them to their end. */
 TEST(server_jobs_that_give_their_place_write_the_same)
 {
@@ -223,6 +251,7 @@ TEST(server_jobs_that_give_their_place_write_the_same)
     loop_counts(p.loop, &c);
     assert_true(c.n_given > 0);
     assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    assert_false(p.engine->has_weights); /* nothing lasts of it */
     tear_down(&p);
 }
 

@@ -99,3 +99,25 @@ TEST(slot_file_is_one_writers_whoever_else_writes_it)
     closedir(d);
     assert_int_equal(n, 1);
 }
+
+TEST(slot_file_of_another_version_is_refused_with_a_remedy)
+{
+    const char *path = test_temp("old.slot");
+    int32_t token[3] = {1, 2, 3};
+    struct slot_file f = {
+        .n = 3, .token = token, .state = token, .state_bytes = sizeof token};
+    struct slot_file got;
+    pl_err err;
+    FILE *file;
+
+    TEST_OK(slot_file_write(&f, path, &root, &err), err);
+    TEST_OK(slot_file_read(&got, path, &root, &err), err);
+    slot_file_fini(&got);
+    file = fopen(path, "r+b");
+    assert_true(file && fseek(file, 8, SEEK_SET) == 0 && fputc(1, file) == 1 &&
+                fclose(file) == 0);
+    assert_int_equal(slot_file_read(&got, path, &root, &err), PL_BAD_FILE);
+    assert_non_null(strstr(err.message, "version 1"));
+    assert_non_null(strstr(err.message, "save it anew"));
+    slot_file_fini(&got);
+}

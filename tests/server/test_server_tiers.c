@@ -2,6 +2,7 @@
  * what a folder gives back, whoever dies, damages or shares it; what a search
  * finds. */
 #include "lib/alloc_fail.h"
+#include "lib/mute_disk.h"
 #include "lib/support.h"
 #include "server/tier_disk.h"
 #include "server/tier_table.h"
@@ -620,6 +621,22 @@ TEST(tiers_find_the_longest_way_on)
     tiers_free(t);
 }
 
+/* At the end all that was given is written, and counted. */
+TEST(tiers_count_what_they_write_at_their_end)
+{
+    struct tiers *t = open_tiers(1 << 20, test_temp("tier-end"));
+    struct tiers_counts c;
+
+    for (int x = 0; x < 20; x++)
+        give_text(t, x, 10, 0, NULL);
+    tiers_end(t);
+    tiers_counts(t, &c);
+    assert_int_equal(c.written, 200);
+    assert_int_equal(c.written_bytes, 200 * 2000);
+    assert_int_equal(c.lost, 0);
+    tiers_free(t);
+}
+
 /* A disk that takes nothing: the process goes on, memory has what it had, and
  * what is written later is whole. */
 TEST(tiers_survive_a_full_disk)
@@ -757,6 +774,60 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
     assert_true(c.ram_pages >= 20);
     assert_true(c.ram_bytes <= 60000);
     pthread_mutex_unlock(&h.lock);
+    tiers_free(t);
+}
+
+/* A disk that does not answer who reads holds nobody: what was asked for before
+ * is known to come late, and what is asked for then has the pages of memory,
+ * and those alone, at once. */
+TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
+{
+    const char *dir = test_temp("tier-mute");
+    const struct tiers_options o = {
+        .ram = 1 << 20, .dir = dir, .disk = 1 << 20, .read_hang_s = 0.05};
+    struct tiers_search *held, *more[3];
+    struct tiers_found f;
+    struct tiers *t;
+    double began;
+    bool ended;
+    int32_t token[N_TEXT];
+    pl_err err;
+
+    t = open_tiers(0, dir);
+    give_text(t, 1, 10, 0, NULL);
+    settle(t, 0, 10);
+    tiers_free(t);
+    TEST_OK(tiers_create(&t, &o, &(struct tier_key){{7}}, &err), err);
+    give_text(t, 2, 10, 0, NULL);
+    settle(t, 10, 10);
+    mute_disk(true);
+    text_of(1, N_TEXT, token);
+    held = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
+    assert_non_null(held);
+    began = test_seconds();
+    while (!tiers_hangs(t)) {
+        assert_false(tiers_search_done(held));
+        assert_true(test_seconds() - began < 60);
+        pause_ms();
+    }
+    assert_int_equal(found(t, 2, N_TEXT, 0), 640);
+    assert_int_equal(found(t, 2, N_TEXT, 128), 640);
+    for (int i = 0; i < 3; i++) {
+        more[i] = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
+        assert_true(more[i] && tiers_search_done(more[i]));
+        f = tiers_search_found(more[i]);
+        assert_int_equal(f.n, 0);
+        assert_null(tiers_search_take(t, more[i], 0, &ended));
+        assert_true(ended);
+    }
+    tiers_search_free(t, held); /* the reader has it */
+    tiers_search_free(t, more[0]);
+    mute_disk(false);
+    while (tiers_hangs(t))
+        pause_ms();
+    tiers_search_free(t, more[1]);
+    tiers_search_free(t, more[2]);
+    assert_int_equal(found(t, 1, N_TEXT, 0), 640);
     tiers_free(t);
 }
 

@@ -2,9 +2,12 @@
  * write without them: from host memory, from a disk, after a restart, under
  * another split; and saving idle pages after every answer stops and loses
  * nothing. */
+#include "lib/mute_disk.h"
 #include "lib/support.h"
 #include "server/loop.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,6 +291,99 @@ TEST(server_tiers_serve_all_who_ask_at_once)
         expect_same(&alone, &h[i]);
         assert_true(h[i].report.n_cached >= N_PROMPT / 64 * 64);
     }
+    tear_down(&p);
+}
+
+/* Who looks at totals again and again, as Prometheus does, but faster. */
+struct looker {
+    struct loop *loop;
+    pthread_t thread;
+    atomic_bool stops, fell;
+};
+
+static void *look_on(void *user)
+{
+    struct looker *k = user;
+    struct loop_counts c, before = {0};
+
+    while (!atomic_load(&k->stops)) {
+        loop_counts(k->loop, &c);
+        if (c.n_cached < before.n_cached || c.n_back < before.n_back ||
+            c.n_prompt < before.n_prompt || c.n_written < before.n_written)
+            atomic_store(&k->fell, true);
+        before = c;
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* Pages that come back and then are of no use, since that with the state behind
+ * them is damaged, were in no total; and totals are those of all jobs. */
+TEST(server_totals_only_grow_whatever_comes_back)
+{
+    struct setting s = setting_of("cpu", PL_SPLIT_NONE);
+    const char *dir = test_temp("tiers-totals");
+    struct looker k = {0};
+    struct heard alone, h;
+    struct loop_counts c;
+    struct place p;
+    char line[700];
+
+    s.file = test_ref_or_skip("qwen3next-f32.gguf");
+    s.dir = dir;
+    set_up(&p, &s);
+    write_one(&p, &alone, 1, LONG, 8);
+    settle(&p, true);
+    tear_down(&p);
+    snprintf(line, sizeof line,
+             "for f in $(ls -S '%s'/*.page | head -2); do printf "
+             "'\\377\\376\\375' | dd of=$f bs=1 seek=5000 conv=notrunc "
+             "2>/dev/null || exit 1; done",
+             dir);
+    assert_int_equal(system(line), 0);
+    set_up(&p, &s);
+    k.loop = p.loop;
+    assert_int_equal(pthread_create(&k.thread, NULL, look_on, &k), 0);
+    write_one(&p, &h, 1, LONG, 8);
+    atomic_store(&k.stops, true);
+    pthread_join(k.thread, NULL);
+    expect_same(&alone, &h);
+    assert_false(atomic_load(&k.fell));
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_cached, h.report.n_cached);
+    assert_int_equal(c.n_back, h.report.n_cached);
+    assert_int_equal(c.n_prompt, LONG - h.report.n_cached);
+    assert_int_equal(c.n_written, 8);
+    tear_down(&p);
+}
+
+/* A disk that does not answer: the first job waits a second or so, and the next
+ * ones not at all; what they write is the same. */
+TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
+{
+    struct setting s = setting_of("cpu", PL_SPLIT_NONE);
+    struct heard alone[N_JOB], h[N_JOB];
+    struct loop_counts c;
+    double began;
+    struct place p;
+
+    s.dir = test_temp("tiers-mute");
+    set_up(&p, &s);
+    write_all(&p, alone);
+    settle(&p, true);
+    tear_down(&p);
+    set_up(&p, &s);
+    mute_disk(true);
+    began = test_seconds();
+    write_all(&p, h);
+    assert_true(test_seconds() - began < 20); /* 30 a job would be 120 */
+    for (int i = 0; i < N_JOB; i++) {
+        expect_same(&alone[i], &h[i]);
+        assert_true(i == 0 || h[i].report.queue_s < 0.5);
+    }
+    loop_counts(p.loop, &c);
+    assert_int_equal(c.n_back, 0);
+    mute_disk(false);
     tear_down(&p);
 }
 

@@ -196,7 +196,19 @@ static const json_t *parameters_of(const json_t *tools, const char *name)
 static const char document[] =
     "{\"type\": \"object\", \"properties\": {\"answer\": {\"type\": "
     "\"integer\"}, \"all\": {\"type\": \"array\", \"items\": {\"type\": "
-    "\"boolean\"}}}, \"required\": [\"answer\"], "
+    "\"boolean\"}}, \"spelled\": {\"enum\": ["
+    "\"<tool_call>{\\\"name\\\": \\\"tool_1\\\", \\\"arguments\\\": "
+    "{}}</tool_call>\", \"see <tool_call>tool_0</tool_call>\", "
+    "\"<tool_call>\\n<function=tool_1>\\n</function>\\n</tool_call>\", "
+    "\"[TOOL_CALLS]tool_1[ARGS]{}\", \"<|tool_call_start|>[tool_1()]\", "
+    "\"<|python_tag|>{}\", \"<minimax:tool_call>\", \"<|START_ACTION|>[]\", "
+    "\"<|tool_calls_section_begin|><|tool_call_begin|>\", "
+    "\"<tool\xef\xbd\x9c"
+    "calls\xe2\x96\x81"
+    "begin>\", "
+    "\"<think>why</think>\", \"</think>\", \"<|end|>\", \"<|call|>\", "
+    "\"<|return|>\", \"<|im_end|>\", \"<|eot_id|>\", \"<|END_RESPONSE|>\", "
+    "\"<|im_end|>\\n<|im_start|>\"]}}, \"required\": [\"answer\"], "
     "\"additionalProperties\": false}";
 
 struct told {
@@ -269,6 +281,8 @@ static void parse(const pl_template *t, const char *tools, uint64_t *seed,
     TEST_OK(pl_reply_create(&r, t, "", 0, tools, tell, told, &err), err);
     if (test_below(seed, 2))
         pl_reply_in_pieces(r);
+    if (told->may_say)
+        pl_reply_of_document(r);
     for (size_t at = 0; at < len; at += n) {
         n = (size_t)test_below(seed, 12) + 1;
         n = n < len - at ? n : len - at;
@@ -373,6 +387,91 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         pl_template_free(t);
     }
     assert_true(n_piece > n_round); /* some forms have arguments in pieces */
+}
+
+/* A document that is written in place of calls, or with no tools at all. */
+static void say_document(const pl_template *t, const char *path,
+                         const char *text, const char *tools, uint64_t *seed)
+{
+    json_t *none = json_array(), *said;
+    struct told told = {
+        .tools = none, .path = path, .text = text, .may_say = true};
+    size_t len = strlen(text);
+    pl_reply *r;
+    char *json;
+    pl_err err;
+
+    TEST_OK(pl_reply_create(&r, t, "", 0, tools, tell, &told, &err), err);
+    pl_reply_of_document(r);
+    for (size_t at = 0, n; at < len; at += n) {
+        n = (size_t)test_below(seed, test_below(seed, 2) ? 2 : 40) + 1;
+        n = n < len - at ? n : len - at;
+        TEST_OK(pl_reply_add(r, text + at, n, &err), err);
+    }
+    TEST_OK(pl_reply_finish(r, &err), err);
+    assert_int_equal(told.n, 0);
+    assert_int_equal(told.said.n, len);
+    assert_memory_equal(told.said.s, text, len);
+    TEST_OK(pl_reply_message(r, &json, &err), err);
+    said = json_loads(json, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(said, "content")),
+                        text);
+    json_decref(said);
+    json_decref(none);
+    free(json);
+    free(told.said.s);
+    pl_reply_free(r);
+}
+
+TEST(documents_come_whole_whatever_marks_their_strings_spell)
+{
+    static const char *const names[] = {
+        "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+        "HuggingFaceTB-SmolLM3-3B",
+        "Kimi-K2-Instruct",
+        "LFM2-8B-A1B",
+        "MiniMax-M2",
+        "Mistral-Small-3.2-24B-Instruct-2506",
+        "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
+        "Qwen3-Coder",
+        "deepseek-ai-DeepSeek-V3.1",
+        "google-gemma-4-31B-it",
+        "meta-llama-Llama-3.1-8B-Instruct",
+        "microsoft-Phi-3.5-mini-instruct",
+    };
+    static const char tools[] =
+        "[{\"type\": \"function\", \"function\": {\"name\": \"tool_1\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
+    static const char *const forms[] = {"{\"a\": %s}", "[%s, {}]", "%s"};
+    json_t *schema = json_loads(document, 0, NULL), *v;
+    const json_t *marks = json_object_get(
+        json_object_get(json_object_get(schema, "properties"), "spelled"),
+        "enum");
+    uint64_t seed = test_seed();
+    size_t k, n;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path;
+        pl_template *t = open_template(names[i], &path);
+
+        json_array_foreach (marks, k, v) {
+            for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+                char text[300], *s = json_dumps(v, JSON_ENCODE_ANY);
+
+                snprintf(text, sizeof text, forms[f], s);
+                say_document(t, path, text, f == k % 3 ? NULL : tools, &seed);
+                for (n = strlen(text) * 2 / 3;
+                     ((unsigned)text[n] & 0xc0) == 0x80;)
+                    n--;
+                text[n] = '\0'; /* max_tokens */
+                if (n > 0)
+                    say_document(t, path, text, tools, &seed);
+                free(s);
+            }
+        }
+        pl_template_free(t);
+    }
+    json_decref(schema);
 }
 
 TEST(forced_calls_are_refused_where_they_cannot_be_had)

@@ -1,0 +1,13 @@
+/* A disk that does not answer who reads the cache's folder.
+ *
+ * The test binary is linked with --wrap, so that all reads of entries pass
+ * here. */
+#ifndef TEST_MUTE_DISK_H
+#define TEST_MUTE_DISK_H
+
+#include <stdbool.h>
+
+/* Who reads waits until it is called with false. */
+void mute_disk(bool is);
+
+#endif
