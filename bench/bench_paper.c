@@ -20,9 +20,10 @@
 
 /* 132 multiprocessors at 1.755 GHz: 580 TOPS of Q8_0, of which 60 % are hoped
  * for; 875 as an estimate takes two fifths of a peak. */
-#define H200     "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
-#define RTX_4090 "gpu:24GiB:1008GB/s:flops=82T:int8=660T:link=25GB/s"
-#define RTX_3090 "gpu:24GiB:936GB/s:flops=35T:int8=284T:link=13GB/s"
+#define H200  "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
+
+#define R4090 "gpu:24GiB:1008GB/s:flops=82T:int8=660T:link=25GB/s"
+#define R3090 "gpu:24GiB:936GB/s:flops=35T:int8=284T:link=13GB/s"
 
 static const struct machine {
     const char *name, *spec;
@@ -31,9 +32,9 @@ static const struct machine {
     {"H200", H200, 4.8e12},
     {"2 H200, NVLink", H200 ":p2p=450GB/s*2", 9.6e12},
     {"8 H200, NVLink", H200 ":p2p=450GB/s*8", 38.4e12},
-    {"RTX 4090", RTX_4090, 1.008e12},
-    {"2 RTX 4090", RTX_4090 "*2", 2.016e12},
-    {"RTX 4090 + RTX 3090", RTX_4090 "," RTX_3090, 1.944e12},
+    {"RTX 4090", R4090, 1.008e12},
+    {"2 RTX 4090", R4090 "*2", 2.016e12},
+    {"RTX 4090 + RTX 3090", R4090 "," R3090, 1.944e12},
 };
 
 static const struct subject {

@@ -321,15 +321,16 @@ static pl_status find_after(struct maker *m)
 {
     struct automaton *a = m->a;
     struct byte_set *first = calloc(a->n_place, sizeof *first);
-    struct byte_set *next = calloc(a->n_state, sizeof *next);
+    struct byte_set *next = calloc(a->n_state, sizeof *next); /* of returns */
     bool changed = true;
 
     a->after = calloc(a->n_place, sizeof *a->after);
     if (first && next && a->after) {
         for (uint32_t p = a->n_place; p-- > 0;)
             first[p] = next_bytes(a, a->entry[p], first);
-        for (uint32_t i = 0; i < a->n_state; i++)
-            next[i] = next_bytes(a, i, first);
+        for (uint32_t i = 0; i < a->n_call; i++)
+            if (a->call[i].to != STATE_NONE)
+                next[a->call[i].to] = next_bytes(a, a->call[i].to, first);
         for (int i = 0; i < PASSES_AFTER && changed; i++)
             changed = spread_after(a, next);
         if (changed)
@@ -338,6 +339,68 @@ static pl_status find_after(struct maker *m)
     free(first);
     free(next);
     return first && next && a->after ? PL_OK : no_memory(m);
+}
+
+/* ---- states that are alike ----------------------------------------------- */
+
+/* How many copies are still to come from the i-th of a row on, itself included:
+ * at most, or those that may not be left out. What a token of so many
+ * characters cannot count is all the same: each copy takes one at least, or
+ * nothing. */
+static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
+                        bool at_least)
+{
+    uint32_t n = at_least       ? (row->min > i ? row->min - i : 0)
+                 : row->endless ? UINT32_MAX
+                                : row->n - i;
+
+    return n <= chars ? n : chars + 1;
+}
+
+/* Of each node, one before it that is alike, or itself. Rows within a copy are
+ * told apart first; then all of the copy stands for all of another. */
+static void find_alike(const struct nfa *g, uint32_t chars, uint32_t *same)
+{
+    for (uint32_t i = 0; i < g->n_node; i++)
+        same[i] = i;
+    for (uint32_t r = 0; r < g->n_row; r++) {
+        const struct nfa_row *row = &g->row[r];
+        uint32_t like = 0;
+
+        for (uint32_t i = 1; i < row->n; i++) {
+            uint32_t at = row->node + i * row->size;
+
+            if (to_come(row, i, chars, true) !=
+                    to_come(row, like, chars, true) ||
+                to_come(row, i, chars, false) !=
+                    to_come(row, like, chars, false))
+                like = i;
+            for (uint32_t k = at; k < at + row->size && like != i; k++)
+                same[k] = k - (i - like) * row->size;
+        }
+    }
+    for (uint32_t i = 0; i < g->n_node; i++)
+        same[i] = same[same[i]];
+}
+
+static pl_status list_alike(struct maker *m)
+{
+    struct automaton *a = m->a;
+
+    for (int r = 0; r < REACHES && m->g.n_row && m->g.chars; r++) {
+        if (reach_chars(r) == UINT32_MAX)
+            continue;
+        find_alike(&m->g, reach_chars(r), m->seen);
+        a->alike[r] = calloc(a->n_state, sizeof *a->alike[r]);
+        if (!a->alike[r])
+            return no_memory(m);
+        for (uint32_t i = 0; i < a->n_state; i++) {
+            uint32_t like = m->state_of[m->seen[m->node_of[i]]];
+
+            a->alike[r][i] = like != STATE_NONE ? like : i;
+        }
+    }
+    return PL_OK;
 }
 
 /* ---- classes of bytes ---------------------------------------------------- */
@@ -386,6 +449,7 @@ static pl_status make(struct maker *m)
     PL_TRY(list_entries(m));
     shorten_calls(a);
     PL_TRY(find_after(m));
+    PL_TRY(list_alike(m));
     find_classes(a);
     a->empty = m->g.nullable[m->r->root];
     return PL_OK;
@@ -418,5 +482,7 @@ void automaton_fini(struct automaton *a)
     free(a->call);
     free(a->entry);
     free(a->after);
+    for (int r = 0; r < REACHES; r++)
+        free(a->alike[r]);
     *a = (struct automaton){0};
 }

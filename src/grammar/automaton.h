@@ -9,6 +9,7 @@
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
+#include "grammar/reach.h"
 #include "grammar/rule_tree.h"
 
 enum { STATE_NONE = UINT32_MAX };
@@ -40,6 +41,9 @@ struct automaton {
     uint32_t *entry;        /* owned, [n_place]: states */
     struct byte_set *after; /* owned, [n_place]: bytes that may follow a text of
                                the rule, or more */
+    /* Owned, [n_state]: for each state one of all that no token of the reach
+     * tells apart; NULL: each stands for itself. */
+    uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
     bool empty; /* root may be; its entry is state 0 */
     uint8_t class_of[256];

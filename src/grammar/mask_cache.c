@@ -25,7 +25,7 @@ void mask_cache_fini(struct mask_cache *c)
 static struct mask_entry **bucket_of(const struct mask_cache *c, int kind,
                                      uint32_t set)
 {
-    return &c->bucket[(2 * (size_t)set + (size_t)kind) % c->n_bucket];
+    return &c->bucket[(MASK_KINDS * (size_t)set + (size_t)kind) % c->n_bucket];
 }
 
 /* ---- the order of use ---------------------------------------------------- */
@@ -59,8 +59,8 @@ static void drop(struct mask_cache *c, struct mask_entry *e)
 
 /* ---- entries ------------------------------------------------------------- */
 
-const struct mask_entry *mask_cache_find(struct mask_cache *c,
-                                         enum mask_kind kind, uint32_t set)
+const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
+                                         uint32_t set)
 {
     struct mask_entry *e = *bucket_of(c, kind, set);
 
@@ -91,9 +91,8 @@ static void list_bits(uint32_t *id, const uint32_t *bits, uint32_t n_word)
             *id++ = 32 * i + (uint32_t)__builtin_ctz(w);
 }
 
-const struct mask_entry *mask_cache_put(struct mask_cache *c,
-                                        enum mask_kind kind, uint32_t set,
-                                        const uint32_t *bits,
+const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
+                                        uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth)
 {
@@ -146,7 +145,7 @@ void mask_cache_rename(struct mask_cache *c, const uint32_t *renamed)
 
     for (struct mask_entry *e = c->newest; e; e = older) {
         older = e->older;
-        if (e->kind != MASK_TOP || renamed[e->set] == UINT32_MAX)
+        if (e->kind == MASK_WHOLE || renamed[e->set] == UINT32_MAX)
             drop(c, e);
     }
     memset(c->bucket, 0, c->n_bucket * sizeof(struct mask_entry *));

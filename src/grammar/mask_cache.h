@@ -3,11 +3,14 @@
 #ifndef GRAMMAR_MASK_CACHE_H
 #define GRAMMAR_MASK_CACHE_H
 
+#include "grammar/reach.h"
 #include "pl.h"
 
 enum mask_kind {
-    MASK_WHOLE, /* of a set */
-    MASK_TOP,   /* of what is on top of a set, whatever lies below */
+    MASK_TOP, /* + a reach: its tokens, of what is on top of a set, whatever
+                 lies below */
+    MASK_WHOLE = MASK_TOP + REACHES, /* all tokens, of a set */
+    MASK_KINDS,
 };
 
 /* Where a text goes on below: at node `at` of the tree, or in leaf `at` less
@@ -20,8 +23,8 @@ struct mask_entry {
     uint32_t set;
     uint8_t kind;      /* enum mask_kind */
     bool dense;        /* words of bits; else ids */
-    uint16_t depth;    /* MASK_TOP: of the deepest set that was met */
-    uint32_t n, n_pop; /* words or ids; MASK_TOP: pops */
+    uint16_t depth;    /* tops: of the deepest set that was met */
+    uint32_t n, n_pop; /* words or ids; tops: pops */
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
     uint32_t data[]; /* [n], and the pops */
@@ -38,12 +41,11 @@ bool mask_cache_init(struct mask_cache *c, uint32_t n_word, size_t most_bytes);
 void mask_cache_fini(struct mask_cache *c);
 
 /* NULL: not there. It may be used until something is put. */
-const struct mask_entry *mask_cache_find(struct mask_cache *c,
-                                         enum mask_kind kind, uint32_t set);
+const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
+                                         uint32_t set);
 /* Keeps a mask, which is not there yet. NULL: memory is out. */
-const struct mask_entry *mask_cache_put(struct mask_cache *c,
-                                        enum mask_kind kind, uint32_t set,
-                                        const uint32_t *bits,
+const struct mask_entry *mask_cache_put(struct mask_cache *c, int kind,
+                                        uint32_t set, const uint32_t *bits,
                                         const struct pop *pop, uint32_t n_pop,
                                         uint16_t depth);
 static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
@@ -55,7 +57,7 @@ static inline const struct pop *mask_entry_pops(const struct mask_entry *e)
 void mask_entry_add(const struct mask_entry *e, uint32_t *bits);
 
 /* Sets have other numbers now: `renamed` gives the new one of each old one for
- * MASK_TOP, STACKS_FAILED: none. All masks of other kinds are dropped. */
+ * tops, STACKS_FAILED: none. All masks of other kinds are dropped. */
 void mask_cache_rename(struct mask_cache *c, const uint32_t *renamed);
 
 #endif

@@ -8,6 +8,10 @@
  * top, with what lies below there; only bytes that may follow the rule at all
  * are listed. XGrammar (arXiv:2411.15100) parts tokens likewise.
  *
+ * Of a long repetition each place is a state of its own. Tokens are walked by
+ * how far they reach (reach.h), and for each reach all places that are alike
+ * share one top: far from the end they are one, however long the text.
+ *
  * Deep stacks: what a call may do depends on the depth, near the largest. Then
  * the whole set is walked. */
 #include "base/err.h"
@@ -38,7 +42,8 @@ struct grammar_masks {
         uint32_t node;
     } * to_walk;     /* owned, [n_node] */
     uint32_t *bits;  /* owned, [n_word] */
-    uint32_t *top;   /* owned, [n_top]: states, while tops are put together */
+    uint32_t *top;   /* owned, [2, n_top]: states, while tops are put together,
+                        and those that are alike */
     struct pop *pop; /* owned, [n_pop] of [cap_pop] */
     uint32_t n_pop, cap_pop, n_top;
 };
@@ -284,9 +289,10 @@ static enum share takes_none(struct stacks *s, uint32_t set,
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
-/* Does a set, at a node where a character ends, take all tokens that begin with
- * it? So it is if each character of them leads to one and the same set, as in
- * "any character", as often as there may be some. What goes on below can add no
+/* Does a set, at a node where a character ends, or before the last byte of a
+ * node, where a longer one begins there, take all tokens that begin with it? So
+ * it is if each character of them leads to one and the same set, as in "any
+ * character", as often as there may be some. What goes on below can add no
  * token then. What is not known is found out if `look`. */
 static enum share takes_all(struct stacks *s, uint32_t set,
                             const struct trie_node *node, bool look,
@@ -420,9 +426,10 @@ static void add_branch(struct walk *w, const struct trie_node *node)
         add_leaf(w->bits, v->leaf_id[i], true);
 }
 
-/* What a set makes of a node. *open: what is below it is to be walked. */
-static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
-                  bool *open)
+/* What a set makes of a node, to which its last byte led from another set.
+ * *open: what is below it is to be walked. */
+static bool enter(struct walk *w, const struct stack_row *from,
+                  const struct stack_row *row, uint32_t i, bool *open)
 {
     const struct grammar_vocab *v = w->m->v;
     const struct trie_node *node = &v->node[i];
@@ -433,7 +440,9 @@ static bool enter(struct walk *w, const struct stack_row *row, uint32_t i,
         return true;
     if (node->end - node->leaf > LARGE_BRANCH)
         share =
-            takes_all(&w->m->stacks, row->set, node, i < v->n_short, &w->depth);
+            takes_all(&w->m->stacks,
+                      trie_begins_char(v->node_byte[i]) ? from->set : row->set,
+                      node, i < v->n_short, &w->depth);
     if (share == SHARE_FAILED)
         return false;
     if (share == SHARE_ALL)
@@ -466,7 +475,7 @@ static bool walk(struct walk *w, uint32_t set, uint32_t node)
                 stacks_step_row(s, at.row, v->node_byte[i]);
             bool open;
 
-            if (!next || !enter(w, next, i, &open))
+            if (!next || !enter(w, at.row, next, i, &open))
                 return false;
             if (next->depth > w->depth)
                 w->depth = next->depth;
@@ -484,7 +493,7 @@ static bool walk(struct walk *w, uint32_t set, uint32_t node)
 static bool walk_roots(struct walk *w, uint32_t set)
 {
     memset(w->bits, 0, w->m->n_word * sizeof *w->bits);
-    for (uint32_t i = 0; i < TRIE_ROOTS && !w->gave_up; i++)
+    for (uint32_t i = 0; i < REACHES && !w->gave_up; i++)
         if (!walk(w, set, i))
             return false;
     return true;
@@ -507,39 +516,66 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* The mask of the set with these states on top of nothing. One that would take
- * more than *most is of no use: its sets are walked as they are. */
-static const struct mask_entry *make_top(struct grammar_masks *m, uint32_t top,
-                                         int64_t *most)
+/* The tokens of a reach that the set with these states on top of nothing
+ * allows. What would take more than *most is of no use: its sets are walked as
+ * they are. */
+static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
+                                         uint32_t top, int64_t *most)
 {
     struct byte_set after = after_top(m->a, &m->stacks.set[top]);
     struct walk w = {.m = m, .bits = m->bits, .after = &after, .most = *most};
 
     m->n_pop = 0;
-    if (!walk_roots(&w, top))
+    memset(m->bits, 0, m->n_word * sizeof *m->bits);
+    if (!walk(&w, top, (uint32_t)reach))
         return NULL;
     *most = w.gave_up ? 0 : w.most;
     if (w.gave_up) {
         memset(m->bits, 0, m->n_word * sizeof *m->bits);
-        return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, NULL, 0,
-                              STACKS_DEPTH);
+        return mask_cache_put(&m->cache, MASK_TOP + reach, top, m->bits, NULL,
+                              0, STACKS_DEPTH);
     }
-    return mask_cache_put(&m->cache, MASK_TOP, top, m->bits, m->pop, m->n_pop,
-                          w.depth);
+    return mask_cache_put(&m->cache, MASK_TOP + reach, top, m->bits, m->pop,
+                          m->n_pop, w.depth);
 }
 
-/* Adds the tokens that the top of a set allows, over the set below. *whole:
- * that is not all, since stacks become too deep, or it is not worth it. */
-static bool add_top(struct grammar_masks *m, uint32_t top, uint32_t below,
-                    uint32_t *bits, int64_t *most, bool *whole)
+/* The set of what is alike to the gathered top, over nothing. */
+static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
 {
-    const struct mask_entry *e = mask_cache_find(&m->cache, MASK_TOP, top);
-    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
-    struct stack_row *row;
-    uint32_t set;
+    const uint32_t *alike = m->a->alike[reach];
+    uint32_t *top = m->top + m->n_top, n_top = 0;
 
+    if (!alike)
+        return stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t state = alike[m->top[i]], k = n_top;
+
+        while (k > 0 && top[k - 1] > state)
+            k--;
+        if (k > 0 && top[k - 1] == state)
+            continue;
+        memmove(top + k + 1, top + k, (n_top++ - k) * sizeof *top);
+        top[k] = state;
+    }
+    return stacks_over(&m->stacks, top, n_top, STACKS_EMPTY);
+}
+
+/* Adds the tokens of a reach that the top of a set, as gathered, allows over
+ * the set below. *whole: that is not all, since stacks become too deep, or it
+ * is not worth it. */
+static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
+                    uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
+{
+    struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
+    const struct mask_entry *e;
+    struct stack_row *row;
+    uint32_t set, top = top_of(m, reach, n);
+
+    if (top == STACKS_FAILED)
+        return false;
+    e = mask_cache_find(&m->cache, MASK_TOP + reach, top);
     if (!e)
-        e = make_top(m, top, most);
+        e = make_top(m, reach, top, most);
     if (!e)
         return false;
     *whole |= e->depth + m->stacks.set[below].depth >= STACKS_DEPTH;
@@ -587,7 +623,7 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
 
     if (n <= m->n_top)
         return true;
-    top = realloc(m->top, n * sizeof *top);
+    top = realloc(m->top, 2 * (size_t)n * sizeof *top);
     if (!top)
         return false;
     m->top = top;
@@ -610,13 +646,12 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
     most = n_top > 1 ? most / SHARE : most + most / SHARE;
     for (uint32_t i = 0; i < n_item && !*whole; i++) {
         uint32_t below = m->stacks.set[set].item[i].below;
-        uint32_t n = gather_top(m, set, i), top;
+        uint32_t n = gather_top(m, set, i);
 
-        if (n == 0)
-            continue;
-        top = stacks_over(&m->stacks, m->top, n, STACKS_EMPTY);
-        if (top == STACKS_FAILED || !add_top(m, top, below, bits, &most, whole))
-            return false;
+        for (int r = 0; r < REACHES && n > 0 && !*whole; r++)
+            if (m->v->node[r].end > m->v->node[r].leaf &&
+                !add_top(m, r, n, below, bits, &most, whole))
+                return false;
     }
     return true;
 }
@@ -648,7 +683,7 @@ static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
         if (stacks_carry(to, &m->stacks, known, s->set) == STACKS_FAILED)
             return false;
     for (struct mask_entry *e = m->cache.newest; e; e = e->older) {
-        if (e->kind != MASK_TOP)
+        if (e->kind == MASK_WHOLE)
             continue;
         set = stacks_carry(to, &m->stacks, known, e->set);
         if (set == STACKS_FAILED)

@@ -2,6 +2,7 @@
 #include "grammar/nfa.h"
 
 #include "base/err.h"
+#include "grammar/reach.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,8 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
 static pl_status add_text(struct builder *b, const struct tree *t,
                           uint32_t from, uint32_t *to)
 {
+    if (t->n && (t->bytes[0] & 0xc0) == 0x80)
+        b->g->chars = false;
     for (uint32_t i = 0; i < t->n; i++) {
         unsigned c = (unsigned char)t->bytes[i];
         uint32_t next;
@@ -223,13 +226,38 @@ static pl_status add_alternatives(struct builder *b, const struct tree *t,
 {
     PL_TRY(node_new(b, to));
     for (uint32_t i = 0; i < t->n; i++) {
-        uint32_t start, end;
+        uint32_t end;
 
-        PL_TRY(node_new(b, &start));
-        PL_TRY(add_empty(b, from, start));
-        PL_TRY(add_tree(b, t->child[i], start, &end));
+        PL_TRY(add_tree(b, t->child[i], from, &end));
         PL_TRY(add_empty(b, end, *to));
     }
+    return PL_OK;
+}
+
+/* Remembers the row of copies that begins at a node, unless it is so short that
+ * no two of its copies are alike for any reach. */
+static pl_status row_add(struct builder *b, const struct tree *t, uint32_t node)
+{
+    struct nfa *g = b->g;
+    bool endless = t->max == RULES_UNLIMITED;
+    uint32_t n = endless ? t->min : t->max;
+
+    if (n <= REACH_FIRST_CHARS + 1)
+        return PL_OK;
+    if (g->n_row == g->cap_row) {
+        uint32_t cap = g->cap_row ? 2 * g->cap_row : 16;
+        struct nfa_row *row = realloc(g->row, cap * sizeof *row);
+
+        if (!row)
+            return no_memory(b);
+        g->row = row;
+        g->cap_row = cap;
+    }
+    g->row[g->n_row++] = (struct nfa_row){.node = node,
+                                          .size = (g->n_node - node) / n,
+                                          .n = n,
+                                          .min = t->min,
+                                          .endless = endless};
     return PL_OK;
 }
 
@@ -237,24 +265,24 @@ static pl_status add_repeat(struct builder *b, const struct tree *t,
                             uint32_t from, uint32_t *to)
 {
     const struct tree *child = t->child[0];
-    uint32_t end, loop;
+    bool endless = t->max == RULES_UNLIMITED;
+    uint32_t end, loop, first;
 
-    for (uint32_t i = 0; i < t->min; i++)
-        PL_TRY(add_tree(b, child, from, &from));
-    if (t->max == RULES_UNLIMITED) {
-        PL_TRY(node_new(b, &loop));
-        PL_TRY(add_empty(b, from, loop));
-        PL_TRY(add_tree(b, child, loop, &end));
-        PL_TRY(add_empty(b, end, loop));
-        PL_TRY(node_new(b, to));
-        return add_empty(b, loop, *to);
-    }
     PL_TRY(node_new(b, to));
-    for (uint32_t i = t->min; i < t->max; i++) {
-        PL_TRY(add_empty(b, from, *to));
+    first = b->g->n_node;
+    for (uint32_t i = 0; i < (endless ? t->min : t->max); i++) {
+        if (i >= t->min)
+            PL_TRY(add_empty(b, from, *to));
         PL_TRY(add_tree(b, child, from, &from));
     }
-    return add_empty(b, from, *to);
+    PL_TRY(row_add(b, t, first));
+    if (!endless)
+        return add_empty(b, from, *to);
+    PL_TRY(node_new(b, &loop));
+    PL_TRY(add_empty(b, from, loop));
+    PL_TRY(add_tree(b, child, loop, &end));
+    PL_TRY(add_empty(b, end, loop));
+    return add_empty(b, loop, *to);
 }
 
 static pl_status add_tree(struct builder *b, const struct tree *t,
@@ -463,7 +491,7 @@ pl_status nfa_build(struct nfa *g, const struct rules *r, const char *name,
     struct builder b = {.g = g, .r = r, .name = name, .err = err};
     pl_status s;
 
-    *g = (struct nfa){0};
+    *g = (struct nfa){.chars = true};
     s = build(&b);
     free(b.in_place);
     free(b.ends);
@@ -476,6 +504,7 @@ void nfa_fini(struct nfa *g)
 {
     free(g->first);
     free(g->edge);
+    free(g->row);
     free(g->entry);
     free(g->end);
     free(g->nullable);

@@ -17,13 +17,24 @@ struct nfa_edge {
     uint8_t kind, lo, hi;
 };
 
+/* The copies of what is repeated a bounded number of times: copy i is nodes
+ * [node + i * size ..), and all look the same. `node` is where the first begins
+ * and one before it was there already. */
+struct nfa_row {
+    uint32_t node, size, n;
+    uint32_t min; /* copies that are there at least, if any may be left out */
+    bool endless; /* a loop follows the last one */
+};
+
 struct nfa {
     uint32_t *first;       /* owned, [n_node]: a node's first edge, or none */
     struct nfa_edge *edge; /* owned, [n_edge] */
     uint32_t *entry, *end; /* owned, [n_rule]: no edge leads to an entry, none
                               leads away from an end */
     bool *nullable;        /* owned, [n_rule]: may be empty */
-    uint32_t n_node, cap_node, n_edge, cap_edge;
+    struct nfa_row *row; /* owned, [n_row]; what is within a copy comes first */
+    uint32_t n_node, cap_node, n_edge, cap_edge, n_row, cap_row;
+    bool chars; /* texts of any part begin with the first byte of a character */
 };
 
 /* PL_BAD_ARGUMENT: a rule that can never end, or is too large written out; the

@@ -11,13 +11,13 @@ struct sorted {
     const char *s;
     uint32_t len;
     int32_t id;
-    bool is_long;
+    int reach;
 };
 
 static int by_text(const void *a, const void *b)
 {
     const struct sorted *x = a, *y = b;
-    int d = (int)x->is_long - (int)y->is_long;
+    int d = x->reach - y->reach;
 
     if (d != 0)
         return d;
@@ -60,13 +60,16 @@ static void copy_tokens(struct grammar_vocab *v,
     v->at[v->n_token] = at;
 }
 
-static bool is_long(const char *s, uint32_t len)
+static int reach_of(const char *s, uint32_t len)
 {
     uint32_t n = 0;
+    int reach = 0;
 
     for (uint32_t i = 0; i < len; i++)
         n += (s[i] & 0xc0) != 0x80;
-    return n > TRIE_CHARS;
+    while (n > reach_chars(reach))
+        reach++;
+    return reach;
 }
 
 static uint32_t sort_tokens(const struct grammar_vocab *v,
@@ -79,7 +82,7 @@ static uint32_t sort_tokens(const struct grammar_vocab *v,
         const char *text = v->bytes + v->at[i];
 
         if (v->kind[i] == GRAMMAR_TOKEN_TEXT && len > 0)
-            sorted[n++] = (struct sorted){text, len, i, is_long(text, len)};
+            sorted[n++] = (struct sorted){text, len, i, reach_of(text, len)};
     }
     qsort(sorted, n, sizeof *sorted, by_text);
     return n;
@@ -89,16 +92,16 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
 {
     uint32_t most = a->len < b->len ? a->len : b->len, n = 0;
 
-    while (n < most && a->s[n] == b->s[n] && a->is_long == b->is_long)
+    while (n < most && a->s[n] == b->s[n] && a->reach == b->reach)
         n++;
     return n;
 }
 
-/* How many nodes the sorted tokens make: each is a prefix of two in a row at
- * least, shorter than both, and new where the two before share less. */
+/* How many nodes the sorted tokens make at most: each is a prefix of two in a
+ * row at least, shorter than both, and new where the two before share less. */
 static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
-    size_t nodes = TRIE_ROOTS;
+    size_t nodes = REACHES;
     uint32_t before = 0;
 
     for (uint32_t i = 1; i < n; i++) {
@@ -159,10 +162,11 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
     node->child = v->n_node;
     for (uint32_t i = b.from; i < b.to; i = next) {
         next = same_byte(t, i, b, &more);
-        if (next - more == 1)
-            add_leaf(v, &t[more], b.depth);
-        if (next - more < 2)
+        if (next - more < TRIE_NODE_LEAVES) {
+            for (; more < next; more++)
+                add_leaf(v, &t[more], b.depth);
             continue;
+        }
         v->node_byte[v->n_node] = (uint8_t)t[more].s[b.depth];
         open[n++] = (struct branch){v->n_node++, more, next, b.depth + 1};
     }
@@ -181,19 +185,23 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
 static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
                       uint32_t n, struct branch *open)
 {
-    uint32_t n_open = 0, n_short = 0;
+    uint32_t from = 0;
 
-    while (n_short < n && !t[n_short].is_long)
-        n_short++;
-    v->n_node = TRIE_ROOTS;
-    open[n_open++] = (struct branch){TRIE_LONG, n_short, n, 0};
-    open[n_open++] = (struct branch){TRIE_SHORT, 0, n_short, 0};
-    while (n_open > 0) {
-        struct branch b = open[--n_open];
+    v->n_node = REACHES;
+    for (uint32_t r = 0; r < REACHES; r++) {
+        uint32_t to = from, n_open = 0;
 
-        if (b.node == TRIE_LONG)
+        while (to < n && t[to].reach == (int)r)
+            to++;
+        open[n_open++] = (struct branch){r, from, to, 0};
+        while (n_open > 0) {
+            struct branch b = open[--n_open];
+
+            n_open += add_row(v, t, b, &open[n_open]);
+        }
+        if (reach_chars((int)r) <= TRIE_CHARS)
             v->n_short = v->n_node;
-        n_open += add_row(v, t, b, &open[n_open]);
+        from = to;
     }
     for (uint32_t i = v->n_node; i-- > 0;) {
         struct trie_node *node = &v->node[i];
@@ -315,6 +323,16 @@ static void fill_kinds(struct grammar_vocab *v)
 
             add_from(v, node, &v->node[child], b, more_of(b), kind_of(b));
         }
+    }
+    for (uint32_t i = REACHES; i < v->n_node; i++) {
+        unsigned b = v->node_byte[i];
+        struct trie_node all = {0};
+
+        if (more_of(b) == 0)
+            continue;
+        add_from(v, &all, &v->node[i], b, more_of(b), kind_of(b));
+        v->node[i].kinds = all.kinds;
+        v->node[i].n_char = all.n_char;
     }
 }
 

@@ -1,14 +1,16 @@
 /* The texts of a vocabulary as a tree of bytes, for walks that meet all of it.
  *
- * A node is a prefix of at least two tokens; a leaf, one token, with the bytes
- * that no other shares: most often one. What stands below one node is in one
- * row, leaves and nodes each, so that a walk tries them in a loop without
- * branches; leaves are in the order in which a walk meets them, so those of a
- * branch are one row, too. */
+ * A node is a prefix of some tokens; a leaf, one token, with its bytes behind
+ * the node, of which it may share the first with a few others: to step them
+ * again takes less than a node. What stands below one node is in one row,
+ * leaves and nodes each, so that a walk tries them in a loop without branches;
+ * leaves are in the order in which a walk meets them, so those of a branch are
+ * one row, too. */
 #ifndef GRAMMAR_TOKEN_TRIE_H
 #define GRAMMAR_TOKEN_TRIE_H
 
 #include "grammar/grammar.h"
+#include "grammar/reach.h"
 
 #include <stdatomic.h>
 
@@ -32,17 +34,26 @@ struct trie_node {
     uint32_t child;      /* nodes [child .. child + n_child) */
     uint16_t n_child;
     uint16_t n_char; /* the most characters in a row behind the node, if one
-                        ends there */
+                        ends there, or with the one that begins with its last
+                        byte */
     uint32_t wide;   /* 1 + which of the vocabulary's masks has all leaves
                         below; 0: they are few */
-    struct char_kinds kinds; /* of those that come behind it */
+    struct char_kinds kinds; /* of those characters */
 };
 
-/* Texts of more characters stand in a tree of their own, behind the others':
- * these few would make rows long nearly everywhere. */
-enum { TRIE_CHARS = 16, TRIE_WIDE = 1024 /* leaves */ };
+/* Does a longer character begin with the node's last byte? */
+static inline bool trie_begins_char(unsigned byte)
+{
+    return byte >= 0xc2 && byte <= 0xf4;
+}
 
-enum { TRIE_SHORT, TRIE_LONG, TRIE_ROOTS }; /* nodes of the empty prefix */
+/* Tokens of each reach have a tree of their own, whose root, the empty prefix,
+ * is the node of the reach's number. */
+enum {
+    TRIE_CHARS = 16,      /* tokens of more are few */
+    TRIE_NODE_LEAVES = 6, /* that a node has at least, unless it is a root */
+    TRIE_WIDE = 1024,     /* leaves */
+};
 
 struct grammar_vocab {
     struct trie_node *node; /* owned, [n_node] */
@@ -60,8 +71,8 @@ struct grammar_vocab {
     uint32_t n_wide, n_word;
     atomic_int n_owner;
     uint32_t n_node, n_leaf;
-    uint32_t n_short; /* nodes; but the other root those of short texts come
-                         first */
+    uint32_t n_short; /* nodes; but for roots, those of tokens up to TRIE_CHARS
+                         come first */
 };
 
 /* The end of a node's own leaves. */

@@ -20,7 +20,7 @@ enum {
     MOST_NODE = 512,
     UNLIMITED = -1,
     MOST_STEPS = 20000, /* of a search, after which it is given up */
-    MOST_TEXT = 96,
+    MOST_TEXT = 160,
 };
 
 struct node {
@@ -143,6 +143,41 @@ static void make_random(struct random_grammar *g, uint64_t seed)
     g->n_rule = 1 + (int)test_below(&g->rng, MOST_RULE);
     for (int i = 0; i < g->n_rule; i++)
         g->rule[i] = random_node(g, 3);
+}
+
+/* One repetition of something random, of a count at which tokens of some length
+ * begin to tell it from others, and what may follow. */
+static void make_row(struct random_grammar *g, uint64_t seed)
+{
+    static const int count[] = {0, 1, 3, 4, 5, 6, 8, 9, 12, 16, 17, 18, 40, 66};
+    enum { N = sizeof count / sizeof count[0] };
+    struct node *root, *row;
+
+    g->rng = seed;
+    g->n_node = 2;
+    g->n_rule = 1 + (int)test_below(&g->rng, 3);
+    root = &g->node[0];
+    row = &g->node[1];
+    *row = (struct node){.kind = REPEAT, .n = 1};
+    row->child[0] = random_node(g, (int)test_below(&g->rng, 3));
+    row->min = count[test_below(&g->rng, N)];
+    row->max = test_below(&g->rng, 6) == 0
+                   ? UNLIMITED
+                   : row->min + count[test_below(&g->rng, N)];
+    *root = (struct node){.kind = SEQ, .n = 2};
+    root->child[0] = row;
+    root->child[1] = random_node(g, 1);
+    if (test_below(&g->rng, 4) == 0) { /* and rows in a row */
+        struct node *outer = &g->node[g->n_node++];
+
+        *outer = *row;
+        outer->child[0] = root;
+        outer->max = outer->min + count[test_below(&g->rng, 6)];
+        root = outer;
+    }
+    g->rule[0] = root;
+    for (int i = 1; i < g->n_rule; i++)
+        g->rule[i] = random_node(g, 2);
 }
 
 /* ---- as GBNF ------------------------------------------------------------- */
@@ -378,7 +413,7 @@ static int naive(const struct random_grammar *g, const char *s, int n,
 
 /* ---- random vocabularies ------------------------------------------------- */
 
-enum { N_TOKEN = 77, TOKEN_BYTES = 96 };
+enum { N_TOKEN = 77, TOKEN_BYTES = 96, LONG_BYTES = TOKEN_BYTES - 4 };
 
 struct random_vocab {
     char text[N_TOKEN][TOKEN_BYTES];
@@ -386,18 +421,22 @@ struct random_vocab {
 };
 
 /* Letters, sometimes cut in the middle of one, of any length down to none; a
- * few are long. */
-static void make_vocab(struct random_vocab *v, uint64_t *rng)
+ * few are long. With `rows`, more are, many of one letter alone. */
+static void make_vocab(struct random_vocab *v, bool rows, uint64_t *rng)
 {
     for (int i = 0; i < N_TOKEN; i++) {
         int n = 0, from = 0;
-        int64_t len = i < N_LETTER  ? 1
-                      : i % 16 == 9 ? 14 + test_below(rng, 6)
-                                    : test_below(rng, 5);
+        uint32_t one = rows && i % 2 ? random_letter(rng) : 0;
+        int64_t len = i < N_LETTER           ? 1
+                      : rows && i % 4 == 1   ? 3 + test_below(rng, 16)
+                      : rows && i % 16 == 11 ? 50 + test_below(rng, 40)
+                      : i % 16 == 9          ? 14 + test_below(rng, 6)
+                                             : test_below(rng, 5);
 
-        for (int64_t k = len; k > 0; k--)
-            n += put_char(v->text[i] + n,
-                          i < N_LETTER ? letters[i] : random_letter(rng));
+        for (int64_t k = len; k > 0 && n < LONG_BYTES; k--)
+            n += put_char(v->text[i] + n, i < N_LETTER ? letters[i]
+                                          : one        ? one
+                                                       : random_letter(rng));
         if (test_below(rng, 3) == 0 && n > 1 && i >= N_LETTER)
             n--;
         if (test_below(rng, 3) == 0 && n > 1 && i >= N_LETTER)
@@ -420,7 +459,7 @@ struct trip {
     const char *gbnf;
     struct grammar_state *s;
     char text[MOST_TEXT + TOKEN_BYTES];
-    int n;
+    int n, most;
     int64_t n_seen, n_allowed, n_left; /* tokens; those given up */
 };
 
@@ -494,7 +533,7 @@ static void go(struct trip *p, struct grammar_masks *m, uint64_t *rng)
 
     p->n = 0;
     TEST_OK(grammar_state_create(&p->s, m, &err), err);
-    for (int i = 0; i < 8 && p->n < 32; i++) {
+    for (int i = 0; i < 8 && p->n < p->most; i++) {
         int whole = naive(p->g, p->text, p->n, true);
 
         if (whole >= 0)
@@ -514,7 +553,8 @@ static void go(struct trip *p, struct grammar_masks *m, uint64_t *rng)
 }
 
 /* One random grammar; false: it is refused. */
-static bool try_grammar(uint64_t seed, struct trip *p, size_t cache_bytes)
+static bool try_grammar(uint64_t seed, bool row, struct trip *p,
+                        size_t cache_bytes)
 {
     struct random_grammar *g = test_need(1, sizeof *g);
     struct random_vocab *v = test_need(1, sizeof *v);
@@ -524,8 +564,9 @@ static bool try_grammar(uint64_t seed, struct trip *p, size_t cache_bytes)
     struct grammar_masks *m = NULL;
     pl_err err = {0};
 
-    make_random(g, seed);
-    make_vocab(v, &g->rng);
+    (row ? make_row : make_random)(g, seed);
+    make_vocab(v, row, &g->rng);
+    p->most = row ? MOST_TEXT : 32;
     say_grammar(&text, g);
     if (grammar_from_gbnf(&made, text.s, text.n, "random", &err) == PL_OK) {
         TEST_OK(grammar_vocab_create(&vocab, v->token, N_TOKEN, &err), err);
@@ -552,13 +593,32 @@ TEST(grammar_masks_equal_a_naive_checker)
     uint64_t rng = test_seed();
 
     for (int i = 0; i < n; i++)
-        n_good += try_grammar(test_random(&rng), p, i % 2 ? 0 : 200);
+        n_good += try_grammar(test_random(&rng), false, p, i % 2 ? 0 : 200);
     printf("%d grammars of %d, %lld tokens, %lld allowed, %lld given up\n",
            n_good, n, (long long)p->n_seen, (long long)p->n_allowed,
            (long long)p->n_left);
     assert_true(n_good > n / 4);
     assert_true(p->n_allowed > p->n_seen / 100);
     assert_true(p->n_left < p->n_seen / 50);
+    free(p);
+}
+
+/* Near both ends of a repetition and far from them: places that tokens do not
+ * tell apart share what is found, others never do. */
+TEST(grammar_masks_of_long_rows_equal_a_naive_checker)
+{
+    int n = test_draws(400, 60000), n_good = 0;
+    struct trip *p = test_need(1, sizeof *p);
+    uint64_t rng = test_seed();
+
+    for (int i = 0; i < n; i++)
+        n_good += try_grammar(test_random(&rng), true, p, 0);
+    printf("%d grammars of %d, %lld tokens, %lld allowed, %lld given up\n",
+           n_good, n, (long long)p->n_seen, (long long)p->n_allowed,
+           (long long)p->n_left);
+    assert_true(n_good > n / 2);
+    assert_true(p->n_allowed > p->n_seen / 100);
+    assert_true(p->n_left < p->n_seen / 10);
     free(p);
 }
 

@@ -379,7 +379,7 @@ TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
     assert_true(test_seconds() - began < 20); /* 30 a job would be 120 */
     for (int i = 0; i < N_JOB; i++) {
         expect_same(&alone[i], &h[i]);
-        assert_true(i == 0 || h[i].report.queue_s < 0.5);
+        assert_true(i == 0 || h[i].report.queue_s < 2); /* of a busy machine */
     }
     loop_counts(p.loop, &c);
     assert_int_equal(c.n_back, 0);

@@ -198,10 +198,9 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
     char key[400];
     char *code = NULL;
     size_t n;
-    int n_key = snprintf(key, sizeof key,
-                         "hip\n%s\n%s\n%s\n%016" PRIx64 "%016" PRIx64 "\n",
-                         t->arch, t->version, gpu_kernel_name(k),
-                         hip_text_hash(), gpu_text.hash);
+    int n_key =
+        snprintf(key, sizeof key, "hip\n%s\n%s\n%s\n%016" PRIx64 "\n", t->arch,
+                 t->version, gpu_kernel_name(k), hip_text_hash());
 
     *out = gpu_cache_load(key, (size_t)n_key, &n);
     if (*out)
