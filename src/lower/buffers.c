@@ -89,7 +89,7 @@ static int by_death(const void *a, const void *b)
                                 : (x->id > y->id) - (x->id < y->id);
 }
 
-bool buffers_place(struct buffer *b, int n_buffer, enum region region,
+bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
                    size_t *total)
 {
     int n = 0;
@@ -112,7 +112,7 @@ bool buffers_place(struct buffer *b, int n_buffer, enum region region,
         for (int i = 0; i < n; i++) {
             struct buffer *x = &b[born[i].id];
 
-            for (; k < n && dead[k].death < x->birth; k++)
+            for (; k < n && dead[k].death + rest < x->birth; k++)
                 if (b[dead[k].id].bytes)
                     give(&s, b[dead[k].id].offset, b[dead[k].id].bytes);
             x->offset = x->bytes ? take(&s, x->bytes) : 0;

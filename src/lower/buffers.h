@@ -13,9 +13,10 @@ struct buffer {
 };
 
 /* Gives each buffer of a region a place there so that buffers whose lifetimes
- * meet do not overlap; best fit in order of birth. *total is the region's
+ * meet do not overlap; best fit in order of birth. A place is used again more
+ * than `rest` steps behind the last that touches it. *total is the region's
  * size. */
-bool buffers_place(struct buffer *b, int n_buffer, enum region region,
+bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
                    size_t *total);
 
 #endif

@@ -21,6 +21,16 @@ static pl_status live_to_end(struct lower *w, struct lowered_script *o)
 
 /* ---- places -------------------------------------------------------------- */
 
+/* Steps for which a place rests in a device's own memory. There a step may be
+ * done in one launch with the one before it, if that touches nothing that it
+ * writes (device/gpu/gpu_fuse.h). */
+enum { REST = 1 };
+
+static int rest(const struct lower *w, int d, int region)
+{
+    return region == REGION_WORK && w->opt->dev[d].memory < 0 ? REST : 0;
+}
+
 static pl_status place_buffers(struct lower *w, struct lowered_script *o)
 {
     (void)o;
@@ -30,7 +40,8 @@ static pl_status place_buffers(struct lower *w, struct lowered_script *o)
         for (int r = REGION_WORK; r <= REGION_INBOX; r++) {
             size_t bytes;
 
-            if (!buffers_place(v->buf, v->n_buf, (enum region)r, &bytes))
+            if (!buffers_place(v->buf, v->n_buf, (enum region)r, rest(w, d, r),
+                               &bytes))
                 return err_no_memory(w->err, "a program");
             if (bytes > v->bytes[r])
                 v->bytes[r] = bytes;

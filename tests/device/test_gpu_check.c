@@ -54,7 +54,7 @@ TEST(gpu_check_has_trials_of_all_kernels)
         assert_false(t.full);
         assert_false(t.no_memory);
         assert_true(t.list.n > 0);
-        if (t.n_also > 0 && t.list.n != 1)
+        if (t.n_also > 0 && t.list.n != t.n_alone)
             fail_msg("%s and what follows are %d launches", t.what, t.list.n);
         n_fused += t.n_also > 0;
     }

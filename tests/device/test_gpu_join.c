@@ -87,6 +87,76 @@ static void put_blocks(struct steps *s, uint64_t x, uint64_t out, int rows)
     next(s);
 }
 
+/* Heads of ROW values of one token, turned. */
+static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
+{
+    struct rope_args a = {.out = out,
+                          .x = x,
+                          .pos = W,
+                          .n_tok = 1,
+                          .n_head = heads,
+                          .d = ROW,
+                          .n_rot = ROW};
+
+    gpu_list_add(&s->list, GPU_rope, gpu_groups(heads, ROPE_HEADS), &a);
+    touches(s, x, (size_t)heads * FLOATS, false);
+    touches(s, out, (size_t)heads * FLOATS, true);
+    next(s);
+}
+
+/* Two of ROW experts for each of two tokens, and their weights. */
+static void put_choice(struct steps *s, uint64_t x, uint64_t out)
+{
+    struct router_topk_args a = {
+        .out = out, .x = x, .scratch = FAR, .e = ROW, .n_used = 2};
+
+    gpu_list_add(&s->list, GPU_router_topk, 2, &a);
+    touches(s, x, (size_t)2 * FLOATS, false);
+    touches(s, out, 16, true);
+    touches(s, FAR, (size_t)4 * FLOATS, true);
+    next(s);
+}
+
+static void put_weights(struct steps *s, uint64_t x, uint64_t id, uint64_t out,
+                        int gating)
+{
+    struct router_weights_args a = {.out = out,
+                                    .x = x,
+                                    .id = id,
+                                    .e = ROW,
+                                    .n_used = 2,
+                                    .gating = gating,
+                                    .scale = 1};
+
+    gpu_list_add(&s->list, GPU_router_weights, 2, &a);
+    touches(s, x, (size_t)2 * FLOATS, false);
+    touches(s, id, 16, false);
+    touches(s, out, 16, true);
+    next(s);
+}
+
+/* Attention of a token as its two launches; the result is two heads of half a
+ * row. */
+static void put_attention(struct steps *s, uint64_t q, uint64_t out)
+{
+    struct attend_args a = {.q = q, .part = FAR};
+    struct attend_merge_args m = {.part = FAR,
+                                  .out = out,
+                                  .pos = W,
+                                  .n_head = 2,
+                                  .e = ROW / 2,
+                                  .n_state = 1,
+                                  .n_block = 1,
+                                  .n_column = ROW / 2 / MERGE_COLUMNS};
+
+    gpu_list_add(&s->list, GPU_attend_4, 2, &a);
+    gpu_list_add(&s->list, GPU_attend_merge, 2 * m.n_column, &m);
+    touches(s, q, FLOATS, false);
+    touches(s, out, FLOATS, true);
+    touches(s, FAR, (size_t)2 * FLOATS, true);
+    next(s);
+}
+
 static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
                        uint64_t out, int n)
 {
@@ -234,6 +304,75 @@ TEST(gpu_fuse_keeps_groups_apart)
     put_binary(&t, TEXT_ADD, X, Y, SUM, 3);
     put_norm(&t, SUM, Y, 3);
     assert_int_equal(fused(&t), 1);
+}
+
+/* Norms of heads of two kinds and what turns them, as a layer has them. */
+TEST(gpu_fuse_joins_norms_of_heads_with_turns)
+{
+    static const struct {
+        uint64_t norm, turn, other; /* results: of the second norm, the turns */
+        int n, host[4];
+    } of[] = {
+        {OTHER, FAR, SUM, 1, {0, 0, 0, 0}},
+        {X, FAR, SUM, 2, {0, 1, 0, 1}},   /* over what the first norm reads */
+        {OTHER, Y, SUM, 2, {0, 0, 2, 2}}, /* over what the second one does */
+        {OTHER, FAR, X, 2, {0, 0, 0, 3}},
+        {OTHER, X, Y, 1, {0, 0, 0, 0}}, /* heads over their own rows */
+    };
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct steps s = {.n = 0};
+
+        put_norm(&s, X, OUT, 6);
+        put_norm(&s, Y, of[i].norm, 3);
+        put_rope(&s, OUT, of[i].turn, 6);
+        put_rope(&s, of[i].norm, of[i].other, 3);
+        assert_int_equal(fused(&s), of[i].n);
+        assert_memory_equal(s.host, of[i].host, sizeof of[i].host);
+    }
+}
+
+TEST(gpu_fuse_joins_choices_with_their_weights)
+{
+    static const struct {
+        uint64_t x, id, out;
+        int gating, n;
+    } of[] = {{X, OUT, SUM, 0, 1},
+              {Y, OUT, SUM, 0, 2},           /* of other values, */
+              {X, OUT, SUM, 1, 2},           /* by another rule, */
+              {X, OUT, X, 0, 2},             /* or over values of other rows, */
+              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over what is put aside */
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct steps s = {.n = 0};
+
+        put_choice(&s, X, OUT);
+        put_weights(&s, of[i].x, of[i].id, of[i].out, of[i].gating);
+        assert_int_equal(fused(&s), of[i].n);
+    }
+}
+
+/* The last of a step's launches does more, where its groups have whole blocks;
+ * nothing is done beside it. */
+TEST(gpu_fuse_joins_attention_with_blocks)
+{
+    struct steps s = {.n = 0}, t = {.n = 0}, u = {.n = 0};
+    struct quantize_args a = {
+        .out = Q8, .x = OUT, .span = W, .k = ROW, .n_row = 1, .n_span = 1};
+
+    put_attention(&s, X, OUT);
+    put_blocks(&s, OUT, Q8, 1);
+    assert_int_equal(fused(&s), 2);
+    assert_true(s.host[1] == 0 && s.first[1] == 2);
+    put_attention(&t, X, OUT);
+    put_blocks(&t, OUT, FAR, 1); /* where the states are */
+    assert_int_equal(fused(&t), 3);
+    put_attention(&u, X, OUT);
+    gpu_list_add(&u.list, GPU_quantize, 1, &a); /* 256 values share a scale */
+    touches(&u, OUT, FLOATS, false);
+    touches(&u, Q8, BLOCKS, true);
+    next(&u);
+    assert_int_equal(fused(&u), 3);
 }
 
 /* ---- programs ------------------------------------------------------------ */

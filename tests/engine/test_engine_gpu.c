@@ -5,7 +5,7 @@
  * libraries made for tests, so models are small and few. A GPU at hand that
  * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
-#include "device/gpu/gpu_image.h"
+#include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_trial.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
@@ -472,4 +472,58 @@ TEST(gpu_that_differs_is_in_the_numeric_hash)
     assert_true(hash_with(GPU_matvec_q8_0) != good);
     assert_true(hash_with(GPU_matmul_q8_0) != good);
     assert_true(hash_with(GPU_matvec_q4_k) == good);
+}
+
+/* Launches of a layer: from one layer's attention to the next one's. */
+static int launches_of_layer(const struct engine_run *r)
+{
+    const struct gpu_device *x = device_of(r->engine->exec->set, 0)->own;
+    const struct gpu_list *l = &x->image.list;
+    int first = -1;
+
+    for (int i = 0; i < l->n; i++) {
+        enum gpu_kernel k = l->launch[i].kernel;
+
+        if (k < GPU_attend_4 || k > GPU_attend_latent_16)
+            continue;
+        if (first >= 0)
+            return i - first;
+        first = i;
+    }
+    fail_msg("there are not two layers");
+    return 0;
+}
+
+/* What a generated token launches on one GPU, so that it does not grow unseen:
+ * without norms of heads, with them, with weights of two formats for the same
+ * rows, with experts. */
+TEST(gpu_layers_have_few_launches)
+{
+    static const struct {
+        const char *model;
+        int n;
+    } of[] = {{"llama-q-q8_0.gguf", 11},
+              {"qwen3-tied-f32.gguf", 11},
+              {"llama-wide-q4_k_m.gguf", 13},
+              {"models/fable-moe-Q8_0.gguf", 13}};
+    pl_options o = engine_run_options();
+    const int32_t token = 1;
+
+    keep_self_tests();
+    o.devices = "emu";
+    o.no_fit = true;
+    for (int m = 0; m < COUNT(of); m++) {
+        const char *path = m + 1 < COUNT(of) ? test_ref_or_skip(of[m].model)
+                                             : test_file(of[m].model);
+        struct engine_run r;
+        int n;
+
+        engine_run_open(&r, path, of[m].model, &o);
+        engine_run_decode(&r, 0, 1, &token, NULL);
+        n = launches_of_layer(&r);
+        if (n != of[m].n)
+            fail_msg("%s: a layer is %d launches, not %d", of[m].model, n,
+                     of[m].n);
+        engine_run_close(&r);
+    }
 }

@@ -73,21 +73,24 @@ static bool has_one(const struct fusing *f, int i)
     return f->first[i + 1] - f->first[i] == 1;
 }
 
-/* Can h do the work of k too? It then does. */
+/* Can the last launch of h do the work of k too? It then does. Beside others of
+ * h nothing is done. */
 static bool joins(struct fusing *f, int h, int k)
 {
     struct gpu_pair p;
     struct gpu_list *l = f->l;
     enum gpu_pairing kind = PAIR_NONE;
+    int last = f->first[h + 1] - 1;
 
-    if (has_one(f, h))
-        kind = gpu_pair(l, f->first[h], f->first[k], &p);
-    if (kind == PAIR_NONE || (kind == PAIR_BESIDE && meets(f, h, k)))
+    if (last >= f->first[h])
+        kind = gpu_pair(l, last, f->first[k], &p);
+    if (kind == PAIR_NONE ||
+        (kind == PAIR_BESIDE && (!has_one(f, h) || meets(f, h, k))))
         return false;
     gpu_list_add(l, p.kernel, p.n_group, p.args);
     if (l->no_memory)
         return false;
-    l->launch[f->first[h]] = l->launch[--l->n];
+    l->launch[last] = l->launch[--l->n];
     f->host[k] = h;
     return true;
 }

@@ -285,17 +285,98 @@ static enum gpu_pairing product_and_blocks(const struct pairing *p)
 
 /* ---- before attention ---------------------------------------------------- */
 
-static enum gpu_pairing ropes(const struct pairing *p)
+static int64_t heads_bytes(const struct rope_args *a, int n_head)
 {
-    struct rope_args a, b, x;
+    return (int64_t)a->n_tok * n_head * a->d * 4;
+}
+
+/* Do both turn alike? *b is not normed. */
+static bool same_turns(const struct rope_args *a, const struct rope_args *b)
+{
+    struct rope_args x = *b;
+
+    x.x = a->x;
+    x.out = a->out;
+    x.n_head = a->n_head;
+    x.out_2 = a->out_2;
+    x.x_2 = a->x_2;
+    x.n_head_2 = a->n_head_2;
+    x.first_2 = a->first_2;
+    x.raw = a->raw;
+    x.raw_2 = a->raw_2;
+    x.w = a->w;
+    x.w_2 = a->w_2;
+    x.w_format = a->w_format;
+    x.eps = a->eps;
+    return b->n_head_2 == 0 && b->raw == 0 && memcmp(&x, a, sizeof x) == 0;
+}
+
+/* The heads of a norm turn, and if it is of two, the others later, or not. */
+static enum gpu_pairing norm_and_rope(const struct pairing *p)
+{
+    struct rms_norm_args a;
+    struct rope_args b;
+    int64_t n_row, bytes, bytes_2;
 
     memcpy(&a, p->a, sizeof a);
     memcpy(&b, p->b, sizeof b);
-    x = b;
-    x.x = a.x;
-    x.out = a.out;
-    x.n_head = a.n_head;
-    if (a.n_head_2 || b.n_head_2 || memcmp(&x, &a, sizeof x) != 0)
+    n_row = p->first->n_group - a.n_row;
+    bytes = heads_bytes(&b, b.n_head);
+    bytes_2 = n_row * a.d * 4;
+    if (a.y || a.q8 || b.n_head_2 || b.raw || b.x != a.out || b.d != a.d ||
+        a.n_row != (int64_t)b.n_tok * b.n_head || n_row % b.n_tok != 0 ||
+        !even(b.out, a.x, bytes) || !even(b.out, a.out, bytes) ||
+        !apart(b.out, bytes, a.x_2, bytes_2) ||
+        !apart(b.out, bytes, a.out_2, bytes_2) ||
+        !apart(b.out, bytes, a.w, a.d * 4) ||
+        !apart(b.out, bytes, a.w_2, a.d * 4))
+        return PAIR_NONE;
+    b.raw = a.x;
+    b.w = a.w;
+    b.w_format = a.format;
+    b.eps = a.eps;
+    b.x_2 = a.out_2;
+    b.raw_2 = a.x_2;
+    b.w_2 = a.w_2;
+    b.n_head_2 = (int32_t)(n_row / b.n_tok);
+    b.first_2 = p->second->n_group;
+    take(p, GPU_rope,
+         p->second->n_group + b.n_tok * gpu_groups(b.n_head_2, ROPE_HEADS), &b);
+    return PAIR_BEHIND;
+}
+
+/* *a has normed what *b turns. */
+static enum gpu_pairing other_heads(const struct pairing *p,
+                                    struct rope_args *a,
+                                    const struct rope_args *b)
+{
+    int64_t bytes = heads_bytes(a, a->n_head);
+    int64_t bytes_2 = heads_bytes(b, b->n_head);
+
+    if (b->x != a->x_2 || b->n_head != a->n_head_2 ||
+        !apart(b->out, bytes_2, a->raw, bytes) ||
+        !apart(b->out, bytes_2, a->x, bytes) ||
+        !apart(b->out, bytes_2, a->out, bytes) ||
+        !apart(b->out, bytes_2, a->w, a->d * 4) ||
+        !apart(b->out, bytes_2, a->w_2, a->d * 4) ||
+        !even(b->out, a->raw_2, bytes_2) || !even(b->out, a->x_2, bytes_2))
+        return PAIR_NONE;
+    a->out_2 = b->out;
+    take(p, GPU_rope, p->first->n_group, a);
+    return PAIR_BEHIND;
+}
+
+static enum gpu_pairing ropes(const struct pairing *p)
+{
+    struct rope_args a, b;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    if (!same_turns(&a, &b))
+        return PAIR_NONE;
+    if (a.n_head_2 && !a.out_2)
+        return other_heads(p, &a, &b);
+    if (a.n_head_2)
         return PAIR_NONE;
     a.out_2 = b.out;
     a.x_2 = b.x;
@@ -328,6 +409,53 @@ static enum gpu_pairing caches(const struct pairing *p)
     return PAIR_BESIDE;
 }
 
+/* ---- behind attention ---------------------------------------------------- */
+
+/* Of a tree's last launch: a group has 32 columns, which are a block. */
+static enum gpu_pairing merge_and_blocks(const struct pairing *p)
+{
+    struct attend_merge_args a;
+    struct quantize_args b;
+    int64_t n, bytes;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    n = p->first->n_group / a.n_column * a.e;
+    bytes = p->first->n_group / a.n_column * a.n_state * (TEXT_SOFT + a.e) * 4;
+    if (a.next || a.q8 || a.first != 0 || a.e % MERGE_COLUMNS != 0 || b.y ||
+        b.z || b.n_span != 0 || b.x != a.out || b.n_row * b.k != n ||
+        !apart(b.out, blocks_bytes(&b), a.out, n * 4) ||
+        !apart(b.out, blocks_bytes(&b), a.part, bytes))
+        return PAIR_NONE;
+    a.q8 = b.out;
+    take(p, GPU_attend_merge, p->first->n_group, &a);
+    return PAIR_BEHIND;
+}
+
+/* ---- routers ------------------------------------------------------------- */
+
+static enum gpu_pairing choice_and_weights(const struct pairing *p)
+{
+    struct router_topk_args a;
+    struct router_weights_args b;
+    int64_t rows = p->first->n_group, bytes;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    bytes = rows * b.n_used * 4;
+    if (a.weights || b.x != a.x || b.id != a.out || b.e != a.e ||
+        b.n_used != a.n_used || b.gating != a.gating ||
+        !apart(b.out, bytes, a.x, rows * a.e * 4) ||
+        !apart(b.out, bytes, a.out, bytes) ||
+        !apart(b.out, bytes, a.scratch, rows * 2 * a.e * 4))
+        return PAIR_NONE;
+    a.weights = b.out;
+    a.normalise = b.normalise;
+    a.weight = b.scale;
+    take(p, GPU_router_topk, rows, &a);
+    return PAIR_BEHIND;
+}
+
 /* ---- rules --------------------------------------------------------------- */
 
 static const struct {
@@ -340,8 +468,11 @@ static const struct {
     {GPU_binary, GPU_binary, values_and_product},
     {GPU_binary, GPU_quantize, values_and_blocks},
     {GPU_quantize, GPU_quantize, product_and_blocks},
+    {GPU_rms_norm, GPU_rope, norm_and_rope},
     {GPU_rope, GPU_rope, ropes},
     {GPU_cache_write, GPU_cache_write, caches},
+    {GPU_attend_merge, GPU_quantize, merge_and_blocks},
+    {GPU_router_topk, GPU_router_weights, choice_and_weights},
 };
 
 enum gpu_pairing gpu_pair(const struct gpu_list *l, int a, int b,

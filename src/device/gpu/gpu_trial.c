@@ -454,6 +454,18 @@ static void add_beside(struct making *m)
     }
 }
 
+/* Of the tokens of all calls that turn heads. */
+static struct cpu_tensor positions(struct trial *t, int64_t n)
+{
+    struct cpu_tensor x = {.format = PL_I32, .n_dim = 1, .dim = {n}};
+
+    for (int i = 0; i < t->n_also - 1; i++)
+        if (t->also[i] == KERNEL_rope)
+            return t->also_call[i].in[1];
+    x.data = ids(t, &x, 1 << 17, false);
+    return x;
+}
+
 /* A call that works on the result of the last one. */
 static void add_behind(struct trial *t, enum kernel k, struct cpu_call last)
 {
@@ -469,6 +481,12 @@ static void add_behind(struct trial *t, enum kernel k, struct cpu_call last)
         c->out.data = trial_room(t, (size_t)(count(&last.out) / 32) *
                                         sizeof(struct q8_block));
         return;
+    } else if (k == KERNEL_rope) {
+        c->in[1] = positions(t, last.out.dim[0]);
+    } else if (k == KERNEL_router_weights) {
+        c->in[0] = t->call.in[0];
+        c->in[1] = last.out;
+        c->out.format = PL_F32;
     } else {
         c->in[1] = last.out;
         c->in[1].dim[k == KERNEL_rms_norm ? 0 : last.out.n_dim - 1] = 1;
@@ -500,6 +518,7 @@ static void add_all_launches(struct trial *t)
         .n = t->n_also + 1, .queue = queue, .bars = bars, .touched = touched};
 
     add_launches(t, t->kernel, &t->call);
+    t->n_alone = t->list.n;
     for (int i = 0; i < t->n_also; i++) {
         first[i + 1] = t->list.n;
         add_launches(t, t->also[i], &t->also_call[i]);

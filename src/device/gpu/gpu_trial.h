@@ -13,7 +13,7 @@
 enum {
     TRIAL_IMAGE = 1 << 20,
     TRIAL_MOST = 4096, /* trials; there are fewer */
-    TRIAL_CALLS = 3    /* most that one launch does */
+    TRIAL_CALLS = 4    /* most that one launch does */
 };
 
 struct trial {
@@ -27,7 +27,8 @@ struct trial {
     bool full;            /* does not fit the image */
     bool no_memory;       /* for the launches, or for the reference */
     struct gpu_list list; /* owned */
-    char what[64];        /* "relu, F16" */
+    int n_alone;   /* launches that its first call would have by itself */
+    char what[64]; /* "relu, F16" */
     /* Does in the image what the launches shall do on the device. */
     void (*reference)(struct trial *t);
     /* What the reference is told; pointers are into the image. */

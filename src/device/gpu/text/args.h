@@ -189,9 +189,14 @@ struct rope_args {
     double step, scale, mscale; /* a pair's power times `step` is the next's */
     double low, width;          /* YaRN: pairs */
     double power[ROPE_POWERS];
-    u64 out_2, x_2; /* other heads of the same tokens */
+    u64 out_2, x_2; /* other heads of the same tokens; out_2 0: x_2 is only made
+                     */
     s32 n_head_2;   /* 0: none */
     s32 first_2;    /* of their groups */
+    u64 raw, raw_2; /* x, x_2 are these, normed by head; or none */
+    u64 w, w_2;     /* as rms_norm's */
+    s32 w_format;
+    float eps;
 };
 
 /* A group some tokens and values of a head. */
@@ -242,6 +247,7 @@ struct attend_merge_args {
     u64 out;  /* [n_row, e], if there is no next */
     u64 sink; /* [n_head] of sink_format, or none */
     u64 pos;  /* s32 [n_tok] */
+    u64 q8;   /* the result is quantized too, by blocks; or none */
     s32 first, n_head, e, window, sink_format;
     s32 spans; /* in one of the states */
     s32 n_state, n_block, n_column;
@@ -281,9 +287,12 @@ struct quantize_args {
 struct router_topk_args {
     u64 out, x, bias; /* [rows, n_used]; [rows, e]; [e] of format, or none */
     u64 scratch;      /* [rows, 2 e] floats */
+    u64 weights;      /* of the chosen: [rows, n_used]; or none */
     s64 e, n_used;
     s32 format, gating;        /* gating: GATING_SOFTMAX .. */
     s32 n_group, n_group_used; /* n_group 0: all may be chosen */
+    s32 normalise;             /* weights: as router_weights' */
+    float weight;              /* its scale */
 };
 enum { GATING_SOFTMAX, GATING_SIGMOID, GATING_SELECTED };
 struct router_weights_args {

@@ -258,6 +258,9 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     LOCAL_ARRAY(float, m, MERGE_STATES);
     LOCAL_ARRAY(float, f_lower, MERGE_STATES);
     LOCAL_ARRAY(float, f_upper, MERGE_STATES);
+    LOCAL_ARRAY(u32, top, 256);
+    LOCAL_ARRAY(u32, top8, 32);
+    LOCAL_ARRAY(s32, sums, 256);
     s32 id = LANE(), g = GROUP();
     s32 c0 = g % a.n_column * MERGE_COLUMNS, block = g / a.n_column % a.n_block;
     s32 row = g / a.n_column / a.n_block, t = a.first + row / a.n_head;
@@ -265,7 +268,7 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     s32 span = pos / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
     s32 n = within(span / a.spans + 1 - block * MERGE_STATES, 0, MERGE_STATES);
     s32 wide = within(a.e - c0, 0, MERGE_COLUMNS);
-    s64 size = TEXT_SOFT + a.e;
+    s64 size = TEXT_SOFT + a.e, row_at;
     GLOBAL const float *from =
         AT(const float, a.part) +
         ((s64)row * a.n_state + block * MERGE_STATES) * size;
@@ -286,11 +289,11 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
 
         if (id < pairs) {
             s32 i = id * 2 * hop;
-            float top = m[i] > m[i + hop] ? m[i] : m[i + hop];
+            float larger = m[i] > m[i + hop] ? m[i] : m[i + hop];
 
-            f_lower[id] = exp_(sub_(m[i], top));
-            f_upper[id] = exp_(sub_(m[i + hop], top));
-            m[i] = top;
+            f_lower[id] = exp_(sub_(m[i], larger));
+            f_upper[id] = exp_(sub_(m[i + hop], larger));
+            m[i] = larger;
         }
         BARRIER();
         for (s32 i = id; i < pairs * MERGE_COLUMNS; i += 256) {
@@ -318,15 +321,30 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
             next[16] = m[0];
         if (id < wide)
             next[TEXT_SOFT + c0 + id] = x[id];
-    } else if (id < wide) {
+        return;
+    }
+    row_at = ((s64)t * a.n_head + row % a.n_head) * a.e + c0;
+    if (id < wide) {
         float sum = sum16(l);
 
         if (a.sink)
             sum = add_(sum, exp_(sub_(value_at(AT(const void, a.sink),
                                                a.sink_format, row % a.n_head),
                                       m[0])));
-        AT(float, a.out)
-        [((s64)t * a.n_head + row % a.n_head) * a.e + c0 + id] =
-            div_(x[id], sum);
+        x[id] = div_(x[id], sum);
+        AT(float, a.out)[row_at + id] = x[id];
+    }
+    if (a.q8) {
+        struct q8_part p;
+        float y[4];
+
+        p.at = row_at;
+        p.lane = id;
+        p.n = wide;
+        BARRIER();
+        UNROLL
+        for (s32 i = 0; i < 4; i++)
+            y[i] = 4 * id < wide ? x[4 * id + i] : 0;
+        quantize_put(y, &p, 0, id, top, top8, sums, AT(u32, a.q8));
     }
 }

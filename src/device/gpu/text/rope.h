@@ -50,9 +50,40 @@ DEV void rope_cos_sin(double angle, s32 pos, double mscale, float *co,
     *si = double_float(dmul_(double_from_bits(sin_bits), mscale));
 }
 
+/* n rows of x [d] normed, bit for bit as rms_norm does it; part [64 n]. */
+DEV void rope_norm(GLOBAL const float *x, GLOBAL float *out,
+                   GLOBAL const void *w, s32 format, float eps, s32 n, s32 d,
+                   s32 lane, LOCAL float *part)
+{
+    for (s32 h = 0; h < n; h++) {
+        float s = 0;
+
+        for (s32 i = lane; i < d; i += 64)
+            s = fma_(x[h * d + i], x[h * d + i], s);
+        part[h * 64 + lane] = s;
+    }
+    BARRIER();
+    if (lane < 16 * n) {
+        LOCAL float *p = part + lane / 16 * 64 + lane % 16;
+
+        p[0] = add_(add_(p[0], p[16]), add_(p[32], p[48]));
+    }
+    BARRIER();
+    for (s32 h = 0; h < n; h++) {
+        float s = div_(sum16(part + h * 64), int_float(d));
+        float scale = div_(1.0f, sqrt_(add_(s, eps)));
+
+        for (s32 i = lane; i < d; i += 64)
+            out[h * d + i] = mul_(mul_(x[h * d + i], scale),
+                                  w ? value_at(w, format, i) : 1.0f);
+    }
+    BARRIER(); /* they are there */
+}
+
 /* A lane a pair, of all the group's heads. */
 KERNEL(rope, struct rope_args, 64)
 {
+    LOCAL_ARRAY(float, part, ROPE_HEADS * 64);
     s32 second = a.n_head_2 > 0 && GROUP() >= a.first_2;
     s32 n_head = second ? a.n_head_2 : a.n_head;
     s32 g = GROUP() - (second ? a.first_2 : 0);
@@ -62,7 +93,15 @@ KERNEL(rope, struct rope_args, 64)
     s64 at = ((s64)t * n_head + h0) * a.d;
     GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
     GLOBAL float *out = AT_HELD(float, second ? a.out_2 : a.out) + at;
+    u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
 
+    if (raw)
+        rope_norm(AT_HELD(const float, raw) + at,
+                  AT_HELD(float, second ? a.x_2 : a.x) + at,
+                  w ? AT_HELD(const void, w) : 0, a.w_format, a.eps, n, a.d,
+                  LANE(), part);
+    if (second && !a.out_2)
+        return;
     for (s32 i = LANE(); i < pairs; i += 64) {
         s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
         double power = a.power[i / a.stride];

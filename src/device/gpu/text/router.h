@@ -34,6 +34,35 @@ DEV s32 router_before(GLOBAL const float *x, s32 n, s32 i)
     return before;
 }
 
+/* The weights w of a row's chosen experts id [n_used], by their values in x, of
+ * which a softmax has `top` and `sum`; part [lanes]. */
+DEV void router_weigh(GLOBAL const float *x, GLOBAL const s32 *id,
+                      GLOBAL float *w, s64 n_used, s32 gating, float top,
+                      float sum, s32 normalise, float scale, s32 lane,
+                      s32 lanes, LOCAL float *part)
+{
+    for (s64 k = lane; k < n_used; k += lanes)
+        w[k] = router_score(x[id[k]], gating, top, sum);
+    BARRIER();
+    if (gating == GATING_SELECTED) {
+        top = row_top(w, n_used, lane, lanes, part);
+        sum = row_sum(w, n_used, top, w, lane, lanes, part);
+        for (s64 k = lane; k < n_used; k += lanes)
+            w[k] = div_(w[k], sum);
+        BARRIER();
+    }
+    sum = 0;
+    for (s64 k = 0; normalise && k < n_used; k++)
+        sum = add_(sum, w[k]);
+    sum = sum > 0x1p-14f ? sum : 0x1p-14f;
+    BARRIER();
+    for (s64 k = lane; k < n_used; k += lanes) {
+        float v = normalise ? div_(w[k], sum) : w[k];
+
+        w[k] = mul_(v, scale);
+    }
+}
+
 enum { ROUTER_TILE = 1024 };
 
 /* A score's place is the number of those before it, so that a lane finds its
@@ -100,39 +129,26 @@ KERNEL(router_topk, struct router_topk_args, 256)
     }
     for (s64 k = n_valid + lane; k < a.n_used; k += 256)
         out[k] = 0;
+    if (!a.weights)
+        return;
+    BARRIER(); /* its row is there */
+    router_weigh(x, out, AT(float, a.weights) + (s64)GROUP() * a.n_used,
+                 a.n_used, a.gating, top, sum, a.normalise, a.weight, lane, 256,
+                 part);
 }
 
 KERNEL(router_weights, struct router_weights_args, 64)
 {
     LOCAL_ARRAY(float, part, 64);
-    s32 lane = LANE();
     GLOBAL const float *x = AT(const float, a.x) + (s64)GROUP() * a.e;
     GLOBAL const s32 *id = AT(const s32, a.id) + (s64)GROUP() * a.n_used;
     GLOBAL float *w = AT(float, a.out) + (s64)GROUP() * a.n_used;
     float top = 0, sum = 0;
 
     if (a.gating == GATING_SOFTMAX) {
-        top = row_top(x, a.e, lane, 64, part);
-        sum = row_sum(x, a.e, top, 0, lane, 64, part);
+        top = row_top(x, a.e, LANE(), 64, part);
+        sum = row_sum(x, a.e, top, 0, LANE(), 64, part);
     }
-    for (s64 k = lane; k < a.n_used; k += 64)
-        w[k] = router_score(x[id[k]], a.gating, top, sum);
-    BARRIER();
-    if (a.gating == GATING_SELECTED) {
-        top = row_top(w, a.n_used, lane, 64, part);
-        sum = row_sum(w, a.n_used, top, w, lane, 64, part);
-        for (s64 k = lane; k < a.n_used; k += 64)
-            w[k] = div_(w[k], sum);
-        BARRIER();
-    }
-    sum = 0;
-    for (s64 k = 0; a.normalise && k < a.n_used; k++)
-        sum = add_(sum, w[k]);
-    sum = sum > 0x1p-14f ? sum : 0x1p-14f;
-    BARRIER();
-    for (s64 k = lane; k < a.n_used; k += 64) {
-        float v = a.normalise ? div_(w[k], sum) : w[k];
-
-        w[k] = mul_(v, a.scale);
-    }
+    router_weigh(x, id, w, a.n_used, a.gating, top, sum, a.normalise, a.scale,
+                 LANE(), 64, part);
 }
