@@ -534,7 +534,8 @@ static int pidfd_of(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* The watching thread may be opening its own in that place just then: busy. */
+/* At once: a number that is free for a moment may be that of a file which the
+ * watching thread opens and closes. */
 static void put_at(int fd, int file)
 {
     int got;
@@ -546,8 +547,8 @@ static void put_at(int fd, int file)
         fail_msg("descriptor %d in place of %d: %s", file, fd, strerror(errno));
 }
 
-/* The application closes the descriptors, as daemons do, and may open others in
- * their place: files (1), or descriptors of a child of its own (2). */
+/* The application closes the descriptors, as daemons do, or puts others in their
+ * place: files (1), or descriptors of a child of its own (2). */
 static void with_closed_descriptors(int in_place, bool loses_one)
 {
     struct traces before = traces_now();
@@ -567,9 +568,10 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     for (int d = 0; d < 2; d++) {
         fd[d] = process_of(s, d)->pidfd;
         file = in_place == 2 ? pidfd_of(own) : file;
-        close(fd[d]);
         if (in_place)
             put_at(fd[d], file);
+        else
+            close(fd[d]);
         if (in_place == 2)
             close(file);
     }

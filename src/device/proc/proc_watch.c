@@ -58,8 +58,6 @@ static bool is_ours(const struct proc_device *p)
 static bool open_pidfd(struct proc_device *p)
 {
     p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-    if (p->pidfd >= 0)
-        p->told = process_of(p->pidfd);
     return p->pidfd >= 0;
 }
 
@@ -71,13 +69,21 @@ static bool has_child(const struct proc_device *p)
     return waitid(P_PID, (id_t)p->pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Sees to a descriptor of the process; false: there is none to be had. */
+/* Sees to a descriptor of the process, which the application may take away as
+ * soon as it is open; false: there is none to be had. */
 static bool find(struct proc_device *p)
 {
-    if (is_ours(p))
-        return true;
+    enum { TRIES = 10 };
+
+    for (int i = 0; i < TRIES; i++) {
+        if (is_ours(p))
+            return true;
+        p->pidfd = -1;
+        if (!has_child(p) || !open_pidfd(p))
+            return false;
+    }
     p->pidfd = -1;
-    return has_child(p) && open_pidfd(p);
+    return false;
 }
 
 /* ---- what becomes of a process ---------------- */
@@ -98,14 +104,18 @@ static int await(struct proc_device *p, int how, siginfo_t *i)
 }
 
 /* The application may close the descriptor, or put another in its place, after
- * it was found to be ours: then the wait fails, which tells nothing. */
+ * it was found to be ours: then the wait fails, which tells nothing as long as
+ * there is a child of the number. */
 static bool has_ended(struct proc_device *p)
 {
+    const int how = WEXITED | WNOHANG | WNOWAIT;
     siginfo_t i;
 
-    while (await(p, WEXITED | WNOHANG | WNOWAIT, &i) != 0)
-        if (p->pidfd < 0 || is_ours(p))
+    if (await(p, how, &i) != 0) {
+        memset(&i, 0, sizeof i);
+        if (waitid(P_PID, (id_t)p->pid, &i, how) != 0)
             return true;
+    }
     return i.si_pid != 0;
 }
 
@@ -165,8 +175,10 @@ pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
     int e;
 
     p->pid = pid;
-    if (open_pidfd(p))
+    if (open_pidfd(p)) {
+        p->told = process_of(p->pidfd);
         return PL_OK;
+    }
     e = errno;
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
