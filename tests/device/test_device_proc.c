@@ -546,6 +546,7 @@ static void put_at(int fd, int file)
     if (got != fd)
         fail_msg("descriptor %d in place of %d: %s", file, fd, strerror(errno));
 }
+
 /* The application closes the descriptors, as daemons do, or puts others in
  * their place: files (1), or descriptors of a child of its own (2). */
 static void with_closed_descriptors(int in_place, bool loses_one)
