@@ -92,7 +92,7 @@ KERNEL(rope, struct rope_args, 64)
     s32 n = n_head - h0 < ROPE_HEADS ? n_head - h0 : ROPE_HEADS;
     s64 at = ((s64)t * n_head + h0) * a.d;
     GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
-    GLOBAL float *out = AT_HELD(float, second ? a.out_2 : a.out) + at;
+    GLOBAL float *out;
     u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
 
     if (raw)
@@ -102,6 +102,7 @@ KERNEL(rope, struct rope_args, 64)
                   LANE(), part);
     if (second && !a.out_2)
         return;
+    out = AT_HELD(float, second ? a.out_2 : a.out) + at;
     for (s32 i = LANE(); i < pairs; i += 64) {
         s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
         double power = a.power[i / a.stride];
