@@ -444,11 +444,11 @@ typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
 /* Gives n bytes, fewer only at the end; -1: it failed. */
 typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
 
-/* Whose a state is that lasts, the sum of all bytes of the weights says. The
- * first of these functions that needs it reads them once more for it; or it is
- * made here, beforehand, and `cancel`, may be NULL, polled, ends that with
- * PL_CANCELLED. The sum of a large file is kept on this machine, and made anew
- * only when somebody has written to the file. */
+/* A state that lasts is known by the sum of all bytes of the weights. The first
+ * function that needs it reads the file once more; or it is made here, before.
+ * `cancel` is polled and may be NULL: PL_CANCELLED; a file that cannot be read
+ * whole: PL_BAD_FILE. That of a large file is kept on this machine, and made
+ * anew only when somebody has written to the file. */
 PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
                                pl_err *err);
 

@@ -35,13 +35,15 @@ static char *mark_end(const char *messages, char end[static 32])
     uint64_t n = 7081542936;
     char *marked = NULL;
 
+    if (all == NULL)
+        return NULL;
     do
         snprintf(end, 32, "%" PRIu64, n++);
     while (strstr(messages, end));
     last = json_array_get(all, json_array_size(all) - 1);
     content = json_sprintf(
         "%s%s", json_string_value(json_object_get(last, "content")), end);
-    if (last && json_object_set_new(last, "content", content) == 0)
+    if (json_object_set_new(last, "content", content) == 0)
         marked = json_dumps(all, 0);
     json_decref(all);
     return marked;

@@ -89,8 +89,7 @@ static void find_tensors(pl_engine *e)
     e->norm_out = find_kept(e, "result_norm");
 }
 
-pl_status engine_sum_weights(pl_engine *e, const volatile int *cancel,
-                             pl_err *err)
+pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
 {
     const struct device_list *l = &e->plan->compiled->list;
     int n_thread = 0;
@@ -105,11 +104,6 @@ pl_status engine_sum_weights(pl_engine *e, const volatile int *cancel,
                      MODEL_SUM_LEAST, cancel, err));
     e->has_weights = true;
     return PL_OK;
-}
-
-pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
-{
-    return engine_sum_weights(e, cancel, err);
 }
 
 /* A number that no other engine has, of any process. */

@@ -59,9 +59,6 @@ void batch_fini(pl_engine *e);
 
 /* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
-/* Has e->weights made, if it is not. */
-pl_status engine_sum_weights(pl_engine *e, const volatile int *cancel,
-                             pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */
 pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
 /* Before kept prefixes are shared or added to: those go that were computed with
