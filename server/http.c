@@ -246,11 +246,14 @@ static pl_status check_options(const struct http_options *o, pl_err *err)
         return http_fail(err, PL_UNSUPPORTED,
                          "the libmicrohttpd of this machine was built without "
                          "TLS: install one with it, or have a proxy speak TLS");
-    if (o->max_connections < 0 || o->max_of_address < 0 || o->timeout_s < 0)
+    if (o->max_connections < 0 || o->max_of_address < 0 || o->timeout_s < 0 ||
+        o->drain_s < 0)
         return http_fail(err, PL_BAD_ARGUMENT,
-                         "limits of %d connections, %d of an address and a "
-                         "timeout of %d s: none may be negative",
-                         o->max_connections, o->max_of_address, o->timeout_s);
+                         "limits of %d connections, %d of an address, a "
+                         "timeout of %d s and %d s to drain: none may be "
+                         "negative",
+                         o->max_connections, o->max_of_address, o->timeout_s,
+                         o->drain_s);
     return PL_OK;
 }
 
@@ -264,6 +267,8 @@ static void fill_defaults(struct http_options *o)
         o->max_connections = 1024;
     if (!o->timeout_s)
         o->timeout_s = 600;
+    if (!o->drain_s)
+        o->drain_s = 1;
 }
 
 /* The text of a file; the caller frees it. */

@@ -54,6 +54,8 @@ struct http_options {
                             being made; 0: 600. A head must be there within
                             twice that, a body that takes longer come at
                             1 KiB a second */
+    int drain_s;         /* that a connection may ask for nothing while the
+                            server drains; 0: 1 */
     pl_log_fn *log;      /* a line a request, one at a time; NULL: none */
     void *log_user;
 };

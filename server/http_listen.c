@@ -21,7 +21,6 @@
 
 enum {
     LINGER_S = 5,
-    DRAIN_S = 1,    /* that a connection may ask for nothing while it drains */
     LOOK_MS = 1000, /* between looks at who sends too slowly */
     BUSY_MS = 100,  /* until accepting is tried again, sockets having run out */
 };
@@ -168,7 +167,7 @@ void http_set_busy(struct http *h, int fd, bool busy)
 static bool end_dripping(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
-    double late = http_now() - (drains ? DRAIN_S : 2 * h->o.timeout_s);
+    double late = http_now() - (drains ? h->o.drain_s : 2 * h->o.timeout_s);
     bool any;
 
     pthread_mutex_lock(&h->lock);
