@@ -22,8 +22,9 @@ static bool connects(const struct http_try *t)
     return good;
 }
 
-/* Draining: who is in is served to the end, nobody else comes in. A machine that
- * stands still for a second is no reason to close what asks for nothing yet. */
+/* Draining: who is in is served to the end, nobody else comes in. A machine
+ * that stands still for a second is no reason to close what asks for nothing
+ * yet. */
 TEST(http_drain_serves_who_is_in)
 {
     const struct http_options o = {.drain_s = TRY_S};
