@@ -373,14 +373,25 @@ static bool usable(const struct sampler *s, const float *logits)
     return !bad;
 }
 
+/* What is neither a number nor -infinity counts as +infinity, so that who looks
+ * for the greatest meets it. */
+static float checked(float x)
+{
+    return x <= FLT_MAX ? x : INFINITY;
+}
+
 static float greatest_of_block(const float *x)
 {
     float lane[LANES], most;
 
-    memcpy(lane, x, sizeof lane);
+    for (int k = 0; k < LANES; k++)
+        lane[k] = checked(x[k]);
     for (int i = LANES; i < BLOCK; i += LANES)
-        for (int k = 0; k < LANES; k++)
-            lane[k] = lane[k] > x[i + k] ? lane[k] : x[i + k];
+        for (int k = 0; k < LANES; k++) {
+            float here = checked(x[i + k]);
+
+            lane[k] = lane[k] > here ? lane[k] : here;
+        }
     most = lane[0];
     for (int k = 1; k < LANES; k++)
         most = most > lane[k] ? most : lane[k];
@@ -411,7 +422,8 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
-/* The first of the greatest; -1: all are -infinity. */
+/* The first of the greatest; -1: all are -infinity, or one is no number. Each is
+ * read once: of many texts at once the logits are megabytes. */
 static int32_t first_greatest(const float *logits, int32_t n)
 {
     float most = -INFINITY;
@@ -424,12 +436,16 @@ static int32_t first_greatest(const float *logits, int32_t n)
         most = here > most ? here : most;
     }
     for (; i < n; i++) {
-        at = logits[i] > most ? i : at;
-        most = logits[i] > most ? logits[i] : most;
+        float here = checked(logits[i]);
+
+        at = here > most ? i : at;
+        most = here > most ? here : most;
     }
-    while (most >= -FLT_MAX && logits[at] != most)
+    if (!(most >= -FLT_MAX && most <= FLT_MAX))
+        return -1;
+    while (logits[at] != most)
         at++;
-    return most >= -FLT_MAX ? at : -1;
+    return at;
 }
 
 static int32_t most_likely(const struct sampler *s, const float *logits)
@@ -438,6 +454,8 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
 
     if (is_plain(s))
         return first_greatest(logits, s->n_vocab);
+    if (!usable(s, logits))
+        return -1;
     for (int32_t i = 0; i < s->n_vocab; i++)
         if (candidate(s, logits, i, &c) && (best.id < 0 || c.key > best.key))
             best = c;
@@ -548,11 +566,11 @@ static int32_t pick(struct sampler *s, const float *logits)
     double u = exact_uniform(&s->state);
     double xtc = has_step(s, PL_STEP_XTC) ? exact_uniform(&s->state) : 1;
 
-    if (!usable(s, logits))
-        return -1;
     s->minus = s->dry ? dry_penalties(s->dry) : NULL;
     if (is_greedy(s))
         return most_likely(s, logits);
+    if (!usable(s, logits))
+        return -1;
     collect(s, logits);
     if (s->left.n == 0)
         return -1;

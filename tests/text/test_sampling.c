@@ -404,6 +404,29 @@ TEST(sampling_broken_logits_are_never_drawn)
     }
 }
 
+/* One among many, wherever it is: they are read in blocks. */
+TEST(sampling_broken_logits_are_found_anywhere)
+{
+    enum { N = 300 };
+    const float broken[] = {NAN, -NAN, INFINITY};
+    struct sampling_options o = plain();
+    float x[N];
+
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i * 7919 % 1009);
+    for (int greedy = 0; greedy < 2; greedy++) {
+        o.temperature = greedy ? 0 : 1;
+        for (int at = 0; at < N; at++) {
+            float good = x[at];
+
+            assert_true(pick_once(&o, N, x) >= 0);
+            x[at] = broken[at % 3];
+            assert_int_equal(pick_once(&o, N, x), -1);
+            x[at] = good;
+        }
+    }
+}
+
 /* ---- determinism --------------------------------------------------------- */
 
 /* Five hundred picks, each changing the logits of the next. */
