@@ -422,8 +422,8 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
-/* The first of the greatest; -1: all are -infinity, or one is no number. Each is
- * read once: of many texts at once the logits are megabytes. */
+/* The first of the greatest; -1: all are -infinity, or one is no number. Each
+ * is read once: of many texts at once the logits are megabytes. */
 static int32_t first_greatest(const float *logits, int32_t n)
 {
     float most = -INFINITY;
