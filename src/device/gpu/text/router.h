@@ -76,6 +76,8 @@ KERNEL(router_topk, struct router_topk_args, 256)
     GLOBAL float *score = AT(float, a.scratch) + (s64)GROUP() * 2 * a.e;
     GLOBAL float *group = score + a.e;
     GLOBAL s32 *out = AT(s32, a.out) + (s64)GROUP() * a.n_used;
+    GLOBAL float *w =
+        a.weights ? AT(float, a.weights) + (s64)GROUP() * a.n_used : score;
     float top = 0, sum = 0;
 
     if (a.gating == GATING_SOFTMAX) {
@@ -129,12 +131,11 @@ KERNEL(router_topk, struct router_topk_args, 256)
     }
     for (s64 k = n_valid + lane; k < a.n_used; k += 256)
         out[k] = 0;
-    if (!a.weights)
-        return;
     BARRIER(); /* its row is there */
-    router_weigh(x, out, AT(float, a.weights) + (s64)GROUP() * a.n_used,
-                 a.n_used, a.gating, top, sum, a.normalise, a.weight, lane, 256,
-                 part);
+    /* Without weights the same is done with none: OpenCL on processors loses its
+     * way where a kernel ends before a barrier. */
+    router_weigh(x, out, w, a.weights ? a.n_used : 0, a.gating, top, sum,
+                 a.normalise, a.weight, lane, 256, part);
 }
 
 KERNEL(router_weights, struct router_weights_args, 64)
