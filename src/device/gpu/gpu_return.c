@@ -1,9 +1,10 @@
 /* What a run brings back to memory of the host that the driver has not mapped:
  * a queue copies it into the ring (gpu_ring.c), and the issuing thread from
- * there to where it belongs, when the slot is wanted again or the queue has been
- * waited for. It is waited for before others may read the bytes: they do after
- * a post, and the device itself where its own inbox is memory of that sort. A
- * driver that is given such memory keeps the thread in each copy instead. */
+ * there to where it belongs, when the slot is wanted again or the queue has
+ * been waited for. It is waited for before others may read the bytes, which
+ * they do after a post, and before the device itself does, where its own inbox
+ * is memory of that sort. A driver that is given such memory keeps the thread
+ * in each copy instead. */
 #include <string.h>
 
 #include "base/err.h"
