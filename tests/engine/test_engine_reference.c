@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/device_inner.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/pairs.h"
 #include "lib/support.h"
@@ -489,14 +488,8 @@ TEST(all_reference_models_are_at_hand)
 
 enum { RANKS_2 = 2, CPU_2 = 1 }; /* of rank_values, device_values */
 
-/* What has passed its self test once, and what compilers have made. */
-static void keep(void)
-{
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
-}
-
 /* Each model at two ranks, on cpu*2 and on each of these: within the limits,
- * and with the same bits. */
+ * and with the same bits. What has passed its self test once is kept. */
 static void models_on(const struct devices *gpu, int n_gpu)
 {
     int v[P_COUNT] = {[P_KERNELS] = 1, [P_RANKS] = RANKS_2, [P_UBATCH] = 2};
@@ -506,7 +499,7 @@ static void models_on(const struct devices *gpu, int n_gpu)
     if (n_model == 0)
         TEST_SKIP("no reference models are at hand");
     read_part(&part, &n_part);
-    keep();
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
     for (v[P_MODEL] = part; v[P_MODEL] < n_model; v[P_MODEL] += n_part, n++) {
         devices = device_values;
         v[P_DEVICES] = CPU_2;
@@ -546,20 +539,5 @@ TEST(reference_models_on_hip_have_the_bits_of_cpus)
     if (!test_long())
         TEST_SKIP("every model, emulated: the long tier");
     fake_hip_use();
-    models_on(gpu, COUNT(gpu));
-}
-
-TEST(reference_models_on_opencl_have_the_bits_of_cpus)
-{
-    static const struct devices gpu[] = {{"opencl:0", 1}};
-    struct device_list l;
-    pl_err err;
-
-    if (!test_long())
-        TEST_SKIP("every model, by slow compilers: the long tier");
-    keep();
-    if (device_parse(&l, gpu[0].spec, 0, &err) != PL_OK)
-        TEST_SKIP("%s", err.message);
-    device_list_free(&l);
     models_on(gpu, COUNT(gpu));
 }
