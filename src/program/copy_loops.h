@@ -40,4 +40,29 @@ static inline int64_t copy_loops_bytes(const struct copy_loops *l)
     return l->bytes * l->n0 * l->n1;
 }
 
+/* Of runs that come every s0 and s1 bytes at one end: how many parts there are,
+ * n0 times n1, whose runs lie side by side there. Of a piece with bytes. */
+static inline void copy_loops_apart(const struct copy_loops *l, int64_t s0,
+                                    int64_t s1, int64_t *n0, int64_t *n1)
+{
+    bool dense1 = l->n1 == 1 || s1 == l->bytes;
+    bool dense0 = dense1 && (l->n0 == 1 || s0 == l->n1 * l->bytes);
+
+    *n0 = dense0 ? 1 : l->n0;
+    *n1 = dense1 ? 1 : l->n1;
+}
+
+/* The i-th of them. */
+static inline struct copy_loops
+copy_loops_part(const struct copy_loops *l, int64_t n0, int64_t n1, int64_t i)
+{
+    struct copy_loops part = *l;
+
+    part.src += i / n1 * l->src_s0 + i % n1 * l->src_s1;
+    part.dst += i / n1 * l->dst_s0 + i % n1 * l->dst_s1;
+    part.n0 = l->n0 / n0;
+    part.n1 = l->n1 / n1;
+    return part;
+}
+
 #endif

@@ -478,6 +478,109 @@ TEST(gpu_streams_by_several_threads)
     free(out);
 }
 
+/* ---- what is pushed and not mapped --------------------------------------- */
+
+/* More than the ring has, columns that lie apart at either end, and rows of
+ * one value from both devices into an inbox. */
+#define RETURNED                                                               \
+    "programs 2\nmax n_tok 1\n"                                                \
+    "device 0\n"                                                               \
+    "  %0: f32[2500, 1024] inbox\n"                                            \
+    "  %1: f32[64, 16] inbox\n"                                                \
+    "  %2: f32[2, 1024]\n"                                                     \
+    "  %3: f32[2500, 1024]\n"                                                  \
+    "  %4: f32[64, 16]\n"                                                      \
+    "device 1\n"                                                               \
+    "  %0: f32[2500, 1024]\n"                                                  \
+    "  %1: f32[64, 16]\n"                                                      \
+    "  %2: f32[64, 8]\n"                                                       \
+    "  %3: f32[4, 1024] inbox\n"                                               \
+    "  %4: f32[4, 1024]\n"                                                     \
+    "  %5: f32[2, 1024]\n"                                                     \
+    "script\n"                                                                 \
+    "  1: %2 = scale(%2) scale=2\n"                                            \
+    "  1: push 0.%0 <- %0 10240000\n"                                          \
+    "  1: push 0.%1 <- %2 32 x 64(32, 64)\n"                                   \
+    "  1: push 0.%1@32 <- %1@32 32 x 64(64, 64)\n"                             \
+    "  1: post 0\n"                                                            \
+    "  0: wait 1.0\n"                                                          \
+    "  0: merge %3 <- %0 10240000\n"                                           \
+    "  0: merge %4 <- %1 4096\n"                                               \
+    "  0: push 1.%3 <- %2 8192\n"                                              \
+    "  0: post 0\n"                                                            \
+    "  1 copy: push 1.%3@8192 <- %5 8192\n"                                    \
+    "  1 copy: post 1\n"                                                       \
+    "  1: wait 1.1\n"                                                          \
+    "  1: wait 0.0\n"                                                          \
+    "  1: merge %4 <- %3 16384\n"
+
+enum { ROOM = 4 * 1024 };
+
+static void run_returned(struct device_set *s, float *v, float *out, int again)
+{
+    struct device_run run = build_run(1);
+
+    for (int i = 0; i < STREAM; i++)
+        v[i] = (float)(i % 9973 + again);
+    build_put(s, 1, 0, v, STREAM);
+    build_put(s, 1, 1, v, LINES * 16);
+    build_put(s, 1, 2, v, LINES * 8);
+    build_put(s, 0, 2, v, ROOM / 2);
+    build_put(s, 1, 5, v + ROOM / 2, ROOM / 2);
+    assert_int_equal(device_flush(s, NULL), PL_OK);
+    gpu_watch_reset();
+    RUN_OK(s, &run);
+    build_get(s, 0, 4, out, LINES * 16);
+    for (int i = 0; i < LINES * 16; i++)
+        assert_true(out[i] == (i % 16 < 8 ? 2 * v[i / 16 * 8 + i % 8] : v[i]));
+    build_get(s, 0, 3, out, STREAM);
+    assert_memory_equal(out, v, STREAM * sizeof *v);
+}
+
+/* What a GPU pushes to memory that it cannot map goes there by way of memory
+ * that its driver knows, before anybody hears of it, whoever posts; so does
+ * what has come into its own inbox, some of which it has pushed itself. */
+TEST(gpu_pushes_to_what_it_has_not_mapped)
+{
+    static const struct {
+        const char *spec;
+        bool blind;
+        size_t most;
+    } cases[] = {{"cpu*1,emu", false, 0},
+                 {"cpu*1,bare", false, 0},
+                 {"cpu*1,watched", true, 0},
+                 {"cpu*1,watched", false, 1 << 20}};
+    uint64_t rng = test_seed();
+    float *v = test_need(STREAM, sizeof *v),
+          *out = test_need(STREAM, sizeof *v);
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct device_set *s;
+        struct arena a = {0};
+        struct gpu_watched w = {0};
+
+        gpu_watch_blind = cases[k].blind;
+        gpu_watch_most = cases[k].most;
+        s = build_set(cases[k].spec, 1, test_random(&rng));
+        LOAD_OK(s, build_text(&a, RETURNED, 2));
+        for (int again = 1; again < 4; again++) {
+            run_returned(s, v, out, again);
+            w = gpu_watch_seen();
+            build_get(s, 1, 4, out, ROOM);
+            assert_memory_equal(out, v, ROOM * sizeof *v);
+        }
+        assert_int_equal(w.loose, 0);
+        if (k >= 2) /* side by side in one copy */
+            assert_in_range(w.n_read, 10 + LINES, 20 + LINES);
+        device_set_free(s);
+        arena_fini(&a);
+    }
+    gpu_watch_blind = false;
+    gpu_watch_most = 0;
+    free(v);
+    free(out);
+}
+
 /* A device of two groups takes what it has itself as it takes what others
  * have: by a pull, or, where others push, by a push. */
 TEST(gpu_serves_itself)
@@ -938,6 +1041,28 @@ TEST(gpu_that_hangs_ends_what_is_streamed)
 
     gpu_hung.blind = true;
     s = set_to_hang("cpu*1,hung", STREAMED, 2, &a);
+    RUN_OK(s, &run);
+    gpu_hung.n_left = 0;
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 hangs: it has done nothing for 0.2 s");
+    assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
+    says(&err, "hung0 has hung before");
+    device_set_free(s);
+    gpu_hung.blind = false;
+    assert_int_equal(gpu_hung.n_call, 0);
+    arena_fini(&a);
+}
+
+/* Nor who pushes; what it may still send comes to memory that is kept. */
+TEST(gpu_that_hangs_ends_what_it_pushes)
+{
+    struct device_run run = build_run(1);
+    struct arena a = {0};
+    struct device_set *s;
+    pl_err err;
+
+    gpu_hung.blind = true;
+    s = set_to_hang("cpu*1,hung", RETURNED, 2, &a);
     RUN_OK(s, &run);
     gpu_hung.n_left = 0;
     assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);

@@ -10,9 +10,11 @@
 enum { TOKENS = 6 };
 
 /* Calls of the library, all and some; but not how often a thread that waits has
- * asked how far a GPU is, and made the context its own to ask. */
+ * asked how far a GPU is, and made the context its own to ask. And bytes that
+ * were copied while the library kept the thread. */
 struct asked {
     int all, launches, graphs;
+    size_t loose;
 };
 
 static struct asked count(const struct fake_cuda *f)
@@ -21,10 +23,10 @@ static struct asked count(const struct fake_cuda *f)
                                           "cuCtxPushCurrent", "cuCtxPopCurrent",
                                           "hipEventQuery",    "hipStreamQuery",
                                           "hipGetDevice",     "hipSetDevice"};
-    struct asked a = {f->n_call(NULL),
-                      f->n_call("cuLaunchKernel") +
-                          f->n_call("hipModuleLaunchKernel"),
-                      f->n_call("cuGraphLaunch") + f->n_call("hipGraphLaunch")};
+    struct asked a = {
+        f->n_call(NULL),
+        f->n_call("cuLaunchKernel") + f->n_call("hipModuleLaunchKernel"),
+        f->n_call("cuGraphLaunch") + f->n_call("hipGraphLaunch"), f->n_loose()};
 
     for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++)
         a.all -= f->n_call(waiting[i]);
@@ -52,15 +54,16 @@ static float *write_tokens(const struct fake_cuda *f, const char *devices,
 
         engine_run_decode(&r, 0, 1, &token, out + i * r.n_vocab);
         after = count(f);
-        asked[i] = (struct asked){after.all - before.all,
-                                  after.launches - before.launches,
-                                  after.graphs - before.graphs};
+        asked[i] = (struct asked){
+            after.all - before.all, after.launches - before.launches,
+            after.graphs - before.graphs, after.loose - before.loose};
     }
     engine_run_close(&r);
     return out;
 }
 
-/* Tokens on the library's devices, which have the bits of CPUs. */
+/* Tokens on the library's devices, which have the bits of CPUs; no copy of a
+ * token keeps the thread. */
 static void tokens_on(const struct fake_cuda *f, const char *devices,
                       struct asked *asked)
 {
@@ -73,6 +76,8 @@ static void tokens_on(const struct fake_cuda *f, const char *devices,
     if (wrong)
         fail_msg("%s", wrong);
     assert_int_equal(f->n_live(), 0);
+    for (int i = 0; i < TOKENS; i++)
+        assert_int_equal(asked[i].loose, 0);
     assert_memory_equal(have, want, (size_t)n * sizeof *have);
     free(have);
     free(want);
@@ -123,6 +128,18 @@ TEST(cuda_writes_without_graphs)
         for (int i = 0; i < TOKENS; i++)
             assert_true(a[i].launches == a[0].launches && a[i].graphs == 0);
     }
+}
+
+/* Devices that reach no memory of the host beside one that does: all goes by
+ * memory that the library has given. */
+TEST(cuda_writes_to_memory_that_it_does_not_map)
+{
+    static const char *const devices[] = {"cuda:3,cpu*1", "cuda:0,cuda:3",
+                                          "hip:3,cpu*1"};
+    struct asked a[TOKENS];
+
+    for (int k = 0; k < 3; k++)
+        tokens_on(k < 2 ? fake_cuda_use() : fake_hip_use(), devices[k], a);
 }
 
 /* HIP's graph is taken down of launches, once; what is done with them later are

@@ -10,8 +10,10 @@
  *
  * The short tier covers all pairs of values of any two parameters, the model
  * among them; the long tier runs the full product, company drawn, reference
- * kernels (which decode all weights for each token) on one sequence. Limits:
- * section 3 of the reference data's README, where they were measured. */
+ * kernels (which decode all weights for each token) on one sequence. It also
+ * has every model on GPUs of each driver, emulated or behind libraries made for
+ * tests, one rank a device as on cpus. Limits: section 3 of the reference
+ * data's README, where they were measured. */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/fake_cuda_use.h"
 #include "lib/pairs.h"
 #include "lib/support.h"
 #include "pl.h"
@@ -39,13 +42,15 @@ enum param {
 };
 
 static const int rank_values[] = {0, 1, 2, 3, 4, 5, 8}; /* 0: one a device */
-static const struct {
+struct devices {
     const char *spec;
     int n;
-} device_values[] = {{"cpu", 1},    {"cpu*2", 2},       {"cpu*3", 3},
-                     {"cpu*4", 4},  {"sim", 1},         {"sim*2", 2},
-                     {"sim*3", 3},  {"sim*4", 4},       {"cpu,sim", 2},
-                     {"proc*2", 2}, {"cpu,sim,proc", 3}};
+};
+static const struct devices device_values[] = {
+    {"cpu", 1},     {"cpu*2", 2},  {"cpu*3", 3},       {"cpu*4", 4},
+    {"sim", 1},     {"sim*2", 2},  {"sim*3", 3},       {"sim*4", 4},
+    {"cpu,sim", 2}, {"proc*2", 2}, {"cpu,sim,proc", 3}};
+static const struct devices *devices = device_values; /* of the runs */
 static const double shares[] = {3, 1, 0, 2}; /* uneven, one without any */
 static const int ubatch_values[] = {1, 7, 512};
 
@@ -347,11 +352,11 @@ static void run(const int *v, int only)
         only < 0 ? models[v[P_MODEL]]
                  : alone(&models[v[P_MODEL]], only % models[v[P_MODEL]].n_seq);
     const struct ref_model *m = &one;
-    int n_dev = device_values[v[P_DEVICES]].n;
+    int n_dev = devices[v[P_DEVICES]].n;
     bool floats = v[P_KERNELS] == 0, uneven = v[P_SHARES] && n_dev > 1;
     pl_options o = {
         .size = sizeof o,
-        .devices = device_values[v[P_DEVICES]].spec,
+        .devices = devices[v[P_DEVICES]].spec,
         .split_mode = PL_SPLIT_TENSOR,
         .n_ranks = rank_values[v[P_RANKS]],
         .n_threads = v[P_THREADS] + 1,
@@ -422,19 +427,28 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
+/* Of n_part, this process does part `part`: "0/2", every second run. */
+static void read_part(int *part, int *n_part)
+{
+    const char *shard = getenv("PLAIT_PART");
+
+    *part = 0;
+    *n_part = 1;
+    if (shard && (sscanf(shard, "%d/%d", part, n_part) != 2 || *part < 0 ||
+                  *n_part <= *part))
+        fail_msg("PLAIT_PART=%s: I/N with 0 <= I < N is wanted", shard);
+}
+
 TEST(engine_agrees_with_reference_logits)
 {
     uint64_t random = test_seed();
-    int v[P_COUNT] = {0}, runs = 0, part = 0, n_part = 1, n_run = 0;
-    const char *shard = getenv("PLAIT_PART"); /* "0/2": every second run */
+    int v[P_COUNT] = {0}, runs = 0, part, n_part, n_run = 0;
     struct pairs pairs;
 
     read_models();
     if (n_model == 0)
         TEST_SKIP("no reference models are at hand");
-    if (shard && (sscanf(shard, "%d/%d", &part, &n_part) != 2 || part < 0 ||
-                  n_part <= part))
-        fail_msg("PLAIT_PART=%s: I/N with 0 <= I < N is wanted", shard);
+    read_part(&part, &n_part);
     if (test_long()) { /* the full product, odometer order */
         for (bool more = true; more; runs++) {
             v[P_COMPANY] = (int)test_below(&random, 2);
@@ -468,4 +482,62 @@ TEST(all_reference_models_are_at_hand)
     read_models();
     if (n_absent)
         TEST_SKIP("only %d models of the reference set are here", n_model);
+}
+
+/* On GPUs ----------------------------------------------------------------- */
+
+enum { RANKS_2 = 2, CPU_2 = 1 }; /* of rank_values, device_values */
+
+/* Each model at two ranks, on cpu*2 and on each of these: within the limits,
+ * and with the same bits. What has passed its self test once is kept. */
+static void models_on(const struct devices *gpu, int n_gpu)
+{
+    int v[P_COUNT] = {[P_KERNELS] = 1, [P_RANKS] = RANKS_2, [P_UBATCH] = 2};
+    int part, n_part, n_run = 0, n = 0;
+
+    read_models();
+    if (n_model == 0)
+        TEST_SKIP("no reference models are at hand");
+    read_part(&part, &n_part);
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+    for (v[P_MODEL] = part; v[P_MODEL] < n_model; v[P_MODEL] += n_part, n++) {
+        devices = device_values;
+        v[P_DEVICES] = CPU_2;
+        run(v, -1);
+        devices = gpu;
+        for (v[P_DEVICES] = 0; v[P_DEVICES] < n_gpu; v[P_DEVICES]++, n_run++)
+            run(v, -1);
+    }
+    devices = device_values;
+    print_message("%d models, %d runs have the bits of cpu*2\n", n, n_run);
+}
+
+TEST(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
+{
+    static const struct devices gpu[] = {{"emu*2", 2}, {"cpu*1,emu", 2}};
+
+    if (!test_long())
+        TEST_SKIP("every model, emulated: the long tier");
+    models_on(gpu, COUNT(gpu));
+}
+
+/* Of the libraries made for tests. */
+TEST(reference_models_on_cuda_have_the_bits_of_cpus)
+{
+    static const struct devices gpu[] = {{"cuda:0*2", 2}};
+
+    if (!test_long())
+        TEST_SKIP("every model, emulated: the long tier");
+    fake_cuda_use();
+    models_on(gpu, COUNT(gpu));
+}
+
+TEST(reference_models_on_hip_have_the_bits_of_cpus)
+{
+    static const struct devices gpu[] = {{"hip:0*2", 2}};
+
+    if (!test_long())
+        TEST_SKIP("every model, emulated: the long tier");
+    fake_hip_use();
+    models_on(gpu, COUNT(gpu));
 }

@@ -156,7 +156,8 @@ static struct {
     int fail_in;
     unsigned fail_code;
     bool failed;
-    bool swallows; /* what is written into memory of peers goes nowhere */
+    size_t n_loose; /* bytes copied to and from what is not known */
+    bool swallows;  /* what is written into memory of peers goes nowhere */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -1355,6 +1356,8 @@ static unsigned copy(unsigned e, void *dst, const void *src, size_t bytes,
         c->bytes = bytes;
         c->dst_on_device = dst_on_device;
         c->src_on_device = src_on_device;
+        if (!memory_at(dst, bytes) || !memory_at(src, bytes))
+            all.n_loose += bytes;
     }
     stir();
     return e;
@@ -1450,6 +1453,16 @@ static void swallow(bool on)
     pthread_mutex_unlock(&all.lock);
 }
 
+static size_t n_loose(void)
+{
+    size_t n;
+
+    pthread_mutex_lock(&all.lock);
+    n = all.n_loose;
+    pthread_mutex_unlock(&all.lock);
+    return n;
+}
+
 static void set_free(size_t bytes)
 {
     pthread_mutex_lock(&all.lock);
@@ -1458,5 +1471,5 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, refuse, failed,   n_live,
-                                    wrong,    n_call, set_free, swallow};
+const struct fake_cuda fake_cuda = {break_at, refuse,   failed,  n_live, wrong,
+                                    n_call,   set_free, swallow, n_loose};

@@ -34,6 +34,9 @@ struct fake_cuda {
     void (*set_free)(size_t bytes);
     /* From now on what a device copies into memory of a peer's goes nowhere. */
     void (*swallow)(bool on);
+    /* Bytes copied so far to and from memory of the host that it neither gave
+     * nor was told of: CUDA keeps the thread for them. */
+    size_t (*n_loose)(void);
 };
 
 #endif

@@ -42,13 +42,14 @@ struct gpu_watched gpu_watch_seen(void)
 /* ---- what is mapped ------------------------------------------------------ */
 
 bool gpu_watch_blind;
+size_t gpu_watch_most;
 
 static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
                      pl_err *err)
 {
-    pl_status s = n_range < MAX_RANGE && !gpu_watch_blind
-                      ? gpu_emu.map(g, p, bytes, at, err)
-                      : PL_NO_MEMORY;
+    bool may = !gpu_watch_blind && (!gpu_watch_most || bytes <= gpu_watch_most);
+    pl_status s = n_range < MAX_RANGE && may ? gpu_emu.map(g, p, bytes, at, err)
+                                             : PL_NO_MEMORY;
 
     pthread_mutex_lock(&lock);
     if (s == PL_OK && n_range < MAX_RANGE)
@@ -179,6 +180,12 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     return gpu_emu.launch(g, q, k, n_group, args, err);
 }
 
+static void look_at_host(const void *p, size_t bytes)
+{
+    if (!is_given((uintptr_t)p) && !is_mapped((uintptr_t)p))
+        seen.loose += bytes;
+}
+
 static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
                              const void *src, size_t bytes, pl_err *err)
 {
@@ -190,12 +197,21 @@ static pl_status write_bytes(struct gpu *g, enum queue q, uint64_t dst,
     }
     if (!pthread_equal(writer, pthread_self()))
         seen.n_writer = 2;
-    if (!is_given((uintptr_t)src) && !is_mapped((uintptr_t)src))
-        seen.loose += bytes;
+    look_at_host(src, bytes);
     seen.bytes += bytes;
     seen.largest = bytes > seen.largest ? bytes : seen.largest;
     pthread_mutex_unlock(&lock);
     return gpu_emu.write(g, q, dst, src, bytes, err);
+}
+
+static pl_status read_bytes(struct gpu *g, enum queue q, void *dst,
+                            uint64_t src, size_t bytes, pl_err *err)
+{
+    pthread_mutex_lock(&lock);
+    seen.n_read++;
+    look_at_host(dst, bytes);
+    pthread_mutex_unlock(&lock);
+    return gpu_emu.read(g, q, dst, src, bytes, err);
 }
 
 bool gpu_watch_apart;
@@ -224,6 +240,7 @@ __attribute__((constructor)) static void make(void)
     gpu_watch.reach = reach;
     gpu_watch.launch = launch;
     gpu_watch.write = write_bytes;
+    gpu_watch.read = read_bytes;
 }
 
 const struct device_ops watched_ops = GPU_KIND(watched, gpu_watch);

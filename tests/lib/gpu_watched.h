@@ -15,7 +15,8 @@ struct gpu_watched {
     char kernel[64]; /* the first of these */
     int n_write;     /* copies into the device */
     size_t bytes, largest; /* theirs */
-    size_t loose; /* of these from memory that the driver does not know */
+    int n_read;            /* copies out of it */
+    size_t loose; /* bytes from and to memory that the driver does not know */
     int n_writer; /* threads that made them, as far as two */
     int n_before; /* launches before the first of them */
 };
@@ -28,6 +29,9 @@ extern bool gpu_watch_apart;
 
 /* They can map nothing. Of sets to be loaded. */
 extern bool gpu_watch_blind;
+
+/* And of no range more bytes than this, if it is not 0. */
+extern size_t gpu_watch_most;
 
 extern const struct device_ops watched_ops;
 

@@ -1,9 +1,9 @@
 /* Puts a step into its queue: its launches, and what no kernel does. That are
  * long runs between the host and the device, what has come into the inbox, and
- * all that touches memory which kernels cannot reach. What is read from there
- * goes by the ring of staging memory: a driver that is given memory which it
- * has not mapped keeps the thread until it has copied that, at half the speed
- * of the link or less. */
+ * all that touches memory which kernels cannot reach. What is read from there,
+ * and what is written there, goes by the ring of staging memory: a driver that
+ * is given memory which it has not mapped keeps the thread until it has copied
+ * that, at half the speed of the link or less. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 #include "program/page_walk.h"
@@ -12,17 +12,32 @@
 
 /* ---- the mirror of the inbox --------------------------------------------- */
 
+static pl_status carry_arrival(struct gpu_device *x, const struct step *st,
+                               const struct gpu_arrival *a, pl_err *err)
+{
+    const unsigned char *from = x->dev->at[REGION_INBOX] + a->at;
+    uint64_t to = x->image.base[REGION_INBOX] + a->at;
+    const struct copy_loops l = {.bytes = (int64_t)a->bytes, .n0 = 1, .n1 = 1};
+
+    if (x->image.inbox.mapped)
+        DRIVER(write, to, from, a->bytes, err);
+    else
+        PL_TRY(gpu_stage_runs(x, st->queue, to, from, &l, err));
+    return PL_OK;
+}
+
+/* What the device has pushed itself may have to come back before. */
 static pl_status carry_arrivals(struct gpu_device *x, const struct step *st,
                                 int i, pl_err *err)
 {
     const struct gpu_inbox *m = &x->image.inbox;
+    pl_status s;
 
-    for (int k = m->first[i]; k < m->first[i + 1]; k++) {
-        const struct gpu_arrival *a = &m->arrival[k];
-
-        DRIVER(write, x->image.base[REGION_INBOX] + a->at,
-               x->dev->at[REGION_INBOX] + a->at, a->bytes, err);
-    }
+    if (m->first[i] < m->first[i + 1] && !m->mapped &&
+        !gpu_run_return(x, &s, err))
+        return s;
+    for (int k = m->first[i]; k < m->first[i + 1]; k++)
+        PL_TRY(carry_arrival(x, st, &m->arrival[k], err));
     return PL_OK;
 }
 
@@ -98,12 +113,14 @@ static pl_status carry_to(struct gpu_device *x, const struct step *st,
                           uint64_t at, pl_err *err)
 {
     const struct gpu_image *m = &x->image;
+    unsigned char *host = gpu_image_host(m, to->dev, to->out);
 
     if (gpu_image_near(m, to->dev, to->out))
         return copy_runs(x, st, l, gpu_image_box(m, to->dev, to->out) + to->at,
                          at, err);
-    return carry_runs(x, st, l, gpu_image_host(m, to->dev, to->out) + to->at,
-                      at, err);
+    if (gpu_image_box(m, to->dev, to->out) != 0)
+        return carry_runs(x, st, l, host + to->at, at, err);
+    return gpu_return_runs(x, st->queue, host + to->at, at, l, err);
 }
 
 static pl_status carry_push(struct gpu_device *x, const struct step *st,
@@ -145,29 +162,41 @@ static const struct prog_tensor *tensor_of(const struct gpu_device *x, int dev,
     return &device_of(x->set, dev)->prog->tensor[tensor];
 }
 
+/* n heads, which lie side by side at both ends. */
+static pl_status carry_heads(struct gpu_device *x, const struct step *st,
+                             size_t to, size_t from, int64_t n, pl_err *err)
+{
+    const struct step_pages *u = &st->pages;
+    const struct gpu_image *m = &x->image;
+    const struct copy_loops l = {
+        .bytes = n * (int64_t)u->tile_bytes, .n0 = 1, .n1 = 1};
+
+    to *= u->tile_bytes;
+    from *= u->tile_bytes;
+    if (u->out_dev == x->dev->prog->dev)
+        return gpu_stage_runs(x, st->queue, m->tensor[u->out].at + to,
+                              gpu_image_host(m, u->src_dev, u->src) + from, &l,
+                              err);
+    return gpu_return_runs(x, st->queue,
+                           gpu_image_host(m, u->out_dev, u->out) + to,
+                           m->tensor[u->src].at + from, &l, err);
+}
+
 static pl_status carry_page(struct gpu_device *x, const struct step *st,
                             int64_t page, pl_err *err)
 {
     const struct step_pages *u = &st->pages;
-    const struct gpu_image *m = &x->image;
     int64_t n_to = tensor_of(x, u->out_dev, u->out)->dim[1].n;
     int64_t n_from = tensor_of(x, u->src_dev, u->src)->dim[1].n;
+    int64_t n;
 
-    for (int64_t h = 0; h < n_to; h++) {
-        size_t to = (size_t)(page * n_to + h) * u->tile_bytes;
-        size_t from = (size_t)(page * n_from + u->map[h]) * u->tile_bytes;
-        struct copy_loops l = {
-            .bytes = (int64_t)u->tile_bytes, .n0 = 1, .n1 = 1};
-
-        if (u->map[h] < 0)
-            continue;
-        if (u->out_dev == x->dev->prog->dev)
-            PL_TRY(gpu_stage_runs(x, st->queue, m->tensor[u->out].at + to,
-                                  gpu_image_host(m, u->src_dev, u->src) + from,
-                                  &l, err));
-        else
-            DRIVER(read, gpu_image_host(m, u->out_dev, u->out) + to,
-                   m->tensor[u->src].at + from, u->tile_bytes, err);
+    for (int64_t h = 0; h < n_to; h += n) {
+        n = 1;
+        while (h + n < n_to && u->map[h] >= 0 && u->map[h + n] == u->map[h] + n)
+            n++;
+        if (u->map[h] >= 0)
+            PL_TRY(carry_heads(x, st, (size_t)(page * n_to + h),
+                               (size_t)(page * n_from + u->map[h]), n, err));
     }
     return PL_OK;
 }

@@ -13,6 +13,7 @@ enum {
     GPU_SLOTS = 8,      /* of the ring of staging memory */
     GPU_SLOT = 1 << 20, /* bytes: 20 us of a fast link, ten times the start of a
                            copy */
+    GPU_RETURNS = 64,   /* most ranges that a slot brings back */
     GPU_PULSES = 8,     /* see gpu_watch.c */
     GPU_RING = 63,      /* marks of events, in turn */
     GPU_SLOT_MARK = GPU_RING, /* and what the others are for */
@@ -24,10 +25,21 @@ struct gpu_pulse {
     int step; /* of the script that comes behind it; 0: none has come yet */
 };
 
-/* Of the ring of staging memory: what queue `queue` takes from there. */
+/* A range of a slot that comes from the GPU: bytes of a piece, from byte `from`
+ * on of its runs put side by side, which belong at dst and on. */
+struct gpu_return {
+    unsigned char *dst;
+    struct copy_loops loops;
+    size_t from, bytes;
+    const unsigned char *at; /* in the slot */
+};
+
+/* Of the ring of staging memory: what queue `queue` takes from there, and what
+ * it brings there. */
 struct gpu_slot {
     size_t filled; /* bytes, taken by who copies there */
     enum queue queue;
+    int n_return;  /* ranges that it brings */
     int n_copying; /* threads that do now */
     bool closed;   /* no more is taken of it */
     bool marked;   /* all of it is in the queue, its mark behind it */
@@ -78,7 +90,8 @@ struct gpu_device {
     pthread_mutex_t lock;
     unsigned char *ring; /* owned, of the driver, [GPU_SLOTS][GPU_SLOT] */
     struct gpu_slot slot[GPU_SLOTS];
-    int filling;            /* the slot that is */
+    struct gpu_return back[GPU_SLOTS][GPU_RETURNS]; /* [][n_return] */
+    int filling;                                    /* the slot that is */
     struct team *crew;      /* owned: who copies in runs; NULL: the thread */
     pthread_cond_t settled; /* nobody copies into some slot any more */
 
@@ -141,6 +154,35 @@ void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
 /* Is what lies there in its inbox pushed to the mirror? */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset);
 
+/* ---- gpu_ring.c ---- */
+/* Who calls holds the lock. The bytes of slot i: */
+unsigned char *gpu_ring_at(const struct gpu_device *x, int i);
+/* The slot `filling` has room for the queue. */
+pl_status gpu_ring_room(struct gpu_device *x, enum queue q, pl_err *err);
+/* Sets a slot's mark, if it is closed and all of it is in its queue. */
+pl_status gpu_ring_mark(struct gpu_device *x, int i, pl_err *err);
+/* Has a closed slot's queue come to its mark? It is free then. */
+pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err);
+/* Until all that was taken has been put into a queue, and the queues are empty.
+ * Others may take parts meanwhile. Between runs. */
+pl_status gpu_ring_empty(struct gpu_device *x, pl_err *err);
+
+/* ---- gpu_return.c ---- */
+/* Puts a piece that comes from the GPU, and belongs at dst in the host's
+ * memory, into a queue. It is there when it has been taken: by whoever waits
+ * for the queue. In a run: the issuing thread. */
+pl_status gpu_return_runs(struct gpu_device *x, enum queue q,
+                          unsigned char *dst, uint64_t src,
+                          const struct copy_loops *l, pl_err *err);
+/* Has something that a queue brings not been taken yet? */
+bool gpu_return_is_due(struct gpu_device *x, enum queue q);
+/* Takes what has come into slot i. The lock is held. */
+void gpu_return_take(struct gpu_device *x, int i);
+/* Takes what has come by a queue, which is empty. */
+void gpu_return_take_all(struct gpu_device *x, enum queue q);
+/* A run has failed: nobody wants it any more. */
+void gpu_return_forget(struct gpu_device *x);
+
 /* ---- gpu_stage.c ---- */
 /* A program has been loaded, and its own memory mapped or not: starts what
  * threads runs will want, beside n_busy others. */
@@ -195,5 +237,8 @@ void gpu_run(struct gpu_device *x);
 /* Waits until a queue is empty. False: the run has failed. */
 bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
                     pl_err *err);
+/* Waits until all that was to come back to the host by the ring is there. The
+ * same. */
+bool gpu_run_return(struct gpu_device *x, pl_status *s, pl_err *err);
 
 #endif

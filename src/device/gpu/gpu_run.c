@@ -92,7 +92,19 @@ bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
             return false;
     x->n_await = 0;
     *s = gpu_settle(x, q, err);
+    if (*s == PL_OK)
+        gpu_return_take_all(x, q);
     return *s == PL_OK;
+}
+
+bool gpu_run_return(struct gpu_device *x, pl_status *s, pl_err *err)
+{
+    *s = PL_OK;
+    for (int q = 0; q < QUEUE_COUNT; q++)
+        if (gpu_return_is_due(x, (enum queue)q) &&
+            !gpu_run_finish(x, (enum queue)q, s, err))
+            return false;
+    return true;
 }
 
 /* ---- events -------------------------------------------------------------- */
@@ -157,14 +169,15 @@ static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
         *s = x->driver->flush(x->gpu, st->queue, err);
     if (*s == PL_OK && !e->told)
         return true;
-    if (*s == PL_OK && x->posts) {
+    if (*s != PL_OK || (!x->posts && !gpu_run_finish(x, st->queue, s, err)) ||
+        !gpu_run_return(x, s, err))
+        return false;
+    if (x->posts) {
         *s = x->driver->post(x->gpu, st->queue, word, x->number, err);
         if (*s == PL_OK)
             *s = x->driver->flush(x->gpu, st->queue, err);
         return *s == PL_OK;
     }
-    if (*s != PL_OK || !gpu_run_finish(x, st->queue, s, err))
-        return false;
     atomic_store_explicit(word, x->number, memory_order_release);
     return true;
 }
@@ -299,6 +312,7 @@ static void leave(struct gpu_device *x)
     x->n_later = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
         gpu_settle(x, (enum queue)q, NULL);
+    gpu_return_forget(x);
     gpu_image_forget(&x->image);
 }
 

@@ -1,10 +1,6 @@
-/* Bytes of the host on their way to a GPU, through a ring of memory that the
- * driver reads at full speed, and back. A slot of the ring is filled, and put
- * into a queue piece by piece; a mark behind its last piece says when it is
- * free. So while a queue reads some slots others are filled, and the link does
- * not rest. Several threads fill at once, those that load or a crew: they take
- * their parts under the lock and copy beside each other. What is in the ring
- * waits for no other device, so a slot becomes free by itself. */
+/* Bytes of the host on their way to a GPU, through the ring (gpu_ring.c), and
+ * between runs back. Several threads fill at once, those that load or a crew:
+ * they take their parts under the lock and copy beside each other. */
 #include <string.h>
 
 #include "base/err.h"
@@ -16,100 +12,6 @@ enum {
                  25 to 50 */
     TOGETHER = 2 * GPU_SLOT /* bytes that wake them */
 };
-
-static unsigned char *bytes_of(const struct gpu_device *x, int i)
-{
-    return x->ring + (size_t)i * GPU_SLOT;
-}
-
-/* ---- slots --------------------------------------------------------------- */
-
-/* Behind all that comes out of a slot, once that is in its queue. */
-static pl_status put_mark(struct gpu_device *x, int i, pl_err *err)
-{
-    struct gpu_slot *o = &x->slot[i];
-
-    if (!o->closed || o->marked || o->n_copying > 0)
-        return PL_OK;
-    PL_TRY(x->driver->mark(x->gpu, o->queue, GPU_SLOT_MARK + i, err));
-    PL_TRY(x->driver->flush(x->gpu, o->queue, err));
-    o->marked = true;
-    o->since = device_now();
-    return PL_OK;
-}
-
-/* Has the queue read a slot? It is free then. */
-static pl_status look_at(struct gpu_device *x, int i, bool *yes, pl_err *err)
-{
-    struct gpu_slot *o = &x->slot[i];
-
-    PL_TRY(put_mark(x, i, err));
-    *yes = true;
-    if (x->driver->reached)
-        PL_TRY(gpu_come(x, GPU_SLOT_MARK + i, o->since, yes, err));
-    else
-        PL_TRY(x->driver->finish(x->gpu, o->queue, err));
-    if (*yes)
-        *o = (struct gpu_slot){0};
-    return PL_OK;
-}
-
-/* Waits a moment for a closed slot. Others take and give meanwhile, so all may
- * be otherwise after it. */
-static pl_status wait_for(struct gpu_device *x, int i, pl_err *err)
-{
-    double since = x->slot[i].since;
-    bool yes;
-
-    if (x->slot[i].n_copying > 0) {
-        pthread_cond_wait(&x->settled, &x->lock);
-        return PL_OK;
-    }
-    PL_TRY(look_at(x, i, &yes, err));
-    if (yes)
-        return PL_OK;
-    pthread_mutex_unlock(&x->lock);
-    gpu_pause(since);
-    pthread_mutex_lock(&x->lock);
-    return PL_OK;
-}
-
-/* The slot that is being filled has room for this queue. */
-static pl_status find_room(struct gpu_device *x, enum queue q, pl_err *err)
-{
-    for (;;) {
-        int i = x->filling;
-        struct gpu_slot *o = &x->slot[i];
-
-        if (o->closed) {
-            PL_TRY(wait_for(x, i, err));
-        } else if (o->filled == 0 || (o->filled < GPU_SLOT && o->queue == q)) {
-            o->queue = q;
-            return PL_OK;
-        } else {
-            o->closed = true;
-            x->filling = (i + 1) % GPU_SLOTS;
-            PL_TRY(put_mark(x, i, err));
-        }
-    }
-}
-
-/* Until all that was taken has been put into a queue, and the queues are empty.
- * Others may take parts meanwhile. */
-static pl_status empty(struct gpu_device *x, pl_err *err)
-{
-    for (int i = 0; i < GPU_SLOTS;)
-        if (x->slot[i].n_copying > 0) {
-            pthread_cond_wait(&x->settled, &x->lock);
-            i = 0;
-        } else {
-            i++;
-        }
-    for (int q = 0; q < QUEUE_COUNT; q++)
-        PL_TRY(gpu_settle(x, (enum queue)q, err));
-    memset(x->slot, 0, sizeof x->slot);
-    return PL_OK;
-}
 
 /* ---- to the device ------------------------------------------------------- */
 
@@ -141,12 +43,12 @@ static pl_status take(struct errand *e, struct part *p, pl_err *err)
     struct gpu_slot *o;
     size_t left, room;
 
-    PL_TRY(find_room(x, e->queue, err));
+    PL_TRY(gpu_ring_room(x, e->queue, err));
     o = &x->slot[x->filling];
     left = e->bytes - e->taken;
     room = GPU_SLOT - o->filled;
     *p = (struct part){.slot = x->filling,
-                       .at = bytes_of(x, x->filling) + o->filled,
+                       .at = gpu_ring_at(x, x->filling) + o->filled,
                        .from = e->taken,
                        .bytes = left < room ? left : room};
     o->filled += p->bytes;
@@ -165,7 +67,7 @@ static pl_status give(struct errand *e, const struct part *p, pl_err *err)
 
     if (--o->n_copying == 0)
         pthread_cond_broadcast(&x->settled);
-    return s == PL_OK ? put_mark(x, p->slot, err) : s;
+    return s == PL_OK ? gpu_ring_mark(x, p->slot, err) : s;
 }
 
 /* n bytes of a piece, from byte `from` on of its runs put side by side. */
@@ -240,21 +142,16 @@ static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
 static pl_status write_runs(const struct errand *all, struct team *crew,
                             pl_err *err)
 {
-    const struct copy_loops *l = all->loops;
-    bool dense1 = l->n1 == 1 || l->dst_s1 == l->bytes;
-    bool dense0 = dense1 && (l->n0 == 1 || l->dst_s0 == l->n1 * l->bytes);
-    int64_t n0 = dense0 ? 1 : l->n0, n1 = dense1 ? 1 : l->n1;
+    int64_t n0, n1;
 
+    copy_loops_apart(all->loops, all->loops->dst_s0, all->loops->dst_s1, &n0,
+                     &n1);
     for (int64_t i = 0; i < n0 * n1; i++) {
-        int64_t i0 = i / n1, i1 = i % n1;
-        struct copy_loops part = *l;
+        const struct copy_loops part = copy_loops_part(all->loops, n0, n1, i);
         struct errand e = *all;
 
-        part.src += i0 * l->src_s0 + i1 * l->src_s1;
-        part.n0 = l->n0 / n0;
-        part.n1 = l->n1 / n1;
         e.loops = &part;
-        e.dst += (uint64_t)(l->dst + i0 * l->dst_s0 + i1 * l->dst_s1);
+        e.dst += (uint64_t)part.dst;
         PL_TRY(write_dense(&e, crew, err));
     }
     return PL_OK;
@@ -300,7 +197,7 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
     pl_status s = PL_OK;
 
     pthread_mutex_lock(&x->lock);
-    s = empty(x, err);
+    s = gpu_ring_empty(x, err);
     pthread_mutex_unlock(&x->lock);
     return s;
 }
@@ -360,11 +257,11 @@ static pl_status ask_for(struct gpu_device *x, uint64_t src, size_t bytes,
 {
     int i = (int)(k % GPU_SLOTS);
 
-    PL_TRY(x->driver->read(x->gpu, QUEUE_COPY, bytes_of(x, i),
+    PL_TRY(x->driver->read(x->gpu, QUEUE_COPY, gpu_ring_at(x, i),
                            src + k * GPU_SLOT, slot_bytes(bytes, k), err));
     x->slot[i].queue = QUEUE_COPY;
     x->slot[i].closed = true;
-    return put_mark(x, i, err);
+    return gpu_ring_mark(x, i, err);
 }
 
 /* While a slot is copied on, others are on their way. */
@@ -381,11 +278,11 @@ static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
         for (bool come = false; !come;) { /* nobody else is let in */
             double since = x->slot[i].since;
 
-            PL_TRY(look_at(x, i, &come, err));
+            PL_TRY(gpu_ring_look(x, i, &come, err));
             if (!come)
                 gpu_pause(since);
         }
-        memcpy(dst + k * GPU_SLOT, bytes_of(x, i), slot_bytes(bytes, k));
+        memcpy(dst + k * GPU_SLOT, gpu_ring_at(x, i), slot_bytes(bytes, k));
     }
     return PL_OK;
 }
@@ -395,10 +292,10 @@ static pl_status read_all(struct gpu_device *x, void *dst, uint64_t src,
 {
     pl_status s;
 
-    PL_TRY(empty(x, err));
+    PL_TRY(gpu_ring_empty(x, err));
     s = read_slots(x, dst, src, bytes, err);
     if (s != PL_OK) /* what is on its way must not come into a slot later */
-        empty(x, NULL);
+        gpu_ring_empty(x, NULL);
     return s;
 }
 
