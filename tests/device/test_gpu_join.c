@@ -30,6 +30,7 @@ struct steps {
     int n, queue[MOST], first[MOST + 1], touched[MOST + 1], host[MOST];
     bool bars[MOST];
     struct gpu_touch touch[MOST * 4];
+    int n_tok, n_state; /* of heads, of attention; 0: one */
 };
 
 /* Behind the launches of a step that is added: what it touches. */
@@ -87,20 +88,45 @@ static void put_blocks(struct steps *s, uint64_t x, uint64_t out, int rows)
     next(s);
 }
 
-/* Heads of ROW values of one token, turned. */
+static int tokens(const struct steps *s)
+{
+    return s->n_tok ? s->n_tok : 1;
+}
+
+/* Heads of ROW values of each token, turned; of one it is said what they
+ * touch. */
 static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
 {
     struct rope_args a = {.out = out,
                           .x = x,
                           .pos = W,
-                          .n_tok = 1,
+                          .n_tok = tokens(s),
                           .n_head = heads,
                           .d = ROW,
                           .n_rot = ROW};
 
-    gpu_list_add(&s->list, GPU_rope, gpu_groups(heads, ROPE_HEADS), &a);
+    gpu_list_add(&s->list, GPU_rope, tokens(s) * gpu_groups(heads, ROPE_HEADS),
+                 &a);
     touches(s, x, (size_t)heads * FLOATS, false);
     touches(s, out, (size_t)heads * FLOATS, true);
+    next(s);
+}
+
+/* Such heads into a cache. */
+static void put_write(struct steps *s, uint64_t x, uint64_t cache, int heads)
+{
+    struct cache_write_args a = {.cache = cache,
+                                 .x = x,
+                                 .pos = W,
+                                 .seq = W + 4,
+                                 .pages = W + 8,
+                                 .n_tok = tokens(s),
+                                 .n_head = heads,
+                                 .d = ROW};
+
+    gpu_list_add(&s->list, GPU_cache_write, heads * ROW / CACHE_VALUES, &a);
+    touches(s, x, (size_t)heads * FLOATS, false);
+    touches(s, cache, FLOATS, true);
     next(s);
 }
 
@@ -145,7 +171,7 @@ static void put_attention(struct steps *s, uint64_t q, uint64_t out)
                                   .pos = W,
                                   .n_head = 2,
                                   .e = ROW / 2,
-                                  .n_state = 1,
+                                  .n_state = s->n_state ? s->n_state : 1,
                                   .n_block = 1,
                                   .n_column = ROW / 2 / MERGE_COLUMNS};
 
@@ -332,6 +358,33 @@ TEST(gpu_fuse_joins_norms_of_heads_with_turns)
     }
 }
 
+/* Heads that turn, and others, go into caches. */
+TEST(gpu_fuse_joins_turns_with_caches)
+{
+    static const struct {
+        uint64_t keys, values, x; /* caches; what goes into the second */
+        int n_tok, n, host[4];
+    } of[] = {
+        {Q8, FAR, OTHER, 1, 1, {0, 0, 0, 0}},
+        {X, FAR, OTHER, 1, 2, {0, 0, 2, 2}}, /* over what other heads are of */
+        {Q8, Y, OTHER, 1, 2, {0, 0, 0, 3}},
+        {Q8, FAR, OUT, 1, 2, {0, 0, 0, 3}}, /* of heads that turn, as others */
+        {Q8, FAR, OTHER, CACHE_TOKENS + 1, 2, {0, 0, 2, 2}},
+    };
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct steps s = {.n_tok = of[i].n_tok};
+
+        put_rope(&s, X, OUT, 4);
+        put_rope(&s, Y, SUM, 1);
+        put_write(&s, SUM, of[i].keys, 1);
+        put_write(&s, of[i].x, of[i].values, 1);
+        assert_int_equal(s.list.n, 4);
+        assert_int_equal(fused(&s), of[i].n);
+        assert_memory_equal(s.host, of[i].host, sizeof of[i].host);
+    }
+}
+
 TEST(gpu_fuse_joins_choices_with_their_weights)
 {
     static const struct {
@@ -356,9 +409,14 @@ TEST(gpu_fuse_joins_choices_with_their_weights)
  * nothing is done beside it. */
 TEST(gpu_fuse_joins_attention_with_blocks)
 {
-    struct steps s = {.n = 0}, t = {.n = 0}, u = {.n = 0};
-    struct quantize_args a = {
-        .out = Q8, .x = OUT, .span = W, .k = ROW, .n_row = 1, .n_span = 1};
+    struct steps s = {.n = 0}, t = {.n = 0};
+    struct quantize_args a = {.out = Q8,
+                              .x = OUT,
+                              .span = W,
+                              .k = ROW,
+                              .n_row = 1,
+                              .n_span = 1,
+                              .n_part = ROW / 256};
 
     put_attention(&s, X, OUT);
     put_blocks(&s, OUT, Q8, 1);
@@ -367,12 +425,18 @@ TEST(gpu_fuse_joins_attention_with_blocks)
     put_attention(&t, X, OUT);
     put_blocks(&t, OUT, FAR, 1); /* where the states are */
     assert_int_equal(fused(&t), 3);
-    put_attention(&u, X, OUT);
-    gpu_list_add(&u.list, GPU_quantize, 1, &a); /* 256 values share a scale */
-    touches(&u, OUT, FLOATS, false);
-    touches(&u, Q8, BLOCKS, true);
-    next(&u);
-    assert_int_equal(fused(&u), 3);
+    /* where 256 values share a scale: of all of a row, of few states */
+    for (a.whole = 0; a.whole < 2; a.whole++)
+        for (int states = 1; states < 2 * PART_STATES; states += PART_STATES) {
+            struct steps u = {.n_state = states};
+
+            put_attention(&u, X, OUT);
+            gpu_list_add(&u.list, GPU_quantize, 1, &a);
+            touches(&u, OUT, FLOATS, false);
+            touches(&u, Q8, BLOCKS, true);
+            next(&u);
+            assert_int_equal(fused(&u), a.whole && states == 1 ? 2 : 3);
+        }
 }
 
 /* ---- programs ------------------------------------------------------------ */

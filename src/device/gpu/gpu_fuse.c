@@ -68,6 +68,16 @@ static bool meets(const struct fusing *f, int h, int k)
     return false;
 }
 
+/* Does step k write what one that h does touches? */
+static bool spoils(const struct fusing *f, int h, int k)
+{
+    for (int i = h; i < k; i++)
+        if (f->host[i] == h &&
+            gpu_touches_spoil(f->s->touch, f->s->touched, i, k))
+            return true;
+    return false;
+}
+
 static bool has_one(const struct fusing *f, int i)
 {
     return f->first[i + 1] - f->first[i] == 1;
@@ -85,7 +95,8 @@ static bool joins(struct fusing *f, int h, int k)
     if (last >= f->first[h])
         kind = gpu_pair(l, last, f->first[k], &p);
     if (kind == PAIR_NONE ||
-        (kind == PAIR_BESIDE && (!has_one(f, h) || meets(f, h, k))))
+        (kind == PAIR_BESIDE && (!has_one(f, h) || meets(f, h, k))) ||
+        (kind == PAIR_APART && spoils(f, h, k)))
         return false;
     gpu_list_add(l, p.kernel, p.n_group, p.args);
     if (l->no_memory)

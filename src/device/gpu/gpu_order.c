@@ -22,6 +22,16 @@ bool gpu_touches_meet(const struct gpu_touch *touch, const int *first, int i,
     return false;
 }
 
+bool gpu_touches_spoil(const struct gpu_touch *touch, const int *first, int i,
+                       int k)
+{
+    for (int a = first[i]; a < first[i + 1]; a++)
+        for (int b = first[k]; b < first[k + 1]; b++)
+            if (touch[b].writes && meet(&touch[a], &touch[b]))
+                return true;
+    return false;
+}
+
 static bool put(struct gpu_order *o, int at, int i)
 {
     if (at == o->n_max) {

@@ -18,6 +18,9 @@ struct gpu_touch {
  * write what the other touches? */
 bool gpu_touches_meet(const struct gpu_touch *touch, const int *first, int i,
                       int k);
+/* Does thing k write what thing i touches? */
+bool gpu_touches_spoil(const struct gpu_touch *touch, const int *first, int i,
+                       int k);
 
 struct gpu_order {
     int n;

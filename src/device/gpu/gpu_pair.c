@@ -386,6 +386,51 @@ static enum gpu_pairing ropes(const struct pairing *p)
     return PAIR_BESIDE;
 }
 
+/* Does a cache take what *a turns? */
+static bool takes_turned(const struct rope_args *a,
+                         const struct cache_write_args *b)
+{
+    return b->d == a->d &&
+           ((b->x == a->out && b->n_head == a->n_head) ||
+            (a->out_2 && b->x == a->out_2 && b->n_head == a->n_head_2));
+}
+
+/* Of few tokens: of many, cache_write has neighbours in a tile side by side. */
+static enum gpu_pairing turns_and_cache(const struct pairing *p)
+{
+    struct rope_args a;
+    struct cache_write_args b;
+    int64_t n_group = p->first->n_group;
+    bool turned;
+    int i;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    i = a.put[0].cache != 0;
+    turned = takes_turned(&a, &b);
+    if (a.put[i].cache || b.n_head_2 || b.n_tok != a.n_tok ||
+        b.n_tok > CACHE_TOKENS ||
+        (i > 0 && (b.pos != a.put_pos || b.seq != a.seq || b.pages != a.pages ||
+                   b.page_stride != a.page_stride)))
+        return PAIR_NONE;
+    a.put[i] = (struct rope_put){.cache = b.cache,
+                                 .x = b.x,
+                                 .tile_bytes = b.tile_bytes,
+                                 .n_head = turned ? 0 : b.n_head,
+                                 .d = b.d,
+                                 .format = b.format,
+                                 .values = b.values,
+                                 .first = p->first->n_group};
+    a.put_pos = b.pos;
+    a.seq = b.seq;
+    a.pages = b.pages;
+    a.page_stride = b.page_stride;
+    if (!turned)
+        n_group += b.n_tok * gpu_groups(b.n_head, ROPE_HEADS);
+    take(p, GPU_rope, n_group, &a);
+    return turned ? PAIR_APART : PAIR_BESIDE;
+}
+
 static enum gpu_pairing caches(const struct pairing *p)
 {
     struct cache_write_args a, b;
@@ -411,7 +456,16 @@ static enum gpu_pairing caches(const struct pairing *p)
 
 /* ---- behind attention ---------------------------------------------------- */
 
-/* Of a tree's last launch: a group has 32 columns, which are a block. */
+/* Parts of whole rows, which groups can have. */
+static bool are_parts(const struct attend_merge_args *a,
+                      const struct quantize_args *b)
+{
+    return b->whole && b->k == (int64_t)a->n_head * a->e &&
+           a->n_state <= PART_STATES;
+}
+
+/* Of a tree's last launch: a group has 32 columns, which are a block, or it
+ * gets those of a part. */
 static enum gpu_pairing merge_and_blocks(const struct pairing *p)
 {
     struct attend_merge_args a;
@@ -423,12 +477,16 @@ static enum gpu_pairing merge_and_blocks(const struct pairing *p)
     n = p->first->n_group / a.n_column * a.e;
     bytes = p->first->n_group / a.n_column * a.n_state * (TEXT_SOFT + a.e) * 4;
     if (a.next || a.q8 || a.first != 0 || a.e % MERGE_COLUMNS != 0 || b.y ||
-        b.z || b.n_span != 0 || b.x != a.out || b.n_row * b.k != n ||
+        b.z || b.x != a.out || b.n_row * b.k != n ||
+        (b.n_span > 0 && !are_parts(&a, &b)) ||
         !apart(b.out, blocks_bytes(&b), a.out, n * 4) ||
         !apart(b.out, blocks_bytes(&b), a.part, bytes))
         return PAIR_NONE;
     a.q8 = b.out;
-    take(p, GPU_attend_merge, p->first->n_group, &a);
+    a.span = b.span;
+    a.n_part = b.n_part;
+    take(p, GPU_attend_merge,
+         b.n_span > 0 ? b.n_row * b.n_part : p->first->n_group, &a);
     return PAIR_BEHIND;
 }
 
@@ -470,6 +528,7 @@ static const struct {
     {GPU_quantize, GPU_quantize, product_and_blocks},
     {GPU_rms_norm, GPU_rope, norm_and_rope},
     {GPU_rope, GPU_rope, ropes},
+    {GPU_rope, GPU_cache_write, turns_and_cache},
     {GPU_cache_write, GPU_cache_write, caches},
     {GPU_attend_merge, GPU_quantize, merge_and_blocks},
     {GPU_router_topk, GPU_router_weights, choice_and_weights},

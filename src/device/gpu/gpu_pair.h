@@ -9,8 +9,10 @@ enum gpu_pairing {
     PAIR_NONE,
     PAIR_BESIDE, /* groups of both, in any order: neither may touch what the
                     other writes, which is not looked at */
-    PAIR_BEHIND  /* a group does the first, then the second; that it may has
+    PAIR_BEHIND, /* a group does the first, then the second; that it may has
                     been looked at */
+    PAIR_APART   /* the same, of what the group has made itself; the second may
+                    not write what the first touches, which is not looked at */
 };
 
 struct gpu_pair {

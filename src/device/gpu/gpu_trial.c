@@ -249,7 +249,7 @@ static void add_tokens(struct making *m)
 {
     struct trial *t = m->t;
     bool states = false;
-    int64_t n_page = 0;
+    int64_t n_page = (int64_t)m->r->tokens.n_seq * m->r->tokens.stride;
 
     if (m->r->tokens.n_tok == 0)
         return;
@@ -466,20 +466,54 @@ static struct cpu_tensor positions(struct trial *t, int64_t n)
     return x;
 }
 
-/* A call that works on the result of the last one. */
-static void add_behind(struct trial *t, enum kernel k, struct cpu_call last)
+/* Heads are a row's; of K values some share a scale, of two ranks' as well. */
+static void quantize_behind(struct making *m, struct cpu_call *c)
 {
-    static const struct rank_span whole = {.n = K};
+    struct trial *t = m->t;
+    struct cpu_tensor *x = &c->in[0];
+    const struct rank_span span[] = {{0, 0, m->r->n_rank > 1 ? CUT : K, 0},
+                                     {CUT, CUT, K - CUT, 1}};
+
+    if (x->n_dim == 3)
+        x->dim[1] *= x->dim[2];
+    x->n_dim = 2;
+    c->n_in = 1;
+    c->n_span = x->dim[1] != K ? 0 : m->r->n_rank > 1 ? 2 : 1;
+    c->span = c->n_span ? trial_put(t, span, sizeof span) : NULL;
+    c->out.data =
+        trial_room(t, (size_t)(count(x) / 32) * sizeof(struct q8_block));
+}
+
+/* Heads into a cache, of the row's tokens: those of the last call, or others
+ * like those that it has put into one. */
+static void write_behind(struct making *m, struct cpu_call *c)
+{
+    struct trial *t = m->t;
+    const struct trial_tokens *k = &m->r->tokens;
+
+    c->in[1] = c->in[0];
+    if (c > t->also_call && t->also[t->n_also - 2] == KERNEL_cache_write)
+        give_result(t, &c->in[1]);
+    c->out.format = m->f[0];
+    c->out.dim[0] = (int64_t)k->n_seq * k->stride * PAGE_TOKENS;
+    c->out.data = cache(t, &c->out);
+    c->in[0] = c->out;
+    c->table = &t->table;
+}
+
+/* A call that works on the result of the last one. */
+static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
+{
+    struct trial *t = m->t;
     struct cpu_call *c = next_call(t, k);
 
     *c = (struct cpu_call){.n_in = 2, .attr = &t->attr, .in = {last.out}};
     c->out = last.out;
     if (k == KERNEL_quantize) {
-        c->n_in = 1;
-        c->n_span = last.out.dim[last.out.n_dim - 1] == K;
-        c->span = c->n_span ? trial_put(t, &whole, sizeof whole) : NULL;
-        c->out.data = trial_room(t, (size_t)(count(&last.out) / 32) *
-                                        sizeof(struct q8_block));
+        quantize_behind(m, c);
+        return;
+    } else if (k == KERNEL_cache_write) {
+        write_behind(m, c);
         return;
     } else if (k == KERNEL_rope) {
         c->in[1] = positions(t, last.out.dim[0]);
@@ -505,7 +539,7 @@ static void add_calls(struct making *m)
 
     add_beside(m);
     for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++)
-        add_behind(t, m->r->behind[i], i ? t->also_call[i - 1] : t->call);
+        add_behind(m, m->r->behind[i], i ? t->also_call[i - 1] : t->call);
 }
 
 /* The launches of all calls, as one. */

@@ -177,6 +177,14 @@ enum {
     TILE_ROWS = 64   /* of queries, in a group's tile of a prompt */
 };
 
+/* Heads [n_tok, n_head, d] that a cache takes. n_head 0: x is the result of
+ * heads that turn, and their groups do it; else groups from `first` on. */
+struct rope_put {
+    u64 cache, x; /* cache 0: none */
+    s64 tile_bytes;
+    s32 n_head, d, format, values; /* as cache_write's */
+    s32 first, pad;
+};
 /* A group some heads of a token. */
 enum { ROPE_HEADS = 4, ROPE_POWERS = 32 };
 struct rope_args {
@@ -197,6 +205,9 @@ struct rope_args {
     u64 w, w_2;     /* as rms_norm's */
     s32 w_format;
     float eps;
+    struct rope_put put[2];
+    u64 put_pos, seq, pages; /* the token table, for caches */
+    s64 page_stride;
 };
 
 /* A group some tokens and values of a head. */
@@ -239,8 +250,11 @@ struct attend_args {
     float scale, softcap;
 };
 
-/* A group a row (token, head), some of its states, and some columns. */
+/* A group a row (token, head), some of its states, and some columns. Where
+ * super-blocks are made of the result, a part of all of a token's columns, of
+ * few states. */
 enum { MERGE_STATES = 128, MERGE_COLUMNS = 32 };
+enum { MERGE_PART = 256, PART_STATES = 16 };
 struct attend_merge_args {
     u64 part; /* [n_row, n_state, TEXT_SOFT + e] */
     u64 next; /* [n_row, n_block, TEXT_SOFT + e]; or, n_block 1: none */
@@ -251,6 +265,8 @@ struct attend_merge_args {
     s32 first, n_head, e, window, sink_format;
     s32 spans; /* in one of the states */
     s32 n_state, n_block, n_column;
+    s32 n_part; /* parts of a token's columns, as quantize has them; 0: none */
+    u64 span;
 };
 
 /* ---- rows, moves, states ---- */

@@ -250,7 +250,8 @@ DEV s32 low_bits_set(s32 i)
 
 /* Up to MERGE_STATES neighbouring states of a row are a subtree: where there is
  * no next level they are all, and the end is made: acc / (l + exp(sink - m)).
- */
+ * A group has a row, or those whose columns are its part; of each row there is
+ * room for `most` states. */
 KERNEL(attend_merge, struct attend_merge_args, 256)
 {
     LOCAL_ARRAY(float, x, MERGE_STATES *MERGE_COLUMNS);
@@ -261,34 +262,50 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
     LOCAL_ARRAY(u32, top, 256);
     LOCAL_ARRAY(u32, top8, 32);
     LOCAL_ARRAY(s32, sums, 256);
-    s32 id = LANE(), g = GROUP();
-    s32 c0 = g % a.n_column * MERGE_COLUMNS, block = g / a.n_column % a.n_block;
-    s32 row = g / a.n_column / a.n_block, t = a.first + row / a.n_head;
-    s32 pos = AT(const s32, a.pos)[t];
+    s32 id = LANE(), g = GROUP(), by_part = a.n_part > 0;
+    s32 columns = by_part ? MERGE_PART : MERGE_COLUMNS;
+    s32 most = by_part ? PART_STATES : MERGE_STATES;
+    s32 c0 = by_part ? 0 : g % a.n_column * MERGE_COLUMNS;
+    s32 block = by_part ? 0 : g / a.n_column % a.n_block;
+    s32 row = by_part ? g / a.n_part * a.n_head : g / a.n_column / a.n_block;
+    s32 wide = within(a.e - c0, 0, MERGE_COLUMNS), n_row = 1;
+    s32 t = a.first + row / a.n_head, pos = AT(const s32, a.pos)[t];
     s32 span = pos / TEXT_SPAN - first_seen(pos, a.window) / TEXT_SPAN;
     s32 n = within(span / a.spans + 1 - block * MERGE_STATES, 0, MERGE_STATES);
-    s32 wide = within(a.e - c0, 0, MERGE_COLUMNS);
-    s64 size = TEXT_SOFT + a.e, row_at;
-    GLOBAL const float *from =
-        AT(const float, a.part) +
-        ((s64)row * a.n_state + block * MERGE_STATES) * size;
+    s32 c = id % columns, i0 = id / columns, step = 256 / columns; /* states */
+    s32 r = id / most, k = id % most; /* row and state of m */
+    s32 own;                          /* row of column c */
+    s64 size = TEXT_SOFT + a.e, row_size = a.n_state * size, row_at;
+    GLOBAL const float *from, *column;
 
     if (n == 0)
         return;
-    for (s32 i = id; i < n * MERGE_COLUMNS; i += 256)
-        if (i % MERGE_COLUMNS < wide)
-            x[i] = from[i / MERGE_COLUMNS * size + TEXT_SOFT + c0 +
-                        i % MERGE_COLUMNS];
-    for (s32 i = id; i < n * 16; i += 256)
-        l[i] = from[i / 16 * size + i % 16];
-    if (id < n)
-        m[id] = from[id * size + 16];
+    if (by_part) {
+        s64 at = 0;
+
+        quantize_part(AT(const struct text_span, a.span), g % a.n_part, &at,
+                      &wide);
+        row += (s32)at / a.e;
+        c0 = (s32)at % a.e;
+        n_row = (c0 + wide - 1) / a.e + 1;
+    }
+    own = (c0 + c) / a.e;
+    from = AT(const float, a.part) + row * row_size +
+           (s64)block * MERGE_STATES * size;
+    column = from + own * row_size + TEXT_SOFT + c0 + c - own * a.e;
+    for (s32 i = i0; i < n && c < wide; i += step)
+        x[i * columns + c] = column[i * size];
+    for (s32 h = 0; h < n_row; h++)
+        for (s32 i = id; i < n * 16; i += 256)
+            l[h * most * 16 + i] = from[h * row_size + i / 16 * size + i % 16];
+    if (r < n_row && k < n)
+        m[id] = from[r * row_size + k * size + 16];
     BARRIER();
     for (s32 hop = 1; hop < n; hop *= 2) {
         s32 pairs = (n - hop + 2 * hop - 1) / (2 * hop);
 
-        if (id < pairs) {
-            s32 i = id * 2 * hop;
+        if (r < n_row && k < pairs) {
+            s32 i = r * most + k * 2 * hop;
             float larger = m[i] > m[i + hop] ? m[i] : m[i + hop];
 
             f_lower[id] = exp_(sub_(m[i], larger));
@@ -296,19 +313,20 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
             m[i] = larger;
         }
         BARRIER();
-        for (s32 i = id; i < pairs * MERGE_COLUMNS; i += 256) {
-            s32 k = i / MERGE_COLUMNS, c = i % MERGE_COLUMNS;
-            s32 at = k * 2 * hop * MERGE_COLUMNS + c;
+        for (s32 i = i0; i < pairs && c < wide; i += step) {
+            s32 at = i * 2 * hop * columns + c, f = own * most + i;
 
-            if (c < wide)
-                x[at] = soft_join(x[at], f_lower[k],
-                                  x[at + hop * MERGE_COLUMNS], f_upper[k]);
+            x[at] =
+                soft_join(x[at], f_lower[f], x[at + hop * columns], f_upper[f]);
         }
-        for (s32 i = id; i < pairs * 16; i += 256) {
-            s32 k = i / 16, at = k * 2 * hop * 16 + i % 16;
+        for (s32 h = 0; h < n_row; h++)
+            for (s32 i = id; i < pairs * 16; i += 256) {
+                s32 f = h * most + i / 16;
+                s32 at = (h * most + i / 16 * 2 * hop) * 16 + i % 16;
 
-            l[at] = soft_join(l[at], f_lower[k], l[at + hop * 16], f_upper[k]);
-        }
+                l[at] =
+                    soft_join(l[at], f_lower[f], l[at + hop * 16], f_upper[f]);
+            }
         BARRIER();
     }
     if (a.next) {
@@ -323,14 +341,15 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
             next[TEXT_SOFT + c0 + id] = x[id];
         return;
     }
-    row_at = ((s64)t * a.n_head + row % a.n_head) * a.e + c0;
+    row_at = ((s64)a.first * a.n_head + row) * a.e + c0;
     if (id < wide) {
-        float sum = sum16(l);
+        float sum = sum16(l + own * most * 16);
 
         if (a.sink)
-            sum = add_(sum, exp_(sub_(value_at(AT(const void, a.sink),
-                                               a.sink_format, row % a.n_head),
-                                      m[0])));
+            sum = add_(sum,
+                       exp_(sub_(value_at(AT(const void, a.sink), a.sink_format,
+                                          (row + own) % a.n_head),
+                                 m[own * most])));
         x[id] = div_(x[id], sum);
         AT(float, a.out)[row_at + id] = x[id];
     }
@@ -345,6 +364,6 @@ KERNEL(attend_merge, struct attend_merge_args, 256)
         UNROLL
         for (s32 i = 0; i < 4; i++)
             y[i] = 4 * id < wide ? x[4 * id + i] : 0;
-        quantize_put(y, &p, 0, id, top, top8, sums, AT(u32, a.q8));
+        quantize_put(y, &p, by_part, id, top, top8, sums, AT(u32, a.q8));
     }
 }

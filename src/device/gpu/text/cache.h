@@ -61,6 +61,45 @@ DEV void tile_put(GLOBAL u8 *tile, s32 format, s32 values, s32 d, s32 j, s32 i,
             (u8)float_bits(add_(mul_(x, inverse), 0x1.8p23f));
 }
 
+enum { PUT_VALUES = 512, PUT_HELD = PUT_VALUES + PUT_VALUES / 32 };
+
+/* n heads of a token, x [n, d], into a position of their tiles by 64 lanes,
+ * bit for bit as cache_write does it; hold [PUT_HELD], inverse [PUT_VALUES /
+ * 32]. */
+DEV void tiles_put(GLOBAL u8 *tile, s64 tile_bytes, s32 format, s32 values,
+                   s32 slot, GLOBAL const float *x, s32 n, s32 d, s32 lane,
+                   LOCAL float *hold, LOCAL float *inverse)
+{
+    for (s32 from = 0; from < n * d; from += PUT_VALUES) {
+        s32 m = n * d - from < PUT_VALUES ? n * d - from : PUT_VALUES;
+
+        for (s32 k = lane; k < m; k += 64)
+            hold[k + k / 32] = x[from + k];
+        BARRIER();
+        if (format == TEXT_Q8_0 && lane < m / 32) {
+            s32 b = from / 32 + lane, h = b / (d / 32);
+            float f;
+            u16 scale = q8_0_scale(hold + lane * 33, 1, &f);
+
+            b -= h * (d / 32);
+            inverse[lane] = f;
+            ((GLOBAL u16 *)(tile +
+                            h * tile_bytes))[values ? slot * (d / 32) + b
+                                                    : b * TEXT_PAGE + slot] =
+                scale;
+        }
+        BARRIER();
+        for (s32 k = lane; k < m; k += 64) {
+            s32 h = (from + k) / d;
+
+            tile_put(tile + h * tile_bytes, format, values, d, slot,
+                     from + k - h * d, hold[k + k / 32],
+                     format == TEXT_Q8_0 ? inverse[k / 32] : 0.0f);
+        }
+        BARRIER();
+    }
+}
+
 /* Read along a token's values and written along a tile's rows: positions side
  * by side for keys, values for values. */
 KERNEL(cache_write, struct cache_write_args, 256)

@@ -80,51 +80,77 @@ DEV void rope_norm(GLOBAL const float *x, GLOBAL float *out,
     BARRIER(); /* they are there */
 }
 
-/* A lane a pair, of all the group's heads. */
+/* A member of the cache that a group writes to. */
+#define PUT(what)        (put ? a.put[1].what : a.put[0].what)
+#define PUT_HAS_GROUP(i) (a.put[i].n_head > 0 && GROUP() >= a.put[i].first)
+#define PUT_TAKES(i, result)                                                   \
+    (a.put[i].cache && a.put[i].n_head == 0 && a.put[i].x == (result))
+
+/* A lane a pair, of all the group's heads. Behind that a cache takes them; or
+ * it takes heads that do not turn. */
 KERNEL(rope, struct rope_args, 64)
 {
     LOCAL_ARRAY(float, part, ROPE_HEADS * 64);
-    s32 second = a.n_head_2 > 0 && GROUP() >= a.first_2;
-    s32 n_head = second ? a.n_head_2 : a.n_head;
-    s32 g = GROUP() - (second ? a.first_2 : 0);
-    s32 parts = (n_head + ROPE_HEADS - 1) / ROPE_HEADS, pairs = a.n_rot / 2;
-    s32 t = g / parts, h0 = g % parts * ROPE_HEADS;
+    LOCAL_ARRAY(float, hold, PUT_HELD);
+    LOCAL_ARRAY(float, inverse, PUT_VALUES / 32);
+    s32 put = PUT_HAS_GROUP(1), only = put || PUT_HAS_GROUP(0);
+    s32 second = !only && a.n_head_2 > 0 && GROUP() >= a.first_2;
+    s32 n_head = only ? PUT(n_head) : second ? a.n_head_2 : a.n_head;
+    s32 d = only ? PUT(d) : a.d, pairs = a.n_rot / 2;
+    s32 g = GROUP() - (only ? PUT(first) : second ? a.first_2 : 0);
+    s32 parts = (n_head + ROPE_HEADS - 1) / ROPE_HEADS;
+    s32 t = g / parts, h0 = g % parts * ROPE_HEADS, pos;
     s32 n = n_head - h0 < ROPE_HEADS ? n_head - h0 : ROPE_HEADS;
-    s64 at = ((s64)t * n_head + h0) * a.d;
-    GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
-    GLOBAL float *out;
-    u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
+    s64 at = ((s64)t * n_head + h0) * d, page;
+    u64 to = only ? PUT(x) : second ? a.out_2 : a.out;
 
-    if (raw)
-        rope_norm(AT_HELD(const float, raw) + at,
-                  AT_HELD(float, second ? a.x_2 : a.x) + at,
-                  w ? AT_HELD(const void, w) : 0, a.w_format, a.eps, n, a.d,
-                  LANE(), part);
-    if (second && !a.out_2)
-        return;
-    out = AT_HELD(float, second ? a.out_2 : a.out) + at;
-    for (s32 i = LANE(); i < pairs; i += 64) {
-        s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
-        double power = a.power[i / a.stride];
-        float co, si;
+    if (!only) {
+        GLOBAL const float *x = AT_HELD(const float, second ? a.x_2 : a.x) + at;
+        GLOBAL float *out;
+        u64 raw = second ? a.raw_2 : a.raw, w = second ? a.w_2 : a.w;
 
-        for (s32 k = i % a.stride; k > 0; k--)
-            power = dmul_(power, a.step);
-        if (a.factors)
-            power = ddiv_(power, (double)value_at(AT(const void, a.factors),
-                                                  a.format, i));
-        power = rope_angle(power, i, a.yarn, a.scale, a.low, a.width);
-        rope_cos_sin(power, AT(const s32, a.pos)[t], a.mscale, &co, &si);
-        for (s32 h = 0; h < n; h++) {
-            float u = x[h * a.d + p], v = x[h * a.d + q];
+        if (raw)
+            rope_norm(AT_HELD(const float, raw) + at,
+                      AT_HELD(float, second ? a.x_2 : a.x) + at,
+                      w ? AT_HELD(const void, w) : 0, a.w_format, a.eps, n, d,
+                      LANE(), part);
+        if (second && !a.out_2)
+            return;
+        out = AT_HELD(float, to) + at;
+        for (s32 i = LANE(); i < pairs; i += 64) {
+            s32 p = a.neox ? i : 2 * i, q = a.neox ? pairs + i : 2 * i + 1;
+            double power = a.power[i / a.stride];
+            float co, si;
 
-            /* The second sum of pairs has its terms the other way round on
-             * CPUs, which does not show. */
-            out[h * a.d + p] = sub_(mul_(u, co), mul_(v, si));
-            out[h * a.d + q] = add_(mul_(u, si), mul_(v, co));
+            for (s32 k = i % a.stride; k > 0; k--)
+                power = dmul_(power, a.step);
+            if (a.factors)
+                power = ddiv_(power, (double)value_at(AT(const void, a.factors),
+                                                      a.format, i));
+            power = rope_angle(power, i, a.yarn, a.scale, a.low, a.width);
+            rope_cos_sin(power, AT(const s32, a.pos)[t], a.mscale, &co, &si);
+            for (s32 h = 0; h < n; h++) {
+                float u = x[h * d + p], v = x[h * d + q];
+
+                /* The second sum of pairs has its terms the other way round on
+                 * CPUs, which does not show. */
+                out[h * d + p] = sub_(mul_(u, co), mul_(v, si));
+                out[h * d + q] = add_(mul_(u, si), mul_(v, co));
+            }
         }
+        for (s32 k = LANE(); out != x && k < n * d; k += 64)
+            if (k % d >= a.n_rot)
+                out[k] = x[k];
+        put = PUT_TAKES(1, to);
+        if (!put && !PUT_TAKES(0, to))
+            return;
+        BARRIER(); /* they are there */
     }
-    for (s32 k = LANE(); out != x && k < n * a.d; k += 64)
-        if (k % a.d >= a.n_rot)
-            out[k] = x[k];
+    pos = AT(const s32, a.put_pos)[t];
+    page =
+        AT(const s32,
+           a.pages)[AT(const s32, a.seq)[t] * a.page_stride + pos / TEXT_PAGE];
+    tiles_put(AT_HELD(u8, PUT(cache)) + (page * n_head + h0) * PUT(tile_bytes),
+              PUT(tile_bytes), PUT(format), PUT(values), pos % TEXT_PAGE,
+              AT_HELD(const float, to) + at, n, d, LANE(), hold, inverse);
 }
