@@ -416,9 +416,9 @@ const struct option_row option_table[] = {
     {{"-dev", "--device"}, "LIST",
      "devices to split over: cpu (one a NUMA node), cpu*N, "
      "cpu:0-3,cpu:4-7, sim*N, sim:2GiB:16GB/s:10us*2; proc*N: as cpu*N, each "
-     "a process of its own; gpu (each GPU), gpu:I, gpu*N; cuda:I, hip:I, "
-     "opencl:I: the one that this driver numbers I; emu*N: emulated GPUs, "
-     "for tests; none: the host does everything (cpu)",
+     "a process of its own; gpu (each GPU), gpu:I, gpu*N; cuda, hip, opencl: "
+     "each of this driver; cuda:I, hip:I, opencl:I: the one that it numbers I; "
+     "emu*N: emulated GPUs, for tests; none: the host does everything (cpu)",
      PLANNED | DEVICES | OPTION_MANY, option_set_text, AT(pl.devices), 0, 0},
     {{"--device-spec"}, "LIST",
      "plan for a machine that is not there: gpu:24GiB:1TB/s*4, "

@@ -151,7 +151,10 @@ static void log_request(struct http_request *r, bool left)
     if (r->queued)
         snprintf(status, sizeof status, "%d", r->status);
     snprintf(text, sizeof text, "%s %s %s %.3f s%s", method, path, status,
-             http_now() - r->began, left ? ", the client left" : "");
+             http_now() - r->began,
+             !left                          ? ""
+             : atomic_load(&r->h->stopping) ? ", cut off: the server ends"
+                                            : ", the client left");
     pthread_mutex_lock(&r->h->log_lock);
     o->log(o->log_user, PL_LOG_INFO, text);
     pthread_mutex_unlock(&r->h->log_lock);

@@ -109,13 +109,14 @@ pl_status err_no_thread(pl_err *err, const char *what, int e)
     if (!fits_stack(&bytes))
         return err_set(err, PL_NO_MEMORY,
                        "%s could not be started: there is no room for its "
-                       "stack of %zu bytes; ask for fewer threads (-t), or "
-                       "raise the limit of memory (ulimit -v) or lower that "
-                       "of stacks (ulimit -s)",
+                       "stack of %zu bytes; ask for fewer threads (-t) or "
+                       "devices (-dev), raise the limit of memory (ulimit -v) "
+                       "or lower that of stacks (ulimit -s)",
                        what, bytes);
     return err_set(err, PL_DEVICE,
                    "%s could not be started: %s; ask for fewer threads (-t) or "
-                   "raise the limit (ulimit -u, or the container's)",
+                   "devices (-dev), or raise the limit (ulimit -u, or the "
+                   "container's)",
                    what, strerror(e));
 }
 

@@ -352,12 +352,17 @@ static pl_status check_args(const struct check *c, const struct step *st)
 }
 
 pl_status program_lacks_kernel(const char *dev, const char *kernels,
-                               enum kernel k, pl_err *err)
+                               const struct step_kernel *k, pl_err *err)
 {
+    if (k->custom)
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s cannot run '%.60s', an op of the application's own, "
+                       "which processors do; leave it out of -dev",
+                       dev, k->custom->def->name);
     return err_set(err, PL_UNSUPPORTED,
                    "%s has no %s kernel for %s; leave it out of -dev, or take "
                    "other kernels (PLAIT_CPU)",
-                   dev, kernels, kernel_name(k));
+                   dev, kernels, kernel_name(k->kernel));
 }
 
 static pl_status check_kernel(const struct check *c, const struct step *st)
@@ -372,8 +377,7 @@ static pl_status check_kernel(const struct check *c, const struct step *st)
     if (fault)
         return bad(c, fault);
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
-        return program_lacks_kernel(c->dev->name, c->dev->kernels, k->kernel,
-                                    c->err);
+        return program_lacks_kernel(c->dev->name, c->dev->kernels, k, c->err);
     if (k->tree.n_out > 1) { /* entries of a stack */
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;

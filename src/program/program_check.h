@@ -32,7 +32,7 @@ struct program_machine {
 
 /* The error for a kernel that a device does not have. */
 pl_status program_lacks_kernel(const char *dev, const char *kernels,
-                               enum kernel k, pl_err *err);
+                               const struct step_kernel *k, pl_err *err);
 /* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
  * at all sizes (what grows is looked at where it is largest, what may fall at
  * every end), operands that do not go together, missing kernels, memory that is

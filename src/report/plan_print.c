@@ -512,6 +512,7 @@ static size_t word_length(const char *s)
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);
+    bool first = true;
     size_t room = 0;
 
     while (*s) {
@@ -520,7 +521,8 @@ static void say_options(const struct page *g)
         if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
             all += 1 + word_length(s + n + 1); /* with its value */
         if (all + 1 > room)
-            sink_say(g->to, room ? "\n         " : "options  ");
+            sink_say(g->to, first ? "options  " : "\n         ");
+        first = false;
         room = (all + 1 > room ? 88 : room) - (all + 1 > 88 ? 88 : all + 1);
         sink_say(g->to, " ");
         for (; all > 0; all -= n, s += n) {

@@ -132,8 +132,8 @@ KERNEL(router_topk, struct router_topk_args, 256)
     for (s64 k = n_valid + lane; k < a.n_used; k += 256)
         out[k] = 0;
     BARRIER(); /* its row is there */
-    /* Without weights the same is done with none: OpenCL on processors loses its
-     * way where a kernel ends before a barrier. */
+    /* Without weights the same is done with none: OpenCL on processors loses
+     * its way where a kernel ends before a barrier. */
     router_weigh(x, out, w, a.weights ? a.n_used : 0, a.gating, top, sum,
                  a.normalise, a.weight, lane, 256, part);
 }
