@@ -377,9 +377,8 @@ static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
                 continue;
             seen[st->kernel.kernel] = true;
             if (!d->ops->has_kernel(d, &opt, &st->kernel, g->tensor))
-                return program_lacks_kernel(d->name,
-                                            kernel_set_name(p->kernel_set),
-                                            &st->kernel, err);
+                return program_lacks_kernel(
+                    d->name, kernel_set_name(p->kernel_set), &st->kernel, err);
         }
     return PL_OK;
 }
