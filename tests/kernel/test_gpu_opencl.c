@@ -14,10 +14,12 @@
 #include "base/hash64.h"
 #include "device/gpu/driver_opencl.h"
 #include "device/gpu/gpu_cache.h"
+#include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_launch.h"
 #include "device/gpu/opencl_api.h"
 #include "lib/command.h"
 #include "lib/gpu_bridge.h"
+#include "lib/program_build.h"
 
 /* The library of that path; NULL: the one that the tests were started with. */
 static void library(const char *path)
@@ -554,6 +556,31 @@ TEST(opencl_has_the_bits_of_generic_rows)
 TEST(opencl_has_the_bits_of_generic_attention)
 {
     run_group("test_cpu_attention", KERNEL_attention);
+}
+
+/* What is tried when a device is opened, for kernels that a compiler once took
+ * beyond their rows. */
+TEST(opencl_passes_the_trials_of_routers)
+{
+    struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
+    bool want[GPU_KERNEL_COUNT] = {
+        [GPU_router_topk] = true, [GPU_router_weights] = true};
+    struct gpu_progress progress = {0};
+    struct device_set *s;
+    struct gpu_device *x;
+    bool differs = true;
+    char spec[32];
+    int index = 0;
+    pl_err err;
+
+    gpu_opencl.close(device(&index));
+    snprintf(spec, sizeof spec, "opencl:%d", index);
+    s = build_set_as(spec, 1, &opt);
+    x = device_of(s, 0)->own;
+    TEST_OK(x->driver->ready(x->gpu, want, 1, &progress, &err), err);
+    TEST_OK(gpu_check(x, want, &progress, &differs, &err), err);
+    assert_false(differs);
+    device_set_free(s);
 }
 
 /* ---- another compiler ---------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/hash64.h"
@@ -82,11 +83,21 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
 
 /* ---- open and close ------------------------------------------------------ */
 
+/* h, and the variables by which PoCL makes other code of the same text. */
+static uint64_t with_variables(uint64_t h)
+{
+    for (char **v = environ; v && *v; v++)
+        if (strncmp(*v, "POCL_", 5) == 0)
+            h = hash64(h, *v, strlen(*v));
+    return h;
+}
+
 static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
     char driver[64], version[64];
-    uint64_t text = hash64(gpu_text.hash, &gpu_prelude_opencl.hash,
-                           sizeof gpu_prelude_opencl.hash);
+    uint64_t text =
+        with_variables(hash64(gpu_text.hash, &gpu_prelude_opencl.hash,
+                              sizeof gpu_prelude_opencl.hash));
 
     opencl_text(&g->cl, g->at.device, CL_DEVICE_DRIVER_TEXT, driver,
                 sizeof driver);
