@@ -558,13 +558,16 @@ TEST(opencl_has_the_bits_of_generic_attention)
     run_group("test_cpu_attention", KERNEL_attention);
 }
 
-/* What is tried when a device is opened, for kernels that a compiler once took
- * beyond their rows. */
-TEST(opencl_passes_the_trials_of_routers)
+/* What is tried when a device is opened, for kernels that compilers might take
+ * beyond their rows: those that end before a barrier, or whose barriers depend
+ * on what they are given. The long tier tries all. */
+TEST(opencl_passes_the_trials_of_kernels_that_branch)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
-    bool want[GPU_KERNEL_COUNT] = {
-        [GPU_router_topk] = true, [GPU_router_weights] = true};
+    bool want[GPU_KERNEL_COUNT] = {[GPU_router_topk] = true,
+                                   [GPU_router_weights] = true,
+                                   [GPU_rope] = true,
+                                   [GPU_attend_merge] = true};
     struct gpu_progress progress = {0};
     struct device_set *s;
     struct gpu_device *x;
@@ -573,6 +576,8 @@ TEST(opencl_passes_the_trials_of_routers)
     int index = 0;
     pl_err err;
 
+    if (test_long())
+        memset(want, 1, sizeof want);
     gpu_opencl.close(device(&index));
     snprintf(spec, sizeof spec, "opencl:%d", index);
     s = build_set_as(spec, 1, &opt);
