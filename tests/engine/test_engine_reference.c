@@ -495,6 +495,8 @@ static void models_on(const struct devices *gpu, int n_gpu)
     int v[P_COUNT] = {[P_KERNELS] = 1, [P_RANKS] = RANKS_2, [P_UBATCH] = 2};
     int part, n_part, n_run = 0, n = 0;
 
+    if (!test_long())
+        TEST_SKIP("every model, emulated: the long tier");
     read_models();
     if (n_model == 0)
         TEST_SKIP("no reference models are at hand");
@@ -516,8 +518,6 @@ TEST(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"emu*2", 2}, {"cpu*1,emu", 2}};
 
-    if (!test_long())
-        TEST_SKIP("every model, emulated: the long tier");
     models_on(gpu, COUNT(gpu));
 }
 
@@ -526,8 +526,6 @@ TEST(reference_models_on_cuda_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"cuda:0*2", 2}};
 
-    if (!test_long())
-        TEST_SKIP("every model, emulated: the long tier");
     fake_cuda_use();
     models_on(gpu, COUNT(gpu));
 }
@@ -536,8 +534,6 @@ TEST(reference_models_on_hip_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"hip:0*2", 2}};
 
-    if (!test_long())
-        TEST_SKIP("every model, emulated: the long tier");
     fake_hip_use();
     models_on(gpu, COUNT(gpu));
 }

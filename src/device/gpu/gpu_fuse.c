@@ -58,22 +58,14 @@ struct fusing {
     int *host;
 };
 
-/* Does step k meet one that h does? */
-static bool meets(const struct fusing *f, int h, int k)
-{
-    for (int i = h; i < k; i++)
-        if (f->host[i] == h &&
-            gpu_touches_meet(f->s->touch, f->s->touched, i, k))
-            return true;
-    return false;
-}
+typedef bool touches_fn(const struct gpu_touch *touch, const int *first, int i,
+                        int k);
 
-/* Does step k write what one that h does touches? */
-static bool spoils(const struct fusing *f, int h, int k)
+/* Is it so of step k and of one that h does? */
+static bool with_any(touches_fn *is_so, const struct fusing *f, int h, int k)
 {
     for (int i = h; i < k; i++)
-        if (f->host[i] == h &&
-            gpu_touches_spoil(f->s->touch, f->s->touched, i, k))
+        if (f->host[i] == h && is_so(f->s->touch, f->s->touched, i, k))
             return true;
     return false;
 }
@@ -95,8 +87,9 @@ static bool joins(struct fusing *f, int h, int k)
     if (last >= f->first[h])
         kind = gpu_pair(l, last, f->first[k], &p);
     if (kind == PAIR_NONE ||
-        (kind == PAIR_BESIDE && (!has_one(f, h) || meets(f, h, k))) ||
-        (kind == PAIR_APART && spoils(f, h, k)))
+        (kind == PAIR_BESIDE &&
+         (!has_one(f, h) || with_any(gpu_touches_meet, f, h, k))) ||
+        (kind == PAIR_APART && with_any(gpu_touches_spoil, f, h, k)))
         return false;
     gpu_list_add(l, p.kernel, p.n_group, p.args);
     if (l->no_memory)
@@ -115,7 +108,8 @@ static void fuse_step(struct fusing *f, int k)
             continue;
         if (s->bars[h])
             return;
-        if (f->host[h] == h && (joins(f, h, k) || meets(f, h, k)))
+        if (f->host[h] == h &&
+            (joins(f, h, k) || with_any(gpu_touches_meet, f, h, k)))
             return;
     }
 }
