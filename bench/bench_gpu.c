@@ -333,6 +333,40 @@ static void attentions(void)
 
 /* ---- launches ------------------------------------------------------------ */
 
+/* The same launch in a row as one graph: from one to the next. */
+static void graph_launches(const struct gpu_list *l, const char *what)
+{
+    int n = b.size->n_launch;
+    struct gpu_node *node = calloc((size_t)n, sizeof *node);
+    int *before = calloc((size_t)n, sizeof *before);
+    struct gpu_graph *graph;
+    double gap[N_ROUND];
+
+    if (!node || !before)
+        bench_die("a graph", "no memory");
+    for (int i = 0; i < n; i++) {
+        before[i] = i - 1;
+        node[i] = (struct gpu_node){.kernel = l->launch[0].kernel,
+                                    .n_group = l->launch[0].n_group,
+                                    .args = l->bytes + l->launch[0].args,
+                                    .after = &before[i],
+                                    .n_after = i > 0};
+    }
+    must(b.d->graph_make(b.g, node, n, &graph, &err), "a graph");
+    for (int r = -1; r < N_ROUND; r++) {
+        double t = bench_now();
+
+        must(b.d->graph_run(b.g, QUEUE_COMPUTE, graph, &err), "a graph");
+        must(b.d->finish(b.g, QUEUE_COMPUTE, &err), "finish");
+        if (r >= 0)
+            gap[r] = (bench_now() - t) / n;
+    }
+    printf("%-36s %10.2f us\n", what, 1e6 * bench_median(gap, N_ROUND));
+    b.d->graph_free(b.g, graph);
+    free(node);
+    free(before);
+}
+
 /* Small kernels in a row: from one to the next, and what the thread that issues
  * them needs. */
 static void launches(void)
@@ -356,11 +390,17 @@ static void launches(void)
         must(b.d->finish(b.g, QUEUE_COMPUTE, &err), "finish");
         gap[r] = (bench_now() - t) / b.size->n_launch;
     }
-    gpu_list_free(&j.list[0]);
     printf("%-36s %10.2f us\n", "launch_to_launch",
            1e6 * bench_median(gap, N_ROUND));
     printf("%-36s %10.2f us\n", "launch_issued",
            1e6 * bench_median(issue, N_ROUND));
+    if (b.d->graph_make && b.d->overlap && b.d->overlap(b.g, true)) {
+        graph_launches(&j.list[0], "launch_to_launch_overlapped");
+        b.d->overlap(b.g, false);
+    }
+    if (b.d->graph_make)
+        graph_launches(&j.list[0], "launch_to_launch_in_a_graph");
+    gpu_list_free(&j.list[0]);
 }
 
 /* ---- a GPU --------------------------------------------------------------- */

@@ -2,7 +2,8 @@
  * machines by description. Nothing here is measured. Bandwidth and f32 peak are
  * the makers'; what kernels reach of them is the cost's assumption
  * (src/cost/cost.c). Where the exact order of blocks leaves less of the integer
- * units than that, `int8` is lowered to what the units' issue slots allow.
+ * units than that, `int8` is lowered to what the units' issue slots allow. A
+ * launch takes 2 us, or 1 us where launches overlap, as an H200's do: guesses.
  *
  *   bench-paper      no options
  *
@@ -20,7 +21,9 @@
 
 /* 132 multiprocessors at 1.755 GHz: 580 TOPS of Q8_0, of which 60 % are hoped
  * for; 875 as an estimate takes two fifths of a peak. */
-#define H200  "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:link=50GB/s:latency=5us"
+#define H200                                                                   \
+    "gpu:141GiB:4.8TB/s:flops=67T:int8=875T:"                                  \
+    "link=50GB/s:latency=5us:launch=1us"
 
 #define R4090 "gpu:24GiB:1008GB/s:flops=82T:int8=660T:link=25GB/s"
 #define R3090 "gpu:24GiB:936GB/s:flops=35T:int8=284T:link=13GB/s"

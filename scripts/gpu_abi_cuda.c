@@ -43,6 +43,18 @@ _Static_assert(sizeof(struct cuda_kernel_node) ==
 
 STREAM_CALL_MAP(SAME_IN_BOTH)
 CUDA_CALL_MAP(SAME)
+#define cuda_edge CUgraphEdgeData_st
+CUDA_LATER_CALL_MAP(SAME)
+#undef cuda_edge
+_Static_assert(sizeof(struct cuda_edge) == sizeof(CUgraphEdgeData), "size");
+_Static_assert(offsetof(struct cuda_edge, to_port) ==
+                   offsetof(CUgraphEdgeData, to_port),
+               "to_port");
+_Static_assert(offsetof(struct cuda_edge, type) ==
+                   offsetof(CUgraphEdgeData, type),
+               "type");
+IS(CUDA_PORT_PROGRAMMATIC, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC)
+IS(CUDA_EDGE_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
 IS(API_SUCCESS, CUDA_SUCCESS)
 IS(API_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
 IS(API_NO_DEVICE, CUDA_ERROR_NO_DEVICE)

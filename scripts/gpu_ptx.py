@@ -131,6 +131,29 @@ LOOSE = re.compile(r'\b(?:(?:add|sub|mul|fma|div|sqrt|rcp)\.(?!rn\.)'
 GENERIC = re.compile(r'\b(?:ld|st)(?:\.volatile)?(?:\.v[24])?\.[ufsb]\d+\b')
 
 
+# What stands before a kernel's AWAIT(), where the launches that it comes after
+# may be under way: it touches no memory but to ask for weights.
+AWAIT = 'griddepcontrol.wait;'
+EARLY = re.compile(r'\b(?:ld\.(?!param)|st\.|atom\.|red\.|bar\.|call\b)')
+
+
+def uncover(ptx, level=90):
+    """What the library makes of the PTX for devices of that level."""
+    if level < 90:
+        return ptx
+    return ptx.replace('/*90 ', '').replace(' 90*/', '').replace(
+        '.target sm_80', '.target sm_90')
+
+
+def awaits(body):
+    """What is wrong with a kernel's AWAIT(); None: nothing."""
+    before, *after = body.split(AWAIT)
+    if len(after) != 1:
+        return f'{len(after)} of {AWAIT}: one AWAIT() is wanted'
+    m = EARLY.search(before)
+    return m and f'{m[0]} before AWAIT()'
+
+
 def complaints():
     """What is wrong with the committed PTX: (path, what)."""
     size = 0
@@ -145,6 +168,9 @@ def complaints():
         if not ptx.startswith(mark(level)):
             yield shown, 'is not of the text that stands in text/: make ptx'
         for name, body in entries(ptx).items():
+            said = awaits(body) if level >= 80 else None
+            if said:
+                yield shown, f'{name}: {said}'
             m = LOOSE.search(body)
             if m:
                 yield shown, f'{name}: {m[0]}: an operation on floats must ' \
@@ -207,6 +233,9 @@ def check_code(level, device, cubin):
         if matrix and not re.search(r'\bIMMA\b', code):
             bad.append(f'{name}: no matrix instruction of integers')
         n_matrix += matrix
+        n_wait = len(re.findall(r'\bACQBULK\b', code))
+        if n_wait != (device >= 90):
+            bad.append(f'{name}: waits {n_wait} times for those before')
         if not MAY_FUSE.search(body):
             n_plain += 1
             m = FUSED.search(code)
@@ -233,7 +262,8 @@ def check_programs(level, folder):
 
 
 def check_device(level, device, version, folder):
-    cubin, bad = assemble(unpack(path_of(level)), device, version, folder)
+    text = uncover(unpack(path_of(level)), device)
+    cubin, bad = assemble(text, device, version, folder)
     if bad:
         return bad
     if version == '13':

@@ -100,11 +100,11 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
 /* Parses --device-spec: NAME:MEM:MEMBW[:FLOPS][:LINKBW][:LATENCY]*N, in any
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
  * latency=5us:flops=400T*8. A multiply-add is two of those flops; int8=800T:
- * those of weights in blocks, where they differ. p2p=450GB/s: to the others
- * that say so, past the host; bridge=450GB/s: to the others of the item. Memory
- * is private to each, or ":shared" with the others that say so. An item named
- * host (host:64GiB:50GB/s) describes the host and is not counted; "none" as
- * above. */
+ * those of weights in blocks, where they differ. launch=2us: to begin a kernel.
+ * p2p=450GB/s: to the others that say so, past the host; bridge=450GB/s: to the
+ * others of the item. Memory is private to each, or ":shared" with the others
+ * that say so. An item named host (host:64GiB:50GB/s) describes the host and is
+ * not counted; "none" as above. */
 pl_status device_parse_paper(struct device_list *out, const char *spec,
                              pl_err *err);
 pl_status device_list_copy(struct device_list *out, const struct device_list *l,

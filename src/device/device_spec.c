@@ -183,6 +183,7 @@ static const struct {
                      false},
     [DEVICE_LATENCY] = {"latency", SECONDS, 0, 10, "at most 10s", false},
     [DEVICE_INT8] = {"int8", PLAIN, 1e3, HUGE_VAL, "at least 1000", true},
+    [DEVICE_LAUNCH] = {"launch", SECONDS, 0, 10, "at most 10s", true},
     [DEVICE_P2P] = {"p2p", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s", true},
     [DEVICE_BRIDGE] = {"bridge", BYTES_PER_S, 1e3, HUGE_VAL, "at least 1kB/s",
                        true},
@@ -272,6 +273,7 @@ pl_status device_item_append(struct device_list *l,
     x.block_macs_per_s = v[DEVICE_INT8] / 2;
     x.link_bytes_per_s = v[DEVICE_LINK];
     x.link_latency_s = v[DEVICE_LATENCY];
+    x.launch_s = v[DEVICE_LAUNCH];
     x.p2p_bytes_per_s = v[DEVICE_P2P];
     x.bridge_bytes_per_s = v[DEVICE_BRIDGE];
     x.island = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;

@@ -37,6 +37,7 @@ enum device_figure {
     DEVICE_LINK,      /* 16GB/s, or link=16GB/s beside a bandwidth */
     DEVICE_LATENCY,   /* 10us */
     DEVICE_INT8,      /* int8=800T */
+    DEVICE_LAUNCH,    /* launch=2us */
     DEVICE_P2P,       /* p2p=450GB/s */
     DEVICE_BRIDGE,    /* bridge=450GB/s */
     DEVICE_FIGURES

@@ -128,6 +128,42 @@ TEST(cuda_has_ptx_of_every_kernel)
     }
 }
 
+/* Kernels wait for launches before them, and do nothing before; only those of
+ * devices whose launches overlap. */
+TEST(cuda_text_awaits_what_overlaps)
+{
+    static const char *const early[] = {"\tld.global", "\tld.shared", "\tst.",
+                                        "\tbar.", "\tatom."};
+    struct cuda_text now, before;
+    pl_err err;
+
+    TEST_OK(cuda_text_init(&now, 90, &err), err);
+    TEST_OK(cuda_text_init(&before, 89, &err), err);
+    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
+        const char *text = now.program[k];
+        const char *wait = strstr(text, "griddepcontrol.wait;");
+
+        assert_non_null(strstr(text, ".target sm_90\n"));
+        assert_non_null(strstr(before.program[k], ".target sm_80\n"));
+        assert_int_equal(strlen(text), strlen(before.program[k]));
+        assert_null(strstr(text, "90*"));
+        assert_non_null(wait);
+        assert_null(strstr(wait + 1, "griddepcontrol.wait;"));
+        assert_non_null(strstr(wait, "griddepcontrol.launch_dependents;"));
+        assert_non_null(
+            strstr(before.program[k], "/*90 griddepcontrol.wait; 90*/"));
+        for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
+            const char *at = strstr(text, early[i]);
+
+            if (at && at < wait)
+                fail_msg("kernel %s: %.20s before it waits",
+                         gpu_kernel_name((enum gpu_kernel)k), at);
+        }
+    }
+    cuda_text_fini(&now);
+    cuda_text_fini(&before);
+}
+
 /* ---- working ------------------------------------------------------------- */
 
 TEST(cuda_runs_the_text_in_the_order_of_marks)
@@ -611,7 +647,7 @@ TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
         STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, suffix, parameters) #name,
-            CUDA_CALL_MAP(ROW)
+            CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
     };
     const struct fake_cuda *f = fake_cuda_use();

@@ -771,7 +771,7 @@ TEST(gpu_speeds_are_those_of_data_sheets)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct gpu_info g = {.n_unit = rows[i].n_unit};
 
-        gpu_speeds_cuda(&g, rows[i].level, rows[i].ghz * 1e9);
+        gpu_speeds_cuda(&g, rows[i].level, false, rows[i].ghz * 1e9);
         if (fabs(2e-12 * g.float_macs_per_s / rows[i].tflops - 1) > 0.05)
             fail_msg("%d: %g", rows[i].level, 2e-12 * g.float_macs_per_s);
         assert_true(g.block_macs_per_s >= g.float_macs_per_s);

@@ -230,19 +230,21 @@ TEST(spec_paper_devices_may_have_peers_and_int8)
     pl_err err;
 
     TEST_OK(device_parse_paper(&l,
-                               "gpu:p2p=450GB/s:int8=2P:141GiB:4.8TB/s:"
+                               "gpu:p2p=450GB/s:int8=2P:launch=1us:141GiB:"
+                               "4.8TB/s:"
                                "flops=60T:64GB/s*2,gpu:24GiB:1TB/s",
                                &err),
             err);
     for (int i = 0; i < 2; i++) {
         assert_true(l.dev[i].p2p_bytes_per_s == 450e9);
         assert_true(l.dev[i].block_macs_per_s == 1e15);
+        assert_true(l.dev[i].launch_s == 1e-6);
         assert_true(l.dev[i].float_macs_per_s == 30e12);
         assert_true(l.dev[i].link_bytes_per_s == 64e9);
         assert_true(l.dev[i].mem_bytes_per_s == 4.8e12);
     }
     assert_true(l.dev[2].p2p_bytes_per_s == 0 &&
-                l.dev[2].block_macs_per_s == 0);
+                l.dev[2].block_macs_per_s == 0 && l.dev[2].launch_s == 0);
     device_list_free(&l);
     assert_int_equal(device_parse_paper(&l, "gpu:1GiB:1TB/s:2GB/s:3GB/s", &err),
                      PL_BAD_ARGUMENT);

@@ -99,6 +99,7 @@ static bool is_optional(const char *name, int nth)
                                            "cuStreamDestroy",
                                            "cuGraphCreate",
                                            "cuGraphAddKernelNode",
+                                           "cuGraphAddDependencies",
                                            "cuGraphInstantiateWithFlags",
                                            "cuGraphDestroy",
                                            "cuGraphExecDestroy",
@@ -203,7 +204,7 @@ static const char *const cuda_name[] = {
     STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, suffix, parameters) #name,
-        CUDA_CALL_MAP(ROW)
+        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
 };
 enum { N_CUDA_NAME = sizeof cuda_name / sizeof *cuda_name };

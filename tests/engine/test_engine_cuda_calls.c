@@ -7,13 +7,13 @@
 
 #include "device/gpu/stream_api.h"
 
-enum { TOKENS = 6 };
+enum { TOKENS = 6, UNSUPPORTED = 801 };
 
 /* Calls of the library, all and some; but not how often a thread that waits has
  * asked how far a GPU is, and made the context its own to ask. And bytes that
  * were copied while the library kept the thread. */
 struct asked {
-    int all, launches, graphs;
+    int all, launches, graphs, overlaps; /* overlaps: edges of such launches */
     size_t loose;
 };
 
@@ -23,10 +23,11 @@ static struct asked count(const struct fake_cuda *f)
                                           "cuCtxPushCurrent", "cuCtxPopCurrent",
                                           "hipEventQuery",    "hipStreamQuery",
                                           "hipGetDevice",     "hipSetDevice"};
-    struct asked a = {
-        f->n_call(NULL),
-        f->n_call("cuLaunchKernel") + f->n_call("hipModuleLaunchKernel"),
-        f->n_call("cuGraphLaunch") + f->n_call("hipGraphLaunch"), f->n_loose()};
+    struct asked a = {f->n_call(NULL),
+                      f->n_call("cuLaunchKernel") +
+                          f->n_call("hipModuleLaunchKernel"),
+                      f->n_call("cuGraphLaunch") + f->n_call("hipGraphLaunch"),
+                      f->n_call("cuGraphAddDependencies"), f->n_loose()};
 
     for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++)
         a.all -= f->n_call(waiting[i]);
@@ -56,7 +57,8 @@ static float *write_tokens(const struct fake_cuda *f, const char *devices,
         after = count(f);
         asked[i] = (struct asked){
             after.all - before.all, after.launches - before.launches,
-            after.graphs - before.graphs, after.loose - before.loose};
+            after.graphs - before.graphs, after.overlaps - before.overlaps,
+            after.loose - before.loose};
     }
     engine_run_close(&r);
     return out;
@@ -117,17 +119,61 @@ TEST(cuda_writes_without_graphs)
     static const char *const name[] = {"cuGraphCreate", "cuGraphAddKernelNode",
                                        "cuGraphInstantiateWithFlags"};
     const struct fake_cuda *f = fake_cuda_use();
+    struct asked a[TOKENS];
 
+    /* What tries whether launches overlap is remembered. */
+    setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    tokens_on(f, "cuda:0", a);
     for (int k = 0; k < 3; k++) {
-        struct asked a[TOKENS];
-
         f->break_at(name[k], 1, API_OUT_OF_MEMORY);
-        tokens_on(fake_cuda_use(), "cuda:0", a);
+        tokens_on(f, "cuda:0", a);
         assert_true(f->failed());
         f->break_at(NULL, 0, 0);
         for (int i = 0; i < TOKENS; i++)
             assert_true(a[i].launches == a[0].launches && a[i].graphs == 0);
     }
+}
+
+/* Edges of launches that overlap, in the graphs of all tokens. */
+static int overlaps_on(const struct fake_cuda *f, const char *devices)
+{
+    struct asked a[TOKENS];
+    int n = 0;
+
+    tokens_on(f, devices, a);
+    for (int i = 0; i < TOKENS; i++)
+        n += a[i].overlaps;
+    return n;
+}
+
+/* Devices of capability 9.0 do. The library for tests goes by the kernels'
+ * text: a launch whose kernel does not wait comes at any time. */
+TEST(cuda_overlaps_launches_of_devices_that_can)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+
+    assert_in_range(overlaps_on(f, "cuda:0"), 50, 100);
+    assert_true(overlaps_on(f, "cuda:0,cuda:2") > 0);
+    assert_int_equal(overlaps_on(f, "cuda:2"), 0);
+    assert_int_equal(overlaps_on(f, "cuda:3"), 0);
+}
+
+/* Nor where they do not wait, or the driver cannot. That is remembered. */
+TEST(cuda_overlaps_no_launches_that_do_not_wait)
+{
+    const struct fake_cuda *f = fake_cuda_use();
+
+    setenv("XDG_CACHE_HOME", test_temp("hasty"), 1);
+    f->hurry(true);
+    assert_int_equal(overlaps_on(f, "cuda:0"), 0);
+    f->hurry(false);
+    assert_int_equal(overlaps_on(f, "cuda:0"), 0);
+    setenv("XDG_CACHE_HOME", test_temp("other"), 1);
+    f->break_at("cuGraphAddDependencies", 1, UNSUPPORTED);
+    assert_int_equal(overlaps_on(f, "cuda:0"), 0);
+    assert_true(f->failed());
+    f->break_at(NULL, 0, 0);
+    assert_int_equal(overlaps_on(fake_cuda_old_use(), "cuda:0"), 0);
 }
 
 /* Devices that reach no memory of the host beside one that does: all goes by

@@ -50,6 +50,11 @@ struct cuda_context {
 #ifndef FAKE_HIP
 #define FAKE_HIP 0
 #endif
+#if !FAKE_HIP && !defined(FAKE_OLD_DRIVER)
+#define HAVE_LATER 1
+#else
+#define HAVE_LATER 0
+#endif
 
 static const struct {
     const char *name, *bus, *arch;
@@ -103,7 +108,7 @@ struct node {
     struct thing *function;
     int i, n_after; /* its number */
     int32_t n_group;
-    int *after; /* owned, numbers */
+    int *after; /* owned, numbers, with room for one more */
     bool done;
     _Alignas(16) unsigned char args[GPU_MAX_ARGS];
 };
@@ -130,9 +135,10 @@ enum function {
     STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, ...) F_##name,
-        CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
+        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
+            HIPRTC_CALL_MAP(ROW)
 #undef ROW
-            N_FUNCTION
+                N_FUNCTION
 };
 
 static const char *const function_name[] = {
@@ -140,7 +146,8 @@ static const char *const function_name[] = {
     STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, ...) #name,
-        CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
+        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
+            HIPRTC_CALL_MAP(ROW)
 #undef ROW
 };
 
@@ -158,6 +165,7 @@ static struct {
     bool failed;
     size_t n_loose; /* bytes copied to and from what is not known */
     bool swallows;  /* what is written into memory of peers goes nowhere */
+    bool hasty;     /* launches that overlap wait for nothing */
     char wrong[256], told[256];
     uint64_t random;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
@@ -459,6 +467,9 @@ STREAM_CALL_MAP(DECLARE)
 #define DECLARE(name, suffix, parameters)                                      \
     EXPORT unsigned name##suffix parameters;
 CUDA_CALL_MAP(DECLARE)
+#if HAVE_LATER
+CUDA_LATER_CALL_MAP(DECLARE)
+#endif
 #undef DECLARE
 
 /* Every function below has the lock from here to GIVE. */
@@ -963,6 +974,41 @@ unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
     GIVE;
 }
 
+#if HAVE_LATER
+/* Do groups of the kernel wait for what their launch comes after? */
+static bool awaits(const struct thing *function)
+{
+    const char *text = function->module->text;
+    const char *at = strstr(text, "griddepcontrol.wait;");
+
+    return at && !strstr(text, "/*90") && !all.hasty;
+}
+
+unsigned cuGraphAddDependencies_v2(struct api_graph *graph,
+                                   struct cuda_graph_node *const *from,
+                                   struct cuda_graph_node *const *to,
+                                   const struct cuda_edge *edge, size_t n)
+{
+    static const struct cuda_edge overlap = {.from_port = 1, .type = 1};
+    struct thing *g = (struct thing *)graph;
+    TAKE(call_inside(F_cuGraphAddDependencies));
+    if (!e && !usable(g, GRAPH, "cuGraphAddDependencies"))
+        e = INVALID_HANDLE;
+    if (!e && devices[g->context - all.context].major < 9)
+        e = blame(NOT_SUPPORTED, "launches of this device do not overlap");
+    for (size_t i = 0; i < n && !e; i++) {
+        struct node *x = (struct node *)to[i];
+
+        if (!node_of(g, from[i]) || !node_of(g, x) || x->n_after > 0 ||
+            memcmp(&edge[i], &overlap, sizeof overlap) != 0)
+            e = blame(INVALID_VALUE, "cuGraphAddDependencies: arguments");
+        else if (awaits(x->function))
+            x->after[x->n_after++] = ((const struct node *)from[i])->i;
+    }
+    GIVE;
+}
+#endif
+
 /* A copy of the graph, which may go then. */
 unsigned cuGraphInstantiateWithFlags(struct api_graph_exec **out,
                                      struct api_graph *graph,
@@ -1463,6 +1509,13 @@ static size_t n_loose(void)
     return n;
 }
 
+static void hurry(bool on)
+{
+    pthread_mutex_lock(&all.lock);
+    all.hasty = on;
+    pthread_mutex_unlock(&all.lock);
+}
+
 static void set_free(size_t bytes)
 {
     pthread_mutex_lock(&all.lock);
@@ -1471,5 +1524,6 @@ static void set_free(size_t bytes)
 }
 
 extern EXPORT const struct fake_cuda fake_cuda;
-const struct fake_cuda fake_cuda = {break_at, refuse,   failed,  n_live, wrong,
-                                    n_call,   set_free, swallow, n_loose};
+const struct fake_cuda fake_cuda = {break_at, refuse, failed,   n_live,
+                                    wrong,    n_call, set_free, swallow,
+                                    n_loose,  hurry};

@@ -37,6 +37,9 @@ struct fake_cuda {
     /* Bytes copied so far to and from memory of the host that it neither gave
      * nor was told of: CUDA keeps the thread for them. */
     size_t (*n_loose)(void);
+    /* From now on launches of graphs that overlap do not wait for one another.
+     */
+    void (*hurry)(bool on);
 };
 
 #endif

@@ -27,6 +27,15 @@ const struct fake_cuda *fake_cuda_use(void)
     return f;
 }
 
+const struct fake_cuda *fake_cuda_old_use(void)
+{
+    static const struct fake_cuda *f;
+
+    assert_int_equal(setenv("PLAIT_LIBCUDA", PLAIT_FAKE_CUDA_OLD, 1), 0);
+    f = f ? f : find(PLAIT_FAKE_CUDA_OLD, "fake_cuda");
+    return f;
+}
+
 const struct fake_cuda *fake_hip_use(void)
 {
     static const struct fake_cuda *f;

@@ -7,6 +7,8 @@
 
 /* From now on the driver's CUDA library is the one made for tests. */
 const struct fake_cuda *fake_cuda_use(void);
+/* The same of one of an older driver, which lacks CUDA_LATER_CALL_MAP. */
+const struct fake_cuda *fake_cuda_old_use(void);
 /* The same of HIP's library, and of its compiler. */
 const struct fake_cuda *fake_hip_use(void);
 /* The library has no complaint, and nothing is held; else the case fails and

@@ -276,6 +276,6 @@ static int n_live_hip(void)
 
 /* What the test program asks, by another name. */
 extern EXPORT const struct fake_cuda fake_hip;
-const struct fake_cuda fake_hip = {break_at,   refuse,  failed,
-                                   n_live_hip, wrong,   n_call,
-                                   set_free,   swallow, n_loose};
+const struct fake_cuda fake_hip = {break_at, refuse, failed,   n_live_hip,
+                                   wrong,    n_call, set_free, swallow,
+                                   n_loose,  hurry};

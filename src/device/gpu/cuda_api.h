@@ -22,6 +22,18 @@ struct cuda_kernel_node {
     void **parameter, **extra;
 };
 
+/* What an edge between two nodes of a graph waits for; all zero: that the first
+ * has ended. */
+struct cuda_edge {
+    unsigned char from_port, to_port, type, reserved[5];
+};
+enum {
+    /* The second may begin when all groups of the first have said so, or have
+     * ended, and waits itself. */
+    CUDA_PORT_PROGRAMMATIC = 1, /* of from_port */
+    CUDA_EDGE_PROGRAMMATIC = 1, /* of type */
+};
+
 /* What cuDeviceGetAttribute tells. */
 enum {
     CUDA_CLOCK_KHZ = 13,
@@ -35,6 +47,8 @@ enum {
     CUDA_REGISTERS_HOST_MEMORY = 99,
     CUDA_STREAMS_KNOW_WORDS = 122, /* of 64 bits */
 };
+
+enum { CUDA_OVERLAPS = 90 }; /* from this capability on launches of graphs do */
 
 enum {
     CUDA_CODE_INVALID_PTX = 218,
@@ -74,5 +88,12 @@ enum {
       (struct cuda_graph_node * *out, struct api_graph * g,                    \
        struct cuda_graph_node *const *after, size_t n_after,                   \
        const struct cuda_kernel_node *node))
+
+/* The same of what drivers before 12.3 lack; NULL there. */
+#define CUDA_LATER_CALL_MAP(X)                                                 \
+    X(cuGraphAddDependencies, _v2,                                             \
+      (struct api_graph * g, struct cuda_graph_node *const *from,              \
+       struct cuda_graph_node *const *to, const struct cuda_edge *edge,        \
+       size_t n))
 
 #endif

@@ -1,4 +1,6 @@
-/* The kernels' text for a device: what is packed in the library, unpacked. */
+/* The kernels' text for a device: what is packed in the library, unpacked. What
+ * devices of capability 9.0 know beyond those of 8.0 stands there in comments
+ * that begin with "90" and end with it, so that one text is of both. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +12,21 @@
 bool cuda_has_text(int level)
 {
     return level >= gpu_ptx[0].level;
+}
+
+/* Of each comment of that kind its code; none gets longer. */
+static void uncover(char *text, size_t n)
+{
+    static const struct {
+        const char *from, *to;
+    } edit[] = {{"/*90 ", "     "},
+                {" 90*/", "     "},
+                {".target sm_80", ".target sm_90"}};
+
+    for (char *at = text; at < text + n; at += strlen(at) + 1)
+        for (size_t i = 0; i < sizeof edit / sizeof *edit; i++)
+            for (char *p = at; (p = strstr(p, edit[i].from)) != NULL;)
+                memcpy(p, edit[i].to, strlen(edit[i].from));
 }
 
 /* Programs by kernel, from names and programs in turn. */
@@ -38,6 +55,8 @@ static pl_status take(struct cuda_text *t, int level, pl_err *err)
             return err_set(err, PL_DEVICE,
                            "the library's text of CUDA's kernels is damaged: "
                            "install it again");
+        if (level >= CUDA_OVERLAPS && p->level >= 80)
+            uncover(t->held[i], p->n);
         sort(t, t->held[i], p->n);
     }
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)

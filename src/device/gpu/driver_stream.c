@@ -629,6 +629,12 @@ static pl_status graph_run(struct gpu *g, enum queue q,
     INSIDE(g, err, graph_launch, graph->exec, g->stream[q]);
 }
 
+static bool overlap(struct gpu *g, bool may)
+{
+    g->device.overlaps = g->device.overlaps && may;
+    return g->device.overlaps;
+}
+
 /* ---- marks and words ----------------------------------------------------- */
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
@@ -765,9 +771,9 @@ static void hip_peers(struct gpu_info *gpu, int n)
     .host_alloc = host_alloc, .host_release = host_release, .map = map,        \
     .unmap = unmap, .reach = reach_gpu, .write = write_to, .read = read_from,  \
     .copy = copy, .launch = launch, .graph_make = graph_make,                  \
-    .graph_run = graph_run, .graph_free = graph_free, .mark = mark,            \
-    .reached = reached, .await = await, .words = words, .post = post,          \
-    .wait = wait, .flush = flush, .finish = finish
+    .graph_run = graph_run, .graph_free = graph_free, .overlap = overlap,      \
+    .mark = mark, .reached = reached, .await = await, .words = words,          \
+    .post = post, .wait = wait, .flush = flush, .finish = finish
 
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,

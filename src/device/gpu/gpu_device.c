@@ -9,6 +9,7 @@
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
+#include "device/gpu/gpu_overlap.h"
 #include "machine/topology.h"
 
 /* ---- what it can do ------------------------------------------------------ */
@@ -305,12 +306,12 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
         gpu_tell_done(p, x->n_want);
     }
     x->dev->differs = 0;
-    if (x->passed)
-        return PL_OK;
-    if (!passed_since(x))
-        PL_TRY(check_kernels(x, p, err));
-    gpu_tell_done(p, x->n_want);
-    return PL_OK;
+    if (!x->passed) {
+        if (!passed_since(x))
+            PL_TRY(check_kernels(x, p, err));
+        gpu_tell_done(p, x->n_want);
+    }
+    return gpu_overlap_check(x, err);
 }
 
 static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,

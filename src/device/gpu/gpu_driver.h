@@ -108,6 +108,9 @@ struct gpu_driver {
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
+    /* Does a launch of a graph begin while the one before it is under way, and
+     * wait for it itself? Only if it may, from now on. NULL: none does. */
+    bool (*overlap)(struct gpu *g, bool may);
     /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
     pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Has the mark, set and sent off before, been reached? NULL: the GPU never

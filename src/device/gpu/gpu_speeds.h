@@ -6,8 +6,9 @@
 
 #include "device/gpu/gpu_driver.h"
 
-/* Of i->n_unit multiprocessors of compute capability `level` (90: 9.0). */
-void gpu_speeds_cuda(struct gpu_info *i, int level, double hz);
+/* Of i->n_unit multiprocessors of compute capability `level` (90: 9.0).
+ * overlaps: launches of graphs do. */
+void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz);
 
 /* Of i->n_unit units of HIP, of a generation: 9 is that of gfx90a, which is
  * `paired`: it multiplies floats in pairs. */

@@ -22,7 +22,7 @@ static const char *const symbols[STREAM_CALL_COUNT] = {
     STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, suffix, parameters) [CALL_##name] = #name #suffix,
-        CUDA_CALL_MAP(ROW)
+        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
 };
 
@@ -31,7 +31,7 @@ static const char *const calls[STREAM_CALL_COUNT] = {
     STREAM_CALL_MAP(ROW)
 #undef ROW
 #define ROW(name, suffix, parameters) [CALL_##name] = #name,
-        CUDA_CALL_MAP(ROW)
+        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
 };
 
@@ -82,6 +82,7 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
+    d->overlaps = d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
     d->wait_flags =
         CUDA_WAIT_AT_LEAST | (flushes ? (unsigned)CUDA_WAIT_FLUSH : 0);
     return PL_OK;
@@ -110,7 +111,7 @@ static void show(const struct stream_api *api, const struct stream_device *d,
                  v / 1000, v % 1000 / 10, d->level / 10, d->level % 10);
     i->has |= (unsigned)(d->level >= 61) << GPU_DOT4 |
               (unsigned)(d->level >= 80) << GPU_MMA;
-    gpu_speeds_cuda(i, d->level, hz);
+    gpu_speeds_cuda(i, d->level, d->overlaps, hz);
 }
 
 static int transfers(const struct stream_api *api,
@@ -251,6 +252,20 @@ static pl_status wait(const struct stream_api *api,
     return CALL(api, d, err, cuStreamWaitValue64, s, at, value, d->wait_flags);
 }
 
+/* A node of the graph of which the one before is known: their launches overlap.
+ * All are one chain, so that each has only one to wait for; what else it would
+ * wait for has ended when that one does, which waits, too. */
+static pl_status link(const struct stream_api *api,
+                      const struct stream_device *d, struct api_graph *g,
+                      struct cuda_graph_node **node, pl_err *err)
+{
+    static const struct cuda_edge edge = {.from_port = CUDA_PORT_PROGRAMMATIC,
+                                          .type = CUDA_EDGE_PROGRAMMATIC};
+
+    return CALL(api, d, err, cuGraphAddDependencies, g, node - 1, node, &edge,
+                1);
+}
+
 /* made: [l->n], those before it are there; after: room for as many. */
 static pl_status add_node(const struct stream_api *api,
                           const struct stream_device *d,
@@ -270,12 +285,15 @@ static pl_status add_node(const struct stream_api *api,
                                   .block_z = 1,
                                   .parameter = parameter};
 
-    for (int k = 0; k < n->n_after; k++)
+    int n_after = d->overlaps ? 0 : n->n_after;
+
+    for (int k = 0; k < n_after; k++)
         after[k] = made[n->after[k]];
-    return stream_check_kernel(
+    PL_TRY(stream_check_kernel(
         api, d,
-        api->cuGraphAddKernelNode(&made[i], g, after, (size_t)n->n_after, &is),
-        CALL_cuGraphAddKernelNode, n->kernel, err);
+        api->cuGraphAddKernelNode(&made[i], g, after, (size_t)n_after, &is),
+        CALL_cuGraphAddKernelNode, n->kernel, err));
+    return d->overlaps && i > 0 ? link(api, d, g, &made[i], err) : PL_OK;
 }
 
 static pl_status graph(const struct stream_api *api,
@@ -309,6 +327,7 @@ const struct stream_make make_cuda = {
     .least = "NVIDIA's driver must be of version 520 or later",
     .symbol = symbols,
     .call = calls,
+    .later = CALL_cuGraphAddDependencies,
     .attribute =
         {
             [ATTRIBUTE_CLOCK_KHZ] = CUDA_CLOCK_KHZ,

@@ -342,6 +342,7 @@ const struct stream_make make_hip = {
     .least = "AMD's ROCm must be of version 5.2 or later",
     .symbol = symbols,
     .call = symbols,
+    .later = STREAM_CALL_COUNT,
     .attribute =
         {
             [ATTRIBUTE_CLOCK_KHZ] = HIP_CLOCK_KHZ,

@@ -11,6 +11,7 @@
 static const size_t place[] = {
 #define ROW(name, ...) [CALL_##name] = offsetof(struct stream_api, name),
     STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
+        CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
 };
 
@@ -40,7 +41,7 @@ static pl_status find_calls(struct stream_api *api, const char *path,
     for (int c = 0; c < STREAM_CALL_COUNT; c++) {
         void *f = m->symbol[c] ? dlsym(api->handle, m->symbol[c]) : NULL;
 
-        if (m->symbol[c] && !f)
+        if (m->symbol[c] && !f && c < m->later)
             return err_set(err, PL_UNSUPPORTED,
                            "%s has no %s: %s; %s names "
                            "another library",

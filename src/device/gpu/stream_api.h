@@ -115,8 +115,9 @@ enum {
 enum stream_call {
 #define ROW(name, ...) CALL_##name,
     STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
+        CUDA_LATER_CALL_MAP(ROW)
 #undef ROW
-        STREAM_CALL_COUNT
+            STREAM_CALL_COUNT
 };
 
 struct stream_make;
@@ -131,6 +132,7 @@ struct stream_api {
 #undef MEMBER
 #define MEMBER(name, suffix, parameters) unsigned(*name) parameters;
     CUDA_CALL_MAP(MEMBER)
+    CUDA_LATER_CALL_MAP(MEMBER)
 #undef MEMBER
 #define MEMBER(name, parameters) unsigned(*name) parameters;
     HIP_CALL_MAP(MEMBER)
@@ -168,6 +170,7 @@ struct stream_device {
     int handle;
     int level;                    /* of CUDA: 61 is compute capability 6.1 */
     unsigned wait_flags;          /* of CUDA's waits for words */
+    bool overlaps;                /* launches of graphs may, of CUDA */
     struct cuda_context *context; /* of CUDA: held; NULL: not yet */
     char arch[80];                /* of HIP: "gfx90a:sramecc+:xnack-" */
 };
@@ -212,8 +215,10 @@ struct stream_make {
     const char *variable;       /* of the environment: names the library */
     const char *const *path;    /* else these are tried; NULL ends them */
     const char *remedy, *least; /* "install NVIDIA's driver", "... 520" */
-    /* By call; NULL: it has none. */
+    /* By call; NULL: it has none. Older drivers may lack those from `later`
+     * on. */
     const char *const *symbol, *const *call;
+    int later;
     int attribute[STREAM_ATTRIBUTE_COUNT]; /* or NO_ATTRIBUTE */
     /* How a post makes what stands before it seen by all: by an event of these
      * flags; 0: it does so itself. */

@@ -88,8 +88,8 @@ const struct device_ops paper_ops = {
     .name = "paper",
     .accepts =
         "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"
-        "[:latency=TIME][:int8=N][:p2p=BANDWIDTH/s][:bridge=BANDWIDTH/s]"
-        "[:shared][*N] as in "
+        "[:latency=TIME][:int8=N][:launch=TIME][:p2p=BANDWIDTH/s]"
+        "[:bridge=BANDWIDTH/s][:shared][*N] as in "
         "gpu:80GiB:3TB/s:link=64GB/s:latency=5us:flops=400T*8, and one named "
         "host; items are separated by commas",
     .describe = describe,

@@ -172,7 +172,7 @@ DEV void OF(stage_load)(GLOBAL const u8 *w, u64 panel_bytes, s64 w_k, s64 w_row,
 }
 
 /* Few rows of activations: as matvec_tmpl.h, but units are segments. */
-KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
+KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct quad, quads, 16 * (SEGMENT + 4) / 4);
     LOCAL_ARRAY(float, part, 16 * FEW_TOKENS * ROWS);
@@ -192,6 +192,10 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
     g.n = 0;
     g.w_k = a.w_k;
     g.has_row = row < rows;
+    if (a.mode == CONTRACT_HEADS && f.matrix < a.n_matrix)
+        few_prefetch(OWN(w) + (u64)f.matrix * matrix_bytes, matrix_bytes, panel,
+                     a.panel_bytes);
+    AWAIT();
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)

@@ -283,7 +283,7 @@ DEV void OF(fill)(struct OF(unit) * u, LOCAL u32 *held, s32 r, s64 x_next,
 }
 #endif
 
-KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
+KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
 {
     LOCAL_ARRAY(struct dwords, blocks, 16 * UNIT_STRIDE / 4);
     LOCAL_ARRAY(s32, isum, 16 * UNIT_SLOTS * ROWS);
@@ -311,6 +311,10 @@ KERNEL_DENSE_OF(OF(matvec), struct contract_args, 256)
     float acc = 0;
 
     u.n = 0;
+    if (a.mode == CONTRACT_HEADS && f.matrix < a.n_matrix)
+        few_prefetch(OWN(w) + (u64)f.matrix * matrix_bytes, matrix_bytes, panel,
+                     a.panel_bytes);
+    AWAIT();
     if (a.mode == CONTRACT_EXPERTS)
         f.matrix = AT(const s32, a.id)[f.out];
     if (a.mode == CONTRACT_DOWN)

@@ -9,12 +9,21 @@ typedef int s32;
 typedef unsigned long long u64;
 typedef long long s64;
 
-#define KERNEL(name, args, lanes)                                              \
-    extern "C" __global__ void __launch_bounds__(lanes) name(const args a)
-#define KERNEL_DENSE(name, args, lanes)                                        \
+#define DEV static __device__ __forceinline__
+#define KERNEL_AHEAD(name, args, lanes)                                        \
     extern "C" __global__ void __launch_bounds__(lanes, 2) name(const args a)
-#define DEV    static __device__ __forceinline__
-#define UNROLL _Pragma("unroll")
+/* Before anything else a kernel waits for the launches that it comes after. */
+#define KERNEL_AWAITS(name, args, bounds)                                      \
+    DEV void body_##name(const args &a);                                       \
+    extern "C" __global__ void __launch_bounds__ bounds name(const args a)     \
+    {                                                                          \
+        AWAIT();                                                               \
+        body_##name(a);                                                        \
+    }                                                                          \
+    DEV void body_##name(const args &a)
+#define KERNEL(name, args, lanes)       KERNEL_AWAITS(name, args, (lanes))
+#define KERNEL_DENSE(name, args, lanes) KERNEL_AWAITS(name, args, (lanes, 2))
+#define UNROLL                          _Pragma("unroll")
 #define GLOBAL
 #define LOCAL
 #define LOCAL_ARRAY(type, name, n) __shared__ type name[n]
@@ -25,6 +34,22 @@ typedef long long s64;
 #define GROUP()   ((s32)blockIdx.x)
 #define N_GROUP() ((s32)gridDim.x)
 #define BARRIER() __syncthreads()
+/* What devices of capability 9.0 know stands in a comment, which is taken away
+ * for them when the text is unpacked (cuda_text.c): a launch of a graph may
+ * begin while the one before it is under way. When all groups have come to the
+ * wait's other side, the next one may. */
+#if __CUDA_ARCH__ >= 800
+#define FROM_90(code) "/*90 " code " 90*/"
+#define AWAIT()                                                                \
+    asm volatile(FROM_90("griddepcontrol.wait;")                               \
+                     FROM_90("griddepcontrol.launch_dependents;")::            \
+                         : "memory")
+#define PREFETCH(address)                                                      \
+    asm volatile(FROM_90("prefetch.global.L2 [%0];") : : "l"(address))
+#else
+#define AWAIT()
+#define PREFETCH(address)
+#endif
 
 DEV float add_(float a, float b)
 {

@@ -2,10 +2,13 @@
  *
  * All preludes define the same. Types u8 .. s64, float and double. KERNEL(name,
  * arguments, lanes) begins a kernel, whose arguments are `a`; KERNEL_DENSE one
- * of many registers, of which two groups should fit a unit; DEV a function of
- * the device. A kernel is run by groups of so many lanes: LANE() in GROUP() of
- * N_GROUP(). LOCAL_ARRAY is memory that a group's lanes share; it stands at the
- * top of a kernel. All lanes of a group come to each BARRIER(), or none does.
+ * of many registers, of which two groups should fit a unit; KERNEL_AHEAD is
+ * such a one that does something before AWAIT(), where the launches that it
+ * comes after may be under way yet: nothing but to PREFETCH() weights, of a
+ * device's memory. DEV is a function of the device. A kernel is run by groups
+ * of so many lanes: LANE() in GROUP() of N_GROUP(). LOCAL_ARRAY is memory that
+ * a group's lanes share; it stands at the top of a kernel. All lanes of a group
+ * come to each BARRIER(), or none does.
  * AT(type, address) is the pointer to what an argument names: the argument
  * itself, so that the compiler sees whose it is; what one adds to it is added
  * to the pointer. AT_HELD takes an address that stood in memory. Only kernels
@@ -36,6 +39,7 @@ typedef int64_t s64;
 #define UNROLL
 #define KERNEL(name, args, lanes)       static void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
 #define GLOBAL
 #define LOCAL
@@ -46,6 +50,9 @@ typedef int64_t s64;
 #define GROUP()                    emu_now.group
 #define N_GROUP()                  emu_now.n_group
 #define BARRIER()                  emu_barrier()
+#define AWAIT()
+/* A byte is read, so that one which is not there shows. */
+#define PREFETCH(address) ((void)*AT(const volatile u8, address))
 
 #include "plain_ops.h"
 

@@ -20,6 +20,7 @@ typedef long long s64;
 /* Where SOME_KERNELS is defined, only those are made for which there is a
  * `#define WANT_name ~, KERNEL_MADE`. */
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_MADE(name, args, lanes)                                         \
     extern "C" __global__                                                      \
         __attribute__((amdgpu_flat_work_group_size(lanes, lanes))) void        \
@@ -51,6 +52,8 @@ typedef long long s64;
     ((s32)(__builtin_amdgcn_grid_size_x() /                                    \
            __builtin_amdgcn_workgroup_size_x()))
 #define BARRIER() barrier_()
+#define AWAIT()
+#define PREFETCH(address)
 
 DEV void barrier_(void)
 {

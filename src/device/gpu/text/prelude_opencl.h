@@ -14,6 +14,7 @@ typedef ulong u64;
 typedef long s64;
 
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
+#define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL(name, args, lanes)                                              \
     __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void name(     \
         __global u8 *m0, __global u8 *m1, __global u8 *m2, __global u8 *m3,    \
@@ -37,6 +38,8 @@ typedef long s64;
 #define GROUP()   ((s32)get_group_id(0))
 #define N_GROUP() ((s32)get_num_groups(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define AWAIT()
+#define PREFETCH(address)
 
 DEV __global u8 *memory_at(__global u8 *m0, __global u8 *m1, __global u8 *m2,
                            __global u8 *m3, __global u8 *m4, __global u8 *m5,

@@ -5,7 +5,7 @@
 
 /* Kernels whose names are macros. */
 #define KERNEL_OF(name, args, lanes)       KERNEL(name, args, lanes)
-#define KERNEL_DENSE_OF(name, args, lanes) KERNEL_DENSE(name, args, lanes)
+#define KERNEL_AHEAD_OF(name, args, lanes) KERNEL_AHEAD(name, args, lanes)
 #define WEIGHTS_PASTE(a, b)                a##_##b
 #define WEIGHTS_JOIN(a, b)                 WEIGHTS_PASTE(a, b)
 #define OF(name)                           WEIGHTS_JOIN(name, FORMAT)
@@ -128,6 +128,17 @@ DEV struct few few_find(s32 block, s32 mode, s32 n_tok, s32 tok, s32 n_head,
         f.out = f.x = first * n_head + f.matrix;
     }
     return f;
+}
+
+/* What a group reads first of its panel, a line a lane. */
+DEV void few_prefetch(u64 matrix, u64 matrix_bytes, s32 panel, u64 panel_bytes)
+{
+    u64 line = (u64)LANE() * 128, at = (u64)panel * panel_bytes + line;
+
+    if (line < panel_bytes && at < matrix_bytes) {
+        PREFETCH(matrix + at);
+    }
+    (void)matrix;
 }
 
 /* A run of k, for its units. */
