@@ -22,9 +22,10 @@ static pl_status live_to_end(struct lower *w, struct lowered_script *o)
 /* ---- places -------------------------------------------------------------- */
 
 /* Steps for which a place rests in a device's own memory. There a step may be
- * done in one launch with the one before it, if that touches nothing that it
- * writes (device/gpu/gpu_fuse.h). */
-enum { REST = 1 };
+ * done in one launch with an earlier one, if that touches nothing that it
+ * writes (device/gpu/gpu_fuse.h). With three, matrices of the same rows are one
+ * launch with what is added to their results. */
+enum { REST = 3 };
 
 static int rest(const struct lower *w, int d, int region)
 {

@@ -192,6 +192,9 @@ static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
         .out = out,
         .n = n,
         .n_panel = n / 16,
+        .x_step = BLOCKS / 4,
+        .n_tok = 1,
+        .n_head = 1,
         .n_out = 1,
         .n_run = 1,
         .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};
@@ -246,6 +249,40 @@ TEST(gpu_fuse_joins_matrices_of_the_same_rows)
     assert_true(s.host[0] == 0 && s.host[1] == 0 && s.host[2] == 0);
     assert_true(s.host[3] == 3 && s.host[4] == 4 && s.host[5] == 5);
     assert_true(s.first[1] == 1 && s.first[2] == 1 && s.first[3] == 1);
+}
+
+/* How many launches are two matrices, to OUT and OTHER, and x op y behind. */
+static int with_binary(int op, uint64_t x, uint64_t y, uint64_t out)
+{
+    struct steps s = {.n = 0};
+
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, ROW);
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, ROW);
+    put_binary(&s, op, x, y, out, 1);
+    return fused(&s);
+}
+
+/* To a row, not to what other groups have written or read. */
+TEST(gpu_fuse_joins_matrices_with_sums)
+{
+    struct steps s = {.n = 0};
+
+    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, SUM), 1);
+    assert_int_equal(with_binary(TEXT_ADD, OTHER, Y, SUM), 1);
+    assert_int_equal(with_binary(TEXT_SUB, OUT, Y, SUM), 2);
+    assert_int_equal(with_binary(TEXT_ADD, Y, OUT, SUM), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, OTHER, SUM), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, OUT, SUM), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, OTHER), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, OUT), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, Y), 2);
+    assert_int_equal(with_binary(TEXT_ADD, OUT, Y, Q8), 2);
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OUT, ROW);
+    put_binary(&s, TEXT_ADD, OUT, Y, SUM, 1);
+    put_binary(&s, TEXT_ADD, OUT, Y, FAR, 1); /* one is enough */
+    put_matrix(&s, GPU_matvec_q4_k, Q8, OTHER, ROW);
+    assert_int_equal(fused(&s), 2);
+    assert_true(s.host[1] == 0 && s.host[2] == 2 && s.host[3] == 0);
 }
 
 /* What comes before a norm and behind it. */

@@ -519,11 +519,19 @@ TEST(gpu_layers_of_experts_have_few_launches)
     layer_is(test_file("models/fable-moe-Q8_0.gguf"), 12);
 }
 
+/* With numbers that are added to what each matrix makes, those of experts too.
+ */
+TEST(gpu_layers_of_sums_have_few_launches)
+{
+    layer_is(test_ref_or_skip("gptoss-mxfp4-q8_0.gguf"), 16);
+}
+
 /* Without norms of heads, with them, with weights of two formats for the same
- * rows. */
+ * rows, with numbers that are added to theirs. */
 TEST(gpu_layers_have_few_launches)
 {
     layer_is(test_ref_or_skip("llama-q-q8_0.gguf"), 10);
     layer_is(test_ref_or_skip("qwen3-tied-f32.gguf"), 10);
     layer_is(test_ref_or_skip("llama-wide-q4_k_m.gguf"), 11);
+    layer_is(test_ref_or_skip("qwen2-bias-f32.gguf"), 10);
 }

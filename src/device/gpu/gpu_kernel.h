@@ -20,7 +20,7 @@ enum gpu_kernel {
 
 enum {
     GPU_MAX_LANES = 256, /* of a group */
-    GPU_MAX_ARGS = 576,  /* bytes of a kernel's arguments */
+    GPU_MAX_ARGS = 640,  /* bytes of a kernel's arguments */
 };
 
 const char *gpu_kernel_name(enum gpu_kernel k);

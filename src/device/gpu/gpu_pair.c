@@ -64,6 +64,7 @@ static bool same_rows(const struct contract_args *a,
     x.n_panel = a->n_panel;
     x.stack_stride = a->stack_stride;
     x.stack = a->stack;
+    x.bias = a->bias;
     if (a->n_out == 1)
         x.out_stride = a->out_stride;
     memcpy(x.more, a->more, sizeof x.more);
@@ -91,6 +92,162 @@ static enum gpu_pairing matrices(const struct pairing *p)
     take(p, p->first->kernel, (int64_t)p->first->n_group + p->second->n_group,
          &a);
     return PAIR_BESIDE;
+}
+
+/* One of a launch's matrices, with what is added to its result. */
+struct matrix {
+    struct contract_bias *bias;
+    uint64_t out;
+    int64_t n, n_row, bytes; /* of the result [n_row, n] */
+};
+
+/* Matrix i; false: there are not so many. */
+static bool matrix_of(struct contract_args *a, int i, int n_group,
+                      struct matrix *m)
+{
+    struct contract_more *more = i > 0 ? &a->more[i - 1] : NULL;
+    int first = more ? more->first : 0,
+        panels = more ? more->n_panel : a->n_panel;
+    int end = i < CONTRACT_MORE ? a->more[i].first : CONTRACT_NO_MORE;
+
+    if (first == CONTRACT_NO_MORE || panels < 1)
+        return false;
+    end = end == CONTRACT_NO_MORE ? n_group : end;
+    m->bias = more ? &more->bias : &a->bias;
+    m->out = more ? more->out : a->out;
+    m->n = more ? more->n : a->n;
+    m->n_row = a->mode == CONTRACT_HEADS ? (int64_t)a->n_tok * a->n_head
+                                         : (end - first) / panels;
+    m->bytes = m->n_row * m->n * 4;
+    return true;
+}
+
+/* The one whose result lies there. */
+static bool find_matrix(struct contract_args *a, uint64_t out, int n_group,
+                        struct matrix *m)
+{
+    for (int i = 0; i <= CONTRACT_MORE && matrix_of(a, i, n_group, m); i++)
+        if (m->out == out)
+            return true;
+    return false;
+}
+
+/* Is the result of the last run the only one? */
+static bool has_one_result(const struct contract_args *a)
+{
+    int top = a->top;
+
+    for (int i = 0; i < a->n_run; i++)
+        top += i + 1 < a->n_run && a->run[i].n_add < 0
+                   ? 0
+                   : 1 - (a->run[i].n_add < 0 ? 0 : a->run[i].n_add);
+    return a->n_run > 0 && a->n_out == 1 && top == 1 &&
+           (a->mode == CONTRACT_HEADS || a->mode == CONTRACT_EXPERTS);
+}
+
+/* Does the launch write nothing there? */
+static bool writes_apart(struct contract_args *a, int n_group, uint64_t at,
+                         int64_t bytes)
+{
+    struct matrix m;
+
+    for (int i = 0; i <= CONTRACT_MORE && matrix_of(a, i, n_group, &m); i++)
+        if (!apart(at, bytes, m.out, m.bytes) ||
+            !apart(at, bytes, m.bias->made, m.bytes) ||
+            !apart(at, bytes, m.bias->sum, m.bytes))
+            return false;
+    return true;
+}
+
+/* Does it read nothing there? */
+static bool reads_apart(struct contract_args *a, int n_group, uint64_t at,
+                        int64_t bytes)
+{
+    struct matrix m;
+
+    for (int i = 0; i <= CONTRACT_MORE && matrix_of(a, i, n_group, &m); i++)
+        if (!apart(at, bytes, a->x, m.n_row * a->x_step * 4) ||
+            !apart(at, bytes, a->id, m.n_row * 4) ||
+            !apart(at, bytes, m.bias->from,
+                   (m.bias->made ? a->n_matrix : 1) * m.n * 4))
+            return false;
+    return true;
+}
+
+/* Of an expert's row what stands under its id: rows [n_matrix, n]. */
+static enum gpu_pairing matrix_and_rows(const struct pairing *p)
+{
+    struct contract_args a;
+    struct gather_args b;
+    int n_group = p->first->n_group;
+    struct matrix m;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    if (a.mode != CONTRACT_EXPERTS || b.id != a.id || !has_one_result(&a) ||
+        b.n_row != a.n_matrix || b.n_span != 0 || b.n_item < 1 ||
+        b.n_out != 1 || b.n_chunk != 0 || b.format != GATHER_F32 ||
+        b.step != b.width * 4)
+        return PAIR_NONE;
+    for (int i = 0; i <= CONTRACT_MORE && matrix_of(&a, i, n_group, &m); i++) {
+        int64_t table = b.n_row * b.width * 4;
+
+        if (m.bias->from || m.n != b.width ||
+            m.n_row != p->second->n_group / gpu_groups(b.width, 1024))
+            continue;
+        if (!apart(b.x, table, b.out, m.bytes) ||
+            !writes_apart(&a, n_group, b.x, table) ||
+            !writes_apart(&a, n_group, b.out, m.bytes) ||
+            !reads_apart(&a, n_group, b.out, m.bytes))
+            return PAIR_NONE;
+        *m.bias = (struct contract_bias){.from = b.x, .made = b.out};
+        take(p, p->first->kernel, n_group, &a);
+        return PAIR_BEHIND;
+    }
+    return PAIR_NONE;
+}
+
+/* A sum of floats with a row, or with as many. */
+static bool is_sum_with(const struct binary_args *b, int64_t n, int64_t n_row,
+                        bool row)
+{
+    bool flat = b->dim[0] == b->n && b->stride_x[0] == 1 && b->stride_y[0] == 1;
+
+    if (b->op != TEXT_ADD || b->format_x != TEXT_F32 ||
+        b->format_y != TEXT_F32 || b->n != n * n_row)
+        return false;
+    if (!row || n_row == 1)
+        return flat;
+    return b->dim[0] == n && b->dim[1] == n_row && b->stride_x[0] == 1 &&
+           b->stride_x[1] == n && b->stride_y[0] == 1 && b->stride_y[1] == 0;
+}
+
+static enum gpu_pairing matrix_and_sum(const struct pairing *p)
+{
+    struct contract_args a;
+    struct binary_args b;
+    int n_group = p->first->n_group;
+    struct matrix m;
+    bool row;
+
+    memcpy(&a, p->a, sizeof a);
+    memcpy(&b, p->b, sizeof b);
+    if (!has_one_result(&a) || !find_matrix(&a, b.x, n_group, &m) ||
+        m.bias->sum)
+        return PAIR_NONE;
+    row = m.bias->from == 0;
+    if (!is_sum_with(&b, m.n, m.n_row, row) ||
+        !writes_apart(&a, n_group, b.out, m.bytes) ||
+        !reads_apart(&a, n_group, b.out, m.bytes))
+        return PAIR_NONE;
+    if (row ? !writes_apart(&a, n_group, b.y, m.n * 4) ||
+                  !apart(b.y, m.n * 4, b.out, m.bytes)
+            : b.y != m.bias->made)
+        return PAIR_NONE;
+    m.bias->from = row ? b.y : m.bias->from;
+    m.bias->sum = b.out;
+    take(p, p->first->kernel, n_group, &a);
+    return PAIR_BEHIND;
 }
 
 /* ---- norms --------------------------------------------------------------- */
@@ -544,8 +701,11 @@ enum gpu_pairing gpu_pair(const struct gpu_list *l, int a, int b,
                         .out = out};
     enum gpu_kernel first = p.first->kernel, second = p.second->kernel;
 
-    if (first == second && first >= GPU_matvec_f32 && first <= GPU_matvec_tq)
-        return matrices(&p);
+    if (first >= GPU_matvec_f32 && first <= GPU_matvec_tq)
+        return second == first        ? matrices(&p)
+               : second == GPU_gather ? matrix_and_rows(&p)
+               : second == GPU_binary ? matrix_and_sum(&p)
+                                      : PAIR_NONE;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].first == first && rules[i].second == second)
             return rules[i].rule(&p);

@@ -501,6 +501,34 @@ static void write_behind(struct making *m, struct cpu_call *c)
     c->table = &t->table;
 }
 
+/* Rows by the ids that an expert's rows have. */
+static void rows_behind(struct making *m, struct cpu_call *c)
+{
+    struct trial *t = m->t;
+    int64_t n = c->out.dim[c->out.n_dim - 1];
+
+    c->in[0] = (struct cpu_tensor){
+        .format = PL_F32, .n_dim = 2, .dim = {m->r->ids, n}};
+    give_result(t, &c->in[0]);
+    c->in[1] = t->call.in[2];
+    c->tree = t->call.tree;
+}
+
+/* To a result the rows that have been looked up, or a row. */
+static void sum_behind(struct making *m, struct cpu_call *c)
+{
+    struct trial *t = m->t;
+    int64_t n = c->out.dim[c->out.n_dim - 1];
+
+    if (t->n_also > 1 && t->also[t->n_also - 2] == KERNEL_gather_rows) {
+        c->in[1] = c->in[0];
+        c->in[0] = t->call.out;
+        return;
+    }
+    c->in[1] = (struct cpu_tensor){.format = PL_F32, .n_dim = 1, .dim = {n}};
+    give_result(t, &c->in[1]);
+}
+
 /* A call that works on the result of the last one. */
 static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
 {
@@ -517,6 +545,10 @@ static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
         return;
     } else if (k == KERNEL_rope) {
         c->in[1] = positions(t, last.out.dim[0]);
+    } else if (k == KERNEL_gather_rows) {
+        rows_behind(m, c);
+    } else if (k == KERNEL_add) {
+        sum_behind(m, c);
     } else if (k == KERNEL_router_weights) {
         c->in[0] = t->call.in[0];
         c->in[1] = last.out;

@@ -136,10 +136,19 @@ enum {
                          of x with matrix id[t, u], by ascending id */
 };
 
+/* What is added to a result of few rows, [rows of out][n], when it is whole:
+ * row [n] at `from`; or, if `made`, that of the matrix which an expert's row
+ * has met, of [n_matrix, n], zeros where there is none: it is left there,
+ * [rows of out][n]. The sum goes to `sum`. An address of 0: nothing. */
+struct contract_bias {
+    u64 from, made, sum;
+};
+
 /* Another matrix that the same rows meet, of few: its groups are those from
  * `first` on. Such a launch has no entries at `stack`. */
 struct contract_more {
     u64 w, out, matrix_bytes;
+    struct contract_bias bias;
     s32 n, n_panel;
     s32 first, pad;
 };
@@ -151,6 +160,7 @@ struct contract_args {
     u64 w, x, id, out, stack;
     u64 head, block, list; /* many rows of experts: as in route_args */
     u64 matrix_bytes, panel_bytes, out_stride, stack_stride;
+    struct contract_bias bias;
     s32 n, n_panel;   /* rows of weights */
     s32 n_matrix;     /* ids from 0 on that exist */
     s32 mode, x_step; /* x_step: dwords a row of x */

@@ -368,6 +368,8 @@ KERNEL_AHEAD_OF(OF(matvec), struct contract_args, 256)
             for (s32 i = 1; i <= n_add; i++)
                 acc = add_(OWN_ENTRY(const float, top - i)[at], acc);
             OWN_ENTRY(float, top - n_add)[at] = acc;
+            if (k + 1 == a.n_run && OWN(bias.from))
+                ADD_BIAS(f, at, row, rows, acc);
         }
         top += 1 - n_add;
         acc = 0;

@@ -104,6 +104,25 @@ DEV float ue4m3_half(u32 x)
                                  : a.more[1].first)
 #define OWN_ENTRY(type, e) ENTRY_OF(AT_HELD, own_out, type, e)
 
+/* What is added to element `at` of a result, `acc`, of row `row` of its matrix.
+ */
+#define ADD_BIAS(f, at, row, rows, acc)                                        \
+    do {                                                                       \
+        u64 from = OWN(bias.from), made = OWN(bias.made), sum = OWN(bias.sum); \
+        float value = 0;                                                       \
+                                                                               \
+        if (made == 0)                                                         \
+            value = AT_HELD(const float, from)[row];                           \
+        else if ((f).n_item > 0)                                               \
+            value = add_(                                                      \
+                AT_HELD(const float, from)[(s64)(f).matrix * (rows) + (row)],  \
+                0.0f);                                                         \
+        if (made)                                                              \
+            AT_HELD(float, made)[at] = value;                                  \
+        if (sum)                                                               \
+            AT_HELD(float, sum)[at] = add_(acc, value);                        \
+    } while (0)
+
 /* What a group of few rows of activations has. */
 struct few {
     s32 n;      /* rows of activations; of out, n_head apart */
