@@ -195,6 +195,7 @@ static void put_matrix(struct steps *s, enum gpu_kernel k, uint64_t x,
         .x_step = BLOCKS / 4,
         .n_tok = 1,
         .n_head = 1,
+        .share = 1,
         .n_out = 1,
         .n_run = 1,
         .more = {{.first = CONTRACT_NO_MORE}, {.first = CONTRACT_NO_MORE}}};

@@ -141,7 +141,7 @@ static bool has_one_result(const struct contract_args *a)
         top += i + 1 < a->n_run && a->run[i].n_add < 0
                    ? 0
                    : 1 - (a->run[i].n_add < 0 ? 0 : a->run[i].n_add);
-    return a->n_run > 0 && a->n_out == 1 && top == 1 &&
+    return a->n_run > 0 && a->n_out == 1 && top == 1 && a->share > 0 &&
            (a->mode == CONTRACT_HEADS || a->mode == CONTRACT_EXPERTS);
 }
 
@@ -166,7 +166,7 @@ static bool reads_apart(struct contract_args *a, int n_group, uint64_t at,
     struct matrix m;
 
     for (int i = 0; i <= CONTRACT_MORE && matrix_of(a, i, n_group, &m); i++)
-        if (!apart(at, bytes, a->x, m.n_row * a->x_step * 4) ||
+        if (!apart(at, bytes, a->x, m.n_row / a->share * a->x_step * 4) ||
             !apart(at, bytes, a->id, m.n_row * 4) ||
             !apart(at, bytes, m.bias->from,
                    (m.bias->made ? a->n_matrix : 1) * m.n * 4))

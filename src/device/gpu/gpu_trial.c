@@ -92,7 +92,8 @@ static const struct row {
     int beside;   /* so many more of its kind in the same launch, */
     enum kernel behind[TRIAL_CALLS - 1]; /* or these, one behind the other; 0:
                                             none */
-    int64_t ids;                         /* which are below it */
+    bool by_id;  /* rows looked up by its ids come first of these */
+    int64_t ids; /* which are below it */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -568,10 +569,14 @@ static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
 static void add_calls(struct making *m)
 {
     struct trial *t = m->t;
+    int by_id = m->r->by_id;
 
     add_beside(m);
+    if (by_id)
+        add_behind(m, KERNEL_gather_rows, t->call);
     for (int i = 0; i < TRIAL_CALLS - 1 && m->r->behind[i]; i++)
-        add_behind(m, m->r->behind[i], i ? t->also_call[i - 1] : t->call);
+        add_behind(m, m->r->behind[i],
+                   i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
 }
 
 /* The launches of all calls, as one. */
