@@ -962,7 +962,7 @@ unsigned cuGraphAddKernelNode(struct cuda_graph_node **out,
         n->function = (struct thing *)k->function;
         n->n_group = (int32_t)k->grid_x;
         memcpy(n->args, k->parameter[0], gpu_kernel_args(n->function->kernel));
-        n->after = calloc(n_after + 1, sizeof *n->after);
+        n->after = calloc(n_after + 2, sizeof *n->after);
         n->n_after = (int)n_after;
         for (size_t i = 0; i < n_after; i++)
             n->after[i] = node_of(g, after[i])->i;
