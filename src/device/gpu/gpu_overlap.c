@@ -13,9 +13,9 @@
 #include "device/gpu/gpu_text.h"
 
 enum {
-    N = 1 << 16,   /* numbers of a row; all groups are under way at once */
+    N = 1 << 14,   /* numbers of a row; all groups are under way at once */
     N_LAUNCH = 64, /* of the graph; even, so the last one writes row 0 */
-    N_RUN = 4,
+    N_RUN = 2,
     LANES = 256
 };
 
