@@ -152,6 +152,7 @@ TEST(cuda_overlaps_launches_of_devices_that_can)
 {
     const struct fake_cuda *f = fake_cuda_use();
 
+    setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
     assert_in_range(overlaps_on(f, "cuda:0"), 50, 100);
     assert_true(overlaps_on(f, "cuda:0,cuda:2") > 0);
     assert_int_equal(overlaps_on(f, "cuda:2"), 0);
