@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 {
@@ -19,11 +20,22 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 
 static int out_errno; /* of the first write that failed */
 
+/* Not by stdio, which drops what it holds when a write is interrupted: Ctrl-C
+ * ends an answer, not the output. */
 void write_out(void *user, const char *text, size_t len)
 {
     (void)user;
-    if (fwrite(text, 1, len, stdout) != len && out_errno == 0)
-        out_errno = errno;
+    flush_out();
+    while (len > 0 && out_errno == 0) {
+        ssize_t n = write(STDOUT_FILENO, text, len);
+
+        if (n > 0) {
+            text += n;
+            len -= (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            out_errno = n == 0 ? EIO : errno;
+        }
+    }
 }
 
 bool flush_out(void)
