@@ -40,15 +40,17 @@ static bool key_of(struct overlap_key *key, struct gpu_device *x)
                                NULL) == PL_OK;
 }
 
-/* False: it was not tried. */
-static bool remember(const struct overlap_key *key, bool *right)
+/* What came of a trial. */
+enum found { UNTRIED, WAITS, WAITS_NOT };
+
+static enum found remember(const struct overlap_key *key)
 {
     size_t n = 0;
-    unsigned char *found = gpu_cache_load(key, sizeof *key, &n);
+    unsigned char *kept = gpu_cache_load(key, sizeof *key, &n);
+    enum found f = n != 1 ? UNTRIED : *kept == WAITS ? WAITS : WAITS_NOT;
 
-    *right = n == 1 && *found;
-    free(found);
-    return n == 1;
+    free(kept);
+    return f;
 }
 
 /* ---- the chain ----------------------------------------------------------- */
@@ -112,7 +114,7 @@ static bool is_right(const struct rows *r)
 }
 
 static pl_status try(struct gpu_device *x, struct rows *r, uint64_t at,
-                     bool *right, pl_err *err)
+                     enum found *f, pl_err *err)
 {
     struct gpu_graph *graph = NULL;
     pl_status s;
@@ -121,9 +123,9 @@ static pl_status try(struct gpu_device *x, struct rows *r, uint64_t at,
         r->row[0][i] = (float)i;
     r->one = 1;
     if (make(x, at, &graph, NULL) != PL_OK)
-        return PL_OK; /* it does not overlap, or not such ones */
+        return PL_OK; /* runs do without, and another time it may be made */
     s = run(x, r, at, graph, err);
-    *right = s == PL_OK && is_right(r);
+    *f = s == PL_OK && is_right(r) ? WAITS : WAITS_NOT;
     if (s != PL_OK && !x->lost)
         x->driver->finish(x->gpu, QUEUE_COMPUTE, NULL);
     if (!x->lost)
@@ -131,7 +133,7 @@ static pl_status try(struct gpu_device *x, struct rows *r, uint64_t at,
     return s;
 }
 
-static pl_status try_in_memory(struct gpu_device *x, bool *right, pl_err *err)
+static pl_status try_in_memory(struct gpu_device *x, enum found *f, pl_err *err)
 {
     struct rows *r = calloc(1, sizeof *r);
     uint64_t at = 0;
@@ -139,7 +141,7 @@ static pl_status try_in_memory(struct gpu_device *x, bool *right, pl_err *err)
                     : err_no_memory(err, "a self test");
 
     if (s == PL_OK) {
-        s = try(x, r, at, right, err);
+        s = try(x, r, at, f, err);
         if (!x->lost)
             x->driver->release(x->gpu, at);
     }
@@ -151,16 +153,20 @@ static pl_status try_in_memory(struct gpu_device *x, bool *right, pl_err *err)
 pl_status gpu_overlap_check(struct gpu_device *x, pl_err *err)
 {
     struct overlap_key key;
-    bool right = false, has_key;
+    enum found f = UNTRIED;
+    bool has_key;
 
     if (!x->driver->overlap || !x->driver->overlap(x->gpu, true))
         return PL_OK;
     has_key = key_of(&key, x);
-    if (!has_key || !remember(&key, &right)) {
-        PL_TRY(try_in_memory(x, &right, err));
-        if (has_key) /* if not kept, it is tried again */
-            gpu_cache_save(&key, sizeof key, &(unsigned char){right}, 1, NULL);
+    if (has_key)
+        f = remember(&key);
+    if (f == UNTRIED) {
+        PL_TRY(try_in_memory(x, &f, err));
+        if (has_key && f != UNTRIED) /* if not kept, it is tried again */
+            gpu_cache_save(&key, sizeof key, &(unsigned char){(unsigned char)f},
+                           1, NULL);
     }
-    x->driver->overlap(x->gpu, right);
+    x->driver->overlap(x->gpu, f == WAITS);
     return PL_OK;
 }
