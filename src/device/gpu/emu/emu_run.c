@@ -127,6 +127,18 @@ uint32_t *emu_exchange(int32_t lane)
     return emu_now.emu->exchange[lane];
 }
 
+void emu_fault(const char *what)
+{
+    emu_now.emu->wrong = what;
+}
+
+bool emu_shares(uint64_t at)
+{
+    uint64_t first = (uintptr_t)emu_now.emu->arena;
+
+    return at >= first && at < first + ARENA;
+}
+
 /* ---- a group ------------------------------------------------------------- */
 
 /* What each fiber does: lanes that have not begun, one after another. */

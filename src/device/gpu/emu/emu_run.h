@@ -9,6 +9,7 @@
 #ifndef DEVICE_GPU_EMU_EMU_RUN_H
 #define DEVICE_GPU_EMU_EMU_RUN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,6 +48,9 @@ void emu_warp(void);
 /* A row of 32 bytes for each lane, as warps exchange them between two
  * emu_warp(). */
 uint32_t *emu_exchange(int32_t lane);
+/* What a kernel does that no GPU could: a sentence without its end. */
+void emu_fault(const char *what);
+bool emu_shares(uint64_t at); /* it lies in the arrays of emu_local() */
 
 /* The kernels themselves: emu_text.c, emu_text_plain.c. */
 typedef void emu_kernel(const void *args);

@@ -1,0 +1,449 @@
+/* The instructions of PTX that the kernels' text is compiled to, as C: what
+ * scripts/ptx_to_c.py makes of a kernel calls them, a lane a call. Written from
+ * NVIDIA's "PTX ISA", not from the text's preludes, which they check.
+ *
+ * A register is u16, u32, u64, float, double or, of predicates, bool. Integers
+ * are unsigned, and an instruction takes them for what its name says. */
+#ifndef DEVICE_GPU_EMU_PTX_OPS_H
+#define DEVICE_GPU_EMU_PTX_OPS_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "device/gpu/emu/emu_run.h"
+
+typedef uint8_t u8;
+typedef int8_t s8;
+typedef uint16_t u16;
+typedef int16_t s16;
+typedef uint32_t u32;
+typedef int32_t s32;
+typedef uint64_t u64;
+typedef int64_t s64;
+typedef float f32;
+typedef double f64;
+
+#define PTX static inline __attribute__((unused))
+/* For what is long: kernels of ten thousand instructions are to compile soon. */
+#define PTX_APART static __attribute__((unused, noinline))
+
+/* ---- registers of one kind as those of another --------------------------- */
+
+PTX u64 double_bits(double a)
+{
+    u64 u;
+
+    memcpy(&u, &a, sizeof u);
+    return u;
+}
+PTX double double_from_bits(u64 a)
+{
+    double f;
+
+    memcpy(&f, &a, sizeof f);
+    return f;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* Addresses are multiples of what is read or written there, or the device ends
+ * the kernel. Instructions say of which memory they are: `shared` lies in the
+ * group's arrays, `global` does not. */
+PTX_APART void ptx_touch(u64 at, size_t bytes, bool shared, bool global)
+{
+    if (at % bytes)
+        emu_fault("it reads or writes at an address that is no multiple of "
+                  "what is there");
+    if ((shared && !emu_shares(at)) || (global && emu_shares(at)))
+        emu_fault("it takes memory of a group for the device's, or the other "
+                  "way round");
+}
+
+#define MEMORY(space, type)                                                    \
+    PTX type ptx_ld_##space##_##type(u64 at)                                   \
+    {                                                                          \
+        type value;                                                            \
+                                                                               \
+        ptx_touch(at, sizeof value, SPACE_##space);                            \
+        memcpy(&value, (const void *)(uintptr_t)at, sizeof value);             \
+        return value;                                                          \
+    }                                                                          \
+    PTX void ptx_st_##space##_##type(u64 at, type value)                       \
+    {                                                                          \
+        ptx_touch(at, sizeof value, SPACE_##space);                            \
+        memcpy((void *)(uintptr_t)at, &value, sizeof value);                   \
+    }                                                                          \
+    PTX void ptx_ld_##space##_v2_##type(u64 at, type *to)                      \
+    {                                                                          \
+        ptx_touch(at, 2 * sizeof *to, SPACE_##space);                          \
+        memcpy(to, (const void *)(uintptr_t)at, 2 * sizeof *to);               \
+    }                                                                          \
+    PTX void ptx_ld_##space##_v4_##type(u64 at, type *to)                      \
+    {                                                                          \
+        ptx_touch(at, 4 * sizeof *to, SPACE_##space);                          \
+        memcpy(to, (const void *)(uintptr_t)at, 4 * sizeof *to);               \
+    }                                                                          \
+    PTX void ptx_st_##space##_v2_##type(u64 at, const type *from)              \
+    {                                                                          \
+        ptx_touch(at, 2 * sizeof *from, SPACE_##space);                        \
+        memcpy((void *)(uintptr_t)at, from, 2 * sizeof *from);                 \
+    }                                                                          \
+    PTX void ptx_st_##space##_v4_##type(u64 at, const type *from)              \
+    {                                                                          \
+        ptx_touch(at, 4 * sizeof *from, SPACE_##space);                        \
+        memcpy((void *)(uintptr_t)at, from, 4 * sizeof *from);                 \
+    }
+#define SPACE_shared true, false
+#define SPACE_global false, true
+#define SPACE_local  false, false
+#define SPACE_param  false, false
+#define MEMORY_OF(space)                                                       \
+    MEMORY(space, u8)                                                          \
+    MEMORY(space, s8)                                                          \
+    MEMORY(space, u16)                                                         \
+    MEMORY(space, s16)                                                         \
+    MEMORY(space, u32)                                                         \
+    MEMORY(space, s32)                                                         \
+    MEMORY(space, u64)                                                         \
+    MEMORY(space, s64)                                                         \
+    MEMORY(space, f32)                                                         \
+    MEMORY(space, f64)
+MEMORY_OF(shared)
+MEMORY_OF(global)
+MEMORY_OF(local)
+MEMORY_OF(param)
+#undef MEMORY_OF
+#undef MEMORY
+
+/* What is only asked for is never a fault; but nothing but weights is. */
+PTX void ptx_prefetch_global_L2(u64 at)
+{
+    (void)*(const volatile u8 *)(uintptr_t)at;
+}
+
+/* ---- integers ------------------------------------------------------------ */
+
+#define ONE(name, type, expression)                                            \
+    PTX type ptx_##name(type a)                                                \
+    {                                                                          \
+        return (type)(expression);                                             \
+    }
+#define TWO(name, type, expression)                                            \
+    PTX type ptx_##name(type a, type b)                                        \
+    {                                                                          \
+        return (type)(expression);                                             \
+    }
+
+#define INTEGERS(bits)                                                         \
+    TWO(add_s##bits, u##bits, a + b)                                           \
+    TWO(add_u##bits, u##bits, a + b)                                           \
+    TWO(sub_s##bits, u##bits, a - b)                                           \
+    TWO(mul_lo_s##bits, u##bits, (u64)a * b)                                   \
+    TWO(and_b##bits, u##bits, a &b)                                            \
+    TWO(or_b##bits, u##bits, a | b)                                            \
+    TWO(xor_b##bits, u##bits, a ^ b)                                           \
+    ONE(not_b##bits, u##bits, ~a)                                              \
+    ONE(neg_s##bits, u##bits, 0 - (u64)a)                                      \
+    TWO(min_s##bits, u##bits, (s##bits)a < (s##bits)b ? a : b)                 \
+    TWO(max_s##bits, u##bits, (s##bits)a > (s##bits)b ? a : b)                 \
+    TWO(min_u##bits, u##bits, a < b ? a : b)                                   \
+    TWO(max_u##bits, u##bits, a > b ? a : b)                                   \
+    PTX u##bits ptx_shl_b##bits(u##bits a, u32 n)                              \
+    {                                                                          \
+        return (u##bits)(n < bits ? (u64)a << n : 0);                          \
+    }                                                                          \
+    PTX u##bits ptx_shr_u##bits(u##bits a, u32 n)                              \
+    {                                                                          \
+        return (u##bits)(n < bits ? a >> n : 0);                               \
+    }                                                                          \
+    PTX u##bits ptx_shr_s##bits(u##bits a, u32 n)                              \
+    {                                                                          \
+        return (u##bits)((s##bits)a >> (n < bits ? n : bits - 1));             \
+    }                                                                          \
+    /* By zero: no fault, and a value that nobody may count on. */             \
+    TWO(div_u##bits, u##bits, b ? a / b : ~(u##bits)0)                         \
+    TWO(rem_u##bits, u##bits, b ? a % b : a)                                   \
+    PTX u##bits ptx_div_s##bits(u##bits a, u##bits b)                          \
+    {                                                                          \
+        if ((s##bits)b == -1)                                                  \
+            return (u##bits)(0 - (u64)a);                                      \
+        return b ? (u##bits)((s##bits)a / (s##bits)b) : (u##bits)~0;           \
+    }                                                                          \
+    PTX u##bits ptx_rem_s##bits(u##bits a, u##bits b)                          \
+    {                                                                          \
+        if ((s##bits)b == -1)                                                  \
+            return 0;                                                          \
+        return b ? (u##bits)((s##bits)a % (s##bits)b) : a;                     \
+    }
+INTEGERS(16)
+INTEGERS(32)
+INTEGERS(64)
+#undef INTEGERS
+
+PTX u64 ptx_mul_wide_s32(u32 a, u32 b)
+{
+    return (u64)((s64)(s32)a * (s32)b);
+}
+PTX u64 ptx_mul_wide_u32(u32 a, u32 b)
+{
+    return (u64)a * b;
+}
+PTX u32 ptx_mul_wide_u16(u16 a, u16 b)
+{
+    return (u32)a * b;
+}
+PTX u32 ptx_mul_hi_s32(u32 a, u32 b)
+{
+    return (u32)((u64)((s64)(s32)a * (s32)b) >> 32);
+}
+PTX u32 ptx_mad_lo_s32(u32 a, u32 b, u32 c)
+{
+    return a * b + c;
+}
+/* `n` bits of a, from `at` on. */
+PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
+{
+    u32 out = 0;
+
+    for (u32 i = 0; i < (n & 255) && (at & 255) + i < 32; i++)
+        out |= (a >> ((at & 255) + i) & 1) << i;
+    return out;
+}
+/* Above them their highest, or a's own where they go beyond it. */
+PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
+{
+    u32 out = 0, top;
+
+    at &= 255;
+    n &= 255;
+    if (n == 0)
+        return 0;
+    top = at + n - 1 < 31 ? at + n - 1 : 31;
+    for (u32 i = 0; i < 32; i++)
+        out |= (a >> (i < n && at + i < 32 ? at + i : top) & 1) << i;
+    return out;
+}
+/* b, with the low n bits of a in place of its own from `at` on. */
+PTX_APART u32 ptx_bfi_b32(u32 a, u32 b, u32 at, u32 n)
+{
+    for (u32 i = 0; i < (n & 255) && (at & 255) + i < 32; i++) {
+        u32 bit = (u32)1 << ((at & 255) + i);
+
+        b = (a >> i & 1) ? b | bit : b & ~bit;
+    }
+    return b;
+}
+/* Four of the bytes a's and b's, a's first, by a nibble each: its low three
+ * bits say which, the fourth one asks for eight of that byte's sign. */
+PTX_APART u32 ptx_prmt_b32(u32 a, u32 b, u32 select)
+{
+    u8 byte[8];
+    u32 out = 0;
+
+    memcpy(byte, &a, 4);
+    memcpy(byte + 4, &b, 4);
+    for (int i = 3; i >= 0; i--) {
+        u32 nibble = select >> (4 * i) & 15;
+        u8 one = byte[nibble & 7];
+
+        if (nibble & 8)
+            one = one >= 128 ? 0xFF : 0;
+        out = out << 8 | one;
+    }
+    return out;
+}
+PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
+{
+    s8 x[4], y[4];
+
+    memcpy(x, &a, 4);
+    memcpy(y, &b, 4);
+    for (int i = 0; i < 4; i++)
+        c += (u32)(x[i] * y[i]);
+    return c;
+}
+
+/* ---- matrices ------------------------------------------------------------ */
+
+/* mma.m16n8kK.row.col of signed bytes, K = 16 n: D = A B + C in int32, A
+ * [16, K] by rows, B [K, 8] by columns. What stands in the figures of "Matrix
+ * Fragments for mma.m16n8k16" and "... .m16n8k32": of lane L, group L / 4 and
+ * place t = L % 4 in it,
+ *   A's byte i: row group, and 8 more if i & 4; column 4 t + i % 4, and 16 more
+ *               from the eighth on;
+ *   B's byte i: row 4 t + i % 4, and 16 more from the fourth on; column group;
+ *   C's and D's i: row group, and 8 more from the second on; column 2 t + i % 2.
+ */
+PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
+{
+    s32 warp = emu_now.lane - emu_now.lane % 32, lane = emu_now.lane % 32;
+    s8 left[16][32], right[32][8];
+
+    memcpy(emu_exchange(emu_now.lane), a, (size_t)n * 8);
+    memcpy(emu_exchange(emu_now.lane) + 4, b, (size_t)n * 4);
+    emu_warp();
+    for (int l = 0; l < 32; l++) {
+        const s8 *at = (const s8 *)emu_exchange(warp + l);
+        int group = l / 4, t = l % 4;
+
+        for (int i = 0; i < 8 * n; i++)
+            left[group + (i & 4 ? 8 : 0)][4 * t + i % 4 + (i >= 8 ? 16 : 0)] =
+                at[i];
+        for (int i = 0; i < 4 * n; i++)
+            right[4 * t + i % 4 + (i >= 4 ? 16 : 0)][group] = at[16 + i];
+    }
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + (i >= 2 ? 8 : 0), column = 2 * (lane % 4) + i % 2;
+
+        d[i] = c[i];
+        for (int k = 0; k < 16 * n; k++)
+            d[i] += (u32)(left[row][k] * right[k][column]);
+    }
+    emu_warp();
+}
+
+/* ---- floats -------------------------------------------------------------- */
+
+TWO(add_rn_f32, f32, a + b)
+TWO(sub_rn_f32, f32, a - b)
+TWO(mul_rn_f32, f32, a *b)
+TWO(div_rn_f32, f32, a / b)
+ONE(sqrt_rn_f32, f32, sqrtf(a))
+ONE(abs_f32, f32, fabsf(a))
+ONE(neg_f32, f32, -a)
+TWO(add_rn_f64, f64, a + b)
+TWO(sub_rn_f64, f64, a - b)
+TWO(mul_rn_f64, f64, a *b)
+TWO(div_rn_f64, f64, a / b)
+PTX f32 ptx_fma_rn_f32(f32 a, f32 b, f32 c)
+{
+    return fmaf(a, b, c);
+}
+/* Of a NaN and a number the number; of zeros the one above. */
+PTX_APART f32 ptx_max_f32(f32 a, f32 b)
+{
+    if (isnan(a) || (a == b && signbit(a)))
+        return b;
+    return isnan(b) || a >= b ? a : b;
+}
+
+/* ---- comparisons --------------------------------------------------------- */
+
+#define COMPARE(type, as)                                                      \
+    PTX bool ptx_setp_eq_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a == (type)b;                                             \
+    }                                                                          \
+    PTX bool ptx_setp_ne_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a != (type)b;                                             \
+    }                                                                          \
+    PTX bool ptx_setp_lt_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a < (type)b;                                              \
+    }                                                                          \
+    PTX bool ptx_setp_le_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a <= (type)b;                                             \
+    }                                                                          \
+    PTX bool ptx_setp_gt_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a > (type)b;                                              \
+    }                                                                          \
+    PTX bool ptx_setp_ge_##type(as a, as b)                                    \
+    {                                                                          \
+        return (type)a >= (type)b;                                             \
+    }
+typedef u32 b32;
+typedef u64 b64;
+COMPARE(s16, u16)
+COMPARE(u16, u16)
+COMPARE(s32, u32)
+COMPARE(u32, u32)
+COMPARE(b32, u32)
+COMPARE(s64, u64)
+COMPARE(u64, u64)
+COMPARE(b64, u64)
+#undef COMPARE
+/* Of floats: what holds of no NaN, but for those that say `u`. */
+#define COMPARE(type)                                                          \
+    PTX bool ptx_setp_eq_##type(type a, type b)                                \
+    {                                                                          \
+        return a == b;                                                         \
+    }                                                                          \
+    PTX bool ptx_setp_lt_##type(type a, type b)                                \
+    {                                                                          \
+        return a < b;                                                          \
+    }                                                                          \
+    PTX bool ptx_setp_gt_##type(type a, type b)                                \
+    {                                                                          \
+        return a > b;                                                          \
+    }                                                                          \
+    PTX bool ptx_setp_leu_##type(type a, type b)                               \
+    {                                                                          \
+        return !(a > b);                                                       \
+    }                                                                          \
+    PTX bool ptx_setp_nan_##type(type a, type b)                               \
+    {                                                                          \
+        return isnan(a) || isnan(b);                                           \
+    }                                                                          \
+    PTX bool ptx_setp_num_##type(type a, type b)                               \
+    {                                                                          \
+        return !isnan(a) && !isnan(b);                                         \
+    }
+COMPARE(f32)
+COMPARE(f64)
+#undef COMPARE
+TWO(and_pred, bool, a &&b)
+TWO(or_pred, bool, a || b)
+TWO(xor_pred, bool, a != b)
+ONE(not_pred, bool, !a)
+
+/* ---- conversions --------------------------------------------------------- */
+
+/* Of a register that is wider than its type the low bits count. */
+#define CONVERT(to, type, from, as)                                            \
+    PTX type ptx_cvt_##to##_##from(as a)                                       \
+    {                                                                          \
+        return (type)(to)(from)a;                                              \
+    }
+CONVERT(u16, u16, u32, u64)
+CONVERT(u32, u32, u16, u64)
+CONVERT(u32, u32, u64, u64)
+CONVERT(u64, u64, u32, u64)
+CONVERT(s32, u32, s8, u64)
+CONVERT(s32, u32, s16, u64)
+CONVERT(s64, u64, s32, u64)
+CONVERT(f64, f64, f32, f32)
+#undef CONVERT
+PTX_APART f32 ptx_cvt_f32_f16(u16 a)
+{
+    return f16_to_f32(a);
+}
+PTX_APART u16 ptx_cvt_rn_f16_f32(f32 a)
+{
+    return f32_to_f16(a);
+}
+PTX f32 ptx_cvt_rn_f32_s32(u32 a)
+{
+    return (f32)(s32)a;
+}
+PTX f32 ptx_cvt_rn_f32_f64(f64 a)
+{
+    return (f32)a;
+}
+PTX f64 ptx_cvt_rn_f64_s32(u32 a)
+{
+    return (s32)a;
+}
+PTX f32 ptx_cvt_rni_f32_f32(f32 a)
+{
+    return rintf(a);
+}
+#undef ONE
+#undef TWO
+
+#endif
