@@ -45,6 +45,7 @@ static struct {
     size_t x_bytes, out_bytes, scratch_bytes;
     unsigned char *host; /* the driver's, random */
     double copy_rate;    /* bytes a second, read and written; 0: not yet */
+    int n_unit;          /* of the GPU */
 } b;
 
 static pl_err err;
@@ -182,6 +183,7 @@ static double run_job(struct job *j, int first, int n_pooled, size_t bytes)
     if (e->scratch && e->scratch(&j->c) > b.scratch_bytes)
         bench_die("scratch", "a kernel wants more");
     j->c.scratch = b.scratch;
+    j->c.n_unit = b.n_unit;
     for (int i = 0; i < j->n; i++) {
         for (int k = 0; k < n_pooled; k++)
             j->c.in[first + k].at = b.pool + (uint64_t)i * each +
@@ -422,6 +424,7 @@ static bool open_gpu(const struct gpu_driver *d, int i)
 {
     struct gpu_info info[64];
     int n = 0, at = i < 0 ? 0 : i;
+    uint64_t free_bytes;
 
     if (d->list(info, 64, &n, &err) != PL_OK)
         return false;
@@ -435,8 +438,12 @@ static bool open_gpu(const struct gpu_driver *d, int i)
     if (d->open(&b.g, info[at].index, &err) != PL_OK)
         return false;
     b.d = d;
+    b.n_unit = info[at].n_unit;
+    free_bytes = info[at].memory_bytes;
+    if (d->free_memory)
+        must(d->free_memory(info[at].index, &free_bytes, &err), "its memory");
     printf("%s:%d  %s, %d units, %.1f GB free\n", d->name, at, info[at].title,
-           info[at].n_unit, (double)info[at].memory_bytes * 1e-9);
+           b.n_unit, (double)free_bytes * 1e-9);
     return true;
 }
 
@@ -456,6 +463,8 @@ static void find(const char *name)
         }
         if (!name && i < 3 && open_gpu(drivers[i], -1))
             return;
+        if (!name && i < 3)
+            fprintf(stderr, "no %s: %s\n", own, err.message);
     }
     bench_die(name ? name : "GPUs",
               name ? "a driver is cuda, hip, opencl or emu"
@@ -497,6 +506,7 @@ int main(int argc, char **argv)
 {
     int c;
 
+    setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
     b.size = &full;
     while ((c = getopt(argc, argv, "t")) != -1) {
         if (c != 't')

@@ -1,14 +1,16 @@
 #!/bin/bash
-# gpu-check.sh [--short] [--use DIR] [DEVICE]: whether plait is right and fast on
-# the GPU at hand, a driver and a number as in -dev (cuda:0, opencl:1, emu); by
+# gpu-check.sh [--short] [--use DIR] [--keep DIR] [DEVICE]: whether plait is right and
+# fast on the GPU at hand, a driver and a number as in -dev (cuda:0, opencl:1, emu); by
 # itself the first that CUDA, HIP or OpenCL has. In the end a table; exit code 1 where
-# a bit differs or something fails, 2 where nothing could be tried.
+# a bit differs or something fails, 2 where nothing could be tried. What tells most
+# comes first, since ten minutes may be cut short.
 #
 # Builds in build-gpu, for which it needs a C compiler, meson, ninja and the
 # libraries that scripts/deps.sh names. For a machine without them
 # `gpu-check.sh --pack DIR` puts what a build has into DIR, with its libraries,
 # and `gpu-check.sh --use DIR` takes it from there; both machines need the
-# checkout alone. --short: tiny sizes, and no models of random weights.
+# checkout alone. --short: tiny sizes, and no models of random weights. --keep: what
+# each part has said, a file each.
 # shellcheck disable=SC2317 # functions that a shell below calls
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -21,13 +23,18 @@ usage() {
 short=
 use=
 pack=
+keep=
 device=
 while [ $# -gt 0 ]; do
     case $1 in
     --short) short=1 ;;
-    --use | --pack)
+    --use | --pack | --keep)
         [ $# -gt 1 ] || usage
-        [ "$1" = --use ] && use=$2 || pack=$2
+        case $1 in
+        --use) use=$2 ;;
+        --pack) pack=$2 ;;
+        --keep) keep=$2 ;;
+        esac
         shift
         ;;
     -*) usage ;;
@@ -41,6 +48,7 @@ tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 bad=0
 table=
+n_part=0
 
 row() { # row WHAT RESULT
     table="$table$(printf '%-44s %s' "$1" "$2")
@@ -69,10 +77,13 @@ part() {
     timeout -k 5 "$limit" "$@" >"$tmp/said" 2>&1 </dev/null
     rc=$?
     took="$(($(date +%s) - at)) s"
+    n_part=$((n_part + 1))
+    [ -z "$keep" ] || cp "$tmp/said" "$keep/$(printf '%02d' $n_part).txt"
     case $rc in
     0) row "$what" "ok, $took" ;;
     124 | 137)
         row "$what" "${cut:+ten minutes are over: }not done after $limit s"
+        tail -n 40 "$tmp/said"
         [ -n "$cut$slow" ] || bad=1
         ;;
     *)
@@ -111,21 +122,25 @@ build_all() {
 
 programs='plait plait-test bench-gpu'
 
+# One file, compressed. What belongs to the C library is the other machine's own.
 pack_all() {
-    mkdir -p "$pack" || exit 2
+    mkdir -p "$pack" "$tmp/pack" || exit 2
     for p in $programs; do
-        cp "build-gpu/$p" "$pack/" && strip "$pack/$p" || exit 2
+        cp "build-gpu/$p" "$tmp/pack/" && strip "$tmp/pack/$p" || exit 2
         ldd "build-gpu/$p"
     done | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | sort -u |
-        grep -vE '/lib(c|m|dl|pthread|rt)\.so' >"$tmp/libraries"
+        grep -vE '/lib(c|m|dl|pthread|rt|resolv|util|anl|nsl)\.so' >"$tmp/libraries"
     while read -r library; do
-        cp -L "$library" "$pack/" || exit 2
+        cp -L "$library" "$tmp/pack/" || exit 2
     done <"$tmp/libraries"
-    du -sh "$pack"
+    tar -C "$tmp/pack" -czf "$pack/programs.tgz" . || exit 2
+    du -h "$pack/programs.tgz"
 }
 
+[ -z "$keep" ] || mkdir -p "$keep" || exit 2
 if [ -n "$use" ]; then
-    bin=$(cd "$use" && pwd) || exit 2
+    bin=$tmp/bin
+    mkdir "$bin" && tar -C "$bin" -xzf "$use/programs.tgz" || exit 2
     export LD_LIBRARY_PATH="$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 else
     build_all
@@ -143,39 +158,45 @@ if [ -z "${PLAIT_REFS:-}" ]; then
     export PLAIT_REFS
 fi
 
+# ---- the machine -------------------------------------------------------------
+
+# A driver that no program has open is started anew for each, in seconds.
+[ -w /dev/nvidia0 ] && exec 9<>/dev/nvidia0
+# What drivers compile they keep; and where containers have them.
+export HOME=${HOME:-/root}
+export CUDA_CACHE_PATH=${CUDA_CACHE_PATH:-${TMPDIR:-/tmp}/plait-gpu-check}
+for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
+    [ -e "$dir/libcuda.so.1" ] &&
+        export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir"
+done
+
+room() { # GB that a directory has
+    df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1e6) }'
+}
+# Models of random weights are files of many GB.
+if [ -z "${TMPDIR:-}" ] && [ "$(room /tmp)" -lt 20 ] &&
+    [ "$(room /dev/shm)" -ge 40 ]; then
+    export TMPDIR=/dev/shm
+fi
+
 # ---- which -------------------------------------------------------------------
 
-bench() {
-    "$bin/bench-gpu" ${short:+-t} ${device:+"$device"}
-}
-export -f bench
 export bin short device
-
-part 240 "rates" bash -c bench
-cp "$tmp/said" "$tmp/rates"
-grep -q '^[a-z]*:[0-9]' "$tmp/rates" || exit 2 # no such GPU, as it said
-[ "$bad" = 1 ] || cat "$tmp/rates"
-[ -n "$device" ] || device=$(sed -n '1s/ .*//p' "$tmp/rates")
+first() {
+    "$bin/bench-gpu" -t ${device:+"$device"}
+}
+export -f first
+part 60 "tiny kernels" bash -c first
+cp "$tmp/said" "$tmp/first"
+grep -q '^[a-z]*:[0-9]' "$tmp/first" || {
+    cat "$tmp/first" # no such GPU, as it says
+    exit 2
+}
+[ -n "$device" ] || device=$(sed -n '/^[a-z]*:[0-9]/{s/ .*//p;q}' "$tmp/first")
 echo "-dev $device"
+"$bin/plait" devices
 
-# ---- bits --------------------------------------------------------------------
-
-export PLAIT_GPU_TEST=$device
-export PLAIT_TEST_CACHE=$tmp/cache
-groups='test_cpu_ops test_gpu_kernels'
-[ -n "$short" ] || groups="$groups test_cpu_attention test_cpu_matmul"
-for group in $groups; do
-    part 150 "bits of kernels, $group" "$bin/plait-test" "$group" || continue
-    grep -q 'went through the GPU: [1-9]' "$tmp/said" || {
-        row "" "FAILED: no call went through the GPU"
-        bad=1
-    }
-done
-if [ -z "$short" ]; then
-    part 150 "bits of test models" "$bin/plait-test" \
-        gpu_that_is_asked_for_has_the_bits_of_cpu
-    grep -q ' 1 skipped' "$tmp/said" && row "" "skipped: $PLAIT_REFS has none"
-fi
+# ---- bits of a model, rates --------------------------------------------------
 
 # The bundled model's logits of a few tokens, with two ranks everywhere.
 model=models/fable-moe-Q8_0.gguf
@@ -194,32 +215,39 @@ if part 60 "logits on cpu*2" bash -c "logits 'cpu*2' $tmp/cpu"; then
     done
 fi
 
-sanitizer=$(command -v compute-sanitizer ||
-    ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-case $device in
-cuda*)
-    if [ -n "$sanitizer" ]; then
-        part 120 "compute-sanitizer memcheck" "$sanitizer" --tool memcheck \
-            --error-exitcode 9 "$bin/bench-gpu" -t "$device"
-    else
-        row "compute-sanitizer memcheck" "skipped: it is not installed"
-    fi
-    ;;
-esac
+if [ -n "$short" ]; then
+    cp "$tmp/first" "$tmp/rates"
+else
+    part 120 "rates" "$bin/bench-gpu" "$device"
+    cp "$tmp/said" "$tmp/rates"
+fi
+cat "$tmp/rates"
 
-# ---- models ------------------------------------------------------------------
+# ---- kernels, models ---------------------------------------------------------
 
-slow=1
+export PLAIT_GPU_TEST=$device
+export PLAIT_TEST_CACHE=$tmp/cache
+bits() { # bits SECONDS GROUP
+    part "$1" "bits of kernels, $2" "$bin/plait-test" -v "$2" || return
+    grep -q 'went through the GPU: [1-9]' "$tmp/said" || {
+        row "" "FAILED: no call went through the GPU"
+        bad=1
+    }
+}
 
-# rate NAME WHAT...: prompt and generation, and what generation reads beside
-# the bytes that the GPU copies.
+# rate NAME SECONDS WHAT...: prompt and generation, and what generation reads
+# beside the bytes that the GPU copies. May be slow.
 copied=$(awk '$1 == "copy_on_device" { print $4 }' "$tmp/rates")
 rate() {
     name=$1
     limit=$2
     shift 2
+    slow=1
     part "$limit" "speed of $name" "$bin/plait" bench --no-limits -o json \
-        -dev "$device" -r "${rounds:-3}" "$@" || return
+        -dev "$device" -r "${rounds:-3}" "$@"
+    rc=$?
+    slow=
+    [ $rc = 0 ] || return
     rates=$(awk -v copied="$copied" -F': *' '
         function value(s) { gsub(/[",]/, "", s); return s + 0 }
         /"n_prompt"/ { prompt = value($2) }
@@ -229,33 +257,61 @@ rate() {
                 printf "prompt %.0f t/s; ", value($2)
             else
                 printf "generation %.1f t/s, %.0f %% of what is copied", \
-                    value($2), value($2) * bytes / copied / 1e7
+                    value($2), copied ? value($2) * bytes / copied / 1e7 : 0
         }' "$tmp/said")
     row "" "$rates"
 }
-
-room() { # GB that the temporary directory has
-    df -Pk "${TMPDIR:-/tmp}" | awk 'NR == 2 { print int($4 / 1e6) }'
+random_weights() { # random_weights SHAPE GB, its file's
+    if [ "$(room "${TMPDIR:-/tmp}")" -lt "$2" ]; then
+        row "speed of $1 Q4_K_M" "skipped: ${TMPDIR:-/tmp} has no $2 GB"
+        return
+    fi
+    rate "$1 Q4_K_M" 150 --shape "$1" --type q4_k_m -p 512 -n 64
 }
 
+# sanitize TOOL PROGRAM...: NVIDIA's, for what no comparison of bits shows.
+sanitizer=$(command -v compute-sanitizer ||
+    ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+sanitize() {
+    tool=$1
+    shift
+    case $device in
+    cuda*) ;;
+    *) return ;;
+    esac
+    if [ -z "$sanitizer" ]; then
+        row "compute-sanitizer $tool" "skipped: it is not installed"
+        return
+    fi
+    part 100 "compute-sanitizer $tool" "$sanitizer" --tool "$tool" \
+        --error-exitcode 9 "$@"
+}
+
+bits 60 test_cpu_ops
+bits 60 test_gpu_kernels
 if [ -n "$short" ]; then
     rounds=1
     rate "the bundled model" 60 -m "$model" -p 8 -n 2
+    sanitize memcheck "$bin/bench-gpu" -t "$device"
 else
     rate "the bundled model" 60 -m "$model" -p 512 -n 64
-    # and how many GB of disk they take
-    for shape in 'qwen3-8b 6' 'qwen3moe-30b 20'; do
-        if [ "$(room)" -lt "${shape#* }" ]; then
-            row "speed of ${shape% *} Q4_K_M" \
-                "skipped: ${TMPDIR:-/tmp} has no ${shape#* } GB"
-            continue
-        fi
-        rate "${shape% *} Q4_K_M" 150 --shape "${shape% *}" --type q4_k_m \
-            -p 512 -n 64
-    done
+    random_weights qwen3-8b 6
+    bits 100 test_cpu_attention
+    part 150 "bits of test models" "$bin/plait-test" -v \
+        gpu_that_is_asked_for_has_the_bits_of_cpu
+    grep -q ' 1 skipped' "$tmp/said" && row "" "skipped: $PLAIT_REFS has none"
+    sanitize memcheck "$bin/bench-gpu" -t "$device"
+    # Its self test runs each kernel that the model names.
+    export XDG_CACHE_HOME=$tmp/sanitized
+    sanitize racecheck "$bin/plait" logits -m "$model" -dev "$device" \
+        -o "$tmp/other" --tokens 1,15,200
+    unset XDG_CACHE_HOME
+    bits 200 test_cpu_matmul
+    random_weights qwen3moe-30b 20
 fi
 
-printf '\n%s on %s, %d s\n%s' "$device" "$(sed -n '1s/[^ ]*  //p' "$tmp/rates")" \
+printf '\n%s on %s, %d s\n%s' "$device" \
+    "$(sed -n '/^[a-z]*:[0-9]/{s/[^ ]*  //p;q}' "$tmp/first")" \
     $(($(date +%s) - begun)) "$table"
-sed 1d "$tmp/rates"
+sed '/^[a-z]*:[0-9]/d' "$tmp/rates"
 exit $bad

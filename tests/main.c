@@ -451,6 +451,7 @@ int main(int argc, char **argv)
     int n_match = 0;
     int c;
 
+    setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
     /* what was measured on this machine is neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
     all.limit_s = test_long() ? SECONDS_LONG : SECONDS_SHORT;

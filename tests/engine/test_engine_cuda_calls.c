@@ -155,6 +155,11 @@ TEST(cuda_overlaps_launches_of_devices_that_can)
     setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
     assert_in_range(overlaps_on(f, "cuda:0"), 50, 100);
     assert_true(overlaps_on(f, "cuda:0,cuda:2") > 0);
+    setenv("PLAIT_OVERLAP", "0", 1);
+    assert_int_equal(overlaps_on(f, "cuda:0"), 0);
+    setenv("PLAIT_OVERLAP", "1", 1);
+    assert_true(overlaps_on(f, "cuda:0") > 0);
+    unsetenv("PLAIT_OVERLAP");
     assert_int_equal(overlaps_on(f, "cuda:2"), 0);
     assert_int_equal(overlaps_on(f, "cuda:3"), 0);
 }

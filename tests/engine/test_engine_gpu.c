@@ -152,6 +152,13 @@ static void compare(const char *model, const struct place *p, const float *want,
     free(have);
 }
 
+/* Tests of the self test are elsewhere (test_gpu_check.c): here what has passed
+ * once is kept, for all cases. */
+static void keep_self_tests(void)
+{
+    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
+}
+
 /* ---- a GPU at hand ------------------------------------------------------- */
 /* First, since the others put a library of their own in CUDA's place. */
 
@@ -179,6 +186,7 @@ TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
 
     if (!gpu)
         TEST_SKIP("PLAIT_GPU_TEST names no GPU of this machine");
+    keep_self_tests();
     for (int m = 0; m < COUNT(models); m++)
         if (test_ref(models[m])) {
             asked_case(models[m], gpu);
@@ -188,13 +196,6 @@ TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
 }
 
 /* ---- emulated ones ------------------------------------------------------- */
-
-/* Tests of the self test are elsewhere (test_gpu_check.c): here what has passed
- * once is kept, for all cases. */
-static void keep_self_tests(void)
-{
-    assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
-}
 
 /* The places go round: each model meets a third of them, each place two
  * models, or one in the brief tier. */

@@ -208,13 +208,15 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(stream_range_hold(&m->range, &g->api, m->p, m->bytes, g->device.who,
                              err));
     PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
+    m->at = at;
+    if (at == (uintptr_t)m->p && stream_range_is_ours(m->range))
+        return PL_OK; /* all of it, as the processor has it */
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
                        "%s, mapping %zu bytes: parts of them are mapped "
                        "already, by themselves; map the whole first",
                        g->device.who, m->bytes);
-    m->at = at;
     return PL_OK;
 }
 

@@ -25,6 +25,8 @@ pl_status stream_range_hold(struct stream_range **out,
                             const struct stream_api *api, void *p, size_t bytes,
                             const char *who, pl_err *err);
 void stream_range_drop(struct stream_range *r, const struct stream_api *api);
+/* False: it was registered already, by others and maybe in parts. */
+bool stream_range_is_ours(const struct stream_range *r);
 
 /* ---- cuda_text.c ---- */
 

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "device/gpu/gpu_cache.h"
 #include "device/gpu/gpu_launch.h"
+#include "device/gpu/gpu_switch.h"
 #include "device/gpu/gpu_text.h"
 
 enum {
@@ -154,9 +155,13 @@ pl_status gpu_overlap_check(struct gpu_device *x, pl_err *err)
 {
     struct overlap_key key;
     enum found f = UNTRIED;
-    bool has_key;
+    bool has_key, on;
 
-    if (!x->driver->overlap || !x->driver->overlap(x->gpu, true))
+    PL_TRY(gpu_switch("PLAIT_OVERLAP",
+                      "has each launch of a graph begin when "
+                      "the one before it is done",
+                      &on, err));
+    if (!x->driver->overlap || !x->driver->overlap(x->gpu, on))
         return PL_OK;
     has_key = key_of(&key, x);
     if (has_key)

@@ -16,25 +16,11 @@
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
+#include "device/gpu/gpu_switch.h"
 
 enum { TRIAL = 4096 };
 
 /* ---- does it reach? ------------------------------------------------------ */
-
-/* PLAIT_PEER=0: no GPU writes into another's memory, to tell whether it is that
- * which goes wrong. */
-static pl_status read_switch(bool *peers, pl_err *err)
-{
-    const char *s = getenv("PLAIT_PEER");
-
-    *peers = !s || !*s || strcmp(s, "1") == 0;
-    if (*peers || strcmp(s, "0") == 0)
-        return PL_OK;
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "PLAIT_PEER=%.40s: 0 keeps GPUs from writing into each "
-                   "other's memory, 1 does not",
-                   s);
-}
 
 /* From w's memory at `from` into the mirror of x. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
@@ -272,7 +258,9 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
     struct device_set *set = g->dev[0].set;
     bool peers;
 
-    PL_TRY(read_switch(&peers, err));
+    PL_TRY(gpu_switch("PLAIT_PEER",
+                      "keeps GPUs from writing into each other's memory",
+                      &peers, err));
     g->box = calloc((size_t)device_set_size(set), sizeof *g->box);
     if (!g->box)
         return err_no_memory(err, "a device's tables");

@@ -114,3 +114,8 @@ void stream_range_drop(struct stream_range *r, const struct stream_api *api)
     }
     pthread_mutex_unlock(&stream_ranges.lock);
 }
+
+bool stream_range_is_ours(const struct stream_range *r)
+{
+    return r->ours;
+}
