@@ -34,6 +34,13 @@ static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
         t->region, t->offset + off, t->offset + off + more + t->bytes, write};
 }
 
+/* Threads have scratch of their own, but those that share attention read each
+ * other's. */
+static void put_scratch(struct plan *p, int s, bool shared)
+{
+    p->range[s][p->n_range[s]++] = (struct range){REGION_COUNT, 0, 1, shared};
+}
+
 static int any(uint64_t *seed)
 {
     return (int)test_below(seed, N_TENSOR);
@@ -42,13 +49,15 @@ static int any(uint64_t *seed)
 static void draw_kernel(struct plan *p, int s, uint64_t *seed)
 {
     static const enum kernel some[] = {KERNEL_concat, KERNEL_concat,
-                                       KERNEL_quantize, KERNEL_cache_write};
+                                       KERNEL_quantize, KERNEL_cache_write,
+                                       KERNEL_attention};
     struct step_kernel *k = &p->step[s].kernel;
 
     p->step[s] = (struct step){.kind = STEP_KERNEL};
-    k->kernel = some[test_below(seed, 4)];
+    k->kernel = some[test_below(seed, 5)];
     k->n_arg = 2 + (int)test_below(seed, MAX_ARG - 1);
     k->tree = (struct rank_tree){.n = 1, .n_out = 1};
+    put_scratch(p, s, k->kernel == KERNEL_attention);
     for (int i = 0; i < k->n_arg; i++) {
         int t = i < 2 || test_below(seed, 4) ? any(seed) : -1;
 
@@ -73,6 +82,7 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
     st->n_item = 1 + (int)test_below(seed, 2);
     st->item = p->item[s];
     st->meet = test_below(seed, 3) == 0;
+    put_scratch(p, s, false);
     for (int m = 0; m < st->n_item; m++) {
         struct merge_item *it = &p->item[s][m];
         int n = 1 + (int)test_below(seed, 3);

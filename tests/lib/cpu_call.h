@@ -1,8 +1,8 @@
 /* Calling kernels from tests: tensors on the heap, any number of threads one
- * after another (they share nothing but the result), scratch of exactly the
- * size asked for, and one law for all: every kernel set that runs here, with 1,
- * 2, 3 and 7 threads, and the GPUs' kernels give the bits of plain C with
- * one. */
+ * after another, which share nothing but the result, of attention also what they
+ * do; scratch of exactly the size asked for, and one law for all: every kernel
+ * set that runs here, with 1, 2, 3 and 7 threads, and the GPUs' kernels give the
+ * bits of plain C with one. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 
@@ -61,11 +61,11 @@ static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
     char *scratch;
 
     assert_non_null(e->run);
+    c.nth = nth;
     n = e->scratch ? e->scratch(&c) : 0;
     scratch = aligned_alloc(64, (n + sizeof(mark) + 63) / 64 * 64);
     assert_non_null(scratch);
     memcpy(scratch + n, mark, sizeof(mark));
-    c.nth = nth;
     c.scratch = scratch;
     for (c.ith = 0; c.ith < nth; c.ith++) {
         memset(scratch, 0xff, n);
@@ -73,6 +73,35 @@ static inline void call_table(const struct cpu_kernels *k, enum kernel kernel,
     }
     assert_memory_equal(scratch + n, mark, sizeof(mark));
     free(scratch);
+}
+
+/* The same where threads may share work: in any order, the scratch of all side
+ * by side. */
+static inline void call_helping(const struct cpu_kernels *k, enum kernel kernel,
+                                struct cpu_call c, int nth, uint64_t *seed)
+{
+    const struct cpu_entry *e = &k->kernel[kernel];
+    int first = (int)test_below(seed, nth), back = (int)test_below(seed, 2);
+    size_t n;
+    char *scratch;
+
+    c.nth = nth;
+    n = e->scratch ? e->scratch(&c) : 0;
+    c.scratch_stride = (n + 1 + 63) / 64 * 64;
+    scratch = aligned_alloc(64, (size_t)nth * c.scratch_stride);
+    c.taken = aligned_alloc(128, (size_t)nth * sizeof *c.taken);
+    assert_true(scratch && c.taken);
+    memset(c.taken, 0, (size_t)nth * sizeof *c.taken);
+    memset(scratch, 0xff, (size_t)nth * c.scratch_stride);
+    for (int i = 0; i < nth; i++) {
+        c.ith = (first + (back ? nth - i : i)) % nth;
+        c.scratch = scratch + (size_t)c.ith * c.scratch_stride;
+        e->run(&c);
+    }
+    for (int i = 0; i < nth; i++)
+        assert_int_equal((scratch + n)[(size_t)i * c.scratch_stride], (char)-1);
+    free(scratch);
+    free(c.taken);
 }
 
 static inline void call_run(enum kernel_set set, enum kernel kernel,
@@ -90,8 +119,10 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
                             size_t out_bytes)
 {
     static const int threads[] = {1, 2, 3, 7};
+    const bool shares = kernel_is_attention(kernel);
     struct cpu_call other = *c;
-    struct cpu_kernels gpu;
+    struct cpu_kernels k, gpu;
+    uint64_t seed = test_seed();
 
     memset(c->out.data, 0xa5, out_bytes);
     call_run(KERNEL_SET_GENERIC, kernel, *c, 1);
@@ -102,6 +133,12 @@ static inline void call_all(enum kernel kernel, const struct cpu_call *c,
         for (int i = 0; i < 4; i++) {
             memset(other.out.data, 0xa5, out_bytes);
             call_run(f, kernel, other, threads[i]);
+            assert_memory_equal(other.out.data, c->out.data, out_bytes);
+            if (!shares || threads[i] < 3)
+                continue;
+            cpu_kernels_init(&k, f);
+            memset(other.out.data, 0xa5, out_bytes);
+            call_helping(&k, kernel, other, threads[i], &seed);
             assert_memory_equal(other.out.data, c->out.data, out_bytes);
         }
     }

@@ -23,6 +23,10 @@
  * probabilities, then all sums, so that first its keys and then its values stay
  * in the processor's first cache.
  *
+ * Where there are fewer KV heads of tokens than threads, a task is some of the
+ * spans of one of them, so that the cache is read once. What these come to
+ * stays in the thread's scratch, and the thread that is done last merges it.
+ *
  * Latent attention is the same, with the first e of a key's d values for V. A
  * position's values lie side by side there, as values do elsewhere; so scores
  * are computed with the rows of queries side by side, and then turned.
@@ -55,9 +59,10 @@ struct row {
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
-    int32_t n_span; /* closed */
-    int32_t n_done; /* on the stack */
-    int32_t lo, hi; /* visible part of the current block */
+    int32_t n_span;  /* closed, or before the task's first one */
+    int32_t n_begin; /* of these, who are not the task's */
+    int32_t n_done;  /* on the stack */
+    int32_t lo, hi;  /* visible part of the current block */
     bool open;
 };
 
@@ -73,13 +78,14 @@ struct view {
     int64_t d, e, wide;   /* wide: e, as a multiple of 16 */
     int64_t wide_d;       /* and d */
     size_t soft_bytes;    /* a state with its acc */
-    int depth;            /* states on a row's stack */
+    int depth;            /* states on a row's stack, from the first span on */
+    bool by_span;         /* threads may share a token's spans */
     float *keys, *values; /* converted tiles */
     float *key_scale, *value_scale;
     float *p;      /* [max_rows][64] scores, then probabilities */
     float *turned; /* latent: [64][rows] scores */
     struct row *row;
-    struct soft *soft; /* the rows' states, depth + 1 each */
+    struct soft *soft; /* the rows' states: open ones, then stacks */
     int32_t *head;
     int64_t max_rows;
 };
@@ -129,7 +135,9 @@ static inline void span_close(const struct view *v, struct row *r)
         return;
     r->open = false;
     r->n_span++;
-    for (int32_t n = r->n_span; n % 2 == 0; n /= 2) {
+    for (int32_t n = 1; r->n_span / n % 2 == 0; n *= 2) {
+        if (r->n_span - 2 * n < r->n_begin)
+            break;
         r->n_done--;
         soft_merge(soft_at(v, r->done, r->n_done), s, v->wide);
         s = soft_at(v, r->done, r->n_done);
@@ -229,35 +237,40 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Merges what is left from the top down, adds the sink, divides. */
-static inline void row_finish(const struct view *v, struct row *r)
+/* Adds the sink and divides. o: all of the row's spans. */
+static inline void row_write(const struct view *v, int32_t head, struct soft *o,
+                             float *out)
 {
     const struct cpu_tensor *sink = &v->c->in[3];
     float f[LANES] = {0};
-    struct soft *o;
-    float sum;
+    float sum = lanes_sum(lanes_load(o->l));
     int64_t i = 0;
 
-    o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
-    while (r->n_done > 0) {
-        struct soft *lower = soft_at(v, r->done, --r->n_done);
-
-        soft_merge(lower, o, v->wide);
-        o = lower;
-    }
-    sum = lanes_sum(lanes_load(o->l));
     if (sink->data != NULL) {
-        f[0] = *floats(sink, r->head, 1, f) - o->m;
+        f[0] = *floats(sink, head, 1, f) - o->m;
         lanes_store(f, lanes_exp(lanes_load(f)));
         sum = sum + f[0];
     }
     for (; i < v->e; i += LANES) {
         int64_t n = v->e - i < LANES ? v->e - i : LANES;
 
-        lanes_store_n(r->out + i,
-                      lanes_div(lanes_load(soft_acc(o) + i), lanes_set(sum)),
-                      n);
+        lanes_store_n(
+            out + i, lanes_div(lanes_load(soft_acc(o) + i), lanes_set(sum)), n);
     }
+}
+
+/* Merges what is left from the top down, and writes it. */
+static inline void row_finish(const struct view *v, struct row *r)
+{
+    struct soft *o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
+
+    while (r->n_done > 0) {
+        struct soft *lower = soft_at(v, r->done, --r->n_done);
+
+        soft_merge(lower, o, v->wide);
+        o = lower;
+    }
+    row_write(v, r->head, o, r->out);
 }
 
 /* ---- one task ------------------------------------------------------------ */
@@ -412,52 +425,50 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* Tokens t0 .. t1 - 1 of one sequence, `n_head` query heads of one KV head. */
-static inline void task_run(struct view *v, int64_t t0, int64_t t1,
-                            int64_t kv_head, const int32_t *head,
-                            int64_t n_head, float *q)
+/* The first position that token t sees. */
+static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
+{
+    int64_t window = c->attr->window, last = c->table->pos[t];
+
+    return window > 0 && last >= window ? last - window + 1 : 0;
+}
+
+/* Takes a row on: token t, a query head. Its q is one of `rows`. */
+static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
+                            float *q, int64_t rows)
 {
     const struct cpu_call *c = v->c;
-    const struct token_table *b = c->table;
-    int64_t all_heads = c->out.dim[1];
+    int64_t at = t * c->out.dim[1] + head;
+    const float *x = (const float *)c->in[0].data + at * v->d;
+    struct row *r = &v->row[i];
+
+    r->now = soft_at(v, v->soft, i);
+    r->done = soft_at(v, v->soft, v->max_rows + i * v->depth);
+    r->q = v->latent ? q : q + i * v->d;
+    r->out = (float *)c->out.data + at * v->e;
+    r->first = first_seen(c, t);
+    r->last = c->table->pos[t];
+    r->head = head;
+    r->n_span = r->n_begin = r->n_done = 0;
+    r->open = false;
+    if (!v->latent)
+        memcpy(q + i * v->d, x, (size_t)v->d * sizeof(float));
+    for (int64_t k = 0; v->latent && k < v->d; k++)
+        q[k * rows + i] = x[k];
+}
+
+/* Blocks `block` .. end - 1 of a sequence for all rows. */
+static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
+                              int64_t n_row, int64_t block, int64_t end)
+{
+    const struct cpu_call *c = v->c;
+    const int32_t *pages = c->table->pages + seq * c->table->page_stride;
     int64_t n_kv = c->in[1].dim[1];
-    int64_t n_row = 0;
-    int64_t first = INT64_MAX;
-    int64_t last = -1;
     size_t key_bytes = cache_tile_bytes(c->in[1].format, v->d);
     size_t value_bytes =
         v->latent ? 0 : cache_tile_bytes(c->in[2].format, v->e);
-    int64_t rows = up_to_lanes((t1 - t0) * n_head);
-    const int32_t *pages = b->pages + b->seq[t0] * b->page_stride;
 
-    for (int64_t t = t0; t < t1; t++) {
-        for (int64_t i = 0; i < n_head; i++, n_row++) {
-            struct row *r = &v->row[n_row];
-            const float *x =
-                (const float *)c->in[0].data + (t * all_heads + head[i]) * v->d;
-            int64_t window = c->attr->window;
-
-            r->now = soft_at(v, v->soft, n_row);
-            r->done = soft_at(v, v->soft, v->max_rows + n_row * v->depth);
-            r->q = v->latent ? q : q + n_row * v->d;
-            r->out = (float *)c->out.data + (t * all_heads + head[i]) * v->e;
-            r->first = 0;
-            r->last = b->pos[t];
-            r->head = head[i];
-            r->n_span = r->n_done = 0;
-            r->open = false;
-            if (window > 0 && r->last >= window)
-                r->first = r->last - window + 1;
-            if (!v->latent)
-                memcpy(q + n_row * v->d, x, (size_t)v->d * sizeof(float));
-            for (int64_t k = 0; v->latent && k < v->d; k++)
-                q[k * rows + n_row] = x[k];
-            first = r->first < first ? r->first : first;
-            last = r->last > last ? r->last : last;
-        }
-    }
-    for (int64_t block = first / PAGE_TOKENS; block <= last / PAGE_TOKENS;
-         block++) {
+    for (; block < end; block++) {
         const char *key_tile[2], *value_tile[2];
 
         if (block % SPAN_BLOCKS == 0) {
@@ -465,7 +476,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                 span_close(v, &v->row[i]);
         }
         for (int i = 0; i < 2; i++) { /* behind the last block: itself */
-            int64_t page = pages[block + (block < last / PAGE_TOKENS ? i : 0)];
+            int64_t page = pages[block + (block + 1 < end ? i : 0)];
 
             key_tile[i] = (const char *)c->in[1].data +
                           (size_t)(page * n_kv + kv_head) * key_bytes;
@@ -476,18 +487,39 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
         }
         block_run(v, n_row, block, key_tile, value_tile);
     }
+}
+
+/* Tokens t0 .. t1 - 1 of one sequence, `n_head` query heads of one KV head. */
+static inline void task_run(struct view *v, int64_t t0, int64_t t1,
+                            int64_t kv_head, const int32_t *head,
+                            int64_t n_head, float *q)
+{
+    const struct token_table *b = v->c->table;
+    int64_t rows = up_to_lanes((t1 - t0) * n_head);
+    int64_t first = INT64_MAX, last = -1;
+    int64_t n_row = 0;
+
+    for (int64_t t = t0; t < t1; t++) {
+        for (int64_t i = 0; i < n_head; i++, n_row++) {
+            row_open(v, n_row, t, head[i], q, rows);
+            first = v->row[n_row].first < first ? v->row[n_row].first : first;
+            last = v->row[n_row].last > last ? v->row[n_row].last : last;
+        }
+    }
+    blocks_run(v, b->seq[t0], kv_head, n_row, first / PAGE_TOKENS,
+               last / PAGE_TOKENS + 1);
     for (int64_t i = 0; i < n_row; i++)
         row_finish(v, &v->row[i]);
 }
 
-/* ---- the kernel ---------------------------------------------------------- */
+/* ---- scratch ------------------------------------------------------------- */
 
 /* Lays the scratch out; returns its size. `v` gets the pointers. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
                                bool latent, float **q)
 {
     char *base = c->scratch;
-    int64_t n_head = c->out.dim[1];
+    int64_t n_head = c->out.dim[1], n_soft;
     size_t at = 0;
     size_t part[10];
     char *p[10];
@@ -504,12 +536,16 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
         v->depth++;
+    v->by_span = c->nth > 1 && c->in[1].dim[1] < 2 * c->nth;
+    n_soft = v->max_rows * v->depth;
+    if (v->by_span && n_soft < 3 * n_head * v->depth)
+        n_soft = 3 * n_head * v->depth;
     part[0] = (size_t)(v->wide_d * PAGE_TOKENS) * sizeof(float);
     part[1] = latent ? 0 : (size_t)(v->wide * PAGE_TOKENS) * sizeof(float);
     part[2] = (size_t)(v->max_rows * PAGE_TOKENS) * sizeof(float);
     part[3] = (size_t)(up_to_lanes(v->max_rows) * v->d) * sizeof(float);
     part[4] = (size_t)v->max_rows * sizeof(struct row);
-    part[5] = (size_t)(v->max_rows * (v->depth + 1)) * v->soft_bytes;
+    part[5] = (size_t)(v->max_rows + n_soft) * v->soft_bytes;
     part[6] = (size_t)n_head * sizeof(int32_t);
     part[7] = (size_t)(v->d * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
     part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
@@ -552,6 +588,146 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
     return scratch_of(c, true);
 }
 
+/* ---- a token's spans, dealt to threads ----------------------------------- */
+
+/* The spans of each token's KV heads stand in a line, `line` of them, and each
+ * thread takes a stretch of it. A group is a token's KV head. */
+struct group {
+    int64_t t, kv_head;
+    int64_t index;      /* among all */
+    int64_t at, n_span; /* in the line */
+    int64_t first_span; /* of the sequence */
+    int64_t line;
+};
+
+static inline int64_t span_of(int64_t pos)
+{
+    return pos / (SPAN_BLOCKS * PAGE_TOKENS);
+}
+
+static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
+{
+    return span_of(c->table->pos[t]) - span_of(first_seen(c, t)) + 1;
+}
+
+/* Of a group's spans the ones that a thread has: lo .. hi - 1, or none. */
+static inline struct cpu_part group_part(const struct view *v,
+                                         const struct group *g, int thread)
+{
+    int nth = v->c->nth;
+    struct cpu_part p = {g->line * thread / nth - g->at,
+                         g->line * (thread + 1) / nth - g->at};
+
+    p.lo = p.lo < 0 ? 0 : p.lo;
+    p.hi = p.hi > g->n_span ? g->n_span : p.hi;
+    return p;
+}
+
+/* The stack on which a thread, `ahead` of this one, keeps what row i's spans
+ * from `lo` on come to. It may have two: of a group that others have begun, and
+ * of one that others go on with. */
+static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
+                                int64_t lo)
+{
+    int64_t n_head = v->c->out.dim[1];
+    int64_t at = lo > 0 ? 2 * i * v->depth : (2 * n_head + i) * v->depth;
+
+    char *soft = (char *)v->soft + ahead * (int64_t)v->c->scratch_stride;
+
+    return soft_at(v, (struct soft *)soft, v->max_rows + at);
+}
+
+/* Spans that the state of a stack has which begins with span lo, of those
+ * before `end`: what span_close() has made of them. */
+static inline int64_t state_spans(int64_t lo, int64_t end)
+{
+    int64_t n = 1;
+
+    while (lo % (2 * n) == 0 && lo + 2 * n <= end)
+        n *= 2;
+    return n;
+}
+
+/* Row i of a group, from what all threads have kept: merges them as one thread
+ * would have. */
+static inline void row_gather(const struct view *v, const struct group *g,
+                              int64_t i)
+{
+    enum { MOST = 64 };
+    struct {
+        struct soft *soft;
+        int64_t lo, n; /* spans */
+    } stack[MOST];
+    int n = 0;
+
+    for (int th = 0; th < v->c->nth; th++) {
+        struct cpu_part part = group_part(v, g, th);
+        struct soft *from = kept(v, th - v->c->ith, i, part.lo);
+
+        for (int64_t lo = part.lo, k = 0; lo < part.hi; k++) {
+            int64_t n_span = state_spans(lo, part.hi), first = lo;
+            struct soft *s = soft_at(v, from, k);
+
+            lo += n_span;
+            while (n > 0 && stack[n - 1].n == n_span &&
+                   stack[n - 1].lo % (2 * n_span) == 0) {
+                n--;
+                soft_merge(stack[n].soft, s, v->wide);
+                s = stack[n].soft;
+                first = stack[n].lo;
+                n_span *= 2;
+            }
+            stack[n].soft = s;
+            stack[n].lo = first;
+            stack[n++].n = n_span;
+        }
+    }
+    for (; n > 1; n--)
+        soft_merge(stack[n - 2].soft, stack[n - 1].soft, v->wide);
+    row_write(v, v->row[i].head, stack[0].soft, v->row[i].out);
+}
+
+/* Tells that `n` more of the group's spans are done; true if all are. Two
+ * groups share a counter. */
+static inline bool group_done(const struct view *v, const struct group *g,
+                              int64_t n)
+{
+    int shift = 32 * (int)(g->index & 1);
+    int64_t was = atomic_fetch_add_explicit(&v->c->taken[g->index / 2].n,
+                                            n << shift, memory_order_acq_rel);
+
+    return (was >> shift & INT32_MAX) + n == g->n_span;
+}
+
+/* This thread's part of a group. */
+static inline void group_run(struct view *v, const struct group *g,
+                             struct cpu_part part, int64_t n_head, float *q)
+{
+    const struct token_table *b = v->c->table;
+    int64_t first = first_seen(v->c, g->t) / PAGE_TOKENS;
+    int64_t end = b->pos[g->t] / PAGE_TOKENS + 1;
+    int64_t from = (g->first_span + part.lo) * SPAN_BLOCKS;
+    int64_t to = (g->first_span + part.hi) * SPAN_BLOCKS;
+
+    for (int64_t i = 0; i < n_head; i++) {
+        struct row *r = &v->row[i];
+
+        row_open(v, i, g->t, v->head[i], q, up_to_lanes(n_head));
+        r->done = kept(v, 0, i, part.lo);
+        r->n_span = r->n_begin = (int32_t)part.lo;
+    }
+    blocks_run(v, b->seq[g->t], g->kv_head, n_head, from > first ? from : first,
+               to < end ? to : end);
+    for (int64_t i = 0; i < n_head; i++)
+        span_close(v, &v->row[i]);
+    if (!group_done(v, g, part.hi - part.lo))
+        return;
+    for (int64_t i = 0; i < n_head; i++)
+        row_gather(v, g, i);
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
 /* Positions that token t sees: what its rows cost. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
@@ -560,16 +736,62 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
     return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
 }
 
+/* Puts the query heads that read KV head kv into v->head; their number. */
+static inline int64_t heads_of(const struct view *v, int64_t kv)
+{
+    int64_t n = 0;
+
+    for (int64_t h = 0; h < v->c->out.dim[1]; h++)
+        if (v->c->head_map[h] == kv)
+            v->head[n++] = (int32_t)h;
+    return n;
+}
+
+/* The spans of all groups, or 0 if whole groups are to be dealt. */
+static inline int64_t spans_to_deal(const struct view *v)
+{
+    const struct cpu_call *c = v->c;
+    int64_t n_kv = c->in[1].dim[1], n_group = c->table->n_tok * n_kv, n = 0;
+
+    if (!v->by_span || !c->taken || n_group >= 2 * c->nth ||
+        n_group % c->nth == 0)
+        return 0;
+    for (int64_t t = 0; t < c->table->n_tok; t++)
+        n += n_kv * spans_seen(c, t);
+    return n < c->nth ? 0 : n;
+}
+
+static inline void attend_spans(struct view *v, int64_t line, float *q)
+{
+    const struct cpu_call *c = v->c;
+    int64_t n_kv = c->in[1].dim[1];
+    struct group g = {.line = line};
+
+    for (g.t = 0; g.t < c->table->n_tok; g.t++) {
+        g.first_span = span_of(first_seen(c, g.t));
+        g.n_span = spans_seen(c, g.t);
+        for (g.kv_head = 0; g.kv_head < n_kv; g.kv_head++) {
+            struct cpu_part part = group_part(v, &g, c->ith);
+
+            if (part.lo < part.hi)
+                group_run(v, &g, part, heads_of(v, g.kv_head), q);
+            g.at += g.n_span;
+            g.index++;
+        }
+    }
+}
+
 /*   q     [n_tok, n_head, d]      f32, RoPE applied
  *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written; latent: one
  *                                 [n_slot, n_kv, d] is both
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
- * Query head h reads KV head head_map[h]. Rows are put in a line, by KV head,
- * then by token, and each thread takes a stretch of the line that costs as much
- * as the others'. When there are fewer tokens than threads, the heads of a
- * group are dealt out too. */
+ * Query head h reads KV head head_map[h]. Where threads may help each other and
+ * there are few groups for them, spans are dealt. Else rows are put in a line,
+ * by KV head, then by token, and each thread takes a stretch of the line that
+ * costs as much as the others'. When there are fewer tokens than threads, the
+ * heads of a group are dealt out too. */
 static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;
@@ -577,26 +799,27 @@ static void attend(const struct cpu_call *c, bool latent)
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_part = 1, total = 0;
     int64_t at = 0; /* twice the cost of what lies before in the line */
-    int64_t from, to;
+    int64_t from, to, line;
     struct view v;
     float *q;
 
     if (n_kv == 0)
         return;
+    view_init(&v, c, latent, &q);
+    line = spans_to_deal(&v);
+    if (line > 0) {
+        attend_spans(&v, line, q);
+        return;
+    }
     if (b->n_tok * n_kv < c->nth)
         n_part = (c->nth + n_kv - 1) / n_kv;
-    view_init(&v, c, latent, &q);
     for (int64_t t = 0; t < b->n_tok; t++)
         total += 2 * n_head * cost(c, t);
     from = total / c->nth * c->ith;
     to = c->ith + 1 < c->nth ? from + total / c->nth : total;
     for (int64_t kv = 0; kv < n_kv; kv++) {
-        int64_t n = 0;
+        int64_t n = heads_of(&v, kv);
 
-        for (int64_t h = 0; h < n_head; h++) {
-            if (c->head_map[h] == kv)
-                v.head[n++] = (int32_t)h;
-        }
         for (int64_t i = 0; i < n_part; i++) {
             int64_t lo = n * i / n_part;
             int64_t rows = n * (i + 1) / n_part - lo; /* a token */

@@ -181,6 +181,7 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     if (!x->scratch)
         return not_given(d, "scratch", d->scratch_bytes, err);
     x->scratch_stride = d->scratch_bytes / (size_t)d->desc.n_thread;
+    x->image.scratch_stride = x->scratch_stride;
     for (int i = 0; i < p->n_script; i++) {
         x->how[i] = malloc((size_t)p->script[i].n_step + 1);
         if (!x->how[i] ||

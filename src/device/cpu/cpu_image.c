@@ -139,6 +139,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     c.ith = ith;
     c.nth = nth;
     c.taken = taken;
+    c.scratch_stride = m->scratch_stride;
     m->kernels->kernel[k->kernel].run(&c);
 }
 

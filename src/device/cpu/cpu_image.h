@@ -27,6 +27,7 @@ struct cpu_image {
     struct cpu_tensor *tensor;         /* owned, [prog->n_tensor] */
     uint32_t resize; /* micro-batches whose tensors' dims must be made anew */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* for which they are made */
+    size_t scratch_stride; /* bytes from a thread's scratch to the next one's */
 };
 
 /* Sets up the image of d's program; base[] is set. image_fini takes half-made

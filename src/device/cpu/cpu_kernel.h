@@ -62,6 +62,8 @@ struct cpu_call {
     void *scratch; /* this thread's, cpu_entry.scratch bytes, 64-aligned */
     int ith, nth;
     struct cpu_taken *taken; /* [nth] NULL: threads do not help each other */
+    size_t scratch_stride;   /* bytes from a thread's scratch to the next one's;
+                                read with `taken` alone */
 };
 
 typedef void cpu_kernel(const struct cpu_call *c);

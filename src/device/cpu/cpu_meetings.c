@@ -83,13 +83,27 @@ static void add_use(void *user, const struct step_use *u)
                                     (u->access & ACCESS_WRITE) != 0, r->micro};
 }
 
+/* The threads' scratch, as a region. Each thread has one of its own, but what
+ * attention leaves there another thread may read. */
+static struct touched scratch_of(const struct step *s)
+{
+    bool shared =
+        s->kind == STEP_KERNEL && kernel_is_attention(s->kernel.kernel);
+    bool any = s->kind == STEP_KERNEL || s->kind == STEP_MERGE;
+
+    return (struct touched){REGION_COUNT, 0, any, shared, s->micro};
+}
+
 /* False: it touches too much to be looked at. */
 static bool touches(struct reach *r, const struct step *s)
 {
     r->n = 0;
     r->micro = s->micro;
     step_uses(s, r->dev, r->t, add_use, r);
-    return r->n <= MAX_TOUCH;
+    if (r->n >= MAX_TOUCH)
+        return false;
+    r->x[r->n++] = scratch_of(s);
+    return true;
 }
 
 /* ---- small steps ------------------------------------------------------- */
@@ -284,6 +298,7 @@ bool cpu_meetings(const struct script *c, const struct prog_tensor *t, int dev,
             for (int k = REGION_CACHE; k < REGION_COUNT; k++)
                 r.x[r.n++] = (struct touched){(enum region)k, 0, SIZE_MAX, true,
                                               s->micro};
+            r.x[r.n++] = scratch_of(s);
         }
         ok = any_step(&h, s, r.x, r.n, everything, &out[i]) &&
              single_step(&g, s, t, r.x, r.n, everything, &out[i]);

@@ -7,7 +7,8 @@
  * in the time one cache line takes to cross. Flags count up, run after run:
  * nothing is ever reset, and a run that failed leaves nothing behind.
  *
- * Between two meetings threads help each other with contractions (cpu_deal.h).
+ * Between two meetings threads help each other with contractions (cpu_deal.h),
+ * and with attention share a token (cpu_attention_template.h).
  * What is taken of whose part is counted step by step, stretch by stretch in
  * one of two sets of counters in turn. Behind a meeting nobody looks any more
  * at the set of the stretch before it: each thread sets its own counters there
@@ -125,7 +126,9 @@ static void taken_clear(const struct worker *w, bool next)
 static struct cpu_taken *taken_of(struct worker *w, const struct step *st)
 {
     if ((uint32_t)w->n_met == 0 || w->n_helped == CPU_HELPED ||
-        st->kind != STEP_KERNEL || !kernel_is_contraction(st->kernel.kernel))
+        st->kind != STEP_KERNEL ||
+        (!kernel_is_contraction(st->kernel.kernel) &&
+         !kernel_is_attention(st->kernel.kernel)))
         return NULL;
     return taken_at(w, false, w->n_helped++);
 }
