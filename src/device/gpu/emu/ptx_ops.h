@@ -141,7 +141,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     TWO(add_s##bits, u##bits, a + b)                                           \
     TWO(add_u##bits, u##bits, a + b)                                           \
     TWO(sub_s##bits, u##bits, a - b)                                           \
-    TWO(mul_lo_s##bits, u##bits, (u64)a * b)                                   \
+    TWO(mul_lo_s##bits, u##bits, (u64)a *b)                                    \
     TWO(and_b##bits, u##bits, a &b)                                            \
     TWO(or_b##bits, u##bits, a | b)                                            \
     TWO(xor_b##bits, u##bits, a ^ b)                                           \
@@ -170,7 +170,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     {                                                                          \
         if ((s##bits)b == -1)                                                  \
             return (u##bits)(0 - (u64)a);                                      \
-        return b ? (u##bits)((s##bits)a / (s##bits)b) : (u##bits)~0;           \
+        return b ? (u##bits)((s##bits)a / (s##bits)b) : (u##bits) ~0;          \
     }                                                                          \
     PTX u##bits ptx_rem_s##bits(u##bits a, u##bits b)                          \
     {                                                                          \
@@ -284,7 +284,7 @@ PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 
     memcpy(emu_exchange(emu_now.lane), a, (size_t)n * 8);
     memcpy(emu_exchange(emu_now.lane) + 4, b, (size_t)n * 4);
-    emu_warp();
+    emu_wave(32);
     for (int l = 0; l < 32; l++) {
         const s8 *at = (const s8 *)emu_exchange(warp + l);
         int group = l / 4, t = l % 4;
@@ -302,7 +302,7 @@ PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
         for (int k = 0; k < 16 * n; k++)
             d[i] += (u32)(left[row][k] * right[k][column]);
     }
-    emu_warp();
+    emu_wave(32);
 }
 
 /* ---- floats -------------------------------------------------------------- */
