@@ -202,6 +202,46 @@ TEST(hip_compiles_for_an_architecture_once)
     assert_clean(f);
 }
 
+/* PLAIT_HIP_MATRIX=0: what was compiled, and passed its self test, with matrix
+ * units is not taken for what has none. */
+TEST(hip_leaves_matrix_units_alone_if_told)
+{
+    static const char *const to[] = {"0", "", "0", "1"};
+    static const int compiles[] = {2, 2, 0, 0};
+    const struct fake_cuda *f = fake_hip_use();
+    char *was = getenv("XDG_CACHE_HOME");
+    char identity[4][256];
+    struct gpu *g;
+    pl_err err;
+
+    was = was ? strdup(was) : NULL;
+    name("XDG_CACHE_HOME", test_temp("cache-matrix"));
+    for (int i = 0; i < 4; i++) {
+        int before = f->n_call("hiprtcCompileProgram");
+
+        name("PLAIT_HIP_MATRIX", to[i]);
+        TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+        TEST_OK(
+            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
+            err);
+        TEST_OK(d->identity(g, identity[i], sizeof identity[i], &err), err);
+        assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
+                         compiles[i]);
+        d->close(g);
+    }
+    assert_string_equal(identity[0], identity[2]);
+    assert_string_equal(identity[1], identity[3]);
+    assert_string_not_equal(identity[0], identity[1]);
+    name("PLAIT_HIP_MATRIX", "off");
+    assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "PLAIT_HIP_MATRIX=off: 0 keeps"));
+    name("PLAIT_HIP_MATRIX", "");
+    if (was)
+        name("XDG_CACHE_HOME", was);
+    free(was);
+    assert_clean(f);
+}
+
 /* On one card, and on two. */
 TEST(hip_writes_into_memory_of_peers)
 {
@@ -365,32 +405,66 @@ TEST(hip_gives_all_back_when_memory_ends)
 /* ---- AMD's own compiler -------------------------------------------------- */
 
 /* It needs no GPU. Where it is not installed the case is skipped. */
-TEST(hip_text_is_compiled_by_the_compiler_of_amd)
+static void own_compiler(struct hip_text *t, const char *arch)
 {
     static const char *const path[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                        "libamdhip64.so.5", NULL};
-    static const enum gpu_kernel kernel[] = {GPU_binary, GPU_softmax};
-    static const char *const arch[] = {"gfx90a", "gfx1030"};
+    struct stream_device device = {.who = "hip:0"};
     const char *tried;
+    pl_err err;
     void *hip = stream_open_library("PLAIT_NO_VARIABLE", path, &tried);
 
     name("PLAIT_LIBHIPRTC", "");
-    for (int i = 0; i < 2; i++) {
-        struct stream_device device = {.who = "hip:0"};
-        struct hip_text t;
-        void *code;
-        pl_err err;
+    snprintf(device.arch, sizeof device.arch, "%s", arch);
+    if (hip_text_init(t, hip, 0, &device, &err) != PL_OK) {
+        TEST_SKIP("%s", err.message);
+    }
+}
 
-        snprintf(device.arch, sizeof device.arch, "%s", arch[i]);
-        if (hip_text_init(&t, hip, 0, &device, &err) != PL_OK) {
-            TEST_SKIP("%s", err.message);
-        }
-        for (int k = 0; k < 2; k++) {
-            TEST_OK(hip_text_compile(&t, kernel[k], &code, &err), err);
-            assert_memory_equal(code, "\177ELF", 4);
-            free(code);
-        }
+/* The kernel's code, which the caller frees. */
+static char *own_code(const struct hip_text *t, enum gpu_kernel k)
+{
+    void *code;
+    pl_err err;
+
+    TEST_OK(hip_text_compile(t, k, &code, &err), err);
+    assert_memory_equal(code, "\177ELF", 4);
+    return code;
+}
+
+TEST(hip_text_is_compiled_by_the_compiler_of_amd)
+{
+    static const enum gpu_kernel kernel[] = {GPU_binary, GPU_softmax};
+    static const char *const arch[] = {"gfx90a", "gfx1030"};
+
+    for (int i = 0; i < 2; i++) {
+        struct hip_text t;
+
+        own_compiler(&t, arch[i]);
+        for (int k = 0; k < 2; k++)
+            free(own_code(&t, kernel[k]));
         hip_text_fini(&t);
     }
+    fake_hip_use();
+}
+
+/* Code with and without matrix units differs in length: an ELF file says at
+ * byte 40 where the headers of its sections are, near its end. */
+TEST(hip_text_has_matrix_units_of_amd)
+{
+    static const char *const to[] = {"0", ""};
+    char *code[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct hip_text t;
+
+        name("PLAIT_HIP_MATRIX", to[i]);
+        own_compiler(&t, "gfx90a");
+        code[i] = own_code(&t, GPU_matmul_tq);
+        hip_text_fini(&t);
+    }
+    assert_memory_not_equal(code[0] + 40, code[1] + 40, 8);
+    free(code[0]);
+    free(code[1]);
     fake_hip_use();
 }

@@ -202,11 +202,10 @@ DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
         OF(fetch_sub)
     (p + h * second, r + h * NEXT_ROW, sub + 2 * h);
     if (WHOLE && (t + 1 == len || ((t + first) & 7) == 7)) {
-        p = w + OF(sup_at)(t, first);
         UNROLL
         for (s32 h = 0; h < LANE_ROWS; h++)
             OF(fetch_sup)
-        (p + h * second, r + h * NEXT_ROW, sup + 2 * h);
+        (w + OF(sup_at)(t, first) + h * second, r + h * NEXT_ROW, sup + 2 * h);
     }
 }
 
