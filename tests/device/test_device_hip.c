@@ -85,10 +85,10 @@ TEST(hip_without_a_gpu_says_what_is_missing)
 
 TEST(hip_lists_devices_by_its_own_numbers)
 {
-    static const unsigned fits = 1 << GPU_DOT4;
-    static const unsigned has[] = {fits | 1 << GPU_MAPS | 1 << GPU_WORDS,
+    static const unsigned fits = 1 << GPU_DOT4, mma = fits | 1 << GPU_MMA;
+    static const unsigned has[] = {mma | 1 << GPU_MAPS | 1 << GPU_WORDS,
                                    1 << GPU_MAPS, fits | 1 << GPU_MAPS,
-                                   fits | 1 << GPU_WORDS};
+                                   mma | 1 << GPU_WORDS};
     static const double bytes_per_s[] = {512e9, 512e9, 512e9, 256e9};
     const struct fake_cuda *f = fake_hip_use();
     struct gpu_info info[FAKE_COUNT];
@@ -111,6 +111,7 @@ TEST(hip_lists_devices_by_its_own_numbers)
     assert_string_equal(info[0].bus, "0000:3b:00.0");
     assert_string_equal(info[0].version, "HIP 6.2, gfx90a");
     assert_true(info[0].float_macs_per_s == 128.0 * 100 * 1e9);
+    assert_true(info[0].block_macs_per_s == 512.0 * 100 * 1e9);
     TEST_OK(d->free_memory(FAKE_FAR, &bytes, &err), err);
     assert_int_equal(bytes, ((uint64_t)7 << 30) + FAKE_FAR);
     assert_clean(f);
