@@ -6,6 +6,7 @@
 #   make check       layers, headers, symbols, format, words
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
+#   make test-ptx    the kernels' tests, their PTX run an instruction at a time
 #   make pictures    doc/page.png, doc/machine.png
 #   make examples    examples/, built against an installed copy, and run
 #   make bench       the benches' figures on this machine
@@ -37,6 +38,7 @@ test-long: all
 	@PLAIT_TIER=long scripts/deps.sh test
 	@scripts/clients.sh $(BUILD)/clients
 	@PLAIT_TIER=long $(BUILD)/plait-test
+	@$(MAKE) --no-print-directory test-ptx
 	@tests/defects/run.sh
 
 check: all
@@ -49,6 +51,13 @@ ptx:
 
 check-ptx:
 	@scripts/gpu_ptx.py check
+
+test-ptx:
+	@scripts/deps.sh build
+	@[ -f build-ptx/build.ninja ] || meson setup build-ptx -Demu_ptx=true
+	@ninja -C build-ptx plait-test
+	@build-ptx/plait-test -j 2 -x test_gpu_opencl test_gpu_ test_cpu_ \
+	    test_device_cuda test_engine_formats
 
 check-hip:
 	@scripts/gpu_hip.py
@@ -72,4 +81,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check ptx check-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check ptx check-ptx test-ptx check-hip pictures examples bench install clean

@@ -384,20 +384,23 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
     else
         say_accepted(accepted);
     for (const char *p = spec; s == PL_OK;) {
-        struct device_item it = {.text = p,
-                                 .len = (int)strcspn(p, ","),
-                                 .n_thread = n_thread,
-                                 .topology = t,
-                                 .accepted = accepted};
+        const char *end = p + strcspn(p, ",");
+        struct device_item it = {
+            .n_thread = n_thread, .topology = t, .accepted = accepted};
 
+        p += strspn(p, " ");
+        it.text = p;
+        it.len = (int)(end - p);
+        while (it.len > 0 && p[it.len - 1] == ' ')
+            it.len--;
         s = cut(&it, p, paper, err);
         if (s != PL_OK)
             break;
         it.ops = paper ? paper_kind() : find_kind(it.name);
         s = it.ops->describe(&l, &it, err);
-        p += it.len;
-        if (*p++ == '\0')
+        if (*end == '\0')
             break;
+        p = end + 1;
     }
     if (s == PL_OK)
         *out = l;

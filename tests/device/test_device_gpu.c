@@ -725,7 +725,7 @@ TEST(gpu_items_name_gpus)
         const char *item, *says;
     } bad[] = {
         {"emu:1",
-         "there is no GPU 1; there are 1, counted from 0: `plait devices`"},
+         "there is no GPU 1; there is 1, counted from 0: `plait devices`"},
         {"emu:2GiB", "\"2GiB\" is no number of a GPU"},
         {"emu:-1", "\"-1\" is no number of a GPU"},
         {"emu:99999999999999999999", "is no number of a GPU"}};

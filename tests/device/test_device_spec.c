@@ -64,6 +64,8 @@ TEST(spec_shares_cores_by_node)
         {"numa:1 core:2 pu:2", NULL, "cpu:0-3", "cpu0@0:0,1,2,3"},
         {"numa:1 core:2 pu:1", NULL, "sim*2,cpu,sim",
          "sim0@-1;sim1@-1;cpu0@0:0,1;sim2@-1"},
+        {"numa:1 core:2 pu:1", NULL, " sim*2 ,  cpu, sim",
+         "sim0@-1;sim1@-1;cpu0@0:0,1;sim2@-1"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -203,6 +203,9 @@ TEST(leaves_warn_of_idle_devices)
         {{.n_ranks = 2, OT("attn_q=a3")},
          "1 of 4 devices carries no rank and stays idle (2 ranks)\n"},
         {{.split_mode = PL_SPLIT_LAYER}, ""},
+        {{.split_mode = PL_SPLIT_HYBRID, .hybrid_size = 4}, ""},
+        {{.split_mode = PL_SPLIT_HYBRID, .hybrid_size = 9},
+         "-sm hybrid:9: 4 devices, which make one group of tensor split\n"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

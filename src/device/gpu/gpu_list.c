@@ -212,6 +212,7 @@ static pl_status none_works(const struct device_item *it, const char *why,
 static pl_status choose_one(struct views *v, const struct device_item *it,
                             int index, struct view **out, pl_err *err)
 {
+    const int n = it->ops->driver ? v->n : v->n_gpu;
     char why[768] = "";
 
     for (int i = 0; i < v->n; i++) {
@@ -228,10 +229,9 @@ static pl_status choose_one(struct views *v, const struct device_item *it,
         return none_works(it, why, err);
     }
     return err_set(err, PL_BAD_ARGUMENT,
-                   "device \"%.*s\": there is no GPU %d; there are %d, counted "
+                   "device \"%.*s\": there is no GPU %d; there %s %d, counted "
                    "from 0: `plait devices` lists them",
-                   shown(it), it->text, index,
-                   it->ops->driver ? v->n : v->n_gpu);
+                   shown(it), it->text, index, n == 1 ? "is" : "are", n);
 }
 
 /* Those that work, `most` of them at most, in their order. */
