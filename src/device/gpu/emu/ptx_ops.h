@@ -27,7 +27,7 @@ typedef float f32;
 typedef double f64;
 
 #define PTX static inline __attribute__((unused))
-/* For what is long: kernels of ten thousand instructions are to compile soon. */
+/* For what is long: kernels of ten thousand instructions must compile soon. */
 #define PTX_APART static __attribute__((unused, noinline))
 
 /* ---- registers of one kind as those of another --------------------------- */
@@ -275,7 +275,7 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
  *   A's byte i: row group, and 8 more if i & 4; column 4 t + i % 4, and 16 more
  *               from the eighth on;
  *   B's byte i: row 4 t + i % 4, and 16 more from the fourth on; column group;
- *   C's and D's i: row group, and 8 more from the second on; column 2 t + i % 2.
+ *   C's and D's i: row group, from the second on 8 more; column 2 t + i % 2.
  */
 PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 {

@@ -38,7 +38,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 
 #define UNROLL
-#define KERNEL(name, args, lanes)       static inline void text_##name(const args a)
+#define KERNEL(name, args, lanes)       DEV void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
@@ -109,8 +109,8 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return c;
 }
 /* HAVE_PRMT: a dword of any four bytes of a and b, by four nibbles of s: 0 .. 7
- * the byte, a's first; 8 added: its sign in all bits. Here, as all that follows,
- * by which GPU is played: EMU_CUDA, EMU_MFMA, EMU_WMMA, or none of them. */
+ * the byte, a's first; 8 added: its sign in all bits. From here on it depends
+ * on which GPU is played: EMU_CUDA, EMU_MFMA, EMU_WMMA, or none of them. */
 #ifdef EMU_CUDA
 #define HAVE_PRMT 1
 DEV u32 prmt_(u32 a, u32 b, u32 s)

@@ -370,8 +370,8 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
         x[16 * j] = next_x[j];
 }
 
-/* A tile's sum: NVIDIA's matrix units add it to the bits of 1.5 * 2^23, of whose
- * last digits it makes a float; a sum is below 2^22. */
+/* A tile's sum: NVIDIA's matrix units add it to the bits of 1.5 * 2^23, whose
+ * last digits are made a float; a sum is below 2^22. */
 #if HAVE_MMA_S8_16832
 #define SUM_START    0x4b400000
 #define SUM_FLOAT(i) sub_(float_from_bits((u32)(i)), 12582912.0f)
