@@ -2,8 +2,9 @@
 """gpu_hip.py: compiles the kernels' text for AMD's devices by clang 19, as hiprtc
 does with it at run time, and looks at what comes out.
 
-Each kernel is there, floats keep subnormals, and nothing multiplies and adds as
-one operation in a kernel whose text does not ask for it. Then by Debian's hiprtc,
+Each kernel is there, floats keep subnormals, nothing multiplies and adds as one
+operation in a kernel whose text does not ask for it, and kernels for matrix units
+use those that the device has. Then by Debian's hiprtc,
 which is older; and what we say of HIP's functions is what the vendor says.
 """
 import ctypes
@@ -23,6 +24,10 @@ OPTIONS = ['-x', 'hip', '-std=c++17', '--cuda-device-only', '-nogpuinc',
            '-Werror', '-Wno-unused-function', '-S', '-emit-llvm', '-o', '-']
 HEADER = '/usr/include/hip/hip_runtime_api.h'
 HIPRTC_DEVICES = ('gfx90a', 'gfx1030')
+MATRIX = {'gfx90a': 'v_mfma_i32_16x16x16', 'gfx942': 'v_mfma_i32_16x16x32',
+          'gfx1100': 'v_wmma_i32_16x16x16', 'gfx1151': 'v_wmma_i32_16x16x16',
+          'gfx1200': 'v_wmma_i32_16x16x16', 'gfx1201': 'v_wmma_i32_16x16x16'}
+KERNELS = os.path.join(gpu_text.ROOT, 'src/device/gpu/gpu_kernels.def')
 FUSED = re.compile(r'\bv_(?:pk_)?(?:fma|mad|mac)(?:c|mk|ak|_mix\w*)?_f(?:32|64)')
 # A sum of products is written so, or stands in what these become; integers are
 # divided by way of floats.
@@ -57,6 +62,11 @@ def kernel_of_code(code, name):
     return m[1] if m else ''
 
 
+def kernels_for_matrix_units():
+    with open(KERNELS, encoding='utf-8') as f:
+        return re.findall(r'^GPU_KERNEL_MATRIX\((\w+)', f.read(), re.M)
+
+
 def check_device(device, folder):
     llvm, code, said = compile_text(device, folder)
     if said:
@@ -74,6 +84,10 @@ def check_device(device, folder):
         m = FUSED.search(own)
         if m:
             bad.append(f'{name}: {m[0]}, where the text fuses nothing')
+    for name in kernels_for_matrix_units():
+        unit = MATRIX.get(device, '')
+        if unit not in kernel_of_code(code, name):
+            bad.append(f'{name}: no {unit}')
     if not kernels:
         bad.append('no kernels')
     print(f'{device}: {len(kernels)} kernels, {n_plain} that fuse nothing, '

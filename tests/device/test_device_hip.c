@@ -85,10 +85,10 @@ TEST(hip_without_a_gpu_says_what_is_missing)
 
 TEST(hip_lists_devices_by_its_own_numbers)
 {
-    static const unsigned fits = 1 << GPU_DOT4;
-    static const unsigned has[] = {fits | 1 << GPU_MAPS | 1 << GPU_WORDS,
+    static const unsigned fits = 1 << GPU_DOT4, mma = fits | 1 << GPU_MMA;
+    static const unsigned has[] = {mma | 1 << GPU_MAPS | 1 << GPU_WORDS,
                                    1 << GPU_MAPS, fits | 1 << GPU_MAPS,
-                                   fits | 1 << GPU_WORDS};
+                                   mma | 1 << GPU_WORDS};
     static const double bytes_per_s[] = {512e9, 512e9, 512e9, 256e9};
     const struct fake_cuda *f = fake_hip_use();
     struct gpu_info info[FAKE_COUNT];
@@ -111,6 +111,7 @@ TEST(hip_lists_devices_by_its_own_numbers)
     assert_string_equal(info[0].bus, "0000:3b:00.0");
     assert_string_equal(info[0].version, "HIP 6.2, gfx90a");
     assert_true(info[0].float_macs_per_s == 128.0 * 100 * 1e9);
+    assert_true(info[0].block_macs_per_s == 512.0 * 100 * 1e9);
     TEST_OK(d->free_memory(FAKE_FAR, &bytes, &err), err);
     assert_int_equal(bytes, ((uint64_t)7 << 30) + FAKE_FAR);
     assert_clean(f);
@@ -196,6 +197,46 @@ TEST(hip_compiles_for_an_architecture_once)
                          compiles[i]);
         d->close(g);
     }
+    if (was)
+        name("XDG_CACHE_HOME", was);
+    free(was);
+    assert_clean(f);
+}
+
+/* PLAIT_HIP_MATRIX=0: what was compiled, and passed its self test, with matrix
+ * units is not taken for what has none. */
+TEST(hip_leaves_matrix_units_alone_if_told)
+{
+    static const char *const to[] = {"0", "", "0", "1"};
+    static const int compiles[] = {2, 2, 0, 0};
+    const struct fake_cuda *f = fake_hip_use();
+    char *was = getenv("XDG_CACHE_HOME");
+    char identity[4][256];
+    struct gpu *g;
+    pl_err err;
+
+    was = was ? strdup(was) : NULL;
+    name("XDG_CACHE_HOME", test_temp("cache-matrix"));
+    for (int i = 0; i < 4; i++) {
+        int before = f->n_call("hiprtcCompileProgram");
+
+        name("PLAIT_HIP_MATRIX", to[i]);
+        TEST_OK(d->open(&g, FAKE_NEW, &err), err);
+        TEST_OK(
+            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
+            err);
+        TEST_OK(d->identity(g, identity[i], sizeof identity[i], &err), err);
+        assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
+                         compiles[i]);
+        d->close(g);
+    }
+    assert_string_equal(identity[0], identity[2]);
+    assert_string_equal(identity[1], identity[3]);
+    assert_string_not_equal(identity[0], identity[1]);
+    name("PLAIT_HIP_MATRIX", "off");
+    assert_int_equal(d->open(&g, FAKE_NEW, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "PLAIT_HIP_MATRIX=off: 0 keeps"));
+    name("PLAIT_HIP_MATRIX", "");
     if (was)
         name("XDG_CACHE_HOME", was);
     free(was);
@@ -365,32 +406,66 @@ TEST(hip_gives_all_back_when_memory_ends)
 /* ---- AMD's own compiler -------------------------------------------------- */
 
 /* It needs no GPU. Where it is not installed the case is skipped. */
-TEST(hip_text_is_compiled_by_the_compiler_of_amd)
+static void own_compiler(struct hip_text *t, const char *arch)
 {
     static const char *const path[] = {"libamdhip64.so.7", "libamdhip64.so.6",
                                        "libamdhip64.so.5", NULL};
-    static const enum gpu_kernel kernel[] = {GPU_binary, GPU_softmax};
-    static const char *const arch[] = {"gfx90a", "gfx1030"};
+    struct stream_device device = {.who = "hip:0"};
     const char *tried;
+    pl_err err;
     void *hip = stream_open_library("PLAIT_NO_VARIABLE", path, &tried);
 
     name("PLAIT_LIBHIPRTC", "");
-    for (int i = 0; i < 2; i++) {
-        struct stream_device device = {.who = "hip:0"};
-        struct hip_text t;
-        void *code;
-        pl_err err;
+    snprintf(device.arch, sizeof device.arch, "%s", arch);
+    if (hip_text_init(t, hip, 0, &device, &err) != PL_OK) {
+        TEST_SKIP("%s", err.message);
+    }
+}
 
-        snprintf(device.arch, sizeof device.arch, "%s", arch[i]);
-        if (hip_text_init(&t, hip, 0, &device, &err) != PL_OK) {
-            TEST_SKIP("%s", err.message);
-        }
-        for (int k = 0; k < 2; k++) {
-            TEST_OK(hip_text_compile(&t, kernel[k], &code, &err), err);
-            assert_memory_equal(code, "\177ELF", 4);
-            free(code);
-        }
+/* The kernel's code, which the caller frees. */
+static char *own_code(const struct hip_text *t, enum gpu_kernel k)
+{
+    void *code;
+    pl_err err;
+
+    TEST_OK(hip_text_compile(t, k, &code, &err), err);
+    assert_memory_equal(code, "\177ELF", 4);
+    return code;
+}
+
+TEST(hip_text_is_compiled_by_the_compiler_of_amd)
+{
+    static const enum gpu_kernel kernel[] = {GPU_binary, GPU_softmax};
+    static const char *const arch[] = {"gfx90a", "gfx1030"};
+
+    for (int i = 0; i < 2; i++) {
+        struct hip_text t;
+
+        own_compiler(&t, arch[i]);
+        for (int k = 0; k < 2; k++)
+            free(own_code(&t, kernel[k]));
         hip_text_fini(&t);
     }
+    fake_hip_use();
+}
+
+/* Code with and without matrix units differs in length: an ELF file says at
+ * byte 40 where the headers of its sections are, near its end. */
+TEST(hip_text_has_matrix_units_of_amd)
+{
+    static const char *const to[] = {"0", ""};
+    char *code[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct hip_text t;
+
+        name("PLAIT_HIP_MATRIX", to[i]);
+        own_compiler(&t, "gfx90a");
+        code[i] = own_code(&t, GPU_matmul_tq);
+        hip_text_fini(&t);
+    }
+    assert_memory_not_equal(code[0] + 40, code[1] + 40, 8);
+    free(code[0]);
+    free(code[1]);
     fake_hip_use();
 }

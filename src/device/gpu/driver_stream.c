@@ -785,6 +785,7 @@ const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     STREAM_ROWS};
 
 const struct gpu_driver gpu_hip = {.name = "hip",
+                                   .remedy = "set PLAIT_HIP_MATRIX=0",
                                    .list = hip_list,
                                    .free_memory = hip_free_memory,
                                    .peers = hip_peers,

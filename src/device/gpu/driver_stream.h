@@ -49,6 +49,7 @@ struct hip_text {
     void *handle; /* NULL: the compiler is a part of HIP's library */
     char who[24], arch[80];
     char version[64]; /* of the compiler and the driver */
+    const char *told; /* what stands before the text */
 #define MEMBER(name, parameters) unsigned(*name) parameters;
     HIPRTC_CALL_MAP(MEMBER)
 #undef MEMBER
@@ -63,7 +64,7 @@ void hip_text_fini(struct hip_text *t); /* takes one that is all zero */
 /* The code of a kernel, kept or made now, which the caller frees. */
 pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
                            void **out, pl_err *err);
-/* Of the text and how it is compiled. */
+/* Of the text, what stands before it, and how it is compiled. */
 uint64_t hip_text_hash(void);
 
 #endif

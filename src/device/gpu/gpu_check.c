@@ -50,16 +50,17 @@ static pl_status differs_at(const struct gpu_device *x, const struct trial *t,
     bool in = inside(t, at);
     size_t word = in ? (at - t->out) / 4 : at / 4;
     const char *of = in ? trial_word(t, word) : NULL;
+    const char *remedy = x->driver->remedy;
     char name[160];
 
     return err_set(
         err, PL_DEVICE,
         "%s fails its self test: kernel %s (%s) gives 0x%08x, not 0x%08x (%s "
-        "%zu); take another version of its driver, leave it out of -dev, or "
-        "have results that differ from those of other devices by --inexact",
+        "%zu); %s%stake another version of its driver, leave it out of -dev, "
+        "or have results that differ from those of other devices by --inexact",
         x->dev->desc.name, kernels(t, name, sizeof name), of ? of : t->what,
         (unsigned)have, (unsigned)want, in ? "word" : "beside its result, word",
-        word);
+        word, remedy ? remedy : "", remedy ? ", " : "");
 }
 
 /* The first word that differs, if one does; that of the result before others.

@@ -36,16 +36,24 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
 
 /* What HIP counts is a compute unit of 64 lanes, from gfx10 on a pair of them
  * (AMD's CDNA and RDNA white papers). Multiply-adds of weights in blocks a
- * lane: four of dot4, half of which scales take. */
+ * lane: four of dot4, half of which scales take. CDNA's matrix units work
+ * beside the lanes, which have scales to apply for eight; RDNA's in their
+ * place, so that 32 take eight clocks, of RDNA 4 two, and four of scales. */
+static double hip_block(const struct gpu_info *i, int generation)
+{
+    if (i->has >> GPU_MMA & 1)
+        return generation < 10 ? 8 : generation == 11 ? 32.0 / 12 : 32.0 / 6;
+    return i->has >> GPU_DOT4 & 1 ? 2 : 0.5;
+}
+
 static const double hip_launch_s = 5e-6; /* a guess */
 
-void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, bool dot4,
-                    double hz)
+void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz)
 {
-    int lanes = generation >= 10 || paired ? 128 : 64;
+    double lanes = (generation >= 10 ? 128.0 : 64.0) * i->n_unit;
 
-    i->float_macs_per_s = (double)lanes * i->n_unit * hz;
-    i->block_macs_per_s = (dot4 ? 2 : 0.5) * i->float_macs_per_s;
+    i->float_macs_per_s = (paired ? 2 : 1) * lanes * hz;
+    i->block_macs_per_s = hip_block(i, generation) * lanes * hz;
     i->launch_s = hip_launch_s;
 }
 

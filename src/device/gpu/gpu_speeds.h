@@ -11,9 +11,8 @@
 void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz);
 
 /* Of i->n_unit units of HIP, of a generation: 9 is that of gfx90a, which is
- * `paired`: it multiplies floats in pairs. */
-void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, bool dot4,
-                    double hz);
+ * `paired`: it multiplies floats in pairs. i->has is known. */
+void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz);
 
 /* Of i->n_unit units of OpenCL, i->on_cores known. hz 0: unknown. shared: its
  * memory is the machine's. */

@@ -12,6 +12,7 @@
 #include "base/hash64.h"
 #include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_cache.h"
+#include "device/gpu/gpu_switch.h"
 #include "device/gpu/gpu_text.h"
 
 static const char *const paths[] = {"libhiprtc.so.7",
@@ -26,6 +27,20 @@ static const char *const paths[] = {"libhiprtc.so.7",
 static const char *const options[] = {"-std=c++17", "-O3", "-ffp-contract=off",
                                       "-w"};
 enum { N_OPTION = sizeof options / sizeof *options };
+
+/* What the text is told first. PLAIT_HIP_MATRIX=0: to leave matrix units alone,
+ * where they do not what their vendor says. */
+static pl_status read_switch(const char **told, pl_err *err)
+{
+    bool on;
+    pl_status s = gpu_switch("PLAIT_HIP_MATRIX",
+                             "keeps kernels from using matrix units of AMD's "
+                             "GPUs",
+                             &on, err);
+
+    *told = on ? "" : "#define NO_MATRIX\n";
+    return s;
+}
 
 /* ---- the library --------------------------------------------------------- */
 
@@ -85,7 +100,9 @@ pl_status hip_text_init(struct hip_text *t, void *hip, int version,
     *t = (struct hip_text){0};
     snprintf(t->who, sizeof t->who, "%s", d->who);
     snprintf(t->arch, sizeof t->arch, "%s", d->arch);
-    s = open_library(t, hip, err);
+    s = read_switch(&t->told, err);
+    if (s == PL_OK)
+        s = open_library(t, hip, err);
     if (s == PL_OK)
         s = CALL(t, err, "its compiler", hiprtcVersion, &major, &minor);
     snprintf(t->version, sizeof t->version, "hiprtc %d.%d, driver %d", major,
@@ -105,7 +122,10 @@ void hip_text_fini(struct hip_text *t)
 uint64_t hip_text_hash(void)
 {
     uint64_t h = gpu_prelude_hip.hash;
+    const char *told;
 
+    read_switch(&told, NULL);
+    h = hash64(h, told, strlen(told));
     for (int i = 0; i < N_OPTION; i++)
         h = hash64(h, options[i], strlen(options[i]));
     return hash64(h, &gpu_text.hash, sizeof gpu_text.hash);
@@ -114,13 +134,14 @@ uint64_t hip_text_hash(void)
 /* ---- compiling ----------------------------------------------------------- */
 
 /* The text with the one kernel left in it; the caller frees it. */
-static pl_status text_of(enum gpu_kernel k, char **out, pl_err *err)
+static pl_status text_of(const struct hip_text *t, enum gpu_kernel k,
+                         char **out, pl_err *err)
 {
     char head[200];
 
     snprintf(head, sizeof head,
-             "#define SOME_KERNELS\n#define WANT_%s ~, KERNEL_MADE\n",
-             gpu_kernel_name(k));
+             "#define SOME_KERNELS\n#define WANT_%s ~, KERNEL_MADE\n%s",
+             gpu_kernel_name(k), t->told);
     return gpu_text_unpack(head, &gpu_prelude_hip, out, err);
 }
 
@@ -175,7 +196,7 @@ static pl_status compile(const struct hip_text *t, enum gpu_kernel k,
     unsigned code;
     pl_status s;
 
-    PL_TRY(text_of(k, &text, err));
+    PL_TRY(text_of(t, k, &text, err));
     snprintf(arch, sizeof arch, "--offload-arch=%s", t->arch);
     snprintf(what, sizeof what, "kernel %s", gpu_kernel_name(k));
     memcpy(option, options, sizeof options);

@@ -142,16 +142,28 @@ static bool refuses(const struct stream_device *d, char *why, size_t size)
     return true;
 }
 
-/* As text/prelude_hip.h has it. */
+/* As text/prelude_hip.h has them: multiplications of four bytes, and of
+ * matrices of them. */
 static bool has_dot4(const struct stream_device *d)
 {
-    static const char *const arch[] = {"gfx906", "gfx908", "gfx90a", "gfx942",
-                                       "gfx1030"};
+    static const char *const arch[] = {"gfx906", "gfx908", "gfx90a",
+                                       "gfx942", "gfx950", "gfx1030"};
 
     for (size_t i = 0; i < sizeof arch / sizeof *arch; i++)
         if (is_arch(d, arch[i]))
             return true;
     return generation(d->arch) >= 11;
+}
+
+static bool has_mma(const struct stream_device *d)
+{
+    static const char *const arch[] = {"gfx908", "gfx90a",  "gfx942",
+                                       "gfx950", "gfx1200", "gfx1201"};
+
+    for (size_t i = 0; i < sizeof arch / sizeof *arch; i++)
+        if (is_arch(d, arch[i]))
+            return true;
+    return generation(d->arch) == 11;
 }
 
 static void show(const struct stream_api *api, const struct stream_device *d,
@@ -164,10 +176,10 @@ static void show(const struct stream_api *api, const struct stream_device *d,
     else /* 5.2.21153 is 50221153 */
         snprintf(i->version, sizeof i->version, "HIP %d.%d, %.*s", v / 10000000,
                  v / 100000 % 100, n, d->arch);
-    i->has |= (unsigned)has_dot4(d) << GPU_DOT4;
+    i->has |= (unsigned)has_dot4(d) << GPU_DOT4 | (unsigned)has_mma(d)
+                                                      << GPU_MMA;
     gpu_speeds_hip(i, generation(d->arch),
-                   is_arch(d, "gfx90a") || is_arch(d, "gfx942"), has_dot4(d),
-                   hz);
+                   is_arch(d, "gfx90a") || is_arch(d, "gfx942"), hz);
 }
 
 /* HIP tells the clock of commands. HBM, which is wide, transfers two bits of

@@ -23,14 +23,13 @@
 enum {
     POISON = 0xFF, /* NaN in every float format, -1 as an integer */
     FENCE = 64,    /* bytes between two shared arrays */
-    ARENA = EMU_LOCAL + 16 * FENCE,
-    WARP = 32
+    ARENA = EMU_LOCAL + 16 * FENCE
 };
 
 enum lane_state {
     LANE_READY,   /* may go on */
     LANE_BARRIER, /* waits for its group */
-    LANE_WARP,    /* waits for its warp */
+    LANE_WAVE,    /* waits for its wave */
     LANE_DONE
 };
 
@@ -48,6 +47,7 @@ struct emu {
     int from, n_passed; /* who waited goes on in the order from + i, modulo
                            n_lane; n_passed have been come to */
     uint8_t state[GPU_MAX_LANES]; /* enum lane_state */
+    int wave;                     /* lanes that wait for one another */
     int on[GPU_MAX_LANES]; /* the fiber that a begun lane is on; -1: none */
     int n_idle, idle[GPU_MAX_LANES]; /* fibers that hold no lane */
     const char *wrong;               /* what the kernel did */
@@ -117,9 +117,10 @@ void emu_barrier(void)
     park(LANE_BARRIER);
 }
 
-void emu_warp(void)
+void emu_wave(int n)
 {
-    park(LANE_WARP);
+    emu_now.emu->wave = n;
+    park(LANE_WAVE);
 }
 
 uint32_t *emu_exchange(int32_t lane)
@@ -202,9 +203,9 @@ static bool go_on(struct emu *e)
 {
     bool any = false;
 
-    for (int w = 0; w < e->n_lane; w += WARP)
-        if (count(e, w, w + WARP, LANE_WARP) == WARP) {
-            release(e, w, w + WARP);
+    for (int w = 0, n = e->wave; w + n <= e->n_lane; w += n)
+        if (count(e, w, w + n, LANE_WAVE) == n) {
+            release(e, w, w + n);
             any = true;
         }
     if (any)
@@ -250,14 +251,29 @@ static bool make_fibers(struct emu *e)
     return true;
 }
 
+/* Of a GPU that has the kernel. */
+static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
+{
+    static emu_kernel *const *const tables[] = {
+        emu_kernels,        emu_kernels_plain,  emu_kernels_mfma32,
+        emu_kernels_mfma16, emu_kernels_wmma11, emu_kernels_wmma12,
+    };
+    emu_kernel *found = NULL;
+
+    while (!found)
+        found = tables[draw(e) % (sizeof tables / sizeof *tables)][k];
+    return found;
+}
+
 const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
                        const void *args)
 {
     const char *wrong;
 
-    e->kernel = draw(e) & 1 ? emu_kernels[k] : emu_kernels_plain[k];
+    e->kernel = any_of(e, k);
     e->args = args;
     e->n_lane = gpu_kernel_lanes(k);
+    e->wave = 32;
     e->wrong = NULL;
     fiber_enter(&e->main);
     for (int32_t i = 0; i < n_group && !e->wrong; i++) {

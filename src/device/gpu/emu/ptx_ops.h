@@ -27,7 +27,7 @@ typedef float f32;
 typedef double f64;
 
 #define PTX static inline __attribute__((unused))
-/* For what is long: kernels of ten thousand instructions are to compile soon. */
+/* For what is long: kernels of ten thousand instructions must compile soon. */
 #define PTX_APART static __attribute__((unused, noinline))
 
 /* ---- registers of one kind as those of another --------------------------- */
@@ -141,7 +141,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     TWO(add_s##bits, u##bits, a + b)                                           \
     TWO(add_u##bits, u##bits, a + b)                                           \
     TWO(sub_s##bits, u##bits, a - b)                                           \
-    TWO(mul_lo_s##bits, u##bits, (u64)a * b)                                   \
+    TWO(mul_lo_s##bits, u##bits, (u64)a *b)                                    \
     TWO(and_b##bits, u##bits, a &b)                                            \
     TWO(or_b##bits, u##bits, a | b)                                            \
     TWO(xor_b##bits, u##bits, a ^ b)                                           \
@@ -170,7 +170,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     {                                                                          \
         if ((s##bits)b == -1)                                                  \
             return (u##bits)(0 - (u64)a);                                      \
-        return b ? (u##bits)((s##bits)a / (s##bits)b) : (u##bits)~0;           \
+        return b ? (u##bits)((s##bits)a / (s##bits)b) : (u##bits) ~0;          \
     }                                                                          \
     PTX u##bits ptx_rem_s##bits(u##bits a, u##bits b)                          \
     {                                                                          \
@@ -275,7 +275,7 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
  *   A's byte i: row group, and 8 more if i & 4; column 4 t + i % 4, and 16 more
  *               from the eighth on;
  *   B's byte i: row 4 t + i % 4, and 16 more from the fourth on; column group;
- *   C's and D's i: row group, and 8 more from the second on; column 2 t + i % 2.
+ *   C's and D's i: row group, from the second on 8 more; column 2 t + i % 2.
  */
 PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 {
@@ -284,7 +284,7 @@ PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 
     memcpy(emu_exchange(emu_now.lane), a, (size_t)n * 8);
     memcpy(emu_exchange(emu_now.lane) + 4, b, (size_t)n * 4);
-    emu_warp();
+    emu_wave(32);
     for (int l = 0; l < 32; l++) {
         const s8 *at = (const s8 *)emu_exchange(warp + l);
         int group = l / 4, t = l % 4;
@@ -302,7 +302,7 @@ PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
         for (int k = 0; k < 16 * n; k++)
             d[i] += (u32)(left[row][k] * right[k][column]);
     }
-    emu_warp();
+    emu_wave(32);
 }
 
 /* ---- floats -------------------------------------------------------------- */

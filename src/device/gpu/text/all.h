@@ -9,6 +9,8 @@
 #include "rows.h"
 
 /* contractions */
+#include "mma.h"
+
 #include "weights.h"
 
 #include "route.h"

@@ -1,22 +1,24 @@
 /* Many rows of activations against a packed, quantized format (weights_tmpl.h).
  *
  * A group has MANY_PANELS panels and up to MANY_TOKENS rows of activations,
- * which it holds in shared memory, some tiles at a time; a warp has a panel.
- * Lane 4 g + q has the panel's rows g and g + 8 and of each eight rows of
- * activations 2 q and 2 q + 1: what m16n8k32 gives it, of which a packed tile
- * is the first operand. Without such units it forms the same sums itself. */
+ * which it holds in shared memory, some tiles at a time; 32 lanes have a panel,
+ * or 64 have two. Which rows a lane has is what matrix units give it (mma.h),
+ * whose operands are a packed tile's dwords as they are. Without such units it
+ * forms the same sums itself. */
 KERNEL_OF(OF(matmul), struct contract_args, 256)
 {
-    LOCAL_ARRAY(u32, held, 2 * STAGE * X_STRIDE);
+    LOCAL_ARRAY(u32, held, 2 * STAGE * MANY_STRIDE);
     LOCAL_ARRAY(s32, row_x, MANY_TOKENS);
     LOCAL_ARRAY(s32, row_out, MANY_TOKENS);
-    s32 id = LANE(), g = id >> 2 & 7, q = id & 3;
+    s32 id = LANE(), r = LANE_R(id), q = LANE_Q(id);
     s32 n_wide = (a.n_panel + MANY_PANELS - 1) / MANY_PANELS;
-    s32 panel = GROUP() % n_wide * MANY_PANELS + (id >> 5);
-    s32 top = a.top, buffer = 0, row = panel * ROWS + g;
+    s32 panel = GROUP() % n_wide * MANY_PANELS + LANE_PANEL(id);
+    s32 top = a.top, buffer = 0, row = panel * ROWS + r;
     struct many f =
         many_find(GROUP() / n_wide, a.mode, a.n_tok, AT(const s32, a.head),
                   AT(const s32, a.block), a.item);
+    s64 second =
+        panel + NEXT_PANEL < a.n_panel ? NEXT_PANEL * (s64)a.panel_bytes : 0;
     float acc[32];
     GLOBAL const float *before;
     GLOBAL float *after;
@@ -35,14 +37,12 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
     BARRIER();
     before = ENTRY(const float, top);
     UNROLL
-    for (s32 e = 0; e < 8; e++) {
+    for (s32 e = 0; e < MANY_TOKENS / STEP; e++) {
         UNROLL
-        for (s32 c = 0; c < 4; c++) {
-            s64 at = a.open ? many_at(row_out, f.n, 8 * e + 2 * q + (c & 1),
-                                      a.n, row + 4 * (c & 2))
-                            : -1;
+        for (s32 c = 0; c < STEP_SUMS; c++) {
+            s64 at = a.open ? OUT_AT(e, c) : -1;
 
-            acc[4 * e + c] = at < 0 ? 0 : before[at];
+            acc[STEP_SUMS * e + c] = at < 0 ? 0 : before[at];
         }
     }
     for (s32 k = 0; k < a.n_run; k++) {
@@ -53,7 +53,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                              (u64)f.matrix * a.matrix_bytes +
                              (u64)panel * a.panel_bytes + a.run[k].off;
         u32 next[STAGE_LOADS], raw[RAWS]; /* raw, sub, sup: the tile to come */
-        u32 sub[4], sup[4];
+        u32 sub[2 * LANE_ROWS], sup[2 * LANE_ROWS];
 
 #if WHOLE
         UNROLL
@@ -69,12 +69,12 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         for (s32 j = 0; j < RAWS; j++)
             raw[j] = 0;
         UNROLL
-        for (s32 j = 0; j < 4; j++) {
+        for (s32 j = 0; j < 2 * LANE_ROWS; j++) {
             sub[j] = sup[j] = 0;
         }
         if (panel < a.n_panel && len > 0)
             OF(fetch_tile)
-        (w, 0, len, first, g, q, raw, sub, sup);
+        (w, second, 0, len, first, r, q, raw, sub, sup);
         stage_load(x, a.x_step, row_x, f.n, 0, len, id, next);
         stage_put(held + buffer, id, next);
         BARRIER();
@@ -87,79 +87,85 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
 #if WHOLE
                 s32 closes = tile + 1 == len || ((tile + first) & 7) == 7;
 #endif
-                LOCAL const u32 *b = held + buffer + i * MANY_TOKENS * X_STRIDE;
-                s32 s[4], m[4];
-                float d[4];
-#if HAVE_MMA_S8_16832
-                u32 level[4];
-
-                OF(unpack)(raw, q, &level[0], &level[2]);
-                OF(unpack)(raw + RAW, q, &level[1], &level[3]);
-#else
-                u32 level[16];
+                LOCAL const u32 *b =
+                    held + buffer + i * MANY_TOKENS * MANY_STRIDE;
+                s32 s[2 * LANE_ROWS], m[2 * LANE_ROWS];
+                float d[2 * LANE_ROWS];
+                u32 level[2 * LANE_ROWS * LANE_DWORDS];
 
                 UNROLL
-                for (s32 j = 0; j < 4; j++) {
-                    OF(unpack)(raw + j * RAW, j, &level[j], &level[j + 4]);
-                    OF(unpack)
-                    (raw + (4 + j) * RAW, j, &level[j + 8], &level[j + 12]);
+                for (s32 j = 0; j < LANE_DWORDS; j++) {
+                    UNROLL
+                    for (s32 h = 0; h < LANE_ROWS; h++)
+                        OF(unpack)
+                    (raw + (h * LANE_DWORDS + j) * RAW, LANE_FIRST(q) + j,
+                     &level[h * LANE_DWORDS + j],
+                     &level[(LANE_ROWS + h) * LANE_DWORDS + j]);
                 }
-#endif
-                OF(factors)(sub, s, m);
-                OF(factors)(sub + 2, s + 2, m + 2);
-                OF(scales)(sup, sub, d);
-                OF(scales)(sup + 2, sub + 2, d + 2);
+                UNROLL
+                for (s32 h = 0; h < LANE_ROWS; h++)
+                    OF(factors)
+                (sub + 2 * h, s + 2 * h, m + 2 * h);
+                UNROLL
+                for (s32 h = 0; h < LANE_ROWS; h++)
+                    OF(scales)
+                (sup + 2 * h, sub + 2 * h, d + 2 * h);
                 (void)s;
                 (void)m;
                 if (tile + 1 < len)
                     OF(fetch_tile)
-                (w, tile + 1, len, first, g, q, raw, sub, sup);
+                (w, second, tile + 1, len, first, r, q, raw, sub, sup);
                 UNROLL
-                for (s32 e = 0; e < 8; e++) {
-                    LOCAL const u32 *be = b + e * 8 * X_STRIDE;
-                    s32 lo[4];
+                for (s32 e = 0; e < MANY_TOKENS / STEP; e++) {
+                    LOCAL const u32 *be = b + e * STEP * MANY_STRIDE;
+                    s32 lo[STEP_SUMS];
 #if HALVES
-                    s32 hi[4];
+                    s32 hi[STEP_SUMS];
 #endif
 
-                    if (e * 8 >= f.n)
+                    if (e * STEP >= f.n)
                         break;
                     UNROLL
-                    for (s32 c = 0; c < 4; c++)
+                    for (s32 c = 0; c < STEP_SUMS; c++)
                         lo[c] = WHOLE ? 0 : SUM_START;
 #if HALVES
                     UNROLL
-                    for (s32 c = 0; c < 4; c++)
+                    for (s32 c = 0; c < STEP_SUMS; c++)
                         hi[c] = lo[c];
 #endif
-#if HAVE_MMA_S8_16832
+#if HAVE_MMA
                     {
-                        u32 v[2];
+                        LOCAL const u32 *v =
+                            be + r * MANY_STRIDE + 2 + LANE_FIRST(q);
+                        u32 own[2 * LANE_DWORDS];
 
-                        v[0] = be[g * X_STRIDE + 2 + q];
-                        v[1] = be[g * X_STRIDE + 6 + q];
+                        UNROLL
+                        for (s32 j = 0; j < LANE_DWORDS; j++) {
+                            own[j] = v[j];
+                            own[LANE_DWORDS + j] = v[4 + j];
+                        }
 #if HALVES
-                        mma_s8_k16(lo, level, v[0]);
-                        mma_s8_k16(hi, level + 2, v[1]);
+                        mma_halves(lo, hi, level, own);
 #else
-                        mma_s8(lo, level, v);
+                        mma_tile(lo, level, own);
 #endif
                     }
 #else
                     UNROLL
                     for (s32 c = 0; c < 2; c++) {
-                        LOCAL const u32 *v = be + (2 * q + c) * X_STRIDE + 2;
+                        LOCAL const u32 *v =
+                            be + LANE_TOKEN(q, c) * MANY_STRIDE + 2;
 
                         UNROLL
                         for (s32 j = 0; j < 4; j++) {
                             lo[c] = dot4(level[j], v[j], lo[c]);
-                            lo[c + 2] = dot4(level[j + 8], v[j], lo[c + 2]);
+                            lo[c + 2] = dot4(level[j + 4], v[j], lo[c + 2]);
 #if HALVES
-                            hi[c] = dot4(level[j + 4], v[j + 4], hi[c]);
+                            hi[c] = dot4(level[j + 8], v[j + 4], hi[c]);
                             hi[c + 2] =
                                 dot4(level[j + 12], v[j + 4], hi[c + 2]);
 #else
-                            lo[c] = dot4(level[j + 4], v[j + 4], lo[c]);
+                            lo[c] = dot4(level[j + 8], v[j + 4], lo[c]);
                             lo[c + 2] =
                                 dot4(level[j + 12], v[j + 4], lo[c + 2]);
 #endif
@@ -167,9 +173,10 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                     }
 #endif
                     UNROLL
-                    for (s32 c = 0; c < 4; c++) {
-                        s32 o = 4 * e + c, h = c & 2;
-                        LOCAL const u32 *v = be + (2 * q + (c & 1)) * X_STRIDE;
+                    for (s32 c = 0; c < STEP_SUMS; c++) {
+                        s32 o = STEP_SUMS * e + c, h = 2 * LANE_ROW(c);
+                        LOCAL const u32 *v =
+                            be + LANE_TOKEN(q, c) * MANY_STRIDE;
 #if HAS_MIN
                         s32 mins = m[h] * (s16)(v[1] & 0xffff) +
                                    m[h + 1] * (s16)(v[1] >> 16);
@@ -209,7 +216,7 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
                     }
                 }
             }
-            buffer ^= STAGE * X_STRIDE;
+            buffer ^= STAGE * MANY_STRIDE;
             stage_put(held + buffer, id, next);
             BARRIER();
         }
@@ -220,29 +227,28 @@ KERNEL_OF(OF(matmul), struct contract_args, 256)
         for (s32 i = 1; i <= n_add; i++) {
             before = ENTRY(const float, top - i);
             UNROLL
-            for (s32 e = 0; e < 8; e++) {
+            for (s32 e = 0; e < MANY_TOKENS / STEP; e++) {
                 UNROLL
-                for (s32 c = 0; c < 4; c++) {
-                    s64 at = many_at(row_out, f.n, 8 * e + 2 * q + (c & 1), a.n,
-                                     row + 4 * (c & 2));
+                for (s32 c = 0; c < STEP_SUMS; c++) {
+                    s64 at = OUT_AT(e, c);
 
                     if (at >= 0)
-                        acc[4 * e + c] = add_(before[at], acc[4 * e + c]);
+                        acc[STEP_SUMS * e + c] =
+                            add_(before[at], acc[STEP_SUMS * e + c]);
                 }
             }
         }
         top -= n_add;
         after = ENTRY(float, top);
         UNROLL
-        for (s32 e = 0; e < 8; e++) {
+        for (s32 e = 0; e < MANY_TOKENS / STEP; e++) {
             UNROLL
-            for (s32 c = 0; c < 4; c++) {
-                s64 at = many_at(row_out, f.n, 8 * e + 2 * q + (c & 1), a.n,
-                                 row + 4 * (c & 2));
+            for (s32 c = 0; c < STEP_SUMS; c++) {
+                s64 at = OUT_AT(e, c);
 
                 if (at >= 0)
-                    after[at] = acc[4 * e + c];
-                acc[4 * e + c] = 0;
+                    after[at] = acc[STEP_SUMS * e + c];
+                acc[STEP_SUMS * e + c] = 0;
             }
         }
         top++;

@@ -13,8 +13,9 @@
  * itself, so that the compiler sees whose it is; what one adds to it is added
  * to the pointer. AT_HELD takes an address that stood in memory. Only kernels
  * have them, not functions of the device. UNROLL stands before a `for` of known
- * count which indexes an array that should stay in registers. HAVE_PRMT and
- * HAVE_MMA_S8_16832 say that there is more, below.
+ * count which indexes an array that should stay in registers. HAVE_PRMT,
+ * HAVE_MMA_S8_16832, HAVE_MFMA_I8 and HAVE_WMMA_I8 say that there is more,
+ * below.
  *
  * Every operation on floats is a call, since compilers may fuse what they see
  * as expressions: add_ sub_ mul_ div_ fma_ sqrt_ rint_ abs_, of doubles dadd_
@@ -37,7 +38,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 
 #define UNROLL
-#define KERNEL(name, args, lanes)       static void text_##name(const args a)
+#define KERNEL(name, args, lanes)       DEV void text_##name(const args a)
 #define KERNEL_DENSE(name, args, lanes) KERNEL(name, args, lanes)
 #define KERNEL_AHEAD(name, args, lanes) KERNEL(name, args, lanes)
 #define DEV                             static inline
@@ -108,9 +109,9 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return c;
 }
 /* HAVE_PRMT: a dword of any four bytes of a and b, by four nibbles of s: 0 .. 7
- * the byte, a's first; 8 added: its sign in all bits. Here, as HAVE_MMA, or not
- * at all: emu_text_plain.c. */
-#ifndef EMU_PLAIN
+ * the byte, a's first; 8 added: its sign in all bits. From here on it depends
+ * on which GPU is played: EMU_CUDA, EMU_MFMA, EMU_WMMA, or none of them. */
+#ifdef EMU_CUDA
 #define HAVE_PRMT 1
 DEV u32 prmt_(u32 a, u32 b, u32 s)
 {
@@ -135,7 +136,7 @@ DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
 
     memcpy(emu_exchange(LANE()), a, (size_t)n_half * 8);
     memcpy(emu_exchange(LANE()) + 4, b, (size_t)n_half * 4);
-    emu_warp();
+    emu_wave(32);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4 * n_half; k++) {
             const u32 *from_a = emu_exchange(first + 4 * g + (k & 3));
@@ -145,7 +146,7 @@ DEV void mma_lanes(s32 *c, const u32 *a, const u32 *b, int n_half)
             c[i] = dot4(from_a[(i >> 1) + (k >> 2) * 2], from_b[4 + (k >> 2)],
                         c[i]);
         }
-    emu_warp();
+    emu_wave(32);
 }
 DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
 {
@@ -154,5 +155,58 @@ DEV void mma_s8(s32 *c, const u32 *a, const u32 *b)
 DEV void mma_s8_k16(s32 *c, const u32 *a, u32 b)
 {
     mma_lanes(c, a, &b, 1);
+}
+#endif
+
+/* prelude_hip.h says which lane has what. */
+#ifdef EMU_MFMA
+#define HAVE_MFMA_I8 EMU_MFMA
+DEV void mfma_lanes(s32 *c, const u32 *a, const u32 *b, int n)
+{
+    s32 first = LANE() & ~63, column = LANE() & 15, q = LANE() >> 4 & 3;
+
+    memcpy(emu_exchange(LANE()), a, (size_t)n * 4);
+    memcpy(emu_exchange(LANE()) + 4, b, (size_t)n * 4);
+    emu_wave(64);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4 * n; k++) {
+            s32 at = first + k / n * 16;
+
+            c[i] = dot4(emu_exchange(at + 4 * q + i)[k % n],
+                        emu_exchange(at + column)[4 + k % n], c[i]);
+        }
+    emu_wave(64);
+}
+DEV void mfma_i8(s32 *c, u32 a0, u32 a1, u32 b0, u32 b1)
+{
+    const u32 a[2] = {a0, a1}, b[2] = {b0, b1};
+
+    mfma_lanes(c, a, b, 2);
+}
+DEV void mfma_i8_k16(s32 *c, u32 a, u32 b)
+{
+    mfma_lanes(c, &a, &b, 1);
+}
+#endif
+#ifdef EMU_WMMA
+#define HAVE_WMMA_I8 EMU_WMMA
+DEV void wmma_i8(s32 *c, const u32 *a, const u32 *b)
+{
+    enum { TWICE = EMU_WMMA == 11, N = TWICE ? 4 : 2 };
+    s32 first = LANE() & ~31, column = LANE() & 15, q = LANE() >> 4 & 1;
+
+    memcpy(emu_exchange(LANE()), a, N * sizeof(*a));
+    memcpy(emu_exchange(LANE()) + 4, b, N * sizeof(*b));
+    emu_wave(32);
+    if (TWICE && memcmp(emu_exchange(LANE()), emu_exchange(LANE() ^ 16), 32))
+        emu_fault("the halves of a wave give a WMMA other operands");
+    for (int i = 0; i < 8; i++)
+        for (int k = 0; k < 4; k++) {
+            s32 at = first + k / N * 16, row = TWICE ? 2 * i + q : 8 * q + i;
+
+            c[i] = dot4(emu_exchange(at + row)[k % N],
+                        emu_exchange(at + column)[4 + k % N], c[i]);
+        }
+    emu_wave(32);
 }
 #endif

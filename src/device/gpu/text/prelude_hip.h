@@ -136,7 +136,7 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return __builtin_amdgcn_sudot4(true, (s32)a, true, (s32)b, c, false);
 }
 #elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) ||     \
-    defined(__gfx942__) || defined(__gfx1030__)
+    defined(__gfx942__) || defined(__gfx950__) || defined(__gfx1030__)
 DEV s32 dot4(u32 a, u32 b, s32 c)
 {
     return __builtin_amdgcn_sdot4((s32)a, (s32)b, c, false);
@@ -147,5 +147,88 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     for (int i = 0; i < 32; i += 8)
         c += (s32)(s8)(a >> i) * (s8)(b >> i);
     return c;
+}
+#endif
+/* Matrix units, but where their use is forbidden (hip_text.c). Which lane has
+ * what is the vendor's word: the Matrix Instruction Calculator's for those of
+ * CDNA, "WMMA on RDNA 3" and "Matrix Cores of RDNA 4" for those of RDNA. */
+#ifndef NO_MATRIX
+#if defined(__gfx942__) || defined(__gfx950__)
+#define HAVE_MFMA_I8 32
+#elif defined(__gfx908__) || defined(__gfx90a__)
+#define HAVE_MFMA_I8 16
+#elif __AMDGCN_WAVEFRONT_SIZE__ == 64
+/* The others' are used by waves of 32. */
+#elif defined(__gfx1200__) || defined(__gfx1201__)
+#define HAVE_WMMA_I8 12
+#elif defined(__GFX11__) &&                                                    \
+    __has_builtin(__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32)
+#define HAVE_WMMA_I8 11
+#endif
+#endif
+/* c += a b of signed bytes, by waves of 64; a [16, 32], b [32, 16]. Lane
+ * 16 q + r has row r of a, column r of b, of k 8 q .. 8 q + 7: two dwords; and
+ * column r of c, rows 4 q .. 4 q + 3. Half as much of k, and of the older ones:
+ * k 4 q .. 4 q + 3. */
+#if HAVE_MFMA_I8
+typedef s32 sums4 __attribute__((ext_vector_type(4)));
+DEV void sums4_put(s32 *c, sums4 sums)
+{
+    UNROLL
+    for (s32 i = 0; i < 4; i++)
+        c[i] = sums[i];
+}
+#endif
+#if HAVE_MFMA_I8 == 32
+DEV void mfma_i8(s32 *c, u32 a0, u32 a1, u32 b0, u32 b1)
+{
+    long a = (long)((u64)a1 << 32 | a0), b = (long)((u64)b1 << 32 | b0);
+    sums4 sums = {c[0], c[1], c[2], c[3]};
+
+    sums4_put(c, __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, sums, 0, 0, 0));
+}
+#elif HAVE_MFMA_I8
+DEV void mfma_i8_k16(s32 *c, u32 a, u32 b)
+{
+    sums4 sums = {c[0], c[1], c[2], c[3]};
+
+    sums4_put(
+        c, __builtin_amdgcn_mfma_i32_16x16x16i8((s32)a, (s32)b, sums, 0, 0, 0));
+}
+#endif
+/* The same by waves of 32; a [16, 16], b [16, 16]. Lane 16 q + r has row r of
+ * a, column r of b, and column r of c. RDNA 3: all of k, four dwords, in both
+ * halves of the wave; rows 2 i + q of c, i = 0 .. 7. RDNA 4: of k 8 q .. 8 q +
+ * 7, two dwords; rows 8 q + i. */
+#if HAVE_WMMA_I8
+typedef s32 sums8 __attribute__((ext_vector_type(8)));
+#if HAVE_WMMA_I8 == 11
+typedef s32 bytes16 __attribute__((ext_vector_type(4)));
+DEV sums8 wmma_sums(const u32 *a, const u32 *b, sums8 c)
+{
+    bytes16 x = {(s32)a[0], (s32)a[1], (s32)a[2], (s32)a[3]};
+    bytes16 y = {(s32)b[0], (s32)b[1], (s32)b[2], (s32)b[3]};
+
+    return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, x, true, y, c,
+                                                      false);
+}
+#else
+typedef s32 bytes8 __attribute__((ext_vector_type(2)));
+DEV sums8 wmma_sums(const u32 *a, const u32 *b, sums8 c)
+{
+    bytes8 x = {(s32)a[0], (s32)a[1]}, y = {(s32)b[0], (s32)b[1]};
+
+    return __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, x, true, y, c,
+                                                            false);
+}
+#endif
+DEV void wmma_i8(s32 *c, const u32 *a, const u32 *b)
+{
+    sums8 sums = {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};
+
+    sums = wmma_sums(a, b, sums);
+    UNROLL
+    for (s32 i = 0; i < 8; i++)
+        c[i] = sums[i];
 }
 #endif

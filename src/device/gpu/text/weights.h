@@ -24,6 +24,7 @@ enum {
     STAGE_LOADS = STAGE * X_BLOCK / 256, /* dwords a lane moves */
     X_STRIDE = 12, /* dwords from block to block: no two rows that a warp reads
                       together begin in one bank */
+    MANY_STRIDE = STEP == 16 ? 10 : 12, /* the same of matmul's 16 or 8 rows */
     FLOAT_AHEAD = 48, /* weights that a lane of matvec of floats asks for */
     FLOAT_STAGE = 16, /* values of k that matmul of floats holds twice */
     FLOAT_ROWS = 132, /* from k to k, a few more than there are, for banks */
@@ -307,6 +308,10 @@ DEV s64 many_at(LOCAL const s32 *row_out, s32 n_tok, s32 tok, s32 n, s32 row)
 {
     return tok < n_tok && row < n ? (s64)row_out[tok] * n + row : -1;
 }
+/* The same of sum c of a lane's step e. */
+#define OUT_AT(e, c)                                                           \
+    many_at(row_out, f.n, STEP *(e) + LANE_TOKEN(q, c), a.n,                   \
+            row + (NEXT_ROW + ROWS * NEXT_PANEL) * LANE_ROW(c))
 
 /* What a lane moves to shared memory of tiles t .. t + STAGE_TILES - 1 of n
  * rows of activations, from `x` on; zeros from tile `len` on. */
@@ -330,7 +335,7 @@ DEV void stage_put(LOCAL u32 *held, s32 id, const u32 *next)
         s32 at = id + 256 * i, row = at / (STAGE_TILES * X_BLOCK);
         s32 dword = at % (STAGE_TILES * X_BLOCK);
 
-        held[(dword / X_BLOCK * MANY_TOKENS + row) * X_STRIDE +
+        held[(dword / X_BLOCK * MANY_TOKENS + row) * MANY_STRIDE +
              dword % X_BLOCK] = next[i];
     }
 }
@@ -365,8 +370,8 @@ DEV void stage_put_floats(LOCAL float *w, LOCAL float *x, s32 buffer, s32 w_k,
         x[16 * j] = next_x[j];
 }
 
-/* A tile's sum: a matrix unit adds it to the bits of 1.5 * 2^23, of whose last
- * digits it makes a float; a sum is below 2^22. */
+/* A tile's sum: NVIDIA's matrix units add it to the bits of 1.5 * 2^23, whose
+ * last digits are made a float; a sum is below 2^22. */
 #if HAVE_MMA_S8_16832
 #define SUM_START    0x4b400000
 #define SUM_FLOAT(i) sub_(float_from_bits((u32)(i)), 12582912.0f)

@@ -179,35 +179,33 @@ DEV u64 OF(sup_at)(s32 t, s32 first)
     return (u64)chunk * SUP_BYTES + (u64)before * TILE_BYTES;
 }
 
-/* What matmul's lane 4 g + q wants of tile t of a run: rows g and g + 8, of the
- * second one the dwords from raw[RAWS / 2] on. Without matrix units all values,
- * not those of q alone. */
-#if HAVE_MMA_S8_16832
-#define RAWS (2 * RAW)
-#else
-#define RAWS (8 * RAW)
-#endif
-DEV void OF(fetch_tile)(GLOBAL const u8 *w, s32 t, s32 len, s32 first, s32 g,
-                        s32 q, u32 *raw, u32 *sub, u32 *sup)
+/* What a lane of matmul wants of tile t of a run (mma.h): of each of its rows
+ * LANE_DWORDS * RAW dwords, and the bytes of scales. Its second row's panel is
+ * `second` bytes on. */
+#define RAWS (LANE_ROWS * LANE_DWORDS * RAW)
+DEV void OF(fetch_tile)(GLOBAL const u8 *w, s64 second, s32 t, s32 len,
+                        s32 first, s32 r, s32 q, u32 *raw, u32 *sub, u32 *sup)
 {
     GLOBAL const u8 *p = w + OF(tile_at)(t, first);
 
-#if HAVE_MMA_S8_16832
-    OF(fetch)(p, g, q, raw);
-    OF(fetch)(p, g + 8, q, raw + RAW);
-#else
     (void)q;
     UNROLL
-    for (s32 j = 0; j < 4; j++) {
-        OF(fetch)(p, g, j, raw + j * RAW);
-        OF(fetch)(p, g + 8, j, raw + (4 + j) * RAW);
+    for (s32 j = 0; j < LANE_DWORDS; j++) {
+        UNROLL
+        for (s32 h = 0; h < LANE_ROWS; h++)
+            OF(fetch)
+        (p + h * second, r + h * NEXT_ROW, LANE_FIRST(q) + j,
+         raw + (h * LANE_DWORDS + j) * RAW);
     }
-#endif
-    OF(fetch_sub)(p, g, sub);
-    OF(fetch_sub)(p, g + 8, sub + 2);
+    UNROLL
+    for (s32 h = 0; h < LANE_ROWS; h++)
+        OF(fetch_sub)
+    (p + h * second, r + h * NEXT_ROW, sub + 2 * h);
     if (WHOLE && (t + 1 == len || ((t + first) & 7) == 7)) {
-        OF(fetch_sup)(w + OF(sup_at)(t, first), g, sup);
-        OF(fetch_sup)(w + OF(sup_at)(t, first), g + 8, sup + 2);
+        UNROLL
+        for (s32 h = 0; h < LANE_ROWS; h++)
+            OF(fetch_sup)
+        (w + OF(sup_at)(t, first) + h * second, r + h * NEXT_ROW, sup + 2 * h);
     }
 }
 

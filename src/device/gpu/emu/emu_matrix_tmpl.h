@@ -1,0 +1,25 @@
+/* The kernels that use matrix units, compiled for the emulator: TABLE is its
+ * table, of a GPU of AMD's that EMU_MFMA or EMU_WMMA names. */
+#include "device/gpu/text/prelude_emu.h"
+
+#include "device/gpu/text/args.h"
+#include "device/gpu/text/math.h"
+#include "device/gpu/text/values.h"
+
+#include "device/gpu/text/mma.h"
+
+#include "device/gpu/text/weights.h"
+
+#define GPU_KERNEL(name, args, lanes)
+#define GPU_KERNEL_MATRIX(name, args, lanes)                                   \
+    static void emu_##name(const void *p)                                      \
+    {                                                                          \
+        text_##name(*(const args *)p);                                         \
+    }
+#include "device/gpu/gpu_kernels.def"
+
+emu_kernel *const TABLE[GPU_KERNEL_COUNT] = {
+#define GPU_KERNEL_MATRIX(name, args, lanes) [GPU_##name] = emu_##name,
+#include "device/gpu/gpu_kernels.def"
+};
+#undef GPU_KERNEL
