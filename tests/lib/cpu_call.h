@@ -1,8 +1,8 @@
 /* Calling kernels from tests: tensors on the heap, any number of threads one
- * after another, which share nothing but the result, of attention also what they
- * do; scratch of exactly the size asked for, and one law for all: every kernel
- * set that runs here, with 1, 2, 3 and 7 threads, and the GPUs' kernels give the
- * bits of plain C with one. */
+ * after another, which share nothing but the result, of attention also what
+ * they do; scratch of exactly the size asked for, and one law for all: every
+ * kernel set that runs here, with 1, 2, 3 and 7 threads, and the GPUs' kernels
+ * give the bits of plain C with one. */
 #ifndef TEST_CPU_CALL_H
 #define TEST_CPU_CALL_H
 

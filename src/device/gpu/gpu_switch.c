@@ -1,3 +1,4 @@
+/* 0, 1, empty or unset, and nothing else. */
 #include "device/gpu/gpu_switch.h"
 
 #include <stdlib.h>
