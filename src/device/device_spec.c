@@ -367,6 +367,15 @@ static pl_status cut(struct device_item *it, const char *p, bool paper,
     return PL_OK;
 }
 
+/* Is that all of it, but for blanks? */
+static bool is_word(const char *spec, const char *word)
+{
+    size_t n = strlen(word);
+
+    spec += strspn(spec, " ");
+    return strncmp(spec, word, n) == 0 && spec[n + strspn(spec + n, " ")] == 0;
+}
+
 /* Devices that are only described bear any name but host; else the name says
  * the kind. */
 static pl_status parse(struct device_list *out, const char *spec, bool paper,
@@ -377,7 +386,7 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
     pl_status s = PL_OK;
 
     *out = l;
-    if (strcmp(spec, "none") == 0)
+    if (is_word(spec, "none"))
         return PL_OK;
     if (paper)
         snprintf(accepted, sizeof accepted, "%s", paper_kind()->accepts);

@@ -262,7 +262,8 @@ pl_status intent_read(struct intent *out, struct arena *a, const pl_graph *g,
     PL_TRY(read_sizes(out, opt, err));
     PL_TRY(read_devices(out, opt, err));
     PL_TRY(read_mode(out, opt, err));
-    if (out->mode == PL_SPLIT_HYBRID && out->width > out->list.n)
+    if (out->mode == PL_SPLIT_HYBRID && out->list.n > 0 &&
+        out->width > out->list.n)
         notes_add(notes, PL_LOG_WARN,
                   "-sm hybrid:%d: %d device%s, which make one group of tensor "
                   "split",

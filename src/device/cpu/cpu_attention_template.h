@@ -747,18 +747,21 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* The spans of all groups, or 0 if whole groups are to be dealt. */
+/* The spans of all groups, or 0 if whole groups are to be dealt: where each
+ * thread has as many of them, all alike. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;
     int64_t n_kv = c->in[1].dim[1], n_group = c->table->n_tok * n_kv, n = 0;
+    bool even = n_group % c->nth == 0;
 
-    if (!v->by_span || !c->taken || n_group >= 2 * c->nth ||
-        n_group % c->nth == 0)
+    if (!v->by_span || !c->taken || n_group >= 2 * c->nth)
         return 0;
-    for (int64_t t = 0; t < c->table->n_tok; t++)
+    for (int64_t t = 0; t < c->table->n_tok; t++) {
         n += n_kv * spans_seen(c, t);
-    return n < c->nth ? 0 : n;
+        even = even && spans_seen(c, t) == spans_seen(c, 0);
+    }
+    return even || n < c->nth ? 0 : n;
 }
 
 static inline void attend_spans(struct view *v, int64_t line, float *q)

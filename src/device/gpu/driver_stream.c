@@ -446,7 +446,7 @@ static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
     PL_TRY(CALL(g, err, version, &version));
     snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, make->name, name,
              g->device.arch[0] ? ", " : "", g->device.arch, version,
-             make->text_hash());
+             make->text_hash(g->text));
     return PL_OK;
 }
 

@@ -65,6 +65,8 @@ void hip_text_fini(struct hip_text *t); /* takes one that is all zero */
 pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
                            void **out, pl_err *err);
 /* Of the text, what stands before it, and how it is compiled. */
-uint64_t hip_text_hash(void);
+uint64_t hip_text_hash(const struct hip_text *t);
+/* False: PLAIT_HIP_MATRIX says that kernels use no matrix units. */
+bool hip_text_may_have_matrix(void);
 
 #endif

@@ -43,6 +43,14 @@ static const char *kernels(const struct trial *t, char *text, size_t size)
     return text;
 }
 
+static bool uses_matrix_units(const struct trial *t)
+{
+    for (int i = 0; i < t->list.n; i++)
+        if (gpu_kernel_is_for_matrix_units(t->list.launch[i].kernel))
+            return true;
+    return false;
+}
+
 static pl_status differs_at(const struct gpu_device *x, const struct trial *t,
                             size_t at, uint32_t have, uint32_t want,
                             pl_err *err)
@@ -50,7 +58,7 @@ static pl_status differs_at(const struct gpu_device *x, const struct trial *t,
     bool in = inside(t, at);
     size_t word = in ? (at - t->out) / 4 : at / 4;
     const char *of = in ? trial_word(t, word) : NULL;
-    const char *remedy = x->driver->remedy;
+    const char *remedy = uses_matrix_units(t) ? x->driver->remedy : NULL;
     char name[160];
 
     return err_set(

@@ -31,8 +31,8 @@ struct gpu_graph; /* and of graphs */
 
 struct gpu_driver {
     const char *name;   /* "emu", "cuda", "hip", "opencl" */
-    const char *remedy; /* tried where a kernel gives other bits: "set X=0".
-                           NULL: there is none of its own */
+    const char *remedy; /* where a kernel for matrix units gives other bits:
+                           "set X=0". NULL: there is none of its own */
 
     /* The GPUs that it shows, up to `max`, those that cannot be used among
      * them, by questions that take nothing of any GPU. What fails for one of

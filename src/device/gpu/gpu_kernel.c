@@ -37,6 +37,19 @@ size_t gpu_kernel_args(enum gpu_kernel k)
     return table[k].args;
 }
 
+bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k)
+{
+    switch (k) {
+#define GPU_KERNEL(name, args, lanes)
+#define GPU_KERNEL_MATRIX(name, args, lanes) case GPU_##name:
+#include "device/gpu/gpu_kernels.def"
+#undef GPU_KERNEL
+        return true;
+    default:
+        return false;
+    }
+}
+
 void gpu_call_set_table(struct gpu_call *c, const struct token_table *t)
 {
     c->table = *t;

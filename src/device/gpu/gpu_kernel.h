@@ -26,6 +26,7 @@ enum {
 const char *gpu_kernel_name(enum gpu_kernel k);
 int gpu_kernel_lanes(enum gpu_kernel k);   /* of a group: 32, 64, 128 or 256 */
 size_t gpu_kernel_args(enum gpu_kernel k); /* bytes */
+bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k); /* where there are */
 
 /* A local tensor on the device: cpu_tensor's, but for its address. */
 struct gpu_tensor {

@@ -119,13 +119,18 @@ void hip_text_fini(struct hip_text *t)
     *t = (struct hip_text){0};
 }
 
-uint64_t hip_text_hash(void)
+bool hip_text_may_have_matrix(void)
 {
-    uint64_t h = gpu_prelude_hip.hash;
     const char *told;
 
-    read_switch(&told, NULL);
-    h = hash64(h, told, strlen(told));
+    return read_switch(&told, NULL) == PL_OK && !*told;
+}
+
+uint64_t hip_text_hash(const struct hip_text *t)
+{
+    uint64_t h = gpu_prelude_hip.hash;
+
+    h = hash64(h, t->told, strlen(t->told));
     for (int i = 0; i < N_OPTION; i++)
         h = hash64(h, options[i], strlen(options[i]));
     return hash64(h, &gpu_text.hash, sizeof gpu_text.hash);
@@ -221,7 +226,7 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
     size_t n;
     int n_key =
         snprintf(key, sizeof key, "hip\n%s\n%s\n%s\n%016" PRIx64 "\n", t->arch,
-                 t->version, gpu_kernel_name(k), hip_text_hash());
+                 t->version, gpu_kernel_name(k), hip_text_hash(t));
 
     *out = gpu_cache_load(key, (size_t)n_key, &n);
     if (*out)

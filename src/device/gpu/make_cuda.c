@@ -14,6 +14,7 @@
 #include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_ptx.h"
 #include "device/gpu/gpu_speeds.h"
+#include "device/gpu/gpu_switch.h"
 
 /* ---- the library --------------------------------------------------------- */
 
@@ -74,6 +75,7 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
                          pl_err *err)
 {
     int major, minor, flushes;
+    bool on;
 
     PL_TRY(CALL(api, d, err, device_attribute, &major, CUDA_CAPABILITY_MAJOR,
                 d->handle));
@@ -82,7 +84,9 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
-    d->overlaps = d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
+    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_overlap.c complains */
+    d->overlaps =
+        on && d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
     d->wait_flags =
         CUDA_WAIT_AT_LEAST | (flushes ? (unsigned)CUDA_WAIT_FLUSH : 0);
     return PL_OK;
@@ -212,10 +216,11 @@ static pl_status text_program(struct stream_text *t, enum gpu_kernel k,
     return PL_OK;
 }
 
-static uint64_t text_hash(void)
+static uint64_t text_hash(const struct stream_text *t)
 {
     uint64_t h = 0;
 
+    (void)t;
     for (int i = 0; gpu_ptx[i].packed; i++)
         h = hash64(h, gpu_ptx[i].packed, gpu_ptx[i].n_packed);
     return h;

@@ -160,6 +160,8 @@ static bool has_mma(const struct stream_device *d)
     static const char *const arch[] = {"gfx908", "gfx90a",  "gfx942",
                                        "gfx950", "gfx1200", "gfx1201"};
 
+    if (!hip_text_may_have_matrix())
+        return false;
     for (size_t i = 0; i < sizeof arch / sizeof *arch; i++)
         if (is_arch(d, arch[i]))
             return true;
@@ -275,6 +277,11 @@ static pl_status text_program(struct stream_text *t, enum gpu_kernel k,
     return PL_OK;
 }
 
+static uint64_t text_hash(const struct stream_text *t)
+{
+    return hip_text_hash(&t->hip);
+}
+
 /* ---- streams ------------------------------------------------------------- */
 
 static void *pointer(uint64_t at)
@@ -382,7 +389,7 @@ const struct stream_make make_hip = {
     .text_open = text_open,
     .text_close = text_close,
     .text_program = text_program,
-    .text_hash = hip_text_hash,
+    .text_hash = text_hash,
     .copy = copy,
     .post = post,
     .wait = wait,

@@ -271,7 +271,7 @@ struct stream_make {
                               const void **image, void **owned, pl_err *err);
     /* Of all that the kernels' bits depend on beside the device and the
      * version. */
-    uint64_t (*text_hash)(void);
+    uint64_t (*text_hash)(const struct stream_text *t);
 
     /* What goes into a stream, as struct gpu_driver has it. */
     pl_status (*copy)(const struct stream_api *api,

@@ -255,8 +255,11 @@ static bool make_fibers(struct emu *e)
 static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
 {
     static emu_kernel *const *const tables[] = {
-        emu_kernels,        emu_kernels_plain,  emu_kernels_mfma32,
-        emu_kernels_mfma16, emu_kernels_wmma11, emu_kernels_wmma12,
+        emu_kernels,        emu_kernels_plain,
+#ifndef EMU_PTX /* which knows nothing of AMD's */
+        emu_kernels_mfma32, emu_kernels_mfma16,
+        emu_kernels_wmma11, emu_kernels_wmma12,
+#endif
     };
     emu_kernel *found = NULL;
 

@@ -150,8 +150,8 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
 }
 #endif
 /* Matrix units, but where their use is forbidden (hip_text.c). Which lane has
- * what is the vendor's word: the Matrix Instruction Calculator's for those of
- * CDNA, "WMMA on RDNA 3" and "Matrix Cores of RDNA 4" for those of RDNA. */
+ * what is as the vendor's library composable_kernel has it for CDNA 3 and RDNA
+ * 4, and as others use the units of CDNA 2 and RDNA 3. */
 #ifndef NO_MATRIX
 #if defined(__gfx942__) || defined(__gfx950__)
 #define HAVE_MFMA_I8 32
