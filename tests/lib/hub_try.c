@@ -200,9 +200,12 @@ static void send_file(struct client *c, const char *data, size_t n)
     for (size_t at = 0; at < n; at += BLOCK) {
         size_t part = n - at < BLOCK ? n - at : BLOCK;
 
-        if (!send_all(c, data + at, part))
-            return;
+        /* before who has them can ask how many there were */
         atomic_fetch_add(&t->n_sent, (long long)part);
+        if (!send_all(c, data + at, part)) {
+            atomic_fetch_sub(&t->n_sent, (long long)part);
+            return;
+        }
         if (t->slow_us > 0)
             usleep((useconds_t)t->slow_us);
     }
