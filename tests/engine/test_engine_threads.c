@@ -320,3 +320,42 @@ TEST(threads_meet_a_busy_engine_at_every_door)
     free(after);
     engine_run_close(&r);
 }
+
+/* ---- threads of a device ------------------------------------------------- */
+
+/* So many tokens see two spans of four KV heads each: eight for three threads,
+ * or five. */
+TEST(threads_share_the_spans_of_a_token)
+{
+    enum { PROMPT = 420, STEP = 60, AFTER = 6 };
+    const int threads[] = {1, 3, 5};
+    int32_t token[PROMPT + AFTER];
+    uint64_t random = test_seed();
+    float *want = NULL;
+
+    for (int k = 0; k < 3; k++) {
+        pl_options o = engine_run_options();
+        struct engine_run r;
+        float *have;
+
+        o.devices = "cpu*1";
+        o.n_threads = threads[k];
+        o.n_ctx = PROMPT + AFTER;
+        engine_run_open(&r, model, model, &o);
+        if (k == 0)
+            engine_run_tokens(&r, &random, PROMPT + AFTER, token);
+        have = test_need(AFTER * (size_t)r.n_vocab, sizeof *have);
+        for (int i = 0; i < PROMPT; i += STEP)
+            engine_run_decode(&r, 0, STEP, token + i, NULL);
+        for (int i = 0; i < AFTER; i++)
+            engine_run_decode(&r, 0, 1, token + PROMPT + i,
+                              have + i * r.n_vocab);
+        if (want)
+            assert_memory_equal(have, want,
+                                AFTER * (size_t)r.n_vocab * sizeof *have);
+        engine_run_close(&r);
+        free(k ? have : NULL);
+        want = k ? want : have;
+    }
+    free(want);
+}
