@@ -631,7 +631,6 @@ static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
 {
     int64_t n_head = v->c->out.dim[1];
     int64_t at = lo > 0 ? 2 * i * v->depth : (2 * n_head + i) * v->depth;
-
     char *soft = (char *)v->soft + ahead * (int64_t)v->c->scratch_stride;
 
     return soft_at(v, (struct soft *)soft, v->max_rows + at);
