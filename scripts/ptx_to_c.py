@@ -204,8 +204,7 @@ def main():
     with open(out, 'w', encoding='ascii') as f:
         f.write(f'/* {os.path.basename(path)} by scripts/ptx_to_c.py. */\n'
                 '#pragma GCC optimize 1\n'  # more takes GCC many minutes
-                '#include "device/gpu/emu/ptx_ops.h"\n'
-                '#include "device/gpu/gpu_launch.h"\n\n'
+                '#include "device/gpu/emu/ptx_ops.h"\n\n'
                 '#pragma GCC diagnostic ignored "-Wunused-but-set-variable"\n'
                 '#pragma GCC diagnostic ignored "-Wunused-label"\n\n')
         for k in kernels:

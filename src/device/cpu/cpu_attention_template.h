@@ -59,8 +59,8 @@ struct row {
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
-    int32_t n_span;  /* closed, or before the task's first one */
-    int32_t n_begin; /* of these, who are not the task's */
+    int32_t n_span;  /* closed, with those before the task's first one */
+    int32_t n_begin; /* these alone */
     int32_t n_done;  /* on the stack */
     int32_t lo, hi;  /* visible part of the current block */
     bool open;
