@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu_ptx.py make | check | embed OUT FILE...: the kernels' text as PTX.
+"""gpu_ptx.py make | check | embed OUT FILE: the kernels' text as PTX.
 
 make   compiles src/device/gpu/text by NVRTC 11.8, whose PTX every driver since
        its time takes, into src/device/gpu/ptx: for devices with dp4a, and for
@@ -7,10 +7,11 @@ make   compiles src/device/gpu/text by NVRTC 11.8, whose PTX every driver since
 check  compiles it again and compares; assembles the PTX for the devices there
        are, and looks at the instructions; compares cuda_api.h with the vendor's
        header.
-embed  writes a C file that holds the PTX of the files; the build calls this.
+embed  writes a C file that holds FILE, that of PTX; the build calls this.
 """
 import ctypes
-import gzip
+import functools
+import lzma
 import os
 import re
 import sys
@@ -20,9 +21,10 @@ import gpu_text
 import gpu_tools
 import packed
 
-PTX = os.path.join(gpu_text.ROOT, 'src/device/gpu/ptx')
+PTX = os.path.join(gpu_text.ROOT, 'src/device/gpu/ptx/kernels.ptx.xz')
+SHOWN = os.path.relpath(PTX, gpu_text.ROOT)
 PRELUDE = 'prelude_cuda.h'
-LEVELS = (61, 80)
+LEVELS = (80, 61)  # in this order: the library unpacks 80 without 61
 NVRTC = ('nvidia-cuda-nvrtc-cu11', '11.8.89', 'libnvrtc.so.11.2')
 OPTIONS = ['-std=c++17', '-fmad=false', '-prec-div=true', '-prec-sqrt=true',
            '-ftz=false']
@@ -38,20 +40,19 @@ DEVICES = {
     80: {'13': (80, 86, 89, 90, 100, 103, 110, 120, 121)},
 }
 HEADER = ('nvidia-cuda-runtime-cu12', '12.9.79', 'include/cuda.h')
-MOST_BYTES = 4 << 20  # of packed PTX in the repository
+MOST_BYTES = 1 << 20  # of packed PTX, in the repository and in the library
 
 
 def options(level):
     return OPTIONS + [f'-arch=compute_{level}']
 
 
-def path_of(level):
-    return os.path.join(PTX, f'compute_{level}.ptx.gz')
-
-
-def unpack(path):
-    with open(path, 'rb') as f:
-        return gzip.decompress(f.read()).decode()
+@functools.cache
+def unpack(path=PTX):
+    """PTX by level, in the order of the file; each begins with its mark."""
+    with lzma.open(path, 'rt', encoding='ascii', newline='') as f:
+        parts = re.split(r'^(?=// text )', f.read(), flags=re.M)[1:]
+    return {int(re.search(r'^\.target sm_(\d+)$', p, re.M)[1]): p for p in parts}
 
 
 # ---- compiling -------------------------------------------------------------
@@ -96,27 +97,39 @@ def mark(level):
 
 def make():
     nvrtc = Nvrtc()
-    os.makedirs(PTX, exist_ok=True)
-    for level in LEVELS:
-        ptx = mark(level) + nvrtc.compile(level)
-        path = path_of(level)
-        if os.path.exists(path) and unpack(path) == ptx:
-            print(f'{os.path.basename(path)}: as it was')
-            continue
-        packed = gzip.compress(ptx.encode(), 9, mtime=0)
-        with open(path, 'wb') as f:
-            f.write(packed)
-        print(f'{os.path.basename(path)}: {len(entries(ptx))} kernels, '
-              f'{len(ptx)} bytes, {len(packed)} compressed')
+    made = {level: mark(level) + nvrtc.compile(level) for level in LEVELS}
+    if os.path.exists(PTX) and unpack() == made:
+        print(f'{SHOWN}: as it was')
+        return
+    small = packed.squeeze(''.join(made.values()).encode())
+    os.makedirs(os.path.dirname(PTX), exist_ok=True)
+    with open(PTX, 'wb') as f:
+        f.write(small)
+    for level, ptx in made.items():
+        print(f'compute_{level}: {len(entries(ptx))} kernels, {len(ptx)} bytes')
+    print(f'{SHOWN}: {len(small)} bytes')
 
 
 # ---- what the PTX says; no tool is needed ----------------------------------
 
+ENTRY = re.compile(r'^\.visible \.entry (\w+)\(.*?^\{\n(.*?)^\}\n', re.M | re.S)
+HEAD = re.compile(r'^\.version .*?^\.address_size 64\n', re.M | re.S)
+
+
 def entries(ptx):
     """The kernels by name: what stands between their braces."""
-    found = re.findall(r'^\.visible \.entry (\w+)\(.*?^\{\n(.*?)^\}', ptx,
-                       re.M | re.S)
-    return dict(found)
+    return dict(ENTRY.findall(ptx))
+
+
+def programs(ptx):
+    """The kernels by name, each a program of its own as cuda_text.c cuts it."""
+    head = HEAD.search(ptx)[0]
+    return {m[1]: head + m[0] for m in ENTRY.finditer(ptx)}
+
+
+def outside(ptx):
+    """What stands beside kernels, the head and comments."""
+    return re.sub(r'//[^\n]*', '', ENTRY.sub('', HEAD.sub('', ptx, 1))).strip()
 
 
 # Operations on floats that an assembler may fuse, flush or approximate: those
@@ -154,34 +167,40 @@ def awaits(body):
     return m and f'{m[0]} before AWAIT()'
 
 
+def complaints_of(level, ptx):
+    if not ptx.startswith(mark(level)):
+        yield 'is not of the text that stands in text/: make ptx'
+    beside = outside(ptx)
+    if beside:
+        yield f'{beside[:80]}: outside the kernels, where the library leaves it'
+    for name, body in entries(ptx).items():
+        said = awaits(body) if level >= 80 else None
+        if said:
+            yield f'{name}: {said}'
+        m = LOOSE.search(body)
+        if m:
+            yield f'{name}: {m[0]}: an operation on floats must be a call of ' \
+                  'the prelude'
+        m = GENERIC.search(body)
+        if m:
+            yield f'{name}: {m[0]}: of no memory; add to the pointer, not to ' \
+                  'what AT() is given'
+
+
 def complaints():
     """What is wrong with the committed PTX: (path, what)."""
-    size = 0
-    for level in LEVELS:
-        path = path_of(level)
-        shown = os.path.relpath(path, gpu_text.ROOT)
-        if not os.path.exists(path):
-            yield shown, 'is not there: make ptx'
-            continue
-        ptx = unpack(path)
-        size += os.path.getsize(path)
-        if not ptx.startswith(mark(level)):
-            yield shown, 'is not of the text that stands in text/: make ptx'
-        for name, body in entries(ptx).items():
-            said = awaits(body) if level >= 80 else None
-            if said:
-                yield shown, f'{name}: {said}'
-            m = LOOSE.search(body)
-            if m:
-                yield shown, f'{name}: {m[0]}: an operation on floats must ' \
-                             'be a call of the prelude'
-            m = GENERIC.search(body)
-            if m:
-                yield shown, f'{name}: {m[0]}: of no memory; add to the ' \
-                             'pointer, not to what AT() is given'
+    if not os.path.exists(PTX):
+        yield SHOWN, 'is not there: make ptx'
+        return
+    if tuple(unpack()) != LEVELS:
+        yield SHOWN, f'has levels {tuple(unpack())}, not {LEVELS}: make ptx'
+        return
+    for level, ptx in unpack().items():
+        for what in complaints_of(level, ptx):
+            yield SHOWN, f'compute_{level}: {what}'
+    size = os.path.getsize(PTX)
     if size > MOST_BYTES:
-        yield os.path.relpath(PTX, gpu_text.ROOT), \
-            f'{size} bytes of PTX, {MOST_BYTES} allowed'
+        yield SHOWN, f'{size} bytes of PTX, {MOST_BYTES} allowed'
 
 
 # ---- what assemblers make of it --------------------------------------------
@@ -225,7 +244,7 @@ def check_code(level, device, cubin):
     bad = []
     found = kernels_of_sass(p.stdout)
     n_matrix = n_plain = 0
-    for name, body in entries(unpack(path_of(level))).items():
+    for name, body in entries(unpack()[level]).items():
         code = '\n'.join(found.get(name, []))
         matrix = re.search(r'\bmma\.sync\.[.\w]*s8', body) is not None
         if not code:
@@ -254,15 +273,14 @@ def check_programs(level, folder):
     """The library has each kernel as a program of its own."""
     version, devices = list(DEVICES[level].items())[-1]
     bad = []
-    for name, text in programs(unpack(path_of(level))).items():
-        text = text.replace('LEVEL', str(level), 1)
+    for name, text in programs(unpack()[level]).items():
         bad += [f'compute_{level}, {name} by itself: {said}' for said in
                 assemble(text, devices[0], version, folder)[1]]
     return bad
 
 
 def check_device(level, device, version, folder):
-    text = uncover(unpack(path_of(level)), device)
+    text = uncover(unpack()[level], device)
     cubin, bad = assemble(text, device, version, folder)
     if bad:
         return bad
@@ -286,10 +304,8 @@ def check():
     bad = [f'{path}: {what}' for path, what in complaints()]
     bad += check_api()
     nvrtc = Nvrtc()
-    for level in LEVELS:
-        if not os.path.exists(path_of(level)):
-            continue
-        if unpack(path_of(level)) != mark(level) + nvrtc.compile(level):
+    for level, ptx in unpack().items() if os.path.exists(PTX) else ():
+        if ptx != mark(level) + nvrtc.compile(level):
             bad.append(f'compute_{level}: NVRTC makes other PTX of the text')
         with tempfile.TemporaryDirectory() as folder:
             bad += check_programs(level, folder)
@@ -305,53 +321,20 @@ def check():
 
 # ---- for the build ---------------------------------------------------------
 
-def programs(ptx):
-    """By kernel: a program of its own, which lacks .target."""
-    head = '.version 7.8\n.target sm_LEVEL\n.address_size 64\n'
-    if '\n.version 7.8\n' not in ptx or '\n.address_size 64\n' not in ptx:
-        sys.exit('NVRTC writes another head than embed() does')
-    body = ptx[ptx.index('.address_size 64\n') + len('.address_size 64\n'):]
-    entry = re.compile(r'^\.visible \.entry (\w+)\(.*?^\}\n', re.M | re.S)
-    rest = re.sub(r'//[^\n]*', '', entry.sub('', body))
-    shared = {}  # tables and the like, by name
-    for item in rest.split(';'):
-        m = re.match(r'\s*(\.(?:global|const|shared)\b[^=\[]*?(\w+)\s*'
-                     r'(?:[\[=].*)?)$', item, re.S)
-        if m:
-            shared[m[2]] = m[1] + ';\n'
-        elif item.strip():
-            sys.exit(f'{item.strip()[:200]}: embed() has no place for this')
-    out = {}
-    for m in entry.finditer(body):
-        words = set(re.findall(r'[\w$]+', m[0]))
-        uses = ''.join(text for name, text in shared.items() if name in words)
-        out[m[1]] = head + uses + re.sub(r'\n\n+', '\n', m[0])
-    return out
-
-
-def pack(paths):
-    """(level, bytes) of each file, without what the one before has."""
-    before = {}
-    for path in paths:
-        level = re.search(r'compute_(\d+)', path)[1]
-        now = programs(unpack(path))
-        text = ''.join(f'{name}\0{program}\0'.replace('LEVEL', level, 1)
-                       for name, program in now.items()
-                       if before.get(name) != program)
-        before.update(now)
-        yield int(level), text.encode()
-
-
-def embed(out, paths):
+def embed(out, path):
+    with open(path, 'rb') as f:
+        small = f.read()
+    n = 0
+    rows = ''
+    for level, ptx in unpack(path).items():
+        rows += f'    {{{level}, {n}, {len(ptx)}}},\n'
+        n += len(ptx)
     with open(out, 'w', encoding='ascii') as f:
         f.write('/* Made by scripts/gpu_ptx.py. */\n'
                 '#include "device/gpu/gpu_ptx.h"\n\n'
-                'const struct gpu_ptx gpu_ptx[] = {\n')
-        for level, text in pack(paths):
-            small = packed.squeeze(text)
-            f.write(f'    {{{level}, {len(text)}, {len(small)},\n'
-                    f'{packed.literal(small, "     ")}    }},\n')
-        f.write('    {0, 0, 0, 0},\n};\n')
+                f'const struct xz gpu_ptx = {packed.struct_xz(n, small, "")};\n\n'
+                'const struct gpu_ptx_level gpu_ptx_level[] = {\n'
+                f'{rows}    {{0, 0, 0}},\n}};\n')
 
 
 def main():
@@ -360,8 +343,8 @@ def main():
         make()
     elif args == ['check']:
         check()
-    elif len(args) > 2 and args[0] == 'embed':
-        embed(args[1], args[2:])
+    elif len(args) == 3 and args[0] == 'embed':
+        embed(args[1], args[2])
     else:
         sys.exit(__doc__)
 

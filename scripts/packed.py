@@ -1,15 +1,19 @@
-"""Bytes packed by deflate, as what a struct of C is filled with."""
-import zlib
+"""Bytes packed as .xz, and as what base/xz.h unpacks them from."""
+import lzma
 
 
 def squeeze(text):
-    """Packed as base/inflate.h unpacks."""
-    z = zlib.compressobj(9, wbits=-15)
-    return z.compress(text) + z.flush()
+    """One stream. The dictionary reaches back over all of it, so that what comes
+    again is a reference; lc and pb are what suits text."""
+    reach = max(4096, 1 << (len(text) - 1).bit_length())
+    how = {'id': lzma.FILTER_LZMA2, 'preset': 9 | lzma.PRESET_EXTREME,
+           'dict_size': reach, 'lc': 4, 'lp': 0, 'pb': 0}
+    return lzma.compress(text, check=lzma.CHECK_CRC32, filters=[how])
 
 
-def literal(packed, indent):
-    """The bytes as a string of C, over lines; no other bytes may follow it."""
+def struct_xz(n, packed, indent):
+    """A struct xz: n bytes, which were packed to these."""
     lines = (packed[i:i + 19] for i in range(0, len(packed), 19))
-    return ''.join(f'{indent}"' + ''.join(f'\\{c:03o}' for c in line) + '"\n'
-                   for line in lines)
+    text = ''.join(f'{indent}    "' + ''.join(f'\\{c:03o}' for c in line) +
+                   '"\n' for line in lines)
+    return f'{{{n}, {len(packed)},\n{text}{indent}}}'

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""ptx_to_c.py OUT PTX TABLE: the kernels' PTX as C for the emulator.
+"""ptx_to_c.py OUT PTX LEVEL TABLE: the kernels' PTX as C for the emulator.
 
-OUT is a C file, PTX one of src/device/gpu/ptx, TABLE the table of kernels that
-OUT defines (emu/emu_run.h). So the emulator runs what NVIDIA's compiler has
+OUT is a C file, PTX that of src/device/gpu/ptx, LEVEL the part of it, TABLE the
+table of kernels that OUT defines (emu/emu_run.h). So the emulator runs what NVIDIA's compiler has
 made of the text, where else it runs what a C compiler makes of it. A kernel is
 a function, a register a variable of its own and an instruction a call of
 emu/ptx_ops.h by its name; one that is not there does not compile. What the
@@ -194,15 +194,16 @@ class Kernel:
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 5:
         sys.exit(__doc__)
-    out, path, table = sys.argv[1:]
-    ptx = gpu_ptx.uncover(gpu_ptx.unpack(path))
+    out, path, level, table = sys.argv[1:]
+    ptx = gpu_ptx.uncover(gpu_ptx.unpack(path)[int(level)])
     found = re.findall(r'^\.visible \.entry (\w+)\((.*?)^\{\n(.*?)^\}', ptx,
                        re.M | re.S)
     kernels = [Kernel(*f) for f in found]
     with open(out, 'w', encoding='ascii') as f:
-        f.write(f'/* {os.path.basename(path)} by scripts/ptx_to_c.py. */\n'
+        f.write(f'/* {os.path.basename(path)}, compute_{level}, by '
+                'scripts/ptx_to_c.py. */\n'
                 '#pragma GCC optimize 1\n'  # more takes GCC many minutes
                 '#include "device/gpu/emu/ptx_ops.h"\n\n'
                 '#pragma GCC diagnostic ignored "-Wunused-but-set-variable"\n'

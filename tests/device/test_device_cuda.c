@@ -110,8 +110,10 @@ TEST(cuda_has_ptx_of_every_kernel)
         TEST_OK(cuda_text_init(&t, level[i], &err), err);
         for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
             const char *name = gpu_kernel_name((enum gpu_kernel)k);
-            char want[256];
+            char want[256], *program;
 
+            TEST_OK(cuda_text_program(&t, (enum gpu_kernel)k, &program, &err),
+                    err);
             snprintf(want, sizeof want,
                      ".visible .entry %s(\n"
                      "\t.param .align 8 .b8 %s_param_0[%zu]\n"
@@ -119,10 +121,14 @@ TEST(cuda_has_ptx_of_every_kernel)
                      ".maxntid %d, 1, 1\n",
                      name, name, gpu_kernel_args((enum gpu_kernel)k),
                      gpu_kernel_lanes((enum gpu_kernel)k));
-            if (!strstr(t.program[k], want))
+            if (!strstr(program, want))
                 fail_msg("compute_%d: no kernel %s with these arguments and "
                          "lanes: make ptx",
                          level[i], name);
+            assert_ptr_equal(strstr(program, ".version "), program);
+            assert_ptr_equal(strstr(program, "\n}\n"),
+                             program + strlen(program) - 3);
+            free(program);
         }
         cuda_text_fini(&t);
     }
@@ -135,30 +141,33 @@ TEST(cuda_text_awaits_what_overlaps)
     static const char *const early[] = {"\tld.global", "\tld.shared", "\tst.",
                                         "\tbar.", "\tatom."};
     struct cuda_text now, before;
+    char *text, *text_before;
+    const char *wait;
     pl_err err;
 
     TEST_OK(cuda_text_init(&now, 90, &err), err);
     TEST_OK(cuda_text_init(&before, 89, &err), err);
-    for (int k = 0; k < GPU_KERNEL_COUNT; k++) {
-        const char *text = now.program[k];
-        const char *wait = strstr(text, "griddepcontrol.wait;");
-
+    for (enum gpu_kernel k = 0; k < GPU_KERNEL_COUNT; k++) {
+        TEST_OK(cuda_text_program(&now, k, &text, &err), err);
+        TEST_OK(cuda_text_program(&before, k, &text_before, &err), err);
+        wait = strstr(text, "griddepcontrol.wait;");
         assert_non_null(strstr(text, ".target sm_90\n"));
-        assert_non_null(strstr(before.program[k], ".target sm_80\n"));
-        assert_int_equal(strlen(text), strlen(before.program[k]));
+        assert_non_null(strstr(text_before, ".target sm_80\n"));
+        assert_int_equal(strlen(text), strlen(text_before));
         assert_null(strstr(text, "90*"));
         assert_non_null(wait);
         assert_null(strstr(wait + 1, "griddepcontrol.wait;"));
         assert_non_null(strstr(wait, "griddepcontrol.launch_dependents;"));
-        assert_non_null(
-            strstr(before.program[k], "/*90 griddepcontrol.wait; 90*/"));
+        assert_non_null(strstr(text_before, "/*90 griddepcontrol.wait; 90*/"));
         for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
             const char *at = strstr(text, early[i]);
 
             if (at && at < wait)
-                fail_msg("kernel %s: %.20s before it waits",
-                         gpu_kernel_name((enum gpu_kernel)k), at);
+                fail_msg("kernel %s: %.20s before it waits", gpu_kernel_name(k),
+                         at);
         }
+        free(text);
+        free(text_before);
     }
     cuda_text_fini(&now);
     cuda_text_fini(&before);

@@ -30,17 +30,19 @@ bool stream_range_is_ours(const struct stream_range *r);
 
 /* ---- cuda_text.c ---- */
 
-/* The kernels' text for devices of a capability, a program a kernel. */
+/* The kernels' text for devices of a capability. */
 struct cuda_text {
-    char *held[2]; /* owned: gpu_ptx unpacked, a level each */
-    const char *program[GPU_KERNEL_COUNT];
+    char *ptx; /* owned: all kernels, terminated */
 };
 
 /* Is there text for devices of this capability? */
 bool cuda_has_text(int level);
-/* Unpacks it; on failure nothing is held. */
+/* Unpacks it; there is. On failure nothing is held. */
 pl_status cuda_text_init(struct cuda_text *t, int level, pl_err *err);
 void cuda_text_fini(struct cuda_text *t); /* takes one that is all zero */
+/* *out: a kernel as a program of its own, terminated; the caller frees it. */
+pl_status cuda_text_program(const struct cuda_text *t, enum gpu_kernel k,
+                            char **out, pl_err *err);
 
 /* ---- hip_text.c ---- */
 

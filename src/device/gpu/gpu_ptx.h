@@ -1,19 +1,18 @@
-/* The kernels' text as PTX, made by `make ptx` and packed while building, a
- * program a kernel: CUDA compiles those that are launched. */
+/* The kernels' text as PTX, for CUDA: what `make ptx` leaves in ptx/. */
 #ifndef DEVICE_GPU_GPU_PTX_H
 #define DEVICE_GPU_GPU_PTX_H
 
-#include <stddef.h>
+#include "base/xz.h"
 
-/* Unpacked (base/inflate.h): names and programs in turn, each terminated. A
- * kernel that a level lacks is the same as in the level before. */
-struct gpu_ptx {
-    int level; /* compute capability that it needs: 61 is 6.1 */
-    size_t n, n_packed;
-    const char *packed; /* NULL ends the table */
+/* What NVIDIA's compiler wrote for each level, one behind the other. */
+extern const struct xz gpu_ptx;
+
+struct gpu_ptx_level {
+    int level;      /* compute capability that it needs: 61 is 6.1 */
+    size_t from, n; /* where it stands in gpu_ptx, and its bytes */
 };
 
-/* Levels ascending. */
-extern const struct gpu_ptx gpu_ptx[];
+/* Descending; one that is 0 ends the table. */
+extern const struct gpu_ptx_level gpu_ptx_level[];
 
 #endif

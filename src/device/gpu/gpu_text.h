@@ -4,15 +4,14 @@
 #ifndef DEVICE_GPU_GPU_TEXT_H
 #define DEVICE_GPU_GPU_TEXT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
+#include "base/xz.h"
 #include "pl.h"
 
 struct gpu_text {
-    uint64_t hash;      /* of the text */
-    size_t n, n_packed; /* bytes of it, and packed (base/inflate.h) */
-    const char *packed;
+    uint64_t hash; /* of the text */
+    struct xz text;
 };
 
 extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;

@@ -210,20 +210,17 @@ static pl_status text_open(struct stream_text **out,
 static pl_status text_program(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err)
 {
-    (void)err;
-    *image = t->ptx.program[k];
-    *owned = NULL;
-    return PL_OK;
+    char *program;
+    pl_status s = cuda_text_program(&t->ptx, k, &program, err);
+
+    *image = *owned = program;
+    return s;
 }
 
 static uint64_t text_hash(const struct stream_text *t)
 {
-    uint64_t h = 0;
-
     (void)t;
-    for (int i = 0; gpu_ptx[i].packed; i++)
-        h = hash64(h, gpu_ptx[i].packed, gpu_ptx[i].n_packed);
-    return h;
+    return hash64(0, gpu_ptx.packed, gpu_ptx.n_packed);
 }
 
 /* ---- streams ------------------------------------------------------------- */
