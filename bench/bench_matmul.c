@@ -201,6 +201,7 @@ static void memory_job(void *user, int run, int ith)
 /* ---- contractions -------------------------------------------------------- */
 
 struct work {
+    struct graph_attr attr;
     const struct cpu_kernels *k;
     const struct bench_case *c;
     struct pack pack;
@@ -232,7 +233,7 @@ static void work_job(void *user, int run, int ith)
                                     w->pack.matrix_bytes;
     c.ith = ith;
     c.scratch = w->scratch[ith];
-    w->k->kernel[w->c->kernel].run(&c);
+    cpu_entry_of(w->k, w->c->kernel, c.attr)->run(&c);
 }
 
 static void dims(struct cpu_tensor *t, int n, int64_t a, int64_t b, int64_t c)
@@ -314,6 +315,7 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     *call = (struct cpu_call){
         .n_in = expert ? 3 : 2,
         .q8 = cpu_wants_q8(w->k, c->kernel, f) ? w->q8 : NULL,
+        .attr = &w->attr,
         .tree = {.n = w->n_rank, .n_out = 1, .item = w->item, .depth = 7},
         .nth = w->nth,
     };
@@ -332,7 +334,8 @@ static void work_init(struct work *w, uint8_t *buffer, size_t size,
     call->in[1].format = f;
     call->in[1].pack = &w->pack;
     for (int i = 0; i < w->nth; i++)
-        w->scratch[i] = get(w->k->kernel[c->kernel].scratch(call));
+        w->scratch[i] =
+            get(cpu_entry_of(w->k, c->kernel, call->attr)->scratch(call));
     call->in[0].data = w->x;
     call->in[2].data = w->id;
     call->out.data = w->out;
@@ -395,11 +398,14 @@ static double memory_bandwidth(struct team *team, const void *buffer,
 
 static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
                      const pl_limits *limits, uint8_t *buffer, size_t size,
-                     const struct bench_case *c, pl_format f,
+                     const struct bench_case *c, pl_format f, bool fast,
                      const char *filter)
 {
+    bool bf16 = fast && (f == PL_F16 || f == PL_BF16);
     double peak = format_info(f)->block > 1 ? limits->int8_ops_per_s
-                                            : limits->float_ops_per_s;
+                  : bf16 && limits->bf16_ops_per_s > 0
+                      ? limits->bf16_ops_per_s
+                      : limits->float_ops_per_s;
     struct work *w;
     char name[96];
     double median, gbs, memory;
@@ -408,7 +414,8 @@ static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
     if (strstr(name, filter) == NULL)
         return;
     w = get(sizeof(*w));
-    *w = (struct work){.k = k, .nth = team->nth, .n_rank = n_rank};
+    *w = (struct work){
+        .k = k, .nth = team->nth, .n_rank = n_rank, .attr = {.bf16 = bf16}};
     work_init(w, buffer, size, c, f);
     memory = memory_bandwidth(team, buffer, size);
     if (w->room > 0) {
@@ -430,7 +437,7 @@ static void case_run(struct team *team, const struct cpu_kernels *k, int n_rank,
 
 static const char usage[] =
     "usage: bench-matmul [-t THREADS] [-r RANKS] [-f SET] [-b MIB] [-s S] "
-    "[FILTER]\n"
+    "[-F] [FILTER]\n"
     "Cases whose name contains FILTER: median and least time, weights read a\n"
     "second, their share of the memory's read bandwidth, multiply-adds a "
     "second,\n"
@@ -438,7 +445,8 @@ static const char usage[] =
     "vectors, or floats where weights are floats.\n"
     "  -r  cut k over this many ranks, a power of two (1)\n"
     "  -b  buffer the weights are cycled through (512); beyond all caches\n"
-    "  -s  time for each case (0.3)\n";
+    "  -s  time for each case (0.3)\n"
+    "  -F  as --numerics fast: weights of 16 bits are multiplied as BF16\n";
 
 int main(int argc, char **argv)
 {
@@ -450,11 +458,11 @@ int main(int argc, char **argv)
     pl_err err;
     size_t size = (size_t)512 << 20;
     uint8_t *buffer;
-    bool known = true;
+    bool known = true, fast = false;
     int n_rank = 1;
     int o;
 
-    while ((o = getopt(argc, argv, "t:r:f:b:s:h")) != -1) {
+    while ((o = getopt(argc, argv, "t:r:f:b:s:Fh")) != -1) {
         if (o == 't')
             team.nth = atoi(optarg);
         else if (o == 'r')
@@ -465,6 +473,8 @@ int main(int argc, char **argv)
             size = (size_t)atoi(optarg) << 20;
         else if (o == 's')
             team.seconds = atof(optarg);
+        else if (o == 'F')
+            fast = true;
         else
             return fputs(usage, o == 'h' ? stdout : stderr), o == 'h' ? 0 : 2;
     }
@@ -486,7 +496,7 @@ int main(int argc, char **argv)
     for (int c = 0; c < N_CASE; c++) {
         for (int f = 0; f < N_FORMAT; f++)
             case_run(&team, &k, n_rank, &limits, buffer, size, &cases[c],
-                     formats[f], optind < argc ? argv[optind] : "");
+                     formats[f], fast, optind < argc ? argv[optind] : "");
     }
     free(buffer);
     return 0;

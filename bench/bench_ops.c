@@ -109,7 +109,7 @@ static void job_run(void *arg, int i)
 static void run(const struct cpu_kernels *k, const char *name,
                 enum kernel kernel, struct cpu_call c, double bytes, double ops)
 {
-    const struct cpu_entry *e = &k->kernel[kernel];
+    const struct cpu_entry *e = cpu_entry_of(k, kernel, c.attr);
     struct job job = {e->run, c};
 
     if (strstr(name, only) == NULL)
@@ -124,11 +124,13 @@ done:
     free(c.out.data);
 }
 
-/* n_tok tokens, the last of n_ctx; heads of d values. */
+/* n_tok tokens, the last of n_ctx; heads of d values. A name that begins with
+ * "bf16" takes products of BF16. */
 static void run_attention(const struct cpu_kernels *k, const char *name,
                           pl_format f, int64_t d, int64_t n_tok, int64_t n_ctx)
 {
-    const struct graph_attr attr = {.scale = 0.088f};
+    const struct graph_attr attr = {.scale = 0.088f,
+                                    .bf16 = strncmp(name, "bf16", 4) == 0};
     static int32_t pos[4096], seq[4096], pages[128], head_map[N_HEAD];
     struct token_table b = {n_tok, n_tok, pos, seq, pages, 128};
     struct cpu_call c = {
@@ -368,6 +370,21 @@ int main(int argc, char **argv)
     run_attention(&k, "attention_q8_0_128_c4096", PL_Q8_0, D, 128, 4096);
     run_attention(&k, "attention_f16_d64_128_c4096", PL_F16, 64, 128, 4096);
     run_attention(&k, "attention_q8_0_d64_128_c4096", PL_Q8_0, 64, 128, 4096);
+    if (kernel_set_has_bf16(set)) {
+        run_attention(&k, "bf16_attention_f16_decode_c4096", PL_F16, D, 1,
+                      4096);
+        run_attention(&k, "bf16_attention_bf16_decode_c4096", PL_BF16, D, 1,
+                      4096);
+        run_attention(&k, "bf16_attention_q8_0_decode_c4096", PL_Q8_0, D, 1,
+                      4096);
+        run_attention(&k, "bf16_attention_f16_prefill_512", PL_F16, D, 512,
+                      512);
+        run_attention(&k, "bf16_attention_f16_d64_prefill_512", PL_F16, 64, 512,
+                      512);
+        run_attention(&k, "bf16_attention_f16_128_c4096", PL_F16, D, 128, 4096);
+        run_attention(&k, "bf16_attention_q8_0_128_c4096", PL_Q8_0, D, 128,
+                      4096);
+    }
     run_delta_net(&k, "delta_net_decode", 1);
     run_delta_net(&k, "delta_net_prefill_512", 512);
     run_short_conv(&k, "short_conv_1x8192", 1);

@@ -47,9 +47,10 @@ struct bench_model {
     double used; /* experts used, of all; 1: there are none */
     int n_expert;
     double weight[2]; /* bytes that every step reads; of all experts */
-    /* Multiply-adds of a token with quantized weights, and with floats: with
-     * what every token needs, with all experts, for a row of logits. */
-    double int8[3], flt[3];
+    /* Multiply-adds of a token with quantized weights, with floats of 16 and of
+     * 32 bits: with what every token needs, with all experts, for a row of
+     * logits. */
+    double int8[3], half[3], flt[3];
     /* Of layers whose attention sees as many tokens. */
     double state; /* values of a sequence's states, which each step reads and
                      writes */
@@ -66,10 +67,10 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
                       json_t *plan);
 /* What a test must do at least; a multiply-add counts as two operations. */
 struct bench_work {
-    double read_bytes, int8_ops, float_ops;
+    double read_bytes, int8_ops, float_ops, bf16_ops;
 };
 struct bench_work bench_work(const struct bench_model *m,
-                             const struct bench_test *t);
+                             const struct bench_test *t, pl_numerics numerics);
 
 /* ---- bench_run.c --------------------------------------------------------- */
 

@@ -21,10 +21,12 @@ const char *bench_word(const json_t *o, const char *key)
     return s != NULL ? s : "";
 }
 
-static bool is_float(const char *format)
+/* Where multiply-adds with weights of this format count. */
+static double *macs_of(struct bench_model *m, const char *format)
 {
-    return strcmp(format, "F32") == 0 || strcmp(format, "F16") == 0 ||
-           strcmp(format, "BF16") == 0;
+    bool half = strcmp(format, "F16") == 0 || strcmp(format, "BF16") == 0;
+
+    return half ? m->half : strcmp(format, "F32") == 0 ? m->flt : m->int8;
 }
 
 /* Bytes of a value in a cache, which has one of four formats. */
@@ -88,7 +90,7 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     bool output = table || strcmp(role, "output") == 0;
     struct bench_memory *memory;
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
-    double *macs = is_float(bench_word(t, "format")) ? m->flt : m->int8;
+    double *macs = macs_of(m, bench_word(t, "format"));
     double values = n_dim > 1 && !bias; /* of a matrix */
     double wide = 0; /* what a token multiplies with one in the cache */
 
@@ -177,7 +179,7 @@ static double mean_seen(double depth, double n, double window)
 }
 
 struct bench_work bench_work(const struct bench_model *m,
-                             const struct bench_test *t)
+                             const struct bench_test *t, pl_numerics numerics)
 {
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
@@ -185,9 +187,13 @@ struct bench_work bench_work(const struct bench_model *m,
     /* Experts that tokens choose at random, of all. */
     double met = 1 - pow(1 - m->used, tokens / steps);
     double read = steps * (m->weight[0] + met * m->weight[1]);
-    double int8 =
-        tokens * (m->int8[0] + m->used * m->int8[1]) + rows * m->int8[2];
-    double flt = tokens * (m->flt[0] + m->used * m->flt[1]) + rows * m->flt[2];
+    double macs[3], flt, half; /* with each of these */
+    const double *of[3] = {m->int8, m->half, m->flt};
+
+    for (int i = 0; i < 3; i++)
+        macs[i] = tokens * (of[i][0] + m->used * of[i][1]) + rows * of[i][2];
+    half = macs[1];
+    flt = macs[2];
 
     /* Of each value of a state: it decays, takes a product with key and with
      * query, and is updated. */
@@ -198,7 +204,11 @@ struct bench_work bench_work(const struct bench_model *m,
         double seen = mean_seen(t->n_depth, n_tok, x->window);
 
         read += steps * n_seq * seen * x->cache;
-        flt += tokens * seen * x->attention;
+        half += tokens * seen * x->attention;
     }
-    return (struct bench_work){read, 2 * int8, 2 * flt};
+    if (numerics == PL_NUMERICS_EXACT) {
+        flt += half;
+        half = 0;
+    }
+    return (struct bench_work){read, 2 * macs[0], 2 * flt, 2 * half};
 }

@@ -56,8 +56,9 @@ static void backend_of(const json_t *plan, char *buf, size_t size)
                                   n > 0 ? ", " : "", kind);
     }
     if (cores && n + 24 < size)
-        snprintf(buf + n, size - n, "%sCPU %.16s", n > 0 ? ", " : "",
-                 bench_word(plan, "kernels"));
+        snprintf(buf + n, size - n, "%sCPU %.16s%s", n > 0 ? ", " : "",
+                 bench_word(plan, "kernels"),
+                 strcmp(bench_word(plan, "numerics"), "fast") ? "" : " fast");
 }
 
 /* Mean, standard deviation, median, least and most of n values, under keys that
@@ -118,11 +119,12 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
 static json_t *json_limits(const pl_limits *l)
 {
     return json_pack(
-        "{s:s, s:i, s:f, s:i, s:f, s:s, s:f, s:s, s:f}", "cpu_info", l->cpu,
-        "n_cores", l->n_threads, "read_bytes_per_s", l->read_bytes_per_s,
-        "read_streams", l->n_streams, "int8_ops_per_s", l->int8_ops_per_s,
-        "int8_unit", l->int8_unit, "float_ops_per_s", l->float_ops_per_s,
-        "float_unit", l->float_unit, "amx_ops_per_s", l->amx_ops_per_s);
+        "{s:s, s:i, s:f, s:i, s:f, s:s, s:f, s:s, s:f, s:f}", "cpu_info",
+        l->cpu, "n_cores", l->n_threads, "read_bytes_per_s",
+        l->read_bytes_per_s, "read_streams", l->n_streams, "int8_ops_per_s",
+        l->int8_ops_per_s, "int8_unit", l->int8_unit, "float_ops_per_s",
+        l->float_ops_per_s, "float_unit", l->float_unit, "amx_ops_per_s",
+        l->amx_ops_per_s, "bf16_ops_per_s", l->bf16_ops_per_s);
 }
 
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
@@ -130,7 +132,7 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
 {
     const struct bench_test *t = &b->test[i];
     const int n = b->o->n_round;
-    const struct bench_work work = bench_work(m, t);
+    const struct bench_work work = bench_work(m, t, c->o.pl.numerics);
     double tokens = (double)t->n_seq * (t->n_prompt + t->n_gen);
     double *v = malloc((size_t)n * sizeof(*v));
     char mode[24], shares[200], backend[64];
@@ -148,19 +150,20 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
     backend_of(c->plan, backend, sizeof(backend));
     row = json_pack(
         "{s:s, s:s, s:I, s:I, s:s, s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:i, "
-        "s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f}",
+        "s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f}",
         "model_filename", m->name, "model_type", m->type, "model_size",
         (json_int_t)m->bytes, "model_n_params", (json_int_t)m->n_param,
         "backend", backend, "n_threads", n_thread, "devices",
         c->o.pl.devices ? c->o.pl.devices : "cpu", "n_devices", n_dev,
         "split_mode", mode, "tensor_split", shares, "varied", c->varied,
         "options", bench_word(c->plan, "options"), "n_ubatch",
-        (int)bench_number(c->plan, "n_ubatch"), "type_k",
+        (int)bench_number(c->plan, "n_ubatch"), "numerics",
+        bench_word(c->plan, "numerics"), "type_k",
         bench_word(json_array_get(caches, 0), "format"), "type_v",
         bench_word(json_array_get(caches, 1), "format"), "n_prompt",
         t->n_prompt, "n_gen", t->n_gen, "n_depth", t->n_depth, "n_seq",
         t->n_seq, "read_bytes", work.read_bytes, "int8_ops", work.int8_ops,
-        "float_ops", work.float_ops);
+        "float_ops", work.float_ops, "bf16_ops", work.bf16_ops);
     for (int r = 0; r < n && ok; r++)
         v[r] = tokens / c->seconds[i * n + r];
     ok = ok && add_samples(row, "ts", v, n);
@@ -192,8 +195,12 @@ bool bench_add_limits(json_t *rows, const pl_limits *l)
             bench_number(row, "n_seq") *
             (bench_number(row, "n_prompt") + bench_number(row, "n_gen"));
         double read_s = bench_number(row, "read_bytes") / l->read_bytes_per_s;
-        double multiply_s = bench_number(row, "int8_ops") / l->int8_ops_per_s +
-                            bench_number(row, "float_ops") / l->float_ops_per_s;
+        double bf16 =
+            l->bf16_ops_per_s > 0 ? l->bf16_ops_per_s : l->float_ops_per_s;
+        double multiply_s =
+            bench_number(row, "int8_ops") / l->int8_ops_per_s +
+            bench_number(row, "float_ops") / l->float_ops_per_s +
+            bench_number(row, "bf16_ops") / bf16;
         double limit = tokens / fmax(read_s, multiply_s);
         double share = bench_number(row, "median_ts") / limit;
         bool whole = on_processors(row);
@@ -458,6 +465,9 @@ static void print_md(json_t *rows, const pl_limits *l)
         if (l->amx_ops_per_s > 0)
             printf("* AMX, which no limit counts: %.3g Tops/s of int8\n",
                    l->amx_ops_per_s * 1e-12);
+        if (l->bf16_ops_per_s > 0)
+            printf("* BF16, which --numerics fast takes: %.3g Tops/s\n",
+                   l->bf16_ops_per_s * 1e-12);
         printf("\n");
     }
     bench_print_table(columns, N_COLUMN, rows);

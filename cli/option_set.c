@@ -228,6 +228,22 @@ bool option_set_offload(struct options *o, const struct option_row *row,
     return true;
 }
 
+bool option_set_numerics(struct options *o, const struct option_row *row,
+                         const char *value, char want[static OPTION_WANT])
+{
+    static const char *const words[] = {
+        [PL_NUMERICS_EXACT] = "exact",
+        [PL_NUMERICS_FAST] = "fast",
+    };
+    int which;
+
+    snprintf(want, OPTION_WANT, "exact or fast");
+    if (!one_of(value, words, 2, &which))
+        return false;
+    *(pl_numerics *)field(o, row) = (pl_numerics)which;
+    return true;
+}
+
 bool option_set_fit(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {

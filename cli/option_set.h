@@ -18,6 +18,7 @@ option_set_fn option_set_gpu_layers;
 option_set_fn option_set_all_experts;
 option_set_fn option_set_override;
 option_set_fn option_set_offload;
+option_set_fn option_set_numerics;
 option_set_fn option_set_fit;
 option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;

@@ -444,6 +444,11 @@ const struct option_row option_table[] = {
      "depend on R, not on the devices (one a device, by its share; 16 "
      "where GPUs and processors share a group)",
      PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_ranks), 1, PL_MAX_RANKS},
+    {{"--numerics"}, "HOW",
+     "how floats are multiplied: exact; fast: as BF16 in attention and with "
+     "weights of F16 and BF16, up to twice as fast on processors that have "
+     "such products, and on no others (exact)",
+     PLANNED | OPTION_COMMA, option_set_numerics, AT(pl.numerics), 0, 0},
     {{"-t", "--threads"}, "N",
      "threads a DEVICE (its cores); llama.cpp's -t is a total",
      PLANNED | OPTION_COMMA, option_set_int, AT(pl.n_threads), 1, 256},

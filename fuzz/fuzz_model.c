@@ -17,7 +17,8 @@ static void require(bool ok)
 
 static void walk(const struct model *m)
 {
-    const struct model_graph_options opt = {PL_F16, PL_F16, 0};
+    const struct model_graph_options opt = {.cache_k = PL_F16,
+                                            .cache_v = PL_F16};
     pl_graph *g;
     pl_err err;
 

@@ -169,6 +169,16 @@ typedef enum pl_offload {
     PL_OFFLOAD_OFF,  /* they are computed with on the host, always */
 } pl_offload;
 
+/* How floats are multiplied. */
+typedef enum pl_numerics {
+    PL_NUMERICS_EXACT, /* as floats of 32 bits */
+    PL_NUMERICS_FAST,  /* in attention, and with weights of F16 and BF16, as
+                          BF16, of 8 significant bits: up to twice as fast on
+                          processors that have such products (AVX512_BF16). The
+                          bits are others, and the same on all of them; other
+                          devices are refused */
+} pl_numerics;
+
 /* Zeros, or NULL in its place, are the defaults. Strings and arrays are
  * borrowed for the call. PL_BAD_ARGUMENT, naming the field: a negative count,
  * NULL where a count says that there is something, an enumerator that does not
@@ -241,6 +251,7 @@ typedef struct pl_options {
                                    some megabytes. Nonzero, which any thread may
                                    set, ends that with PL_CANCELLED, and nothing
                                    is left of it; NULL: nobody asks */
+    pl_numerics numerics; /* of a model; a graph of one's own says so itself */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -845,7 +856,8 @@ typedef struct pl_limits {
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */
     const char *float_unit;
-    double amx_ops_per_s; /* tiles of 8-bit integers; 0: there are none */
+    double amx_ops_per_s;  /* tiles of 8-bit integers; 0: there are none */
+    double bf16_ops_per_s; /* vectors of BF16; 0: there are none */
 } pl_limits;
 /* What measures them: a thread a core, and of memory 64 MiB a core, at least
  * 1 GiB, but no more than an eighth of the machine's. Not for two threads of

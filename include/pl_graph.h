@@ -161,6 +161,9 @@ PL_API pl_status pl_graph_check(const pl_graph *g, pl_err *err);
  * plans count by them. */
 PL_API void pl_layer(pl_graph *g, int layer);
 
+/* Ops made from here on have these numerics; those of a new graph are exact. */
+PL_API void pl_set_numerics(pl_graph *g, pl_numerics numerics);
+
 /* Leaves. Names are unique. An input is filled by the host before each step
  * (F32 or I32). A weight is loaded once; formats in blocks need two or three
  * dimensions, the last of whole blocks. A cache holds [slots, n_head, d_head]

@@ -192,6 +192,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -ot exps", "REGEX=WHERE"},
         {"plait run " MODEL "-p x --op-offload yes", "on, off or auto"},
         {"plait run " MODEL "-p x -fit maybe", "on or off"},
+        {"plait run " MODEL "-p x --numerics quick", "exact or fast"},
         {"plait run " MODEL "-p x --fit-ctx 0", "from 1"},
         {"plait run " MODEL "-p x --fit-margin 1024,512", "2GiB"},
         {"plait run " MODEL "-p x --fit-margin 5XB", "2GiB"},
@@ -527,6 +528,30 @@ TEST(cli_run_goes_on_from_a_state)
     must_say(a, "--convert");
     a = sh(1, more);
     must_say(a, "the state and the prompt have 34 tokens, the context 33");
+}
+
+/* The same plan, but for the bits: the hash, what is said of it, states. */
+TEST(cli_plan_tells_fast_numerics)
+{
+    struct ran r;
+    char hash[17] = "";
+
+    r = sh(0, "PLAIT_CPU=generic plait plan " MODEL);
+    assert_non_null(strstr(r.out, ", kernels generic\n"));
+    memcpy(hash, strstr(r.out, "numerics  ") + 10, 16);
+    r = sh(0, "PLAIT_CPU=generic plait plan " MODEL "--numerics fast");
+    assert_non_null(strstr(r.out, ", kernels generic, fast\n"));
+    assert_null(strstr(r.out, hash));
+    sh(0, "PLAIT_CPU=generic plait run " MODEL
+          "-p Once -n 2 --ignore-eos --numerics fast --state-save fast");
+    r = sh(0, "PLAIT_CPU=generic plait run " MODEL
+              "-p x -n 2 --ignore-eos --state-load fast");
+    must_say(r, "the state was computed under other numerics");
+    r = sh(1, "PLAIT_CPU=reference plait run " MODEL "-p x --numerics fast");
+    must_say(r, "cpu0 has no products of BF16");
+    r = sh(1,
+           "plait plan " MODEL "--numerics fast --device-spec gpu:24GiB:1TB/s");
+    must_say(r, "gpu0 has no products of BF16");
 }
 
 TEST(cli_plan_draws_what_it_says)

@@ -46,8 +46,8 @@ static json_t *rows(const char *line)
 TEST(bench_json_has_the_keys_of_llama_bench)
 {
     static const char *const texts[] = {
-        "model_filename", "model_type", "backend",  "type_k",
-        "type_v",         "split_mode", "cpu_info", "int8_unit"};
+        "model_filename", "model_type", "backend",   "type_k",  "type_v",
+        "split_mode",     "cpu_info",   "int8_unit", "numerics"};
     static const char *const numbers[] = {
         "model_size",       "model_n_params",  "n_threads",
         "n_ubatch",         "n_prompt",        "n_gen",
@@ -58,7 +58,8 @@ TEST(bench_json_has_the_keys_of_llama_bench)
         "wait_share",       "copy_share",      "n_devices",
         "read_bytes_per_s", "int8_ops_per_s",  "n_cores",
         "amx_ops_per_s",    "float_ops_per_s", "read_bytes",
-        "int8_ops",         "float_ops"};
+        "int8_ops",         "float_ops",       "bf16_ops",
+        "bf16_ops_per_s"};
     json_t *all, *row;
     size_t i;
 

@@ -84,6 +84,7 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
         [KERNEL_SET_AVX_VNNI] = {8e9, 50e9},
         [KERNEL_SET_AVX512] = {8e9, 30e9},
         [KERNEL_SET_AVX512_VNNI] = {8e9, 60e9},
+        [KERNEL_SET_AVX512_BF16] = {8e9, 60e9},
         [KERNEL_SET_AMX] = {8e9, 90e9},
         /* by the width of their instructions; not measured */
         [KERNEL_SET_NEON] = {6e9, 10e9},

@@ -17,6 +17,7 @@ enum kernel_set {
     KERNEL_SET_AVX_VNNI,
     KERNEL_SET_AVX512,
     KERNEL_SET_AVX512_VNNI,
+    KERNEL_SET_AVX512_BF16,
     KERNEL_SET_AMX,
     KERNEL_SET_NEON, /* from here on AArch64's */
     KERNEL_SET_DOTPROD,
@@ -39,5 +40,9 @@ static inline bool kernel_set_is_float(enum kernel_set set)
 {
     return set == KERNEL_SET_REFERENCE;
 }
+
+/* Has it products of BF16 (graph_attr.bf16) of its own, on this machine; or, as
+ * generic, in plain C? */
+bool kernel_set_has_bf16(enum kernel_set set);
 
 #endif

@@ -29,6 +29,7 @@ struct pl_plan {
     pl_graph *graph;
     struct compiled *compiled;
     pl_format cache_k, cache_v;
+    pl_numerics numerics;
     int64_t n_ctx;
     char *options; /* owned; those that reproduce it */
 };

@@ -108,7 +108,11 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     p->model = m;
     p->cache_k = opt->cache_set ? opt->cache_k : PL_F16;
     p->cache_v = opt->cache_set ? opt->cache_v : PL_F16;
-    go = (struct model_graph_options){p->cache_k, p->cache_v, opt->mtp};
+    p->numerics = opt->numerics;
+    go = (struct model_graph_options){.cache_k = p->cache_k,
+                                      .cache_v = p->cache_v,
+                                      .mtp = opt->mtp,
+                                      .numerics = p->numerics};
     s = pl_graph_create(&p->graph, err);
     if (s == PL_OK)
         s = model_graph(m->model, p->graph, &go, err);

@@ -235,6 +235,18 @@ void pl_layer(pl_graph *g, int layer)
         g->layer = layer;
 }
 
+void pl_set_numerics(pl_graph *g, pl_numerics numerics)
+{
+    if (g->err.status != PL_OK)
+        return;
+    if (numerics != PL_NUMERICS_EXACT && numerics != PL_NUMERICS_FAST)
+        graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                              "numerics %d; there are 0, exact, and 1, fast",
+                              (int)numerics));
+    else
+        g->numerics = numerics;
+}
+
 /* Leaves --------------------------------------------------------------- */
 
 static pl_status name_taken(pl_graph *g, const char *name)

@@ -69,7 +69,8 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(int, values)      /* memory: 1 = holds values, 0 = keys */               \
     X(int, state)       /* memory: 1 = a slot holds a sequence's state */      \
     X(int, silu)        /* short_conv: 1 = SiLU of the result */               \
-    X(int64_t, d_value) /* latent_attention */
+    X(int64_t, d_value) /* latent_attention */                                 \
+    X(int, bf16)        /* contractions, *attention: 1 = products of BF16 */
 
 struct graph_attr {
 #define GRAPH_ATTR_FIELD(type, name) type name;
@@ -131,8 +132,9 @@ struct pl_graph {
     int n_node, cap;
     int n_pool;
     struct graph_pool pool[PL_MAX_POOL];
-    int layer;  /* of the tensors made from here on (pl_layer) */
-    int *named; /* owned: hash table of nodes by name, -1 = free */
+    int layer;            /* of the tensors made from here on (pl_layer) */
+    pl_numerics numerics; /* of the ops made from here on (pl_set_numerics) */
+    int *named;           /* owned: hash table of nodes by name, -1 = free */
     int n_named, named_cap;
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };

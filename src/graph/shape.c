@@ -652,6 +652,24 @@ static bool memory_fits(struct shape *s, int i)
     return true;
 }
 
+/* Products of BF16 are those of attention and of weights of 16 bits: where the
+ * op asks for them, or the graph's numerics do, but for routers, whose experts
+ * would be others. */
+static bool bf16_fits(struct shape *s)
+{
+    struct graph_node *n = s->n;
+    bool may = n->op == OP_attention || n->op == OP_latent_attention;
+
+    if (graph_is_contraction(n->op))
+        may = s->in[1]->format == PL_F16 || s->in[1]->format == PL_BF16;
+    if (may && s->g->numerics == PL_NUMERICS_FAST &&
+        s->in[1]->role != PL_ROLE_ROUTER)
+        n->attr.bf16 = 1;
+    return n->attr.bf16 == 0 || (may && n->attr.bf16 == 1) ||
+           fail(s, "bf16 may be 1 for attention and for weights of 16 bits, "
+                   "else 0");
+}
+
 bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
 {
     struct shape s = {.g = g, .n = n, .err = err};
@@ -693,7 +711,7 @@ bool shape_infer(const pl_graph *g, struct graph_node *n, pl_err *err)
     n->format = PL_F32;
     if (n->op == OP_reshape)
         n->format = s.in[0]->format == PL_I32 ? PL_I32 : PL_F32;
-    if (!shapes[n->op](&s))
+    if (!shapes[n->op](&s) || !bf16_fits(&s))
         return false;
     if (!op_info(n->op)->is_new)
         n->format = s.in[op_info(n->op)->updates]->format;

@@ -367,15 +367,20 @@ static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
     const struct device_options opt = {.kernel_set = p->kernel_set};
     const struct device_desc *d = &p->list.dev[dev];
     const struct program *g = &p->low->prog[dev];
-    bool seen[KERNEL_COUNT] = {false};
+    bool seen[KERNEL_COUNT][2] = {{false}};
 
     for (int i = 0; i < g->n_script; i++)
         for (int n = 0; n < g->script[i].n_step; n++) {
             const struct step *st = &g->script[i].step[n];
+            bool *is_seen;
 
-            if (st->kind != STEP_KERNEL || seen[st->kernel.kernel])
+            if (st->kind != STEP_KERNEL)
                 continue;
-            seen[st->kernel.kernel] = true;
+            is_seen =
+                &seen[st->kernel.kernel][step_kernel_is_bf16(&st->kernel)];
+            if (*is_seen)
+                continue;
+            *is_seen = true;
             if (!d->ops->has_kernel(d, &opt, &st->kernel, g->tensor))
                 return program_lacks_kernel(
                     d->name, kernel_set_name(p->kernel_set), &st->kernel, err);

@@ -30,7 +30,8 @@ unsigned cpu_features(void)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return 0;
     has = CPU_AVX2;
-    /* AVX-VNNI neither: bit 4 of this leaf, Intel's manual, volume 2, CPUID */
+    /* AVX-VNNI neither: bit 4 of this leaf, and bit 5 is AVX512_BF16; Intel's
+     * manual, volume 2, CPUID. */
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1))
         has |= CPU_AVX_VNNI;
     if (!__builtin_cpu_supports("avx512f") ||
@@ -41,6 +42,8 @@ unsigned cpu_features(void)
     has |= CPU_AVX512;
     if (__builtin_cpu_supports("avx512vnni"))
         has |= CPU_AVX512_VNNI;
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1))
+        has |= CPU_AVX512_BF16;
     if (has_amx_int8())
         has |= CPU_AMX_INT8;
     return has;

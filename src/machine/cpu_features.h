@@ -13,6 +13,7 @@ enum cpu_feature {
     CPU_NEON = 1 << 5,        /* every AArch64 that runs Linux */
     CPU_DOTPROD = 1 << 6,     /* SDOT: Cortex-A76, Neoverse N1 and later */
     CPU_I8MM = 1 << 7,        /* SMMLA: Cortex-X2, Neoverse V1 and later */
+    CPU_AVX512_BF16 = 1 << 8, /* Cooper Lake, Zen 4 and later */
 };
 
 /* Where there is AMX, asks the system for its registers first: from then on

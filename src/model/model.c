@@ -85,7 +85,8 @@ static void count_unused(struct model *m, const pl_graph *g)
 
 pl_status model_open(struct model **out, const struct gguf *file, pl_err *err)
 {
-    const struct model_graph_options opt = {PL_F32, PL_F32, 0};
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32};
     struct model *m = calloc(1, sizeof *m);
     pl_graph *g = NULL;
     pl_status s;
@@ -142,6 +143,7 @@ pl_status model_graph(const struct model *m, pl_graph *g,
                        "%s: block %" PRId64 " for multi-token prediction is "
                        "asked for; the file has %" PRId64,
                        gguf_path(m->file), opt->mtp, m->n_next);
+    pl_set_numerics(g, opt->numerics);
     b.ids = pl_input(g, "ids", PL_I32, 1, &n_tok);
     b.pos = pl_input(g, "pos", PL_I32, 1, &n_tok);
     b.out_ids = pl_input(g, "out_ids", PL_I32, 1, &n_out);

@@ -95,6 +95,7 @@ struct model_graph_options {
     pl_format cache_k, cache_v;
     int64_t mtp; /* 0: the network; N: its Nth block that predicts a further
                     token, in its place */
+    pl_numerics numerics;
 };
 
 /* Builds the whole network into `g`, which is empty:

@@ -82,6 +82,7 @@ static pl_status check_enums(const pl_options *opt, pl_err *err)
     } enums[] = {
         {"split_mode", (int)opt->split_mode, PL_SPLIT_HYBRID},
         {"offload", (int)opt->offload, PL_OFFLOAD_OFF},
+        {"numerics", (int)opt->numerics, PL_NUMERICS_FAST},
     };
     const struct {
         const char *name;

@@ -146,6 +146,11 @@ struct step_kernel {
     const struct kernel_cost *cost;
 };
 
+static inline bool step_kernel_is_bf16(const struct step_kernel *k)
+{
+    return k->attr && k->attr->bf16;
+}
+
 struct step_merge {
     int n_item;
     const struct merge_item *item;

@@ -359,6 +359,13 @@ pl_status program_lacks_kernel(const char *dev, const char *kernels,
                        "%s cannot run '%.60s', an op of the application's own, "
                        "which processors do; leave it out of -dev",
                        dev, k->custom->def->name);
+    if (step_kernel_is_bf16(k))
+        return err_set(err, PL_UNSUPPORTED,
+                       "%s has no products of BF16, which fast numerics take: "
+                       "processors with AVX512_BF16 have them, and the kernels "
+                       "generic (PLAIT_CPU); leave it out of -dev, or "
+                       "--numerics fast",
+                       dev);
     return err_set(err, PL_UNSUPPORTED,
                    "%s has no %s kernel for %s; leave it out of -dev, or take "
                    "other kernels (PLAIT_CPU)",

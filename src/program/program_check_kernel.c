@@ -275,6 +275,20 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
     return k->kernel != KERNEL_quantize || at == d.n;
 }
 
+/* Products of BF16 are those of attention and of weights of 16 bits. */
+static bool products_fit(const struct step_kernel *k,
+                         const struct prog_tensor *t)
+{
+    const struct prog_tensor *w;
+
+    if (!step_kernel_is_bf16(k) || kernel_is_attention(k->kernel))
+        return true;
+    if (!kernel_is_contraction(k->kernel))
+        return false;
+    w = &t[k->arg[2].tensor];
+    return w->pack && (w->format == PL_F16 || w->format == PL_BF16);
+}
+
 /* ---- attributes ---------------------------------------------------------- */
 
 static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
@@ -442,6 +456,8 @@ const char *program_kernel_fault(const struct step_kernel *k,
         return "its additions do not end in its results";
     if (!spans_fit(k, t))
         return "takes ranks' parts that its operand does not have";
+    if (!products_fit(k, t))
+        return "multiplies by BF16 what has no such products";
     if (!attributes_fit(k, t))
         return "has attributes that lead beyond its operands";
     return NULL;

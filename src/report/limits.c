@@ -52,8 +52,9 @@ struct unit {
 #define PAIR_YMM(i)                                                            \
     "vpmaddubsw %%ymm12,%%ymm13,%%ymm14\nvpaddw %%ymm14,%%ymm" #i ",%%ymm" #i  \
     "\n"
-#define FMA_ZMM(i) "vfmadd231ps %%zmm12,%%zmm13,%%zmm" #i "\n"
-#define FMA_YMM(i) "vfmadd231ps %%ymm12,%%ymm13,%%ymm" #i "\n"
+#define FMA_ZMM(i)  "vfmadd231ps %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define FMA_YMM(i)  "vfmadd231ps %%ymm12,%%ymm13,%%ymm" #i "\n"
+#define BF16_ZMM(i) "vdpbf16ps %%zmm12,%%zmm13,%%zmm" #i "\n"
 #define MUL_XMM(i)                                                             \
     "movaps %%xmm13,%%xmm14\nmulps %%xmm12,%%xmm14\naddps %%xmm14,%%xmm" #i "\n"
 
@@ -75,6 +76,11 @@ static void pair_ymm(long n)
 static void fma_zmm(long n)
 {
     LOOP(FMA_ZMM);
+}
+
+static void bf16_zmm(long n)
+{
+    LOOP(BF16_ZMM);
 }
 
 static void fma_ymm(long n)
@@ -103,6 +109,11 @@ static bool has_avx512(void)
 static bool has_vnni(void)
 {
     return cpu_features() & CPU_AVX512_VNNI;
+}
+
+static bool has_bf16(void)
+{
+    return cpu_features() & CPU_AVX512_BF16;
 }
 
 static bool has_avx_vnni(void)
@@ -161,6 +172,7 @@ static const struct unit float_units[] = {
     {"vfmadd231ps ymm", has_avx2, fma_ymm, 16},
     {"mulps xmm", always, mul_xmm, 8},
 };
+static const struct unit bf16_unit = {"vdpbf16ps zmm", has_bf16, bf16_zmm, 64};
 static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
 
 #elif defined(__aarch64__)
@@ -204,6 +216,7 @@ static const struct unit int8_units[] = {
 };
 static const struct unit float_units[] = {{"fmla", always, fmla, 8}};
 static const struct unit amx_unit = {"none", never, fmla, 8};
+static const struct unit bf16_unit = {"none", never, fmla, 8};
 
 #else
 
@@ -230,6 +243,7 @@ static void plain(long n)
 static const struct unit int8_units[] = {{"plain C", always, plain, 2}};
 static const struct unit float_units[] = {{"plain C", always, plain, 2}};
 static const struct unit amx_unit = {"none", never, plain, 2};
+static const struct unit bf16_unit = {"none", never, plain, 2};
 
 #endif
 
@@ -346,6 +360,8 @@ static void measure_units(pl_meter *m)
     measure_unit(m, i, &m->best.int8_ops_per_s);
     m->best.float_unit = f->name;
     measure_unit(m, f, &m->best.float_ops_per_s);
+    if (bf16_unit.there())
+        measure_unit(m, &bf16_unit, &m->best.bf16_ops_per_s);
     if (amx_unit.there())
         measure_unit(m, &amx_unit, &m->best.amx_ops_per_s);
 }

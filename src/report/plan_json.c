@@ -263,15 +263,17 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
     return sink_json(
         to,
         json_pack(
-            "{s:s, s:o, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
+            "{s:s, s:o, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:{s:I}, s:o, "
             "s:o, s:o, "
             "s:o, "
             "s:{s:i, s:I, s:o}, s:o, s:o, s:o}",
             "arch", pl_model_arch(p->model), "options",
             sink_json_text(p->options, strlen(p->options)), "numeric_hash",
-            hash, "n_ranks", q->place.n_rank, "kernels",
-            kernel_set_name(q->kernel_set), "n_ctx", (json_int_t)p->n_ctx,
-            "n_ubatch", (json_int_t)q->max.n_tok, "stream_from",
+            hash, "numerics",
+            p->numerics == PL_NUMERICS_FAST ? "fast" : "exact", "n_ranks",
+            q->place.n_rank, "kernels", kernel_set_name(q->kernel_set), "n_ctx",
+            (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
+            "stream_from",
             (json_int_t)(q->script[SCRIPT_STREAM] >= 0 ? q->stream_from : 0),
             "devices", json_devices(q, f), "io", "buffers",
             (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",

@@ -544,12 +544,13 @@ static void say_all(const struct page *g)
              pl_model_arch(g->p->model), g->p->model->model->n_layer);
     say_options(g);
     sink_say(g->to,
-             "numerics  %016" PRIx64 ", %d rank%s%s%s\n"
+             "numerics  %016" PRIx64 ", %d rank%s%s%s%s\n"
              "room      %" PRId64 " tokens of context, cache %s/%s, %d "
              "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
              q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
              q->paper ? "" : ", kernels ",
-             q->paper ? "" : kernel_set_name(q->kernel_set), g->p->n_ctx,
+             q->paper ? "" : kernel_set_name(q->kernel_set),
+             g->p->numerics == PL_NUMERICS_FAST ? ", fast" : "", g->p->n_ctx,
              format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
              (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
              q->max.n_out);

@@ -14,6 +14,7 @@
 #include "gguf/gguf_write.h"
 #include "lib/engine_run.h"
 #include "lib/kernel_sets.h"
+#include "lower/compile.h"
 #include "pl_graph.h"
 #include "quant/format.h"
 
@@ -200,6 +201,138 @@ TEST(bits_of_bf16_weights_are_those_of_their_values)
                 free(want);
             }
     }
+}
+
+/* Is the root mean square of a - b above 0, and within `part` of that of a? */
+static bool is_near(const float *a, const float *b, int64_t n, double part)
+{
+    double all = 0, off = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+
+        all += (double)a[i] * (double)a[i];
+        off += d * d;
+    }
+    return off > 0 && off <= part * part * all;
+}
+
+/* Products of BF16 have their own bits, the same for all kinds of device that
+ * have them, and most rows stay within 3 % of the exact ones: in others an
+ * expert was chosen whose score was as good. Where no set of the machine has
+ * any, plain C is held to itself. */
+TEST(bits_of_fast_numerics_do_not_depend_on_devices)
+{
+    static const char *const names[] = {"llama3-tied-ropefreqs-f16.gguf",
+                                        "llama-q-bf16.gguf",
+                                        "qwen3moe-f32.gguf",
+                                        "deepseek2-mla-f32.gguf",
+                                        "gptoss-f32.gguf",
+                                        "gemma3-swa-f32.gguf"};
+    static const char *const devices[] = {"cpu", "cpu*2", "sim*3", "cpu,sim",
+                                          "cpu,proc"};
+    const char *best =
+        kernel_set_has_bf16(kernel_set_best()) ? NULL : "generic";
+    int absent = 0;
+
+    for (int m = 0; m < COUNT(names); m++) {
+        const char *path = test_ref(names[m]);
+        pl_options o = engine_run_options();
+        int64_t n_vocab;
+        float *exact, *want;
+        int n_near = 0;
+
+        if (!path) {
+            absent++;
+            continue;
+        }
+        o.n_ranks = 4;
+        o.cpu = "generic";
+        exact = logits(path, names[m], &o, &n_vocab);
+        o.numerics = PL_NUMERICS_FAST;
+        want = logits(path, names[m], &o, &n_vocab);
+        for (int i = 0; i < 43; i++)
+            n_near +=
+                is_near(exact + i * n_vocab, want + i * n_vocab, n_vocab, 0.03);
+        if (n_near < 25)
+            fail_msg("%s: %d of 43 fast rows are near the exact ones", names[m],
+                     n_near);
+        for (int d = 0; d < COUNT(devices); d++) {
+            char what[128];
+            float *got;
+
+            o.devices = devices[d];
+            o.cpu = best;
+            o.n_threads = 1 + d % 3;
+            o.n_ubatch = d % 2 ? 64 : 7;
+            o.sim_seed = test_seed();
+            snprintf(what, sizeof what, "%s, fast, on %s", names[m],
+                     devices[d]);
+            got = logits(path, what, &o, &n_vocab);
+            same(got, want, 43, n_vocab, what);
+            free(got);
+        }
+        free(exact);
+        free(want);
+    }
+    if (absent)
+        TEST_SKIP("%d of %d models are not at hand", absent, COUNT(names));
+    if (best)
+        TEST_SKIP("this machine has no products of BF16: plain C alone was "
+                  "compared");
+}
+
+/* Who has no products of BF16 says so. */
+TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
+{
+    static const struct {
+        const char *devices, *cpu, *says;
+    } cases[] = {{"emu", NULL, "emu0 has no products of BF16"},
+                 {"cpu,emu", "generic", "emu0 has no"},
+                 {"cpu", "reference", "cpu0 has no"},
+                 {"cpu*2", "avx2", "or --numerics fast"},
+                 {"sim", "avx512_vnni", "sim0 has no"}};
+    const char *path = test_ref_or_skip("llama-q-bf16.gguf");
+    pl_err err = {0};
+    pl_model *model;
+
+    TEST_OK(pl_model_open(&model, path, &err), err);
+    for (int i = 0; i < COUNT(cases); i++) {
+        pl_options o = engine_run_options();
+        pl_engine *e = NULL;
+        enum kernel_set set;
+
+        if (kernel_set_find(&set, cases[i].cpu, false, &err) != PL_OK)
+            continue;
+        o.devices = cases[i].devices;
+        o.cpu = cases[i].cpu;
+        o.numerics = PL_NUMERICS_FAST;
+        assert_int_equal(pl_engine_create(&e, model, &o, &err), PL_UNSUPPORTED);
+        if (!strstr(err.message, cases[i].says))
+            fail_msg("%s", err.message);
+    }
+    pl_model_free(model);
+}
+
+/* An exact kernel before a fast one does not hide it. */
+TEST(bits_of_fast_numerics_are_refused_behind_exact_ones)
+{
+    static const char text[] =
+        "x: f32[n_tok, 64] = input\n"
+        "w: f16[64, 64] = weight\n"
+        "y: f32[n_tok, 64] = matmul(x, w)\n"
+        "z: f32[n_tok, 64] = matmul(y, w) bf16=1 !output\n";
+    pl_options o = {.size = sizeof o, .devices = "emu", .no_fit = true};
+    struct compiled *p;
+    pl_graph *g;
+    pl_err err = {0};
+
+    TEST_OK(pl_graph_parse(&g, text, &err), err);
+    TEST_OK(compile_graph(&p, g, &o, &err), err);
+    assert_int_equal(compiled_check_kernels(p, &err), PL_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "emu0 has no products of BF16"));
+    compiled_free(p);
+    pl_graph_free(g);
 }
 
 /* The model with a tensor for each expert, as the first files of Mixtral had

@@ -96,6 +96,10 @@ static const struct {
     {"y: f32[n_tok, 128] = matmul(x, w)", NULL},
     {"y: f32[n_tok, 2, 128] = matmul(x3, wf)", NULL},
     {"y: f32[128] = matmul(v64, wf)", NULL},
+    {"y: f32[128] = matmul(v64, wf) bf16=1", NULL},
+    {"y: f32[128] = matmul(v64, wf) bf16=2", "bf16 may be 1 for attention"},
+    {"y: f32[n_tok, 128] = matmul(x, w) bf16=1", "for weights of 16 bits"},
+    {"y: f32[n_tok, 64] = sqr(x) bf16=1", "else 0"},
     {"y: f32[n_tok, 128] = matmul(x, c)", "must be a weight [n, k]"},
     {"y: f32[n_tok, 128] = matmul(x, w3)", "must be a weight [n, k]"},
     {"y: f32[n_tok, 4, 128] = matmul(h, w)", "the last dimensions differ"},
@@ -144,6 +148,7 @@ static const struct {
     /* attention */
     {"y: f32[n_tok, 4, 32] = attention(h, kw, cv)", NULL},
     {"y: f32[n_tok, 4, 32] = attention(h, ck, cv, v4) window=8", NULL},
+    {"y: f32[n_tok, 4, 32] = attention(h, ck, cv) bf16=1", NULL},
     {"y: f32[n_tok, 4, 32] = attention(h, cv, ck)", "caches of those kinds"},
     {"y: f32[n_tok, 4, 32] = attention(h, kh, vh)", "a memory is wanted"},
     {"y: f32[n_tok, 2, 32] = attention(vh, ck, cv)", "with the keys' d"},
@@ -329,7 +334,7 @@ TEST(graph_shape_wrong_calls_are_refused)
     const pl_layout l = {PL_SPLIT, 1, 64, 2, run};
     pl_tensor x[7] = {0};
 
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 17; i++) {
         pl_graph *g;
 
         assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
@@ -380,6 +385,9 @@ TEST(graph_shape_wrong_calls_are_refused)
         case 14:
             pl_slice(g, 0, 4, 0, 1);
             break;
+        case 15:
+            pl_set_numerics(g, (pl_numerics)2);
+            break;
         default:
             pl_attention(g, 0, -1, -1, 0, 1, 0, 0);
         }
@@ -387,6 +395,34 @@ TEST(graph_shape_wrong_calls_are_refused)
             fail_msg("call %d was accepted", i);
         pl_graph_free(g);
     }
+}
+
+/* Ops have the numerics that were set before them, where these change them. */
+TEST(graph_shape_ops_have_the_numerics_that_were_set)
+{
+    const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
+    const int64_t m[2] = {32, 64};
+    static const pl_format formats[] = {PL_F16, PL_BF16, PL_F32, PL_Q8_0};
+    pl_graph *g;
+    pl_tensor x;
+
+    assert_int_equal(pl_graph_create(&g, NULL), PL_OK);
+    x = pl_input(g, "x", PL_F32, 2, d);
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        pl_tensor w, y[2];
+
+        snprintf(name, sizeof name, "w%d", i);
+        w = pl_weight(g, name, formats[i], 2, m, PL_ROLE_NONE);
+        for (int fast = 1; fast >= 0; fast--) {
+            pl_set_numerics(g, fast ? PL_NUMERICS_FAST : PL_NUMERICS_EXACT);
+            y[fast] = pl_matmul(g, x, w);
+        }
+        assert_int_equal(g->node[y[1]].attr.bf16, i < 2);
+        assert_int_equal(g->node[y[0]].attr.bf16, 0);
+    }
+    assert_int_equal(pl_graph_check(g, NULL), PL_OK);
+    pl_graph_free(g);
 }
 
 /* Names say nothing of layers: a tensor's is the one that was set before it. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bf16.h"
 #include "lib/cpu_weights.h"
 #include "lib/kernel_sets.h"
 
@@ -26,7 +27,16 @@ struct problem {
     const int32_t *id; /* [n_tok, n_used]; of heads: token by token all */
     int64_t n_tok, n_used, x_used;
     bool plain; /* weights as plain F32 rows */
+    bool bf16;  /* products of BF16, of weights of 16 bits */
 };
+
+static const struct graph_attr attr_of[2] = {{0}, {.bf16 = 1}};
+
+/* The kernels of AMX in plain C and the GPUs' have no products of BF16. */
+static bool is_there(const struct cpu_kernels *k, const struct problem *p)
+{
+    return cpu_entry_of(k, p->kernel, &attr_of[p->bf16])->run != NULL;
+}
 
 /* Result values of one tree entry. */
 static int64_t result_count(const struct problem *p)
@@ -58,7 +68,7 @@ static void quantize(const struct cpu_kernels *k, const struct pack *p,
 static float *run(const struct cpu_kernels *k, const struct problem *p,
                   const struct rank_tree *tree, int nth)
 {
-    const struct cpu_entry *e = &k->kernel[p->kernel];
+    const struct cpu_entry *e = cpu_entry_of(k, p->kernel, &attr_of[p->bf16]);
     const struct weights *w = p->w;
     int64_t rows = p->n_tok * (p->kernel == KERNEL_matmul ? 1 : p->x_used);
     int64_t count = result_count(p);
@@ -71,6 +81,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
             p->kernel == KERNEL_expert_matmul || p->kernel == KERNEL_expert_down
                 ? 3
                 : 2,
+        .attr = &attr_of[p->bf16],
         .tree = *tree,
         .out_stride = (size_t)count * sizeof(float),
         .nth = nth,
@@ -134,8 +145,11 @@ static void must_give(const float *want, const struct cpu_kernels *k,
                       const struct problem *p, const struct rank_tree *tree,
                       int nth, const char *what)
 {
-    float *got = run(k, p, tree, nth);
+    float *got;
 
+    if (!is_there(k, p))
+        return;
+    got = run(k, p, tree, nth);
     same_bits(got, want, result_count(p) * tree->n_out, what, p, k->kernel_set);
     free(got);
 }
@@ -227,6 +241,9 @@ static void scene_make(struct scene *s, int fi, enum kernel kernel,
     };
     s->p.x_used =
         kernel == KERNEL_expert_matmul && test_below(seed, 2) ? 1 : s->p.n_used;
+    if (weights_formats[fi].format == PL_F16 ||
+        weights_formats[fi].format == PL_BF16)
+        s->p.bf16 = test_below(seed, 2);
     s->x = weights_floats(s->p.n_tok * s->p.x_used * s->w.k, seed);
     s->id = weights_alloc((size_t)(s->p.n_tok * s->p.n_used) * sizeof(int32_t));
     draw_experts(s->id, &s->p, n_expert, seed);
@@ -259,6 +276,41 @@ static const enum kernel kernels[] = {KERNEL_matmul, KERNEL_head_matmul,
 enum { N_KERNEL = sizeof(kernels) / sizeof(kernels[0]) };
 
 /* ---- the laws ------------------------------------------------------------ */
+
+/* Products of BF16 go two by two: rows of weights of any length, cut anywhere,
+ * even in the middle of a pair. */
+TEST(products_by_pairs_take_rows_of_any_length)
+{
+    static const int64_t length[] = {1, 2, 31, 33, 95, 255, 257, 300, 513, 770};
+    uint64_t seed = test_seed() + 6;
+    struct cpu_kernels generic, k;
+
+    cpu_kernels_init(&generic, KERNEL_SET_GENERIC);
+    for (int i = 0; i < 400; i++) {
+        int fi = 0;
+        int64_t n = length[i % 10], cut = test_below(&seed, n + 1);
+        const struct pack_span span[] = {{0, cut, 0}, {cut, n - cut, 1}};
+        struct problem p = {.kernel = KERNEL_matmul, .bf16 = true};
+        struct weights_tree t;
+        struct weights w;
+        float *want;
+
+        while (weights_formats[fi].format != (i % 2 ? PL_F16 : PL_BF16))
+            fi++;
+        w = weights_make(fi, 1, 1 + test_below(&seed, 40), n, span, 2, &seed);
+        p.w = &w;
+        p.n_tok = 1 + test_below(&seed, MOST_TOK);
+        p.n_used = p.x_used = 1;
+        p.x = weights_floats(p.n_tok * n, &seed);
+        weights_tree_make(&t, 2, 0, 2, 0);
+        want = run(&generic, &p, &t.t, 1);
+        for (int f = KERNEL_SET_GENERIC; weights_next_kernel_set(&f, &k);)
+            must_give(want, &k, &p, &t.t, 1 + i % 3, "any length");
+        free(want);
+        free((void *)p.x);
+        weights_free(&w);
+    }
+}
 
 TEST(kernel_sets_have_the_bits_of_generic)
 {
@@ -293,6 +345,7 @@ TEST(threads_do_not_show)
             float *want;
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
+            s.p.bf16 = s.p.bf16 && is_there(&k, &s.p);
             want = run(&k, &s.p, &s.tree.t, 1);
             for (int nth = 2; nth <= 3; nth++)
                 must_give(want, &k, &s.p, &s.tree.t, nth, "threads");
@@ -324,12 +377,15 @@ TEST(n_tok_does_not_show)
                                 .n_tok = MOST_TOK,
                                 .n_used = 2,
                                 .x_used = 2};
+            pl_format f16 = weights_formats[i / N_KERNEL].format;
             struct weights_tree t;
             float *all;
             int64_t row;
 
             for (int j = 0; j < MOST_TOK * 2; j++)
                 id[j] = (int32_t)test_below(&seed, 3);
+            p.bf16 = f16 == PL_F16 || f16 == PL_BF16;
+            p.bf16 = p.bf16 && is_there(&k, &p);
             weights_tree_single(&t, 0);
             all = run(&k, &p, &t.t, 1);
             row = result_count(&p) / MOST_TOK;
@@ -644,6 +700,7 @@ static void is_matmul_of_the_chosen(enum kernel kernel, uint64_t seed)
             int64_t row = s.p.x_used == 1 ? j / s.p.n_used : j;
             struct weights one = s.w;
             struct problem p = {.kernel = KERNEL_matmul,
+                                .bf16 = s.p.bf16,
                                 .w = &one,
                                 .x = s.x + row * s.w.k,
                                 .n_tok = 1};
@@ -749,9 +806,15 @@ TEST(expert_down_takes_hundreds_of_experts)
 
 /* ---- against double ------------------------------------------------------ */
 
+/* As products of BF16 take it. */
+static float rounded(float v, bool bf16)
+{
+    return bf16 ? bf16_to_f32(bf16_round(v)) : v;
+}
+
 /* w . x in double, and in *scale the sum over blocks of 32 of 32 max|w| max|x|,
  * which bounds every partial sum also where minima cancel. */
-static double exact_dot(const float *w, const float *x, int64_t n,
+static double exact_dot(const float *w, const float *x, int64_t n, bool bf16,
                         double *scale)
 {
     double sum = 0;
@@ -760,7 +823,7 @@ static double exact_dot(const float *w, const float *x, int64_t n,
         double mw = 0, mx = 0;
 
         for (int64_t i = b; i < b + 32; i++) {
-            sum += (double)w[i] * (double)x[i];
+            sum += (double)rounded(w[i], bf16) * (double)rounded(x[i], bf16);
             mw = fmax(mw, fabs((double)w[i]));
             mx = fmax(mx, fabs((double)x[i]));
         }
@@ -806,7 +869,8 @@ static void check_against_double(const struct cpu_kernels *k,
         double want = 0, scale = 0;
 
         if (p->kernel == KERNEL_matmul) {
-            want = exact_dot(w->value + n * w->k, x + row * w->k, w->k, &scale);
+            want = exact_dot(w->value + n * w->k, x + row * w->k, w->k, p->bf16,
+                             &scale);
         } else {
             bool down = p->kernel == KERNEL_expert_down;
             int64_t first = down ? row * p->n_used : row;
@@ -818,7 +882,7 @@ static void check_against_double(const struct cpu_kernels *k,
                 if (p->id[j] < 0 || p->id[j] >= w->n_expert)
                     continue;
                 want += exact_dot(w->value + (p->id[j] * w->n + n) * w->k,
-                                  x + xj * w->k, w->k, &scale);
+                                  x + xj * w->k, w->k, p->bf16, &scale);
             }
         }
         if (!(fabs((double)got[i] - want) <=
@@ -844,6 +908,7 @@ TEST(every_kernel_set_agrees_with_double)
 
             scene_make(&s, i / N_KERNEL, kernels[i % N_KERNEL], &seed);
             scene_cut(&s, i / N_KERNEL, 512, &span, 1, &seed);
+            s.p.bf16 = s.p.bf16 && is_there(&k, &s.p);
             check_against_double(&k, &s.p, i / N_KERNEL);
             scene_free(&s);
         }

@@ -82,7 +82,8 @@ static void set_weight(struct ref *r, int node)
 /* `path`: a file of the same network in another form, or NULL. */
 static void open_ref(struct ref *r, const char *name, const char *path)
 {
-    const struct model_graph_options opt = {PL_F32, PL_F32, 0};
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32};
     const char *tokens = ref_file(name, "tokens.txt");
     const char *logits = test_ref_logits(name);
     pl_err err;

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct model_graph_options f16_cache = {PL_F16, PL_F16, 0};
+static const struct model_graph_options f16_cache = {.cache_k = PL_F16,
+                                                     .cache_v = PL_F16};
 
 static pl_graph *build(const struct model *m)
 {
@@ -1276,7 +1277,8 @@ TEST(model_open_values_may_be_keys)
 
 TEST(model_open_cache_that_does_not_fit_is_refused)
 {
-    const struct model_graph_options q8 = {PL_Q8_0, PL_F16, 0};
+    const struct model_graph_options q8 = {.cache_k = PL_Q8_0,
+                                           .cache_v = PL_F16};
     struct file f;
     struct model *m;
     pl_graph *g;

@@ -347,6 +347,7 @@ TEST(program_check_kernels_stay_inside_their_operands)
     static const char *const part = "parts that its operand does not have";
     static const char *const beyond = "attributes that lead beyond";
     static const char *const dims = "dimensions do not go together";
+    static const char *const bf16 = "what has no such products";
 
     kernel_is(TABLE, "%0 = gather_rows(%1, %2) tree(0, 1+) depth 2 out 1",
               NULL);
@@ -383,6 +384,17 @@ TEST(program_check_kernels_stay_inside_their_operands)
     kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2) heads(0, 2, 1, 1)",
               beyond);
     kernel_is(HEADS, "%0 = attention(%0, %1, %1, -, %2)", beyond);
+    kernel_is(HEADS,
+              "%0 = attention(%0, %1, %1, -, %2) heads(0, 1, 1, 1) "
+              "bf16=1",
+              NULL);
+    kernel_is(PAIR, "%0 = exp(%0) bf16=1", bf16);
+    kernel_is("%0: f32[n_tok, 8]\n%1: f16[8, 64] weights packed\n"
+              "%2: f32[n_tok, 64]",
+              "%0 = matmul(%2, %1) bf16=1", NULL);
+    kernel_is("%0: f32[n_tok, 8]\n%1: f32[8, 64] weights packed\n"
+              "%2: f32[n_tok, 64]",
+              "%0 = matmul(%2, %1) bf16=1", bf16);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 32]",
               "%3 = latent_attention(%0, %1, %2) heads(0, 1, 1, 0)", NULL);
     kernel_is(HEADS "\n%3: f32[n_tok, 4, 33]",

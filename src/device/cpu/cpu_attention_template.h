@@ -27,6 +27,11 @@
  * spans of one of them, so that the cache is read once. What these come to
  * stays in the thread's scratch, and the thread that is done last merges it.
  *
+ * With attr.bf16, q, k, v and p are rounded to BF16 before they are multiplied,
+ * and what are chains of fmaf above go by pairs, of values 2i and 2i + 1 of a
+ * head or of positions so numbered: bf16_pair_add() of base/bf16.h. One of a
+ * pair that is not visible counts as 0.
+ *
  * Latent attention is the same, with the first e of a key's d values for V. A
  * position's values lie side by side there, as values do elsewhere; so scores
  * are computed with the rows of queries side by side, and then turned.
@@ -55,7 +60,8 @@ struct soft {
 struct row {
     struct soft *now;    /* the open span */
     struct soft *done;   /* stack of merged spans, `depth` of them */
-    const float *q;      /* [d]; latent: of all rows together, [d][rows] */
+    const float *q;      /* [d]; latent: of all rows together, [d][rows];
+                            or as pairs, as soon as all rows are there */
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
@@ -75,6 +81,7 @@ static inline int64_t up_to_lanes(int64_t n)
 struct view {
     const struct cpu_call *c;
     bool latent;
+    bool by_pairs;
     int64_t d, e, wide;   /* wide: e, as a multiple of 16 */
     int64_t wide_d;       /* and d */
     size_t soft_bytes;    /* a state with its acc */
@@ -82,8 +89,9 @@ struct view {
     bool by_span;         /* threads may share a token's spans */
     float *keys, *values; /* converted tiles */
     float *key_scale, *value_scale;
-    float *p;      /* [max_rows][64] scores, then probabilities */
-    float *turned; /* latent: [64][rows] scores */
+    float *p;          /* [max_rows][64] scores, then probabilities */
+    float *turned;     /* latent: [64][rows] scores */
+    uint32_t *latents; /* latent: [64][wide_d / 2] as pairs */
     struct row *row;
     struct soft *soft; /* the rows' states: open ones, then stacks */
     int32_t *head;
@@ -303,6 +311,7 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
     }
     chain_rows(n, &(struct product){.a = row->q,
                                     .lda = v->d,
+                                    .by_pairs = v->by_pairs,
                                     .b = keys,
                                     .hi = v->d,
                                     .c = v->p + first * PAGE_TOKENS,
@@ -312,23 +321,30 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
-/* p = q K for all rows at the positions lo .. hi - 1, of floats. */
+/* p = q K for all rows at the positions lo .. hi - 1, of floats or pairs. */
 static inline void add_latent_scores(const struct view *v, int64_t n_row,
                                      int lo, int hi,
                                      const struct operand *latents)
 {
     int64_t rows = up_to_lanes(n_row);
-    struct operand q = {.kind = KIND_F32, .x = v->row[0].q, .ld = rows};
+    struct operand q = {.kind = v->by_pairs ? KIND_PAIRS : KIND_F32,
+                        .x = v->row[0].q,
+                        .ld = rows};
+    struct product all = {.a = (const float *)latents->x + lo * latents->ld,
+                          .lda = latents->ld,
+                          .by_pairs = v->by_pairs,
+                          .b = &q,
+                          .hi = v->d,
+                          .c = v->turned + lo * rows,
+                          .ldc = rows,
+                          .end = rows,
+                          .from_zero = true};
 
-    chain_rows(hi - lo, &(struct product){.a = (const float *)latents->x +
-                                               lo * latents->ld,
-                                          .lda = latents->ld,
-                                          .b = &q,
-                                          .hi = v->d,
-                                          .c = v->turned + lo * rows,
-                                          .ldc = rows,
-                                          .end = rows,
-                                          .from_zero = true});
+    if (v->by_pairs) {
+        all.lda = v->wide_d / 2;
+        all.a = (const float *)(v->latents + lo * all.lda);
+    }
+    chain_rows(hi - lo, &all);
     for (int64_t i = 0; i < n_row; i++) {
         for (int u = lo; u < hi; u++)
             v->p[i * PAGE_TOKENS + u] = v->turned[u * rows + i];
@@ -344,6 +360,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
     const struct row *row = v->row + first;
     struct product all = {.a = v->p + first * PAGE_TOKENS,
                           .lda = PAGE_TOKENS,
+                          .by_pairs = v->by_pairs,
                           .b = values,
                           .lo = 0,
                           .hi = PAGE_TOKENS,
@@ -355,6 +372,10 @@ static inline void add_values(const struct view *v, int64_t first, int n,
     for (int i = 0; i < n; i++) {
         all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
         all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
+    }
+    if (v->by_pairs) { /* no pair of a row is taken in two halves */
+        all.lo += all.lo & 1;
+        all.hi -= all.hi & 1;
     }
     if (all.lo >= all.hi) /* nothing in common: then each row by itself */
         all.lo = all.hi = PAGE_TOKENS;
@@ -371,6 +392,33 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         one.hi = row[i].hi;
         chain_rows(1, &one);
     }
+}
+
+/* Rows lo .. hi - 1 of a tile in the form that is multiplied. */
+static inline void tile_convert(const struct view *v, struct operand *o, int lo,
+                                int hi, int64_t wide, float *buf)
+{
+    if (v->by_pairs)
+        operand_to_pairs(o, lo, hi, wide, buf);
+    else
+        operand_convert(o, lo, hi, wide, buf);
+}
+
+/* Latents lo .. hi - 1 of a tile as floats; or as pairs: of their own values in
+ * v->latents, for scores, and of positions, as values are. */
+static inline void latents_convert(const struct view *v, struct operand *o,
+                                   int lo, int hi)
+{
+    int64_t wide = v->wide_d;
+
+    operand_convert(o, lo, hi, wide, v->keys);
+    if (!v->by_pairs)
+        return;
+    for (int u = lo; u < hi; u++)
+        pairs_of_row(v->latents + u * wide / 2, (const float *)o->x + u * wide,
+                     wide);
+    pairs_of_rows((uint32_t *)v->keys, o->x, lo, hi, wide);
+    *o = (struct operand){.kind = KIND_PAIRS, .x = v->keys, .ld = wide};
 }
 
 /* One block of 64 positions for all rows: its tiles of K and V, then those of
@@ -404,7 +452,7 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
     if (v->latent) {
         values = operand_open(c->in[1].format, true, key_tile[0], key_tile[1],
                               PAGE_TOKENS, v->d, v->key_scale);
-        operand_convert(&values, lo, hi, v->wide_d, v->keys);
+        latents_convert(v, &values, lo, hi);
         add_latent_scores(v, n_row, lo, hi, &values);
     } else {
         keys = operand_open(c->in[1].format, false, key_tile[0], key_tile[1],
@@ -412,15 +460,20 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         values = operand_open(c->in[2].format, true, value_tile[0],
                               value_tile[1], PAGE_TOKENS, v->e, v->value_scale);
         if (n_row > DIRECT_ROWS)
-            operand_convert(&keys, 0, v->d, PAGE_TOKENS, v->keys);
+            tile_convert(v, &keys, 0, (int)v->d, PAGE_TOKENS, v->keys);
         for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
             add_scores(v, i, n, &keys);
     }
     for (int64_t i = 0; i < n_row; i += LANES)
         soft_rows(v, v->row + i, n_row - i < LANES ? n_row - i : LANES,
                   v->p + i * PAGE_TOKENS);
+    for (int64_t i = 0; v->by_pairs && i < n_row; i++) {
+        if (sees(&v->row[i]))
+            pairs_of_row((uint32_t *)v->p + i * PAGE_TOKENS,
+                         v->p + i * PAGE_TOKENS, PAGE_TOKENS);
+    }
     if (!v->latent && (n_row > DIRECT_ROWS || v->wide != v->e))
-        operand_convert(&values, lo, hi, v->wide, v->values);
+        tile_convert(v, &values, lo, hi, v->wide, v->values);
     for (int64_t i = 0; (n = next_group(v, n_row, &i)) > 0; i += n)
         add_values(v, i, n, &values);
 }
@@ -455,6 +508,16 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
         memcpy(q + i * v->d, x, (size_t)v->d * sizeof(float));
     for (int64_t k = 0; v->latent && k < v->d; k++)
         q[k * rows + i] = x[k];
+}
+
+/* The queries of all rows in the form that is multiplied. */
+static inline void queries_convert(const struct view *v, int64_t n_row,
+                                   float *q)
+{
+    if (v->by_pairs && v->latent)
+        pairs_of_rows((uint32_t *)q, q, 0, v->d, up_to_lanes(n_row));
+    for (int64_t i = 0; v->by_pairs && !v->latent && i < n_row; i++)
+        pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
 /* Blocks `block` .. end - 1 of a sequence for all rows. */
@@ -506,6 +569,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
             last = v->row[n_row].last > last ? v->row[n_row].last : last;
         }
     }
+    queries_convert(v, n_row, q);
     blocks_run(v, b->seq[t0], kv_head, n_row, first / PAGE_TOKENS,
                last / PAGE_TOKENS + 1);
     for (int64_t i = 0; i < n_row; i++)
@@ -521,11 +585,15 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     char *base = c->scratch;
     int64_t n_head = c->out.dim[1], n_soft;
     size_t at = 0;
-    size_t part[10];
-    char *p[10];
+    enum { N_PART = 11 };
+    size_t part[N_PART];
+    char *p[N_PART];
 
-    *v = (struct view){
-        .c = c, .latent = latent, .d = c->in[1].dim[2], .e = c->out.dim[2]};
+    *v = (struct view){.c = c,
+                       .latent = latent,
+                       .by_pairs = is_by_pairs(c->attr),
+                       .d = c->in[1].dim[2],
+                       .e = c->out.dim[2]};
     v->wide = up_to_lanes(v->e);
     v->wide_d = up_to_lanes(v->d);
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
@@ -551,7 +619,10 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     part[8] = (size_t)(v->e * PAGE_TOKENS / Q8_SIZE) * sizeof(float);
     part[9] = (size_t)(latent ? up_to_lanes(v->max_rows) * PAGE_TOKENS : 0) *
               sizeof(float);
-    for (int i = 0; i < 10; i++) {
+    part[10] = latent && v->by_pairs
+                   ? (size_t)(v->wide_d / 2 * PAGE_TOKENS) * sizeof(uint32_t)
+                   : 0;
+    for (int i = 0; i < N_PART; i++) {
         p[i] = base != NULL ? base + at : NULL;
         at += (part[i] + 63) / 64 * 64;
     }
@@ -565,6 +636,7 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->key_scale = (float *)p[7];
     v->value_scale = (float *)p[8];
     v->turned = (float *)p[9];
+    v->latents = (uint32_t *)p[10];
     return at;
 }
 
@@ -715,6 +787,7 @@ static inline void group_run(struct view *v, const struct group *g,
         r->done = kept(v, 0, i, part.lo);
         r->n_span = r->n_begin = (int32_t)part.lo;
     }
+    queries_convert(v, n_head, q);
     blocks_run(v, b->seq[g->t], g->kv_head, n_head, from > first ? from : first,
                to < end ? to : end);
     for (int64_t i = 0; i < n_head; i++)
@@ -854,6 +927,14 @@ static inline void attention_run(const struct cpu_call *c)
 static inline void latent_attention_run(const struct cpu_call *c)
 {
     attend(c, true);
+}
+
+static inline void attention_init_bf16(struct cpu_kernels *k)
+{
+    k->bf16[KERNEL_attention] =
+        (struct cpu_entry){attention_run, attention_scratch};
+    k->bf16[KERNEL_latent_attention] =
+        (struct cpu_entry){latent_attention_run, latent_attention_scratch};
 }
 
 #endif

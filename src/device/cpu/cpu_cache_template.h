@@ -8,6 +8,7 @@
 
 #include "base/unroll.h"
 #include "device/cpu/cpu_elementwise_template.h"
+#include "device/cpu/cpu_lanes_bf16.h"
 
 enum { Q8_SIZE = 32 }; /* values a block of q8_0 */
 
@@ -106,8 +107,28 @@ static inline void cache_write_run(const struct cpu_call *c)
 /* ---- blocks of K and V --------------------------------------------------- */
 
 /* A tile as rows of lanes: keys [d][64], values [64][e]. Few rows of queries
- * read the cache's own elements; for many, they are converted once. */
-enum kind { KIND_F32, KIND_F16, KIND_BF16, KIND_Q8_KEYS, KIND_Q8_VALUES };
+ * read the cache's own elements; for many, they are converted once: to floats,
+ * or to pairs of BF16, of which row i has the values of rows 2i and 2i + 1. */
+enum kind {
+    KIND_F32,
+    KIND_F16,
+    KIND_BF16,
+    KIND_Q8_KEYS,
+    KIND_Q8_VALUES,
+    KIND_PAIRS,
+};
+
+/* Are products those of BF16 (graph_attr.bf16)? A file with CPU_OPS_BF16 has no
+ * others. */
+static inline bool is_by_pairs(const struct graph_attr *attr)
+{
+#ifdef CPU_OPS_BF16
+    (void)attr;
+    return true;
+#else
+    return LANES_HAVE_BF16 && attr->bf16 != 0;
+#endif
+}
 
 struct operand {
     enum kind kind;
@@ -138,6 +159,25 @@ LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
                          lanes_set(o->scale[i * o->ld_scale + col / Q8_SIZE]));
     default:
         return lanes_load((const float *)o->x + at);
+    }
+}
+
+/* Rows 2i and `upper` as pairs, upper being 2i + 1, or 2i if there is no such
+ * row. */
+LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
+                                 int64_t i, int64_t upper, int64_t col)
+{
+    const uint16_t *half = o->x;
+
+    switch (kind) {
+    case KIND_PAIRS:
+        return pairs_load((const uint32_t *)o->x + i * o->ld + col);
+    case KIND_BF16:
+        return pairs_of_bf16(half + 2 * i * o->ld + col,
+                             half + upper * o->ld + col);
+    default:
+        return pairs_of(operand_load(kind, o, 2 * i, col),
+                        operand_load(kind, o, upper, col));
     }
 }
 
@@ -230,13 +270,55 @@ static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
     *o = (struct operand){.kind = KIND_F32, .x = buf, .ld = wide};
 }
 
+LANES_INLINE void convert_pairs(enum kind kind, const struct operand *from,
+                                int64_t lo, int64_t hi, uint32_t *buf)
+{
+    const struct operand o = *from;
+
+    for (int64_t i = lo / 2; i < (hi + 1) / 2; i++) {
+        int64_t upper = 2 * i + 1 < hi ? 2 * i + 1 : 2 * i;
+
+        operand_prefetch(kind, &o, 2 * i, 0, (int)(o.ld / LANES));
+        operand_prefetch(kind, &o, upper, 0, (int)(o.ld / LANES));
+#pragma GCC unroll 4
+        for (int64_t c = 0; c < o.ld; c += LANES)
+            pairs_store(buf + i * o.ld + c,
+                        operand_pairs(kind, &o, i, upper, c));
+    }
+}
+
+/* As operand_convert, to pairs; where one of two rows is not among them, that
+ * half may hold anything. */
+static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
+                                    int64_t wide, float *buf)
+{
+    uint32_t *to = (uint32_t *)buf;
+
+    if (o->ld != wide) {
+        operand_convert(o, lo, hi, wide, buf);
+        pairs_of_rows(to, buf, lo, hi, wide);
+    } else if (o->kind == KIND_F16) {
+        convert_pairs(KIND_F16, o, lo, hi, to);
+    } else if (o->kind == KIND_BF16) {
+        convert_pairs(KIND_BF16, o, lo, hi, to);
+    } else if (o->kind == KIND_Q8_KEYS) {
+        convert_pairs(KIND_Q8_KEYS, o, lo, hi, to);
+    } else if (o->kind == KIND_Q8_VALUES) {
+        convert_pairs(KIND_Q8_VALUES, o, lo, hi, to);
+    } else {
+        convert_pairs(KIND_F32, o, lo, hi, to);
+    }
+    *o = (struct operand){.kind = KIND_PAIRS, .x = to, .ld = wide};
+}
+
 /* ---- chains of fused multiply-adds --------------------------------------- */
 
 /* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into columns
  * first .. end - 1 of c, both multiples of 16. */
 struct product {
-    const float *a;
-    int64_t lda;
+    const float *a; /* `by_pairs`: pairs of its values 2i and 2i + 1 */
+    int64_t lda;    /* in units of 4 bytes */
+    bool by_pairs;
     const struct operand *b;
     int64_t lo, hi;
     float *c;
@@ -247,13 +329,77 @@ struct product {
 
 enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* most rows, most vectors a row */
 
-/* c[r][col + 0 .. 16 n_vec - 1] = fmaf chain over i of a[r][i] * b[i][.], from
- * c or 0, for n_row rows from `row`. kind, n_row and n_vec are constants where
- * this is inlined. */
-LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
-                        const struct product *p, int row, int64_t col)
+/* s[r][.] = chain over i of fmaf(a[r][i], b[i][.]), from s. */
+LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
+                               const struct product *p, const float *a,
+                               int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
 {
     const struct operand b = *p->b;
+
+    for (int64_t i = p->lo; i < p->hi; i++) {
+        lanes x[CHAIN_VECS];
+
+        if (kind != KIND_F32)
+            operand_prefetch(kind, &b, i, col, n_vec);
+        UNROLL
+        for (int v = 0; v < n_vec; v++)
+            x[v] = operand_load(kind, &b, i, col + v * LANES);
+        UNROLL
+        for (int r = 0; r < n_row; r++) {
+            lanes y = lanes_set(a[r * p->lda + i]);
+
+            UNROLL
+            for (int v = 0; v < n_vec; v++)
+                s[r][v] = lanes_fma(y, x[v], s[r][v]);
+        }
+    }
+}
+
+/* The same by pairs of rows 2i and 2i + 1, as bf16_pair_add has them. One of
+ * two that is not among lo .. hi - 1 counts as 0. */
+LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
+                              const struct product *p, const float *a,
+                              int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
+{
+    const struct operand b = *p->b;
+
+    for (int64_t i = p->lo / 2; i < (p->hi + 1) / 2; i++) {
+        int64_t upper = 2 * i + 1 < p->hi ? 2 * i + 1 : 2 * i;
+        pairs x[CHAIN_VECS];
+
+        if (kind != KIND_F32 && kind != KIND_PAIRS) {
+            operand_prefetch(kind, &b, 2 * i, col, n_vec);
+            operand_prefetch(kind, &b, upper, col, n_vec);
+        }
+        UNROLL
+        for (int v = 0; v < n_vec; v++)
+            x[v] = operand_pairs(kind, &b, i, upper, col + v * LANES);
+        if (2 * i < p->lo || upper == 2 * i) {
+            uint32_t mask = 2 * i < p->lo ? 0xffff0000u : 0xffffu;
+
+            UNROLL
+            for (int v = 0; v < n_vec; v++)
+                x[v] = pairs_and(x[v], mask);
+        }
+        UNROLL
+        for (int r = 0; r < n_row; r++) {
+            uint32_t y;
+
+            memcpy(&y, a + r * p->lda + i, sizeof y);
+            UNROLL
+            for (int v = 0; v < n_vec; v++)
+                s[r][v] = lanes_add_pairs(s[r][v], pairs_set(y), x[v]);
+        }
+    }
+}
+
+/* c[r][col + 0 .. 16 n_vec - 1] = chain over i of a[r][i] * b[i][.], from c or
+ * 0, for n_row rows from `row`. kind, n_row, n_vec and by_pairs are constants
+ * where this is inlined. */
+LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
+                        const struct product *p, int row, int64_t col,
+                        bool by_pairs)
+{
     const float *a = p->a + row * p->lda;
     float *c = p->c + row * p->ldc + col;
     lanes s[CHAIN_ROWS][CHAIN_VECS];
@@ -273,23 +419,10 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
                 s[r][v] = lanes_load(c + r * p->ldc + v * LANES);
         }
     }
-    for (int64_t i = p->lo; i < p->hi; i++) {
-        lanes x[CHAIN_VECS];
-
-        if (kind != KIND_F32)
-            operand_prefetch(kind, &b, i, col, n_vec);
-        UNROLL
-        for (int v = 0; v < n_vec; v++)
-            x[v] = operand_load(kind, &b, i, col + v * LANES);
-        UNROLL
-        for (int r = 0; r < n_row; r++) {
-            lanes y = lanes_set(a[r * p->lda + i]);
-
-            UNROLL
-            for (int v = 0; v < n_vec; v++)
-                s[r][v] = lanes_fma(y, x[v], s[r][v]);
-        }
-    }
+    if (by_pairs)
+        chain_pairs(kind, n_row, n_vec, p, a, col, s);
+    else
+        chain_floats(kind, n_row, n_vec, p, a, col, s);
     UNROLL
     for (int r = 0; r < n_row; r++) {
         UNROLL
@@ -309,14 +442,14 @@ enum { VECS_OF_6 = 1, VECS_OF_4 = 1, VECS_OF_2 = 2, VECS_OF_1 = 4 };
 
 /* All columns, `most` vectors at a time; returns n_row. */
 LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
-                               const struct product *p, int row)
+                               const struct product *p, int row, bool by_pairs)
 {
     int64_t i = p->first;
 
     UNROLL
     for (int n_vec = most; n_vec > 0; n_vec /= 2) {
         for (; i + n_vec * LANES <= p->end; i += n_vec * LANES)
-            chain(kind, n_row, n_vec, p, row, i);
+            chain(kind, n_row, n_vec, p, row, i, by_pairs);
     }
     return n_row;
 }
@@ -324,40 +457,56 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
 /* All columns of n_row rows from `row`, or of as many as one pass takes;
  * returns how many. */
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
-                            int row)
+                            int row, bool by_pairs)
 {
     if (n_row >= 6)
-        return chain_columns(kind, 6, VECS_OF_6, p, row);
+        return chain_columns(kind, 6, VECS_OF_6, p, row, by_pairs);
     if (n_row >= 4)
-        return chain_columns(kind, 4, VECS_OF_4, p, row);
+        return chain_columns(kind, 4, VECS_OF_4, p, row, by_pairs);
     if (n_row >= 2)
-        return chain_columns(kind, 2, VECS_OF_2, p, row);
-    return chain_columns(kind, 1, VECS_OF_1, p, row);
+        return chain_columns(kind, 2, VECS_OF_2, p, row, by_pairs);
+    return chain_columns(kind, 1, VECS_OF_1, p, row, by_pairs);
 }
 
 /* All n_row rows; nothing if there are none, of a or of b. */
+LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
+{
+    for (int r = 0; r < n_row;) {
+        switch (p->b->kind) {
+        case KIND_F16:
+            r += chain_pass(KIND_F16, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_BF16:
+            r += chain_pass(KIND_BF16, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_Q8_KEYS:
+            r += chain_pass(KIND_Q8_KEYS, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_Q8_VALUES:
+            r += chain_pass(KIND_Q8_VALUES, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_F32:
+            r += chain_pass(KIND_F32, n_row - r, p, r, by_pairs);
+            break;
+        case KIND_PAIRS:
+            r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
+                         : n_row; /* only products by pairs have it */
+        }
+    }
+}
+
 static inline void chain_rows(int n_row, const struct product *p)
 {
     if (p->lo >= p->hi)
         return;
-    for (int r = 0; r < n_row;) {
-        switch (p->b->kind) {
-        case KIND_F16:
-            r += chain_pass(KIND_F16, n_row - r, p, r);
-            break;
-        case KIND_BF16:
-            r += chain_pass(KIND_BF16, n_row - r, p, r);
-            break;
-        case KIND_Q8_KEYS:
-            r += chain_pass(KIND_Q8_KEYS, n_row - r, p, r);
-            break;
-        case KIND_Q8_VALUES:
-            r += chain_pass(KIND_Q8_VALUES, n_row - r, p, r);
-            break;
-        default:
-            r += chain_pass(KIND_F32, n_row - r, p, r);
-        }
+#ifndef CPU_OPS_BF16
+    if (!p->by_pairs) {
+        chain_all(n_row, p, false);
+        return;
     }
+#endif
+    if (LANES_HAVE_BF16)
+        chain_all(n_row, p, true);
 }
 
 #endif

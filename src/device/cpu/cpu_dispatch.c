@@ -40,8 +40,14 @@ static const struct {
     [KERNEL_SET_AVX512_VNNI] = {"avx512_vnni",
                                 CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI, NULL,
                                 X86(cpu_matmul_init_avx512_vnni)},
+    [KERNEL_SET_AVX512_BF16] = {"avx512_bf16",
+                                CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI |
+                                    CPU_AVX512_BF16,
+                                X86(cpu_ops_init_avx512_bf16),
+                                X86(cpu_matmul_init_avx512_bf16)},
     [KERNEL_SET_AMX] = {"amx",
-                        CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI | CPU_AMX_INT8,
+                        CPU_AVX2 | CPU_AVX512 | CPU_AVX512_VNNI |
+                            CPU_AVX512_BF16 | CPU_AMX_INT8,
                         NULL, X86(cpu_matmul_init_amx)},
     [KERNEL_SET_NEON] = {"neon", CPU_NEON, ARM64(cpu_ops_init_neon),
                          ARM64(cpu_matmul_init_neon)},
@@ -68,6 +74,15 @@ enum kernel_set kernel_set_best(void)
     while (!kernel_set_runs(set))
         set--;
     return set;
+}
+
+bool kernel_set_has_bf16(enum kernel_set set)
+{
+#ifdef __x86_64__
+    if ((sets[set].needs & CPU_AVX512_BF16) && kernel_set_runs(set))
+        return cpu_bf16_agrees();
+#endif
+    return set == KERNEL_SET_GENERIC;
 }
 
 /* Their names, those that run here or all: "a, b, c". */

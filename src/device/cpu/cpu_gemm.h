@@ -71,6 +71,26 @@ static inline int64_t gemm_units(const struct pack *p)
     return n;
 }
 
+/* A unit of float weights: values first .. first + n - 1 of a chunk. */
+struct gemm_segment {
+    const struct pack_chunk *chunk;
+    int64_t first, n;
+};
+
+static inline struct gemm_segment gemm_segment_at(const struct pack *p,
+                                                  int64_t u)
+{
+    const struct pack_chunk *c = p->chunk;
+    int64_t k, end;
+
+    for (; u >= gemm_chunk_units(p, c); c++)
+        u -= gemm_chunk_units(p, c);
+    k = (c->k / Q8_CHUNK + u) * Q8_CHUNK;
+    end = k + Q8_CHUNK < c->k + c->n ? k + Q8_CHUNK : c->k + c->n;
+    k = k > c->k ? k : c->k;
+    return (struct gemm_segment){c, k - c->k, end - k};
+}
+
 /* n accumulators become 0. */
 static inline void gemm_fresh(float *const *acc, int64_t n)
 {

@@ -29,26 +29,6 @@ static size_t segment_act_bytes(void)
     return SEGMENT_ACTS;
 }
 
-/* Values first .. first + n - 1 of a chunk. */
-struct segment {
-    const struct pack_chunk *chunk;
-    int64_t first, n;
-};
-
-/* Segment u of a packed matrix. */
-static struct segment segment_at(const struct pack *p, int64_t u)
-{
-    const struct pack_chunk *c = p->chunk;
-    int64_t k, end;
-
-    for (; u >= gemm_chunk_units(p, c); c++)
-        u -= gemm_chunk_units(p, c);
-    k = (c->k / Q8_CHUNK + u) * Q8_CHUNK;
-    end = k + Q8_CHUNK < c->k + c->n ? k + Q8_CHUNK : c->k + c->n;
-    k = k > c->k ? k : c->k;
-    return (struct segment){c, k - c->k, end - k};
-}
-
 TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
                           const uint8_t *panel, int64_t first, int64_t n,
                           pl_format f)
@@ -56,7 +36,7 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
     const int size = f == PL_F32 ? 4 : 2;
 
     for (int64_t u = first; u < first + n; u++, dst += SEGMENT_WEIGHTS) {
-        struct segment s = segment_at(p, u);
+        struct gemm_segment s = gemm_segment_at(p, u);
         int64_t n_value = s.n * PACK_ROWS;
         const uint8_t *src =
             panel + s.chunk->off + (size_t)(s.first * PACK_ROWS * size);
@@ -80,7 +60,7 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
     float *to = dst;
 
     for (int64_t u = 0; u < n_unit; u++, to += Q8_CHUNK * SEGMENT_TOK) {
-        struct segment s = segment_at(p, u);
+        struct gemm_segment s = gemm_segment_at(p, u);
         int64_t k = s.chunk->k_loc + s.first;
         const float *from[SEGMENT_TOK];
 

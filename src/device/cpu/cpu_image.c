@@ -140,7 +140,7 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     c.nth = nth;
     c.taken = taken;
     c.scratch_stride = m->scratch_stride;
-    m->kernels->kernel[k->kernel].run(&c);
+    cpu_entry_of(m->kernels, k->kernel, c.attr)->run(&c);
 }
 
 void cpu_image_step(const struct cpu_image *m, const struct step *st,
@@ -194,12 +194,16 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
                              int least, int most)
 {
     const struct step_kernel *k = &st->kernel;
+    const struct cpu_entry *entry;
     struct cpu_call c = {.nth = least};
     size_t bytes = 0;
 
-    if (st->kind != STEP_KERNEL || !table->kernel[k->kernel].scratch)
+    if (st->kind != STEP_KERNEL)
         return 0;
     fill(&c, k);
+    entry = cpu_entry_of(table, k->kernel, c.attr);
+    if (!entry->scratch)
+        return 0;
     for (int i = 0; i < k->n_arg; i++) {
         struct cpu_tensor *to = place(&c, k, p->tensor, i);
 
@@ -209,7 +213,7 @@ static size_t kernel_scratch(const struct cpu_kernels *table,
             c.in[c.n_in++] = c.out;
     }
     for (; c.nth <= most; c.nth++) {
-        size_t n = table->kernel[k->kernel].scratch(&c);
+        size_t n = entry->scratch(&c);
 
         bytes = n > bytes ? n : bytes;
     }
@@ -280,7 +284,9 @@ bool cpu_image_has_kernel(const struct device_desc *d,
     struct cpu_kernels table;
 
     cpu_kernels_choose(&table, opt);
-    return table.kernel[k->kernel].run != NULL &&
+    if (step_kernel_is_bf16(k) && !kernel_set_has_bf16(table.kernel_set))
+        return false;
+    return cpu_entry_of(&table, k->kernel, k->attr)->run != NULL &&
            (!kernel_is_contraction(k->kernel) || reads_forms(d, opt, k, t));
 }
 

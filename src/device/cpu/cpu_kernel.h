@@ -78,6 +78,7 @@ struct cpu_entry {
 struct cpu_kernels {
     enum kernel_set kernel_set;
     struct cpu_entry kernel[KERNEL_COUNT]; /* run == NULL: there is none */
+    struct cpu_entry bf16[KERNEL_COUNT];   /* of those with attr.bf16 */
     bool float_activations;                /* never wants q8 */
     /* As q8_encode(). */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n,
@@ -87,6 +88,14 @@ struct cpu_kernels {
     cpu_short_conv_fn *short_conv;
     cpu_delta_net_fn *delta_net;
 };
+
+/* The entry of a kernel with these attributes; NULL: all are zero. */
+static inline const struct cpu_entry *
+cpu_entry_of(const struct cpu_kernels *k, enum kernel kernel,
+             const struct graph_attr *attr)
+{
+    return attr && attr->bf16 ? &k->bf16[kernel] : &k->kernel[kernel];
+}
 
 /* Fills the table, whether or not this machine runs the set. */
 void cpu_kernels_init(struct cpu_kernels *k, enum kernel_set set);

@@ -61,6 +61,10 @@ struct cpu_panel_job {
  * Float weights: k in segments that end at multiples of 256 of the whole row;
  * in each s = fmaf(w, x, s), k ascending, from 0; then acc = acc + s.
  *
+ * With attr.bf16, weights of 16 bits: w and x are rounded to BF16, and a
+ * segment's values taken two by two from its first one on, s =
+ * bf16_pair_add(s, w, x) of base/bf16.h; an odd last one stands beside 0.
+ *
  * The kernel set `reference` reads floats in every format and adds the double
  * sum of the job at once. */
 typedef void cpu_panel_fn(const struct cpu_panel_job *s);
@@ -111,6 +115,7 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
 /* In plain C, for who lacks better. */
 void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */
 void cpu_panel_plain_generic(const struct cpu_panel_job *s); /* any plain */
+void cpu_panel_bf16_generic(const struct cpu_panel_job *s);  /* attr.bf16 */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
 /* out = in[0] in blocks of 8-bit values, by the given encoder: with a scale for
@@ -133,6 +138,11 @@ void cpu_matmul_init_generic(struct cpu_kernels *k);
 void cpu_matmul_init_avx2(struct cpu_kernels *k);
 void cpu_matmul_init_avx_vnni(struct cpu_kernels *k);
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k);
+void cpu_matmul_init_avx512_bf16(struct cpu_kernels *k);
+/* Does the instruction give what base/bf16.h says, where it is in doubt? Of a
+ * processor that has it. */
+bool cpu_bf16_agrees(void);
+void cpu_matmul_init_bf16_generic(struct cpu_kernels *k);
 void cpu_matmul_init_amx(struct cpu_kernels *k);
 void cpu_matmul_init_neon(struct cpu_kernels *k);
 void cpu_matmul_init_dotprod(struct cpu_kernels *k);

@@ -264,6 +264,7 @@ static void run_quantize(const struct cpu_call *c)
 void cpu_matmul_init_generic(struct cpu_kernels *k)
 {
     init_ops(k);
+    cpu_matmul_init_bf16_generic(k);
     k->kernel[KERNEL_gather_rows] = (struct cpu_entry){cpu_gather_rows, NULL};
     k->kernel[KERNEL_quantize] = (struct cpu_entry){run_quantize, NULL};
     k->q8 = q8_encode;

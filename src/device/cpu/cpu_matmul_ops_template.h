@@ -1,5 +1,6 @@
 /* The contractions of one instruction set, for the file that defines its
- * `static const struct cpu_matmul_isa isa` and then includes this. */
+ * `static const struct cpu_matmul_isa isa` and then includes this; exact ones,
+ * or those of BF16. */
 
 static void run_matmul(const struct cpu_call *c)
 {
@@ -41,14 +42,19 @@ static size_t expert_down_scratch(const struct cpu_call *c)
     return cpu_expert_down_scratch(c, &isa);
 }
 
-static void init_ops(struct cpu_kernels *k)
+static inline void init_entries(struct cpu_entry entry[KERNEL_COUNT])
 {
-    k->kernel[KERNEL_matmul] = (struct cpu_entry){run_matmul, matmul_scratch};
-    k->kernel[KERNEL_head_matmul] =
+    entry[KERNEL_matmul] = (struct cpu_entry){run_matmul, matmul_scratch};
+    entry[KERNEL_head_matmul] =
         (struct cpu_entry){run_head_matmul, head_matmul_scratch};
-    k->kernel[KERNEL_expert_matmul] =
+    entry[KERNEL_expert_matmul] =
         (struct cpu_entry){run_expert_matmul, expert_matmul_scratch};
-    k->kernel[KERNEL_expert_down] =
+    entry[KERNEL_expert_down] =
         (struct cpu_entry){run_expert_down, expert_down_scratch};
+}
+
+static inline void init_ops(struct cpu_kernels *k)
+{
+    init_entries(k->kernel);
     k->add = isa.jobs->add;
 }

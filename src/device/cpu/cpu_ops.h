@@ -10,6 +10,7 @@
 void cpu_ops_init_generic(struct cpu_kernels *k);
 void cpu_ops_init_avx2(struct cpu_kernels *k);
 void cpu_ops_init_avx512(struct cpu_kernels *k);
+void cpu_ops_init_avx512_bf16(struct cpu_kernels *k);
 void cpu_ops_init_neon(struct cpu_kernels *k);
 
 /* The ops that only move bytes, and custom; one form serves all kernel sets. */

@@ -51,6 +51,8 @@ void CPU_OPS_INIT(struct cpu_kernels *k)
     k->kernel[KERNEL_##name] = (struct cpu_entry){name##_run, need};
     CPU_OPS_MAP(CPU_OPS_ENTRY)
 #undef CPU_OPS_ENTRY
+    if (LANES_HAVE_BF16)
+        attention_init_bf16(k);
     k->short_conv = short_conv_channels;
     k->delta_net = delta_net_items;
     cpu_move_init(k);

@@ -22,7 +22,7 @@ bool gpu_has_kernel(const struct device_desc *d,
 {
     const struct device_options plain = {.kernel_set = KERNEL_SET_GENERIC};
 
-    return gpu_entries[k->kernel].launch != NULL &&
+    return gpu_entries[k->kernel].launch != NULL && !step_kernel_is_bf16(k) &&
            !kernel_set_is_float(opt->kernel_set) &&
            cpu_image_has_kernel(d, &plain, k, t);
 }

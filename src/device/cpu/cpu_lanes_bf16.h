@@ -1,0 +1,190 @@
+/* Sixteen pairs of BF16 at a time (base/bf16.h), for products of two by two.
+ * With AVX-512 and its BF16 they are the processor's; else plain C, which is
+ * the specification and fills the table of kernels where no set has better. The
+ * sets between have none of their own (LANES_HAVE_BF16). */
+#ifndef DEVICE_CPU_CPU_LANES_BF16_H
+#define DEVICE_CPU_CPU_LANES_BF16_H
+
+#include "base/bf16.h"
+#include "device/cpu/cpu_lanes.h"
+
+#if defined(LANES_AVX512) && defined(__AVX512BF16__)
+
+enum { LANES_HAVE_BF16 = 1 };
+
+typedef __m512i pairs;
+
+LANES_INLINE pairs pairs_set(uint32_t x)
+{
+    return _mm512_set1_epi32((int)x);
+}
+
+LANES_INLINE pairs pairs_load(const uint32_t *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+LANES_INLINE void pairs_store(uint32_t *p, pairs a)
+{
+    _mm512_storeu_si512(p, a);
+}
+
+LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
+{
+    return _mm512_and_si512(a, pairs_set(mask));
+}
+
+LANES_INLINE pairs pairs_beside(lanes a, lanes b)
+{
+    return (__m512i)_mm512_cvtne2ps_pbh(b, a);
+}
+
+LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
+{
+    const __m512i turn = _mm512_set_epi16(
+        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+        6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+
+    return _mm512_permutexvar_epi16(turn, pairs_beside(lower, upper));
+}
+
+LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
+{
+    __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)lower));
+    __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)upper));
+
+    return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+}
+
+LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
+{
+    return _mm512_dpbf16_ps(s, (__m512bh)a, (__m512bh)b);
+}
+
+#else /* plain C: the specification */
+
+#if defined(LANES_AVX512) || defined(LANES_AVX2) || defined(LANES_NEON)
+enum { LANES_HAVE_BF16 = 0 };
+#else
+enum { LANES_HAVE_BF16 = 1 };
+#endif
+
+typedef struct {
+    uint32_t x[LANES];
+} pairs;
+
+LANES_INLINE pairs pairs_set(uint32_t x)
+{
+    pairs a;
+
+    for (int i = 0; i < LANES; i++)
+        a.x[i] = x;
+    return a;
+}
+
+LANES_INLINE pairs pairs_load(const uint32_t *p)
+{
+    pairs a;
+
+    memcpy(a.x, p, sizeof a.x);
+    return a;
+}
+
+LANES_INLINE void pairs_store(uint32_t *p, pairs a)
+{
+    memcpy(p, a.x, sizeof a.x);
+}
+
+/* Both halves of each pair, where the mask has ones. */
+LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
+{
+    for (int i = 0; i < LANES; i++)
+        a.x[i] &= mask;
+    return a;
+}
+
+/* The values of a, then those of b, two by two. */
+LANES_INLINE pairs pairs_beside(lanes a, lanes b)
+{
+    float v[2 * LANES];
+    pairs r;
+
+    lanes_store(v, a);
+    lanes_store(v + LANES, b);
+    for (int i = 0; i < LANES; i++)
+        r.x[i] = bf16_pair(v[2 * i], v[2 * i + 1]);
+    return r;
+}
+
+/* Each value of `lower` and the one of `upper` above it. */
+LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
+{
+    float v[2 * LANES];
+    pairs r;
+
+    lanes_store(v, lower);
+    lanes_store(v + LANES, upper);
+    for (int i = 0; i < LANES; i++)
+        r.x[i] = bf16_pair(v[i], v[LANES + i]);
+    return r;
+}
+
+LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
+{
+    pairs r;
+
+    for (int i = 0; i < LANES; i++)
+        r.x[i] = lower[i] | (uint32_t)upper[i] << 16;
+    return r;
+}
+
+/* As bf16_pair_add, lane by lane. */
+LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
+{
+    float v[LANES];
+
+    lanes_store(v, s);
+    for (int i = 0; i < LANES; i++)
+        v[i] = bf16_pair_add(v[i], a.x[i], b.x[i]);
+    return lanes_load(v);
+}
+
+#endif
+
+/* n values as pairs, an odd last one beside 0. `to` may be where `from` is. */
+static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        pairs_store(to + i / 2, pairs_beside(lanes_load(from + i),
+                                             lanes_load(from + i + LANES)));
+    for (; i < n; i += 2) {
+        uint32_t pair = bf16_pair(from[i], i + 1 < n ? from[i + 1] : 0);
+
+        memcpy(to + i / 2, &pair, sizeof pair);
+    }
+}
+
+/* Rows first .. end - 1 of `ld` floats, a multiple of 16, as rows of pairs: row
+ * i of rows 2i and 2i + 1; what is beyond the ends is 0. `to` may be where
+ * `from` is. */
+static inline void pairs_of_rows(uint32_t *to, const float *from, int64_t first,
+                                 int64_t end, int64_t ld)
+{
+    for (int64_t i = first / 2; i < (end + 1) / 2; i++) {
+        const float *row = from + 2 * i * ld;
+
+        for (int64_t c = 0; c < ld; c += LANES) {
+            lanes lower = lanes_set(0), upper = lower;
+
+            if (2 * i >= first)
+                lower = lanes_load(row + c);
+            if (2 * i + 1 < end)
+                upper = lanes_load(row + ld + c);
+            pairs_store(to + i * ld + c, pairs_of(lower, upper));
+        }
+    }
+}
+
+#endif

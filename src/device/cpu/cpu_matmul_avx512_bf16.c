@@ -1,0 +1,318 @@
+/* Contractions with products of BF16 (graph_attr.bf16), for CPUs with AVX-512
+ * and its BF16: weights of 16 bits, which stand as pairs of a row's values in
+ * vectors of a panel's 16 rows. Bits are those of cpu_panel_bf16_generic. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "base/unroll.h"
+#include "device/cpu/cpu_lanes_bf16.h"
+#include "device/cpu/cpu_matmul.h"
+
+#define TMPL static inline __attribute__((always_inline))
+
+enum {
+    SIZE = 2 * PACK_ROWS, /* bytes of one k of a panel */
+    AHEAD = 4096,
+    RUN = 32, /* values of a row of activations that are rounded at once */
+    FEW = 8,  /* most rows of activations whose sums are in registers */
+};
+
+/* Weights of 16 rows at k and k + 1, which lie there; without `both`, 0 for
+ * those at k + 1. */
+TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
+{
+    const uint16_t *lower = (const uint16_t *)p;
+    const uint16_t *upper = both ? lower + PACK_ROWS : lower;
+    pairs w = f == PL_F16
+                  ? pairs_of(lanes_from_f16(lower), lanes_from_f16(upper))
+                  : pairs_of_bf16(lower, upper);
+
+    return both ? w : pairs_and(w, 0xffff);
+}
+
+/* ---- few rows of activations --------------------------------------------- */
+
+/* n values of a segment, RUN at most, whose weights are at `tile`: the sums of
+ * n_tok rows of activations, a number known to the compiler, as n should be. */
+TMPL void few_sums(const uint8_t *tile, const float *const x[FEW], int64_t i,
+                   const int n, lanes sum[FEW], const int n_tok, pl_format f)
+{
+    uint32_t pair[FEW][RUN / 2];
+
+    UNROLL
+    for (int j = 0; j < n_tok; j++)
+        pairs_of_row(pair[j], x[j] + i, n);
+#pragma GCC unroll 4
+    for (int k = 0; k < n; k += 2) {
+        const pairs w = weight_pairs(tile + k * SIZE, f, k + 1 < n);
+
+        __builtin_prefetch(tile + k * SIZE + AHEAD);
+        UNROLL
+        for (int j = 0; j < n_tok; j++)
+            sum[j] = lanes_add_pairs(sum[j], w, pairs_set(pair[j][k / 2]));
+    }
+}
+
+/* Rows of activations first .. first + n - 1; those up to n_tok are the first
+ * one again, and go nowhere. */
+TMPL void few_rows(const struct cpu_panel_job *s, const struct pack_chunk *c,
+                   int first, int n, const int n_tok, pl_format f)
+{
+    const float *x[FEW];
+
+    UNROLL
+    for (int j = 0; j < n_tok; j++)
+        x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
+    for (int64_t k = 0, end; k < c->n; k = end) {
+        lanes sum[FEW];
+
+        end = cpu_segment_end(c->k + k) - c->k;
+        end = end < c->n ? end : c->n;
+        UNROLL
+        for (int j = 0; j < n_tok; j++)
+            sum[j] = lanes_set(0);
+        for (int64_t i = k; i < end; i += RUN) {
+            const uint8_t *tile = s->panel + c->off + (size_t)(i * SIZE);
+
+            if (end - i >= RUN)
+                few_sums(tile, x, i, RUN, sum, n_tok, f);
+            else
+                few_sums(tile, x, i, (int)(end - i), sum, n_tok, f);
+        }
+        UNROLL
+        for (int j = 0; j < n_tok; j++) {
+            float *acc = j < n ? cpu_panel_acc(s, first + j) : NULL;
+
+            if (acc)
+                lanes_store(acc, lanes_add(lanes_load(acc), sum[j]));
+        }
+    }
+}
+
+TMPL void panel(const struct cpu_panel_job *s, pl_format f)
+{
+    for (int i = 0; i < s->pack->n_chunk; i++) {
+        const struct pack_chunk *c = &s->pack->chunk[i];
+
+        if (c->rank != s->rank)
+            continue;
+        for (int j = 0, n; j < s->n_tok; j += n) {
+            n = s->n_tok - j < FEW ? s->n_tok - j : FEW;
+            if (n == 1)
+                few_rows(s, c, j, n, 1, f);
+            else if (n == 2)
+                few_rows(s, c, j, n, 2, f);
+            else if (n <= 4)
+                few_rows(s, c, j, n, 4, f);
+            else
+                few_rows(s, c, j, n, FEW, f);
+        }
+    }
+}
+
+static void panel_F16(const struct cpu_panel_job *s)
+{
+    panel(s, PL_F16);
+}
+
+static void panel_BF16(const struct cpu_panel_job *s)
+{
+    panel(s, PL_BF16);
+}
+
+/* ---- many rows of activations -------------------------------------------- */
+
+/* A unit is a segment, of 128 pairs; what it has not is 0, which changes no sum
+ * but one of -0, and accumulators take both zeros alike. */
+enum {
+    UNIT_PAIRS = Q8_CHUNK / 2,
+    TOK = 6,
+    MIN_ROWS = 17,
+    WEIGHT_BYTES = UNIT_PAIRS * PACK_ROWS * 4,
+    ACT_BYTES = UNIT_PAIRS * TOK * 4,
+};
+
+static size_t weight_bytes(void)
+{
+    return WEIGHT_BYTES;
+}
+
+static size_t act_bytes(void)
+{
+    return ACT_BYTES;
+}
+
+TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
+                 int64_t first, int64_t n, pl_format f)
+{
+    for (int64_t u = first; u < first + n; u++, dst += WEIGHT_BYTES) {
+        const struct gemm_segment s = gemm_segment_at(p, u);
+        const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
+
+        for (int64_t k = 0; k < s.n; k += 2) {
+            /* the segment behind it arrives while this one is multiplied */
+            __builtin_prefetch(src + (s.n + k) * SIZE);
+            pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
+                        weight_pairs(src + k * SIZE, f, k + 1 < s.n));
+        }
+        for (int64_t i = (s.n + 1) / 2; i < UNIT_PAIRS; i++)
+            pairs_store((uint32_t *)dst + i * PACK_ROWS, pairs_set(0));
+    }
+}
+
+static void unpack_F16(void *dst, const struct pack *p, const uint8_t *panel,
+                       int64_t first, int64_t n)
+{
+    unpack(dst, p, panel, first, n, PL_F16);
+}
+
+static void unpack_BF16(void *dst, const struct pack *p, const uint8_t *panel,
+                        int64_t first, int64_t n)
+{
+    unpack(dst, p, panel, first, n, PL_BF16);
+}
+
+static void arrange(void *dst, const struct pack *p, const void *const *x,
+                    int n)
+{
+    int64_t n_unit = gemm_units(p);
+    uint32_t *to = dst;
+
+    for (int64_t u = 0; u < n_unit; u++, to += UNIT_PAIRS * TOK) {
+        const struct gemm_segment s = gemm_segment_at(p, u);
+        const int64_t k = s.chunk->k_loc + s.first;
+
+        for (int t = 0; t < TOK; t++) {
+            const float *from = (const float *)x[t < n ? t : 0] + k;
+            uint32_t pair[UNIT_PAIRS] = {0};
+
+            pairs_of_row(pair, from, s.n);
+            for (int i = 0; i < UNIT_PAIRS; i++)
+                to[i * TOK + t] = pair[i];
+        }
+    }
+}
+
+/* Two panels, `stride` bytes apart, times n_tok rows of activations. */
+TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
+                   float *const *at, int64_t n_unit, const int n_tok)
+{
+    for (int64_t u = 0; u < n_unit; u++) {
+        lanes sum[TOK][2];
+
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            sum[t][0] = sum[t][1] = lanes_set(0);
+#pragma GCC unroll 4
+        for (int i = 0; i < UNIT_PAIRS; i++) {
+            const uint32_t *first = (const uint32_t *)w + PACK_ROWS * i;
+            const uint32_t *second =
+                (const uint32_t *)(w + stride) + PACK_ROWS * i;
+            const pairs w0 = pairs_load(first), w1 = pairs_load(second);
+
+            UNROLL
+            for (int t = 0; t < n_tok; t++) {
+                const pairs v = pairs_set(x[i * TOK + t]);
+
+                sum[t][0] = lanes_add_pairs(sum[t][0], w0, v);
+                sum[t][1] = lanes_add_pairs(sum[t][1], w1, v);
+            }
+        }
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            UNROLL
+            for (int g = 0; g < 2; g++) {
+                float *acc = at[t] + PACK_ROWS * g;
+
+                lanes_store(acc, lanes_add(lanes_load(acc), sum[t][g]));
+            }
+        }
+        w += WEIGHT_BYTES;
+        x += UNIT_PAIRS * TOK;
+    }
+}
+
+static void products(const void *weight, size_t stride, const void *act,
+                     size_t act_step, float *const *acc, int64_t n_row,
+                     int64_t n_unit, bool fresh)
+{
+    const uint8_t *x = act;
+    float nowhere[GEMM_WIDTH] = {0};
+
+    for (int64_t n; n_row > 0; n_row -= n, acc += n, x += act_step) {
+        float *at[TOK];
+
+        n = n_row < TOK ? n_row : TOK;
+        if (fresh)
+            gemm_fresh(acc, n);
+        for (int t = 0; t < TOK; t++)
+            at[t] = t < n ? acc[t] : nowhere;
+        if (n > 4)
+            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, TOK);
+        else if (n > 2)
+            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, 4);
+        else
+            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, 2);
+    }
+}
+
+/* ---- the instruction itself ---------------------------------------------- */
+
+bool cpu_bf16_agrees(void)
+{
+    /* near 2^-126, where sums, factors and s are or become 0; an order of
+       addition that shows; rounding */
+    static const struct {
+        float s, a[2], b[2];
+    } cases[] = {
+        {0x1p-126f, {-0x1p-75f, 0}, {0x1p-75f, 0}},
+        {0x1p-126f, {-0x1p-75f, 0}, {0x1p-76f, 0}},
+        {0x1.000002p-126f, {0, -0x1p-75f}, {0, 0x1p-74f}},
+        {0x1p-127f, {0, 0x1p-63f}, {0, 0x1p-62f}},
+        {-0x1p-127f, {0, 0}, {0, 0}},
+        {0, {-0x1p-100f, 0}, {0x1p-100f, 0}},
+        {0x1p30f, {-0x1p15f, 1}, {0x1p15f, 1}},
+        {0x1.fffffep0f, {0x1p-12f, -0x1.04p0f}, {0x1.82p-13f, 0x1.fep-23f}},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const uint32_t a = bf16_pair(cases[i].a[0], cases[i].a[1]);
+        const uint32_t b = bf16_pair(cases[i].b[0], cases[i].b[1]);
+        float got[LANES], want = bf16_pair_add(cases[i].s, a, b);
+
+        lanes_store(got, lanes_add_pairs(lanes_set(cases[i].s), pairs_set(a),
+                                         pairs_set(b)));
+        for (int k = 0; k < LANES; k++)
+            if (float_bits(got[k]) != float_bits(want))
+                return false;
+    }
+    return true;
+}
+
+/* ---- the tables ---------------------------------------------------------- */
+
+#define GEMM(name)                                                             \
+    [PL_##name] = {                                                            \
+        .tok = TOK,                                                            \
+        .min_rows = MIN_ROWS,                                                  \
+        .pass = 1,                                                             \
+        .weight_bytes = weight_bytes,                                          \
+        .act_bytes = act_bytes,                                                \
+        .unpack = unpack_##name,                                               \
+        .arrange = arrange,                                                    \
+        .run = products,                                                       \
+    },
+static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {GEMM(F16)
+                                                                GEMM(BF16)};
+static const struct cpu_jobs jobs = {
+    .packed = {[PL_F16] = panel_F16, [PL_BF16] = panel_BF16},
+    .add = cpu_add_generic,
+};
+static const struct cpu_matmul_isa isa = {&jobs, gemm_table};
+
+#include "device/cpu/cpu_matmul_ops_template.h"
+
+void cpu_matmul_init_avx512_bf16(struct cpu_kernels *k)
+{
+    init_entries(k->bf16);
+}
