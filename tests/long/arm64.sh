@@ -48,7 +48,6 @@ CONF
             apt-get -qq update && apt-get -qq download \
             libpcre2-8-0 libpcre2-dev libjansson4 libjansson-dev libudev1 \
             libcap2 libhwloc15 libhwloc-dev libcmocka0 libcmocka-dev \
-            liblzma5 liblzma-dev \
             libedit2 libedit-dev libmicrohttpd12 libmicrohttpd-dev \
             libgnutls30 libgnutls28-dev libnettle8 libhogweed6 nettle-dev \
             libgmp10 libidn2-0 libidn2-dev libunistring2 libtasn1-6 \
@@ -61,9 +60,9 @@ CONF
     for package in "$root"/*.deb; do
         dpkg -x "$package" "$root" || return 1
     done
-    touch "$root/complete3"
+    touch "$root/complete2"
 }
-[ -e "$root/complete3" ] || fetch ||
+[ -e "$root/complete2" ] || fetch ||
     { echo "Debian's libraries for AArch64 cannot be had"; exit 77; }
 
 export PKG_CONFIG_LIBDIR="$lib/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$root"

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_ptx.h"
+#include "device/gpu/gpu_text.h"
 
 static const char what[] = "the text of CUDA's kernels";
 
@@ -43,17 +44,16 @@ static void uncover(char *text)
 pl_status cuda_text_init(struct cuda_text *t, int level, pl_err *err)
 {
     const struct gpu_ptx_level *l = level_of(level);
-    char *ptx = malloc(l->n + 1);
-    pl_status s;
+    char *ptx = malloc(l->from + l->n + 1);
 
     *t = (struct cuda_text){0};
     if (!ptx)
         return err_no_memory(err, what);
-    s = xz_unpack(&gpu_ptx, l->from, ptx, l->n, what, err);
-    if (s != PL_OK) {
+    if (!lzma_unpack(&gpu_ptx, ptx, l->from + l->n)) {
         free(ptx);
-        return s;
+        return gpu_text_damaged(err);
     }
+    memmove(ptx, ptx + l->from, l->n);
     ptx[l->n] = '\0';
     if (level >= CUDA_OVERLAPS)
         uncover(ptx);

@@ -2,10 +2,10 @@
 #ifndef DEVICE_GPU_GPU_PTX_H
 #define DEVICE_GPU_GPU_PTX_H
 
-#include "base/xz.h"
+#include "base/lzma.h"
 
 /* What NVIDIA's compiler wrote for each level, one behind the other. */
-extern const struct xz gpu_ptx;
+extern const struct lzma gpu_ptx;
 
 struct gpu_ptx_level {
     int level;      /* compute capability that it needs: 61 is 6.1 */

@@ -6,12 +6,13 @@
 
 #include <stdint.h>
 
-#include "base/xz.h"
+#include "base/err.h"
+#include "base/lzma.h"
 #include "pl.h"
 
 struct gpu_text {
     uint64_t hash; /* of the text */
-    struct xz text;
+    struct lzma text;
 };
 
 extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
@@ -21,5 +22,13 @@ extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
  * damaged. */
 pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
                           char **out, pl_err *err);
+
+/* The error of a text that cannot be unpacked. */
+static inline pl_status gpu_text_damaged(pl_err *err)
+{
+    return err_set(err, PL_DEVICE,
+                   "the library's text of kernels is damaged: install it "
+                   "again");
+}
 
 #endif
