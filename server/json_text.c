@@ -35,7 +35,7 @@ void text_free(struct text *t)
 }
 
 /* Bytes that a character has which begins so; 0: none does. */
-static int length_of(unsigned char lead)
+static size_t length_of(unsigned char lead)
 {
     return lead < 0x80                   ? 1
            : lead >= 0xc2 && lead < 0xe0 ? 2
@@ -86,7 +86,7 @@ bool utf8_add(struct utf8_tail *tail, struct text *out, const char *s, size_t n)
             if (!utf8_end(tail, out))
                 return false;
         } else if (tail->n == length_of(tail->byte[0])) {
-            if (!text_add(out, (const char *)tail->byte, (size_t)tail->n))
+            if (!text_add(out, (const char *)tail->byte, tail->n))
                 return false;
             tail->n = 0;
         }

@@ -21,7 +21,7 @@ void text_free(struct text *t);
 /* A character whose end has not come yet. */
 struct utf8_tail {
     unsigned char byte[4];
-    int n;
+    size_t n;
 };
 
 /* Appends what is whole of the tail and s; false: no memory. */
