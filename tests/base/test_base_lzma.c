@@ -170,6 +170,7 @@ TEST(lzma_wants_nothing_behind_the_end)
     memcpy(more, packed, sizeof packed - 1);
     for (; x.n_packed <= sizeof more; x.n_packed++)
         assert_false(unpack(&x, out, N));
+    x.n_packed = sizeof more;
     assert_true(unpack(&x, out, N - 1));
 }
 
