@@ -292,10 +292,11 @@ TEST(bits_of_fast_numerics_are_refused_where_there_are_none)
                  {"cpu", "reference", "cpu0 has no"},
                  {"cpu*2", "avx2", "or --numerics fast"},
                  {"sim", "avx512_vnni", "sim0 has no"}};
-    const char *path = test_ref_or_skip("llama-q-bf16.gguf");
+    const char *path = test_file("models/fable-moe-Q8_0.gguf");
     pl_err err = {0};
     pl_model *model;
 
+    assert_non_null(path); /* it is part of the checkout */
     TEST_OK(pl_model_open(&model, path, &err), err);
     for (int i = 0; i < COUNT(cases); i++) {
         pl_options o = engine_run_options();

@@ -103,8 +103,9 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
     return a;
 }
 
-/* The values of a, then those of b, two by two. */
-LANES_INLINE pairs pairs_beside(lanes a, lanes b)
+/* Of the values of a and then of b: number step * i with the one `apart` behind
+ * it. */
+LANES_INLINE pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];
     pairs r;
@@ -112,21 +113,20 @@ LANES_INLINE pairs pairs_beside(lanes a, lanes b)
     lanes_store(v, a);
     lanes_store(v + LANES, b);
     for (int i = 0; i < LANES; i++)
-        r.x[i] = bf16_pair(v[2 * i], v[2 * i + 1]);
+        r.x[i] = bf16_pair(v[step * i], v[step * i + apart]);
     return r;
+}
+
+/* The values of a, then those of b, two by two. */
+LANES_INLINE pairs pairs_beside(lanes a, lanes b)
+{
+    return pairs_from(a, b, 2, 1);
 }
 
 /* Each value of `lower` and the one of `upper` above it. */
 LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
 {
-    float v[2 * LANES];
-    pairs r;
-
-    lanes_store(v, lower);
-    lanes_store(v + LANES, upper);
-    for (int i = 0; i < LANES; i++)
-        r.x[i] = bf16_pair(v[i], v[LANES + i]);
-    return r;
+    return pairs_from(lower, upper, 1, LANES);
 }
 
 LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
