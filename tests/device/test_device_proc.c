@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -529,6 +530,18 @@ TEST(device_proc_minds_its_own_children)
     nothing_stayed(before);
 }
 
+/* The descriptor of a device's process, as it is now. */
+static int descriptor_of(struct device_set *s, int dev)
+{
+    struct proc_bank *b = device_of(s, dev)->bank->own;
+    int fd;
+
+    pthread_mutex_lock(&b->lock);
+    fd = process_of(s, dev)->pidfd;
+    pthread_mutex_unlock(&b->lock);
+    return fd;
+}
+
 static int pidfd_of(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
@@ -559,14 +572,14 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     int fd[2], file = in_place == 1 ? open("/dev/null", O_RDONLY) : -1;
 
     assert_true(own >= 0);
-    if (own == 0) { /* not for ever, if the case fails */
-        alarm(GIVE_UP_S);
+    if (own == 0) { /* until it is killed, or the test is */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;)
             pause();
     }
     LOAD_OK(s, r->p);
     for (int d = 0; d < 2; d++) {
-        fd[d] = process_of(s, d)->pidfd;
+        fd[d] = descriptor_of(s, d);
         file = in_place == 2 ? pidfd_of(own) : file;
         if (in_place)
             put_at(fd[d], file);
