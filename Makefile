@@ -39,7 +39,7 @@ test-long: all
 	@scripts/clients.sh $(BUILD)/clients
 	@PLAIT_TIER=long $(BUILD)/plait-test
 	@$(MAKE) --no-print-directory test-ptx
-	@tests/defects/run.sh
+	@tests/defects/run.sh -j $$(($$(nproc) > 1 ? 2 : 1))
 
 check: all
 	@scripts/deps.sh check
