@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/kernel_set.h"
 #include "lib/engine_run.h"
 
 enum { WINDOW = 512, ROWS = 64 };
@@ -162,6 +163,34 @@ TEST(perplexity_is_the_same_with_reference_kernels)
     near(perplexity(path, bundled, "cpu*2", NULL, n),
          perplexity(path, bundled, "cpu*2", "reference", n), bundled,
          "cpu*2, default kernels against reference");
+}
+
+/* In weights and attention, and in attention alone. Plain C takes its time, for
+ * one window of the first. */
+TEST(perplexity_of_fast_numerics_is_that_of_exact_ones)
+{
+    static const char *const names[] = {"../shared/demo/fable-moe-BF16.gguf",
+                                        bundled};
+    bool has = kernel_set_has_bf16(kernel_set_best());
+    int n = !has ? 1 : test_long() ? 0 : 8;
+    pl_options o = engine_run_options();
+    double exact, fast;
+
+    o.n_threads = 0;
+    for (int m = 0; m < (has ? 2 : 1); m++) {
+        const char *path = test_file(names[m]);
+
+        if (!path)
+            TEST_SKIP("not at hand: %s", names[m]);
+        o.cpu = NULL;
+        o.numerics = PL_NUMERICS_EXACT;
+        exact = perplexity_as(path, names[m], o, n);
+        o.cpu = has ? NULL : "generic";
+        o.numerics = PL_NUMERICS_FAST;
+        fast = perplexity_as(path, names[m], o, n);
+        near(fast, exact, names[m], "cpu, --numerics fast");
+        assert_true(fast != exact);
+    }
 }
 
 TEST(perplexity_of_each_format_is_its_figure)
