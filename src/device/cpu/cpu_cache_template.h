@@ -394,8 +394,8 @@ LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
 }
 
 /* c[r][col + 0 .. 16 n_vec - 1] = chain over i of a[r][i] * b[i][.], from c or
- * 0, for n_row rows from `row`. kind, n_row, n_vec and by_pairs are constants
- * where this is inlined. */
+ * 0, for n_row rows from `row`. kind, n_vec and by_pairs are constants where
+ * this is inlined, and with vectors n_row. */
 LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
                         const struct product *p, int row, int64_t col,
                         bool by_pairs)
@@ -433,7 +433,7 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
 
 /* Vectors a row whose sums fit registers, beside those of b and one of a. With
  * AVX-512 six rows have 24 sums: 10 loads for 24 multiply-adds, so that the two
- * units which multiply are the limit. */
+ * units which multiply are the limit. Plain C has one loop for all counts. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else
@@ -459,6 +459,10 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
                             int row, bool by_pairs)
 {
+#ifdef LANES_PLAIN
+    n_row = n_row < CHAIN_ROWS ? n_row : CHAIN_ROWS;
+    return chain_columns(kind, n_row, 1, p, row, by_pairs);
+#else
     if (n_row >= 6)
         return chain_columns(kind, 6, VECS_OF_6, p, row, by_pairs);
     if (n_row >= 4)
@@ -466,6 +470,7 @@ LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
     if (n_row >= 2)
         return chain_columns(kind, 2, VECS_OF_2, p, row, by_pairs);
     return chain_columns(kind, 1, VECS_OF_1, p, row, by_pairs);
+#endif
 }
 
 /* All n_row rows; nothing if there are none, of a or of b. */

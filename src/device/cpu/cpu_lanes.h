@@ -10,6 +10,7 @@
 #define DEVICE_CPU_CPU_LANES_H
 
 #include "base/half.h"
+#include "base/unroll.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -536,9 +537,15 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 
 #else /* plain C: the specification */
 
+#define LANES_PLAIN
+
 typedef struct {
     float x[LANES];
 } lanes;
+
+/* Sixteen floats in memory gain nothing by loops that are written out. */
+#undef UNROLL
+#define UNROLL
 
 #define LANES_EACH(expr)                                                       \
     do {                                                                       \
@@ -669,6 +676,14 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 #endif
 
 /* ---- on top of these ----------------------------------------------------- */
+
+/* For what is long and stands in many places. In plain C, where each operation
+ * is a loop, it is called: inlined it took a minute to compile. */
+#ifdef LANES_PLAIN
+#define LANES_CALLED static __attribute__((noinline, unused))
+#else
+#define LANES_CALLED LANES_INLINE
+#endif
 
 LANES_INLINE void lanes_to_bf16(uint16_t *p, lanes a)
 {

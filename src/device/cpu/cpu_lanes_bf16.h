@@ -105,7 +105,7 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 
 /* Of the values of a and then of b: number step * i with the one `apart` behind
  * it. */
-LANES_INLINE pairs pairs_from(lanes a, lanes b, int step, int apart)
+LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];
     pairs r;
@@ -139,7 +139,7 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
 }
 
 /* As bf16_pair_add, lane by lane. */
-LANES_INLINE lanes lanes_add_pairs(lanes s, pairs a, pairs b)
+LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
     float v[LANES];
 

@@ -48,7 +48,7 @@ LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
 
 /* e^x within 1 unit of the last place; 0 and infinity where they are due,
  * subnormal results too; exp(0) is exactly 1. */
-LANES_INLINE lanes lanes_exp(lanes x)
+LANES_CALLED lanes lanes_exp(lanes x)
 {
     lanes n, p;
 
@@ -59,7 +59,7 @@ LANES_INLINE lanes lanes_exp(lanes x)
 }
 
 /* tanh x = m / (m + 2) with m = e^2x - 1; from 10 on it rounds to 1. */
-LANES_INLINE lanes lanes_tanh(lanes x)
+LANES_CALLED lanes lanes_tanh(lanes x)
 {
     lanes y = lanes_min(lanes_set(10.0f), lanes_abs(x));
     lanes n, p, s, m;
@@ -102,7 +102,7 @@ LANES_INLINE lanes lanes_gelu(lanes x)
 /* log(1 + e^x) = max(x, 0) + log(1 + t), t = e^-|x|; with s = t / (2 + t)
  * log(1 + t) = 2 atanh s, s in 0 .. 1/3, by a polynomial in s^2 that
  * interpolates (atanh s / s - 1) / s^2 at the Chebyshev points. */
-LANES_INLINE lanes lanes_softplus(lanes x)
+LANES_CALLED lanes lanes_softplus(lanes x)
 {
     lanes t = lanes_exp(lanes_sub(lanes_set(0.0f), lanes_abs(x)));
     lanes s = lanes_div(t, lanes_add(lanes_set(2.0f), t));
