@@ -565,36 +565,51 @@ static void run_alone(struct job *j, uint64_t *seed)
     pl_exec_free(x);
 }
 
-/* False: a weight cannot be read away from home. */
-static bool run_placed(struct job *j, bool stay_home, int *n_copy,
-                       uint64_t *seed)
+/* A placement, with what can be seen of its programs before they run; NULL: a
+ * weight cannot be read away from home. */
+static struct compiled *placed(struct job *j, bool stay_home, pl_options *o,
+                               int *n_copy, uint64_t *seed)
 {
     static const char *const devices[] = {
         "cpu*3",       "sim*3",     "cpu*2,sim*2", "sim*4",
         "cpu,sim",     "cpu*2",     "cpu*4",       "sim:16GB/s:10us*2",
         "sim*2,cpu*1", "cpu,sim*2", TWO_PROC,      MIXED_PROC};
-    pl_options o = options(j, devices[test_below(seed, 12)]);
     struct compiled *p;
-    pl_exec *x;
     pl_err err;
     pl_status s;
 
-    o.sim_seed = test_random(seed);
-    o.n_threads = 1 + (test_below(seed, 4) == 0);
+    *o = options(j, devices[test_below(seed, 12)]);
+    o->sim_seed = test_random(seed);
+    o->n_threads = 1 + (test_below(seed, 4) == 0);
     if (test_below(seed, 2))
-        o.device_layers = "0"; /* a host */
-    if (compile_graph(&p, j->r.g, &o, &err) != PL_OK)
+        o->device_layers = "0"; /* a host */
+    if (compile_graph(&p, j->r.g, o, &err) != PL_OK)
         JOB_FAIL(j, NULL, "%s", err.message);
     s = replace(p, stay_home, seed, &err);
     if (s == PL_UNSUPPORTED) {
         compiled_free(p);
-        return false;
+        return NULL;
     }
     if (s != PL_OK)
         JOB_FAIL(j, NULL, "%s", err.message);
     program_reads_back(p->low->prog, p->low->n_dev);
     copies_are_read(j, p, n_copy);
     waits_are_new(j, p);
+    return p;
+}
+
+/* False: a weight cannot be read away from home. */
+static bool run_placed(struct job *j, bool stay_home, int *n_copy,
+                       uint64_t *seed)
+{
+    pl_options o;
+    struct compiled *p = placed(j, stay_home, &o, n_copy, seed);
+    pl_exec *x;
+    pl_err err;
+    pl_status s;
+
+    if (!p)
+        return false;
     if (test_below(seed, 4) == 0)
         setenv("PL_DEBUG", "guard", 1);
     s = exec_create(&x, p, &o, &err);
@@ -613,6 +628,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
 
 TEST(exec_random_placements_equal_one_device)
 {
+    enum { N_SEEN = 10 }; /* of each graph's placements that do not run */
     const int enough = test_draws(300, 20000);
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;
@@ -629,6 +645,11 @@ TEST(exec_random_placements_equal_one_device)
                 refused++;
                 again += !run_placed(&j, true, &n_copy, &other);
             }
+        for (int k = 0; k < N_SEEN; k++) {
+            pl_options o;
+
+            compiled_free(placed(&j, true, &o, &n_copy, &other));
+        }
         job_free(&j);
     }
     unsetenv("HWLOC_SYNTHETIC");
