@@ -7,6 +7,7 @@
  * was written before. A wait is the stream's too; where the device can, it is
  * followed by a flush of remote writes, so that what a peer wrote into this
  * device before it raised the word is seen by what follows. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -178,42 +179,50 @@ static pl_status reach(const struct stream_api *api,
 /* ---- text ---------------------------------------------------------------- */
 
 struct stream_text {
-    struct cuda_text ptx;
+    int level;
+    pthread_mutex_t lock;
+    struct cuda_text text; /* all zero until a kernel is asked for */
 };
 
 static void text_close(struct stream_text *t)
 {
-    if (t)
-        cuda_text_fini(&t->ptx);
+    if (!t)
+        return;
+    cuda_text_fini(&t->text);
+    pthread_mutex_destroy(&t->lock);
     free(t);
 }
 
+/* To unpack the text takes longer than all else that opens a device, and many
+ * are opened to be looked at. */
 static pl_status text_open(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err)
 {
     struct stream_text *t = calloc(1, sizeof *t);
-    pl_status s;
 
     (void)api;
-    *out = NULL;
+    *out = t;
     if (!t)
         return err_no_memory(err, "the text of CUDA's kernels");
-    s = cuda_text_init(&t->ptx, d->level, err);
-    if (s == PL_OK)
-        *out = t;
-    else
-        free(t);
-    return s;
+    t->level = d->level;
+    pthread_mutex_init(&t->lock, NULL);
+    return PL_OK;
 }
 
 static pl_status text_program(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err)
 {
+    pl_status s = PL_OK;
     char *program;
-    pl_status s = cuda_text_program(&t->ptx, k, &program, err);
 
-    *image = *owned = program;
+    pthread_mutex_lock(&t->lock);
+    if (!t->text.ptx)
+        s = cuda_text_init(&t->text, t->level, err);
+    pthread_mutex_unlock(&t->lock);
+    if (s == PL_OK)
+        s = cuda_text_program(&t->text, k, &program, err);
+    *image = *owned = s == PL_OK ? program : NULL;
     return s;
 }
 
