@@ -441,6 +441,8 @@ TEST(sampling_dry_equals_a_naive_one)
         TEST_OK(dry_create(&d, N_SPELLED, &o, &err), err);
         for (int i = 0; i < n; i++) {
             all[i] = (int32_t)test_below(&rng, i % 40 < 30 ? 2 : N_SPELLED);
+            if (round % 2 && i % 40 >= 37) /* "<|", "x", "|>" */
+                all[i] = i % 40 - 35;
             dry_accept(d, all[i]);
             if (i % 7 == 0) /* what it found before must not stay */
                 dry_penalties(d);
