@@ -298,7 +298,7 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
     enum { N = 60 };
     pl_tokenizer *t = words_open();
     int64_t n_vocab = pl_tokenizer_n_vocab(t);
-    pl_grammar *g = grammar_of(t, "root ::= ([a-z]+ [ ,.] | [0-9]{1,3} )+");
+    pl_grammar *g = grammar_of(t, "root ::= ([a-m] [n-z])+");
     pl_grammar *next;
     pl_sampler *a = sampler_of(n_vocab, 7), *b = sampler_of(n_vocab, 7);
     float *x = test_need((size_t)n_vocab, sizeof *x);
@@ -310,6 +310,7 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
     TEST_OK(pl_sampler_set_grammar(b, g, &err), err);
     for (int i = 0; i < N; i++) {
         pthread_t thread;
+        int32_t id;
 
         for (int64_t k = 0; k < n_vocab; k++)
             x[k] = (float)test_unit(&rng);
@@ -317,7 +318,9 @@ TEST(grammar_masks_prepared_ahead_change_no_token)
             assert_int_equal(pthread_create(&thread, NULL, prepare, a), 0);
             pthread_join(thread, NULL);
         }
-        assert_int_equal(pl_sample(a, x), pl_sample(b, x));
+        id = pl_sample(a, x);
+        assert_true(id >= 0);
+        assert_int_equal(pl_sample(b, x), id);
     }
     /* What was prepared holds for that grammar, not for the next. */
     pl_sampler_prepare(a);
