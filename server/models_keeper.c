@@ -64,6 +64,29 @@ static struct model *least_used(struct models *m)
     return least;
 }
 
+/* Will any that is loaded ever make way by itself? */
+static bool any_may_go(const struct models *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct model *a = &m->model[i];
+
+        if (a->state == MODEL_LOADED && (!a->about.pinned || a->leaves))
+            return true;
+    }
+    return false;
+}
+
+/* Until there may be something to do, at the latest until then. */
+static void await_till(struct models *m, double at)
+{
+    struct timespec t;
+
+    at += 1e-3; /* past it, however the clock rounds */
+    t.tv_sec = (time_t)at;
+    t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
+    pthread_cond_timedwait(&m->come, &m->lock, &t);
+}
+
 static bool is_idle_too_long(const struct model *a, double now)
 {
     return a->about.idle_s > 0 && !a->about.pinned &&
@@ -98,6 +121,20 @@ static bool is_short(pl_status s)
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_FULL;
 }
 
+/* One whose memory is to be had; NULL: none is idle. A client may ask for the
+ * next model before the one that answered it counts as idle: that is waited
+ * for. */
+static struct model *to_unload(struct models *m)
+{
+    const double moment_s = 0.5, until = loop_now() + moment_s;
+    struct model *a = NULL;
+
+    while (!m->stops && !(a = least_used(m)) && any_may_go(m) &&
+           loop_now() < until)
+        await_till(m, until);
+    return m->stops ? NULL : a;
+}
+
 /* Opens it, unloading others as long as that gives memory. Without the lock. */
 static pl_status open_model(struct models *m, struct model *a,
                             struct service **v, pl_err *err)
@@ -107,7 +144,7 @@ static pl_status open_model(struct models *m, struct model *a,
 
     while (is_short(s = m->o.open(m->o.user, &a->about, &a->cancel, v, err))) {
         pthread_mutex_lock(&m->lock);
-        other = m->stops ? NULL : least_used(m);
+        other = to_unload(m);
         if (other)
             unload(m, other, "its memory is needed");
         pthread_mutex_unlock(&m->lock);
@@ -187,18 +224,6 @@ static int count_loaded(const struct models *m)
     for (int i = 0; i < m->n; i++)
         n += m->model[i].state == MODEL_LOADED;
     return n;
-}
-
-/* Will any that is loaded ever make way by itself? */
-static bool any_may_go(const struct models *m)
-{
-    for (int i = 0; i < m->n; i++) {
-        const struct model *a = &m->model[i];
-
-        if (a->state == MODEL_LOADED && (!a->about.pinned || a->leaves))
-            return true;
-    }
-    return false;
 }
 
 /* Who waited for a place here would wait for ever. */
@@ -317,21 +342,15 @@ static void wait_for_work(struct models *m)
 {
     double at = next_idle(m), way = 0;
     struct model *a = next_model(m);
-    struct timespec t;
 
     if (a && m->o.max_loaded > 0 && count_loaded(m) >= m->o.max_loaded)
         way = way_at(m, a, loaded_first(m));
     if (way > 0 && (at == 0 || way < at))
         at = way;
-
-    if (at == 0) {
+    if (at == 0)
         pthread_cond_wait(&m->come, &m->lock);
-        return;
-    }
-    at += 1e-3; /* past it, however the clock rounds */
-    t.tv_sec = (time_t)at;
-    t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
-    pthread_cond_timedwait(&m->come, &m->lock, &t);
+    else
+        await_till(m, at);
 }
 
 void *models_keep(void *models)

@@ -40,6 +40,7 @@ struct world {
     int how;                       /* their pl_status */
     int room;                      /* models that memory has room for */
     int open_ms;                   /* what a load takes */
+    int after_ms;                  /* from an answer to the handler's end */
     atomic_bool wrong; /* one was closed under its requests, or opened twice */
     bool is_open[N_NAME];
 };
@@ -141,6 +142,7 @@ static void on_say(void *user, struct http_request *r)
     f->n_inside++;
     snprintf(text, sizeof text, "%s %d", f->service.name, f->serial);
     http_answer(r, 200, "text/plain", text, strlen(text));
+    pause_ms(get(&w.after_ms));
     f->n_inside--;
 }
 
@@ -496,6 +498,18 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
     assert_non_null(strstr(post("/say", "g", 503), "3 bytes are missing"));
     let_go(h);
     read_answer(&c, 200);
+    end();
+}
+
+/* The answer is there before the model counts as idle. */
+TEST(models_that_answered_just_now_make_room)
+{
+    begin(0);
+    set(&w.room, 1);
+    set(&w.after_ms, 30);
+    assert_string_equal(post("/say", "a", 200), "a 1");
+    assert_string_equal(post("/say", "b", 200), "b 2");
+    assert_string_equal(post("/say", "a", 200), "a 3");
     end();
 }
 
