@@ -72,13 +72,31 @@ def pretend(b, text, reasoning=''):
 # ---- chat --------------------------------------------------------------------
 
 def streams(b):
+    """Each part of an answer is seen before the next one comes."""
+    b.get('window.really ??= fetch; window.fetch = (u, o) => '
+          'String(u).endsWith("completions") ? Promise.resolve(new Response('
+          'new ReadableStream({start(c) { window.stream = c; }}))) : '
+          'really(u, o); window.tell = s => stream.enqueue(new TextEncoder()'
+          '.encode("data: " + s + "\\n\\n")); 0')
+    send(b, 'One by one.')
+    b.wait('window.stream')
+    seen = ''
+    for part in 'One', ' two', ' three':
+        seen += part
+        delta = json.dumps({'choices': [{'delta': {'content': part}}]})
+        b.get(f'tell({json.dumps(delta)})')
+        b.wait(f'{TEXT} === {json.dumps(seen)}')
+        same(b.get('!!stopper'), True)
+    b.get('tell("[DONE]"); stream.close(); window.fetch = really; 0')
+    b.wait('!stopper && path().length === 2')
+    same(b.get(TEXT), seen)
+    b.click('#new')
+
+
+def answers(b):
     options(b, temperature=0, max_tokens=60)
-    b.get('window.lengths = new Set(); new MutationObserver(() => '
-          f'lengths.add({TEXT}.length)).observe(log, {{childList: true, '
-          'subtree: true, characterData: true}); 0')
     send(b, 'Tell me a tale.')
     b.wait('!stopper && path().length === 2')
-    same(b.get('lengths.size > 3'), True)
     note = b.get(f'{LAST}.querySelector(".tools").textContent')
     if '60 tokens' not in note or 'cut at the limit' not in note:
         raise browser.Failed(note)
@@ -86,7 +104,7 @@ def streams(b):
 
 
 def stops(b):
-    options(b, temperature=0.8)
+    options(b, temperature=0.8, ignore_eos=True)  # long enough to be stopped
     for again in range(8):
         send(b, 'And then?')
         b.wait(f'{TEXT}.length > 0 || !stopper')
@@ -316,9 +334,10 @@ def look(plait, model):
         b.size(1200, 800)
         b.open(url)
         b.wait('models.length === 1')
-        for part in (streams, stops, survives_reload, keeps_versions,
-                     is_not_drawn_anew, stays_deleted, writes_markup_as_text, is_not_held_up,
-                     takes_files, is_narrow, has_names):
+        for part in (streams, answers, stops, survives_reload,
+                     keeps_versions, is_not_drawn_anew, stays_deleted,
+                     writes_markup_as_text, is_not_held_up, takes_files,
+                     is_narrow, has_names):
             print(part.__name__, flush=True)
             part(b)
         shows_the_machine(b, url)
