@@ -42,6 +42,8 @@ static const struct bench_case {
     {KERNEL_matmul, 256, 256, 64},
     {KERNEL_expert_matmul, 768, 2048, 1},
     {KERNEL_expert_down, 2048, 768, 1},
+    {KERNEL_expert_matmul, 768, 2048, 8},
+    {KERNEL_expert_down, 2048, 768, 8},
     {KERNEL_expert_matmul, 768, 2048, 128},
     {KERNEL_expert_down, 2048, 768, 128},
     {KERNEL_expert_down, 256, 256, 1},
@@ -485,7 +487,7 @@ int main(int argc, char **argv)
     if (pl_meter_create(&meter, &err) != PL_OK)
         return fprintf(stderr, "bench-matmul: %s\n", err.message), 1;
     for (int i = 0; i < 4; i++)
-        pl_meter_measure(meter, &limits, sizeof limits);
+        pl_meter_measure(meter, NULL, &limits, sizeof limits);
     pl_meter_free(meter);
     cpu_kernels_init(&k, set);
     buffer = get(size);

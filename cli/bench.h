@@ -71,6 +71,8 @@ struct bench_work {
 };
 struct bench_work bench_work(const struct bench_model *m,
                              const struct bench_test *t, pl_numerics numerics);
+/* The least time that it takes under these limits, in seconds. */
+double bench_least_s(const struct bench_work *w, const pl_limits *l);
 
 /* ---- bench_run.c --------------------------------------------------------- */
 
@@ -86,6 +88,7 @@ struct bench_config {
     struct session s;
     json_t *plan;              /* owned */
     double *seconds;           /* [n_test][n_round], owned */
+    pl_limits *limits;         /* [n_test][n_round], owned: around each run */
     int n_dev;                 /* devices, the host's too */
     struct bench_share *share; /* [n_test][n_dev], owned */
 };
@@ -98,10 +101,9 @@ struct bench_set {
     int n_seq;     /* sequences of all tests */
     int64_t n_ctx; /* and their tokens in the cache */
     struct term_progress progress;
-    pl_meter *meter;   /* owned; NULL: --no-limits */
-    pl_limits limits;  /* what it has measured so far */
-    double start;      /* when it was made, by term_seconds */
-    double in_meter_s; /* seconds in making it and measuring */
+    pl_meter *meter;     /* owned; NULL: --no-limits */
+    pl_limits now, best; /* what it has measured last, and at best */
+    double measured;     /* when, by term_seconds */
 };
 
 /* Opens the engine; a configuration's session is open. */
@@ -117,13 +119,13 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
 
 /* ---- bench_print.c, bench_svg.c ------------------------------------------ */
 
-/* A row: seconds[n_round] of test `i`, and its work; NULL: no memory. */
+/* A row: seconds[n_round] of test `i`, its work, and what the limits around each
+ * of its runs make of that; NULL: no memory. */
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
                   int i, const struct bench_model *m);
-/* Adds the limits to all rows, and their share of them; false: no memory. */
-bool bench_add_limits(json_t *rows, const pl_limits *l);
+/* `best`: the limits of the whole time; NULL: nobody asked for them. */
 enum exit_code bench_print(const struct options *o, json_t *rows,
-                           const pl_limits *l);
+                           const pl_limits *best);
 /* One column of a table in Markdown; one that is empty in all rows is left out.
  */
 enum { BENCH_CELL = 200 };

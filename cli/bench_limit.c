@@ -212,3 +212,13 @@ struct bench_work bench_work(const struct bench_model *m,
     }
     return (struct bench_work){read, 2 * macs[0], 2 * flt, 2 * half};
 }
+
+double bench_least_s(const struct bench_work *w, const pl_limits *l)
+{
+    double bf16 =
+        l->bf16_ops_per_s > 0 ? l->bf16_ops_per_s : l->float_ops_per_s;
+    double multiply_s = w->int8_ops / l->int8_ops_per_s +
+                        w->float_ops / l->float_ops_per_s + w->bf16_ops / bf16;
+
+    return fmax(w->read_bytes / l->read_bytes_per_s, multiply_s);
+}

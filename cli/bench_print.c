@@ -61,6 +61,13 @@ static void backend_of(const json_t *plan, char *buf, size_t size)
                  strcmp(bench_word(plan, "numerics"), "fast") ? "" : " fast");
 }
 
+/* Sorts them. */
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    return (v[n / 2] + v[(n - 1) / 2]) / 2;
+}
+
 /* Mean, standard deviation, median, least and most of n values, under keys that
  * end like `unit`; and the values. */
 static bool add_samples(json_t *row, const char *unit, double *v, int n)
@@ -81,8 +88,7 @@ static bool add_samples(json_t *row, const char *unit, double *v, int n)
         squares += (v[i] - sum / n) * (v[i] - sum / n);
     ADD("avg", json_real(sum / n));
     ADD("stddev", json_real(n > 1 ? sqrt(squares / (n - 1)) : 0));
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    ADD("median", json_real((v[n / 2] + v[(n - 1) / 2]) / 2));
+    ADD("median", json_real(median(v, n)));
     ADD("min", json_real(v[0]));
     ADD("max", json_real(v[n - 1]));
     ADD("samples", all);
@@ -116,15 +122,47 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
            json_object_set_new(row, "device_shares", all) == 0 && ok;
 }
 
-static json_t *json_limits(const pl_limits *l)
+/* What is measured is this machine's processors: no limit of other devices. */
+static bool on_processors(const json_t *row)
 {
-    return json_pack(
-        "{s:s, s:i, s:f, s:i, s:f, s:s, s:f, s:s, s:f, s:f}", "cpu_info",
-        l->cpu, "n_cores", l->n_threads, "read_bytes_per_s",
-        l->read_bytes_per_s, "read_streams", l->n_streams, "int8_ops_per_s",
-        l->int8_ops_per_s, "int8_unit", l->int8_unit, "float_ops_per_s",
-        l->float_ops_per_s, "float_unit", l->float_unit, "amx_ops_per_s",
-        l->amx_ops_per_s, "bf16_ops_per_s", l->bf16_ops_per_s);
+    return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
+}
+
+/* The limits around n runs, medians; and what the runs' `seconds` reached of
+ * them, each of its own. */
+static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
+                       int n, double tokens, const struct bench_work *work)
+{
+    double *v = malloc((size_t)n * sizeof(*v));
+    bool ok = v != NULL, known = on_processors(row);
+    json_t *limits = json_array();
+
+#define MEDIAN(key, value, there)                                              \
+    do {                                                                       \
+        for (int i = 0; i < n && ok; i++)                                      \
+            v[i] = value;                                                      \
+        ok = ok && json_object_set_new(row, key,                               \
+                                       (there) ? json_real(median(v, n))       \
+                                               : json_null()) == 0;            \
+    } while (0)
+    for (int i = 0; i < n && ok && known; i++)
+        ok = json_array_append_new(
+                 limits, json_real(tokens / bench_least_s(work, &l[i]))) == 0;
+    MEDIAN("limit_ts", tokens / bench_least_s(work, &l[i]), known);
+    MEDIAN("limit_share", bench_least_s(work, &l[i]) / seconds[i], known);
+    ok &= json_object_set_new(row, "samples_limit_ts", limits) == 0;
+    MEDIAN("read_bytes_per_s", l[i].read_bytes_per_s, true);
+    MEDIAN("int8_ops_per_s", l[i].int8_ops_per_s, true);
+    MEDIAN("float_ops_per_s", l[i].float_ops_per_s, true);
+    MEDIAN("amx_ops_per_s", l[i].amx_ops_per_s, true);
+    MEDIAN("bf16_ops_per_s", l[i].bf16_ops_per_s, true);
+#undef MEDIAN
+    free(v);
+    return ok &&
+           json_object_update_new(
+               row, json_pack("{s:s, s:i, s:s, s:s}", "cpu_info", l->cpu,
+                              "n_cores", l->n_threads, "int8_unit",
+                              l->int8_unit, "float_unit", l->float_unit)) == 0;
 }
 
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
@@ -171,48 +209,14 @@ json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
         v[r] = c->seconds[i * n + r] * 1e9;
     ok = ok && add_samples(row, "ns", v, n);
     ok = ok && add_shares(row, c, i);
+    if (ok && b->meter != NULL)
+        ok = add_limits(row, c->limits + i * n, c->seconds + i * n, n, tokens,
+                        &work);
     free(v);
     if (ok)
         return row;
     json_decref(row);
     return NULL;
-}
-
-/* What is measured is this machine's processors: no limit of other devices. */
-static bool on_processors(const json_t *row)
-{
-    return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
-}
-
-bool bench_add_limits(json_t *rows, const pl_limits *l)
-{
-    json_t *row;
-    size_t i;
-    bool ok = true;
-
-    json_array_foreach (rows, i, row) {
-        double tokens =
-            bench_number(row, "n_seq") *
-            (bench_number(row, "n_prompt") + bench_number(row, "n_gen"));
-        double read_s = bench_number(row, "read_bytes") / l->read_bytes_per_s;
-        double bf16 =
-            l->bf16_ops_per_s > 0 ? l->bf16_ops_per_s : l->float_ops_per_s;
-        double multiply_s =
-            bench_number(row, "int8_ops") / l->int8_ops_per_s +
-            bench_number(row, "float_ops") / l->float_ops_per_s +
-            bench_number(row, "bf16_ops") / bf16;
-        double limit = tokens / fmax(read_s, multiply_s);
-        double share = bench_number(row, "median_ts") / limit;
-        bool whole = on_processors(row);
-
-        ok &=
-            json_object_set_new(row, "limit_ts",
-                                whole ? json_real(limit) : json_null()) == 0 &&
-            json_object_set_new(row, "limit_share",
-                                whole ? json_real(share) : json_null()) == 0 &&
-            json_object_update_new(row, json_limits(l)) == 0;
-    }
-    return ok;
 }
 
 /* ---- CSV ----------------------------------------------------------------- */

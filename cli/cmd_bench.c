@@ -5,8 +5,9 @@
  * Rounds go over all configurations of a model in turn, so that what else the
  * machine does falls on all alike; where their weights would need more than
  * half of the memory that is free, over as many as do not. The machine's limits
- * are measured before them and again between them, and the best counts. What
- * is measured last, once, is where the time went: noting that takes time
+ * are measured before and after each run, which is held against both: where
+ * machines are shared, the memory's bandwidth changes by half within seconds.
+ * What is measured last, once, is where the time went: noting that takes time
  * itself. */
 #include "bench.h"
 #include "bench_serve.h"
@@ -160,33 +161,59 @@ static void choose(struct options *to, const struct axes *a, int first, int end,
 
 /* ---- limits -------------------------------------------------------------- */
 
-/* Makes the meter and measures twice, so that there is something even where
- * rounds are short. */
 static enum exit_code begin_limits(struct bench_set *b)
 {
-    enum { FIRST = 2 };
     pl_err err;
-    pl_status r;
+    pl_status r = pl_meter_create(&b->meter, &err);
 
-    b->start = term_seconds();
-    r = pl_meter_create(&b->meter, &err);
-    if (r != PL_OK)
-        return report(b->o, r, &err);
-    for (int i = 0; i < FIRST; i++)
-        pl_meter_measure(b->meter, &b->limits, sizeof b->limits);
-    b->in_meter_s = term_seconds() - b->start;
-    return EXIT_DONE;
+    return r == PL_OK ? EXIT_DONE : report(b->o, r, &err);
 }
 
-/* Measures once more, unless a twelfth of the time went into that already. */
+/* Measures once more, unless that was done a moment ago. */
 static void renew_limits(struct bench_set *b)
 {
+    const double moment = 0.25;
     double now = term_seconds();
 
-    if (b->meter == NULL || b->in_meter_s > (now - b->start) / 12)
+    if (b->meter == NULL ||
+        (b->best.n_threads > 0 && now - b->measured < moment))
         return;
-    pl_meter_measure(b->meter, &b->limits, sizeof b->limits);
-    b->in_meter_s += term_seconds() - now;
+    pl_meter_measure(b->meter, &b->now, &b->best, sizeof b->now);
+    b->measured = term_seconds();
+}
+
+static void go_halfway(double *to, double from)
+{
+    *to = (*to + from) / 2;
+}
+
+/* Halfway between what was measured before a run and after it. */
+static pl_limits around(const pl_limits *before, const pl_limits *after)
+{
+    pl_limits x = *after;
+
+    go_halfway(&x.read_bytes_per_s, before->read_bytes_per_s);
+    go_halfway(&x.int8_ops_per_s, before->int8_ops_per_s);
+    go_halfway(&x.float_ops_per_s, before->float_ops_per_s);
+    go_halfway(&x.amx_ops_per_s, before->amx_ops_per_s);
+    go_halfway(&x.bf16_ops_per_s, before->bf16_ops_per_s);
+    return x;
+}
+
+/* Runs test `t` once, as round `r`, between two looks at the limits. */
+static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
+                               int t, int r)
+{
+    int at = t * b->o->n_round + r;
+    enum exit_code code;
+    pl_limits before;
+
+    renew_limits(b);
+    before = b->now;
+    code = bench_time(c, &b->test[t], INT32_MAX, &c->seconds[at]);
+    renew_limits(b);
+    c->limits[at] = around(&before, &b->now);
+    return code;
 }
 
 /* ---- models -------------------------------------------------------------- */
@@ -282,9 +309,7 @@ static enum exit_code measure(struct bench_config *c, int n,
                 struct bench_config *x = &c[(i + r) % n];
 
                 term_progress(&b->progress, "measuring", done++, total);
-                renew_limits(b);
-                code = bench_time(x, &b->test[t], INT32_MAX,
-                                  &x->seconds[t * rounds + r]);
+                code = run_once(x, b, t, r);
             }
     term_progress_end(&b->progress);
     for (int i = 0; i < n; i++) {
@@ -364,6 +389,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
     int64_t n_model, n_config;
     struct bench_config *c;
     struct options chosen = *o;
+    size_t n_run = (size_t)b->n_test * (size_t)o->n_round;
     char none[1] = "";
     enum exit_code code = EXIT_DONE;
 
@@ -387,9 +413,9 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
             c[i] = (struct bench_config){.o = chosen};
             choose(&c[i].o, &a, a.n_model, a.n, i, c[i].varied,
                    sizeof(c[i].varied));
-            c[i].seconds = calloc((size_t)b->n_test * (size_t)o->n_round,
-                                  sizeof(*c[i].seconds));
-            if (c[i].seconds == NULL)
+            c[i].seconds = calloc(n_run, sizeof(*c[i].seconds));
+            c[i].limits = calloc(n_run, sizeof(*c[i].limits));
+            if (c[i].seconds == NULL || c[i].limits == NULL)
                 code = EXIT_FAILED;
         }
         if (c == NULL || code != EXIT_DONE)
@@ -401,6 +427,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
             json_decref(c[i].plan);
             free(c[i].share);
             free(c[i].seconds);
+            free(c[i].limits);
         }
     }
     free(c);
@@ -419,7 +446,6 @@ enum exit_code cmd_bench(const struct options *o)
     struct bench_set b = {.o = o};
     struct bench_test *tests = NULL;
     json_t *rows;
-    const pl_limits *limits = o->no_limits ? NULL : &b.limits;
     enum exit_code c;
 
     if (o->serve != NULL)
@@ -439,18 +465,16 @@ enum exit_code cmd_bench(const struct options *o)
                         o->shape != NULL ? "--shape" : "--type");
     rows = json_array();
     c = make_tests(&b, o, &tests);
-    if (c == EXIT_DONE && limits != NULL)
+    if (c == EXIT_DONE && !o->no_limits)
         c = begin_limits(&b);
     term_interrupts_count(1);
     if (c == EXIT_DONE)
         c = bench_all(o, &b, rows);
-    pl_meter_free(b.meter);
-    if (c == EXIT_DONE && limits != NULL && !bench_add_limits(rows, limits))
-        c = complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
     if (c == EXIT_DONE)
-        c = bench_print(o, rows, limits);
+        c = bench_print(o, rows, b.meter != NULL ? &b.best : NULL);
     if (c == EXIT_DONE && o->svg != NULL)
         c = bench_draw(o, rows);
+    pl_meter_free(b.meter);
     json_decref(rows);
     free(tests);
     return c;

@@ -865,10 +865,12 @@ typedef struct pl_limits {
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);
-/* Measures for some hundredths of a second. *out, `size` being sizeof *out, is
- * the best of all calls so far. What else the machine does only takes away, so
- * calls at several times come nearer to what there is. */
-PL_API void pl_meter_measure(pl_meter *m, pl_limits *out, size_t size);
+/* Measures for about a tenth of a second. *now is what there was at this time,
+ * to hold beside what ran just before or after; *best is the best of all calls
+ * so far, since what else the machine does only takes away. Either may be NULL;
+ * `size` is that of each. */
+PL_API void pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
+                             size_t size);
 
 #ifdef __cplusplus
 }

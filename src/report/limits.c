@@ -267,7 +267,7 @@ struct pl_meter {
     struct team *team;       /* owned; a thread a core */
     const struct unit *unit; /* that the threads use now */
     int streams;             /* that they read now */
-    pl_limits best;          /* so far */
+    pl_limits best;          /* so far; 0: nothing was measured */
 };
 
 static void multiply(void *user, int member)
@@ -330,16 +330,16 @@ static void touch(void *user, int member)
     memset(m->part[member].p, member + 1, m->bytes);
 }
 
-static void measure_reads(pl_meter *m)
+static void measure_reads(pl_meter *m, pl_limits *to)
 {
     for (m->streams = 1; m->streams <= 4; m->streams *= 2) {
         double start = seconds(), rate;
 
         team_run(m->team, read_part, m);
         rate = (double)m->bytes * m->n / (seconds() - start);
-        if (rate > m->best.read_bytes_per_s) {
-            m->best.read_bytes_per_s = rate;
-            m->best.n_streams = m->streams;
+        if (rate > to->read_bytes_per_s) {
+            to->read_bytes_per_s = rate;
+            to->n_streams = m->streams;
         }
     }
 }
@@ -352,18 +352,23 @@ static const struct unit *first(const struct unit *u)
     return u;
 }
 
-static void measure_units(pl_meter *m)
+static void measure_units(pl_meter *m, pl_limits *to)
 {
     const struct unit *i = first(int8_units), *f = first(float_units);
 
-    m->best.int8_unit = i->name;
-    measure_unit(m, i, &m->best.int8_ops_per_s);
-    m->best.float_unit = f->name;
-    measure_unit(m, f, &m->best.float_ops_per_s);
+    to->int8_unit = i->name;
+    measure_unit(m, i, &to->int8_ops_per_s);
+    to->float_unit = f->name;
+    measure_unit(m, f, &to->float_ops_per_s);
     if (bf16_unit.there())
-        measure_unit(m, &bf16_unit, &m->best.bf16_ops_per_s);
+        measure_unit(m, &bf16_unit, &to->bf16_ops_per_s);
     if (amx_unit.there())
-        measure_unit(m, &amx_unit, &m->best.amx_ops_per_s);
+        measure_unit(m, &amx_unit, &to->amx_ops_per_s);
+}
+
+static void keep_best(double *best, double now)
+{
+    *best = now > *best ? now : *best;
 }
 
 /* Parts lie with their threads' cores; together they are an eighth of the
@@ -441,9 +446,24 @@ void pl_meter_free(pl_meter *m)
     free(m);
 }
 
-void pl_meter_measure(pl_meter *m, pl_limits *out, size_t size)
+void pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best, size_t size)
 {
-    measure_reads(m);
-    measure_units(m);
-    sized_write(out, size, &m->best, sizeof m->best);
+    pl_limits x = {.n_threads = m->n}, *b = &m->best;
+
+    memcpy(x.cpu, b->cpu, sizeof x.cpu);
+    measure_reads(m, &x);
+    measure_units(m, &x);
+    if (x.read_bytes_per_s > b->read_bytes_per_s)
+        b->n_streams = x.n_streams;
+    b->int8_unit = x.int8_unit;
+    b->float_unit = x.float_unit;
+    keep_best(&b->read_bytes_per_s, x.read_bytes_per_s);
+    keep_best(&b->int8_ops_per_s, x.int8_ops_per_s);
+    keep_best(&b->float_ops_per_s, x.float_ops_per_s);
+    keep_best(&b->amx_ops_per_s, x.amx_ops_per_s);
+    keep_best(&b->bf16_ops_per_s, x.bf16_ops_per_s);
+    if (now)
+        sized_write(now, size, &x, sizeof x);
+    if (best)
+        sized_write(best, size, b, sizeof *b);
 }

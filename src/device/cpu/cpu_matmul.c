@@ -261,6 +261,7 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
 enum {
     MANY_ROWS = 516,       /* most rows of activations of a batch */
     MANY_BYTES = 2 << 20,  /* of them, arranged: about what a cache holds */
+    DOWN_ROWS = 128,       /* panels times tokens that pass by the experts */
     DOWN_BYTES = 1 << 19,  /* of accumulators that pass by the experts */
     MANY_ROWS_A_PART = 96, /* threads share rows of weights first */
 };
@@ -700,12 +701,21 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Panels of one token that go together, or one of all tokens. */
+/* Ranks whose addends are computed together: all, where tokens are few. */
+static int down_ranks(const struct cpu_call *c)
+{
+    return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
+}
+
+/* Panels of few tokens that go together, or one of all tokens; of each rank. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];
+    int64_t n = n_tok > DOWN_ROWS ? n_tok : DOWN_ROWS;
+    size_t ranks = (size_t)(n * PACK_ROWS * down_ranks(c)) * sizeof(float);
+    size_t depth = stack_bytes(c, n);
 
-    return stack_bytes(c, n_tok > CPU_PANEL_TOK ? n_tok : CPU_PANEL_TOK);
+    return ranks > depth ? ranks : depth;
 }
 
 /* Blocks whose accumulators pass by the experts together. */
@@ -766,23 +776,61 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* The addend of the rank set in *s: every token's accumulator runs over its
- * experts, ascending. */
-static void down_addend(const struct cpu_call *c, const struct weight *w,
-                        struct cpu_panel_job *s, const struct down *d,
-                        int64_t panel)
+/* Panels that few rows of activations meet before those of the next expert. One
+ * alone is so short a run through memory that hardware does not look ahead: of
+ * 8 experts with 768 values a row, a core of a Zen 4 reads half as fast then. */
+static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
+    int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
+
+    n = n / w->panels * w->panels;
+    return n > w->panels ? n : w->panels;
+}
+
+/* At which multiples of panels threads share, so that portions are no short runs
+ * either, where there are enough of them. */
+static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
+                          int64_t group)
+{
+    int64_t n = min64(group, 8);
+
+    while (n > w->panels && w->n_panel < 4 * n * c->nth)
+        n /= 2;
+    return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
+}
+
+/* The addends of n_rank ranks from `rank` on, for n panels from `panel` on: every
+ * token's accumulator runs over its experts, ascending. A panel's weights are
+ * read in one go. acc: [rank][panel][token][PACK_ROWS]. */
+static void down_addends(const struct cpu_call *c, const struct weight *w,
+                         struct cpu_panel_job *s, const struct down *d,
+                         float *acc, int rank, int n_rank, int64_t panel,
+                         int64_t n)
+{
+    int64_t one = c->in[2].dim[0] * PACK_ROWS;
+
     for (int64_t b = 0; b < d->n_block; b++) {
         int32_t first = d->block[b], end = d->block[b + 1];
+        int64_t e = expert_of(c, d, first), next_e = e, next;
         bool last = b + 1 == d->n_block;
 
         s->n_tok = end - first;
         s->x = d->x + first;
         s->at = d->r.token + first;
-        panel_set(s, w, expert_of(c, d, first), panel,
-                  expert_of(c, d, last ? 0 : end),
-                  last ? panel + s->n_panel : panel);
-        w->multiply(s);
+        for (int64_t i = 0; i < n; i += s->n_panel) {
+            s->n_panel = (int)min64(w->panels, n - i);
+            next = panel + i + s->n_panel;
+            if (i + s->n_panel == n) {
+                next_e = expert_of(c, d, last ? 0 : end);
+                next = last ? next : panel;
+            }
+            panel_set(s, w, e, panel + i, next_e, next);
+            for (int j = 0; j < n_rank; j++) {
+                s->acc = acc + (j * n + i) * one;
+                s->rank = c->tree.item[rank + j].rank;
+                w->multiply(s);
+            }
+        }
     }
 }
 
@@ -890,28 +938,38 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* The panels of a job, for all tokens. */
+/* n panels from `panel` on, for all tokens. */
 static void down_panels(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_job *s, const struct down *d,
-                        int64_t panel)
+                        int64_t panel, int64_t n)
 {
     int64_t n_tok = c->in[2].dim[0];
-    int64_t first = panel * PACK_ROWS;
-    int64_t n_row = min64(s->n_panel * PACK_ROWS, w->n - first);
-    struct stack stack = {c->scratch, s->n_panel * n_tok * PACK_ROWS, 0,
-                          w->add};
+    struct stack stack = {c->scratch, n * n_tok * PACK_ROWS, 0, w->add};
+    int some = down_ranks(c);
 
-    for (int i = 0; i < c->tree.n; i++) {
-        s->acc = stack_push(&stack);
-        s->rank = c->tree.item[i].rank;
-        down_addend(c, w, s, d, panel);
-        stack_fold(&stack, &c->tree.item[i]);
+    for (int i = 0; i < c->tree.n; i += some) {
+        float *acc = stack.data + stack.n_entry * stack.n;
+
+        memset(acc, 0, (size_t)(some * stack.n) * sizeof(float));
+        down_addends(c, w, s, d, acc, i, some, panel, n);
+        for (int j = 0; j < some; j++) {
+            float *entry = stack_take(&stack);
+
+            if (entry != acc + j * stack.n)
+                memcpy(entry, acc + j * stack.n,
+                       (size_t)stack.n * sizeof(float));
+            stack_fold(&stack, &c->tree.item[i + j]);
+        }
     }
     for (int e = 0; e < stack.n_entry; e++)
-        for (int64_t t = 0; t < n_tok; t++)
-            memcpy(result_at(c, e) + t * w->n + first,
-                   stack.data + e * stack.n + t * PACK_ROWS,
-                   (size_t)n_row * sizeof(float));
+        for (int64_t p = 0; p < n; p++) {
+            int64_t row = (panel + p) * PACK_ROWS;
+            const float *sum = stack.data + e * stack.n + p * n_tok * PACK_ROWS;
+
+            for (int64_t t = 0; t < n_tok; t++)
+                memcpy(result_at(c, e) + t * w->n + row, sum + t * PACK_ROWS,
+                       (size_t)min64(PACK_ROWS, w->n - row) * sizeof(float));
+        }
 }
 
 /* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
@@ -924,7 +982,7 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
-    int64_t n_tok = c->in[2].dim[0];
+    int64_t n_tok = c->in[2].dim[0], group;
     struct cpu_deal deal;
     struct cpu_part part;
 
@@ -945,10 +1003,9 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     }
     if (n_tok > 1)
         w.panels = 1;
-    deal = cpu_deal(c, w.n_panel, panel_grain(c, &w, 1, w.n_panel));
+    group = down_group(&w, n_tok);
+    deal = cpu_deal(c, w.n_panel, down_grain(c, &w, group));
     while (cpu_deal_next(&deal, &part))
-        for (int64_t g = part.lo; g < part.hi; g += s.n_panel) {
-            s.n_panel = (int)min64(w.panels, part.hi - g);
-            down_panels(c, &w, &s, &d, g);
-        }
+        for (int64_t g = part.lo; g < part.hi; g += group)
+            down_panels(c, &w, &s, &d, g, min64(group, part.hi - g));
 }

@@ -73,6 +73,13 @@ static pl_status enter(const struct gpu *g, int *was, pl_err *err)
     return MAKE(g, enter, was, err);
 }
 
+/* As enter(), for what is given back: it would be lost, so a call that fails is
+ * made once more. */
+static bool enter_to_release(const struct gpu *g, int *was)
+{
+    return enter(g, was, NULL) == PL_OK || enter(g, was, NULL) == PL_OK;
+}
+
 static pl_status leave(const struct gpu *g, int was, pl_status s, pl_err *err)
 {
     pl_status left;
@@ -117,7 +124,7 @@ static void release(struct gpu *g, uint64_t at)
 {
     int was;
 
-    if (at && enter(g, &was, NULL) == PL_OK) {
+    if (at && enter_to_release(g, &was)) {
         g->api.release(at);
         leave(g, was, PL_OK, NULL);
     }
@@ -169,7 +176,7 @@ static void host_release(struct gpu *g, void *p)
 {
     int was;
 
-    if (p && enter(g, &was, NULL) == PL_OK) {
+    if (p && enter_to_release(g, &was)) {
         g->api.host_release(p);
         leave(g, was, PL_OK, NULL);
     }
@@ -225,7 +232,7 @@ static void drop_mapped(struct gpu *g, struct mapped *m)
 {
     int was;
 
-    if (m->range && enter(g, &was, NULL) == PL_OK) {
+    if (m->range && enter_to_release(g, &was)) {
         stream_range_drop(m->range, &g->api);
         leave(g, was, PL_OK, NULL);
     }
@@ -406,7 +413,7 @@ static void close_gpu(struct gpu *g)
     if (!g)
         return;
     if (g->held) {
-        if (enter(g, &was, NULL) == PL_OK) {
+        if (enter_to_release(g, &was)) {
             release_all(g);
             leave(g, was, PL_OK, NULL);
         }
@@ -601,7 +608,7 @@ static void graph_free(struct gpu *g, struct gpu_graph *graph)
 
     if (!graph)
         return;
-    if (graph->exec && enter(g, &was, NULL) == PL_OK) {
+    if (graph->exec && enter_to_release(g, &was)) {
         g->api.graph_exec_destroy(graph->exec);
         leave(g, was, PL_OK, NULL);
     }
