@@ -119,8 +119,8 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b);
 
 /* ---- bench_print.c, bench_svg.c ------------------------------------------ */
 
-/* A row: seconds[n_round] of test `i`, its work, and what the limits around each
- * of its runs make of that; NULL: no memory. */
+/* A row: seconds[n_round] of test `i`, its work, and what the limits around
+ * each of its runs make of that; NULL: no memory. */
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,
                   int i, const struct bench_model *m);
 /* `best`: the limits of the whole time; NULL: nobody asked for them. */

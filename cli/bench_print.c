@@ -135,7 +135,7 @@ static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
 {
     double *v = malloc((size_t)n * sizeof(*v));
     bool ok = v != NULL, known = on_processors(row);
-    json_t *limits = json_array();
+    json_t *limits = json_array(), *shares = json_array();
 
 #define MEDIAN(key, value, there)                                              \
     do {                                                                       \
@@ -145,12 +145,19 @@ static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
                                        (there) ? json_real(median(v, n))       \
                                                : json_null()) == 0;            \
     } while (0)
-    for (int i = 0; i < n && ok && known; i++)
-        ok = json_array_append_new(
-                 limits, json_real(tokens / bench_least_s(work, &l[i]))) == 0;
-    MEDIAN("limit_ts", tokens / bench_least_s(work, &l[i]), known);
-    MEDIAN("limit_share", bench_least_s(work, &l[i]) / seconds[i], known);
+    for (int i = 0; i < n && ok && known; i++) {
+        double least_s = bench_least_s(work, &l[i]);
+
+        ok =
+            json_array_append_new(limits, json_real(tokens / least_s)) == 0 &&
+            json_array_append_new(shares, json_real(least_s / seconds[i])) == 0;
+    }
+    MEDIAN("limit_ts", json_number_value(json_array_get(limits, (size_t)i)),
+           known);
+    MEDIAN("limit_share", json_number_value(json_array_get(shares, (size_t)i)),
+           known);
     ok &= json_object_set_new(row, "samples_limit_ts", limits) == 0;
+    ok &= json_object_set_new(row, "samples_limit_share", shares) == 0;
     MEDIAN("read_bytes_per_s", l[i].read_bytes_per_s, true);
     MEDIAN("int8_ops_per_s", l[i].int8_ops_per_s, true);
     MEDIAN("float_ops_per_s", l[i].float_ops_per_s, true);

@@ -172,7 +172,7 @@ static enum exit_code begin_limits(struct bench_set *b)
 /* Measures once more, unless that was done a moment ago. */
 static void renew_limits(struct bench_set *b)
 {
-    const double moment = 0.25;
+    const double moment = 0.1;
     double now = term_seconds();
 
     if (b->meter == NULL ||

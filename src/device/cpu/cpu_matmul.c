@@ -776,9 +776,9 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* Panels that few rows of activations meet before those of the next expert. One
- * alone is so short a run through memory that hardware does not look ahead: of
- * 8 experts with 768 values a row, a core of a Zen 4 reads half as fast then. */
+/* Panels that few rows of activations meet before those of the next expert.
+ * One alone is so short a run through memory that hardware does not look ahead:
+ * of 8 experts with 768 values a row, a core of a Zen 4 reads half as fast. */
 static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
@@ -787,8 +787,8 @@ static int64_t down_group(const struct weight *w, int64_t n_tok)
     return n > w->panels ? n : w->panels;
 }
 
-/* At which multiples of panels threads share, so that portions are no short runs
- * either, where there are enough of them. */
+/* At which multiples of panels threads share, where there are enough of them,
+ * so that portions are no short runs either. */
 static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
                           int64_t group)
 {
@@ -799,9 +799,9 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
     return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
 }
 
-/* The addends of n_rank ranks from `rank` on, for n panels from `panel` on: every
- * token's accumulator runs over its experts, ascending. A panel's weights are
- * read in one go. acc: [rank][panel][token][PACK_ROWS]. */
+/* The addends of n_rank ranks from `rank` on, for n panels from `panel` on:
+ * every token's accumulator runs over its experts, ascending. A panel's weights
+ * are read in one go. acc: [rank][panel][token][PACK_ROWS]. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
                          struct cpu_panel_job *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
