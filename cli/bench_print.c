@@ -167,9 +167,10 @@ static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
     free(v);
     return ok &&
            json_object_update_new(
-               row, json_pack("{s:s, s:i, s:s, s:s}", "cpu_info", l->cpu,
-                              "n_cores", l->n_threads, "int8_unit",
-                              l->int8_unit, "float_unit", l->float_unit)) == 0;
+               row, json_pack("{s:s, s:i, s:i, s:s, s:s}", "cpu_info", l->cpu,
+                              "read_streams", l->n_streams, "n_cores",
+                              l->n_threads, "int8_unit", l->int8_unit,
+                              "float_unit", l->float_unit)) == 0;
 }
 
 json_t *bench_row(const struct bench_config *c, const struct bench_set *b,

@@ -865,7 +865,7 @@ typedef struct pl_limits {
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);
-/* Measures for about a tenth of a second. *now is what there was at this time,
+/* Measures for some tenths of a second. *now is what there was at this time,
  * to hold beside what ran just before or after; *best is the best of all calls
  * so far, since what else the machine does only takes away. Either may be NULL;
  * `size` is that of each. */

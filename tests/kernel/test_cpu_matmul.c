@@ -438,6 +438,61 @@ TEST(blocks_of_tokens_do_not_show)
     }
 }
 
+/* Scratch is made once, for the most tokens: fewer need no more. */
+TEST(scratch_for_fewer_tokens_is_no_more)
+{
+    enum { N = 40, N_USED = 2, N_EXPERT = 3, MOST = 700 };
+    static const int n_rank[] = {1, 3, 8, 64};
+    uint64_t seed = test_seed();
+    struct cpu_kernels k;
+
+    for (int i = 0; i < WEIGHTS_N_FORMAT * 4; i++) {
+        int n_span = n_rank[i % 4], fi = i / 4;
+        int64_t unit = format_info(weights_formats[fi].format)->block;
+        struct pack_span span[64];
+        struct weights_tree t;
+        struct weights w;
+
+        unit = unit > 32 ? unit : 32;
+        for (int j = 0; j < n_span; j++)
+            span[j] = (struct pack_span){j * unit, unit, j};
+        w = weights_make(fi, N_EXPERT, N, n_span * unit, span, n_span, &seed);
+        weights_tree_make(&t, n_span, 0, n_span, 0);
+        for (int f = -1; weights_next_kernel_set(&f, &k);)
+            for (int m = 0; m < N_KERNEL; m++) {
+                const struct cpu_entry *e =
+                    cpu_entry_of(&k, kernels[m], &attr_of[0]);
+                struct cpu_call c = {
+                    .n_in = 3, .attr = &attr_of[0], .tree = t.t, .nth = 1};
+                bool pairs = kernels[m] != KERNEL_matmul;
+                size_t most = 0;
+
+                c.in[1].format = w.pack.format;
+                c.in[1].pack = &w.pack;
+                weights_dims(&c.in[1], 3, N_EXPERT, N, w.k);
+                for (int64_t n = 0; e->scratch && n <= MOST; n++) {
+                    size_t bytes;
+
+                    weights_dims(&c.in[0], pairs ? 3 : 2, n,
+                                 pairs ? N_USED : w.k, w.k);
+                    weights_dims(&c.in[2], 2, n, N_USED, 0);
+                    weights_dims(&c.out, pairs ? 3 : 2, n, pairs ? N_USED : N,
+                                 N);
+                    bytes = e->scratch(&c);
+                    if (bytes < most)
+                        fail_msg("%s, %s, %s, %d ranks: %zu bytes for %d "
+                                 "tokens, less than for fewer",
+                                 kernel_set_name(k.kernel_set),
+                                 kernel_name(kernels[m]),
+                                 format_info(w.pack.format)->name, n_span,
+                                 bytes, (int)n);
+                    most = bytes;
+                }
+            }
+        weights_free(&w);
+    }
+}
+
 /* Few rows of activations meet several panels in turn: of more panels than
  * threads need, not all of them in whole jobs, with ranks to be summed. */
 TEST(panels_in_turn_do_not_show)

@@ -707,31 +707,36 @@ static int down_ranks(const struct cpu_call *c)
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
 }
 
-/* Panels of few tokens that go together, or one of all tokens; of each rank. */
+/* Panels of few tokens that go together, of each rank; or one of all tokens.
+ * More tokens never need less: scratch is made for the most. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];
-    int64_t n = n_tok > DOWN_ROWS ? n_tok : DOWN_ROWS;
-    size_t ranks = (size_t)(n * PACK_ROWS * down_ranks(c)) * sizeof(float);
-    size_t depth = stack_bytes(c, n);
+    size_t ranks = (size_t)c->tree.n * DOWN_ROWS * PACK_ROWS * sizeof(float);
+    size_t depth = stack_bytes(c, n_tok > DOWN_ROWS ? n_tok : DOWN_ROWS);
 
     return ranks > depth ? ranks : depth;
+}
+
+/* A block's accumulators, of all tokens. */
+static int64_t down_block_bytes(const struct cpu_call *c)
+{
+    return entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
 }
 
 /* Blocks whose accumulators pass by the experts together. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
-    int64_t one =
-        entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
+    int64_t one = down_block_bytes(c);
 
     return one < DOWN_BYTES ? DOWN_BYTES / one : 1;
 }
 
 static size_t down_acc_bytes(const struct cpu_call *c)
 {
-    return (size_t)(down_blocks(c) * entries(c) * c->in[2].dim[0] *
-                    GEMM_WIDTH) *
-           sizeof(float);
+    int64_t one = down_block_bytes(c);
+
+    return (size_t)(one > DOWN_BYTES ? one : DOWN_BYTES);
 }
 
 size_t cpu_expert_down_scratch(const struct cpu_call *c,
