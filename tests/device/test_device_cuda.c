@@ -213,21 +213,9 @@ TEST(cuda_takes_its_context_once)
     assert_clean(f);
 }
 
-/* A context that cannot be had at once: nothing is lost by that. */
 TEST(cuda_gives_back_though_a_call_fails)
 {
-    const struct fake_cuda *f = fake_cuda_use();
-    struct gpu_work w;
-    pl_err err;
-
-    gpu_work_init(&w, d);
-    TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
-    f->break_at("cuCtxPushCurrent", 1, UNKNOWN);
-    gpu_work_give_back(&w);
-    assert_true(f->failed());
-    f->break_at(NULL, 0, 0);
-    gpu_work_fini(&w);
-    assert_clean(f);
+    fake_cuda_assert_gives_back(fake_cuda_use(), d, "cuCtxPushCurrent");
 }
 
 /* A device whose streams know no words says so. */

@@ -171,21 +171,9 @@ TEST(hip_leaves_a_thread_the_device_that_it_had)
     assert_clean(f);
 }
 
-/* A device that cannot be entered at once: nothing is lost by that. */
 TEST(hip_gives_back_though_a_call_fails)
 {
-    const struct fake_cuda *f = fake_hip_use();
-    struct gpu_work w;
-    pl_err err;
-
-    gpu_work_init(&w, d);
-    TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
-    f->break_at("hipGetDevice", 1, UNKNOWN);
-    gpu_work_give_back(&w);
-    assert_true(f->failed());
-    f->break_at(NULL, 0, 0);
-    gpu_work_fini(&w);
-    assert_clean(f);
+    fake_cuda_assert_gives_back(fake_hip_use(), d, "hipGetDevice");
 }
 
 /* What was compiled is kept for a device's architecture. */

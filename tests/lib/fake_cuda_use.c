@@ -55,3 +55,20 @@ void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when)
     if (f->n_live() != 0)
         fail_msg("%s: %d things are left", when, f->n_live());
 }
+
+void fake_cuda_assert_gives_back(const struct fake_cuda *f,
+                                 const struct gpu_driver *d, const char *call)
+{
+    enum { UNKNOWN = 999 };
+    struct gpu_work w;
+    pl_err err;
+
+    gpu_work_init(&w, d);
+    TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
+    f->break_at(call, 1, UNKNOWN);
+    gpu_work_give_back(&w);
+    assert_true(f->failed());
+    f->break_at(NULL, 0, 0);
+    gpu_work_fini(&w);
+    fake_cuda_assert_clean(f, call);
+}

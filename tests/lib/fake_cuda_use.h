@@ -4,6 +4,7 @@
 #define TEST_FAKE_CUDA_USE_H
 
 #include "lib/fake_cuda.h"
+#include "lib/gpu_work.h"
 
 /* From now on the driver's CUDA library is the one made for tests. */
 const struct fake_cuda *fake_cuda_use(void);
@@ -14,5 +15,9 @@ const struct fake_cuda *fake_hip_use(void);
 /* The library has no complaint, and nothing is held; else the case fails and
  * says in which situation. */
 void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when);
+/* The driver gives all back though the first such call of its library fails
+ * then: one that a device is entered by. */
+void fake_cuda_assert_gives_back(const struct fake_cuda *f,
+                                 const struct gpu_driver *d, const char *call);
 
 #endif
