@@ -16,6 +16,7 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
     size_t weight = GEMM_PANELS * (size_t)gemm->pass * unit_bytes;
     size_t act = up(n / tok * (size_t)gemm_units(pack) * act_bytes);
     size_t pointers = up(n * sizeof(void *));
+    size_t sums = gemm->gathered ? n * GEMM_WIDTH * sizeof(float) : 0;
     unsigned char *at = memory;
 
     *g = (struct gemm_work){.gemm = gemm,
@@ -27,8 +28,12 @@ size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
         g->act = at + weight;
         g->x = (const void **)(at + weight + act);
         g->acc = (float **)(at + weight + act + pointers);
+        g->sum = (float **)(at + weight + act + 2 * pointers);
+        at += weight + act + 3 * pointers;
+        for (size_t j = 0; j < n && gemm->gathered; j++)
+            g->sum[j] = (float *)at + j * GEMM_WIDTH;
     }
-    return weight + act + 2 * pointers;
+    return weight + act + (gemm->gathered ? 3 : 2) * pointers + sums;
 }
 
 void gemm_begin(const struct gemm_work *g)
@@ -61,8 +66,17 @@ static void add_units(const struct gemm_work *g, const uint8_t *panel,
     const struct cpu_gemm *m = g->gemm;
     size_t step = (size_t)gemm_units(g->pack) * g->act_bytes;
     size_t stride = (size_t)m->pass * g->unit_bytes;
+    struct gemm_pass p = {
+        .weight = g->weight,
+        .stride = stride,
+        .act_step = step,
+        .from = fresh ? NULL : g->acc,
+        .out = g->acc,
+        .n_row = n_row,
+        .count = (end - first + m->pass - 1) / m->pass,
+    };
 
-    for (int64_t u = first, n; u < end; u += n) {
+    for (int64_t u = first, n; u < end; u += n, p.index++) {
         n = end - u < m->pass ? end - u : m->pass;
         for (int i = 0; i < GEMM_PANELS; i++) {
             if (i < n_panel)
@@ -71,9 +85,11 @@ static void add_units(const struct gemm_work *g, const uint8_t *panel,
             else
                 memset(g->weight + (size_t)i * stride, 0, stride);
         }
-        m->run(g->weight, stride, g->act + (size_t)u * g->act_bytes, step,
-               g->acc, n_row, n, fresh);
-        fresh = false;
+        p.act = g->act + (size_t)u * g->act_bytes;
+        p.to = m->gathered && u + n < end ? g->sum : g->acc;
+        p.n_unit = n;
+        m->run(&p);
+        p.from = p.to;
     }
 }
 
@@ -83,6 +99,8 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
     const struct pack *p = g->pack;
     int64_t unit = 0, end;
 
+    for (int64_t j = n_row; g->gemm->gathered && j % g->gemm->tok != 0; j++)
+        g->acc[j] = g->sum[j];
     for (int i = 0; i < p->n_chunk; unit = end) {
         int32_t of = p->chunk[i].rank;
 
@@ -94,5 +112,5 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
         fresh = false;
     }
     if (fresh) /* the rank has nothing */
-        gemm_fresh(g->acc, n_row);
+        gemm_clear(g->acc, n_row);
 }

@@ -23,6 +23,20 @@ enum {
     GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
 };
 
+/* n_unit units of a block times n_row rows of activations: to[j][0 .. GEMM_WIDTH
+ * - 1] becomes from[j], or 0 where `from` is NULL, plus what row j comes to. */
+struct gemm_pass {
+    const void *weight; /* the first panel's units, unpacked */
+    size_t stride;      /* bytes from them to the second one's */
+    const void *act;    /* arranged rows of activations, */
+    size_t act_step;    /* of `tok` and of the next `tok` so far apart */
+    float *const *from; /* NULL or `to`, unless sums are gathered */
+    float *const *to;
+    float *const *out; /* `to` of the last pass */
+    int64_t n_row, n_unit;
+    int64_t index, count; /* which pass it is, of how many */
+};
+
 /* How an instruction set multiplies a format so. */
 struct cpu_gemm {
     int tok;      /* rows of activations that are multiplied together */
@@ -39,14 +53,13 @@ struct cpu_gemm {
      * first one again. */
     void (*arrange)(void *dst, const struct pack *p, const void *const *x,
                     int n);
-    /* acc[j][0 .. GEMM_WIDTH - 1] += n_unit units of a block times row j of
-     * n_row rows of activations. The second panel's units lie `stride` bytes
-     * behind the first one's; those of every `tok` rows of activations
-     * `act_step` behind those of the rows before. `fresh`: acc begins at 0,
-     * whatever it holds. */
-    void (*run)(const void *weight, size_t stride, const void *act,
-                size_t act_step, float *const *acc, int64_t n_row,
-                int64_t n_unit, bool fresh);
+    void (*run)(const struct gemm_pass *p);
+    /* From one pass to the next the sums lie side by side in gemm_work, and are
+     * written where they belong by the last pass. Rows of a result are a page
+     * or more apart, so they share a few sets of a cache, which costs the more
+     * the more passes there are. `from`, `to` and `out` then have n_row rounded
+     * up to a multiple of `tok`. */
+    bool gathered;
     /* A thread calls begin before it runs units of an op, and end after it.
      * NULL: there is nothing to do. */
     void (*begin)(const struct pack *p);
@@ -92,7 +105,7 @@ static inline struct gemm_segment gemm_segment_at(const struct pack *p,
 }
 
 /* n accumulators become 0. */
-static inline void gemm_fresh(float *const *acc, int64_t n)
+static inline void gemm_clear(float *const *acc, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)
         memset(acc[j], 0, GEMM_WIDTH * sizeof(float));
@@ -110,6 +123,7 @@ struct gemm_work {
     const void **x; /* [most rows] struct q8_block, or float where weights
                               are; for gemm_arrange */
     float **acc;    /* [most rows], for gemm_add */
+    float **sum;    /* [most rows], of passes, where they are gathered */
 };
 
 /* Bytes that it takes for at most n_row rows of activations, and where in

@@ -203,15 +203,18 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products of chunks -------------------------------------------------- */
 
-/* A chunk of at most TOK rows of activations times one panel of two planes, or
- * times two panels of one. */
+/* A chunk of TOK rows of activations times one panel of two planes, or times two
+ * panels of one. */
 struct step {
     const uint8_t *plane[2];
     const uint8_t *panel[2]; /* whose planes: the first, or one each */
     const uint8_t *x;        /* an arranged unit */
-    float *const *acc;       /* [n] */
-    int64_t n;               /* rows of activations */
-    int to; /* where in a row of accumulators the first panel's begin */
+    float *const *from;      /* [TOK] accumulators as they were; NULL: 0 */
+    float *const *to;        /* [TOK] where they go */
+    int column; /* where in a row of accumulators the first panel's begin */
+    bool both;  /* whether there are rows of activations behind the 16th */
+    float *const *soon; /* [n_soon] rows of the result that are written soon */
+    int n_soon;         /* at most TOK / 2 */
 };
 
 /* Sums of a step: by plane, or panel; row of activations; row of weights. */
@@ -225,60 +228,98 @@ TMPL vf float_at(const uint8_t *p)
     return v_setf(x);
 }
 
-/* The accumulators of a panel and row t of activations take the chunk. */
-TMPL void take_chunk(float *acc, const uint8_t *panel, const uint8_t *x,
-                     int64_t t, vi isum, struct shape f)
+/* What stands before a panel's codes. */
+struct head {
+    vf d, dmin;
+    vi m[8];
+};
+
+TMPL struct head head_of(const uint8_t *panel, struct shape f)
+{
+    struct head h = {.d = (vf)load(panel)};
+
+    if (!has_min(f))
+        return h;
+    h.dmin = (vf)load(panel + ROW16);
+    UNROLL
+    for (int i = 0; i < sums_size(f) / 4; i++)
+        h.m[i] = get(panel + head_m(f) + ROW16 * i);
+    return h;
+}
+
+/* A panel's accumulators `sum` and the chunk of row t of activations. */
+TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
+                    vi isum, struct shape f)
 {
     const uint8_t *sums = x + act_sums(f) + t * sums_size(f);
     vf d = float_at(x + act_d(f) + 4 * t);
-    vf sum = (vf)load(acc);
+    vi msum = v_set(0);
 
     if (owed_of(f) != 0)
-        isum += v_set(load_dword(sums)) * owed_of(f);
-    sum = v_fma((vf)load(panel) * d, v_int_f(isum), sum);
-    if (has_min(f)) {
-        vi msum = v_set(0);
-
-        UNROLL
-        for (int i = 0; i < sums_size(f) / 4; i++)
-            msum = v_pairs_add(msum, v_set(load_dword(sums + 4 * i)),
-                               (vi)load(panel + head_m(f) + ROW16 * i));
-        sum = v_fma((vf)load(panel + ROW16) * d, v_int_f(msum), sum);
-    }
-    put(acc, (vi)sum);
+        isum += dword_at(sums) * owed_of(f);
+    sum = v_fma(h->d * d, v_int_f(isum), sum);
+    if (!has_min(f))
+        return sum;
+    UNROLL
+    for (int i = 0; i < sums_size(f) / 4; i++)
+        msum = v_pairs_add(msum, dword_at(sums + 4 * i), h->m[i]);
+    return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
 /* Rows t and t + 1 of a finished step. */
-TMPL void take_rows(const struct step *s, const step_sums sum, int64_t t,
-                    struct shape f)
+TMPL void take_rows(const struct step *s, const struct head h[2],
+                    const step_sums sum, int t, struct shape f)
 {
-    for (int64_t end = t + 2; t < end; t++) {
-        vi first, second;
+    const int n_panel = planes_of(f) == 2 ? 1 : 2;
 
-        if (t >= s->n)
-            continue;
-        first = (vi)load(sum[0][t]);
-        second = (vi)load(sum[1][t]);
-        if (planes_of(f) == 2) {
-            take_chunk(s->acc[t] + s->to, s->panel[0], s->x, t,
-                       first + (vi)((vu)second << 7), f);
-        } else {
-            take_chunk(s->acc[t], s->panel[0], s->x, t, first, f);
-            take_chunk(s->acc[t] + PACK_ROWS, s->panel[1], s->x, t, second, f);
+    UNROLL
+    for (int i = 0; i < 2; i++, t++) {
+        vi isum[2] = {get(sum[0][t]), get(sum[1][t])};
+        vf acc[2] = {v_setf(0), v_setf(0)};
+        float *to = s->to[t] + s->column;
+
+        if (n_panel == 1)
+            isum[0] += (vi)((vu)isum[1] << 7);
+        if (s->from) {
+            const float *from = s->from[t] + s->column;
+
+            acc[0] = (vf)load(from);
+            if (n_panel == 2)
+                acc[1] = (vf)load(from + PACK_ROWS);
         }
+        put(to, (vi)chunk_added(acc[0], &h[0], s->x, t, isum[0], f));
+        if (n_panel == 2)
+            put(to + PACK_ROWS,
+                (vi)chunk_added(acc[1], &h[1], s->x, t, isum[1], f));
     }
 }
 
-/* The products of a step, and between them the sums of the one before. */
-TMPL void run_step(const struct step *s, const struct step *before,
-                   step_sums sum, struct shape f)
+TMPL void fetch_row(const float *row)
 {
-    const bool both = s->n > TILE_ROWS; /* halves of the activations */
+    __builtin_prefetch(row, 0, 2);
+    __builtin_prefetch(row + PACK_ROWS, 0, 2);
+}
+
+/* The products of a step, and between them the sums of the one before, `old`, if
+ * there was one. */
+TMPL void run_step(const struct step *s, const struct step *before,
+                   step_sums sum, const step_sums old, const bool is_first,
+                   struct shape f)
+{
+    const struct step *b = is_first ? s : before;
+    const struct head h[2] = {head_of(b->panel[0], f), head_of(b->panel[1], f)};
 
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
+#define TAKE(t)                                                                \
+    do {                                                                       \
+        if (!is_first)                                                         \
+            take_rows(b, h, old, t, f);                                        \
+        if ((t) / 2 < s->n_soon)                                               \
+            fetch_row(s->soon[(t) / 2]);                                       \
+    } while (0)
 #pragma GCC unroll 1
     for (int i = 0; i < 4; i++) {
         const uint8_t *x = s->x + i * PRODUCT_BYTES;
@@ -286,55 +327,85 @@ TMPL void run_step(const struct step *s, const struct step *before,
         tile_load(4, x, 64);
         tile_load(6, s->plane[0] + i * PRODUCT_BYTES, 64);
         tile_dot(0, 4, 6);
-        take_rows(before, sum, 8 * i, f);
-        if (both) {
+        TAKE(8 * i);
+        if (s->both) {
             tile_load(5, x + 4 * PRODUCT_BYTES, 64);
             tile_dot(1, 5, 6);
         }
-        take_rows(before, sum, 8 * i + 2, f);
+        TAKE(8 * i + 2);
         tile_load(7, s->plane[1] + i * PRODUCT_BYTES, 64);
         tile_dot(2, 4, 7);
-        take_rows(before, sum, 8 * i + 4, f);
-        if (both)
+        TAKE(8 * i + 4);
+        if (s->both)
             tile_dot(3, 5, 7);
-        take_rows(before, sum, 8 * i + 6, f);
+        TAKE(8 * i + 6);
     }
+#undef TAKE
     tile_store(0, sum[0][0], 64);
     tile_store(2, sum[1][0], 64);
-    if (both) {
+    if (s->both) {
         tile_store(1, sum[0][TILE_ROWS], 64);
         tile_store(3, sum[1][TILE_ROWS], 64);
     }
 }
 
-TMPL void run_chunks(const uint8_t *w, size_t stride, const uint8_t *x,
-                     size_t x_step, float *const *acc, int64_t n_row,
-                     int64_t n_unit, struct shape f)
+/* Lines of the result come from afar, and are asked for one by one while there is
+ * time: rows are shared by the passes before the last one, or, if there is but
+ * one, by the steps before. */
+TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i, int g,
+                     struct shape f)
 {
-    _Alignas(64) step_sums sum;
-    struct step before = {.n = 0};
+    const int64_t part = p->index * planes_of(f) + g;
+    int64_t n_part = (p->count - 1) * planes_of(f), first, end;
 
-    for (int64_t i = 0; i < n_row; i += TOK, x += x_step)
-        for (int64_t u = 0; u < n_unit; u++)
-            for (int g = 0; g < planes_of(f); g++) {
-                const uint8_t *at =
-                    w + (size_t)g * stride + (size_t)u * unit_size(f);
-                const uint8_t *plane = at + head_bytes(f);
-                struct step s = {
-                    .plane = {plane, plane + (planes_of(f) == 2 ? PLANE_BYTES
-                                                                : stride)},
-                    .panel = {at, at + stride},
-                    .x = x + u * act_size(f),
-                    .acc = acc + i,
-                    .n = n_row - i < TOK ? n_row - i : TOK,
-                    .to = g * PACK_ROWS,
-                };
+    if (p->count == 1 && i + TOK < p->n_row) {
+        n_part = planes_of(f);
+        i += TOK;
+    }
+    if (part >= n_part)
+        return;
+    first = TOK * part / n_part;
+    end = TOK * (part + 1) / n_part;
+    s->soon = p->out + i + first;
+    s->n_soon = (int)(end - first);
+}
 
-                run_step(&s, &before, sum, f);
-                before = s;
-            }
-    for (int t = 0; t < TOK; t += 2)
-        take_rows(&before, sum, t, f);
+TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
+{
+    _Alignas(64) step_sums sum[2];
+    struct step before = {.to = NULL};
+    int now = 0;
+
+    for (int64_t i = 0; i < p->n_row; i += TOK)
+        for (int g = 0; g < planes_of(f); g++, now ^= 1) {
+            const uint8_t *panel =
+                (const uint8_t *)p->weight + (size_t)g * p->stride;
+            const uint8_t *plane = panel + head_bytes(f);
+            struct step s = {
+                .plane = {plane, plane + (planes_of(f) == 2 ? PLANE_BYTES
+                                                            : p->stride)},
+                .panel = {panel, panel + p->stride},
+                .x = (const uint8_t *)p->act + (size_t)(i / TOK) * p->act_step,
+                .from = p->from ? p->from + i : NULL,
+                .to = p->to + i,
+                .column = g * PACK_ROWS,
+                .both = p->n_row - i > TILE_ROWS,
+            };
+
+            fetch_soon(&s, p, i, g, f);
+            if (before.to)
+                run_step(&s, &before, sum[now], sum[now ^ 1], false, f);
+            else
+                run_step(&s, &before, sum[now], sum[now], true, f);
+            before = s;
+        }
+    {
+        const struct head h[2] = {head_of(before.panel[0], f),
+                                  head_of(before.panel[1], f)};
+
+        for (int t = 0; t < TOK; t += 2)
+            take_rows(&before, h, sum[now ^ 1], t, f);
+    }
 }
 
 /* ---- products of tiles --------------------------------------------------- */
@@ -357,15 +428,18 @@ TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
 
 /* One panel times 16 rows of activations; x is the half of a unit's. */
 TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
-                    float *const at[TILE_ROWS], int64_t n_unit, struct shape f)
+                    float *const *from, float *const *to, int column,
+                    int64_t n_unit, struct shape f)
 {
     _Alignas(64) int32_t sum[2][TILE_ROWS][PACK_ROWS];
     vf acc[TILE_ROWS];
 
     UNROLL
     for (int t = 0; t < TILE_ROWS; t++)
-        acc[t] = (vf)load(at[t]);
+        acc[t] = from ? (vf)load(from[t] + column) : v_setf(0);
     for (int64_t u = 0; u < n_unit; u++) {
+        if (u < TILE_ROWS)
+            __builtin_prefetch(to[u] + column, 0, 2);
         if (u % 2 == 0) {
             tile_zero(0);
             tile_load(4, x, 32);
@@ -390,35 +464,27 @@ TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
               f);
     UNROLL
     for (int t = 0; t < TILE_ROWS; t++)
-        put(at[t], (vi)acc[t]);
+        put(to[t] + column, (vi)acc[t]);
 }
 
 /* ---- all rows ------------------------------------------------------------ */
 
-TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
-                        size_t x_step, float *const *acc, int64_t n_row,
-                        int64_t n_unit, bool fresh, struct shape f)
+TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
-    float nowhere[PACK_ROWS] = {0};
-
-    if (fresh)
-        gemm_fresh(acc, n_row);
     if (has_chunks(f)) {
-        run_chunks(w, stride, x, x_step, acc, n_row, n_unit, f);
+        run_chunks(p, f);
         return;
     }
-    for (int64_t i = 0; i < n_row; i += TILE_ROWS) {
-        const uint8_t *unit = x + (size_t)(i / TOK) * x_step;
+    for (int64_t i = 0; i < p->n_row; i += TILE_ROWS) {
+        const uint8_t *x =
+            (const uint8_t *)p->act + (size_t)(i / TOK) * p->act_step;
         int first = (int)(i % TOK);
 
-        for (int g = 0; g < GEMM_PANELS; g++) {
-            float *at[TILE_ROWS];
-
-            for (int t = 0; t < TILE_ROWS; t++)
-                at[t] = i + t < n_row ? acc[i + t] + PACK_ROWS * g : nowhere;
-            run_tiles(w + (size_t)g * stride, unit + act_at(first, 0, f),
-                      unit + act_d(f) + 4 * first, at, n_unit, f);
-        }
+        for (int g = 0; g < GEMM_PANELS; g++)
+            run_tiles((const uint8_t *)p->weight + (size_t)g * p->stride,
+                      x + act_at(first, 0, f), x + act_d(f) + 4 * first,
+                      p->from ? p->from + i : NULL, p->to + i, PACK_ROWS * g,
+                      p->n_unit, f);
     }
 }
 
@@ -430,5 +496,5 @@ static void begin_tiles(const struct pack *p)
 }
 
 #define GEMM_TWO_D(X) /* a product over 16 values would waste the tiles */
-#define GEMM_STATE    .begin = begin_tiles, .end = tiles_end,
+#define GEMM_STATE    .begin = begin_tiles, .end = tiles_end, .gathered = true,
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

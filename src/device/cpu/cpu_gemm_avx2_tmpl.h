@@ -412,24 +412,25 @@ TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
         memcpy(at[t], acc[t], sizeof acc[t]);
 }
 
-TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
-                        size_t x_step, float *const *acc, int64_t n_row,
-                        int64_t n_unit, bool fresh, struct shape f)
+TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
+    const uint8_t *w = p->weight, *x = p->act;
+    float *const *to = p->to;
+    int64_t n_row = p->n_row;
     float nowhere[GEMM_WIDTH] = {0};
 
-    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
-        if (fresh)
-            gemm_fresh(acc, n_row < TOK ? n_row : TOK);
+    for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
+        if (!p->from)
+            gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int g = 0; g < GEMM_PANELS; g++) {
             float *at[TOK];
 
             for (int t = 0; t < TOK; t++)
-                at[t] = (t < n_row ? acc[t] : nowhere) + PACK_ROWS * g;
+                at[t] = (t < n_row ? to[t] : nowhere) + PACK_ROWS * g;
             if (n_row > 2)
-                run_panel(w + (size_t)g * stride, x, at, n_unit, TOK, f);
+                run_panel(w + (size_t)g * p->stride, x, at, p->n_unit, TOK, f);
             else
-                run_panel(w + (size_t)g * stride, x, at, n_unit, 2, f);
+                run_panel(w + (size_t)g * p->stride, x, at, p->n_unit, 2, f);
         }
     }
 }

@@ -139,18 +139,17 @@ static void segments_block(const void *weight, size_t stride, const void *act,
     }
 }
 
-static void segments_products(const void *weight, size_t stride,
-                              const void *act, size_t act_step,
-                              float *const *acc, int64_t n_row, int64_t n_unit,
-                              bool fresh)
+static void segments_products(const struct gemm_pass *p)
 {
-    const uint8_t *x = act;
+    const uint8_t *x = p->act;
+    float *const *to = p->to;
+    int64_t n_row = p->n_row;
 
-    for (int64_t n; n_row > 0; n_row -= n, acc += n, x += act_step) {
+    for (int64_t n; n_row > 0; n_row -= n, to += n, x += p->act_step) {
         n = n_row < SEGMENT_TOK ? n_row : SEGMENT_TOK;
-        if (fresh)
-            gemm_fresh(acc, n);
-        segments_block(weight, stride, x, acc, n, n_unit);
+        if (!p->from)
+            gemm_clear(to, n);
+        segments_block(p->weight, p->stride, x, to, n, p->n_unit);
     }
 }
 

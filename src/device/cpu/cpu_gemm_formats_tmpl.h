@@ -105,12 +105,9 @@ TMPL void gemm_deal(uint8_t *dst, const struct pack *p, const void *const *x,
     {                                                                          \
         gemm_deal(dst, p, x, n, shape_##name);                                 \
     }                                                                          \
-    static void run_##name(const void *weight, size_t stride, const void *act, \
-                           size_t act_step, float *const *acc, int64_t n_row,  \
-                           int64_t n_unit, bool fresh)                         \
+    static void run_##name(const struct gemm_pass *p)                          \
     {                                                                          \
-        gemm_products(weight, stride, act, act_step, acc, n_row, n_unit,       \
-                      fresh, shape_##name);                                    \
+        gemm_products(p, shape_##name);                                        \
     }
 #ifndef GEMM_TWO_D
 #define GEMM_TWO_D(X) SHAPES_TWO_D(X)

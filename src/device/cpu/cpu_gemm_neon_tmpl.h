@@ -329,27 +329,28 @@ TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
     }
 }
 
-TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
-                        size_t x_step, float *const *acc, int64_t n_row,
-                        int64_t n_unit, bool fresh, struct shape f)
+TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
+    const uint8_t *w = p->weight, *x = p->act;
+    float *const *to = p->to;
+    int64_t n_row = p->n_row;
     float nowhere[GEMM_WIDTH] = {0};
 
-    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
-        if (fresh)
-            gemm_fresh(acc, n_row < TOK ? n_row : TOK);
+    for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
+        if (!p->from)
+            gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int g = 0; g < GEMM_PANELS; g++)
             for (int h = 0; h < HALVES; h += ROWS) {
-                const uint8_t *from = w + (size_t)g * stride;
+                const uint8_t *panel = w + (size_t)g * p->stride;
                 float *at[TOK];
 
                 for (int t = 0; t < TOK; t++)
                     at[t] =
-                        (t < n_row ? acc[t] : nowhere) + PACK_ROWS * g + W * h;
-                run_rows(from + 4 * W * h,
-                         from + head_bytes(f) + tile_levels(f) +
+                        (t < n_row ? to[t] : nowhere) + PACK_ROWS * g + W * h;
+                run_rows(panel + 4 * W * h,
+                         panel + head_bytes(f) + tile_levels(f) +
                              VECTOR_LEVELS * h,
-                         x, at, n_unit, f);
+                         x, at, p->n_unit, f);
             }
     }
 }

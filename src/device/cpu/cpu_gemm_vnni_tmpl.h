@@ -373,28 +373,29 @@ TMPL void run_chunks(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
-TMPL void gemm_products(const uint8_t *w, size_t stride, const uint8_t *x,
-                        size_t x_step, float *const *acc, int64_t n_row,
-                        int64_t n_unit, bool fresh, struct shape f)
+TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 {
-    const size_t step = HALVES == 1 ? stride : 4 * W; /* to the next vector */
+    const uint8_t *w = p->weight, *x = p->act;
+    float *const *to = p->to;
+    int64_t n_row = p->n_row;
+    const size_t step = HALVES == 1 ? p->stride : 4 * W; /* to the next vector */
     float nowhere[GEMM_WIDTH] = {0};
 
-    for (; n_row > 0; n_row -= TOK, acc += TOK, x += x_step) {
-        if (fresh) /* a few at a time: they may lie far apart */
-            gemm_fresh(acc, n_row < TOK ? n_row : TOK);
+    for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
+        if (!p->from) /* a few at a time: they may lie far apart */
+            gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
-            const uint8_t *from = w + (size_t)(row / PACK_ROWS) * stride;
+            const uint8_t *panel = w + (size_t)(row / PACK_ROWS) * p->stride;
             float *at[TOK];
 
             for (int t = 0; t < TOK; t++)
-                at[t] = (t < n_row ? acc[t] : nowhere) + row;
+                at[t] = (t < n_row ? to[t] : nowhere) + row;
 #define RUN(n_tok)                                                             \
     do {                                                                       \
         if (has_chunks(f))                                                     \
-            run_chunks(from, step, x, at, n_unit, n_tok, f);                   \
+            run_chunks(panel, step, x, at, p->n_unit, n_tok, f);                   \
         else                                                                   \
-            run_tiles(from, step, x, at, n_unit, n_tok, f);                    \
+            run_tiles(panel, step, x, at, p->n_unit, n_tok, f);                    \
     } while (0)
             if (TOK > 4 && n_row > 4)
                 RUN(TOK);

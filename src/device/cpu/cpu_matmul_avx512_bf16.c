@@ -232,27 +232,27 @@ TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
     }
 }
 
-static void products(const void *weight, size_t stride, const void *act,
-                     size_t act_step, float *const *acc, int64_t n_row,
-                     int64_t n_unit, bool fresh)
+static void products(const struct gemm_pass *p)
 {
-    const uint8_t *x = act;
+    const uint8_t *x = p->act;
+    float *const *to = p->to;
+    int64_t n_row = p->n_row;
     float nowhere[GEMM_WIDTH] = {0};
 
-    for (int64_t n; n_row > 0; n_row -= n, acc += n, x += act_step) {
+    for (int64_t n; n_row > 0; n_row -= n, to += n, x += p->act_step) {
         float *at[TOK];
 
         n = n_row < TOK ? n_row : TOK;
-        if (fresh)
-            gemm_fresh(acc, n);
+        if (!p->from)
+            gemm_clear(to, n);
         for (int t = 0; t < TOK; t++)
-            at[t] = t < n ? acc[t] : nowhere;
+            at[t] = t < n ? to[t] : nowhere;
         if (n > 4)
-            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, TOK);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, TOK);
         else if (n > 2)
-            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, 4);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, 4);
         else
-            run_rows(weight, stride, (const uint32_t *)x, at, n_unit, 2);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, 2);
     }
 }
 
