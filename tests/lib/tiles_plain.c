@@ -182,12 +182,16 @@ static void tile_dot(int sum, int a, int b)
 
 #include "device/cpu/cpu_gemm_amx_tmpl.h"
 
-static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, gemm_table};
+static struct cpu_matmul_isa isa = {&cpu_jobs_generic, gemm_table};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
 void tiles_plain_init(struct cpu_kernels *k)
 {
+#ifdef __x86_64__
+    if (kernel_set_runs(KERNEL_SET_AVX512_VNNI))
+        isa.jobs = &cpu_jobs_amx;
+#endif
     init_ops(k);
     k->kernel_set = KERNEL_SET_AMX;
 }

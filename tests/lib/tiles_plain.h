@@ -6,7 +6,8 @@
 
 #include "device/cpu/cpu_kernel.h"
 
-/* Puts contractions into the table that take many rows of activations so. */
+/* Puts contractions into the table that take many rows of activations so, and
+ * few in jobs of AMX where the processor has the vectors for them. */
 void tiles_plain_init(struct cpu_kernels *k);
 
 #endif

@@ -1,11 +1,14 @@
 /* Few rows of activations by v_dot of cpu_unpack_tmpl.h, for cpu_matmul_tmpl.h:
- * panel_quantized, of jobs of one panel.
- * AHEAD: how many bytes ahead of what is read are fetched. */
+ * panel_quantized. The panels of a job go side by side, tile by tile, so that
+ * as many streams come from memory.
+ *
+ * MAX_PANELS: most panels of a job, 1 or 4. AHEAD: how many bytes ahead of what
+ * is read of each are fetched. */
 
-/* Fetches n bytes AHEAD of p. */
-TMPL void fetch(const struct cpu_panel_job *s, const uint8_t *p, int n)
+/* Fetches n bytes AHEAD of p in panel i. */
+TMPL void fetch(const struct cpu_panel_job *s, int i, const uint8_t *p, int n)
 {
-    p = ahead_of(s, 0, p, AHEAD);
+    p = ahead_of(s, i, p, AHEAD);
     for (int j = 0; j < n; j += 64)
         __builtin_prefetch(p + j);
 }
@@ -149,7 +152,7 @@ TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
             memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
         }
         for (; b < end; b++) {
-            fetch(s, tile, rule->tile_bytes);
+            fetch(s, 0, tile, rule->tile_bytes);
             for (int h = 0; h < HALVES; h++)
                 tile_half(s, sup, tile, b, h, b + 1 == end, table, &sums, f);
             tile += rule->tile_bytes;
@@ -159,32 +162,39 @@ TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
 
 /* ---- a few rows of activations ------------------------------------------- */
 
+/* A *cell* is a panel and a row of activations: number p n_tok + t. */
 enum { FEW = 8 };
 
-/* n_tok rows of activations, a number known to the compiler. */
+/* n_panel panels of a job, and n_tok rows of activations; both numbers are known
+ * to the compiler, and there are at most FEW cells. */
 struct few {
     const struct cpu_panel_job *s;
     const struct q8_block *x[FEW];
+    const uint8_t *panel; /* the first of them */
+    int first;            /* and its number in the job */
     vu table;
 };
 
-/* Sums of integers over a chunk, of floats over all of k, in registers. */
+/* Sums of integers over a chunk, of floats over all of k, in registers, of each
+ * cell. */
 struct few_sums {
     vi isum[FEW][HALVES];
     vf acc[FEW][HALVES];
 };
 
-/* Tile i of the chunk. */
-TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
-                   struct few_sums *sum, const int n_tok, struct shape f)
+/* Tile i of panel p's chunk. */
+TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
+                   int64_t i, struct few_sums *sum, const int n_tok,
+                   struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32 + i;
-    const uint8_t *sup = w->s->panel + c->off;
+    const uint8_t *sup =
+        w->panel + (size_t)p * w->s->pack->panel_bytes + c->off;
     const uint8_t *tile =
         sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
 
-    fetch(w->s, tile, rule->tile_bytes);
+    fetch(w->s, w->first + p, tile, rule->tile_bytes);
     UNROLL
     for (int h = 0; h < HALVES; h++) {
         const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
@@ -200,24 +210,27 @@ TMPL void few_tile(const struct few *w, const struct pack_chunk *c, int64_t i,
         UNROLL
         for (int t = 0; t < n_tok; t++) {
             const struct q8_block *x = w->x[t] + block;
+            const int cell = p * n_tok + t;
 
             if (has_chunks(f))
-                sum->isum[t][h] += tile_dot(code, &k, bias, x, f);
+                sum->isum[cell][h] += tile_dot(code, &k, bias, x, f);
             else
-                sum->acc[t][h] =
-                    tile_close(sum->acc[t][h], code, &k, bias, x, f);
+                sum->acc[cell][h] =
+                    tile_close(sum->acc[cell][h], code, &k, bias, x, f);
         }
     }
 }
 
-/* The chunk's integer sums join the accumulators; its minima are summed now. */
-TMPL void few_close(const struct few *w, const struct pack_chunk *c,
+/* The integer sums of panel p's chunk join the accumulators; its minima are
+ * summed now. */
+TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                     const struct few_sums *sum, float *const acc[FEW],
                     const int n_tok, struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32;
-    const uint8_t *sup = w->s->panel + c->off;
+    const uint8_t *sup =
+        w->panel + (size_t)p * w->s->pack->panel_bytes + c->off;
 
     UNROLL
     for (int h = 0; h < HALVES; h++) {
@@ -241,21 +254,26 @@ TMPL void few_close(const struct few *w, const struct pack_chunk *c,
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
         for (int t = 0; t < n_tok; t++)
-            sums_close(acc[t] + W * h, &k, w->x[t][block].d, sum->isum[t][h],
-                       msum[t], f);
+            sums_close(acc[p * n_tok + t] + W * h, &k, w->x[t][block].d,
+                       sum->isum[p * n_tok + t][h], msum[t], f);
     }
 }
 
 /* All of the rank's chunks. The sums of rows beyond the job's go nowhere. */
-TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
+TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
+                     struct shape f)
 {
     const struct cpu_panel_job *s = w->s;
+    const int n_cell = n_panel * n_tok;
     float nowhere[PACK_ROWS] = {0};
     float *acc[FEW];
 
     UNROLL
-    for (int t = 0; t < n_tok; t++)
-        acc[t] = t < s->n_tok ? cpu_panel_acc(s, t) : nowhere;
+    for (int i = 0; i < n_cell; i++)
+        acc[i] = i % n_tok < s->n_tok
+                     ? cpu_panel_acc(s, i % n_tok) +
+                           (w->first + i / n_tok) * s->n_tok * PACK_ROWS
+                     : nowhere;
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
         struct few_sums sum;
@@ -263,38 +281,51 @@ TMPL void few_chunks(const struct few *w, const int n_tok, struct shape f)
         if (c->rank != s->rank)
             continue;
         UNROLL
-        for (int t = 0; t < n_tok; t++) {
+        for (int j = 0; j < n_cell; j++) {
             UNROLL
             for (int h = 0; h < HALVES; h++) {
-                sum.isum[t][h] = v_set(0);
-                sum.acc[t][h] = (vf)load(acc[t] + W * h);
+                sum.isum[j][h] = v_set(0);
+                sum.acc[j][h] = (vf)load(acc[j] + W * h);
             }
         }
-        for (int64_t k = 0; k < c->n / 32; k++)
-            few_tile(w, c, k, &sum, n_tok, f);
+        for (int64_t k = 0; k < c->n / 32; k++) {
+            UNROLL
+            for (int p = 0; p < n_panel; p++)
+                few_tile(w, p, c, k, &sum, n_tok, f);
+        }
         if (has_chunks(f)) {
-            few_close(w, c, &sum, acc, n_tok, f);
+            for (int p = 0; p < n_panel; p++)
+                few_close(w, p, c, &sum, acc, n_tok, f);
             continue;
         }
         UNROLL
-        for (int t = 0; t < n_tok; t++) {
+        for (int j = 0; j < n_cell; j++) {
             UNROLL
             for (int h = 0; h < HALVES; h++)
-                memcpy(acc[t] + W * h, &sum.acc[t][h], sizeof sum.acc[t][h]);
+                memcpy(acc[j] + W * h, &sum.acc[j][h], sizeof sum.acc[j][h]);
         }
     }
 }
 
 /* All rows of the job, of n_tok that are computed: the others are the first one
- * again. */
-TMPL void few_rows(const struct cpu_panel_job *s, vu table, const int n_tok,
-                   struct shape f)
+ * again. n_panel at a time, and what is left one by one. */
+TMPL void few_rows(const struct cpu_panel_job *s, vu table, const int n_panel,
+                   const int n_tok, struct shape f)
 {
     struct few w = {.s = s, .table = table};
 
     for (int t = 0; t < n_tok; t++)
         w.x[t] = s->x[t < s->n_tok ? t : 0];
-    few_chunks(&w, n_tok, f);
+    while (w.first < s->n_panel) {
+        w.panel = s->panel + (size_t)w.first * s->pack->panel_bytes;
+        if (n_panel > 1 && s->n_panel - w.first >= n_panel) {
+            few_chunks(&w, n_panel, n_tok, f);
+            w.first += n_panel;
+        } else {
+            few_chunks(&w, 1, n_tok, f);
+            w.first++;
+        }
+    }
 }
 
 TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
@@ -302,13 +333,13 @@ TMPL void panel_quantized(const struct cpu_panel_job *s, struct shape f)
     vu table = table_of(s->pack->rule, f);
 
     if (s->n_tok == 1)
-        few_rows(s, table, 1, f);
+        few_rows(s, table, MAX_PANELS, 1, f);
     else if (s->n_tok == 2)
-        few_rows(s, table, 2, f);
+        few_rows(s, table, MAX_PANELS, 2, f);
     else if (s->n_tok <= 4)
-        few_rows(s, table, 4, f);
+        few_rows(s, table, MAX_PANELS < 2 ? MAX_PANELS : 2, 4, f);
     else if (s->n_tok <= FEW)
-        few_rows(s, table, FEW, f);
+        few_rows(s, table, 1, FEW, f);
     else
         more_rows(s, table, f);
 }

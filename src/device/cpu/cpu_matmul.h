@@ -125,9 +125,10 @@ typedef void cpu_encode_fn(struct q8_block *dst, const float *src, int64_t n,
                            int64_t share);
 void cpu_quantize(const struct cpu_call *c, cpu_encode_fn *encode);
 
-/* Jobs of kernel sets, for others that stand on them. */
+/* Jobs of kernel sets, for others that stand on them. `amx` has those of
+ * `avx512_vnni`, but of four panels. */
 extern const struct cpu_jobs cpu_jobs_generic, cpu_jobs_avx2, cpu_jobs_avx_vnni,
-    cpu_jobs_avx512_vnni;
+    cpu_jobs_avx512_vnni, cpu_jobs_amx;
 
 /* Rows of a table by index; the same code in every kernel set. */
 void cpu_gather_rows(const struct cpu_call *c);

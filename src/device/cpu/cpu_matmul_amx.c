@@ -9,7 +9,7 @@ enum { WIDE_UNSIGNED = 0 };
 
 #include "device/cpu/cpu_gemm_amx_tmpl.h"
 
-static const struct cpu_matmul_isa isa = {&cpu_jobs_avx512_vnni, gemm_table};
+static const struct cpu_matmul_isa isa = {&cpu_jobs_amx, gemm_table};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 

@@ -8,8 +8,9 @@
  * (medians, weights of 512 x 1024). */
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
 /* Hardware streams stop at pages. On a server with AVX-512, 4-bit formats read
- * 30 % more a second so than without, 10 % more than at a quarter. */
-enum { PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
+ * 30 % more a second so than without, 10 % more than at a quarter. Processors
+ * with AMX read more from four streams (doc/kernels.md), others do not. */
+enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 static inline vi v_dot4(vi acc, vi u, vi s)
 {
@@ -60,6 +61,8 @@ static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 
 #define JOBS cpu_jobs_avx512_vnni
 #include "device/cpu/cpu_matmul_tmpl.h"
+
+JOBS_OF(cpu_jobs_amx, MAX_PANELS);
 
 void cpu_matmul_init_avx512_vnni(struct cpu_kernels *k)
 {

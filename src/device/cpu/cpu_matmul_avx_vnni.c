@@ -5,7 +5,7 @@
 
 /* MIN_ROWS is not measured. */
 enum { WIDE_UNSIGNED = 1, MIN_ROWS = 32 };
-enum { PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
+enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 static inline vi v_pairs_add(vi acc, vi a, vi b)
 {

@@ -11,7 +11,7 @@
 #include "base/unroll.h"
 
 enum { W = 4, FLOAT_TOK = 4, WIDE_UNSIGNED = 0 };
-enum { PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
+enum { PANELS = 1, MAX_PANELS = 1, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));

@@ -120,13 +120,16 @@ static void add(float *out, const float *a, const float *b, int64_t n)
 
 #define ENTRY(name, ...)       [PL_##name] = panel_##name,
 #define ENTRY_AS(format, name) [PL_##format] = panel_##name,
-const struct cpu_jobs JOBS = {
-    .packed = {SHAPES(ENTRY) SHAPES_TWO_D(ENTRY) ALIKE(ENTRY_AS) FLOATS(ENTRY)},
-    .plain = cpu_panel_plain_generic,
-    .q8 = true,
-    .panels = PANELS,
-    .add = add,
-};
+#define JOBS_OF(name, n_panel)                                                 \
+    const struct cpu_jobs name = {                                             \
+        .packed = {SHAPES(ENTRY) SHAPES_TWO_D(ENTRY) ALIKE(ENTRY_AS)           \
+                       FLOATS(ENTRY)},                                         \
+        .plain = cpu_panel_plain_generic,                                      \
+        .q8 = true,                                                            \
+        .panels = n_panel,                                                     \
+        .add = add,                                                            \
+    }
+JOBS_OF(JOBS, PANELS);
 static const struct cpu_matmul_isa isa = {&JOBS, gemm_table};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
