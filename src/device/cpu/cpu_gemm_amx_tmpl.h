@@ -20,16 +20,18 @@
  * take 1.2 to 1.45 times as long (measured with a prototype on a server of the
  * Sapphire Rapids kind). That goes on from one 32 rows to the next, so a pass
  * may be as short as a chunk: its planes, of two panels, are a third of the
- * first cache. How fast this text is was not measured: it never ran on AMX.
+ * first cache. Where k has more passes, their sums lie together in the second
+ * cache (cpu_gemm.h, `gathered`).
  *
  * Other formats have a float scale every 32 values: a product over 32, sums
  * stored, then 16 accumulators in registers take them, while the next product
  * runs. */
 
-/* MIN_ROWS is a guess, half of TOK: not measured. */
+/* MIN_ROWS: on an Emerald Rapids, jobs of 12 rows take 0.8 to 1.0 of the time of
+ * tiles (least of five, 4096 x 4096), and those of 16 take 1.0 to 1.9 of it. */
 enum {
     TOK = 32,
-    MIN_ROWS = 16,
+    MIN_ROWS = 13,
     TILE_ROWS = 16,
     TILE_PASS = 16,
     CHUNK_PASS = 1
@@ -213,8 +215,9 @@ struct step {
     float *const *to;        /* [TOK] where they go */
     int column; /* where in a row of accumulators the first panel's begin */
     bool both;  /* whether there are rows of activations behind the 16th */
-    float *const *soon; /* [n_soon] rows of the result that are written soon */
-    int n_soon;         /* at most TOK / 2 */
+    float *const *soon; /* [n_soon] rows of the result that are written soon, of
+                           which TOK / 2 at most are asked for */
+    int n_soon;
 };
 
 /* Sums of a step: by plane, or panel; row of activations; row of weights. */
@@ -315,7 +318,7 @@ TMPL void run_step(const struct step *s, const struct step *before,
     tile_zero(3);
 #define TAKE(t)                                                                \
     do {                                                                       \
-        if (!is_first)                                                         \
+        if (!is_first && ((t) < TILE_ROWS || b->both))                         \
             take_rows(b, h, old, t, f);                                        \
         if ((t) / 2 < s->n_soon)                                               \
             fetch_row(s->soon[(t) / 2]);                                       \
@@ -349,9 +352,9 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* Lines of the result come from afar, and are asked for one by one while there is
- * time: rows are shared by the passes before the last one, or, if there is but
- * one, by the steps before. */
+/* What a result's memory held comes from afar, and is asked for line by line while
+ * there is time: the passes before the last one share its rows; where there is
+ * but one pass, the steps of 32 rows ask for those of the next 32. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i, int g,
                      struct shape f)
 {
@@ -403,7 +406,7 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
         const struct head h[2] = {head_of(before.panel[0], f),
                                   head_of(before.panel[1], f)};
 
-        for (int t = 0; t < TOK; t += 2)
+        for (int t = 0; t < (before.both ? TOK : TILE_ROWS); t += 2)
             take_rows(&before, h, sum[now ^ 1], t, f);
     }
 }
