@@ -165,8 +165,8 @@ TMPL void more_rows(const struct cpu_panel_job *s, vu table, struct shape f)
 /* A *cell* is a panel and a row of activations: number p n_tok + t. */
 enum { FEW = 8 };
 
-/* n_panel panels of a job, and n_tok rows of activations; both numbers are known
- * to the compiler, and there are at most FEW cells. */
+/* n_panel panels of a job, and n_tok rows of activations; both numbers are
+ * known to the compiler, and there are at most FEW cells. */
 struct few {
     const struct cpu_panel_job *s;
     const struct q8_block *x[FEW];

@@ -23,8 +23,8 @@ enum {
     GEMM_WIDTH = GEMM_PANELS * PACK_ROWS, /* weight rows of a block */
 };
 
-/* n_unit units of a block times n_row rows of activations: to[j][0 .. GEMM_WIDTH
- * - 1] becomes from[j], or 0 where `from` is NULL, plus what row j comes to. */
+/* n_unit units of a block times n_row rows of activations: GEMM_WIDTH sums
+ * to[j] become from[j], or 0 where `from` is NULL, plus what row j comes to. */
 struct gemm_pass {
     const void *weight; /* the first panel's units, unpacked */
     size_t stride;      /* bytes from them to the second one's */

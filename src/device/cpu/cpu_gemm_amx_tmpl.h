@@ -27,8 +27,8 @@
  * stored, then 16 accumulators in registers take them, while the next product
  * runs. */
 
-/* MIN_ROWS: on an Emerald Rapids, jobs of 12 rows take 0.8 to 1.0 of the time of
- * tiles (least of five, 4096 x 4096), and those of 16 take 1.0 to 1.9 of it. */
+/* MIN_ROWS: on an Emerald Rapids, jobs of 12 rows take 0.8 to 1.0 of the time
+ * of tiles (least of five, 4096 x 4096), and those of 16 take 1.0 to 1.9. */
 enum {
     TOK = 32,
     MIN_ROWS = 13,
@@ -205,8 +205,8 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products of chunks -------------------------------------------------- */
 
-/* A chunk of TOK rows of activations times one panel of two planes, or times two
- * panels of one. */
+/* A chunk of TOK rows of activations times one panel of two planes, or times
+ * two panels of one. */
 struct step {
     const uint8_t *plane[2];
     const uint8_t *panel[2]; /* whose planes: the first, or one each */
@@ -303,8 +303,8 @@ TMPL void fetch_row(const float *row)
     __builtin_prefetch(row + PACK_ROWS, 0, 2);
 }
 
-/* The products of a step, and between them the sums of the one before, `old`, if
- * there was one. */
+/* The products of a step, and between them the sums of the one before, `old`,
+ * if there was one. */
 TMPL void run_step(const struct step *s, const struct step *before,
                    step_sums sum, const step_sums old, const bool is_first,
                    struct shape f)
@@ -352,11 +352,11 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* What a result's memory held comes from afar, and is asked for line by line while
- * there is time: the passes before the last one share its rows; where there is
- * but one pass, the steps of 32 rows ask for those of the next 32. */
-TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i, int g,
-                     struct shape f)
+/* What a result's memory held comes from afar, and is asked for line by line
+ * while there is time: the passes before the last one share its rows; where
+ * there is but one pass, the steps of 32 rows ask for those of the next 32. */
+TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
+                     int g, struct shape f)
 {
     const int64_t part = p->index * planes_of(f) + g;
     int64_t n_part = (p->count - 1) * planes_of(f), first, end;

@@ -378,7 +378,8 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     const uint8_t *w = p->weight, *x = p->act;
     float *const *to = p->to;
     int64_t n_row = p->n_row;
-    const size_t step = HALVES == 1 ? p->stride : 4 * W; /* to the next vector */
+    const size_t step =
+        HALVES == 1 ? p->stride : 4 * W; /* to the next vector */
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
@@ -393,9 +394,9 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
 #define RUN(n_tok)                                                             \
     do {                                                                       \
         if (has_chunks(f))                                                     \
-            run_chunks(panel, step, x, at, p->n_unit, n_tok, f);                   \
+            run_chunks(panel, step, x, at, p->n_unit, n_tok, f);               \
         else                                                                   \
-            run_tiles(panel, step, x, at, p->n_unit, n_tok, f);                    \
+            run_tiles(panel, step, x, at, p->n_unit, n_tok, f);                \
     } while (0)
             if (TOK > 4 && n_row > 4)
                 RUN(TOK);

@@ -248,11 +248,14 @@ static void products(const struct gemm_pass *p)
         for (int t = 0; t < TOK; t++)
             at[t] = t < n ? to[t] : nowhere;
         if (n > 4)
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, TOK);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
+                     TOK);
         else if (n > 2)
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, 4);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
+                     4);
         else
-            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit, 2);
+            run_rows(p->weight, p->stride, (const uint32_t *)x, at, p->n_unit,
+                     2);
     }
 }
 
