@@ -74,7 +74,7 @@ static struct weight weight_of(const struct cpu_call *c,
         w.multiply = isa->jobs->packed[t->format];
         w.q8 = isa->jobs->q8 && t->pack->rule->tile_values > 1;
         w.gemm = gemm_of(isa, t->format);
-        if (w.q8 && isa->jobs->panels > 1)
+        if (isa->jobs->panels > 1)
             w.panels = isa->jobs->panels;
     } else {
         w.matrix_bytes = format_row_bytes(t->format, k) * (size_t)w.n;

@@ -19,7 +19,7 @@ struct cpu_panel_job {
     const struct pack *pack; /* NULL: plain */
     const uint8_t *panel;    /* 16 packed rows each; or n_row plain ones */
     const uint8_t *next;     /* the panels read after, to fetch early */
-    int n_panel; /* quantized: 1 .. jobs->panels, one behind the other, and
+    int n_panel; /* packed: 1 .. jobs->panels, one behind the other, and
                     n_panel * n_tok at most CPU_PANEL_TOK; else 1 */
     const struct rank_span *span; /* plain: whose k is whose */
     int n_span;
@@ -84,7 +84,7 @@ struct cpu_jobs {
     cpu_panel_fn *packed[PL_FORMAT_COUNT]; /* by the weight's format */
     cpu_panel_fn *plain;
     bool q8;    /* quantized formats read struct q8_block, else float */
-    int panels; /* most panels that a job of a quantized format takes */
+    int panels; /* most panels that a job of packed weights takes */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 

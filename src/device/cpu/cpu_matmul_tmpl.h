@@ -6,22 +6,29 @@
  *   panel_quantized   the job, of quantized weights
  *   JOBS              what the set's jobs are called
  *   gemm_table        its ways with many rows of activations
- *   PANELS            how many panels a job of quantized weights takes
+ *   PANELS            how many panels a job takes
+ *   MAX_PANELS        as many, or more
  *   FLOAT_AHEAD       bytes ahead of float weights that are fetched */
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Rows of activations first .. first+n-1. n_tok of them are computed, a number
- * known to the compiler, with their sums in registers: those beyond n are the
- * first one again, and go nowhere. */
+/* Panels `panel` and on of the job times rows of activations first ..
+ * first+n-1. n_panel and n_tok of them are computed, numbers known to the
+ * compiler, with their sums in registers, of a panel and a row each: rows
+ * beyond n are the first one again, and go nowhere. */
 TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
-                      int first, int n, int n_tok, pl_format f)
+                      int panel, int first, int n, const int n_panel,
+                      const int n_tok, pl_format f)
 {
     const int size = f == PL_F32 ? 4 : 2;
-    const uint8_t *tile = s->panel + c->off;
+    const uint8_t *tile[FLOAT_TOK];
     const float *x[FLOAT_TOK];
     float nowhere[PACK_ROWS] = {0};
 
+    UNROLL
+    for (int p = 0; p < n_panel; p++)
+        tile[p] =
+            s->panel + (size_t)(panel + p) * s->pack->panel_bytes + c->off;
     UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
@@ -31,31 +38,40 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
         UNROLL
-        for (int j = 0; j < n_tok; j++) {
+        for (int j = 0; j < n_panel * n_tok; j++) {
             UNROLL
             for (int h = 0; h < HALVES; h++)
                 sum[j][h] = v_setf(0);
         }
         for (int64_t i = k; i < end; i++) {
-            vf w[HALVES];
+            UNROLL
+            for (int p = 0; p < n_panel; p++) {
+                vf w[HALVES];
 
-            if (i % 32 == 0)
-                for (int j = 0; j < 32 * PACK_ROWS * size; j += 64)
-                    __builtin_prefetch(ahead_of(s, 0, tile, FLOAT_AHEAD) + j);
-            UNROLL
-            for (int h = 0; h < HALVES; h++)
-                w[h] = float_load(tile + h * W * size, f);
-            UNROLL
-            for (int j = 0; j < n_tok; j++) {
+                if (i % 32 == 0)
+                    for (int j = 0; j < 32 * PACK_ROWS * size; j += 64)
+                        __builtin_prefetch(
+                            ahead_of(s, panel + p, tile[p], FLOAT_AHEAD) + j);
                 UNROLL
                 for (int h = 0; h < HALVES; h++)
-                    sum[j][h] = v_fma(w[h], v_setf(x[j][i]), sum[j][h]);
+                    w[h] = float_load(tile[p] + h * W * size, f);
+                UNROLL
+                for (int j = 0; j < n_tok; j++) {
+                    vf *to = sum[p * n_tok + j];
+
+                    UNROLL
+                    for (int h = 0; h < HALVES; h++)
+                        to[h] = v_fma(w[h], v_setf(x[j][i]), to[h]);
+                }
+                tile[p] += PACK_ROWS * size;
             }
-            tile += PACK_ROWS * size;
         }
         UNROLL
-        for (int j = 0; j < n_tok; j++) {
-            float *at = j < n ? cpu_panel_acc(s, first + j) : nowhere;
+        for (int j = 0; j < n_panel * n_tok; j++) {
+            float *at = j % n_tok < n
+                            ? cpu_panel_acc(s, first + j % n_tok) +
+                                  (panel + j / n_tok) * s->n_tok * PACK_ROWS
+                            : nowhere;
             UNROLL
             for (int h = 0; h < HALVES; h++) {
                 vf acc;
@@ -68,24 +84,29 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
     }
 }
 
+/* One row of activations takes four panels at a time, where a job has them. */
 TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
+        int p = 0;
 
         if (c->rank != s->rank)
             continue;
-        for (int j = 0, n; j < s->n_tok; j += n) {
-            n = s->n_tok - j < FLOAT_TOK ? s->n_tok - j : FLOAT_TOK;
-            if (n == 1)
-                float_block(s, c, j, n, 1, f);
-            else if (n == 2)
-                float_block(s, c, j, n, 2, f);
-            else if (n <= 4)
-                float_block(s, c, j, n, 4, f);
-            else
-                float_block(s, c, j, n, FLOAT_TOK, f);
-        }
+        for (; MAX_PANELS > 1 && s->n_tok == 1 && s->n_panel - p >= 4; p += 4)
+            float_block(s, c, p, 0, 1, 4, 1, f);
+        for (; p < s->n_panel; p++)
+            for (int j = 0, n; j < s->n_tok; j += n) {
+                n = s->n_tok - j < FLOAT_TOK ? s->n_tok - j : FLOAT_TOK;
+                if (n == 1)
+                    float_block(s, c, p, j, n, 1, 1, f);
+                else if (n == 2)
+                    float_block(s, c, p, j, n, 1, 2, f);
+                else if (n <= 4)
+                    float_block(s, c, p, j, n, 1, 4, f);
+                else
+                    float_block(s, c, p, j, n, 1, FLOAT_TOK, f);
+            }
     }
 }
 
