@@ -294,6 +294,7 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                 few_tile(w, p, c, k, &sum, n_tok, f);
         }
         if (has_chunks(f)) {
+            UNROLL
             for (int p = 0; p < n_panel; p++)
                 few_close(w, p, c, &sum, acc, n_tok, f);
             continue;

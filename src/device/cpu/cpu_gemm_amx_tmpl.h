@@ -387,7 +387,7 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
             struct step s = {
                 .plane = {plane, plane + (planes_of(f) == 2 ? PLANE_BYTES
                                                             : p->stride)},
-                .panel = {panel, panel + p->stride},
+                .panel = {panel, planes_of(f) == 2 ? panel : panel + p->stride},
                 .x = (const uint8_t *)p->act + (size_t)(i / TOK) * p->act_step,
                 .from = p->from ? p->from + i : NULL,
                 .to = p->to + i,

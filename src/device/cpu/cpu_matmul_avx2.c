@@ -7,8 +7,8 @@
 enum { WIDE_UNSIGNED = 0, MIN_ROWS = 17 };
 
 /* On a Zen 3 one row of activations read 1.2 (Q4_K) to 1.4 times (Q8_0) as much
- * a second so as with one panel and a page ahead. Float weights, one panel at
- * a time, took the least time with 2 KiB, of 1, 2 and 4. */
+ * a second so as with one panel and a page ahead. Float weights, when it
+ * was one panel at a time, took the least time with 2 KiB, of 1, 2 and 4. */
 enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_unpack_tmpl.h"

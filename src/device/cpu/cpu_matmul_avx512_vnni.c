@@ -9,7 +9,7 @@
 enum { FLOAT_TOK = 8, WIDE_UNSIGNED = 1, TOK = 6, MIN_ROWS = 17 };
 /* Hardware streams stop at pages. On a server with AVX-512, 4-bit formats read
  * 30 % more a second so than without, 10 % more than at a quarter. Processors
- * with AMX read more from four streams (doc/kernels.md), others do not. */
+ * with AMX read more from four panels (doc/kernels.md), a Zen 5 does not. */
 enum { PANELS = 1, MAX_PANELS = 4, AHEAD = 4096, FLOAT_AHEAD = 4096 };
 
 static inline vi v_dot4(vi acc, vi u, vi s)
