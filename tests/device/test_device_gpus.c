@@ -13,6 +13,7 @@
 #include "device/listed_gpu.h"
 #include "lib/fake_cuda_use.h"
 #include "pl.h"
+#include "test_paths.h"
 
 enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, UNAVAILABLE = 46, TWIN = 9 };
 

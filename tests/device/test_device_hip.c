@@ -14,6 +14,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_work.h"
+#include "test_paths.h"
 
 enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
 

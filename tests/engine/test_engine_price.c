@@ -7,6 +7,7 @@
 #include "lib/fake_cuda.h"
 #include "lib/hollow_model.h"
 #include "lib/support.h"
+#include "test_paths.h"
 
 #include <dlfcn.h>
 #include <math.h>

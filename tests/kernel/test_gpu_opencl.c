@@ -20,6 +20,7 @@
 #include "lib/command.h"
 #include "lib/gpu_bridge.h"
 #include "lib/program_build.h"
+#include "test_paths.h"
 
 /* The library of that path; NULL: the one that the tests were started with. */
 static void library(const char *path)

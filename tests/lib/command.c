@@ -2,6 +2,7 @@
 #include "lib/command.h"
 
 #include "lib/support.h"
+#include "test_paths.h"
 
 #include <errno.h>
 #include <stdio.h>

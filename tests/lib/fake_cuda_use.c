@@ -2,6 +2,7 @@
 #include "lib/fake_cuda_use.h"
 
 #include "lib/support.h"
+#include "test_paths.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * What it does not do: run tests (main.c) or make allocations fail
  * (alloc_fail.c). */
 #include "lib/support.h"
+#include "test_paths.h"
 
 #include <errno.h>
 #include <ftw.h>

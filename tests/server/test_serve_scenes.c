@@ -1,6 +1,7 @@
 /* Scenes that people told of servers like this one, each with all that belongs
  * to it: a process, its clients, what it holds afterwards. */
 #include "lib/serve_try.h"
+#include "test_paths.h"
 
 #include <signal.h>
 #include <stdio.h>
