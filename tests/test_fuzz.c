@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUZZ(name) int fuzz_##name(const uint8_t *data, size_t n);
+#define FUZZ(name, runs) int fuzz_##name(const uint8_t *data, size_t n);
 #include "fuzz_list.h"
 #undef FUZZ
 
@@ -183,7 +183,7 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
     free(data);
 }
 
-#define FUZZ(name)                                                             \
+#define FUZZ(name, runs)                                                       \
     TEST(fuzz_##name##_survives_damage)                                        \
     {                                                                          \
         fuzz_run(#name, fuzz_##name);                                          \
