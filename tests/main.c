@@ -1,13 +1,20 @@
 /* The test binary: runs each group of cases in a child of its own and adds up
  * what they did.
  *
- * A group is the cases of one file, which make themselves known before main,
- * and one cmocka run. Its child writes into a pipe; the parent reads
- * cmocka's lines, counts them, and passes on whatever else the tests print. So
- * a case that crashes, hangs, leaks or leaves the process is a failure by name
- * and the other groups still run. The last line is always
+ * A group is the cases of one file, which register themselves before main, and
+ * one cmocka run. Its child writes into a pipe; the parent reads cmocka's
+ * lines, counts them, and passes on whatever else the tests print. So a case
+ * that crashes, hangs, leaks or leaves the process is a failure by name, the
+ * cases after it still run, and so do the other groups.
+ *
+ * The wall clock decides nothing (lib/watch.h). A group is ended when it has
+ * used too much processor time, or when it has been silent and idle for long.
+ *
+ * A case that fails runs once more, alone, after all others. If it passes then
+ * it is unstable: it counts as passed, is named, and both logs are kept. More
+ * than MAX_UNSTABLE of them fail the run. The last line is always
  *     N passed, N failed, N skipped
- * and the lines before it name what was skipped, why, and what failed. */
+ */
 #include "lib/support.h"
 
 #include <errno.h>
@@ -19,22 +26,29 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "lib/watch.h"
 
 /* The cases of one file. */
 static struct group {
     char name[64];           /* the file's, without its folder and .c */
     struct CMUnitTest *test; /* [n] */
+    unsigned *flags;         /* [n] of enum test_flag */
     size_t n;
-} * groups; /* [n_group] */
+    size_t n_left; /* cases still to run or running, when logging */
+} * groups;        /* [n_group] */
 static int n_group;
 
 enum {
     MAX_JOB = 16,
     MAX_LEFT_OUT = 32,
-    SECONDS_SHORT = 900, /* a group may take this long in the short tier */
-    SECONDS_LONG = 6 * 3600,
+    CPU_SHORT = 900, /* processor seconds of a group in the short tier */
+    CPU_LONG = 12 * 3600,
+    MAX_QUIET = 180, /* ticks without output, each with next to no work */
+    MAX_UNSTABLE = 2,
 };
 
 enum outcome { PASSED, FAILED, SKIPPED, N_OUTCOME };
@@ -59,27 +73,60 @@ struct text {
     size_t n;
 };
 
+/* Cases first .. first + n - 1 of a group, which one child runs. */
+struct task {
+    struct group *group;
+    size_t first, n;
+};
+
 struct job {
-    const struct group *group; /* NULL: free */
+    struct task task; /* group == NULL: free */
     pid_t pid;
     int fd; /* the child's stdout and stderr */
     double started;
-    bool timed_out;
+    struct watch watch;
+    const char *ended; /* why the runner ended it; NULL: it did not */
     char current[256]; /* the case now running, "" between cases */
     double cpu_s;      /* that it took */
+    size_t log_at;     /* where its part of the log begins */
     struct text line;  /* the last, unfinished line */
     struct text why;   /* reason of the running case's skip */
     struct text log;   /* what the tests printed themselves */
     int count[N_OUTCOME];
 };
 
+/* A case that failed, or a whole group that ended badly after its cases. */
+struct failure {
+    struct task task;
+    char *name;      /* owned: "group: case" */
+    char *how;       /* owned: "" or why it ended */
+    struct text log; /* of the first run */
+};
+
 static struct {
     int count[N_OUTCOME];
     struct text named[N_OUTCOME]; /* one line a case that did not pass */
+    struct {
+        char *why; /* owned */
+        int n;
+    } * reasons; /* [n_reason] of skips */
+    int n_reason;
+    struct task *queue; /* [n_queue] */
+    size_t n_queue;
+    struct failure *failures; /* [n_failure] that wait to run alone */
+    size_t n_failure;
+    struct text unstable; /* one line a case */
+    int n_unstable;
+    int n_long; /* cases left to the long tier */
+    bool alone; /* the second runs of failures */
+    bool once;  /* no second run */
     bool verbose;
     bool progress;
     bool times;                         /* print what each case took */
-    double limit_s;                     /* for one group */
+    bool name_skipped;                  /* one line a skipped case */
+    double limit_s;                     /* processor seconds of one child */
+    int max_quiet;                      /* ticks */
+    FILE *log;                          /* groups that passed; NULL: none */
     const char *left_out[MAX_LEFT_OUT]; /* parts of groups' names */
     int n_left_out;
 } all;
@@ -88,6 +135,16 @@ static void die(const char *what)
 {
     fprintf(stderr, "plait-test: %s: %s\n", what, strerror(errno));
     exit(2);
+}
+
+/* Grows an array by one element of `size` bytes, and returns it. */
+static void *grow(void *array, size_t n, size_t size)
+{
+    array = realloc(array, (n + 1) * size);
+    if (array == NULL)
+        die("out of memory");
+    memset((char *)array + n * size, 0, size);
+    return array;
 }
 
 static double cpu_seconds(const struct rusage *u)
@@ -120,7 +177,8 @@ static int print_clock(void **state __attribute__((unused)))
     return 0;
 }
 
-void test_add(const char *file, const char *law, CMUnitTestFunction run)
+void test_add(const char *file, const char *law, CMUnitTestFunction run,
+              unsigned flags)
 {
     const char *base = strrchr(file, '/') + 1;
     size_t len = strcspn(base, ".");
@@ -128,16 +186,13 @@ void test_add(const char *file, const char *law, CMUnitTestFunction run)
 
     if (g == NULL || strlen(g->name) != len ||
         strncmp(g->name, base, len) != 0) {
-        groups = realloc(groups, (size_t)(n_group + 1) * sizeof(*groups));
-        if (groups == NULL)
-            die(law);
+        groups = grow(groups, (size_t)n_group, sizeof(*groups));
         g = groups + n_group++;
-        *g = (struct group){0};
         snprintf(g->name, sizeof(g->name), "%.*s", (int)len, base);
     }
-    g->test = realloc(g->test, (g->n + 1) * sizeof(*g->test));
-    if (g->test == NULL)
-        die(law);
+    g->test = grow(g->test, g->n, sizeof(*g->test));
+    g->flags = grow(g->flags, g->n, sizeof(*g->flags));
+    g->flags[g->n] = flags;
     g->test[g->n++] = (struct CMUnitTest){.name = law,
                                           .test_func = run,
                                           .setup_func = clock_case,
@@ -176,19 +231,72 @@ text_print(struct text *t, const char *fmt, ...)
     free(s);
 }
 
-/* ---- one group's output ------------------------------------------------- */
+/* ---- one child's output ------------------------------------------------- */
+
+static void note_reason(const char *why)
+{
+    for (int i = 0; i < all.n_reason; i++) {
+        if (strcmp(all.reasons[i].why, why) == 0) {
+            all.reasons[i].n++;
+            return;
+        }
+    }
+    all.reasons = grow(all.reasons, (size_t)all.n_reason, sizeof(*all.reasons));
+    all.reasons[all.n_reason].why = strdup(why);
+    all.reasons[all.n_reason++].n = 1;
+}
+
+static void add_task(struct group *g, size_t first, size_t n)
+{
+    all.queue = grow(all.queue, all.n_queue, sizeof(*all.queue));
+    all.queue[all.n_queue++] = (struct task){g, first, n};
+}
+
+/* The case's place in its group; the group's size where it has no such one. */
+static size_t case_index(const struct group *g, const char *name)
+{
+    size_t i = 0;
+
+    while (i < g->n && strcmp(g->test[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* Keeps a failure for a second run. Returns false where there is none: its
+ * outcome is final. */
+static bool keep_failure(struct job *j, const char *name, const char *how)
+{
+    const struct task *t = &j->task;
+    size_t i = case_index(t->group, j->current);
+    struct failure *f;
+
+    if (all.alone || all.once)
+        return false;
+    all.failures = grow(all.failures, all.n_failure, sizeof(*all.failures));
+    f = all.failures + all.n_failure++;
+    f->task = i < t->group->n ? (struct task){t->group, i, 1} : *t;
+    if (asprintf(&f->name, "%s: %s", t->group->name, name) < 0)
+        die("naming a test");
+    f->how = strdup(how != NULL ? how : "");
+    if (j->log.n > j->log_at)
+        text_add(&f->log, j->log.s + j->log_at, j->log.n - j->log_at);
+    return true;
+}
 
 static void case_ends(struct job *j, enum outcome outcome, const char *why)
 {
     const char *name = j->current[0] != '\0' ? j->current : "(no case)";
 
+    if (outcome == SKIPPED)
+        note_reason(why != NULL ? why : "no reason given");
     j->count[outcome]++;
-    if (outcome != PASSED)
-        text_print(&all.named[outcome], "  %s: %s%s%s\n", j->group->name, name,
-                   why != NULL && why[0] != '\0' ? ": " : "",
+    if (outcome == SKIPPED ||
+        (outcome == FAILED && !keep_failure(j, name, why)))
+        text_print(&all.named[outcome], "  %s: %s%s%s\n", j->task.group->name,
+                   name, why != NULL && why[0] != '\0' ? ": " : "",
                    why != NULL ? why : "");
     if (all.times)
-        printf("%10.3f s  %s: %s\n", j->cpu_s, j->group->name, name);
+        printf("%10.3f s  %s: %s\n", j->cpu_s, j->task.group->name, name);
     j->cpu_s = 0;
     j->current[0] = '\0';
     text_free(&j->why);
@@ -222,6 +330,7 @@ static void take_line(struct job *j, const char *line)
     }
     if ((p = strstr(line, mark_run)) != NULL) {
         snprintf(j->current, sizeof(j->current), "%s", p + strlen(mark_run));
+        j->log_at = j->log.n;
         goto before;
     }
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -260,14 +369,14 @@ static void take_output(struct job *j, const char *s, size_t n)
 
 /* ---- children ----------------------------------------------------------- */
 
-static void job_start(struct job *j, const struct group *g)
+static void job_start(struct job *j, const struct task *t)
 {
     int fds[2];
 
     if (pipe(fds) != 0)
         die("pipe");
     fflush(NULL);
-    *j = (struct job){.group = g, .fd = fds[0], .started = test_seconds()};
+    *j = (struct job){.task = *t, .fd = fds[0], .started = test_seconds()};
     j->pid = fork();
     if (j->pid < 0)
         die("fork");
@@ -280,119 +389,288 @@ static void job_start(struct job *j, const struct group *g)
         close(fds[1]);
         setvbuf(stdout, NULL, _IOLBF, 0);
         cmocka_set_message_output(CM_OUTPUT_STDOUT);
-        exit(_cmocka_run_group_tests(g->name, g->test, g->n, NULL, NULL) == 0
+        exit(_cmocka_run_group_tests(t->group->name, t->group->test + t->first,
+                                     t->n, NULL, NULL) == 0
                  ? 0
                  : 1);
     }
     setpgid(j->pid, j->pid);
+    j->watch.pid = j->pid;
+    watch_start(&j->watch);
     close(fds[1]);
 }
 
+/* Writes to `how` what was wrong with the way the child ended, "" if nothing
+ * was. */
+static void describe_end(const struct job *j, int status, char *how, size_t n)
+{
+    int ran = 0;
+
+    how[0] = '\0';
+    for (int k = 0; k < N_OUTCOME; k++)
+        ran += j->count[k];
+    if (j->ended != NULL)
+        snprintf(how, n, "%s", j->ended);
+    else if (WIFSIGNALED(status))
+        snprintf(how, n, "killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (j->current[0] != '\0' || WEXITSTATUS(status) > 1 ||
+             (WEXITSTATUS(status) == 1 && j->count[FAILED] == 0))
+        snprintf(how, n, "exit status %d", WEXITSTATUS(status));
+    else if (ran == 0)
+        snprintf(how, n, "it ran no case");
+}
+
+/* Notes a group whose cases have all run and none of which failed. */
+static void note_done(const struct job *j)
+{
+    struct group *g = j->task.group;
+
+    g->n_left -= j->task.n;
+    if (j->count[FAILED] > 0)
+        g->n_left = g->n + 1; /* never done: it is run again next time */
+    if (all.log == NULL || g->n_left != 0)
+        return;
+    fprintf(all.log, "%s %d %d\n", g->name, j->count[PASSED],
+            j->count[SKIPPED]);
+    fflush(all.log);
+}
+
 /* The child has closed its pipe: counts how it ended and prints its part. */
-static void job_finish(struct job *j, bool must_run)
+static void job_finish(struct job *j)
 {
     struct rusage used = {0};
-    char how[64] = "";
+    char how[64];
+    const struct task t = j->task;
     int status = 0;
-    int n = 0;
 
     if (j->line.n > 0)
         take_output(j, "\n", 1);
     while (wait4(j->pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
     kill(-j->pid, SIGKILL); /* whatever it left running */
-    if (j->timed_out)
-        snprintf(how, sizeof(how), "no end after %.0f s", all.limit_s);
-    else if (WIFSIGNALED(status))
-        snprintf(how, sizeof(how), "killed by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
-    else if (j->current[0] != '\0' || WEXITSTATUS(status) > 1 ||
-             (WEXITSTATUS(status) == 1 && j->count[FAILED] == 0))
-        snprintf(how, sizeof(how), "exit status %d", WEXITSTATUS(status));
-    for (int k = 0; k < N_OUTCOME; k++)
-        n += j->count[k];
-    if (how[0] == '\0' && n == 0 && must_run)
-        snprintf(how, sizeof(how), "the group ran no case");
-    if (how[0] != '\0')
+    describe_end(j, status, how, sizeof(how));
+    if (how[0] != '\0') {
+        size_t next = case_index(t.group, j->current) + 1;
+
         case_ends(j, FAILED, how);
+        if (!all.alone && next < t.first + t.n) {
+            add_task(t.group, next, t.first + t.n - next);
+            t.group->n_left += t.first + t.n - next;
+        }
+    }
+    if (!all.alone)
+        note_done(j);
 
     if (all.progress)
         fprintf(stderr, "\r\033[K");
-    if (n > 0 || how[0] != '\0')
-        printf("%-40s %4d passed", j->group->name, j->count[PASSED]);
+    printf("%-40s %4d passed", t.group->name, j->count[PASSED]);
     if (j->count[FAILED] > 0)
         printf(", %d failed", j->count[FAILED]);
     if (j->count[SKIPPED] > 0)
         printf(", %d skipped", j->count[SKIPPED]);
-    if (n > 0 || how[0] != '\0')
-        printf("  %.1f s, cpu %.1f s\n", test_seconds() - j->started,
-               cpu_seconds(&used));
+    printf("  %.1f s, cpu %.1f s%s\n", test_seconds() - j->started,
+           cpu_seconds(&used), all.alone ? ", alone" : "");
     if (j->log.s != NULL && !all.verbose)
         fputs(j->log.s, stdout);
     fflush(stdout);
-    for (int k = 0; k < N_OUTCOME; k++)
-        all.count[k] += j->count[k];
     close(j->fd);
     text_free(&j->line);
     text_free(&j->why);
-    text_free(&j->log);
-    j->group = NULL;
+    j->task.group = NULL;
 }
 
-/* Reads what running groups print until one of them ends. */
-static void jobs_wait(struct job *jobs, int n_job, bool must_run)
+static void job_count(struct job *j)
+{
+    for (int k = 0; k < N_OUTCOME; k++)
+        all.count[k] += j->count[k];
+    text_free(&j->log);
+}
+
+/* Ends children that used too much processor time or do nothing any more. */
+static void jobs_watch(struct job *jobs, int n_job)
+{
+    static double next;
+    struct watch *w[MAX_JOB];
+
+    if (test_seconds() < next)
+        return;
+    next = test_seconds() + 1;
+    for (int i = 0; i < n_job; i++) {
+        w[i] = &jobs[i].watch;
+        if (jobs[i].task.group == NULL)
+            w[i]->pid = 0;
+    }
+    watch_tick(w, n_job);
+    for (int i = 0; i < n_job; i++) {
+        struct job *j = &jobs[i];
+        siginfo_t info = {0};
+
+        if (j->task.group == NULL)
+            continue;
+        if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
+                0 &&
+            info.si_pid == j->pid) {
+            kill(-j->pid, SIGKILL); /* children that hold its pipe open */
+            continue;
+        }
+        if (j->ended != NULL)
+            continue;
+        if (j->watch.cpu_s > all.limit_s)
+            j->ended = "too much processor time";
+        else if (j->watch.quiet > all.max_quiet)
+            j->ended = "no progress";
+        if (j->ended != NULL)
+            kill(-j->pid, SIGKILL);
+    }
+}
+
+/* Reads what running children print until one of them ends, and returns it. */
+static struct job *jobs_wait(struct job *jobs, int n_job)
 {
     static char buf[65536];
     struct pollfd fds[MAX_JOB];
 
     for (;;) {
         for (int i = 0; i < n_job; i++) {
-            fds[i].fd = jobs[i].group != NULL ? jobs[i].fd : -1;
+            fds[i].fd = jobs[i].task.group != NULL ? jobs[i].fd : -1;
             fds[i].events = POLLIN;
             fds[i].revents = 0;
         }
         if (poll(fds, (nfds_t)n_job, 500) < 0 && errno != EINTR)
             die("poll");
+        jobs_watch(jobs, n_job);
         for (int i = 0; i < n_job; i++) {
             struct job *j = &jobs[i];
             ssize_t n;
 
-            if (j->group == NULL)
-                continue;
-            if (!j->timed_out && test_seconds() - j->started > all.limit_s) {
-                j->timed_out = true;
-                kill(-j->pid, SIGKILL);
-            }
-            if (fds[i].revents == 0)
+            if (j->task.group == NULL || fds[i].revents == 0)
                 continue;
             n = read(j->fd, buf, sizeof(buf));
             if (n > 0) {
+                watch_heard(&j->watch);
                 take_output(j, buf, (size_t)n);
             } else if (n == 0 || errno != EINTR) {
-                job_finish(j, must_run);
-                return;
+                job_finish(j);
+                return j;
             }
         }
     }
 }
 
-static void show_progress(const struct job *jobs, int n_job, int done)
+static void show_progress(const struct job *jobs, int n_job, size_t done)
 {
     const char *last = "";
 
     for (int i = 0; i < n_job; i++) {
-        if (jobs[i].group != NULL)
-            last = jobs[i].group->name;
+        if (jobs[i].task.group != NULL)
+            last = jobs[i].task.group->name;
     }
-    fprintf(stderr, "\r\033[K[%d/%d] %s", done, n_group, last);
+    fprintf(stderr, "\r\033[K[%zu/%zu] %s", done, all.n_queue, last);
 }
 
-static bool wanted(const char *name, char **filters, int n)
+static void run_queue(int n_job)
+{
+    struct job jobs[MAX_JOB] = {0};
+    size_t next = 0;
+    size_t busy = 0;
+
+    while (next < all.n_queue || busy > 0) {
+        for (int i = 0; i < n_job && next < all.n_queue; i++) {
+            if (jobs[i].task.group != NULL)
+                continue;
+            job_start(&jobs[i], &all.queue[next++]);
+            busy++;
+        }
+        if (all.progress)
+            show_progress(jobs, n_job, next - busy);
+        job_count(jobs_wait(jobs, n_job));
+        busy--;
+    }
+}
+
+/* ---- second runs -------------------------------------------------------- */
+
+/* Writes both logs beside the program and returns the file's path, to be
+ * freed; NULL if that cannot be done. */
+static char *write_logs(const struct failure *f, const struct text *second)
+{
+    char exe[4096], *path = NULL, *slash;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    FILE *out;
+
+    if (n < 0)
+        return NULL;
+    exe[n] = '\0';
+    slash = strrchr(exe, '/');
+    snprintf(slash, sizeof(exe) - (size_t)(slash - exe), "/unstable");
+    mkdir(exe, 0777);
+    if (asprintf(&path, "%s/%s.%s.log", exe, f->task.group->name,
+                 f->task.n == 1 ? f->task.group->test[f->task.first].name
+                                : "group") < 0)
+        return NULL;
+    out = fopen(path, "w");
+    if (out == NULL) {
+        free(path);
+        return NULL;
+    }
+    fprintf(out, "first run: failed%s%s\n%s\nsecond run, alone: passed\n%s",
+            f->how[0] != '\0' ? ": " : "", f->how,
+            f->log.s != NULL ? f->log.s : "",
+            second->s != NULL ? second->s : "");
+    fclose(out);
+    return path;
+}
+
+/* Runs one failure again. What passes now is counted as passed. */
+static void run_alone(const struct failure *f)
+{
+    struct job j = {0}, *ended;
+    char *path;
+
+    job_start(&j, &f->task);
+    ended = jobs_wait(&j, 1);
+    if (ended->count[FAILED] == 0) {
+        path = write_logs(f, &ended->log);
+        text_print(&all.unstable, "unstable: %s (PLAIT_SEED=%llu)%s%s%s%s\n",
+                   f->name, (unsigned long long)test_seed_value(),
+                   f->how[0] != '\0' ? ": " : "", f->how,
+                   path != NULL ? "; logs: " : "", path != NULL ? path : "");
+        all.n_unstable++;
+        free(path);
+    }
+    for (int k = 0; k < N_OUTCOME; k++) /* the cases were counted before */
+        all.count[k] += f->task.n == 1 ? ended->count[k] : 0;
+    if (f->task.n != 1)
+        all.count[FAILED] += ended->count[FAILED] > 0;
+    text_free(&ended->log);
+}
+
+static void run_failures(void)
+{
+    if (all.n_failure == 0)
+        return;
+    all.alone = true;
+    printf("%zu failed; each runs once more, alone\n", all.n_failure);
+    for (size_t i = 0; i < all.n_failure; i++) {
+        all.count[FAILED]--;
+        run_alone(&all.failures[i]);
+    }
+}
+
+/* ---- which cases run ---------------------------------------------------- */
+
+static bool is_left_out(const char *name)
 {
     for (int i = 0; i < all.n_left_out; i++) {
         if (strstr(name, all.left_out[i]) != NULL)
-            return false;
+            return true;
     }
+    return false;
+}
+
+static bool matches(const char *name, char **filters, int n)
+{
     for (int i = 0; i < n; i++) {
         if (strstr(name, filters[i]) != NULL)
             return true;
@@ -400,31 +678,96 @@ static bool wanted(const char *name, char **filters, int n)
     return n == 0;
 }
 
-static void run_groups(char **filters, int n_filter, int n_job, bool must_run)
+/* PLAIT_PART=I/N is every N-th group, from the I-th on; groups with a case that
+ * shares its own work out belong to each part. */
+static bool is_in_part(const struct group *g, int i)
 {
-    struct job jobs[MAX_JOB] = {0};
-    int next = 0;
-    int busy = 0;
+    int part, n_part;
 
-    while (next < n_group || busy > 0) {
-        for (int i = 0; i < n_job && next < n_group;) {
-            if (jobs[i].group != NULL) {
-                i++;
-            } else if (!wanted(groups[next].name, filters, n_filter)) {
-                next++;
-            } else {
-                job_start(&jobs[i], &groups[next++]);
-                busy++;
-            }
-        }
-        if (busy == 0)
+    test_part(&part, &n_part);
+    for (size_t k = 0; k < g->n; k++) {
+        if (g->flags[k] & TEST_SHARES)
+            return true;
+    }
+    return i % n_part == part;
+}
+
+static bool is_named(const char *name, char **filters, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(name, filters[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes out the cases that no filter names (by_case) and those of the long
+ * tier. */
+static void select_cases(struct group *g, char **filters, int n, bool by_case)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        if (by_case && !matches(g->test[i].name, filters, n))
             continue;
-        if (all.progress)
-            show_progress(jobs, n_job, next - busy);
-        jobs_wait(jobs, n_job, must_run);
-        busy--;
+        if ((g->flags[i] & TEST_BY_NAME) &&
+            !is_named(g->test[i].name, filters, n))
+            continue;
+        if ((g->flags[i] & TEST_LONG_TIER) && !test_long()) {
+            all.n_long++;
+            continue;
+        }
+        g->test[kept] = g->test[i];
+        g->flags[kept++] = g->flags[i];
+    }
+    g->n = kept;
+}
+
+/* The filters name groups; if they name none, cases. */
+static void select_groups(char **filters, int n)
+{
+    int n_match = 0;
+    bool by_case;
+
+    for (int i = 0; i < n_group; i++)
+        n_match += matches(groups[i].name, filters, n);
+    by_case = n_match == 0;
+    for (int i = 0; i < n_group; i++) {
+        struct group *g = &groups[i];
+
+        if (is_left_out(g->name) || !is_in_part(g, i) ||
+            (!by_case && !matches(g->name, filters, n)))
+            continue;
+        select_cases(g, filters, n, by_case);
+        g->n_left = g->n;
+        if (g->n > 0)
+            add_task(g, 0, g->n);
     }
 }
+
+/* Opens FILE, where groups that passed are noted, and leaves these out. */
+static void resume(const char *file)
+{
+    char name[64];
+    int passed, skipped;
+
+    all.log = fopen(file, "a+");
+    if (all.log == NULL)
+        die(file);
+    rewind(all.log);
+    while (fscanf(all.log, "%63s %d %d", name, &passed, &skipped) == 3) {
+        for (size_t i = 0; i < all.n_queue; i++) {
+            if (strcmp(all.queue[i].group->name, name) != 0)
+                continue;
+            all.queue[i] = all.queue[--all.n_queue];
+            all.count[PASSED] += passed;
+            all.count[SKIPPED] += skipped;
+            break;
+        }
+    }
+}
+
+/* ---- the command -------------------------------------------------------- */
 
 static const char usage[] =
     "usage: plait-test [-v] [-j N] [-x PART] [--list] [FILTER ...]\n"
@@ -432,30 +775,68 @@ static const char usage[] =
     "whose name contains it. All of them without a FILTER.\n"
     "  -v          print the output of the groups as it comes\n"
     "  -j N        run N groups at a time (1)\n"
-    "  -t SECONDS  the longest a group may take\n"
+    "  -t SECONDS  the most processor time that a group may use\n"
+    "  -q SECONDS  the longest that a group may do nothing (180)\n"
     "  -x PART     leave out the groups whose name contains PART\n"
+    "  --once      a case that fails does not run a second time, alone\n"
     "  --times     print the CPU seconds of each case\n"
+    "  --skipped   name each skipped case\n"
+    "  --log FILE  note groups that passed, leave out those noted before\n"
     "  --list      print the names of the groups\n"
-    "environment: PLAIT_TIER=brief|short|long, PLAIT_SEED,\n"
+    "environment: PLAIT_TIER=brief|short|long, PLAIT_SEED, PLAIT_PART=I/N,\n"
     "PLAIT_REFS (directory)\n";
+
+static void print_end(void)
+{
+    const int n = all.count[SKIPPED];
+
+    if (all.name_skipped && all.named[SKIPPED].s != NULL)
+        printf("skipped:\n%s", all.named[SKIPPED].s);
+    if (n > 0) {
+        printf("Skipped %d case%s:", n, n == 1 ? "" : "s");
+        for (int i = 0; i < all.n_reason; i++)
+            printf("%s %s (%d)", i > 0 ? ";" : "", all.reasons[i].why,
+                   all.reasons[i].n);
+        printf(".\n");
+    }
+    if (all.n_long > 0)
+        printf("%d case%s left to the long tier (PLAIT_TIER=long).\n",
+               all.n_long, all.n_long == 1 ? " is" : "s are");
+    if (all.named[FAILED].s != NULL)
+        printf("failed:\n%s", all.named[FAILED].s);
+    if (all.unstable.s != NULL)
+        printf("%s", all.unstable.s);
+    if (all.n_unstable > MAX_UNSTABLE)
+        printf("%d unstable cases, %d allowed: the run has failed\n",
+               all.n_unstable, MAX_UNSTABLE);
+    if (all.count[PASSED] + all.count[FAILED] + all.count[SKIPPED] == 0)
+        printf("no group and no case has such a name\n");
+    printf("%d passed, %d failed, %d skipped\n", all.count[PASSED],
+           all.count[FAILED], all.count[SKIPPED]);
+}
 
 int main(int argc, char **argv)
 {
+    enum { OPT_LIST = 256, OPT_TIMES, OPT_ONCE, OPT_SKIPPED, OPT_LOG };
     static const struct option options[] = {
-        {"list", no_argument, NULL, 'l'},
+        {"list", no_argument, NULL, OPT_LIST},
         {"help", no_argument, NULL, 'h'},
-        {"times", no_argument, NULL, 'T'},
+        {"times", no_argument, NULL, OPT_TIMES},
+        {"once", no_argument, NULL, OPT_ONCE},
+        {"skipped", no_argument, NULL, OPT_SKIPPED},
+        {"log", required_argument, NULL, OPT_LOG},
         {0},
     };
+    const char *log = NULL;
     int n_job = 1;
-    int n_match = 0;
     int c;
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
     /* what was measured on this machine is neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
-    all.limit_s = test_long() ? SECONDS_LONG : SECONDS_SHORT;
-    while ((c = getopt_long(argc, argv, "vj:t:x:h", options, NULL)) != -1) {
+    all.limit_s = test_long() ? CPU_LONG : CPU_SHORT;
+    all.max_quiet = MAX_QUIET;
+    while ((c = getopt_long(argc, argv, "vj:t:q:x:h", options, NULL)) != -1) {
         switch (c) {
         case 'v':
             all.verbose = true;
@@ -466,15 +847,27 @@ int main(int argc, char **argv)
         case 't':
             all.limit_s = atof(optarg);
             break;
+        case 'q':
+            all.max_quiet = atoi(optarg);
+            break;
         case 'x':
             if (all.n_left_out == MAX_LEFT_OUT)
                 return 2;
             all.left_out[all.n_left_out++] = optarg;
             break;
-        case 'T':
+        case OPT_TIMES:
             all.times = true;
             break;
-        case 'l':
+        case OPT_ONCE:
+            all.once = true;
+            break;
+        case OPT_SKIPPED:
+            all.name_skipped = true;
+            break;
+        case OPT_LOG:
+            log = optarg;
+            break;
+        case OPT_LIST:
             for (int i = 0; i < n_group; i++)
                 puts(groups[i].name);
             return 0;
@@ -483,34 +876,17 @@ int main(int argc, char **argv)
             return c == 'h' ? 0 : 2;
         }
     }
-    if (n_job < 1 || n_job > MAX_JOB || all.limit_s <= 0) {
+    if (n_job < 1 || n_job > MAX_JOB || all.limit_s <= 0 || all.max_quiet < 1) {
         fputs(usage, stderr);
         return 2;
     }
     all.progress = isatty(STDERR_FILENO) && !all.verbose;
-    argv += optind;
-    argc -= optind;
-    for (int i = 0; i < n_group; i++)
-        n_match += wanted(groups[i].name, argv, argc);
-    if (n_match > 0) {
-        run_groups(argv, argc, n_job, true);
-    } else {
-        for (int i = 0; i < argc; i++) {
-            char pattern[300];
-
-            snprintf(pattern, sizeof(pattern), "*%s*", argv[i]);
-            cmocka_set_test_filter(pattern);
-            run_groups(NULL, 0, n_job, false);
-        }
-    }
-
-    if (all.named[SKIPPED].s != NULL)
-        printf("skipped:\n%s", all.named[SKIPPED].s);
-    if (all.named[FAILED].s != NULL)
-        printf("failed:\n%s", all.named[FAILED].s);
-    if (all.count[PASSED] + all.count[FAILED] + all.count[SKIPPED] == 0)
-        printf("no group and no case has such a name\n");
-    printf("%d passed, %d failed, %d skipped\n", all.count[PASSED],
-           all.count[FAILED], all.count[SKIPPED]);
-    return all.count[FAILED] > 0 || all.count[PASSED] + all.count[SKIPPED] == 0;
+    select_groups(argv + optind, argc - optind);
+    if (log != NULL)
+        resume(log);
+    run_queue(n_job);
+    run_failures();
+    print_end();
+    return all.count[FAILED] > 0 || all.n_unstable > MAX_UNSTABLE ||
+           all.count[PASSED] + all.count[SKIPPED] == 0;
 }

@@ -138,7 +138,7 @@ static pl_exec *open_exec(const struct graph *y, const pl_options *o)
 static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
 {
     static const int32_t pages[N_SEQ * PAGES] = {2, 0, 0, 0, 1, 3, 3, 3};
-    pl_rows rows[MOST];
+    pl_rows rows[MOST] = {0};
     pl_err err;
 
     for (int k = 0; k < n; k++) {

@@ -141,18 +141,35 @@ int test_draws(int n, int n_long)
     return test_long() ? n_long : test_brief() ? (n + 3) / 4 : n;
 }
 
+uint64_t test_seed_value(void)
+{
+    const char *env = getenv("PLAIT_SEED");
+
+    return env != NULL && env[0] != '\0' ? strtoull(env, NULL, 0) : 20240229;
+}
+
 uint64_t test_seed(void)
 {
     static bool printed;
-    const char *env = getenv("PLAIT_SEED");
-    uint64_t seed = 20240229;
+    const uint64_t seed = test_seed_value();
 
-    if (env != NULL && env[0] != '\0')
-        seed = strtoull(env, NULL, 0);
     if (!printed)
         printf("PLAIT_SEED=%llu\n", (unsigned long long)seed);
     printed = true;
     return seed;
+}
+
+void test_part(int *part, int *n_part)
+{
+    const char *env = getenv("PLAIT_PART");
+
+    *part = 0;
+    *n_part = 1;
+    if (env != NULL && (sscanf(env, "%d/%d", part, n_part) != 2 || *part < 0 ||
+                        *n_part <= *part)) {
+        fprintf(stderr, "PLAIT_PART=%s: I/N with 0 <= I < N is wanted\n", env);
+        exit(2);
+    }
 }
 
 double test_seconds(void)

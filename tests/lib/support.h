@@ -63,6 +63,11 @@ int test_draws(int n, int n_long);
 
 /* PLAIT_SEED, or a fixed number; printed once, since a failure needs it. */
 uint64_t test_seed(void);
+/* The same, and prints nothing. */
+uint64_t test_seed_value(void);
+
+/* PLAIT_PART=I/N: this process does part I of N, of 1 where it is not set. */
+void test_part(int *part, int *n_part);
 
 /* Of a clock that never goes back. */
 double test_seconds(void);
@@ -110,15 +115,24 @@ void test_skip_reason(const char *fmt, ...)
 /* What TEST_SKIP prints before its reason; main.c looks for it. */
 #define TEST_SKIP_MARK "[ WHY SKIPPED ] "
 
+enum test_flag {
+    TEST_LONG_TIER = 1, /* runs where PLAIT_TIER=long, is counted elsewhere */
+    TEST_SHARES = 2,    /* does its own part of PLAIT_PART */
+    TEST_BY_NAME = 4,   /* runs where a filter is its whole name */
+};
+
 /* A case, named by the law it holds; its body follows. The cases of a file are
  * one group, named like the file, and run in the order they are written in. */
-#define TEST(law)                                                              \
+#define TEST(law)      TEST_FLAGGED(law, 0)
+#define TEST_LONG(law) TEST_FLAGGED(law, TEST_LONG_TIER)
+#define TEST_FLAGGED(law, flags)                                               \
     static void law(void **state);                                             \
     __attribute__((constructor)) static void law##_is_a_case(void)             \
     {                                                                          \
-        test_add(__FILE__, #law, law);                                         \
+        test_add(__FILE__, #law, law, flags);                                  \
     }                                                                          \
     static void law(void **state __attribute__((unused)))
-void test_add(const char *file, const char *law, CMUnitTestFunction run);
+void test_add(const char *file, const char *law, CMUnitTestFunction run,
+              unsigned flags);
 
 #endif

@@ -478,7 +478,7 @@ TEST(serve_goes_on_from_what_the_assistant_has_begun)
 
     serve_try_start(&s, "", "");
     for (size_t i = 0; i < sizeof begun / sizeof begun[0]; i++) {
-        char request[1000], *body, *plain, *parts, *prompt, *text;
+        char request[1000], *body, *plain = NULL, *parts, *prompt, *text;
         json_t *v = json_string(begun[i]), *j, *m;
         const char *const ways[] = {"/v1/chat/completions", "/v1/messages"};
 

@@ -9,12 +9,13 @@
 #include "device/cpu/cpu_ops.h"
 #include "machine/cpu_features.h"
 
-#ifdef __x86_64__
+/* A build for sanitizers may leave the vector kernels out (meson_options.txt). */
+#if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
 #define X86(init) init
 #else
 #define X86(init) NULL
 #endif
-#ifdef __aarch64__
+#if defined(__aarch64__) && !defined(PLAIT_PLAIN_KERNELS)
 #define ARM64(init) init
 #else
 #define ARM64(init) NULL
@@ -64,7 +65,11 @@ const char *kernel_set_name(enum kernel_set set)
 
 bool kernel_set_runs(enum kernel_set set)
 {
+#ifdef PLAIT_PLAIN_KERNELS
+    return sets[set].needs == 0;
+#else
     return (sets[set].needs & ~cpu_features()) == 0;
+#endif
 }
 
 enum kernel_set kernel_set_best(void)
@@ -78,7 +83,7 @@ enum kernel_set kernel_set_best(void)
 
 bool kernel_set_has_bf16(enum kernel_set set)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
     if ((sets[set].needs & CPU_AVX512_BF16) && kernel_set_runs(set))
         return cpu_bf16_agrees();
 #endif

@@ -1,0 +1,143 @@
+/* Adds up processor time from /proc: of the watched process, of whatever
+ * descends from it and of its process group, children that they waited for
+ * included. */
+#include "lib/watch.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct process {
+    int pid, parent, group;
+    double cpu_s; /* its own and that of children it waited for */
+    bool belongs;
+};
+
+/* Returns false if the process is gone. */
+static bool read_process(const char *pid, struct process *p)
+{
+    char path[64], text[1024];
+    const char *after;
+    unsigned long long user, system;
+    long long user_children, system_children;
+    FILE *f;
+    size_t n;
+
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    f = fopen(path, "r");
+    if (f == NULL)
+        return false;
+    n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    after = strrchr(text, ')'); /* the name may hold anything */
+    if (after == NULL ||
+        sscanf(after + 1,
+               " %*c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld",
+               &p->parent, &p->group, &user, &system, &user_children,
+               &system_children) != 6)
+        return false;
+    p->pid = atoi(pid);
+    p->cpu_s =
+        (double)(user + system) + (double)(user_children + system_children);
+    p->cpu_s /= (double)sysconf(_SC_CLK_TCK);
+    return true;
+}
+
+/* All processes of the machine, *n of them; the caller frees them. NULL where
+ * there is no /proc. */
+static struct process *read_all(int *n)
+{
+    DIR *dir = opendir("/proc");
+    struct process *all = NULL;
+    struct dirent *e;
+    int cap = 0;
+
+    *n = 0;
+    if (dir == NULL)
+        return NULL;
+    while ((e = readdir(dir)) != NULL) {
+        struct process p = {0};
+
+        if (e->d_name[0] < '0' || e->d_name[0] > '9' ||
+            !read_process(e->d_name, &p))
+            continue;
+        if (*n == cap) {
+            struct process *more;
+
+            cap = cap > 0 ? 2 * cap : 256;
+            more = realloc(all, (size_t)cap * sizeof *all);
+            if (more == NULL)
+                break;
+            all = more;
+        }
+        all[(*n)++] = p;
+    }
+    closedir(dir);
+    return all;
+}
+
+static bool descends(const struct process *all, int n, const struct process *p)
+{
+    for (int i = 0; i < n; i++) {
+        if (all[i].belongs && all[i].pid == p->parent)
+            return true;
+    }
+    return false;
+}
+
+static double used_by(struct process *all, int n, pid_t pid)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        all[i].belongs = all[i].pid == pid || all[i].group == pid;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < n; i++) {
+            if (!all[i].belongs && descends(all, n, &all[i]))
+                more = all[i].belongs = true;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (all[i].belongs)
+            sum += all[i].cpu_s;
+    }
+    return sum;
+}
+
+void watch_start(struct watch *w)
+{
+    *w = (struct watch){.pid = w->pid};
+}
+
+void watch_tick(struct watch *const *w, int n)
+{
+    int n_process;
+    struct process *all = read_all(&n_process);
+
+    for (int i = 0; all != NULL && i < n; i++) {
+        struct watch *one = w[i];
+        double seen;
+
+        if (one->pid == 0)
+            continue;
+        seen = used_by(all, n_process, one->pid);
+        /* less than before where an orphan's time went to init */
+        if (seen > one->seen_s)
+            one->cpu_s += seen - one->seen_s;
+        one->seen_s = seen;
+        one->quiet++;
+        if (one->cpu_s >= one->quiet_s + 1)
+            watch_heard(one);
+    }
+    free(all);
+}
+
+void watch_heard(struct watch *w)
+{
+    w->quiet = 0;
+    w->quiet_s = w->cpu_s;
+}

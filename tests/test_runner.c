@@ -1,0 +1,170 @@
+/* The test binary itself (main.c): what fails is named, what fails once is told
+ * apart from what fails twice, what hangs or spins is ended, and nothing after a
+ * crash is lost. It runs itself on cases that only a filter with their whole
+ * name runs. */
+#include "lib/command.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/support.h"
+
+/* ---- the cases that are run by others ------------------------------------ */
+
+/* True on the first call with this file, which the run's environment names. */
+static bool first_time(void)
+{
+    const char *path = getenv("PLAIT_RUNNER_MARK");
+    FILE *f = path != NULL ? fopen(path, "wx") : NULL;
+
+    if (f != NULL)
+        fclose(f);
+    return f != NULL;
+}
+
+TEST_FLAGGED(runner_odd_fails, TEST_BY_NAME)
+{
+    print_message("a word of its log\n");
+    fail_msg("always");
+}
+
+TEST_FLAGGED(runner_odd_fails_once, TEST_BY_NAME)
+{
+    if (first_time())
+        fail_msg("only the first time");
+}
+
+TEST_FLAGGED(runner_odd_crashes, TEST_BY_NAME)
+{
+    raise(SIGKILL);
+}
+
+TEST_FLAGGED(runner_odd_passes, TEST_BY_NAME)
+{
+}
+
+TEST_FLAGGED(runner_odd_sleeps, TEST_BY_NAME)
+{
+    for (;;)
+        pause();
+}
+
+TEST_FLAGGED(runner_odd_spins, TEST_BY_NAME)
+{
+    for (volatile unsigned i = 0;; i++)
+        ;
+}
+
+/* The child keeps the pipe open after its parent has ended. */
+TEST_FLAGGED(runner_odd_leaves_a_child, TEST_BY_NAME)
+{
+    if (fork() == 0) {
+        for (;;)
+            pause();
+    }
+}
+
+/* ---- what becomes of them ------------------------------------------------- */
+
+/* Runs these cases, with more arguments; *status is the exit status. The output
+ * is to be freed. */
+static char *run_cases(const char *arguments, int *status)
+{
+    char command[1024], exe[512];
+    struct test_text out = {0};
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    FILE *p;
+
+    assert_true(n > 0);
+    exe[n] = '\0';
+    snprintf(command, sizeof command, "PLAIT_RUNNER_MARK=%s '%s' %s 2>&1",
+             test_temp("mark"), exe, arguments);
+    unlink(test_temp("mark"));
+    p = popen(command, "r");
+    assert_non_null(p);
+    while ((n = (ssize_t)fread(command, 1, sizeof command, p)) > 0)
+        test_text_add(&out, command, (size_t)n);
+    *status = WEXITSTATUS(pclose(p));
+    return out.s;
+}
+
+static void ends(const char *arguments, int status, const char *const *said)
+{
+    int got;
+    char *out = run_cases(arguments, &got);
+
+    for (; *said != NULL; said++) {
+        if (strstr(out, *said) == NULL)
+            fail_msg("%s: no \"%s\" in\n%s", arguments, *said, out);
+    }
+    if (got != status)
+        fail_msg("%s: status %d instead of %d\n%s", arguments, got, status,
+                 out);
+    free(out);
+}
+
+#define ENDS(arguments, status, ...)                                           \
+    ends(arguments, status, (const char *const[]){__VA_ARGS__, NULL})
+
+TEST(runner_names_what_fails_twice)
+{
+    ENDS("runner_odd_fails runner_odd_passes", 1, "a word of its log",
+         "each runs once more, alone",
+         "failed:\n  test_runner: runner_odd_fails",
+         "\n1 passed, 1 failed, 0 skipped\n");
+    ENDS("--once runner_odd_fails", 1, "\n0 passed, 1 failed, 0 skipped\n");
+}
+
+TEST(runner_tells_apart_what_fails_once)
+{
+    ENDS("runner_odd_fails_once runner_odd_passes", 0,
+         "unstable: test_runner: runner_odd_fails_once (PLAIT_SEED=", "logs: ",
+         "\n2 passed, 0 failed, 0 skipped\n");
+    ENDS("--once runner_odd_fails_once", 1, "\n0 passed, 1 failed, 0 skipped");
+}
+
+TEST(runner_goes_on_after_a_crash)
+{
+    ENDS("runner_odd_crashes runner_odd_passes", 1,
+         "runner_odd_crashes: killed by signal 9",
+         "\n1 passed, 1 failed, 0 skipped\n");
+}
+
+TEST(runner_ends_what_does_nothing)
+{
+    ENDS("-q 1 --once runner_odd_sleeps runner_odd_passes", 1,
+         "runner_odd_sleeps: no progress", "\n1 passed, 1 failed, 0 skipped\n");
+}
+
+TEST(runner_ends_what_spins)
+{
+    ENDS("-t 0.5 --once runner_odd_spins runner_odd_passes", 1,
+         "runner_odd_spins: too much processor time",
+         "\n1 passed, 1 failed, 0 skipped\n");
+}
+
+TEST(runner_waits_for_no_child_left_behind)
+{
+    ENDS("runner_odd_leaves_a_child", 0, "\n1 passed, 0 failed, 0 skipped\n");
+}
+
+TEST(runner_goes_on_where_a_log_ends)
+{
+    char arguments[512];
+
+    unlink(test_temp("log"));
+    snprintf(arguments, sizeof arguments,
+             "--log %s runner_odd_passes runner_odd_fails_once",
+             test_temp("log"));
+    ENDS(arguments, 0, "\n2 passed, 0 failed, 0 skipped\n");
+    /* it failed once, so nothing was noted: both run again */
+    ENDS(arguments, 0, "unstable: ");
+    snprintf(arguments, sizeof arguments, "--log %s runner_odd_passes",
+             test_temp("log"));
+    ENDS(arguments, 0, "test_runner  ", "\n1 passed, 0 failed, 0 skipped\n");
+    ENDS(arguments, 0, "1 passed, 0 failed, 0 skipped\n");
+}
