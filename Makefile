@@ -3,7 +3,8 @@
 #   make demo        build, then write a tale on two CPU devices
 #   make test        the tests a user runs; minutes
 #   make test-long   all of them; hours
-#   make check       layers, headers, symbols, format, words
+#   make check       layers, headers, format, words; needs no build
+#   make check-symbols  what the built libraries export
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
 #   make test-ptx    the kernels' tests, their PTX run an instruction at a time
@@ -41,9 +42,12 @@ test-long: all
 	@$(MAKE) --no-print-directory test-ptx
 	@tests/defects/run.sh -j $$(($$(nproc) > 1 ? 2 : 1))
 
-check: all
+check:
 	@scripts/deps.sh check
-	@scripts/check.py $(BUILD)
+	@scripts/check.py tree $(BUILD)
+
+check-symbols: all
+	@scripts/check.py symbols $(BUILD)
 
 # For who changes the kernels' text: these fetch compilers, or say which.
 ptx:
@@ -81,4 +85,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check ptx check-ptx test-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check check-symbols ptx check-ptx test-ptx check-hip pictures examples bench install clean

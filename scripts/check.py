@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
-"""check.py BUILD: the laws of the tree that no compiler knows.
+"""check.py tree | symbols | staged [BUILD]: the laws of the tree that no compiler
+knows. Each complaint is one line, FILE:LINE: what is wrong; exit status 1 if
+there is any.
 
-Layers, headers that compile alone, kernels of AArch64, PTX of the kernels' text,
-exported symbols, mutable globals, words that library code may not use, what
-depends on the locale, what documents name, formatting, names, line lengths, sizes
-of files. Reads what git tracks; BUILD is a built directory. Each complaint is one
-line, FILE:LINE: what is wrong. Exit status 1 if there is any.
+tree     reads the files that git tracks and needs no build: layers, headers that
+         compile alone, kernels of AArch64, PTX of the kernels' text, words that
+         library code may not use, what depends on the locale, what documents
+         name, prose of new lines, formatting, names, line lengths, sizes of
+         files. Then `symbols`, if the libraries in BUILD are newer than src/.
+symbols  reads the libraries in BUILD: exported symbols, mutable globals.
+staged   reads what the next commit adds, as Git's index has it: formatting, line
+         lengths, words, names, sizes. For the hook pre-commit.
 """
 import concurrent.futures
+import functools
 import os
+import platform
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import gpu_ptx
+import prose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CODE_DIRS = ('include', 'src', 'cli', 'server', 'hub', 'tests', 'bench',
@@ -25,12 +36,23 @@ AMX = AVX512 + ['-mamx-tile', '-mamx-int8']
 ARM64 = {'neon': 'armv8-a', 'dotprod': 'armv8.2-a+dotprod',
          'i8mm': 'armv8.2-a+dotprod+i8mm'}  # -march of a kernel set's files
 ARM64_HEADERS = '/usr/aarch64-linux-gnu/include'  # libc6-dev-arm64-cross
+CC = shlex.split(os.environ.get('CC', 'gcc'))
+LIBRARIES = {'libplait.so': ['-D'], 'libplait.a': ['-g']}  # options of nm
+CLANG_FORMAT = 14  # others lay out some lines otherwise
 MOST_BYTES = 12 << 20  # the bundled model has 10
+MOST_BYTES_ALL = 40 << 20  # a copy of the tree must stay quick to send
 complaints = []
+pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+pending = []
 
 
 def complain(path, line, text):
-    complaints.append(f'{path}:{line}: {text}')
+    complaints.append((path, int(line), text))
+
+
+def later(work, *args):
+    """Calls work(*args) on a thread of the pool, to wait for a compiler there."""
+    pending.append(pool.submit(work, *args))
 
 
 def run(*command, stdin=None):
@@ -38,29 +60,49 @@ def run(*command, stdin=None):
                           errors='replace')
 
 
+def in_git():
+    """Returns true in a clone, false in an unpacked tarball."""
+    if not os.path.exists('.git'):
+        return False
+    if not shutil.which('git'):
+        sys.exit('check: git: not installed; scripts/deps.sh check installs it')
+    p = run('git', 'rev-parse')
+    if p.returncode != 0:
+        sys.exit(f'check: {p.stderr.strip()}')
+    return True
+
+
 def tracked():
-    """Paths under git; in an unpacked tarball, all files."""
-    p = run('git', 'ls-files')
-    if p.returncode == 0:
-        names = p.stdout.split('\n')
+    """Returns the paths under git; in an unpacked tarball, of all files."""
+    if in_git():
+        names = run('git', 'ls-files', '-z').stdout.split('\0')
     else:
         names = [os.path.relpath(os.path.join(d, f), '.')
                  for d, _, files in os.walk('.') for f in files
-                 if not re.match(r'\./(build|\.git)', d)]
+                 if not re.match(r'\./(build|\.git/)|.*__pycache__', d)]
     return sorted(f for f in names if os.path.isfile(f))
 
 
-def lines_of(path):
+def code_of(files):
+    return [f for f in files if f.startswith(tuple(d + '/' for d in CODE_DIRS))
+            and f.endswith(('.c', '.h', '.def'))]
+
+
+@functools.cache
+def text_of(path):
     with open(path, encoding='utf-8', errors='replace') as f:
-        return f.read().split('\n')
+        return f.read()
 
 
+def lines_of(path):
+    return text_of(path).split('\n')
+
+
+@functools.cache
 def bare(path):
     """The lines of a C file with comments, strings and characters blanked."""
-    text = '\n'.join(lines_of(path))
-    token = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
-    return re.sub(token, lambda m: re.sub(r'[^\n]', ' ', m.group()), text,
-                  flags=re.S).split('\n')
+    return prose.C.sub(lambda m: re.sub(r'[^\n]', ' ', m[0]),
+                       text_of(path)).split('\n')
 
 
 def is_fragment(path):
@@ -115,6 +157,7 @@ def check_kinds(code):
     """A kind of device is known in its folder and in the table of kinds."""
     kinds = sorted({f.split('/')[2] for f in code
                     if re.match(r'src/device/\w+/', f)})
+    mention = re.compile('|'.join(kinds), re.I)
     for path in code:
         part = path.split('/')
         if part[0] != 'src' or path in ('src/device/device_kinds.c',
@@ -123,7 +166,7 @@ def check_kinds(code):
         inside = part[2] if part[1] == 'device' and part[2] in kinds else None
         named = lines_of(path)
         for n, line in enumerate(bare(path), 1):
-            for kind in kinds:
+            for kind in kinds if mention.search(named[n - 1]) else ():
                 if kind == inside:
                     continue
                 # a kind may borrow the kernels of this machine's processors
@@ -138,29 +181,41 @@ def check_kinds(code):
 
 # ---- headers, symbols, globals ---------------------------------------------
 
-def check_headers(code):
-    def alone(path):
-        flags = (AMX if 'amx' in path else AVX512 if 'avx512' in path
-                 else AVX2 if 'avx2' in path else [])
-        p = run(os.environ.get('CC', 'gcc'), '-std=gnu17', '-D_GNU_SOURCE',
-                '-Wall', '-Wextra', '-Werror', '-fsyntax-only', '-Iinclude',
-                '-Isrc', '-I.', '-Itests', *flags, '-x', 'c', '-',
+def compile_header(path):
+    flags = (AMX if 'amx' in path else AVX512 if 'avx512' in path
+             else AVX2 if 'avx2' in path else [])
+    if flags and platform.machine() not in ('x86_64', 'AMD64'):
+        print(f'check: {path} is not compiled, its instructions are those of '
+              'x86-64')
+        return
+    p = run(*CC, '-std=gnu17', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Werror',
+            '-fsyntax-only', '-Iinclude', '-Isrc', '-I.', '-Itests', *flags,
+            '-x', 'c', '-', stdin=f'#include "{path}"\n')
+    if not p.stderr and path.startswith('include/'):
+        p = run('clang', '-std=c++11', '-Wall', '-Wextra', '-Werror',
+                '-fsyntax-only', '-Iinclude', '-x', 'c++', '-',
                 stdin=f'#include "{path}"\n')
-        if not p.stderr and path.startswith('include/'):
-            p = run('clang', '-std=c++11', '-Wall', '-Wextra', '-Werror',
-                    '-fsyntax-only', '-Iinclude', '-x', 'c++', '-',
-                    stdin=f'#include "{path}"\n')
-        return path, p.stderr
+    m = re.search(r'^([^:\n]+):(\d+):\d+: (?:fatal )?error: (.*)', p.stderr,
+                  re.M)
+    if m:
+        complain(m[1], m[2], f'{m[3]} ({path} must compile alone)')
+    elif p.stderr or p.returncode != 0:
+        complain(path, 1, (p.stderr or 'does not compile').split('\n')[0])
 
-    headers = [f for f in code if f.endswith('.h') and not is_fragment(f)]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, said in pool.map(alone, headers):
-            m = re.search(r'^([^:\n]+):(\d+):\d+: (?:fatal )?error: (.*)',
-                          said, re.M)
-            if m:
-                complain(m[1], m[2], f'{m[3]} ({path} must compile alone)')
-            elif said:
-                complain(path, 1, said.split('\n')[0])
+
+def check_headers(code):
+    for path in code:
+        if path.endswith('.h') and not is_fragment(path):
+            later(compile_header, path)
+
+
+def compile_arm64(path, march):
+    p = run('clang', '--target=aarch64-linux-gnu', f'-march={march}',
+            '-std=gnu17', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Wshadow',
+            '-Wvla', '-Werror', '-fsyntax-only', '-Iinclude', '-Isrc',
+            '-isystem', ARM64_HEADERS, path)
+    if p.returncode != 0:
+        complain(path, 1, f'does not compile for AArch64: {p.stderr}')
 
 
 def check_arm64(code):
@@ -171,14 +226,8 @@ def check_arm64(code):
         return
     for path in code:
         m = re.search(r'/cpu/cpu_\w+_(neon|dotprod|i8mm)\.c$', path)
-        if not m:
-            continue
-        p = run('clang', '--target=aarch64-linux-gnu', f'-march={ARM64[m[1]]}',
-                '-std=gnu17', '-D_GNU_SOURCE', '-Wall', '-Wextra', '-Wshadow',
-                '-Wvla', '-Werror', '-fsyntax-only', '-Iinclude', '-Isrc',
-                '-isystem', ARM64_HEADERS, path)
-        if p.returncode != 0:
-            complain(path, 1, f'does not compile for AArch64: {p.stderr}')
+        if m:
+            later(compile_arm64, path, ARM64[m[1]])
 
 
 def check_ptx():
@@ -191,7 +240,7 @@ def check_symbols(build):
     public = set()
     for header in ('include/pl.h', 'include/pl_graph.h'):
         public |= set(re.findall(r'\bpl_\w+', '\n'.join(bare(header))))
-    for name, flags in (('libplait.so', ['-D']), ('libplait.a', ['-g'])):
+    for name, flags in LIBRARIES.items():
         path = os.path.join(build, name)
         p = run('nm', '--defined-only', *flags, path)
         if p.returncode != 0:
@@ -208,7 +257,10 @@ def check_globals(build):
     that a thread emulates, and what of the process's memory CUDA was told of,
     which it keeps for the process."""
     path = os.path.join(build, 'libplait.a')
-    for line in run('objdump', '-t', path).stdout.split('\n'):
+    p = run('objdump', '-t', path)
+    if p.returncode != 0:
+        complain(path, 1, p.stderr.strip())
+    for line in p.stdout.split('\n'):
         m = re.match(r'[0-9a-f]{16} .{7} (\S+)\s+([0-9a-f]+)\s+(.*)', line)
         if not m or not int(m[2], 16) or '.rel.ro' in m[1]:
             continue
@@ -244,7 +296,7 @@ def check_locale(path):
         if m:
             complain(path, n, f'{m[0]}: depends on the locale; see '
                      'base/numeral.h and base/ascii.h')
-    text = '\n'.join(lines_of(path))
+    text = text_of(path)
     for m in re.finditer(r'\bsnprintf\((?:"(?:\\.|[^"\\])*"|[^;"])*;', text):
         strings = re.findall(r'"((?:\\.|[^"\\])*)"', m[0])
         if FRACTION.search(''.join(strings)):
@@ -260,6 +312,9 @@ def check_words(files, code):
         with open(path, 'rb') as f:
             if b'\0' in f.read(8192):
                 continue
+        text = text_of(path)
+        if not (FOREIGN.search(text) or UNFINISHED.search(text)):
+            continue
         for n, line in enumerate(lines_of(path), 1):
             m = FOREIGN.search(line)
             if m:
@@ -316,16 +371,16 @@ def check_documents(files):
 
 # ---- form ------------------------------------------------------------------
 
-def check_form(code):
-    for path in code:
-        lines = lines_of(path)
-        if not lines[0].startswith('/*'):
-            complain(path, 1, 'opens without a comment that says what it is')
-        for n, line in enumerate(lines, 1):
-            if len(line) > 80:
-                complain(path, n, f'{len(line)} columns, 80 allowed')
-    pretty = [f for f in code if f.endswith(('.c', '.h'))]
-    p = run('clang-format', '--dry-run', '-Werror', *pretty)
+@functools.cache
+def note_clang_format():
+    version = run('clang-format', '--version').stdout.strip()
+    if f' version {CLANG_FORMAT}.' not in version:
+        print(f'check: the tree is laid out by clang-format {CLANG_FORMAT}; '
+              f'others differ in places, and here is {version}')
+
+
+def check_format(paths):
+    p = run('clang-format', '--dry-run', '-Werror', *paths)
     seen = set()
     for m in re.finditer(r'^([^:\n]+):(\d+):\d+: error', p.stderr, re.M):
         if m[1] not in seen:
@@ -333,6 +388,21 @@ def check_form(code):
         seen.add(m[1])
     if p.returncode != 0 and not seen:
         complain('.clang-format', 1, p.stderr.strip().split('\n')[0])
+    if seen:
+        note_clang_format()
+
+
+def check_form(code):
+    pretty = [f for f in code if f.endswith(('.c', '.h'))]
+    for i in range(0, len(pretty), 32):
+        later(check_format, pretty[i:i + 32])
+    for path in code:
+        lines = lines_of(path)
+        if not lines[0].startswith('/*'):
+            complain(path, 1, 'opens without a comment that says what it is')
+        for n, line in enumerate(lines, 1):
+            if len(line) > 80:
+                complain(path, n, f'{len(line)} columns, 80 allowed')
 
 
 def check_names(files):
@@ -354,30 +424,126 @@ def check_sizes(files):
                      'measurements are made by a command, not kept')
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    build = os.path.abspath(sys.argv[1])
-    os.chdir(ROOT)
-    files = tracked()
-    code = [f for f in files if f.startswith(tuple(d + '/' for d in CODE_DIRS))
-            and f.endswith(('.c', '.h', '.def'))]
-    check_layers(code)
-    check_kinds(code)
-    check_headers(code)
-    check_arm64(code)
-    check_ptx()
+def check_sum(files):
+    """Returns the bytes of all files."""
+    size = {path: os.path.getsize(path) for path in files}
+    total = sum(size.values())
+    if total > MOST_BYTES_ALL:
+        large = ', '.join(sorted(size, key=size.get)[:-6:-1])
+        complain('.', 1, f'{total} bytes in all files, {MOST_BYTES_ALL} '
+                 f'allowed; the largest are {large}')
+    return total
+
+
+# ---- the three modes -------------------------------------------------------
+
+def need(*commands):
+    for command in commands:
+        if not shutil.which(command):
+            sys.exit(f'check: {command}: not installed; scripts/deps.sh check '
+                     'installs it')
+
+
+def check_staged():
+    need('git', 'clang-format')
+    names = run('git', 'diff', '--cached', '--name-only', '--diff-filter=d',
+                '-z').stdout.split('\0')[:-1]
+    everywhere = run('git', 'ls-files', '-z').stdout.split('\0')
+    with tempfile.TemporaryDirectory() as folder:
+        run('git', 'checkout-index', '-z', '--stdin', f'--prefix={folder}/',
+            stdin='\0'.join(names + ['.clang-format']))
+        os.chdir(folder)
+        files = [f for f in names if os.path.isfile(f)]
+        check_form(code_of(files))
+        check_words(files, code_of(files))
+        check_names(everywhere)
+        check_sizes(files)
+        finish()
+        os.chdir(ROOT)
+    return f'{len(files)} staged files'
+
+
+def check_built(build):
+    need('nm', 'objdump')
     check_symbols(build)
     check_globals(build)
+
+
+def why_not_built(build, files):
+    """Returns why the libraries are not those of the tree, None if they are."""
+    made = [os.path.join(build, name) for name in LIBRARIES]
+    if not all(map(os.path.exists, made)):
+        return f'no libraries in {os.path.relpath(build)}'
+    since = min(map(os.path.getmtime, made))
+    for path in files:
+        if (re.match(r'(src|include)/|meson\.build$|scripts/plait\.map$', path)
+                and os.path.getmtime(path) > since):
+            return f'{path} is newer than {os.path.relpath(made[0])}'
+    return None
+
+
+def check_prose():
+    since = prose.base() if in_git() else None
+    if since is None:
+        print('check: no history of Git, so the prose of new lines is not '
+              'checked')
+        return
+    for path, n, what in prose.complaints(since):
+        complain(path, n, what)
+
+
+def check_tree(build):
+    need(CC[0], 'clang', 'clang-format')
+    files = tracked()
+    code = code_of(files)
+    check_prose()
+    check_headers(code)
+    check_form(code)
+    check_arm64(code)
+    check_layers(code)
+    check_kinds(code)
+    check_ptx()
     check_words(files, code)
     check_documents(files)
-    check_form(code)
     check_names(files)
     check_sizes(files)
-    for c in complaints:
-        print(c)
-    print(f'check: {len(files)} files, {len(complaints)} complaints')
+    total = check_sum(files)
+    why = why_not_built(build, files)
+    if why:
+        print(f'check: {why}, so symbols and globals are not checked; make '
+              'check-symbols does')
+    else:
+        check_built(build)
+    finish()
+    return (f'{len(files)} files, {total / (1 << 20):.1f} of '
+            f'{MOST_BYTES_ALL >> 20} MiB')
+
+
+def finish():
+    """Waits for the pool, and prints what was found."""
+    for job in pending:
+        job.result()
+    for path, n, what in sorted(complaints):
+        print(f'{path}:{n}: {what}')
+
+
+def main():
+    mode, *rest = sys.argv[1:] or ['']
+    build = os.path.abspath(rest[0] if rest else 'build')
+    os.chdir(ROOT)
+    if mode == 'tree':
+        what = check_tree(build)
+    elif mode == 'symbols':
+        check_built(build)
+        finish()
+        what = os.path.relpath(build)
+    elif mode == 'staged':
+        what = check_staged()
+    else:
+        sys.exit(__doc__)
+    print(f'check: {what}, {len(complaints)} complaints')
     sys.exit(1 if complaints else 0)
 
 
-main()
+if __name__ == '__main__':
+    main()
