@@ -5,6 +5,7 @@
 #   make test-long   all of them; hours
 #   make check       layers, headers, format, words; needs no build
 #   make check-symbols  what the built libraries export
+#   make hooks       Git checks what is staged, and messages, from then on
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
 #   make test-ptx    the kernels' tests, their PTX run an instruction at a time
@@ -49,6 +50,10 @@ check:
 check-symbols: all
 	@scripts/check.py symbols $(BUILD)
 
+# The path is relative, so each worktree has the hooks of its own commit.
+hooks:
+	@scripts/hooks/install.sh
+
 # For who changes the kernels' text: these fetch compilers, or say which.
 ptx:
 	@scripts/gpu_ptx.py make
@@ -85,4 +90,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check check-symbols ptx check-ptx test-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check check-symbols hooks ptx check-ptx test-ptx check-hip pictures examples bench install clean
