@@ -36,12 +36,9 @@ test: all
 	@scripts/clients.sh $(BUILD)/clients
 	@$(BUILD)/plait-test -j $$(($$(nproc) > 1 ? 2 : 1))
 
-test-long: all
-	@PLAIT_TIER=long scripts/deps.sh test
-	@scripts/clients.sh $(BUILD)/clients
-	@PLAIT_TIER=long $(BUILD)/plait-test
-	@$(MAKE) --no-print-directory test-ptx
-	@tests/defects/run.sh -j $$(($$(nproc) > 1 ? 2 : 1))
+# PLAIT_PART=I/N does a share; PARTS="tests defects" some parts.
+test-long:
+	@scripts/long.sh $(PARTS)
 
 check:
 	@scripts/deps.sh check

@@ -1,8 +1,8 @@
 #!/bin/sh
-# deps.sh build|check|test: installs the packages that building, checking or
-# testing needs and this machine lacks. Silent when nothing is missing. Knows apt
-# only; on other systems it names what is missing and stops. What tests need is
-# not insisted on: without it they are skipped.
+# deps.sh build|check|test|gate: installs the packages that building, checking,
+# testing or .ci/run needs and this machine lacks. Silent when nothing is missing.
+# Knows apt only; on other systems it names what is missing and stops. Tests go
+# without the packages that only they need: they are skipped.
 set -u
 what=${1:-build}
 
@@ -62,11 +62,15 @@ missing_of() {
     need libgnutls28-dev pkg-config --exists gnutls
     need libedit-dev pkg-config --exists libedit
     need libcmocka-dev pkg-config --exists cmocka
-    if [ "$1" = check ]; then
+    if [ "$1" = check ] || [ "$1" = gate ]; then
         need git has git
         need python3 has python3
         need clang has clang
         need clang-format has clang-format
+    fi
+    if [ "$1" = gate ]; then
+        need ccache has ccache
+        need patch has patch
         major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
         need "libclang-rt-${major:-14}-dev" fuzzes
     fi

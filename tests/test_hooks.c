@@ -153,8 +153,8 @@ TEST(prose_of_new_lines_is_checked_and_old_or_moved_ones_are_not)
         "int a; /* it is no number */",
         "/* It ends. Who waits is told. */",
         "/* It ends. Of these, one. */",
-        "/* It is no longer; there is no page; `is no x`. */\\n"
-        "char *a = \"/* What it is no x */\"; // Which",
+        ("/* It is no longer; there is no page; `is no x`. */\\n"
+         "char *a = \"/* What it is no x */\"; // Which"),
     };
     static const char want[] =
         "n.md 8 \"Which\": begin with the subject or with a verb\n"

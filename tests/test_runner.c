@@ -1,7 +1,7 @@
-/* The test binary itself (main.c): what fails is named, what fails once is told
- * apart from what fails twice, what hangs or spins is ended, and nothing after a
- * crash is lost. It runs itself on cases that only a filter with their whole
- * name runs. */
+/* The test binary itself (main.c) names every failure, tells a case that fails
+ * once from one that fails twice, ends cases that hang or spin, and loses none
+ * that comes after a crash. It runs itself on cases that need a filter with
+ * their whole name. */
 #include "lib/command.h"
 
 #include <signal.h>
@@ -68,7 +68,7 @@ TEST_FLAGGED(runner_odd_leaves_a_child, TEST_BY_NAME)
     }
 }
 
-/* ---- what becomes of them ------------------------------------------------- */
+/* ---- how they end -------------------------------------------------------- */
 
 /* Runs these cases, with more arguments; *status is the exit status. The output
  * is to be freed. */

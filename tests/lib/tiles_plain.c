@@ -188,7 +188,7 @@ static struct cpu_matmul_isa isa = {&cpu_jobs_generic, gemm_table};
 
 void tiles_plain_init(struct cpu_kernels *k)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
     if (kernel_set_runs(KERNEL_SET_AVX512_VNNI))
         isa.jobs = &cpu_jobs_amx;
 #endif

@@ -9,7 +9,7 @@
 #include "device/cpu/cpu_ops.h"
 #include "machine/cpu_features.h"
 
-/* A build for sanitizers may leave the vector kernels out (meson_options.txt). */
+/* A build for sanitizers may leave out the vector kernels (plain_kernels). */
 #if defined(__x86_64__) && !defined(PLAIT_PLAIN_KERNELS)
 #define X86(init) init
 #else

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# long.sh [NAME...]: the long tier, all that is worth running for hours: the
+# parts below or those named. A part that passed is not run again, and one that
+# was cut short goes on where it stopped, until build-long/ is removed.
+# PLAIT_PART=I/N does the I-th of N shares, on as many machines. Ends with a
+# table, and with status 0 if every part passed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+share=${PLAIT_PART:-0/1}
+state=build-long/${share/\//-of-}
+mkdir -p "$state"
+jobs=$(($(nproc) > 1 ? 2 : 1))
+
+# compile DIR OPTION...: a build by clang, asserts on.
+compile() {
+    local dir=$1
+    shift
+    [ -f "$dir/build.ninja" ] ||
+        CC=clang meson setup "$dir" -Db_ndebug=false "$@" || return
+    ninja -C "$dir" plait plait-test
+}
+
+# tests DIR TIER ARGUMENT...: the tests of a build; passed groups are noted.
+tests() {
+    local dir=$1 tier=$2
+    shift 2
+    PLAIT_TIER=$tier "$dir/plait-test" --log "$state/$name.groups" "$@"
+}
+
+fuzz() {
+    local target=$1
+    mkdir -p "build-full/found-$target"
+    "build-full/fuzz-$target" -max_total_time="${FUZZ_SECONDS:-300}" \
+        -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+        -artifact_prefix="build-full/crash-$target-" \
+        "build-full/found-$target" "fuzz/corpus/$target"
+}
+export -f fuzz
+
+san="-gline-tables-only -fno-sanitize-recover=all"
+part_short() { PLAIT_TIER=long scripts/deps.sh test && make test; }
+part_tests() { tests build long; }
+part_ptx() { make test-ptx; }
+part_clang() { compile build-clang && tests build-clang short -j "$jobs"; }
+part_asan() {
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
+    export UBSAN_OPTIONS=print_stacktrace=1
+    # The one OpenCL that the tests install; others leak in their own ways.
+    export OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
+    compile build-full -Db_sanitize=address,undefined -Doptimization=1 \
+        -Dc_args="$san" -Dfuzz=true && tests build-full brief -j "$jobs"
+}
+part_fuzz() {
+    local names
+    names=$(sed -n 's/^FUZZ(\([a-z]*\).*)$/\1/p' fuzz/fuzz_list.h)
+    # shellcheck disable=SC2086
+    ninja -C build-full $(printf 'fuzz-%s ' $names) &&
+        printf '%s\n' $names | xargs -P "$jobs" -I NAME bash -c 'fuzz NAME'
+}
+part_tsan() {
+    local fixed=
+    setarch -R true 2>/dev/null && fixed="setarch -R"
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:die_after_fork=0
+    compile build-races -Db_sanitize=thread -Doptimization=1 \
+        -Dc_args=-gline-tables-only || return
+    PLAIT_TIER=brief $fixed build-races/plait-test -j "$jobs" \
+        --log "$state/$name.groups" test_exec_ test_device_ \
+        test_engine_scenes test_engine_threads test_http_ test_serve
+}
+part_defects() { tests/defects/run.sh -j "$jobs" --log "$state/defects.done"; }
+
+parts="short tests ptx clang asan fuzz tsan defects"
+[ $# -gt 0 ] && parts=$*
+make all || exit 1
+rc=0
+for name in $parts; do
+    [ -e "$state/$name.passed" ] && continue
+    echo "=== $name"
+    start=$SECONDS
+    if "part_$name" 2>&1 | tee "$state/$name.log"; then
+        echo "$((SECONDS - start)) s" >"$state/$name.passed"
+    else
+        rc=1
+    fi
+done
+
+echo
+for name in $parts; do
+    log=$state/$name.log
+    line=$(grep -hE '^[0-9]+ (passed|defects), ' "$log" | tail -n 1)
+    if [ -e "$state/$name.passed" ]; then
+        printf '%-8s passed in %s  %s\n' "$name" "$(cat "$state/$name.passed")" \
+            "$line"
+    else
+        printf '%-8s FAILED, %s  %s\n' "$name" "$log" "$line"
+    fi
+    grep -h '^unstable: ' "$log"
+done
+exit $rc
