@@ -205,7 +205,7 @@ static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
 TEST(fit_fits_or_explains)
 {
     uint64_t random = test_seed();
-    int n = test_long() ? 200 : 12, fitted = 0, explained = 0;
+    int n = test_draws(12, 200), fitted = 0, explained = 0;
 
     for (int k = 0; k < N_MODEL; k++) {
         pl_model *m = open_model(k);
@@ -356,7 +356,7 @@ static void exhaust(struct best *b, const char *spec, int n_dev, int n_layer)
 TEST(fit_is_near_the_best_of_all)
 {
     uint64_t random = test_seed() + 1;
-    int n = test_long() ? 60 : 4;
+    int n = test_draws(4, 60);
     int missed = 0;
     double worst = 1;
 
@@ -492,7 +492,7 @@ static void search(struct best *b, const struct spot *chosen, const char *spec,
 TEST(fit_of_many_unlike_devices_is_near_what_a_search_finds)
 {
     uint64_t random = test_seed() + 2;
-    int n = test_long() ? 20 : 1, missed = 0;
+    int n = test_draws(1, 20), missed = 0;
     double worst = 1;
 
     for (int i = 0; i < n; i++) {

@@ -635,13 +635,11 @@ TEST(engine_placements_of_gpus)
     slice(gpus, COUNT(gpus), test_long() ? 600 : 3 * COUNT(gpus));
 }
 
-TEST(engine_placements_of_opencl)
+TEST_LONG(engine_placements_of_opencl)
 {
     struct device_list l;
     pl_err err;
 
-    if (!test_long())
-        TEST_SKIP("its compilers are slow: the long tier");
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
     if (device_parse(&l, opencl[0].spec, 0, &err) != PL_OK)
         TEST_SKIP("%s", err.message);

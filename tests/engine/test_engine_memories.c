@@ -458,7 +458,7 @@ static void give_back(struct world *w, int i)
 static void random_calls(int model)
 {
     static struct world w;
-    int n_call = test_long() ? 10000 : 120, k = 0;
+    int n_call = test_draws(120, 10000), k = 0;
 
     memset(&w, 0, sizeof w);
     w.seed = test_seed() + (uint64_t)model;

@@ -201,7 +201,7 @@ TEST(perplexity_of_fast_weights_is_the_exact_one)
     fast_is_near(path, name);
 }
 
-TEST(perplexity_of_each_format_is_its_figure)
+TEST_LONG(perplexity_of_each_format_is_its_figure)
 {
     static const struct {
         const char *name;
@@ -211,8 +211,6 @@ TEST(perplexity_of_each_format_is_its_figure)
                 {"../shared/demo/fable-moe-Q4_K_M.gguf", 25.8601}};
     char absent[256] = "";
 
-    if (!test_long())
-        TEST_SKIP("the whole text takes minutes (PLAIT_TIER=long)");
     for (int i = 0; i < 3; i++) {
         const char *path = test_file(rows[i].name);
 

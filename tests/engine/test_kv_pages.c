@@ -364,7 +364,7 @@ static void random_calls(bool states)
 {
     static struct world w;
     uint64_t seed = test_seed();
-    int n_call = test_long() ? 200000 : 20000, n_back = 0;
+    int n_call = test_draws(20000, 200000), n_back = 0;
 
     world_init(&w, states);
     for (int k = 0; k < n_call; k++) {

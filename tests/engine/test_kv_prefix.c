@@ -524,7 +524,7 @@ static void call(struct world *w)
 TEST(kv_prefixes_are_found_and_cost_nothing)
 {
     static struct world w;
-    int n_call = test_long() ? 100000 : 10000, n_within = 0;
+    int n_call = test_draws(10000, 100000), n_within = 0;
 
     for (int kind = 0; kind < N_KIND; kind++) {
         world_open(&w, kind, test_seed() + (uint64_t)kind);

@@ -850,7 +850,7 @@ TEST(tensor_bytes_are_those_that_were_set)
             if (pl_tensor_set(x, b.s[i].t, b.s[i].byte, 0, b.s[i].n, &err))
                 fail_msg("%s: %s: %s", devices[d], b.s[i].name, err.message);
         }
-        ranges(x, &b, test_long() ? 20000 : 600, &random, devices[d]);
+        ranges(x, &b, test_draws(600, 20000), &random, devices[d]);
         pl_exec_free(x);
         for (int i = 0; i < b.n; i++)
             free(b.s[i].byte);

@@ -9,7 +9,7 @@ TEST(exec_buffers_that_live_at_once_lie_apart)
 {
     enum { N = 40, STEPS = 60 };
     uint64_t seed = test_seed();
-    int n_trial = test_long() ? 20000 : 2000;
+    int n_trial = test_draws(2000, 20000);
     size_t got = 0, least = 0;
 
     for (int trial = 0; trial < n_trial; trial++) {

@@ -419,7 +419,7 @@ TEST(exec_custom_split_equals_the_unsplit)
 
     memset(seen, 0, sizeof seen);
     seen_groups = 0;
-    for (int k = 0; k < (test_long() ? 50 * N_DRAW : N_DRAW); k++)
+    for (int k = 0; k < test_draws(N_DRAW, 50 * N_DRAW); k++)
         for (int s = 0; s < N_SCENE; s++)
             scene(s, k, &seed);
     assert_true(seen_groups > 0);

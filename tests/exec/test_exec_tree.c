@@ -87,7 +87,7 @@ static uint64_t by_devices(struct arena *a, const uint64_t *x, int n, int n_dev,
 TEST(exec_tree_is_one_whoever_carries_the_ranks)
 {
     uint64_t seed = test_seed();
-    int n_trial = test_long() ? 200000 : 20000;
+    int n_trial = test_draws(20000, 200000);
 
     for (int trial = 0; trial < n_trial; trial++) {
         int n = 1 + (int)test_below(&seed, test_below(&seed, 2) ? 8 : 64);

@@ -180,7 +180,7 @@ static void compare(const char *devices, bool on_host, int n_step,
 TEST(exec_windows_have_the_bits_of_all_tokens)
 {
     uint64_t seed = test_seed();
-    int n = test_long() ? 1000 : 60;
+    int n = test_draws(60, 1000);
 
     compare("cpu", false, 2 * n, &seed);
     compare("cpu*2", false, n, &seed);

@@ -186,7 +186,7 @@ static bool clash(const struct plan *p, int a, int b)
 TEST(cpu_threads_meet_between_steps_that_clash)
 {
     uint64_t seed = test_seed();
-    int n_trial = test_long() ? 50000 : 5000;
+    int n_trial = test_draws(5000, 50000);
     int n_meet = 0, n_free = 0;
 
     for (int trial = 0; trial < n_trial; trial++) {
@@ -260,7 +260,7 @@ static int most_of(const struct step_kernel *k)
 TEST(cpu_threads_meet_seldom_for_a_single_token)
 {
     uint64_t seed = test_seed() + 1;
-    int n_trial = test_long() ? 50000 : 5000;
+    int n_trial = test_draws(5000, 50000);
     int n_all = 0, n_one = 0, n_alone = 0;
 
     for (int trial = 0; trial < n_trial; trial++) {
@@ -330,7 +330,7 @@ TEST(cpu_threads_meet_whatever_a_run_passes_over)
                                               {2, 1, 1, {0}},
                                               {2, 2, 1, {0}}};
     uint64_t seed = test_seed() + 2;
-    int n_trial = test_long() ? 50000 : 5000;
+    int n_trial = test_draws(5000, 50000);
 
     for (int trial = 0; trial < n_trial; trial++) {
         const struct graph_sizes *z = &size[trial % 5];
@@ -357,7 +357,7 @@ TEST(cpu_threads_meet_whatever_a_run_passes_over)
 TEST(cpu_threads_of_a_single_token_know_no_steps_of_many)
 {
     uint64_t seed = test_seed() + 3;
-    int n_trial = test_long() ? 50000 : 5000;
+    int n_trial = test_draws(5000, 50000);
 
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan all, single;

@@ -718,7 +718,7 @@ TEST(gguf_flipped_header_bytes_do_no_harm)
     size_t size, header;
     unsigned char *data = reference(&size, &header);
     uint64_t rng = test_seed();
-    int n_flip = test_long() ? 100000 : 2000, n_refused = 0;
+    int n_flip = test_draws(2000, 100000), n_refused = 0;
 
     for (int i = 0; i < n_flip; i++) {
         size_t at = (size_t)test_below(&rng, (int64_t)header);

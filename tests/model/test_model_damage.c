@@ -119,7 +119,7 @@ TEST(damaged_header_gives_a_status_or_a_plan)
 
     for (int m = 0; m < N_NAME; m++) {
         const char *path = test_ref(names[m]);
-        int n = test_long() ? N_FLIP : N_FLIP / N_NAME;
+        int n = test_draws(N_FLIP / N_NAME, N_FLIP);
         struct file f;
         FILE *out;
 

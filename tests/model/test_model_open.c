@@ -1302,7 +1302,7 @@ TEST(model_open_flipped_bytes_give_a_status)
         "qwen3moe-f32",           "glm4moe-f32",
         "qwen35moe-f32",          "qwen3next-f32",
         "gemma4-ple-sharedkv-f32"};
-    const int n_flip = test_long() ? 20000 : 700;
+    const int n_flip = test_draws(700, 20000);
     uint64_t seed = test_seed();
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

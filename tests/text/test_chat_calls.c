@@ -372,7 +372,7 @@ TEST(forced_calls_of_published_templates_are_valid_calls)
         "meta-llama-Llama-3.3-70B-Instruct",
         "openai-gpt-oss-120b",
     };
-    const int n_round = test_long() ? 1000 : 40;
+    const int n_round = test_draws(40, 1000);
     uint64_t seed = test_seed();
     int n_piece = 0, n_document;
 

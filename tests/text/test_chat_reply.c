@@ -351,7 +351,7 @@ TEST(reply_to_published_templates_comes_back)
         {"meta-llama-Llama-3.1-8B-Instruct", "sc"},
         {"openai-gpt-oss-120b", "srcu"},
     };
-    const int n_round = test_long() ? 300 : 20;
+    const int n_round = test_draws(20, 300);
     uint64_t seed = test_seed();
 
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {

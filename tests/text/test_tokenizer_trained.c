@@ -150,15 +150,13 @@ TEST(tokenizer_trained_elsewhere_gives_the_same_ids)
     check_folder(folder);
 }
 
-TEST(tokenizer_trained_anew_gives_the_same_ids)
+TEST_LONG(tokenizer_trained_anew_gives_the_same_ids)
 {
     const char *script = test_file("tests/tools/train_tokenizers.py");
     const char *folder = test_temp("trained");
     char command[9000];
     int status;
 
-    if (!test_long())
-        TEST_SKIP("runs in the long tier");
     assert_non_null(script);
     snprintf(command, sizeof command, "python3 '%s' '%s' %llu", script, folder,
              (unsigned long long)test_seed());

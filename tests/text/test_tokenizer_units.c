@@ -1023,7 +1023,7 @@ TEST(tokenizer_any_characters_come_back)
         struct tokenizer *t = tiny_of_kind(kinds[p].kind, kinds[p].pre);
         bool lossless = kinds[p].kind != WORDPIECE;
 
-        for (int i = 0; lossless && i < (test_long() ? 10000 : 100); i++) {
+        for (int i = 0; lossless && i < test_draws(100, 10000); i++) {
             char text[4 * 64];
 
             check_round_trip(
