@@ -548,7 +548,7 @@ TEST(engine_placements_equal_one_device)
     pairs_init(&pairs, P_COUNT, n_values);
     while (pairs_next(&pairs, v, &random))
         run(v);
-    while (tally.runs < test_draws(400, 3500)) {
+    while (tally.runs < test_draws(200, 3500)) {
         pairs_draw(&pairs, v, &random);
         run(v);
     }
@@ -632,7 +632,7 @@ static void slice(const struct device_set *set, int n_set, int n)
 
 TEST(engine_placements_of_gpus)
 {
-    slice(gpus, COUNT(gpus), test_long() ? 600 : 3 * COUNT(gpus));
+    slice(gpus, COUNT(gpus), test_long() ? 600 : COUNT(gpus));
 }
 
 TEST_LONG(engine_placements_of_opencl)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char paper16[] = "gpu:96GiB:1TB/s*16";
 static const char paper64[] = "gpu:96GiB:1TB/s*64";
 
 static pl_model *open_model(const char *path)
@@ -686,32 +687,43 @@ TEST(engine_plan_moe_layer_sends_two_messages)
     pl_model_free(m);
 }
 
-TEST(engine_plan_400b_on_64_paper_devices)
+static void plan_400b(const char *spec, int n_dev)
 {
     pl_model *m = hollow(&hollow_400b);
-    pl_options o = {.size = sizeof o,
-                    .device_spec = paper64,
-                    .split_mode = PL_SPLIT_TENSOR};
+    pl_options o = {
+        .size = sizeof o, .device_spec = spec, .split_mode = PL_SPLIT_TENSOR};
     pl_plan *p = plan(m, &o);
-    char line[400];
+    char line[400], want[64];
     struct test_text t = print(p, false);
     pl_err err;
 
-    check_json(p, 64, true);
+    check_json(p, n_dev, true);
     assert_non_null(strstr(t.s, "layers 0-93"));
     assert_non_null(strstr(t.s, "guessed"));
     assert_null(strstr(t.s, "does not fit"));
     pl_plan_summary(p, line, sizeof line);
-    assert_non_null(strstr(line, "64 devices, 64 ranks"));
+    snprintf(want, sizeof want, "%d devices, %d ranks", n_dev, n_dev);
+    assert_non_null(strstr(line, want));
     assert_null(strchr(line, '\n'));
     free(t.s);
     pl_plan_free(p);
-    o.device_spec = "gpu:2GiB:1TB/s*64";
+    snprintf(want, sizeof want, "gpu:2GiB:1TB/s*%d", n_dev);
+    o.device_spec = want;
     o.no_fit = true;
     assert_int_equal(pl_plan_create(&p, m, &o, &err), PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "gpu0: needs "));
     assert_non_null(strstr(err.message, " would fit"));
     pl_model_free(m);
+}
+
+TEST(engine_plan_400b_on_16_paper_devices)
+{
+    plan_400b(paper16, 16);
+}
+
+TEST_LONG(engine_plan_400b_on_64_paper_devices)
+{
+    plan_400b(paper64, 64);
 }
 
 /* Paper figures speak: twice the bandwidth helps generation, a slow link hurts
