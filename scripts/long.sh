@@ -67,7 +67,7 @@ part_tsan() {
         --log "$state/$name.groups" test_exec_ test_device_ \
         test_engine_scenes test_engine_threads test_http_ test_serve
 }
-part_defects() { tests/defects/run.sh -j "$jobs" --log "$state/defects.done"; }
+part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
 parts="short tests ptx clang asan fuzz tsan defects"
 [ $# -gt 0 ] && parts=$*
