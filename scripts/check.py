@@ -236,6 +236,14 @@ def check_ptx():
         complain(path, 1, what)
 
 
+def check_defects():
+    """Every planted defect applies and names a case, and their table is new."""
+    p = run(sys.executable, 'tests/defects/run.py', '--dry')
+    if p.returncode != 0:
+        for line in (p.stdout + p.stderr).strip().split('\n'):
+            complain('tests/defects/README.md', 1, line)
+
+
 def check_symbols(build):
     public = set()
     for header in ('include/pl.h', 'include/pl_graph.h'):
@@ -503,6 +511,7 @@ def check_tree(build):
     check_layers(code)
     check_kinds(code)
     check_ptx()
+    check_defects()
     check_words(files, code)
     check_documents(files)
     check_names(files)
