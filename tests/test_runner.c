@@ -26,41 +26,41 @@ static bool first_time(void)
     return f != NULL;
 }
 
-TEST_FLAGGED(runner_odd_fails, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_fails, TEST_BY_NAME)
 {
     print_message("a word of its log\n");
     fail_msg("always");
 }
 
-TEST_FLAGGED(runner_odd_fails_once, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_fails_once, TEST_BY_NAME)
 {
     if (first_time())
         fail_msg("only the first time");
 }
 
-TEST_FLAGGED(runner_odd_crashes, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_crashes, TEST_BY_NAME)
 {
     raise(SIGKILL);
 }
 
-TEST_FLAGGED(runner_odd_passes, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_passes, TEST_BY_NAME)
 {
 }
 
-TEST_FLAGGED(runner_odd_sleeps, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_sleeps, TEST_BY_NAME)
 {
     for (;;)
         pause();
 }
 
-TEST_FLAGGED(runner_odd_spins, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_spins, TEST_BY_NAME)
 {
     for (volatile unsigned i = 0;; i++)
         ;
 }
 
 /* The child keeps the pipe open after its parent has ended. */
-TEST_FLAGGED(runner_odd_leaves_a_child, TEST_BY_NAME)
+TEST_FLAGGED(__FILE__, runner_odd_leaves_a_child, TEST_BY_NAME)
 {
     if (fork() == 0) {
         for (;;)

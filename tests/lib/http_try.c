@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
+
+#define HOST " HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 /* ---- the server -----------------------------------------------------------*/
 
@@ -163,19 +163,26 @@ void try_stop(struct http_try *t)
 
 struct http_request *try_held(struct http_try *t)
 {
-    struct timespec until;
     struct http_request *r;
-    int e = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += TRY_S;
     pthread_mutex_lock(&t->lock);
-    while (t->n_taken == t->n_held && e == 0)
-        e = pthread_cond_timedwait(&t->came, &t->lock, &until);
-    r = e == 0 ? t->held[t->n_taken++ % TRY_HELD] : NULL;
+    while (t->n_taken == t->n_held)
+        pthread_cond_wait(&t->came, &t->lock);
+    r = t->held[t->n_taken++ % TRY_HELD];
     pthread_mutex_unlock(&t->lock);
-    assert_non_null(r);
     return r;
+}
+
+struct http_request *try_hold(struct http_try *t, struct try_client *c)
+{
+    for (;;) {
+        try_connect(t, c);
+        try_send_bytes(c, "GET /hold" HOST, strlen("GET /hold" HOST));
+        TEST_UNTIL(try_has_held(t) || try_closed(c));
+        if (try_has_held(t))
+            return try_held(t);
+        try_close(c);
+    }
 }
 
 bool try_has_held(struct http_try *t)
@@ -197,43 +204,49 @@ void try_gone(void *user)
 
 void try_gone_is(struct http_try *t, int n)
 {
-    double until = test_seconds() + TRY_S;
-
-    while (atomic_load(&t->n_gone) < n && test_seconds() < until)
-        usleep(1000);
+    TEST_UNTIL(atomic_load(&t->n_gone) >= n);
     assert_int_equal(atomic_load(&t->n_gone), n);
+}
+
+static bool has_load(const struct http_try *t, int n_connection, int n_request)
+{
+    int nc, nr;
+
+    http_load(t->h, &nc, &nr);
+    return nc == n_connection && nr == n_request;
 }
 
 void try_load_is(struct http_try *t, int n_connection, int n_request)
 {
-    double until = test_seconds() + TRY_S;
-    int nc, nr;
-
-    for (;;) {
-        http_load(t->h, &nc, &nr);
-        if ((nc == n_connection && nr == n_request) || test_seconds() > until)
-            break;
-        usleep(1000);
-    }
-    assert_int_equal(nc, n_connection);
-    assert_int_equal(nr, n_request);
+    TEST_UNTIL(has_load(t, n_connection, n_request));
 }
 
 /* ---- clients --------------------------------------------------------------*/
 
-void try_connect(struct http_try *t, struct try_client *c)
+static bool connect_to(const struct http_try *t, int fd)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((uint16_t)t->port),
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {TRY_S, 0};
 
+    assert_true(fd >= 0);
+    return connect(fd, (struct sockaddr *)(void *)&a, sizeof a) == 0;
+}
+
+void try_connect(struct http_try *t, struct try_client *c)
+{
     *c = (struct try_client){.fd = socket(AF_INET, SOCK_STREAM, 0)};
-    assert_true(c->fd >= 0);
-    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    if (connect(c->fd, (struct sockaddr *)(void *)&a, sizeof a) != 0)
+    if (!connect_to(t, c->fd))
         fail_msg("connect: %s", strerror(errno));
+}
+
+bool try_connects(const struct http_try *t)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool does = connect_to(t, fd);
+
+    close(fd);
+    return does;
 }
 
 void try_close(struct try_client *c)
@@ -241,6 +254,14 @@ void try_close(struct try_client *c)
     close(c->fd);
     free(c->buf);
     *c = (struct try_client){.fd = -1};
+}
+
+bool try_closed(const struct try_client *c)
+{
+    char next;
+    ssize_t n = recv(c->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 bool try_send_bytes(struct try_client *c, const void *data, size_t n)

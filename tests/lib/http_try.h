@@ -1,6 +1,5 @@
 /* A server of the HTTP layer with handlers of the tests' own, and clients of
- * bare sockets. What fails in here fails the running case; nobody waits longer
- * than TRY_S. */
+ * bare sockets. What fails in here fails the running case. */
 #ifndef TEST_HTTP_TRY_H
 #define TEST_HTTP_TRY_H
 
@@ -11,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { TRY_S = 60, TRY_HELD = 4096 };
+enum { TRY_HELD = 4096 };
 
 /* Its routes:
  *   GET  /hello      "hello"
@@ -35,11 +34,20 @@ struct http_try {
     size_t n_log;
 };
 
+struct try_client {
+    int fd;
+    char *buf; /* owned: what has come and was not read as an answer */
+    size_t n, cap;
+};
+
 /* Fails the case unless it starts; o NULL: the defaults. Any free port. */
 void try_start(struct http_try *t, const struct http_options *o);
 void try_stop(struct http_try *t);
 /* The next request at /hold, in the order they came. */
 struct http_request *try_held(struct http_try *t);
+/* Connects and asks for /hold until the request is held: a server whose timeout
+ * is short may close a connection before a slow machine has asked. */
+struct http_request *try_hold(struct http_try *t, struct try_client *c);
 bool try_has_held(struct http_try *t);
 /* Waits until n calls of it were made. */
 void try_gone(void *t);
@@ -49,12 +57,6 @@ void try_load_is(struct http_try *t, int n_connection, int n_request);
 /* The error texts of try_start's server: "STATUS MESSAGE". */
 char *try_error(int status, const char *message, const char *path);
 
-struct try_client {
-    int fd;
-    char *buf; /* owned: what has come and was not read as an answer */
-    size_t n, cap;
-};
-
 struct try_answer {
     int status;
     char head[4096]; /* the lines, as they came */
@@ -63,8 +65,12 @@ struct try_answer {
 };
 
 void try_connect(struct http_try *t, struct try_client *c);
+/* Returns true while it takes connections. */
+bool try_connects(const struct http_try *t);
 void try_close(struct try_client *c);
 void try_send(struct try_client *c, const char *text);
+/* Returns true if the server has closed; what has come stays there. */
+bool try_closed(const struct try_client *c);
 /* False: the server has closed. */
 bool try_send_bytes(struct try_client *c, const void *data, size_t n);
 /* The lines of an answer. */

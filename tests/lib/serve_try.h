@@ -34,6 +34,8 @@ json_t *serve_try_json(const char *text);
 double serve_try_metric(struct serve_try *s, const char *name);
 /* Waits until nobody has a place and nobody waits. */
 void serve_try_idle(struct serve_try *s);
+/* Processor seconds of its process, which no other program adds to. */
+double serve_try_cpu(const struct serve_try *s);
 /* Of its process: bytes of memory, open files, threads. */
 struct serve_use {
     int64_t bytes;

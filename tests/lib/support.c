@@ -172,12 +172,33 @@ void test_part(int *part, int *n_part)
     }
 }
 
-double test_seconds(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double test_seconds(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
+}
+
+double test_cpu_seconds(void)
+{
+    return seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void test_pause(double *since, const char *file, int line, const char *text)
+{
+    const struct timespec t = {.tv_nsec = 1000000};
+
+    nanosleep(&t, NULL);
+    if (test_seconds() - *since > 60) {
+        printf("%s:%d waits for: %s\n", file, line, text);
+        *since = 1e300 /* once */;
+    }
 }
 
 /* Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014). */

@@ -69,8 +69,18 @@ uint64_t test_seed_value(void);
 /* PLAIT_PART=I/N: this process does part I of N, of 1 where it is not set. */
 void test_part(int *part, int *n_part);
 
-/* Of a clock that never goes back. */
+/* Seconds of a clock that never goes back, and of the processor's time that
+ * this process took. */
 double test_seconds(void);
+double test_cpu_seconds(void);
+
+/* Waits until the condition holds, however long that takes: no case fails
+ * because a machine is slow. The runner ends a group that stands still. */
+#define TEST_UNTIL(...)                                                        \
+    for (double since = test_seconds(); !(__VA_ARGS__);)                       \
+    test_pause(&since, __FILE__, __LINE__, #__VA_ARGS__)
+/* A millisecond; prints what is waited for when a minute has passed. */
+void test_pause(double *since, const char *file, int line, const char *text);
 
 /* splitmix64: the next number of a stream whose state is one word. */
 uint64_t test_random(uint64_t *state);
@@ -123,13 +133,15 @@ enum test_flag {
 
 /* A case, named by the law it holds; its body follows. The cases of a file are
  * one group, named like the file, and run in the order they are written in. */
-#define TEST(law)      TEST_FLAGGED(law, 0)
-#define TEST_LONG(law) TEST_FLAGGED(law, TEST_LONG_TIER)
-#define TEST_FLAGGED(law, flags)                                               \
+#define TEST(law)      TEST_FLAGGED(__FILE__, law, 0)
+#define TEST_LONG(law) TEST_FLAGGED(__FILE__, law, TEST_LONG_TIER)
+/* For cases that a table in another file makes: of the group of `file`. */
+#define TEST_OF(file, law) TEST_FLAGGED(file, law, 0)
+#define TEST_FLAGGED(file, law, flags)                                         \
     static void law(void **state);                                             \
     __attribute__((constructor)) static void law##_is_a_case(void)             \
     {                                                                          \
-        test_add(__FILE__, #law, law, flags);                                  \
+        test_add(file, #law, law, flags);                                      \
     }                                                                          \
     static void law(void **state __attribute__((unused)))
 void test_add(const char *file, const char *law, CMUnitTestFunction run,
