@@ -75,11 +75,7 @@ static int ended(pid_t pid)
 /* Until so much of it is there. */
 static void wait_for_part(const struct scene *s, int64_t n)
 {
-    double until = test_seconds() + 60;
-
-    while (part_size(s) < n && test_seconds() < until)
-        usleep(1000);
-    assert_true(part_size(s) >= n);
+    TEST_UNTIL(part_size(s) >= n);
 }
 
 TEST(hub_command_runs_a_model_of_a_hub)
@@ -155,7 +151,7 @@ TEST(hub_command_killed_in_the_middle_goes_on)
     int64_t had = 0;
 
     f = open_scene(&s);
-    s.t.slow_us = 3000;
+    s.t.silent_at = 1500000;
     for (int i = 0; i < 5; i++) {
         pid_t pid = start("inspect -hf T/R");
 
@@ -165,7 +161,7 @@ TEST(hub_command_killed_in_the_middle_goes_on)
         assert_true(part_size(&s) >= had);
         had = part_size(&s);
     }
-    s.t.slow_us = 0;
+    s.t.silent_at = 0;
     hub_try_count(&s.t);
     (void)sh(0, "plait inspect -hf T/R");
     assert_int_equal(s.t.n_part, 1);
@@ -182,13 +178,13 @@ TEST(hub_command_stops_at_an_interrupt)
     pid_t pid;
 
     f = open_scene(&s);
-    s.t.slow_us = 10000;
+    s.t.silent_at = 1000000;
     pid = start("inspect -hf T/R");
     wait_for_part(&s, 300000);
     kill(pid, SIGINT);
     assert_int_equal(ended(pid), 130);
     assert_true(part_size(&s) >= 300000);
-    s.t.slow_us = 0;
+    s.t.silent_at = 0;
     must_say(sh(0, "plait inspect -hf T/R"), "are there");
     hub_use(&s.u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&s.u, f);

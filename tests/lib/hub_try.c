@@ -190,15 +190,26 @@ static size_t asked_from(const struct client *c, const struct hub_try_file *f)
                : (size_t)from;
 }
 
+static void wait_until_gone(const struct client *c)
+{
+    char more;
+
+    while (recv(c->fd, &more, 1, 0) > 0)
+        ;
+}
+
 static void send_file(struct client *c, const char *data, size_t n)
 {
-    enum { BLOCK = 64 << 10 };
     struct hub_try *t = c->t;
+    size_t block = t->block > 0 ? t->block : 64 << 10;
+    bool silent = t->silent_at > 0 && n > t->silent_at;
 
     if (n > t->cut_at && takes(t, &t->n_cut))
         n = t->cut_at;
-    for (size_t at = 0; at < n; at += BLOCK) {
-        size_t part = n - at < BLOCK ? n - at : BLOCK;
+    if (silent)
+        n = t->silent_at;
+    for (size_t at = 0; at < n; at += block) {
+        size_t part = n - at < block ? n - at : block;
 
         /* before who has them can ask how many there were */
         atomic_fetch_add(&t->n_sent, (long long)part);
@@ -209,6 +220,8 @@ static void send_file(struct client *c, const char *data, size_t n)
         if (t->slow_us > 0)
             usleep((useconds_t)t->slow_us);
     }
+    if (silent)
+        wait_until_gone(c);
 }
 
 static void say_file(struct client *c)
@@ -443,7 +456,7 @@ void hub_use_init(struct hub_use *u, const struct hub_try *t)
                                 .cache = test_temp(name),
                                 .n_try = 3,
                                 .pause_ms = 1,
-                                .timeout_s = 20,
+                                .timeout_s = 1 << 20,
                                 .progress = on_progress,
                                 .progress_user = u,
                                 .log = on_log,

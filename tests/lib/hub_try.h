@@ -38,15 +38,18 @@ struct hub_try {
     bool token_of_files;  /* for files alone, as of gated repositories */
     const char *redirect; /* origin where files are; NULL: here */
     int redirect_status;
-    bool no_range;        /* all is sent, whatever was asked for */
-    bool wrong_range;     /* a part begins elsewhere than was asked */
-    bool no_length;       /* bodies end with their connection */
-    int64_t extra;        /* added to the length that is said */
-    int slow_us;          /* pause after each 64 KiB of a file */
-    int n_cut;            /* so many answers are cut ... */
-    size_t cut_at;        /* behind so many bytes of their body */
-    int n_status;         /* so many requests get ... */
-    int status;           /* this */
+    bool no_range;    /* all is sent, whatever was asked for */
+    bool wrong_range; /* a part begins elsewhere than was asked */
+    bool no_length;   /* bodies end with their connection */
+    int64_t extra;    /* added to the length that is said */
+    int slow_us;      /* pause after each block of a file ... */
+    size_t block;     /* of so many bytes; 0: 64 KiB */
+    size_t silent_at; /* behind so many bytes of a body it sends no more, and
+                             waits for the client to leave; 0: never */
+    int n_cut;        /* so many answers are cut ... */
+    size_t cut_at;    /* behind so many bytes of their body */
+    int n_status;     /* so many requests get ... */
+    int status;       /* this */
     bool status_of_files; /* those for files alone */
 
     pthread_mutex_t lock;
