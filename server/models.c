@@ -206,6 +206,8 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->o.max_waiting = 256;
     if (m->o.wait_s == 0)
         m->o.wait_s = 30;
+    if (m->o.moment_s == 0)
+        m->o.moment_s = 0.5;
     m->n = n;
     m->inner = routes;
     m->n_own = models_n_own_route;

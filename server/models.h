@@ -49,6 +49,8 @@ struct models_options {
                          only where that is under way */
     double wait_s;    /* that one waits for models in use, and that those have
                          been there, until one of them makes way; 0: 30 */
+    double moment_s;  /* that memory which is short is waited for where models
+                         are in use that may end soon; 0: half a second */
     /* The keeper calls them. NO_MEMORY, NO_DEVICE_MEMORY, FULL: it is tried
      * again where unloading another gives room. Once *cancel is nonzero, which
      * another thread sets, it is to end soon with CANCELLED, or well. */

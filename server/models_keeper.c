@@ -126,7 +126,7 @@ static bool is_short(pl_status s)
  * for. */
 static struct model *to_unload(struct models *m)
 {
-    const double moment_s = 0.5, until = loop_now() + moment_s;
+    const double until = loop_now() + m->o.moment_s;
     struct model *a = NULL;
 
     while (!m->stops && !(a = least_used(m)) && any_may_go(m) &&

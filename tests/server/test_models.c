@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 enum { N_NAME = 5, N_HELD = 64 };
 
@@ -39,8 +39,9 @@ struct world {
     int fails[N_NAME];             /* so many loads, from now on */
     int how;                       /* their pl_status */
     int room;                      /* models that memory has room for */
-    int open_ms;                   /* what a load takes */
-    int after_ms;                  /* from an answer to the handler's end */
+    int shut;                      /* no load ends until it is 0 */
+    int stays;         /* handlers do, after an answer, until memory is short */
+    int n_short;       /* how often it was */
     atomic_bool wrong; /* one was closed under its requests, or opened twice */
     bool is_open[N_NAME];
 };
@@ -48,13 +49,6 @@ struct world {
 static struct world w;
 static const char *const names[N_NAME] = {"a", "b", "c \"d\" \xc3\xa9/f:Q4",
                                           "e", "g"};
-
-static void pause_ms(long ms)
-{
-    const struct timespec t = {ms / 1000, ms % 1000 * 1000000};
-
-    nanosleep(&t, NULL);
-}
 
 /* Numbers of the world, from a case's thread. */
 static int get(const int *v)
@@ -85,12 +79,10 @@ static pl_status open_fake(void *user, const struct model_about *about,
 
     (void)user;
     *out = NULL;
-    for (int ms = 0; ms < get(&w.open_ms); ms++) {
-        pause_ms(1);
-        if (__atomic_load_n(cancel, __ATOMIC_RELAXED)) {
-            snprintf(err->message, sizeof err->message, "cancelled");
-            return err->status = PL_CANCELLED;
-        }
+    TEST_UNTIL(!get(&w.shut) || __atomic_load_n(cancel, __ATOMIC_RELAXED));
+    if (get(&w.shut)) {
+        snprintf(err->message, sizeof err->message, "cancelled");
+        return err->status = PL_CANCELLED;
     }
     pthread_mutex_lock(&w.lock);
     err->status = PL_OK;
@@ -99,6 +91,7 @@ static pl_status open_fake(void *user, const struct model_about *about,
         err->status = (pl_status)w.how;
     } else if (w.n_open >= w.room) {
         err->status = PL_NO_DEVICE_MEMORY;
+        w.n_short++;
     }
     if (err->status != PL_OK) {
         snprintf(err->message, sizeof err->message, "3 bytes are missing");
@@ -137,12 +130,13 @@ static void close_fake(void *user, struct service *v)
 static void on_say(void *user, struct http_request *r)
 {
     struct fake *f = user;
+    const int n_short = get(&w.n_short);
     char text[100];
 
     f->n_inside++;
     snprintf(text, sizeof text, "%s %d", f->service.name, f->serial);
     http_answer(r, 200, "text/plain", text, strlen(text));
-    pause_ms(get(&w.after_ms));
+    TEST_UNTIL(!get(&w.stays) || get(&w.n_short) > n_short);
     f->n_inside--;
 }
 
@@ -314,11 +308,7 @@ static bool is_state(const char *name, const char *state)
 
 static void wait_state(const char *name, const char *state)
 {
-    for (int i = 0; !is_state(name, state); i++) {
-        if (i == 1000)
-            fail_msg("%s is never %s", name, state);
-        pause_ms(10);
-    }
+    TEST_UNTIL(is_state(name, state));
 }
 
 /* ---- laws ---------------------------------------------------------------- */
@@ -385,36 +375,42 @@ TEST(models_are_not_looked_for_in_too_many_values)
     free(body);
 }
 
+/* The ith as it is now. */
+static struct model model_at(int i)
+{
+    struct model now;
+
+    pthread_mutex_lock(&w.models->lock);
+    now = w.models->model[i];
+    pthread_mutex_unlock(&w.models->lock);
+    return now;
+}
+
 /* An answer may be there before its handler is done with the model. */
-static void wait_unused(void)
+static void wait_unused(int i)
 {
-    for (int i = 0; i < N_NAME; i++)
-        for (bool used = true; used; pause_ms(1)) {
-            pthread_mutex_lock(&w.models->lock);
-            used = w.models->model[i].n_use > 0;
-            pthread_mutex_unlock(&w.models->lock);
-        }
+    TEST_UNTIL(model_at(i).n_use == 0);
 }
 
-/* Do requests wait for the ith? */
-static bool is_asked(int i)
+/* Requests ask for the ith. */
+static void wait_asked(int i)
 {
-    bool is;
-
-    pthread_mutex_lock(&w.models->lock);
-    is = w.models->model[i].turn > 0;
-    pthread_mutex_unlock(&w.models->lock);
-    return is;
+    TEST_UNTIL(model_at(i).turn > 0);
 }
 
-static bool has_to_yield(int i)
+static void wait_yields(int i)
 {
-    bool has;
+    TEST_UNTIL(model_at(i).yields);
+}
+
+static int n_waiting(void)
+{
+    int n;
 
     pthread_mutex_lock(&w.models->lock);
-    has = w.models->model[i].yields;
+    n = w.models->n_waiting;
     pthread_mutex_unlock(&w.models->lock);
-    return has;
+    return n;
 }
 
 TEST(models_make_way_when_they_were_used_least_lately)
@@ -423,7 +419,8 @@ TEST(models_make_way_when_they_were_used_least_lately)
     post("/say", "a", 200);
     post("/say", "b", 200);
     post("/say", "a", 200);
-    wait_unused();
+    wait_unused(0);
+    wait_unused(1);
     post("/say", "e", 200);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
     assert_int_equal(get(&w.most_open), 2);
@@ -439,11 +436,11 @@ TEST(models_in_use_are_not_unloaded)
     send_post(&c, "/hold", "a");
     h = take_held();
     send_post(&d, "/say", "b");
-    pause_ms(50);
+    wait_asked(1);
     assert_true(is_state("a", "loaded") && is_state("b", "unloaded"));
     post("/models/unload", "a", 200);
     send_post(&e, "/say", "a"); /* comes too late for the one that leaves */
-    pause_ms(50);
+    wait_asked(0);
     assert_int_equal(get(&w.n_ever), 1);
     let_go(h);
     read_answer(&c, 200);
@@ -458,11 +455,13 @@ TEST(models_that_fail_tell_who_waits_and_are_tried_again)
     struct try_client c[3];
 
     begin(0);
-    set(&w.open_ms, 50);
+    set(&w.shut, 1);
     set(&w.fails[0], 2);
     set(&w.how, PL_BAD_FILE);
     for (int i = 0; i < 3; i++)
         send_post(&c[i], "/say", "a");
+    TEST_UNTIL(n_waiting() == 3);
+    set(&w.shut, 0);
     for (int i = 0; i < 3; i++) {
         struct try_answer a;
 
@@ -472,8 +471,7 @@ TEST(models_that_fail_tell_who_waits_and_are_tried_again)
         free(a.body);
         try_close(&c[i]);
     }
-    if (get(&w.fails[0]) > 0)
-        post("/say", "a", 500);
+    post("/say", "a", 500);
     assert_string_equal(post("/say", "a", 200), "a 1");
     end();
 }
@@ -483,17 +481,21 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
     struct try_client c;
     struct held h;
 
-    begin(0);
+    begin_with((struct models_options){.moment_s = 0.01}, -1, 0);
     set(&w.room, 2);
     post("/say", "a", 200);
     post("/say", "b", 200);
+    wait_unused(0);
+    wait_unused(1);
     post("/say", "e", 200);
     assert_true(is_state("a", "unloaded") && is_state("b", "loaded"));
     post("/say", "b", 200);
     send_post(&c, "/hold", "b");
     h = take_held();
+    wait_unused(3);
     post("/say", "a", 200);
     assert_true(is_state("e", "unloaded") && is_state("b", "loaded"));
+    wait_unused(0);
     set(&w.room, 1); /* not even without those that are idle */
     assert_non_null(strstr(post("/say", "g", 503), "3 bytes are missing"));
     let_go(h);
@@ -504,12 +506,13 @@ TEST(models_that_are_idle_make_room_where_memory_is_short)
 /* The answer is there before the model counts as idle. */
 TEST(models_that_answered_just_now_make_room)
 {
-    begin(0);
+    begin_with((struct models_options){.moment_s = 1e6}, -1, 0);
     set(&w.room, 1);
-    set(&w.after_ms, 30);
+    set(&w.stays, 1);
     assert_string_equal(post("/say", "a", 200), "a 1");
     assert_string_equal(post("/say", "b", 200), "b 2");
     assert_string_equal(post("/say", "a", 200), "a 3");
+    set(&w.stays, 0);
     end();
 }
 
@@ -552,38 +555,44 @@ TEST(models_are_loaded_by_requests_only_if_they_may)
 TEST(models_take_no_more_requests_to_wait_than_they_may)
 {
     struct try_client c[4];
-    int full = 0;
 
     begin_with((struct models_options){.max_waiting = 2}, -1, 0);
-    set(&w.open_ms, 300);
-    for (int i = 0; i < 4; i++)
+    set(&w.shut, 1);
+    for (int i = 0; i < 2; i++)
         send_post(&c[i], "/say", "a");
-    for (int i = 0; i < 4; i++) {
+    TEST_UNTIL(n_waiting() == 2);
+    for (int i = 2; i < 4; i++) {
         struct try_answer a;
 
+        send_post(&c[i], "/say", "a");
         try_read(&c[i], &a, false);
-        assert_true(a.status == 200 || a.status == 429);
-        full += a.status == 429 && strstr(a.head, "Retry-After: ");
+        assert_int_equal(a.status, 429);
+        assert_non_null(strstr(a.head, "Retry-After: "));
         free(a.body);
         try_close(&c[i]);
     }
-    assert_int_equal(full, 2);
+    set(&w.shut, 0);
+    for (int i = 0; i < 2; i++)
+        read_answer(&c[i], 200);
     end();
 }
 
 TEST(models_requests_whose_clients_left_take_no_place)
 {
-    struct try_client c[2];
+    struct try_client c[3];
 
     begin_with((struct models_options){.max_waiting = 2}, -1, 0);
-    set(&w.open_ms, 1000);
+    set(&w.shut, 1);
     for (int i = 0; i < 2; i++)
         send_post(&c[i], "/say", "a");
-    pause_ms(100);
+    TEST_UNTIL(n_waiting() == 2);
     for (int i = 0; i < 2; i++)
         try_close(&c[i]);
-    pause_ms(100);
-    assert_string_equal(post("/say", "a", 200), "a 1");
+    try_load_is(&w.t, 0, 2);
+    send_post(&c[2], "/say", "a");
+    try_load_is(&w.t, 1, 1);
+    set(&w.shut, 0);
+    assert_string_equal(read_answer(&c[2], 200), "a 1");
     end();
 }
 
@@ -591,12 +600,11 @@ TEST(models_requests_whose_clients_left_take_no_place)
 static void begin_slow_load(struct try_client *c, struct try_client *d)
 {
     begin(0);
-    set(&w.open_ms, 3600 * 1000);
+    set(&w.shut, 1);
     send_post(c, "/say", "a");
     wait_state("a", "loading");
     send_post(d, "/say", "b");
-    while (!is_asked(1))
-        pause_ms(1);
+    wait_asked(1);
 }
 
 /* A load takes hours; whoever is tired of it has it given up, and the next that
@@ -613,7 +621,7 @@ TEST(models_that_are_being_loaded_can_be_unloaded)
     assert_true(is_state("a", "unloaded"));
     post("/models/unload", "a", 400);
     assert_int_equal(get(&w.n_ever), 0);
-    set(&w.open_ms, 0);
+    set(&w.shut, 0);
     assert_string_equal(post("/say", "a", 200), "a 1");
     end();
 }
@@ -641,11 +649,9 @@ TEST(models_in_use_for_ever_make_way_for_who_has_waited)
     send_post(&a[0], "/hold", "a");
     h = take_held();
     send_post(&b, "/say", "b");
-    while (!has_to_yield(0))
-        pause_ms(1);
+    wait_yields(0);
     send_post(&a[1], "/hold", "a");
-    while (!is_asked(0))
-        pause_ms(1);
+    wait_asked(0);
     assert_int_equal(get(&w.n_held), 0);
     let_go(h);
     read_answer(&a[0], 200);
@@ -668,8 +674,7 @@ TEST(models_make_way_for_nobody_else)
     send_post(&a[0], "/hold", "a");
     h[0] = take_held();
     send_post(&b, "/say", "b");
-    while (!is_asked(1))
-        pause_ms(1);
+    wait_asked(1);
     send_post(&a[1], "/hold", "a"); /* nobody has waited for long */
     h[1] = take_held();
     for (int i = 0; i < 2; i++) {
@@ -683,12 +688,10 @@ TEST(models_make_way_for_nobody_else)
     send_post(&a[0], "/hold", "a");
     h[0] = take_held();
     send_post(&b, "/say", "b");
-    while (!has_to_yield(0))
-        pause_ms(1);
-    assert_false(has_to_yield(4));
+    wait_yields(0);
+    assert_false(model_at(4).yields);
     send_post(&a[1], "/say", "a");
-    while (!is_asked(0))
-        pause_ms(1);
+    wait_asked(0);
     post("/models/unload", "g", 200); /* there is another place */
     read_answer(&b, 200);
     assert_string_equal(read_answer(&a[1], 200), "a 2");
@@ -705,10 +708,10 @@ TEST(models_end_while_requests_wait)
     struct try_client c[3];
 
     begin(0);
-    set(&w.open_ms, 100);
+    set(&w.shut, 1);
     for (int i = 0; i < 3; i++)
         send_post(&c[i], "/say", names[i]);
-    pause_ms(20);
+    TEST_UNTIL(n_waiting() == 3);
     end();
     for (int i = 0; i < 3; i++)
         try_close(&c[i]);
@@ -725,7 +728,7 @@ TEST(models_whose_device_is_lost_are_loaded_anew)
     h = take_held();
     service_lost(&h.f->service, &err);
     send_post(&d, "/say", "a");
-    pause_ms(30);
+    wait_asked(0);
     assert_int_equal(get(&w.n_ever), 1);
     let_go(h);
     read_answer(&c, 200);
@@ -737,12 +740,13 @@ TEST(models_that_are_only_looked_at_are_idle)
 {
     struct try_client c;
     struct try_answer a;
+    double used;
 
     begin_with((struct models_options){0}, -1, 1);
     post("/say", "a", 200);
-    for (int i = 0; is_state("a", "loaded"); i++) {
-        if (i == 200)
-            fail_msg("who looks keeps it loaded");
+    wait_unused(0);
+    used = model_at(0).used;
+    for (int i = 0; i < 20; i++) {
         try_ask(&w.t, try_get("/metrics", ""), 200, "", NULL);
         try_connect(&w.t, &c);
         try_send(&c, try_get("/say?model=a", ""));
@@ -750,8 +754,9 @@ TEST(models_that_are_only_looked_at_are_idle)
         assert_true(a.status == 200 || a.status == 400);
         free(a.body);
         try_close(&c);
-        pause_ms(20);
     }
+    assert_true(model_at(0).used == used);
+    wait_state("a", "unloaded");
     try_ask(&w.t, try_get("/say?model=a", ""), 400, NULL, NULL);
     end();
 }
@@ -863,7 +868,7 @@ static void *let_all_go(void *user)
         if (any)
             let_go(take_held());
         else
-            pause_ms(1);
+            usleep(1000);
     }
     return NULL;
 }
@@ -887,7 +892,7 @@ TEST(models_hold_their_laws_whatever_clients_do)
         pthread_mutex_lock(&w.lock);
         w.fails[i % N_NAME] += i % 3 == 0;
         pthread_mutex_unlock(&w.lock);
-        pause_ms(2);
+        usleep(2000);
     }
     for (int i = 0; i < 4; i++)
         pthread_join(t[i].thread, NULL);
