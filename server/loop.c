@@ -415,6 +415,8 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     l->n_vocab = pl_tokenizer_n_vocab(t);
     if (l->o.max_waiting == 0)
         l->o.max_waiting = 16 * l->o.n_seq;
+    if (l->o.look_s == 0)
+        l->o.look_s = 5;
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);

@@ -95,6 +95,9 @@ struct loop_options {
                         a step, 32 at least */
     struct tiers *tiers; /* what is kept goes there, and comes back; borrowed,
                             NULL: none */
+    double look_s;       /* that a job waits for what they know, and for a page;
+                            one that hangs (tiers_hangs) is not waited for;
+                            0: 5 */
     int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
                         keeps none */
     pl_log_fn *log;

@@ -13,8 +13,6 @@
 
 enum {
     MAX_LOOKING = 16, /* jobs that wait for the tiers */
-    LOOK_S = 5, /* no longer, for what is known or for a page: a slow disk; one
-                   that hangs (tiers_hangs) is not waited for */
 };
 
 static const double alone_s = 0.05;   /* of putting, where nobody else runs */
@@ -88,7 +86,7 @@ bool loop_tiers_look(struct loop *l, struct work *w)
         n_looking(l) >= MAX_LOOKING)
         return false;
     w->looked = true;
-    w->look_end = loop_now() + LOOK_S;
+    w->look_end = loop_now() + l->o.look_s;
     length = pl_kept_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
@@ -164,7 +162,7 @@ void loop_tiers_begin(struct loop *l, struct work *w)
         loop_tiers_leave(l, w); /* what it began behind has gone since */
     else
         w->n_put = (int)((w->n_cached - f.from) / TIER_TOKENS);
-    w->look_end = loop_now() + LOOK_S;
+    w->look_end = loop_now() + l->o.look_s;
 }
 
 static void put_entry(struct loop *l, struct work *w,
@@ -185,7 +183,7 @@ static void put_entry(struct loop *l, struct work *w,
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_damaged(l->o.tiers, e);
     }
-    w->look_end = loop_now() + LOOK_S;
+    w->look_end = loop_now() + l->o.look_s;
     pthread_mutex_lock(&l->lock);
     l->counts.back_s += loop_now() - began;
     pthread_mutex_unlock(&l->lock);

@@ -780,6 +780,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     *out = t->counts;
     out->ram_pages = (uint64_t)t->table.n;
     out->ram_bytes = t->table.bytes;
+    out->owed_bytes = t->given_bytes + t->table.owed;
     out->lost += (uint64_t)t->table.n_lost;
     pthread_mutex_unlock(&t->lock);
 }
@@ -813,6 +814,8 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->o.hang_s = HANG_S;
     if (t->o.read_hang_s == 0)
         t->o.read_hang_s = READ_HANG_S;
+    if (t->o.flush_s == 0)
+        t->o.flush_s = FLUSH_S;
     atomic_init(&t->at_read, 0);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->to_sort, NULL);
@@ -909,14 +912,14 @@ void tiers_end(struct tiers *t)
     t->ended = true;
     pthread_mutex_lock(&t->lock);
     t->stops = true;
-    t->flush_until = now() + FLUSH_S;
+    t->flush_until = now() + t->o.flush_s;
     t->sorted |= !t->sorts;
     pthread_cond_signal(&t->to_sort);
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
     clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
-    end.tv_sec += FLUSH_S + LEAVE_S;
+    end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
     if (t->sorts)
         t->left |= !joined(t->sorter, &end);
     if (t->writes)

@@ -29,13 +29,15 @@ struct tiers_options {
                         MiB */
     double hang_s;   /* a write that takes longer hangs; 0: 5 */
     double read_hang_s; /* likewise a read; 0: 1 */
+    double flush_s;     /* of writing what is owed, at the end; 0: 5 */
     pl_log_fn *log;
     void *log_user;
 };
 
 /* Since the beginning, but for what is there "now". Bytes are of pages. */
 struct tiers_counts {
-    uint64_t ram_pages, ram_bytes;    /* now */
+    uint64_t ram_pages, ram_bytes; /* now */
+    uint64_t owed_bytes; /* now: of what was given and is on its way still */
     uint64_t ram_hits, ram_hit_bytes; /* pages that came back from there */
     uint64_t disk_hits, disk_hit_bytes;
     uint64_t disk_bytes;             /* in the folder, as last seen */

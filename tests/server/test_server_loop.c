@@ -149,14 +149,7 @@ static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
 
 static void wait_for(struct heard *h)
 {
-    struct timespec t = {.tv_nsec = 1000000};
-    double began = test_seconds();
-
-    while (h->n_end == 0) {
-        nanosleep(&t, NULL);
-        if (test_seconds() - began > 300)
-            fail_msg("a job did not end in 300 s");
-    }
+    TEST_UNTIL(h->n_end > 0);
     assert_int_equal(h->n_end, 1);
 }
 
@@ -302,15 +295,11 @@ static void disturb(struct place *p, const struct heard *alone, int n,
         ask(p, &h[i], (uint64_t)i / 2, 70 + 20 * (i / 2), 50, (uint64_t)i % 3);
     }
     for (int i = 0; i < n; i++) {
-        const struct timespec t = {.tv_nsec = 1000000};
-        double until = test_seconds() + 60;
         bool leaves = test_below(seed, 4) == 0;
 
-        while (h[i].n_end == 0 && test_seconds() < until) {
-            if (h[i].wish == JOB_PAUSE)
-                h[i].wish = leaves ? JOB_GIVE_UP : JOB_GO;
-            nanosleep(&t, NULL);
-        }
+        TEST_UNTIL(h[i].n_end > 0 || h[i].wish == JOB_PAUSE);
+        if (h[i].wish == JOB_PAUSE)
+            h[i].wish = leaves ? JOB_GIVE_UP : JOB_GO;
         wait_for(&h[i]);
         if (h[i].report.why != JOB_CANCELLED) {
             assert_int_equal(h[i].report.why, JOB_LENGTH);
@@ -932,13 +921,7 @@ static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
 
 static void wait_for_rows(struct rows *h)
 {
-    struct timespec t = {.tv_nsec = 1000000};
-
-    for (int i = 0; h->n_end == 0; i++) {
-        nanosleep(&t, NULL);
-        if (i > 300000)
-            fail_msg("rows did not come");
-    }
+    TEST_UNTIL(h->n_end > 0);
     assert_int_equal(h->report.why, JOB_ENDED);
     assert_int_equal(h->last, h->n - 1);
 }

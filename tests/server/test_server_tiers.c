@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -276,6 +277,17 @@ TEST(tier_of_disk_drops_what_is_damaged)
     tier_disk_close(&d);
 }
 
+/* Until the clock by which files are dated has moved. */
+static void next_tick(void)
+{
+    struct timespec was, t;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, &was);
+    do
+        clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    while (t.tv_sec == was.tv_sec && t.tv_nsec == was.tv_nsec);
+}
+
 /* The folder stays as small as was asked for, and what was used last stays. */
 TEST(tier_of_disk_is_bounded)
 {
@@ -291,14 +303,14 @@ TEST(tier_of_disk_is_bounded)
     assert_true(tier_disk_write(&d, kept));
     for (int i = 0; i < 200; i++) {
         struct tier_entry *e = entry_of(4, i, 3000, true);
-        const struct timespec t = {.tv_nsec = 1000000};
 
         assert_true(tier_disk_write(&d, e));
         tier_entry_drop(e);
+        if (i % 10 == 0) /* of some thirty that it holds */
+            next_tick();
         tier_disk_touch(&d, &kept->key);
         n_file(dir, &bytes, name);
         assert_true(bytes <= limit);
-        nanosleep(&t, NULL);
     }
     assert_true(bytes > limit / 2);
     got = tier_disk_read(&d, &kept->key, false, &damaged);
@@ -427,7 +439,10 @@ TEST(tier_of_disk_survives_kill_9)
     enum { N_ENTRY = 16, BYTES = 300000 };
     const char *dir = test_temp("tier-kill");
     struct tier_entry *e[N_ENTRY];
-    int n_round = test_long() ? 200 : 20, n_found = 0;
+    int n_round = test_long() ? 200 : 20;
+    atomic_int *n_written =
+        mmap(NULL, sizeof *n_written, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t seed = test_seed();
     struct tier_disk d;
 
@@ -435,17 +450,17 @@ TEST(tier_of_disk_survives_kill_9)
         e[i] = entry_of(5, i, BYTES, true);
     open_disk(&d, dir, (uint64_t)N_ENTRY * BYTES * 2);
     for (int round = 0; round < n_round; round++) {
-        const struct timespec t = {.tv_nsec =
-                                       500000 + test_below(&seed, 20000000)};
-        pid_t pid = fork();
-        int status;
+        int status, n_found = 0, least = 1 + (int)test_below(&seed, N_ENTRY);
+        pid_t pid;
 
+        *n_written = 0;
+        pid = fork();
         assert_true(pid >= 0);
         if (pid == 0)
-            for (int i = round;; i++)
+            for (int i = round;; i++, ++*n_written)
                 if (!tier_disk_write(&d, e[i % N_ENTRY]))
                     _exit(1);
-        nanosleep(&t, NULL);
+        TEST_UNTIL(*n_written >= least); /* and chance adds to it */
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFSIGNALED(status));
@@ -462,8 +477,9 @@ TEST(tier_of_disk_survives_kill_9)
             if (round % 4 == 0)
                 tier_disk_drop(&d, &e[i]->key);
         }
+        assert_true(n_found >= least);
     }
-    assert_true(n_found > n_round);
+    munmap(n_written, sizeof *n_written);
     for (int i = 0; i < N_ENTRY; i++)
         tier_entry_drop(e[i]);
     tier_disk_close(&d);
@@ -471,18 +487,11 @@ TEST(tier_of_disk_survives_kill_9)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-enum { N_TEXT = 10 * TIER_TOKENS + 20 };
+enum { N_TEXT = 10 * TIER_TOKENS + 20, LONG_S = 1000000 };
 
 static void nothing(void *user)
 {
     (void)user;
-}
-
-static void pause_ms(void)
-{
-    const struct timespec t = {.tv_nsec = 1000000};
-
-    nanosleep(&t, NULL);
 }
 
 /* Gives a text's pages; of `part` tokens more one that ends within a page. */
@@ -507,8 +516,7 @@ static const struct tier_entry *take(struct tiers *t, struct tiers_search *s,
     const struct tier_entry *e;
     bool ended = false;
 
-    while (!(e = tiers_search_take(t, s, i, &ended)) && !ended)
-        pause_ms();
+    TEST_UNTIL((e = tiers_search_take(t, s, i, &ended)) || ended);
     return e;
 }
 
@@ -521,8 +529,7 @@ static struct tiers_search *begin_search(struct tiers *t, int x, int64_t n,
     text_of(x, N_TEXT, token);
     s = tiers_search(t, token, n, length, nothing, NULL);
     assert_non_null(s);
-    while (!tiers_search_done(s))
-        pause_ms();
+    TEST_UNTIL(tiers_search_done(s));
     return s;
 }
 
@@ -557,7 +564,12 @@ static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
 
 static struct tiers *open_tiers(uint64_t ram, const char *dir)
 {
-    const struct tiers_options o = {.ram = ram, .dir = dir, .disk = 10 << 20};
+    const struct tiers_options o = {.ram = ram,
+                                    .dir = dir,
+                                    .disk = 10 << 20,
+                                    .hang_s = LONG_S,
+                                    .read_hang_s = LONG_S,
+                                    .flush_s = LONG_S};
     struct tiers *t;
     pl_err err;
 
@@ -569,15 +581,9 @@ static struct tiers *open_tiers(uint64_t ram, const char *dir)
 static void settle(struct tiers *t, uint64_t n_ram, uint64_t n_written)
 {
     struct tiers_counts c;
-    double began = test_seconds();
 
-    do {
-        pause_ms();
-        tiers_counts(t, &c);
-        if (test_seconds() - began > 60)
-            fail_msg("%d pages in memory, %d written", (int)c.ram_pages,
-                     (int)c.written);
-    } while (c.ram_pages != n_ram || c.written != n_written);
+    TEST_UNTIL(
+        (tiers_counts(t, &c), c.ram_pages == n_ram && c.written == n_written));
 }
 
 TEST(tiers_find_the_longest_way_on)
@@ -655,10 +661,7 @@ TEST(tiers_survive_a_full_disk)
         setrlimit(RLIMIT_FSIZE, &small);
         t = open_tiers(1 << 20, dir);
         give_text(t, 1, 10, 0, NULL);
-        do {
-            pause_ms();
-            tiers_counts(t, &c);
-        } while (c.failed + c.lost < 10);
+        TEST_UNTIL((tiers_counts(t, &c), c.failed + c.lost >= 10));
         _exit(found(t, 1, N_TEXT, 0) == 640 && c.failed == 10 && c.written == 0
                   ? 0
                   : 1);
@@ -682,7 +685,8 @@ TEST(tiers_survive_a_full_disk)
 TEST(tiers_write_on_behind_a_page_that_is_too_large)
 {
     const char *dir = test_temp("tier-large");
-    const struct tiers_options o = {.ram = 1 << 20, .dir = dir, .disk = 100000};
+    const struct tiers_options o = {
+        .ram = 1 << 20, .dir = dir, .disk = 100000, .hang_s = LONG_S};
     struct tiers_counts c;
     struct tiers *t;
     int32_t token[N_TEXT];
@@ -748,7 +752,6 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
                                     .hang_s = 0.02,
                                     .log = hang,
                                     .log_user = &h};
-    double began = test_seconds();
     struct tiers_counts c;
     struct tiers *t;
     char line[700];
@@ -759,17 +762,12 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
     assert_int_equal(system(line), 0);
     pthread_mutex_lock(&h.lock);
     give_text(t, 1, 1, 0, NULL);
-    while (h.n_told == 0)
-        pause_ms();
+    TEST_UNTIL(h.n_told > 0);
     for (int x = 2; x < 6; x++) { /* more than may wait for a disk that works */
         give_text(t, x, 10, 0, NULL);
-        while (tiers_full(t)) {
-            assert_true(test_seconds() - began < 60);
-            pause_ms();
-        }
+        TEST_UNTIL(!tiers_full(t));
     }
-    while (found(t, 5, N_TEXT, 0) < 640)
-        assert_true(test_seconds() - began < 60);
+    TEST_UNTIL(found(t, 5, N_TEXT, 0) >= 640);
     tiers_counts(t, &c);
     assert_true(c.ram_pages >= 20);
     assert_true(c.ram_bytes <= 60000);
@@ -783,12 +781,14 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
 TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
 {
     const char *dir = test_temp("tier-mute");
-    const struct tiers_options o = {
-        .ram = 1 << 20, .dir = dir, .disk = 1 << 20, .read_hang_s = 0.05};
+    const struct tiers_options o = {.ram = 1 << 20,
+                                    .dir = dir,
+                                    .disk = 1 << 20,
+                                    .hang_s = LONG_S,
+                                    .read_hang_s = 0.05};
     struct tiers_search *held, *more[3];
     struct tiers_found f;
     struct tiers *t;
-    double began;
     bool ended;
     int32_t token[N_TEXT];
     pl_err err;
@@ -804,12 +804,8 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
     text_of(1, N_TEXT, token);
     held = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
     assert_non_null(held);
-    began = test_seconds();
-    while (!tiers_hangs(t)) {
-        assert_false(tiers_search_done(held));
-        assert_true(test_seconds() - began < 60);
-        pause_ms();
-    }
+    TEST_UNTIL(tiers_hangs(t));
+    assert_false(tiers_search_done(held));
     assert_int_equal(found(t, 2, N_TEXT, 0), 640);
     assert_int_equal(found(t, 2, N_TEXT, 128), 640);
     for (int i = 0; i < 3; i++) {
@@ -823,8 +819,7 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
     tiers_search_free(t, held); /* the reader has it */
     tiers_search_free(t, more[0]);
     mute_disk(false);
-    while (tiers_hangs(t))
-        pause_ms();
+    TEST_UNTIL(!tiers_hangs(t));
     tiers_search_free(t, more[1]);
     tiers_search_free(t, more[2]);
     assert_int_equal(found(t, 1, N_TEXT, 0), 640);
@@ -837,7 +832,8 @@ TEST(tiers_read_little_ahead)
 {
     enum { N = 5 };
     const char *dir = test_temp("tier-ahead");
-    struct tiers_options o = {.dir = dir, .disk = 1 << 20, .ahead = 6000};
+    struct tiers_options o = {
+        .dir = dir, .disk = 1 << 20, .ahead = 6000, .read_hang_s = LONG_S};
     struct tiers *t = open_tiers(0, dir);
     struct tiers_search *s[N];
     struct tiers_counts c;
@@ -851,8 +847,7 @@ TEST(tiers_read_little_ahead)
         s[i] = begin_search(t, 1, N_TEXT, 0);
         assert_int_equal(tiers_search_found(s[i]).n, 10);
     }
-    for (int k = 0; k < 30; k++) /* more would come */
-        pause_ms();
+    usleep(30000); /* more would come */
     tiers_counts(t, &c);
     assert_true(c.disk_hits <= 3 + N);
     tiers_search_free(t, s[0]);
@@ -878,7 +873,6 @@ TEST(tiers_lose_what_is_damaged)
 {
     const char *dir = test_temp("tier-refused");
     struct tiers *t = open_tiers(1 << 20, dir);
-    double began = test_seconds();
     struct tiers_search *s;
     struct tiers_counts c;
     char name[256];
@@ -890,10 +884,7 @@ TEST(tiers_lose_what_is_damaged)
     assert_int_equal(tiers_search_found(s).n, 1);
     tiers_damaged(t, take(t, s, 0));
     tiers_search_free(t, s);
-    while (n_file(dir, &bytes, name) > 0) {
-        assert_true(test_seconds() - began < 60);
-        pause_ms();
-    }
+    TEST_UNTIL(n_file(dir, &bytes, name) == 0);
     assert_int_equal(found(t, 1, N_TEXT, 0), 0);
     tiers_counts(t, &c);
     assert_int_equal(c.damaged, 1);
@@ -948,8 +939,7 @@ TEST(tiers_survive_failing_memory)
             tiers_give(t, token, (int64_t)(i + 1) * TIER_TOKENS, true, data[i],
                        2000);
         s = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
-        while (s && !tiers_search_done(s))
-            pause_ms();
+        TEST_UNTIL(!s || tiers_search_done(s));
         tiers_search_free(t, s);
         alloc_fail_off();
         tiers_free(t);
