@@ -130,13 +130,25 @@ TEST(load_asks_with_all_of_a_long_key)
 TEST(load_ends_who_takes_longer_than_the_timeout)
 {
     struct load_try t = {.script = "so", .n_token = 2};
-    json_t *all;
+    char line[200];
+    int n_done = 0;
 
     load_try_start(&t);
-    all = load(&t, "--requests 2 --concurrency 2 --timeout 2");
-    assert_int_equal(number(json_array_get(all, 0), "n_done"), 1);
-    assert_int_equal(number(json_array_get(all, 0), "n_failed"), 1);
-    json_decref(all);
+    for (int s = 1; n_done == 0; s *= 2) { /* a slow machine takes longer */
+        json_t *all, *row;
+
+        t.n_body = 0;
+        snprintf(line, sizeof line,
+                 "plait bench --serve %s -o json --requests 2 --concurrency 2 "
+                 "--timeout %d || true",
+                 t.url, s);
+        all = json_loads(sh(0, line).out, 0, NULL);
+        row = json_array_get(all, 0);
+        n_done = row ? (int)number(row, "n_done") : 0;
+        assert_in_range(n_done, 0, 1);
+        assert_true(n_done == 0 || number(row, "n_failed") == 1);
+        json_decref(all);
+    }
     load_try_stop(&t);
 }
 
@@ -158,32 +170,48 @@ TEST(load_counts_no_answer_without_a_token_as_good)
 
 /* ---- times --------------------------------------------------------------- */
 
-/* One of ten is late, by far more than a busy machine adds. */
+/* The first of 19 comes to its first token when the others have ended, three at
+ * a time. A busy machine makes all of it longer and changes no order. */
 TEST(load_percentiles_are_those_of_known_delays)
 {
-    enum { FIRST = 20, GAP = 10, LATE = 2000, N = 5 };
-    struct load_try t = {.script = "ooooooooolooooooooo",
+    enum { FIRST = 20, GAP = 10, N = 5, ALL = 19 };
+    enum { WHOLE = FIRST + (N - 1) * GAP, LATE = (ALL - 1) / 3 * WHOLE };
+    enum { GOOD = LATE / 2 };
+    struct load_try t = {.script = "loooooooooooooooooo",
                          .n_token = N,
                          .first_ms = FIRST,
                          .gap_ms = GAP,
-                         .late_ms = LATE};
+                         .behind = ALL - 1};
     json_t *all, *row;
+    char more[99];
 
     load_try_start(&t);
-    all = load(&t, "--requests 19 --concurrency 4 --max-first 1500");
+    snprintf(more, sizeof more, "--requests %d --concurrency 4 --max-first %d",
+             ALL, GOOD);
+    all = load(&t, more);
     row = json_array_get(all, 0);
     assert_true(number(row, "first_p50_ms") >= FIRST);
-    assert_true(number(row, "first_p90_ms") < LATE);
+    assert_true(number(row, "first_p90_ms") < number(row, "first_p99_ms"));
     assert_true(number(row, "first_p99_ms") >= LATE);
     assert_true(number(row, "first_max_ms") == number(row, "first_p99_ms"));
-    assert_true(number(row, "gap_p50_ms") >= 0.5 * GAP);
-    assert_true(number(row, "gap_max_ms") < LATE);
-    assert_true(number(row, "between_p50_ms") >= 0.5 * GAP);
-    assert_true(number(row, "whole_p50_ms") >= FIRST + (N - 1) * GAP);
+    assert_true(number(row, "gap_max_ms") != number(row, "first_max_ms"));
+    assert_true(number(row, "whole_p50_ms") >= WHOLE);
     assert_true(number(row, "whole_max_ms") >= LATE + (N - 1) * GAP);
-    assert_int_equal(number(row, "n_done"), 19);
-    assert_int_equal(number(row, "n_good"), 18);
+    assert_int_equal(number(row, "n_done"), ALL);
+    assert_true(number(row, "n_good") < ALL);
+    assert_true((number(row, "n_good") == ALL - 1) ==
+                (number(row, "first_p90_ms") <= GOOD));
     assert_true(number(row, "good_ts") < number(row, "out_ts"));
+    json_decref(all);
+    t.script = "o"; /* a token read late is nearer to the next one */
+    all = load(&t, "--requests 1");
+    row = json_array_get(all, 0);
+    assert_true(number(row, "first_p50_ms") +
+                    (N - 1) * number(row, "between_p50_ms") >=
+                WHOLE - 0.1);
+    assert_true(number(row, "gap_max_ms") >=
+                number(row, "between_p50_ms") - 0.1);
+    assert_true(number(row, "gap_max_ms") <= number(row, "whole_max_ms"));
     json_decref(all);
     load_try_stop(&t);
 }
@@ -228,7 +256,10 @@ TEST(load_times_count_from_when_a_request_was_due)
 
 TEST(load_keeps_as_many_at_once_as_it_was_told)
 {
-    struct load_try t = {.script = "o", .n_token = 2, .first_ms = 100};
+    struct load_try t = {.script = "oooooooooooohhhhhhoooooo",
+                         .n_token = 2,
+                         .first_ms = 20,
+                         .crowd = 6};
     json_t *all;
 
     load_try_start(&t);
@@ -236,7 +267,7 @@ TEST(load_keeps_as_many_at_once_as_it_was_told)
     assert_int_equal(json_array_size(all), 2);
     assert_int_equal(number(json_array_get(all, 0), "n_done"), 12);
     assert_int_equal(number(json_array_get(all, 1), "concurrency"), 6);
-    assert_in_range(t.most_open, 4, 6);
+    assert_int_equal(t.most_open, 6);
     json_decref(all);
     load_try_stop(&t);
 }

@@ -72,7 +72,9 @@ static void end(struct client *c)
 {
     pthread_mutex_lock(&c->t->lock);
     c->t->n_open -= c->open;
+    c->t->n_ended += c->open;
     c->open = false;
+    pthread_cond_broadcast(&c->t->changed);
     pthread_mutex_unlock(&c->t->lock);
 }
 
@@ -131,12 +133,23 @@ static void say_counts(const struct client *c, char how)
     (void)chunk(c, text, how == 'b');
 }
 
+/* What comes before the first token. */
+static void come_to_it(struct load_try *t, char how)
+{
+    pthread_mutex_lock(&t->lock);
+    while ((how == 'l' && t->n_ended < t->behind) ||
+           (how == 'h' && t->most_open < t->crowd))
+        pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    pause_ms(how == 'l' ? t->late_ms : t->first_ms);
+}
+
 static void stream(struct client *c, char how, bool chat)
 {
     static const char head[] =
         "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n"
         "Content-Type: text/event-stream\r\n\r\n";
-    const struct load_try *t = c->t;
+    struct load_try *t = c->t;
     bool bytes = how == 'b', ok = send_all(c, head, sizeof head - 1);
 
     if (chat)
@@ -144,7 +157,7 @@ static void stream(struct client *c, char how, bool chat)
                          ": a comment\n\ndata: {\"choices\":[{\"delta\":"
                          "{\"role\":\"assistant\",\"content\":null}}]}\n\n",
                          bytes);
-    pause_ms(how == 'l' ? t->late_ms : t->first_ms);
+    come_to_it(t, how);
     for (int i = 0; i < t->n_token && ok; i++) {
         if (i > 0)
             pause_ms(t->gap_ms);
@@ -166,12 +179,12 @@ static void stream(struct client *c, char how, bool chat)
     (void)send_all(c, "0\r\n\r\n", 5);
 }
 
-/* Until the client leaves, or half a minute is over. */
+/* Until the client leaves. */
 static void be_silent(const struct client *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLIN};
 
-    (void)poll(&p, 1, 30000);
+    (void)poll(&p, 1, -1);
 }
 
 static void write_text(struct client *c, char how)
@@ -210,6 +223,7 @@ static char begin(struct client *c, const char *body)
     t->n_open++;
     c->open = true;
     t->most_open = t->n_open > t->most_open ? t->n_open : t->most_open;
+    pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->lock);
     return how;
 }

@@ -12,7 +12,8 @@ enum { LOAD_TRY_BODIES = 256 };
 /* How a request is answered:
  *   o  well: n_token events, the first after first_ms, gap_ms between, then
  *      the counts and [DONE]
- *   l  likewise, but late_ms before the first
+ *   l  likewise, but late_ms before the first, from when `behind` others ended
+ *   h  likewise, once `crowd` requests are open
  *   b  likewise, each byte of it by itself
  *   q  well, with "timings" that say prompt_ms
  *   t  429, with an error in OpenAI's shape
@@ -27,7 +28,7 @@ struct load_try {
                            over */
     const char *key;    /* that is asked for; NULL: none */
     const char *models; /* what /v1/models says; NULL: 404 */
-    int n_token, first_ms, gap_ms, late_ms, prompt_ms;
+    int n_token, first_ms, gap_ms, late_ms, behind, crowd, prompt_ms;
 
     int port;
     char url[48];
@@ -35,7 +36,7 @@ struct load_try {
     pthread_cond_t changed;
     int fd, n_thread;
     pthread_t thread;
-    int n_open, most_open; /* requests for texts */
+    int n_open, most_open, n_ended; /* requests for texts */
     int n_body;
     char *body[LOAD_TRY_BODIES]; /* owned: what was asked for, as it came */
     char path[64];               /* of the last */
