@@ -297,16 +297,14 @@ TEST(cli_failures_exit_1_and_name_the_thing)
         {"plait plan -m absent.gguf", "absent.gguf"},
         {"plait inspect absent.gguf", "absent.gguf"},
         {"plait inspect .", "."},
-        {"rm -f fifo; mkfifo fifo; timeout 20 plait inspect fifo",
-         "not a regular file"},
-        {"timeout 20 plait plan -m fifo", "not a regular file"},
-        {"timeout 20 plait run " MODEL "-p x --state-load fifo", "fifo"},
-        {"timeout 20 plait run " MODEL "-p x --state-load /dev/zero",
-         "no state"},
-        {"timeout 60 plait tokenize " MODEL "-f /dev/zero", "256 MiB"},
-        {"timeout 60 plait run " MODEL "-p - </dev/zero", "256 MiB"},
-        {"timeout 60 plait run " MODEL "-i </dev/zero", "16 MiB"},
-        {"timeout 60 plait logits " MODEL "-o x --tokens @/dev/zero",
+        {"rm -f fifo; mkfifo fifo; plait inspect fifo", "not a regular file"},
+        {"plait plan -m fifo", "not a regular file"},
+        {"plait run " MODEL "-p x --state-load fifo", "fifo"},
+        {"plait run " MODEL "-p x --state-load /dev/zero", "no state"},
+        {"ulimit -t 60; plait tokenize " MODEL "-f /dev/zero", "256 MiB"},
+        {"ulimit -t 60; plait run " MODEL "-p - </dev/zero", "256 MiB"},
+        {"ulimit -t 60; plait run " MODEL "-i </dev/zero", "16 MiB"},
+        {"ulimit -t 60; plait logits " MODEL "-o x --tokens @/dev/zero",
          "256 MiB"},
         {"plait run " MODEL "-i <.", "reading standard input"},
         {"plait tokenize " MODEL "<&-", "reading standard input"},
@@ -631,9 +629,9 @@ static pid_t start(int *out, const char *const *argv)
 
 static void endless(const char **argv)
 {
-    static const char *const words[] = {
-        "plait", "run", "-m", NULL,      "-p",           "x",
-        "-n",    "-1",  "-c", "1000000", "--ignore-eos", NULL};
+    static const char *const words[] = {"plait", "run",   "-m",           NULL,
+                                        "-p",    "x",     "-n",           "-1",
+                                        "-c",    "65536", "--ignore-eos", NULL};
 
     memcpy(argv, words, sizeof(words));
     argv[3] = test_model();

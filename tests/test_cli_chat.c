@@ -147,13 +147,12 @@ static void type(const struct terminal *t, const char *keys)
     assert_int_equal(write(t->fd, keys, strlen(keys)), strlen(keys));
 }
 
-/* Types the keys, NULL for none, and reads until `text` has come, a minute at
- * most. A Ctrl-D that comes while the line editor takes the terminal over, just
- * after its prompt, ends nothing; so it is typed again. */
+/* Types the keys, NULL for none, and reads until `text` has come. A Ctrl-D that
+ * comes while the line editor takes the terminal over, just after its prompt,
+ * ends nothing; so it is typed again. */
 static void await(struct terminal *t, const char *keys, const char *text)
 {
     const char *found;
-    int n_wait = 0;
 
     if (keys)
         type(t, keys);
@@ -165,8 +164,7 @@ static void await(struct terminal *t, const char *keys, const char *text)
             got = read(t->fd, t->shown + t->n, sizeof t->shown - 1 - t->n);
         else if (keys && strchr(keys, '\004'))
             type(t, keys);
-        n_wait += got == 0;
-        if (got < 0 || n_wait > 300)
+        if (got < 0)
             fail_msg("\"%s\" does not come: %s", text, t->shown);
         for (; got > 0; got--, t->n++) /* an echo may hold zero bytes */
             if (t->shown[t->n] == '\0')
