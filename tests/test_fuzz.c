@@ -1,8 +1,8 @@
 /* Readers of foreign bytes survive damage: each target of fuzz/fuzz_list.h is
- * fed its corpus, every file cut at many places, and mutations for some
- * seconds. No coverage guides them, as libFuzzer does in the CI run; in return
+ * fed its corpus, every file cut at many places, and a number of mutations. No
+ * coverage guides them, as libFuzzer does in the CI run; in return
  * they need no clang. The sequence follows from PLAIT_SEED alone: run the same
- * seed in a sanitizer build, PLAIT_FUZZ_SECONDS long, to meet a crash again. */
+ * seed in a sanitizer build, PLAIT_FUZZ_RUNS times, to meet a crash again. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 
@@ -19,10 +19,16 @@ enum {
     MAX_BYTES = 1 << 20,
     MAX_SEED = 256,
     N_CUT = 200,
-    SECONDS_SHORT = 1,
-    SECONDS_LONG = 180,
-    SLOW_S = 10, /* an input of at most 1 MiB may not take longer */
+    N_MUTATION = 30000,
+    LONGER = 180, /* in the long tier */
+    SLOW_S = 10,  /* of the processor, for an input of at most 1 MiB */
 };
+
+/* Targets whose inputs cost much more than those of the others. */
+static const struct {
+    const char *name;
+    int n_mutation;
+} slow[] = {{"http", 1000}, {"grammar", 3000}, {"reply", 10000}};
 
 struct target {
     int (*run)(const uint8_t *data, size_t n);
@@ -39,7 +45,7 @@ static void run_one(struct target *t, const uint8_t *data, size_t n)
 {
     uint8_t *copy = test_need(1, n > 0 ? n : 1);
     struct alloc_stat stat;
-    double start = test_seconds();
+    double start = test_cpu_seconds();
 
     if (n > 0)
         memcpy(copy, data, n);
@@ -51,9 +57,9 @@ static void run_one(struct target *t, const uint8_t *data, size_t n)
     if (stat.peak_bytes > (int64_t)(2 * n) + (64 << 20))
         fail_msg("run %lld: %zu bytes made it hold %lld", (long long)t->n_run,
                  n, (long long)stat.peak_bytes);
-    if (test_seconds() - start > SLOW_S)
+    if (test_cpu_seconds() - start > SLOW_S)
         fail_msg("run %lld: %zu bytes took %.1f s", (long long)t->n_run, n,
-                 test_seconds() - start);
+                 test_cpu_seconds() - start);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -147,14 +153,11 @@ static size_t mutate(const struct target *t, uint8_t *data, size_t n,
 
 static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
 {
-    const char *env = getenv("PLAIT_FUZZ_SECONDS");
-    double seconds = env != NULL   ? atof(env)
-                     : test_long() ? SECONDS_LONG
-                                   : SECONDS_SHORT;
+    const char *env = getenv("PLAIT_FUZZ_RUNS");
+    int n_mutation = N_MUTATION;
     struct target *t = test_need(1, sizeof(*t));
     uint8_t *data = test_need(1, MAX_BYTES);
     uint64_t rng = test_seed();
-    double start;
 
     t->run = run;
     load_corpus(t, name);
@@ -166,7 +169,12 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
             run_one(t, in->data, n);
         run_one(t, in->data, in->n);
     }
-    for (start = test_seconds(); test_seconds() - start < seconds;) {
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
+        if (strcmp(name, slow[i].name) == 0)
+            n_mutation = slow[i].n_mutation;
+    n_mutation =
+        env != NULL ? atoi(env) : test_draws(n_mutation, LONGER * n_mutation);
+    for (int i = 0; i < n_mutation; i++) {
         const struct input *in = &t->seed[test_below(&rng, t->n_seed)];
         size_t n = in->n;
 
@@ -184,7 +192,7 @@ static void fuzz_run(const char *name, int (*run)(const uint8_t *, size_t))
 }
 
 #define FUZZ(name, runs)                                                       \
-    TEST(fuzz_##name##_survives_damage)                                        \
+    TEST_OF("/test_fuzz.c", fuzz_##name##_survives_damage)                     \
     {                                                                          \
         fuzz_run(#name, fuzz_##name);                                          \
     }
