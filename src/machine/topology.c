@@ -249,6 +249,19 @@ static pl_status check_orders(pl_err *err)
     return PL_OK;
 }
 
+/* hwloc itself would look at this machine instead where the file cannot be read
+ * by a plugin that it has, and fail where it has none: here both fail. A file
+ * that does not exist is no order, as to hwloc. */
+static pl_status follow_xml(hwloc_topology_t hw, pl_err *err)
+{
+    const char *xml = getenv("HWLOC_XMLFILE");
+
+    if (!xml || getenv("HWLOC_COMPONENTS") || access(xml, F_OK) != 0 ||
+        hwloc_topology_set_xml(hw, xml) == 0)
+        return PL_OK;
+    return refuse_order("HWLOC_XMLFILE", xml, "hwloc cannot read it", err);
+}
+
 static pl_status load(struct topology *t, const char *desc, const char *allowed,
                       pl_err *err)
 {
@@ -270,6 +283,9 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                     desc);
         goto done;
     }
+    s = desc ? PL_OK : follow_xml(t->hw, err);
+    if (s != PL_OK)
+        goto done;
     if (hwloc_topology_load(t->hw) != 0) {
         const char *xml = getenv("HWLOC_XMLFILE");
 

@@ -282,14 +282,20 @@ TEST(topology_orders_of_hwloc_are_followed_or_refused)
         {"HWLOC_COMPONENTS", "-abacus,,-x86,linux,stop,abacus", PL_OK},
         {"HWLOC_COMPONENTS", "stop", PL_DEVICE},
     };
+    const int n = sizeof list / sizeof list[0];
     pl_err err;
 
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        pl_status s = load_ordered(list[i].name, list[i].value, &err);
+    for (int i = 0; i < 2 * n; i++) { /* without its plugins, and with them */
+        const char *name = list[i % n].name, *value = list[i % n].value;
+        pl_status s;
 
-        if (s != list[i].status)
-            fail_msg("%s=%s: %s, %s", list[i].name, list[i].value,
-                     pl_status_name(s), s != PL_OK ? err.message : "");
+        if (i < n)
+            setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 1);
+        s = load_ordered(name, value, &err);
+        unsetenv("HWLOC_PLUGINS_PATH");
+        if (s != list[i % n].status)
+            fail_msg("%s=%s: %s, %s", name, value, pl_status_name(s),
+                     s != PL_OK ? err.message : "");
         if (s != PL_OK)
             assert_non_null(strstr(err.message, "HWLOC_"));
     }
