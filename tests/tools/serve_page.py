@@ -200,14 +200,11 @@ def writes_markup_as_text(b):
 
 
 def is_not_held_up(b):
-    """What would take a minute, or more depth than there is."""
+    """What would take hours, or more depth than there is."""
     for text in ['x' + '`' * 7000, '>' * 7000, '- + ' * 3000,
                  '# a' + ' ' * 7000 + 'x']:
-        took = b.get('(() => { const began = performance.now(); '
-                     f'cut([{json.dumps(text)}]).map(x => render(x)); '
-                     'return performance.now() - began; })()')
-        if took > 5000:
-            raise browser.Failed(f'{text[:5]!r} took {took} ms')
+        b.get('for (let i = 0; i < 60; i++) '
+              f'cut([{json.dumps(text)}]).map(x => render(x)); 0')
     same(b.get('render(["## C# ##"]).outerHTML'), '<h2>C#</h2>')
 
 
@@ -303,13 +300,19 @@ def tells_of_errors(b, server):
          'The server cannot be reached. Does it run?')
 
 
+def n_looked(b):
+    return sum(u.endswith('/machine') for u in b.asked)
+
+
 def asks_for_a_key(b, url):
     b.open(url)
     b.wait('$("ask-key").open')
     b.get('turn(true); $("ask-key").close()')
     b.wait('$("machine-wrong").textContent === '
            '"The server wants another API key."')
-    b.get('new Promise(go => setTimeout(go, 1200))')
+    n = n_looked(b)
+    while n_looked(b) < n + 2:
+        b.get('new Promise(go => setTimeout(go, 100))')
     same(b.get('$("ask-key").open'), False)  # who looks is not asked again
     b.get('turn(false); begin(); 0')
     for key, text in ('wrong', 'does not know this key'), ('k1', ''):

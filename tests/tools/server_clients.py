@@ -257,7 +257,7 @@ def call(port, package, what):
     """Clients of the openai package add /chat/completions, the others
     /v1/messages."""
     return what(package(base_url=f'http://127.0.0.1:{port}', api_key='none',
-                        max_retries=0, timeout=60))
+                        max_retries=0, timeout=None))
 
 
 def main():
