@@ -138,7 +138,7 @@ TEST(bench_holds_each_run_against_its_own_limit)
 /* A file's name need be no UTF-8; JSON must. */
 TEST(bench_json_has_a_model_of_any_name)
 {
-    json_t *all = rows("ln -s $PWD/models/fable-moe-Q8_0.gguf "
+    json_t *all = rows("ln -s \"$PWD/models/fable-moe-Q8_0.gguf\" "
                        "$(printf 'a\\377.gguf') && "
                        "plait bench -m $(printf 'a\\377.gguf') --no-limits "
                        "-r 1 -p 2 -n 0 -o json");

@@ -130,23 +130,34 @@ TEST(load_asks_with_all_of_a_long_key)
 TEST(load_ends_who_takes_longer_than_the_timeout)
 {
     struct load_try t = {.script = "so", .n_token = 2};
+    const json_t *why;
     char line[200];
-    int n_done = 0;
+    size_t n_done = 0, i;
 
     load_try_start(&t);
     for (int s = 1; n_done == 0; s *= 2) { /* a slow machine takes longer */
         json_t *all, *row;
+        struct ran r;
 
         t.n_body = 0;
         snprintf(line, sizeof line,
                  "plait bench --serve %s -o json --requests 2 --concurrency 2 "
                  "--timeout %d || true",
                  t.url, s);
-        all = json_loads(sh(0, line).out, 0, NULL);
+        r = sh(0, line);
+        all = json_loads(r.out, 0, NULL);
         row = json_array_get(all, 0);
-        n_done = row ? (int)number(row, "n_done") : 0;
+        if (!row) {
+            must_say(r, "longer than --timeout");
+            continue;
+        }
+        json_array_foreach (json_object_get(row, "failures"), i, why)
+            assert_non_null(
+                strstr(json_string_value(json_object_get(why, "message")),
+                       "longer than --timeout"));
+        n_done = (size_t)number(row, "n_done");
+        assert_int_equal(number(row, "n_failed"), 2 - n_done);
         assert_in_range(n_done, 0, 1);
-        assert_true(n_done == 0 || number(row, "n_failed") == 1);
         json_decref(all);
     }
     load_try_stop(&t);

@@ -350,7 +350,6 @@ void hub_try_start(struct hub_try *t)
     socklen_t n = sizeof a;
 
     *t = (struct hub_try){.repo = "T/R", .revision = "0123abcd0123abcd"};
-    setenv("no_proxy", "*", 1);
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->gone, NULL);
     t->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -646,9 +646,8 @@ TEST(serve_saves_and_restores_slots)
     int64_t cached, n_saved;
     struct serve_try s;
 
-    snprintf(more, sizeof more, "mkdir -p %s", dir);
-    assert_int_equal(system(more), 0);
-    snprintf(more, sizeof more, "--ranks 2 --slot-save-path %s", dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(more, sizeof more, "--ranks 2 --slot-save-path '%s'", dir);
     serve_try_start(&s, "", more);
     free(serve_try_post(&s, "/slots/0?action=save", file,
                         400)); /* nothing yet */
@@ -670,7 +669,7 @@ TEST(serve_saves_and_restores_slots)
 
     snprintf(more, sizeof more,
              "--ranks 2 -dev 'cpu*2' -sm tensor "
-             "--slot-save-path %s",
+             "--slot-save-path '%s'",
              dir);
     serve_try_start(&s, "", more);
     free(serve_try_post(&s, "/slots/1?action=restore",
@@ -683,7 +682,7 @@ TEST(serve_saves_and_restores_slots)
     assert_string_equal(a, b);
     serve_try_stop(&s);
 
-    snprintf(more, sizeof more, "--ranks 4 --slot-save-path %s", dir);
+    snprintf(more, sizeof more, "--ranks 4 --slot-save-path '%s'", dir);
     serve_try_start(&s, "", more); /* other bits */
     free(serve_try_post(&s, "/slots/1?action=restore", file, 400));
     serve_try_stop(&s);
@@ -733,7 +732,7 @@ TEST(serve_reads_its_model_once_unless_something_lasts)
     assert_true(n_read(&s) - loaded < model.st_size / 2);
     serve_try_stop(&s);
     for (int i = 0; i < 2; i++) {
-        snprintf(more, sizeof more, "%s %s", lasts[i], dir);
+        snprintf(more, sizeof more, "%s '%s'", lasts[i], dir);
         serve_try_start(&s, "", more);
         assert_true(n_read(&s) - loaded > model.st_size * 9 / 10);
         serve_try_stop(&s);
@@ -756,7 +755,7 @@ TEST(serve_finds_its_cache_after_kill_9)
         char *text;
 
         snprintf(more, sizeof more,
-                 "--ranks 2 %s --cache-ram %d --cache-dir %s",
+                 "--ranks 2 %s --cache-ram %d --cache-dir '%s'",
                  i % 2 ? "-dev 'cpu*2' -sm layer" : "", i % 3 ? 64 : 0, dir);
         serve_try_start(&s, "", more);
         text = ask_long(&s, N_WORDS, "cache_n", &cached);

@@ -325,6 +325,19 @@ static void *look_on(void *user)
     return NULL;
 }
 
+/* Three bytes of the data of the files in `dir` that a command lists. */
+static void damage(const char *dir, const char *which)
+{
+    char line[700];
+
+    snprintf(
+        line, sizeof line,
+        "cd '%s' && for f in $(%s); do printf '\\377\\376\\375' | dd of=$f "
+        "bs=1 seek=5000 conv=notrunc 2>/dev/null || exit 1; done",
+        dir, which);
+    assert_int_equal(system(line), 0);
+}
+
 /* Pages that come back and then are of no use, since that with the state behind
  * them is damaged, were in no total; and totals are those of all jobs. */
 TEST(server_totals_only_grow_whatever_comes_back)
@@ -335,7 +348,6 @@ TEST(server_totals_only_grow_whatever_comes_back)
     struct heard alone, h;
     struct loop_counts c;
     struct place p;
-    char line[700];
 
     s.file = test_ref_or_skip("qwen3next-f32.gguf");
     s.dir = dir;
@@ -343,12 +355,7 @@ TEST(server_totals_only_grow_whatever_comes_back)
     write_one(&p, &alone, 1, LONG, 8);
     settle(&p, true);
     tear_down(&p);
-    snprintf(line, sizeof line,
-             "for f in $(ls -S '%s'/*.page | head -2); do printf "
-             "'\\377\\376\\375' | dd of=$f bs=1 seek=5000 conv=notrunc "
-             "2>/dev/null || exit 1; done",
-             dir);
-    assert_int_equal(system(line), 0);
+    damage(dir, "ls -S *.page | head -2");
     set_up(&p, &s);
     k.loop = p.loop;
     assert_int_equal(pthread_create(&k.thread, NULL, look_on, &k), 0);
@@ -400,19 +407,13 @@ TEST(server_tiers_use_nothing_damaged)
     struct heard alone[N_JOB];
     struct tiers_counts c;
     struct place p;
-    char line[700];
 
     s.dir = dir;
     set_up(&p, &s);
     write_all(&p, alone);
     settle(&p, true);
     tear_down(&p);
-    /* a byte of every file's data */
-    snprintf(line, sizeof line,
-             "for f in %s/*.page; do printf '\\377\\376\\375' | dd of=$f bs=1 "
-             "seek=5000 conv=notrunc 2>/dev/null || exit 1; done",
-             dir);
-    assert_int_equal(system(line), 0);
+    damage(dir, "ls *.page");
     set_up(&p, &s);
     write_again(&p, alone, 0);
     tiers_counts(p.tiers, &c);
