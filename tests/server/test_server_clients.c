@@ -131,6 +131,8 @@ TEST(server_is_understood_by_the_packages_of_its_protocols)
     const char *folder = test_temp("clients");
     int status;
 
+    if (!test_long()) /* test_serve lets them speak to a server */
+        TEST_SKIP("runs in the long tier");
     assert_non_null(script);
     status = run(script, folder, "asks");
     if (status == 77)

@@ -778,6 +778,7 @@ TEST(server_loop_survives_every_allocation_that_fails)
     struct loop_counts c;
     struct place p = {.shares = true};
     int n_refused = 0, n_failed = 0;
+    const int64_t step = test_long() ? 1 : TEST_SANITIZED ? 11 : 3;
     bool failed = true;
 
     set_up(&p, "cpu", 256, &(struct loop_options){.n_seq = N, .step = 64});
@@ -785,7 +786,7 @@ TEST(server_loop_survives_every_allocation_that_fails)
         ask(&p, &alone[i], (uint64_t)i, N_PROMPT, N_WRITE, 1);
         wait_for(&alone[i]);
     }
-    for (int64_t n = 1; failed; n += TEST_SANITIZED ? 11 : 1) {
+    for (int64_t n = 1; failed; n += step) {
         const int before = n_refused + n_failed;
         struct heard h[N] = {0};
         int32_t prompt[N_PROMPT];
