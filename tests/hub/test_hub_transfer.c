@@ -24,6 +24,20 @@ static int64_t size_of(const char *path)
     return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
 }
 
+/* A hub that has one file, and who asks for it. */
+static struct hub_try_file *begin(struct hub_try *t, struct hub_use *u)
+{
+    hub_try_start(t);
+    hub_use_init(u, t);
+    return hub_try_add_random(t, "m-Q4_K_M.gguf", N);
+}
+
+static void end(struct hub_try *t, struct hub_use *u)
+{
+    hub_use_fini(u);
+    hub_try_stop(t);
+}
+
 TEST(hub_a_file_comes_once)
 {
     struct hub_try_file *f;
@@ -49,8 +63,7 @@ TEST(hub_a_file_comes_once)
         is_there(hub_use_place(&u, &t, t.revision, "sub/m-Q4_K_M.gguf.part")));
     assert_false(is_there(
         hub_use_place(&u, &t, t.revision, "sub/m-Q4_K_M.gguf.part.etag")));
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* Bytes of a path that an address may not have as they are. */
@@ -70,9 +83,7 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     /* More often than there are tries: what brings bytes does not count. */
     t.n_cut = 5;
     t.cut_at = 150000;
@@ -82,8 +93,7 @@ TEST(hub_a_cut_connection_is_gone_on_with)
     assert_int_equal(t.n_part, 5);
     assert_int_equal(t.n_if_range, 5);
     assert_int_equal(t.n_sent, N);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* It ends without a file, and the next run goes on with what came. */
@@ -123,9 +133,7 @@ TEST(hub_a_server_without_ranges_sends_all_again)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     t.no_range = true;
     t.n_cut = 1;
     t.cut_at = N - 1;
@@ -133,8 +141,7 @@ TEST(hub_a_server_without_ranges_sends_all_again)
     hub_use_has(&u, f);
     assert_int_equal(t.n_part, 1);
     assert_int_equal(t.n_sent, 2 * N - 1);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* A body without a length ends with its connection, whether whole or not. */
@@ -144,17 +151,14 @@ TEST(hub_a_body_of_no_length_is_counted)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     t.no_length = true;
     t.n_cut = 2;
     t.cut_at = 100000;
     hub_use(&u, "T/R", NULL, PL_OK, "100000 of 1048576 bytes came");
     hub_use_has(&u, f);
     assert_int_equal(t.n_sent, N);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* Another version has come between two tries. */
@@ -164,9 +168,7 @@ TEST(hub_a_part_of_another_version_is_dropped)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     u.o.n_try = 1;
     t.n_cut = 1;
     t.cut_at = 300000;
@@ -175,8 +177,7 @@ TEST(hub_a_part_of_another_version_is_dropped)
     hub_use(&u, "T/R", NULL, PL_OK, "sends it from its beginning");
     hub_use_has(&u, f);
     assert_int_equal(t.n_if_range, 1);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_a_wrong_sum_is_never_used)
@@ -185,17 +186,14 @@ TEST(hub_a_wrong_sum_is_never_used)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     f->sum[0] = f->sum[0] == '0' ? '1' : '0';
     hub_use(&u, "T/R", NULL, PL_BAD_FILE, f->sum);
     assert_int_equal(t.n_get, 1);
     assert_false(is_there(hub_use_place(&u, &t, t.revision, f->path)));
     assert_false(
         is_there(hub_use_place(&u, &t, t.revision, "m-Q4_K_M.gguf.part")));
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* The part that an earlier run has left is damaged: the sum tells. */
@@ -206,9 +204,7 @@ TEST(hub_a_damaged_part_is_downloaded_again)
     struct hub_use u;
     FILE *part;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     u.o.n_try = 1;
     t.n_cut = 1;
     t.cut_at = 300000;
@@ -229,8 +225,7 @@ TEST(hub_a_damaged_part_is_downloaded_again)
     fclose(part);
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* All of it has come when the connection ends before its time. */
@@ -240,9 +235,7 @@ TEST(hub_a_file_that_is_whole_is_taken)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     u.o.n_try = 1;
     t.n_cut = 1;
     t.cut_at = 1000;
@@ -250,8 +243,7 @@ TEST(hub_a_file_that_is_whole_is_taken)
     t.extra = 5;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_a_wrong_length_is_told)
@@ -260,9 +252,7 @@ TEST(hub_a_wrong_length_is_told)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     f->listed = N + 1;
     hub_use(&u, "T/R", NULL, PL_BAD_FILE, "1048576 bytes, and 1048577");
     f->listed = N - 1;
@@ -283,8 +273,7 @@ TEST(hub_a_wrong_length_is_told)
     t.wrong_range = false;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_the_token_goes_to_no_other_host)
@@ -326,8 +315,7 @@ TEST(hub_the_token_goes_to_no_other_host)
     assert_int_equal(elsewhere.n_token, 0);
     u.o.token = "hf_se\r\ncret";
     hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "token has a character");
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
     hub_try_stop(&elsewhere);
 }
 
@@ -366,8 +354,7 @@ TEST(hub_refusals_say_what_to_do)
     hub_use(&u, "T/R", "../o.gguf", PL_BAD_ARGUMENT, "no path of a file");
     u.o.endpoint = "ftp://a";
     hub_use(&u, "T/R", NULL, PL_BAD_ARGUMENT, "HF_ENDPOINT");
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_a_server_in_trouble_is_asked_again)
@@ -403,8 +390,7 @@ TEST(hub_a_server_in_trouble_is_asked_again)
     t.status = 416;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 /* A server that sends nothing any more is left. */
@@ -414,9 +400,7 @@ TEST(hub_silence_ends)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     u.o.timeout_s = 1;
     u.o.n_try = 1;
     t.silent_at = 100000;
@@ -427,8 +411,7 @@ TEST(hub_silence_ends)
     t.silent_at = 0;
     hub_use(&u, "T/R", NULL, PL_OK, NULL);
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_a_download_can_be_stopped)
@@ -437,9 +420,7 @@ TEST(hub_a_download_can_be_stopped)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     t.silent_at = 300000;
     u.stop_at = 200000;
     hub_use(&u, "T/R", NULL, PL_CANCELLED, "stopped");
@@ -457,8 +438,7 @@ TEST(hub_a_download_can_be_stopped)
     t.silent_at = 0;
     hub_use(&u, "T/R", NULL, PL_OK, "are there");
     hub_use_has(&u, f);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }
 
 TEST(hub_what_does_not_fit_is_not_begun)
@@ -467,12 +447,9 @@ TEST(hub_what_does_not_fit_is_not_begun)
     struct hub_try t;
     struct hub_use u;
 
-    hub_try_start(&t);
-    f = hub_try_add_random(&t, "m-Q4_K_M.gguf", N);
-    hub_use_init(&u, &t);
+    f = begin(&t, &u);
     f->listed = (uint64_t)1 << 60;
     hub_use(&u, "T/R", NULL, PL_FULL, "does not fit into");
     assert_int_equal(t.n_get, 0);
-    hub_use_fini(&u);
-    hub_try_stop(&t);
+    end(&t, &u);
 }

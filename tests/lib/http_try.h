@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 
 enum { TRY_HELD = 4096 };
+/* Of a second of libmicrohttpd's, whose clock ticks a hundred times in it. */
+#define TRY_SECOND 0.98
 
 /* Its routes:
  *   GET  /hello      "hello"

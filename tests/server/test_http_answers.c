@@ -259,9 +259,7 @@ TEST(http_who_leaves_within_the_answer_is_noticed_once)
         struct try_answer a;
         struct http_request *r;
 
-        try_connect(&t, &c);
-        try_send(&c, try_get("/hold", ""));
-        r = try_held(&t);
+        r = try_hold(&t, &c);
         http_on_gone(r, try_gone, &t);
         http_begin(r, 200, NULL);
         try_read_head(&c, &a);
@@ -295,9 +293,7 @@ TEST(http_who_leaves_after_the_answer_is_no_news)
         struct try_answer a;
         struct http_request *r;
 
-        try_connect(&t, &c);
-        try_send(&c, try_get("/hold", ""));
-        r = try_held(&t);
+        r = try_hold(&t, &c);
         http_on_gone(r, try_gone, &t);
         http_answer(r, 200, NULL, "all", 3);
         try_read(&c, &a, false);
@@ -320,9 +316,7 @@ TEST(http_who_has_left_is_told_at_once)
     struct http_try t;
 
     try_start(&t, NULL);
-    try_connect(&t, &c);
-    try_send(&c, try_get("/hold", ""));
-    r = try_held(&t);
+    r = try_hold(&t, &c);
     try_close(&c);
     try_load_is(&t, 0, 1);
     http_on_gone(r, NULL, NULL);
@@ -330,9 +324,7 @@ TEST(http_who_has_left_is_told_at_once)
     assert_int_equal(atomic_load(&t.n_gone), 1);
     http_answer(r, 200, NULL, NULL, 0);
 
-    try_connect(&t, &c);
-    try_send(&c, try_get("/hold", ""));
-    r = try_held(&t);
+    r = try_hold(&t, &c);
     http_on_gone(r, try_gone, &t);
     http_on_gone(r, NULL, NULL);
     try_close(&c);
@@ -357,9 +349,7 @@ TEST(http_sender_never_waits_for_who_reads_nothing)
     struct http_try t;
 
     try_start(&t, &o);
-    try_connect(&t, &c);
-    try_send(&c, try_get("/hold", ""));
-    r = try_held(&t);
+    r = try_hold(&t, &c);
     http_on_gone(r, try_gone, &t);
     http_begin(r, 200, NULL);
     for (int i = 0; i < N; i++) {
@@ -401,7 +391,7 @@ TEST(http_who_reads_nothing_for_too_long_is_gone)
     for (int i = 0; i < 32; i++)
         http_send(r, part, 1 << 20);
     try_gone_is(&t, 1);
-    assert_true(test_seconds() - began >= o.timeout_s);
+    assert_true(test_seconds() - began >= TRY_SECOND);
     assert_false(http_send(r, part, 1));
     http_end(r);
     try_load_is(&t, 0, 0);

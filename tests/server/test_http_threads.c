@@ -64,9 +64,7 @@ TEST(http_stop_cuts_and_requests_stay_valid)
 
     try_start(&t, NULL);
     for (int i = 0; i < N; i++) {
-        try_connect(&t, &c[i]);
-        try_send(&c[i], try_get("/hold", ""));
-        r[i] = try_held(&t);
+        r[i] = try_hold(&t, &c[i]);
         http_on_gone(r[i], try_gone, &t);
         if (i % 4 > 0)
             http_begin(r[i], 200, NULL);

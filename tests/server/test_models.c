@@ -1,6 +1,6 @@
 /* The table of models: who is loaded when, and for whom. Models are the tests'
  * own here, which load at once and compute nothing. */
-#include "lib/http_try.h"
+#include "lib/serve_try.h"
 
 #include "server/models_inner.h"
 
@@ -237,15 +237,10 @@ static void end(void)
 static void send_post(struct try_client *c, const char *path, const char *name)
 {
     json_t *j = name ? json_pack("{s:s}", "model", name) : json_object();
-    char *body = json_dumps(j, 0), head[256];
+    char *body = json_dumps(j, 0);
 
-    snprintf(
-        head, sizeof head,
-        "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
-        path, strlen(body));
     try_connect(&w.t, c);
-    try_send(c, head);
-    try_send(c, body);
+    serve_try_send(c, path, body);
     free(body);
     json_decref(j);
 }
@@ -354,7 +349,6 @@ TEST(models_are_not_looked_for_in_too_many_values)
     static const char begin_of[] = "{\"model\":\"a\",\"x\":[0";
     char *body = calloc(1, sizeof begin_of + 2 * (size_t)N + 3), *at = body;
     struct try_client c;
-    char head[128];
 
     assert_non_null(body);
     at = stpcpy(at, begin_of);
@@ -362,13 +356,8 @@ TEST(models_are_not_looked_for_in_too_many_values)
         at = stpcpy(at, ",0");
     at = stpcpy(at, "]}");
     begin(0);
-    snprintf(
-        head, sizeof head,
-        "POST /say HTTP/1.1\r\nHost: localhost\r\nContent-Length: %zu\r\n\r\n",
-        (size_t)(at - body));
     try_connect(&w.t, &c);
-    try_send(&c, head);
-    try_send(&c, body);
+    serve_try_send(&c, "/say", body);
     assert_non_null(strstr(read_answer(&c, 400), "JSON values"));
     assert_int_equal(get(&w.n_ever), 0);
     end();
