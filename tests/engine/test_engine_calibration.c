@@ -311,4 +311,5 @@ TEST(calibration_measures_this_machine)
     for (int i = 0; i < CALIBRATION_FIELDS; i++)
         if (calibration_field[i].kind == CALIBRATION_SUM)
             assert_true(*calibration_value(&c.one, &calibration_field[i]) > 0);
+    assert_true(c.one.message_s > 0 && c.one.step_s > 0);
 }
