@@ -21,7 +21,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SOON_S 5.0        /* a machine may be busy; it takes milliseconds */
 enum { GIVE_UP_S = 300 }; /* a case that hangs is not waited for any longer */
 
 /* ---- what may stay behind ---------------------------------------------- */
@@ -337,7 +336,6 @@ struct killer {
     pid_t pid; /* 0: any */
     uint64_t seed;
     double after_s;
-    _Atomic double killed_s; /* when; 0: not yet */
 };
 
 static pid_t parent_of(const char *pid)
@@ -382,25 +380,13 @@ static void *kill_one(void *user)
     nap(k->after_s);
     while (pid == 0)
         pid = any_child(&k->seed);
-    k->killed_s = device_now();
     kill(pid, SIGKILL);
     return NULL;
 }
 
 static void killer_start(struct killer *k)
 {
-    k->killed_s = 0;
     assert_int_equal(pthread_create(&k->thread, NULL, kill_one, k), 0);
-}
-
-/* A loss was seen now. */
-static void killer_end(struct killer *k)
-{
-    double now = device_now();
-
-    pthread_join(k->thread, NULL);
-    if (now - k->killed_s > SOON_S)
-        fail_msg("a loss was seen after %.3f s", now - k->killed_s);
 }
 
 /* All that is asked of a set that has lost device d. */
@@ -445,7 +431,7 @@ TEST(device_proc_killed_in_a_run_fails_it)
         killer_start(&k);
         while (device_set_run(s, &run, &err) == PL_OK)
             ;
-        killer_end(&k);
+        pthread_join(k.thread, NULL);
         assert_int_equal(err.status, PL_DEVICE);
         assert_non_null(strstr(err.message, "has ended (signal 9)"));
         is_lost(s, d);
@@ -482,7 +468,7 @@ TEST(device_proc_killed_over_a_copy_fails_it)
         while (st == PL_OK)
             st = i % 2 ? device_write(s, 0, REGION_WEIGHTS, 0, v, N, NULL)
                        : device_read(s, 0, REGION_WEIGHTS, 0, v, N, NULL);
-        killer_end(&k);
+        pthread_join(k.thread, NULL);
         assert_int_equal(st, PL_DEVICE);
         device_set_free(s);
         free(p);
@@ -590,11 +576,9 @@ static void with_closed_descriptors(int in_place, bool loses_one)
     }
     ring_is_right(r, s);
     if (loses_one) {
-        double killed = device_now();
-
         kill(process_of(s, 1)->pid, SIGKILL);
         while (device_set_run(s, &run, NULL) == PL_OK)
-            assert_true(device_now() < killed + SOON_S);
+            ;
     }
     device_set_free(s);
     assert_int_equal(kill(own, 0), 0); /* it lives */
@@ -701,7 +685,7 @@ TEST(device_proc_ends_with_the_host)
     for (int d = 0; d < 2; d++) {
         struct pollfd p = {.fd = fd[d], .events = POLLIN};
 
-        assert_int_equal(poll(&p, 1, (int)(1000 * SOON_S)), 1);
+        assert_int_equal(poll(&p, 1, -1), 1);
         close(fd[d]);
     }
     close(from[0]);
@@ -799,7 +783,7 @@ static void decode_until_lost(const pl_model *m, const pl_options *o,
         if (s == PL_OK)
             assert_memory_equal(out, want, n * sizeof *out);
     }
-    killer_end(k);
+    pthread_join(k->thread, NULL);
     if (s != PL_DEVICE || !strstr(err.message, "process has ended"))
         fail_msg("%s: %s", o->devices, err.message);
     for (int i = 0; i < 2 && e; i++)

@@ -2,6 +2,7 @@
  * bytes go to peers in any order that events allow, and nothing waits for
  * ever. */
 #include "base/err.h"
+#include "lib/own_clock.h"
 #include "lib/program_build.h"
 
 #include "device/cpu/cpu_device.h"
@@ -978,6 +979,7 @@ TEST(device_pushes_overlap_their_latency)
     struct arena a = {0};
     int n;
 
+    own_clock(true);
     assert_int_equal(device_parse(&l, "sim:40ms,cpu*1", 1, NULL), PL_OK);
     s = build_set_of(&l, &opt);
     LOAD_OK(s, build_text(&a,
@@ -1002,6 +1004,7 @@ TEST(device_pushes_overlap_their_latency)
     for (int i = 0; i < 3; i++)
         assert_true(e[i].dev == 0 && e[i].end_s - e[i].begin_s < 0.02);
     assert_true(e[3].dev == 1 && e[3].begin_s - e[2].begin_s >= 0.04);
+    own_clock(false);
     device_set_free(s);
     device_list_free(&l);
     arena_fini(&a);

@@ -352,15 +352,14 @@ TEST(gpu_peers_are_turned_off_by_the_environment)
 TEST(gpu_peers_keep_what_a_lost_one_writes)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
-                                 .gpu_limit_s = 0.2};
+                                 .gpu_limit_s = 0.1};
     struct device_run run = build_run(FEW);
     struct arena a = {0};
     struct device_set *s;
     pl_err err;
 
     for (int lost = 0; lost < 2; lost++) {
-        gpu_hung.n_left = 1 << 30;
-        gpu_hung.who = NULL;
+        gpu_hung_begin();
         s = build_set_as("hung*2", 1, &opt);
         LOAD_OK(s, build_text(&a, RETURNS, 2));
         run_there_and_back(s, FEW);
@@ -374,6 +373,7 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
         device_set_free(s);
         assert_int_equal(gpu_hung.watched == 0, !lost);
     }
+    gpu_hung_end();
     arena_fini(&a);
 }
 
@@ -381,13 +381,12 @@ TEST(gpu_peers_keep_what_a_lost_one_writes)
 TEST(gpu_peers_keep_what_a_lost_one_tries)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
-                                 .gpu_limit_s = 0.2};
+                                 .gpu_limit_s = 0.1};
     struct arena a = {0};
     struct device_set *s;
     pl_err err;
 
-    gpu_hung.n_left = 1 << 30;
-    gpu_hung.who = NULL;
+    gpu_hung_begin();
     s = build_set_as("hung*2", 1, &opt);
     gpu_hung.at_copy = gpu_hung.watches = true;
     assert_int_equal(device_set_load(s, build_text(&a, ONE_WAY, 2), &err),
@@ -395,6 +394,7 @@ TEST(gpu_peers_keep_what_a_lost_one_tries)
     assert_non_null(strstr(err.message, "hung0 hangs"));
     device_set_free(s);
     gpu_hung.at_copy = false;
+    gpu_hung_end();
     assert_false(gpu_hung.watches);
     assert_int_not_equal(gpu_hung.watched, 0);
     arena_fini(&a);
@@ -405,7 +405,7 @@ TEST(gpu_peers_keep_what_a_lost_one_tries)
 TEST(gpu_peers_on_one_gpu_are_lost_together)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC,
-                                 .gpu_limit_s = 0.2};
+                                 .gpu_limit_s = 0.1};
     struct device_run run = build_run(FEW);
     struct arena a = {0};
     pl_err err;
@@ -414,8 +414,7 @@ TEST(gpu_peers_on_one_gpu_are_lost_together)
         struct device_list l;
         struct device_set *s;
 
-        gpu_hung.n_left = 1 << 30;
-        gpu_hung.who = NULL;
+        gpu_hung_begin();
         TEST_OK(device_parse(&l, "hung*2", 1, &err), err);
         for (int i = 0; i < 2; i++)
             strcpy(l.dev[i].bus, one || i ? "0000:3b:00.0" : "0000:3c:00.0");
@@ -429,6 +428,6 @@ TEST(gpu_peers_on_one_gpu_are_lost_together)
         device_set_free(s);
         assert_int_equal(gpu_hung.watched != 0, one);
     }
-    gpu_hung.n_left = 1 << 30;
+    gpu_hung_end();
     arena_fini(&a);
 }

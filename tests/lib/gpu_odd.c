@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "device/gpu/gpu_kind.h"
 #include "device/gpu/gpu_launch.h"
+#include "lib/own_clock.h"
 
 /* ---- eager --------------------------------------------------------------- */
 
@@ -93,6 +94,20 @@ static void eager_close(struct gpu *g)
 /* ---- hung ---------------------------------------------------------------- */
 
 struct gpu_hung gpu_hung;
+
+void gpu_hung_begin(void)
+{
+    gpu_hung.n_left = 1 << 30;
+    gpu_hung.who = NULL;
+    gpu_hung.n_call = 0;
+    own_clock(true);
+}
+
+void gpu_hung_end(void)
+{
+    gpu_hung.n_left = 1 << 30;
+    own_clock(false);
+}
 
 static bool hangs(const struct gpu *g)
 {

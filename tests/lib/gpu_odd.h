@@ -33,4 +33,9 @@ extern struct gpu_hung {
     bool watches;      /* what another one allocates next */
 } gpu_hung;
 
+/* The next GPU that is opened works until n_left is set. Whether it hangs is
+ * judged by this process's time on processors, until gpu_hung_end(). */
+void gpu_hung_begin(void);
+void gpu_hung_end(void);
+
 #endif
