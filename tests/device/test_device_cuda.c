@@ -1,6 +1,7 @@
-/* The CUDA driver over a library that is made for tests (lib/fake_cuda.c),
- * whose devices run the text in the emulator: what it finds, what it does in
- * which order, and what it says and gives back when any call fails. */
+/* The driver over CUDA, by a library that is made for tests (lib/fake_cuda.c),
+ * whose devices run the text in the emulator. Keeps the promises of CUDA alone:
+ * what it finds, its text, contexts, words and mapped memory. What HIP has in
+ * common with it is in test_device_stream.c. */
 #include "lib/support.h"
 
 #include <pthread.h>
@@ -13,11 +14,10 @@
 #include "device/gpu/driver_stream.h"
 #include "device/gpu/gpu_launch.h"
 #include "device/gpu/stream_api.h"
-#include "lib/alloc_fail.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_work.h"
 
-enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
+enum { PAGE = 4096, UNKNOWN = 999 };
 
 static const struct gpu_driver *const d = &gpu_cuda;
 
@@ -81,20 +81,6 @@ TEST(cuda_lists_devices_by_its_own_numbers)
     TEST_OK(d->list(info, FAKE_COUNT, &n, &err), err);
     assert_int_equal(n, 0);
     f->break_at(NULL, 0, 0);
-    assert_clean(f);
-}
-
-TEST(cuda_opens_no_device_that_is_not_there_or_too_old)
-{
-    const struct fake_cuda *f = fake_cuda_use();
-    struct gpu *g;
-    pl_err err;
-
-    assert_int_equal(d->open(&g, FAKE_COUNT, &err), PL_NOT_FOUND);
-    assert_non_null(strstr(err.message, "cuda:4: CUDA has 4 devices"));
-    assert_int_equal(d->open(&g, -1, &err), PL_NOT_FOUND);
-    assert_int_equal(d->open(&g, FAKE_OLD, &err), PL_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "5.2"));
     assert_clean(f);
 }
 
@@ -175,17 +161,6 @@ TEST(cuda_text_awaits_what_overlaps)
 
 /* ---- working ------------------------------------------------------------- */
 
-TEST(cuda_runs_the_text_in_the_order_of_marks)
-{
-    static const int index[] = {FAKE_NEW, FAKE_FAR};
-    const struct fake_cuda *f = fake_cuda_use();
-
-    for (int run = 0; run < 20; run++) {
-        gpu_work_must_be_right(d, index[run % 2]);
-        assert_clean(f);
-    }
-}
-
 /* A thread that works for a GPU alone takes its context once. */
 TEST(cuda_takes_its_context_once)
 {
@@ -211,11 +186,6 @@ TEST(cuda_takes_its_context_once)
     gpu_work_give_back(&w);
     gpu_work_fini(&w);
     assert_clean(f);
-}
-
-TEST(cuda_gives_back_though_a_call_fails)
-{
-    fake_cuda_assert_gives_back(fake_cuda_use(), d, "cuCtxPushCurrent");
 }
 
 /* A device whose streams know no words says so. */
@@ -413,59 +383,6 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
 
 /* ---- peers --------------------------------------------------------------- */
 
-/* On one card, and on two, however often it is asked for. */
-TEST(cuda_writes_into_memory_of_peers)
-{
-    static const int index[][2] = {{FAKE_NEW, FAKE_NEW},
-                                   {FAKE_NEW, FAKE_PLAIN},
-                                   {FAKE_PLAIN, FAKE_NEW},
-                                   {FAKE_FAR, FAKE_FAR}};
-    const struct fake_cuda *f = fake_cuda_use();
-    pl_err err;
-
-    for (int k = 0; k < 4; k++) {
-        struct gpu_work w;
-
-        gpu_work_init(&w, d);
-        TEST_OK(gpu_work_take(&w, index[k][0], &err), err);
-        if (index[k][0] == FAKE_PLAIN) /* it has no words */
-            memcpy(w.out, w.x, N * sizeof *w.x);
-        else
-            TEST_OK(gpu_work_do(&w, &err), err);
-        TEST_OK(d->write(w.g, QUEUE_COMPUTE, w.at[3], w.out, N * sizeof *w.out,
-                         &err),
-                err);
-        TEST_OK(gpu_work_meet(&w, index[k][1], &err), err);
-        for (int i = 0; i < N; i++)
-            assert_true(w.met[i] == w.out[i] && w.met[N + i] == 2 * w.out[i]);
-        for (int i = 0; i < 2; i++)
-            TEST_OK(d->reach(w.g, w.peer, &err), err);
-        gpu_work_give_back(&w);
-        gpu_work_fini(&w);
-        assert_clean(f);
-    }
-}
-
-TEST(cuda_refuses_peers_out_of_reach)
-{
-    const struct fake_cuda *f = fake_cuda_use();
-    struct gpu_work w;
-    pl_err err;
-
-    gpu_work_init(&w, d);
-    TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
-    assert_int_equal(gpu_work_meet(&w, FAKE_FAR, &err), PL_UNSUPPORTED);
-    assert_non_null(
-        strstr(err.message, "cuda:0 does not reach memory of cuda:3"));
-    assert_null(f->wrong());
-    TEST_OK(d->copy(w.g, QUEUE_COPY, w.peer_at, w.at[0], 4, &err), err);
-    TEST_OK(d->finish(w.g, QUEUE_COPY, &err), err);
-    assert_non_null(strstr(f->wrong(), "of a peer out of its reach"));
-    gpu_work_give_back(&w);
-    gpu_work_fini(&w);
-    assert_clean(f);
-}
-
 /* Access ends with the other's context, and is asked for again. */
 TEST(cuda_reaches_peers_that_come_again)
 {
@@ -562,138 +479,5 @@ TEST(cuda_tells_of_a_kernel_that_failed)
     f->break_at(NULL, 0, 0);
     gpu_work_give_back(&w);
     gpu_work_fini(&w);
-    assert_clean(f);
-}
-
-TEST(cuda_shows_what_the_compiler_said)
-{
-    const struct fake_cuda *f = fake_cuda_use();
-    struct gpu_work w;
-    pl_err err;
-
-    gpu_work_init(&w, d);
-    f->break_at("cuModuleLoadDataEx", 1, CUDA_CODE_INVALID_PTX);
-    assert_int_equal(gpu_work_all(&w, FAKE_NEW, &err), PL_DEVICE);
-    assert_true(strstr(err.message, " binary: what the log says") ||
-                strstr(err.message, " unary: what the log says"));
-    f->break_at(NULL, 0, 0);
-    gpu_work_give_back(&w);
-    gpu_work_fini(&w);
-    assert_clean(f);
-}
-
-/* Functions whose failing nobody is told of: they give something back, or say
- * what is for people to read. */
-static bool is_silent(const char *name)
-{
-    static const char *const silent[] = {
-        "cuMemFree",      "cuMemFreeHost",     "cuMemHostUnregister",
-        "cuEventDestroy", "cuStreamDestroy",   "cuModuleUnload",
-        "cuGraphDestroy", "cuGraphExecDestroy"};
-
-    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
-        if (strcmp(silent[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* What it knows of the device, as the choice of devices asks. */
-static pl_status ask(pl_err *err)
-{
-    struct gpu_info info[FAKE_COUNT];
-    uint64_t bytes;
-    int n;
-
-    PL_TRY(d->list(info, FAKE_COUNT, &n, err));
-    for (int i = 0; i < n; i++)
-        if (info[i].why[0] && i != FAKE_OLD)
-            return err_set(err, PL_DEVICE, "%s", info[i].why);
-    if (!strstr(info[FAKE_OLD].why, "5.2"))
-        return err_set(err, PL_DEVICE, "%s", info[FAKE_OLD].why);
-    PL_TRY(d->free_memory(FAKE_FAR, &bytes, err));
-    assert_int_equal(bytes, ((uint64_t)7 << 30) + FAKE_FAR);
-    return PL_OK;
-}
-
-/* The nth call of the function fails; false: there are not so many. */
-static bool fails_well(const struct fake_cuda *f, const char *name, int nth)
-{
-    pl_status s, told = PL_OK;
-    pl_err err = {0};
-    struct gpu_work w;
-    bool before, hit;
-
-    gpu_work_init(&w, d);
-    f->break_at(name, nth, UNKNOWN);
-    s = ask(&err);
-    if (s == PL_OK)
-        s = gpu_work_all(&w, FAKE_NEW, &err);
-    if (s == PL_OK)
-        s = gpu_work_meet(&w, FAKE_PLAIN, &err);
-    before = f->failed();
-    told = s;
-    gpu_work_give_back(&w);
-    hit = before || f->failed();
-    f->break_at(NULL, 0, 0);
-    gpu_work_fini(&w);
-    /* For people alone the version may be unknown. */
-    if (told == PL_OK && strcmp(name, "cuDriverGetVersion") == 0)
-        return hit;
-    if (before && !is_silent(name)) {
-        assert_int_not_equal(told, PL_OK);
-        assert_int_equal(err.status, told);
-        if (!strstr(err.message, name) ||
-            !strstr(err.message, "CUDA_ERROR_UNKNOWN"))
-            fail_msg("call %d of %s: %s", nth, name, err.message);
-    } else {
-        assert_int_equal(told, PL_OK);
-    }
-    return hit;
-}
-
-TEST(cuda_names_each_call_that_fails_and_leaves_nothing)
-{
-    static const char *const name[] = {
-#define ROW(name, cuda, suffix, hip, parameters) #cuda,
-        STREAM_CALL_MAP(ROW)
-#undef ROW
-#define ROW(name, suffix, parameters) #name,
-            CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
-#undef ROW
-    };
-    const struct fake_cuda *f = fake_cuda_use();
-
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
-        bool helper = strncmp(name[i], "cuGetError", 10) == 0;
-        int nth = 1;
-
-        for (; fails_well(f, name[i], nth); nth += test_brief() ? nth : 1) {
-            char when[64];
-
-            snprintf(when, sizeof when, "call %d of %s", nth, name[i]);
-            fake_cuda_assert_clean(f, when);
-        }
-        assert_true(helper || nth > 1);
-    }
-    assert_clean(f);
-}
-
-/* What the driver itself allocates. */
-TEST(cuda_gives_all_back_when_memory_ends)
-{
-    const struct fake_cuda *f = fake_cuda_use();
-    void *shared = test_pages(PAGE, PROT_READ | PROT_WRITE);
-
-    for (int64_t n = 0; alloc_each(&n);) {
-        struct gpu *g;
-        uint64_t at;
-        pl_status s = d->open(&g, FAKE_NEW, NULL);
-
-        if (s == PL_OK)
-            s = d->map(g, shared, PAGE, &at, NULL);
-        alloc_ran(s);
-        d->close(g);
-    }
-    munmap(shared, PAGE);
     assert_clean(f);
 }

@@ -1,22 +1,19 @@
 /* The driver over HIP, by a library that is made for tests (lib/fake_hip.c),
- * whose devices run the text in the emulator: what differs from CUDA
- * (test_device_cuda.c), and what it says and gives back when any call fails. */
+ * whose devices run the text in the emulator. Keeps the promises of HIP alone:
+ * what it finds, the thread's device, and its compiler. What CUDA has in common
+ * with it is in test_device_stream.c. */
 #include "lib/support.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "device/gpu/driver_stream.h"
-#include "lib/alloc_fail.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_work.h"
 #include "test_paths.h"
-
-enum { N = GPU_WORK_N, PAGE = 4096, UNKNOWN = 999 };
 
 static const struct gpu_driver *const d = &gpu_hip;
 
@@ -118,31 +115,7 @@ TEST(hip_lists_devices_by_its_own_numbers)
     assert_clean(f);
 }
 
-TEST(hip_opens_no_device_that_is_not_there_or_too_old)
-{
-    const struct fake_cuda *f = fake_hip_use();
-    struct gpu *g;
-    pl_err err;
-
-    assert_int_equal(d->open(&g, FAKE_COUNT, &err), PL_NOT_FOUND);
-    assert_non_null(strstr(err.message, "hip:4: HIP has 4 devices"));
-    assert_int_equal(d->open(&g, FAKE_OLD, &err), PL_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "hip:1: its architecture is gfx803"));
-    assert_clean(f);
-}
-
 /* ---- working ------------------------------------------------------------- */
-
-TEST(hip_runs_the_text_in_the_order_of_marks)
-{
-    static const int index[] = {FAKE_NEW, FAKE_FAR};
-    const struct fake_cuda *f = fake_hip_use();
-
-    for (int run = 0; run < 20; run++) {
-        gpu_work_must_be_right(d, index[run % 2]);
-        assert_clean(f);
-    }
-}
 
 /* Other parts of a process may use HIP, too, on a device of their own. */
 TEST(hip_leaves_a_thread_the_device_that_it_had)
@@ -170,11 +143,6 @@ TEST(hip_leaves_a_thread_the_device_that_it_had)
     assert_int_equal(set(0), 0);
     dlclose(library);
     assert_clean(f);
-}
-
-TEST(hip_gives_back_though_a_call_fails)
-{
-    fake_cuda_assert_gives_back(fake_hip_use(), d, "hipGetDevice");
 }
 
 /* What was compiled is kept for a device's architecture. */
@@ -246,163 +214,6 @@ TEST(hip_leaves_matrix_units_alone_if_told)
     if (was)
         name("XDG_CACHE_HOME", was);
     free(was);
-    assert_clean(f);
-}
-
-/* On one card, and on two. */
-TEST(hip_writes_into_memory_of_peers)
-{
-    static const int peer[] = {FAKE_NEW, FAKE_PLAIN, FAKE_FAR};
-    const struct fake_cuda *f = fake_hip_use();
-    pl_err err;
-
-    for (int k = 0; k < 3; k++) {
-        struct gpu_work w;
-
-        gpu_work_init(&w, d);
-        TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
-        if (peer[k] == FAKE_FAR) {
-            assert_int_equal(gpu_work_meet(&w, peer[k], &err), PL_UNSUPPORTED);
-        } else {
-            TEST_OK(gpu_work_meet(&w, peer[k], &err), err);
-            TEST_OK(d->reach(w.g, w.peer, &err), err);
-            for (int i = 0; i < N; i++)
-                assert_true(w.met[i] == w.out[i] &&
-                            w.met[N + i] == 2 * w.out[i]);
-        }
-        gpu_work_give_back(&w);
-        gpu_work_fini(&w);
-        assert_clean(f);
-    }
-}
-
-/* ---- failing ------------------------------------------------------------- */
-
-TEST(hip_shows_what_the_compiler_said)
-{
-    const struct fake_cuda *f = fake_hip_use();
-    struct gpu_work w;
-    pl_err err;
-
-    gpu_work_init(&w, d);
-    f->break_at("hiprtcCompileProgram", 1, 6);
-    assert_int_equal(gpu_work_all(&w, FAKE_NEW, &err), PL_DEVICE);
-    assert_non_null(strstr(err.message, "hip:0, kernel "));
-    assert_non_null(strstr(err.message, "HIPRTC_ERROR_COMPILATION (6)"));
-    assert_non_null(strstr(err.message, "says: plait.hip:2: error: that"));
-    f->break_at(NULL, 0, 0);
-    gpu_work_give_back(&w);
-    gpu_work_fini(&w);
-    assert_clean(f);
-}
-
-/* Functions whose failing nobody is told of: they give something back, or say
- * what is for people to read. */
-static bool is_silent(const char *call)
-{
-    static const char *const silent[] = {
-        "hipFree",         "hipHostFree",         "hipHostUnregister",
-        "hipEventDestroy", "hipStreamDestroy",    "hipModuleUnload",
-        "hipGraphDestroy", "hipGraphExecDestroy", "hiprtcDestroyProgram"};
-
-    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
-        if (strcmp(silent[i], call) == 0)
-            return true;
-    return false;
-}
-
-static pl_status ask(pl_err *err)
-{
-    struct gpu_info info[FAKE_COUNT];
-    uint64_t bytes;
-    int n;
-
-    PL_TRY(d->list(info, FAKE_COUNT, &n, err));
-    for (int i = 0; i < n; i++)
-        if (info[i].why[0] && !strstr(info[i].why, "gfx803"))
-            return err_set(err, PL_DEVICE, "%s", info[i].why);
-    return d->free_memory(FAKE_FAR, &bytes, err);
-}
-
-/* What is told, and what is given back though the nth call of it fails; false:
- * there are not so many. */
-static bool fails_well(const struct fake_cuda *f, const char *call, int nth)
-{
-    pl_err err = {0};
-    struct gpu_work w;
-    pl_status s;
-    bool before, hit;
-
-    gpu_work_init(&w, d);
-    f->break_at(call, nth, UNKNOWN);
-    s = ask(&err);
-    if (s == PL_OK)
-        s = gpu_work_all(&w, FAKE_NEW, &err);
-    if (s == PL_OK)
-        s = gpu_work_meet(&w, FAKE_PLAIN, &err);
-    before = f->failed();
-    hit = before;
-    gpu_work_give_back(&w);
-    hit |= f->failed();
-    f->break_at(NULL, 0, 0);
-    gpu_work_fini(&w);
-    /* The version is for people, too, and so is what memory is. */
-    if (s == PL_OK && (strcmp(call, "hipDriverGetVersion") == 0 ||
-                       strcmp(call, "hipDeviceGetAttribute") == 0))
-        return hit;
-    if (before && !is_silent(call)) {
-        if (s == PL_OK)
-            fail_msg("call %d of %s: no error", nth, call);
-        if (!strstr(err.message, call) || !strstr(err.message, "(999"))
-            fail_msg("call %d of %s: %s", nth, call, err.message);
-    } else {
-        TEST_OK(s, err);
-    }
-    return hit;
-}
-
-TEST(hip_names_each_call_that_fails_and_leaves_nothing)
-{
-    static const char *const call[] = {
-#define ROW(name, cuda, suffix, hip, parameters) #hip,
-        STREAM_CALL_MAP(ROW)
-#undef ROW
-#define ROW(name, parameters) #name,
-            HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
-#undef ROW
-    };
-    const struct fake_cuda *f = fake_hip_use();
-
-    for (size_t i = 0; i < sizeof call / sizeof *call; i++) {
-        bool of_log = strncmp(call[i], "hiprtcGetProgramLog", 19) == 0;
-        int nth = 1;
-
-        for (; fails_well(f, call[i], nth); nth += nth < 8 ? 1 : nth) {
-            char when[64];
-
-            snprintf(when, sizeof when, "call %d of %s", nth, call[i]);
-            fake_cuda_assert_clean(f, when);
-        }
-        if (nth == 1 && !of_log)
-            fail_msg("%s is never called", call[i]);
-    }
-    assert_clean(f);
-}
-
-TEST(hip_gives_all_back_when_memory_ends)
-{
-    const struct fake_cuda *f = fake_hip_use();
-
-    for (int64_t n = 0; alloc_each(&n);) {
-        struct gpu *g;
-        pl_status s = d->open(&g, FAKE_NEW, NULL);
-
-        if (s == PL_OK)
-            s = d->ready(g, gpu_work_wanted, 1, &(struct gpu_progress){0},
-                         NULL);
-        alloc_ran(s);
-        d->close(g);
-    }
     assert_clean(f);
 }
 

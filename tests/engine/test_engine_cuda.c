@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/stream_api.h"
 #include "program/program.h"
 
 enum { N = 5, N_VOCAB = 96, UNKNOWN = 999 };
@@ -56,7 +55,7 @@ static pl_status decode(pl_engine *e, float *out, pl_err *err)
 
 /* An engine's life. After a failure it is asked once more, for whatever it
  * gives. What fails while it is given back is another case's
- * (test_device_cuda.c). */
+ * (test_device_stream.c). */
 static pl_status live(struct attempt *a, pl_err *err)
 {
     const pl_options o = options(a->devices);
@@ -78,86 +77,70 @@ static pl_status live(struct attempt *a, pl_err *err)
  * of other GPUs than those in use: a GPU goes without memory of the host in
  * place, without graphs, and has the same bits. So does one whose empty queues
  * could not be waited for before it was loaded. */
-static bool is_optional(const char *name, int nth)
+static bool is_optional(const char *call, int nth)
 {
-    enum { BEFORE = 2 * QUEUE_COUNT };
-    static const char *const optional[] = {"cuDriverGetVersion",
-                                           "cuDeviceGet",
-                                           "cuDeviceGetName",
-                                           "cuDeviceGetPCIBusId",
-                                           "cuDeviceTotalMem",
-                                           "cuDeviceGetAttribute",
-                                           "cuDeviceCanAccessPeer",
-                                           "cuCtxEnablePeerAccess",
-                                           "cuMemHostRegister",
-                                           "cuMemHostUnregister",
-                                           "cuMemHostGetDevicePointer",
-                                           "cuCtxPushCurrent",
-                                           "cuCtxPopCurrent",
-                                           "cuMemFree",
-                                           "cuMemFreeHost",
-                                           "cuEventDestroy",
-                                           "cuStreamDestroy",
-                                           "cuGraphCreate",
-                                           "cuGraphAddKernelNode",
-                                           "cuGraphAddDependencies",
-                                           "cuGraphInstantiateWithFlags",
-                                           "cuGraphDestroy",
-                                           "cuGraphExecDestroy",
-                                           "cuModuleUnload",
-                                           "hipDriverGetVersion",
-                                           "hipDeviceGet",
-                                           "hipDeviceGetName",
-                                           "hipDeviceGetPCIBusId",
-                                           "hipDeviceTotalMem",
-                                           "hipDeviceGetAttribute",
-                                           "hipGetDeviceProperties",
-                                           "hipGetDevice",
-                                           "hipSetDevice",
-                                           "hipDeviceCanAccessPeer",
-                                           "hipDeviceEnablePeerAccess",
-                                           "hipHostRegister",
-                                           "hipHostUnregister",
-                                           "hipHostGetDevicePointer",
-                                           "hipExtMallocWithFlags",
-                                           "hipFree",
-                                           "hipHostFree",
-                                           "hipEventDestroy",
-                                           "hipStreamDestroy",
-                                           "hipStreamBeginCapture",
-                                           "hipStreamEndCapture",
-                                           "hipGraphInstantiateWithFlags",
-                                           "hipGraphDestroy",
-                                           "hipGraphExecDestroy",
-                                           "hipModuleUnload",
-                                           "hiprtcDestroyProgram"};
+    static const char *const optional[] = {
+        "version",
+        "device_get",
+        "device_name",
+        "device_bus",
+        "device_bytes",
+        "device_attribute",
+        "device_reaches",
+        "host_register",
+        "host_unregister",
+        "host_address",
+        "release",
+        "host_release",
+        "event_destroy",
+        "stream_destroy",
+        "graph_instantiate",
+        "graph_destroy",
+        "graph_exec_destroy",
+        "module_unload",
+        "cuCtxEnablePeerAccess",
+        "cuCtxPushCurrent",
+        "cuCtxPopCurrent",
+        "cuGraphCreate",
+        "cuGraphAddKernelNode",
+        "cuGraphAddDependencies",
+        "hipGetDeviceProperties",
+        "hipGetDevice",
+        "hipSetDevice",
+        "hipDeviceEnablePeerAccess",
+        "hipExtMallocWithFlags",
+        "hipStreamBeginCapture",
+        "hipStreamEndCapture",
+        "hiprtcDestroyProgram",
+    };
+    const char *name = fake_call_name(call);
 
     for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
         if (strcmp(optional[i], name) == 0)
             return true;
-    return nth <= BEFORE && (strcmp(name, "cuStreamSynchronize") == 0 ||
-                             strcmp(name, "hipStreamSynchronize") == 0);
+    return strcmp(name, "stream_synchronize") == 0 && nth <= 2 * QUEUE_COUNT;
 }
 
 static float want[(N + 1) * N_VOCAB]; /* what all attempts must have */
 
 /* The nth call of the function fails; false: there are not so many. */
-static bool fails_well(struct attempt *a, const char *name, int nth)
+static bool fails_well(void *user, const char *call, int nth)
 {
+    struct attempt *a = user;
     char when[128];
     pl_err err = {0};
     pl_status s;
 
     snprintf(when, sizeof when, "-dev %s, call %d of %s", a->devices, nth,
-             name);
+             call ? call : "none");
     memset(a->out, 0xff, sizeof a->out);
-    a->fake->break_at(name, nth, UNKNOWN);
+    a->fake->break_at(call, nth, UNKNOWN);
     s = live(a, &err);
     if (s == PL_OK && memcmp(a->out, want, sizeof a->out) != 0)
         fail_msg("%s: other logits and no error", when);
-    if (s == PL_OK && a->hit && !is_optional(name, nth))
+    if (s == PL_OK && a->hit && !is_optional(call, nth))
         fail_msg("%s: no error", when);
-    if (s != PL_OK && (!a->hit || !strstr(err.message, name)))
+    if (s != PL_OK && (!a->hit || !strstr(err.message, call)))
         fail_msg("%s: %s", when, err.message);
     fake_cuda_assert_clean(a->fake, when);
     return a->hit;
@@ -174,98 +157,53 @@ static void begin(struct attempt *a, const struct fake_cuda *f)
     memcpy(want, a->out, sizeof want);
 }
 
-/* Each of these calls fails, one at a time, on devices of several kinds, the
- * last of which maps nothing of the host; how often one did. The long tier
- * leaves none of a function's first `each` calls out. */
-static int fail_all(const struct fake_cuda *f, const char *const devices[4],
-                    const char *const name[], int n, int each)
+/* Calls of the make's functions from `from` on fail, one at a time, on devices
+ * of several kinds, the last of which maps nothing of the host; how often one
+ * did. In the short tier each function does on the first kind, and on one of
+ * the others. What passed the self test is kept there, so that few attempts
+ * take its time: calls that it makes are another case's, through the same
+ * functions of plait whatever the driver. */
+static int fail_all(const struct fake_make *make, const char *const devices[4],
+                    int from, int every)
 {
     static struct attempt a;
+    struct fake_failures t = {.f = make->use(),
+                              .n_draw = 1,
+                              .every = every,
+                              .run = fails_well,
+                              .user = &a};
     int n_fail = 0;
+    pl_err err;
 
-    begin(&a, f);
-    for (int k = 0; k < 4; k++)
-        for (int i = 0; i < n; i++) {
-            int nth = 1;
+    if (!test_long())
+        setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
+    begin(&a, t.f);
+    for (int k = 0; k < 4; k++) {
+        const char *some[128];
 
-            a.devices = devices[k];
-            while (fails_well(&a, name[i], nth)) {
-                n_fail++;
-                if (!test_long() && k % 3 > 0)
-                    break;
-                nth += test_long()    ? 1 + nth / each
-                       : test_brief() ? 2 * nth
-                                      : nth;
-            }
-        }
+        a.devices = devices[k];
+        t.call = some;
+        t.n_call = 0;
+        TEST_OK(live(&a, &err), err); /* which is not counted */
+        for (int i = from; i < make->n_call; i++)
+            if (test_long() || (k == 0 && !test_brief()) ||
+                (test_brief() ? i % 8 == 2 * k : 1 + i % 3 == k))
+                some[t.n_call++] = make->call[i];
+        n_fail += fake_failures_run(&t, false);
+    }
     pl_model_free(a.model);
-    print_message("%d calls failed\n", n_fail);
     return n_fail;
 }
 
-static const char *const cuda_name[] = {
-#define ROW(name, cuda, suffix, hip, parameters) #cuda,
-    STREAM_CALL_MAP(ROW)
-#undef ROW
-#define ROW(name, suffix, parameters) #name,
-        CUDA_CALL_MAP(ROW) CUDA_LATER_CALL_MAP(ROW)
-#undef ROW
-};
-enum { N_CUDA_NAME = sizeof cuda_name / sizeof *cuda_name };
-
-/* What passed the self test is kept, so that few attempts take its time: the
- * next case is for the calls that it makes, through the same functions of
- * plait whatever the driver. */
 TEST(engine_outlives_each_call_of_cuda_that_fails)
 {
     static const char *const devices[] = {"cuda:0*2", "cuda:0,cpu*1",
                                           "cuda:0,cuda:2", "cuda:3"};
 
-    if (!test_long())
-        setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
-    assert_true(fail_all(fake_cuda_use(), devices, cuda_name, N_CUDA_NAME,
-                         INT_MAX) > 80);
-}
-
-/* How often an engine's life calls each function. */
-static void count_calls(struct attempt *a, int out[N_CUDA_NAME])
-{
-    pl_err err;
-
-    for (int i = 0; i < N_CUDA_NAME; i++)
-        out[i] = -a->fake->n_call(cuda_name[i]);
-    TEST_OK(live(a, &err), err);
-    for (int i = 0; i < N_CUDA_NAME; i++)
-        out[i] += a->fake->n_call(cuda_name[i]);
-}
-
-/* A call of each function that the self test calls, drawn from as many as it
- * makes. */
-TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
-{
-    static struct attempt a;
-    static int with[N_CUDA_NAME], without[N_CUDA_NAME];
-    uint64_t draw = test_seed();
-    int n_tried = 0;
-
-    begin(&a, fake_cuda_use());
-    a.devices = "cuda:0*2";
-    setenv("XDG_CACHE_HOME", test_temp("kept"), 1);
-    count_calls(&a, with);
-    count_calls(&a, without);
-    setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
-    for (int i = 0; i < N_CUDA_NAME; i++) {
-        int n = with[i] - without[i];
-
-        if (n <= 0)
-            continue;
-        assert_true(fails_well(&a, cuda_name[i],
-                               1 + (int)(test_random(&draw) % (unsigned)n)));
-        n_tried++;
-    }
-    pl_model_free(a.model);
-    print_message("%d functions\n", n_tried);
-    assert_true(n_tried > 5);
+    assert_true(fail_all(&fake_make_cuda, devices, 0, INT_MAX) >
+                (test_long()    ? 80
+                 : test_brief() ? 10
+                                : 40));
 }
 
 /* Those that CUDA has, too, when there is time. */
@@ -273,23 +211,54 @@ TEST(engine_outlives_each_call_of_hip_that_fails)
 {
     static const char *const devices[] = {"hip:0*2", "hip:0,cpu*1",
                                           "hip:0,hip:2", "hip:3"};
-    static const char *const name[] = {
-#define ROW(name, parameters) #name,
-        HIP_CALL_MAP(ROW) HIPRTC_CALL_MAP(ROW)
-#undef ROW
-    };
-    static const char *const common[] = {
-#define ROW(name, cuda, suffix, hip, parameters) #hip,
-        STREAM_CALL_MAP(ROW)
-#undef ROW
-    };
     enum { EACH = 64 }; /* it asks for the device around every call */
-    const struct fake_cuda *f = fake_hip_use();
+    const struct fake_make *make = &fake_make_hip;
 
-    if (!test_long())
-        setenv("XDG_CACHE_HOME", test_temp("cache"), 1);
-    assert_true(fail_all(f, devices, name, sizeof name / sizeof *name, EACH) >
-                40);
-    if (test_long())
-        fail_all(f, devices, common, sizeof common / sizeof *common, EACH);
+    assert_true(fail_all(make, devices, test_long() ? 0 : make->n_common,
+                         EACH) > (test_long()    ? 40
+                                  : test_brief() ? 0
+                                                 : 8));
+}
+
+/* How often an engine's life calls each function of CUDA. */
+static void count_calls(struct attempt *a, int out[])
+{
+    const struct fake_make *make = &fake_make_cuda;
+    pl_err err;
+
+    for (int i = 0; i < make->n_call; i++)
+        out[i] = -a->fake->n_call(make->call[i]);
+    TEST_OK(live(a, &err), err);
+    for (int i = 0; i < make->n_call; i++)
+        out[i] += a->fake->n_call(make->call[i]);
+}
+
+/* A call of each function that the self test calls, drawn from as many as it
+ * makes; of every third function, or of fewer, but in the long tier. */
+TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
+{
+    static struct attempt a;
+    const struct fake_make *make = &fake_make_cuda;
+    int with[128], without[128], n_tested = 0;
+    int apart = test_long() ? 1 : test_brief() ? 9 : 3;
+    uint64_t draw = test_seed();
+    int from = (int)test_below(&draw, apart);
+
+    begin(&a, make->use());
+    a.devices = "cuda:0*2";
+    setenv("XDG_CACHE_HOME", test_temp("kept"), 1);
+    count_calls(&a, with);
+    count_calls(&a, without);
+    setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
+    for (int i = 0; i < make->n_call; i++) {
+        int n = with[i] - without[i];
+
+        if (n <= 0 || n_tested++ % apart != from)
+            continue;
+        assert_true(
+            fails_well(&a, make->call[i], 1 + (int)test_below(&draw, n)));
+    }
+    pl_model_free(a.model);
+    print_message("%d functions\n", n_tested);
+    assert_true(n_tested > 5);
 }

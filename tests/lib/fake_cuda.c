@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/gpu/emu/emu_run.h"
@@ -443,6 +444,8 @@ static struct command *push(struct api_stream *handle, enum command_kind kind)
 /* Until the stream is empty; the lock is held, but for between steps. */
 static void drain(struct thing *s)
 {
+    int idle = 0;
+
     while (s->first) {
         bool any = false;
 
@@ -452,7 +455,10 @@ static void drain(struct thing *s)
         if (any)
             continue;
         pthread_mutex_unlock(&all.lock);
-        sched_yield();
+        if (idle++ < 20)
+            sched_yield();
+        else /* for long: processors may have other work */
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         pthread_mutex_lock(&all.lock);
     }
 }

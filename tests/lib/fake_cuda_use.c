@@ -6,6 +6,9 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "device/gpu/stream_api.h"
 
 static const struct fake_cuda *find(const char *path, const char *name)
 {
@@ -57,19 +60,111 @@ void fake_cuda_assert_clean(const struct fake_cuda *f, const char *when)
         fail_msg("%s: %d things are left", when, f->n_live());
 }
 
-void fake_cuda_assert_gives_back(const struct fake_cuda *f,
-                                 const struct gpu_driver *d, const char *call)
-{
-    enum { UNKNOWN = 999 };
-    struct gpu_work w;
-    pl_err err;
+/* ---- makes --------------------------------------------------------------- */
 
-    gpu_work_init(&w, d);
-    TEST_OK(gpu_work_all(&w, FAKE_NEW, &err), err);
-    f->break_at(call, 1, UNKNOWN);
-    gpu_work_give_back(&w);
-    assert_true(f->failed());
-    f->break_at(NULL, 0, 0);
-    gpu_work_fini(&w);
-    fake_cuda_assert_clean(f, call);
+#define ROW(name, cuda, suffix, hip, parameters) #cuda,
+static const char *const cuda_call[] = {STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, suffix, parameters) #name,
+                                            CUDA_CALL_MAP(ROW)
+                                                CUDA_LATER_CALL_MAP(ROW)
+#undef ROW
+};
+#define ROW(name, cuda, suffix, hip, parameters) #hip,
+static const char *const hip_call[] = {STREAM_CALL_MAP(ROW)
+#undef ROW
+#define ROW(name, parameters) #name,
+                                           HIP_CALL_MAP(ROW)
+                                               HIPRTC_CALL_MAP(ROW)
+#undef ROW
+};
+#define ROW(name, ...) #name,
+static const char *const common[] = {STREAM_CALL_MAP(ROW)};
+#undef ROW
+
+#define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
+const struct fake_make fake_make_cuda = {
+    .name = "cuda",
+    .driver = &gpu_cuda,
+    .use = fake_cuda_use,
+    .call = cuda_call,
+    .n_common = COUNT(common),
+    .n_call = COUNT(cuda_call),
+    .enter = "cuCtxPushCurrent",
+    .compile = "cuModuleLoadDataEx",
+    .unknown = "CUDA_ERROR_UNKNOWN (999",
+};
+const struct fake_make fake_make_hip = {
+    .name = "hip",
+    .driver = &gpu_hip,
+    .use = fake_hip_use,
+    .call = hip_call,
+    .n_common = COUNT(common),
+    .n_call = COUNT(hip_call),
+    .enter = "hipGetDevice",
+    .compile = "hiprtcCompileProgram",
+    .unknown = "(999",
+};
+
+const char *fake_call_name(const char *call)
+{
+    for (int i = 0; i < COUNT(common); i++)
+        if (strcmp(call, cuda_call[i]) == 0 || strcmp(call, hip_call[i]) == 0)
+            return common[i];
+    return call;
+}
+
+/* ---- failures ------------------------------------------------------------ */
+
+/* Those that are called when something has failed. */
+static bool tells_of_failures(const char *call)
+{
+    return strncmp(call, "cuGetError", 10) == 0 ||
+           strncmp(call, "hiprtcGetProgramLog", 19) == 0;
+}
+
+static int run_long(const struct fake_failures *t, const char *call)
+{
+    int n = 0;
+
+    for (int nth = 1; t->run(t->user, call, nth); nth += 1 + nth / t->every)
+        n++;
+    return n;
+}
+
+/* One call of each of n_draw parts of as many as are made. */
+static int run_drawn(const struct fake_failures *t, const char *call, int made,
+                     uint64_t *seed)
+{
+    int n_draw = t->n_draw < made ? t->n_draw : made, n = 0;
+
+    for (int i = 0; i < n_draw; i++) {
+        int from = i * made / n_draw, to = (i + 1) * made / n_draw;
+        int nth = 1 + from + (int)test_below(seed, to - from);
+
+        n += t->run(t->user, call, nth);
+    }
+    return n;
+}
+
+int fake_failures_run(const struct fake_failures *t, bool all)
+{
+    uint64_t seed = test_seed();
+    int made[128], n = 0;
+
+    assert_true(t->n_call <= 128);
+    for (int i = 0; i < t->n_call; i++)
+        made[i] = -t->f->n_call(t->call[i]);
+    assert_false(t->run(t->user, NULL, 0));
+    for (int i = 0; i < t->n_call; i++)
+        made[i] += t->f->n_call(t->call[i]);
+    for (int i = 0; i < t->n_call; i++) {
+        if (all && made[i] == 0 && !tells_of_failures(t->call[i]))
+            fail_msg("%s is never called", t->call[i]);
+        n += test_long() ? run_long(t, t->call[i])
+                         : run_drawn(t, t->call[i], made[i], &seed);
+    }
+    print_message("%d calls failed\n", n);
+    return n;
 }
