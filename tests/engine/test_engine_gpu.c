@@ -19,20 +19,30 @@
 #include <string.h>
 
 enum {
-    TOKENS = 76,
-    CHUNK = 70, /* at once, the others one by one */
-    AGAIN = 3   /* of another sequence, at once */
+    MOST = 76,
+    AGAIN = 3 /* of another sequence, at once */
 };
+
+/* Tokens of a sequence: a chunk in two micro-batches, of which the first is of
+ * enough rows for every kernel that takes many; the others one by one. */
+struct lengths {
+    int n_token, chunk, n_ubatch;
+};
+
+static const struct lengths few = {40, 36, 34}, many = {MOST, 70, 64};
+static const struct lengths *lengths = &few;
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
+enum { PLAIN, WINDOWS, MLA, STATES, BLOCKS, SUPER };
+
 static const char *const models[] = {
-    "qwen2-bias-f32.gguf",    /* attention */
-    "gemma3-swa-f32.gguf",    /* windows */
-    "deepseek2-mla-f32.gguf", /* latents, experts */
-    "qwen35moe-f32.gguf",     /* states, experts */
-    "gptoss-mxfp4-q8_0.gguf", /* windows, sinks, experts of blocks */
-    "glm4moe-q-q4_k_m.gguf",  /* blocks with super-blocks, experts */
+    [PLAIN] = "qwen2-bias-f32.gguf",     /* attention */
+    [WINDOWS] = "gemma3-swa-f32.gguf",   /* windows */
+    [MLA] = "deepseek2-mla-f32.gguf",    /* latents, experts */
+    [STATES] = "qwen35moe-f32.gguf",     /* states, experts */
+    [BLOCKS] = "gptoss-mxfp4-q8_0.gguf", /* windows, sinks, experts of blocks */
+    [SUPER] = "glm4moe-q-q4_k_m.gguf",   /* super-blocks, experts */
 };
 
 struct place {
@@ -43,34 +53,42 @@ struct place {
     bool cache;          /* on the host */
     pl_offload offload;
 };
-static const struct place places[] = {
-    {"emu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"cpu*1,emu", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu*2", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_OFF},
-    {"emu", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_ON},
-    {"emu*2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_AUTO},
-    {"emu", 2, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_ON},
-    {"bare*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"bare*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"bare,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"bare*3", 3, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_OFF},
-    {"parts*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"parts,cpu*1", 2, PL_SPLIT_LAYER, "1", false, PL_OFFLOAD_ON},
-    {"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
-    {"cuda:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"cuda:0*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"cuda*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"cuda:0,cuda:2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_ON},
-    {"cuda:0,cuda:2,cpu*1", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
-    {"cuda:0*2", 2, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON},
-    {"cpu*1,cuda:0*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
-    {"hip*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"cuda:0,hip:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
-    {"emu,cuda:0,sim", 3, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_OFF},
+
+static const struct {
+    struct place place;
+    int model; /* that it meets in the short tier */
+} places[] = {
+    {{"emu*1", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, SUPER},
+    {{"emu*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, BLOCKS},
+    {{"emu*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO}, MLA},
+    {{"emu*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, WINDOWS},
+    {{"cpu*1,emu", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, STATES},
+    {{"emu,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+     SUPER},
+    {{"emu*2", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_OFF}, SUPER},
+    {{"emu", 2, PL_SPLIT_TENSOR, "all", false, PL_OFFLOAD_ON}, STATES},
+    {{"emu*2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_AUTO}, WINDOWS},
+    {{"emu", 2, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_ON}, BLOCKS},
+    {{"bare*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, MLA},
+    {{"bare*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, PLAIN},
+    {{"bare,sim,cpu*1", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO},
+     STATES},
+    {{"bare*3", 3, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_OFF}, BLOCKS},
+    {{"parts*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, WINDOWS},
+    {{"parts,cpu*1", 2, PL_SPLIT_LAYER, "1", false, PL_OFFLOAD_ON}, SUPER},
+    {{"bare,emu", 3, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON}, STATES},
+    {{"cuda:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, PLAIN},
+    {{"cuda:0*2", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, MLA},
+    {{"cuda*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, PLAIN},
+    {{"cuda:0,cuda:2", 2, PL_SPLIT_TENSOR, NULL, true, PL_OFFLOAD_ON}, MLA},
+    {{"cuda:0,cuda:2,cpu*1", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+     SUPER},
+    {{"cuda:0*2", 2, PL_SPLIT_TENSOR, "all", true, PL_OFFLOAD_ON}, MLA},
+    {{"cpu*1,cuda:0*2", 3, PL_SPLIT_LAYER, NULL, false, PL_OFFLOAD_AUTO},
+     STATES},
+    {{"hip*3", 3, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, PLAIN},
+    {{"cuda:0,hip:0", 2, PL_SPLIT_TENSOR, NULL, false, PL_OFFLOAD_AUTO}, MLA},
+    {{"emu,cuda:0,sim", 3, PL_SPLIT_TENSOR, "1", true, PL_OFFLOAD_OFF}, BLOCKS},
 };
 
 /* The same on the GPU that is asked for, in place of %s. */
@@ -94,6 +112,7 @@ static pl_options options(const struct place *p)
     o.host_cache = p->cache;
     o.offload = p->offload;
     o.no_fit = true;
+    o.n_ubatch = lengths->n_ubatch;
     return o;
 }
 
@@ -101,16 +120,17 @@ static pl_options options(const struct place *p)
 static float *logits(const struct engine_run *r, int64_t *n)
 {
     int64_t v = r->n_vocab;
-    float *out = test_need(TOKENS + AGAIN, (size_t)v * sizeof *out);
-    int32_t t[TOKENS];
+    int n_token = lengths->n_token, chunk = lengths->chunk;
+    float *out = test_need(MOST + AGAIN, (size_t)v * sizeof *out);
+    int32_t t[MOST];
 
-    for (int i = 0; i < TOKENS; i++)
+    for (int i = 0; i < n_token; i++)
         t[i] = (5 + 131 * i) % (int32_t)v;
-    engine_run_decode(r, 0, CHUNK, t, out);
-    for (int i = CHUNK; i < TOKENS; i++)
+    engine_run_decode(r, 0, chunk, t, out);
+    for (int i = chunk; i < n_token; i++)
         engine_run_decode(r, 0, 1, t + i, out + i * v);
-    engine_run_decode(r, 1, AGAIN, t + 7, out + TOKENS * v);
-    *n = (TOKENS + AGAIN) * v;
+    engine_run_decode(r, 1, AGAIN, t + 7, out + n_token * v);
+    *n = (n_token + AGAIN) * v;
     return out;
 }
 
@@ -129,12 +149,9 @@ static float *logits_on(const char *model, const struct place *p, int64_t *n)
 /* Of cpu devices, a rank each. */
 static float *cpu_logits(const char *model, int n_rank, int64_t *n)
 {
-    const struct place p = {n_rank == 2 ? "cpu*2" : "cpu*3",
-                            n_rank,
-                            PL_SPLIT_TENSOR,
-                            NULL,
-                            false,
-                            PL_OFFLOAD_AUTO};
+    const struct place p = {.devices = n_rank == 2 ? "cpu*2" : "cpu*3",
+                            .n_rank = n_rank,
+                            .mode = PL_SPLIT_TENSOR};
 
     return logits_on(model, &p, n);
 }
@@ -187,34 +204,39 @@ TEST(gpu_that_is_asked_for_has_the_bits_of_cpu)
     if (!gpu)
         TEST_SKIP("PLAIT_GPU_TEST names no GPU of this machine");
     keep_self_tests();
+    lengths = &many;
     for (int m = 0; m < COUNT(models); m++)
         if (test_ref(models[m])) {
             asked_case(models[m], gpu);
             n++;
         }
+    lengths = test_long() ? &many : &few;
     assert_true(n > 0);
 }
 
 /* ---- emulated ones ------------------------------------------------------- */
 
-/* The places go round: each model meets a third of them, each place two
- * models, or one in the brief tier. */
+/* Each place meets one model, and all in the long tier; in the brief one every
+ * third place does. */
 static void model_case(int m)
 {
-    bool all = test_long();
-    int apart = test_brief() ? COUNT(models) : COUNT(models) / 2;
-
     test_ref_or_skip(models[m]);
     keep_self_tests();
+    lengths = test_long() ? &many : &few;
     fake_cuda_use();
     fake_hip_use();
     for (int n_rank = 2; n_rank <= 3; n_rank++) {
+        float *want = NULL;
         int64_t n;
-        float *want = cpu_logits(models[m], n_rank, &n);
 
-        for (int i = 0; i < COUNT(places); i++)
-            if (places[i].n_rank == n_rank && (all || (i + m) % apart == 0))
-                compare(models[m], &places[i], want, n);
+        for (int i = 0; i < COUNT(places); i++) {
+            if (places[i].place.n_rank != n_rank ||
+                (!test_long() && places[i].model != m) ||
+                (test_brief() && i % 3))
+                continue;
+            want = want ? want : cpu_logits(models[m], n_rank, &n);
+            compare(models[m], &places[i].place, want, n);
+        }
         free(want);
     }
 }
@@ -234,6 +256,7 @@ TEST(gpu_kernels_work_in_their_own_memory)
     };
 
     test_ref_or_skip(models[0]);
+    keep_self_tests();
     for (int i = 0; i < COUNT(watched); i++) {
         struct gpu_watched w;
         int64_t n;
@@ -258,32 +281,32 @@ TEST(gpu_kernels_work_in_their_own_memory)
 
 TEST(gpu_attention_has_the_bits_of_cpu)
 {
-    model_case(0);
+    model_case(PLAIN);
 }
 
 TEST(gpu_windows_have_the_bits_of_cpu)
 {
-    model_case(1);
+    model_case(WINDOWS);
 }
 
 TEST(gpu_latents_have_the_bits_of_cpu)
 {
-    model_case(2);
+    model_case(MLA);
 }
 
 TEST(gpu_states_have_the_bits_of_cpu)
 {
-    model_case(3);
+    model_case(STATES);
 }
 
 TEST(gpu_experts_of_blocks_have_the_bits_of_cpu)
 {
-    model_case(4);
+    model_case(BLOCKS);
 }
 
 TEST(gpu_super_blocks_have_the_bits_of_cpu)
 {
-    model_case(5);
+    model_case(SUPER);
 }
 
 enum { LONG_PROMPT = 506, LONG_TOKENS = 520, LONG_CONTEXT = 4096 };

@@ -490,6 +490,12 @@ TEST(opencl_takes_no_damaged_binary)
 
 /* ---- the kernels --------------------------------------------------------- */
 
+static void long_tier_alone(void)
+{
+    if (!test_long())
+        TEST_SKIP("its compilers are slow: the long tier");
+}
+
 /* What this program says when it runs that group or case in an environment;
  * *status is its exit code. The caller frees it. */
 static char *run_self(const char *environment, const char *what, int *status)
@@ -531,6 +537,7 @@ static void run_group(const char *group, enum kernel k)
     char environment[64];
     int index = 0;
 
+    long_tier_alone();
     if (!gpu_bridge_has(k))
         TEST_SKIP("GPUs have no kernel for %s", kernel_name(k));
     gpu_opencl.close(device(&index));
@@ -559,16 +566,12 @@ TEST(opencl_has_the_bits_of_generic_attention)
     run_group("test_cpu_attention", KERNEL_attention);
 }
 
-/* What is tried when a device is opened, for kernels that compilers might take
- * beyond their rows: those that end before a barrier, or whose barriers depend
- * on what they are given. The long tier tries all. */
-TEST(opencl_passes_the_trials_of_kernels_that_branch)
+/* What is tried when a device is opened, of all kernels: compilers might take
+ * them beyond their rows. */
+TEST(opencl_passes_the_trials_of_kernels)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
-    bool want[GPU_KERNEL_COUNT] = {[GPU_router_topk] = true,
-                                   [GPU_router_weights] = true,
-                                   [GPU_rope] = true,
-                                   [GPU_attend_merge] = true};
+    bool want[GPU_KERNEL_COUNT];
     struct gpu_progress progress = {0};
     struct device_set *s;
     struct gpu_device *x;
@@ -577,8 +580,8 @@ TEST(opencl_passes_the_trials_of_kernels_that_branch)
     int index = 0;
     pl_err err;
 
-    if (test_long())
-        memset(want, 1, sizeof want);
+    long_tier_alone();
+    memset(want, 1, sizeof want);
     gpu_opencl.close(device(&index));
     snprintf(spec, sizeof spec, "opencl:%d", index);
     s = build_set_as(spec, 1, &opt);
@@ -603,6 +606,7 @@ TEST(opencl_of_mesa_has_the_bits_of_generic)
     char *said;
     int status;
 
+    long_tier_alone();
     if (TEST_SANITIZED)
         TEST_SKIP("the compilers of OpenCL are no business of sanitizers");
     if (access(vendor, R_OK) != 0)
