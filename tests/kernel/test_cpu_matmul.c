@@ -12,6 +12,7 @@
 
 #include "base/bf16.h"
 #include "lib/cpu_weights.h"
+#include "lib/gpu_bridge.h"
 #include "lib/kernel_sets.h"
 
 /* Every kernel set that has gemm takes it for a matmul of MOST_TOK / 2 tokens,
@@ -355,6 +356,34 @@ TEST(threads_do_not_show)
     }
 }
 
+/* Each format met the GPUs' kernels, and so did each number of rows. */
+static void assert_gpus_were_tried(void)
+{
+    if (getenv("PLAIT_GPU_TEST")) /* OpenCL has a few formats */
+        return;
+    for (int m = 0; m < N_KERNEL; m++) {
+        int n_by_rows[ROWS_COUNT] = {0};
+
+        for (int i = 0; i < WEIGHTS_N_FORMAT; i++) {
+            int all = 0;
+
+            for (int r = 0; r < ROWS_COUNT; r++) {
+                int n = gpu_bridge_calls(kernels[m], weights_formats[i].format,
+                                         (enum gpu_bridge_rows)r);
+
+                n_by_rows[r] += n;
+                all += n;
+            }
+            if (all == 0)
+                fail_msg("%s of %s did not run on a GPU",
+                         kernel_name(kernels[m]),
+                         format_info(weights_formats[i].format)->name);
+        }
+        for (int r = 0; r < ROWS_COUNT; r++)
+            assert_true(n_by_rows[r] > 0);
+    }
+}
+
 /* Any run of fewer tokens gives its rows of MOST_TOK computed at once. */
 TEST(n_tok_does_not_show)
 {
@@ -385,7 +414,8 @@ TEST(n_tok_does_not_show)
             for (int j = 0; j < MOST_TOK * 2; j++)
                 id[j] = (int32_t)test_below(&seed, 3);
             p.bf16 = f16 == PL_F16 || f16 == PL_BF16;
-            p.bf16 = p.bf16 && is_there(&k, &p);
+            /* Where it is the GPUs' turn plain C would make these. */
+            p.bf16 = p.bf16 && is_there(&k, &p) && f <= KERNEL_SET_COUNT;
             weights_tree_single(&t, 0);
             all = run(&k, &p, &t.t, 1);
             row = result_count(&p) / MOST_TOK;
@@ -402,6 +432,7 @@ TEST(n_tok_does_not_show)
             weights_free(&w);
         }
     }
+    assert_gpus_were_tried();
 }
 
 /* Numbers of tokens around those that kernel sets take together. */

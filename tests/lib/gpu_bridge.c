@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
+#include "base/hash64.h"
 #include "device/gpu/emu/emu_run.h"
 #include "quant/grid.h"
 
@@ -72,10 +73,10 @@ static int units(int turn)
 /* ---- in the emulator ----------------------------------------------------- */
 
 /* known: what the host knows of tokens is told. */
-static void emulate(const struct cpu_call *c, enum kernel k, bool known)
+static void emulate(const struct cpu_call *c, enum kernel k, int turn,
+                    bool known)
 {
     static _Thread_local struct emu *emu;
-    static _Thread_local int turn;
     struct gpu_list l = {0};
     struct gpu_call g;
     size_t bytes;
@@ -87,7 +88,7 @@ static void emulate(const struct cpu_call *c, enum kernel k, bool known)
     g = translate(c);
     if (!known)
         g.n_seq = g.n_page = 0;
-    g.n_unit = units(turn++);
+    g.n_unit = units(turn);
     bytes = gpu_entries[k].scratch ? gpu_entries[k].scratch(&g) : 0;
     scratch = aligned_alloc(256, (bytes + 256) / 256 * 256);
     assert_non_null(scratch);
@@ -109,22 +110,22 @@ static void emulate(const struct cpu_call *c, enum kernel k, bool known)
 
 /* Launches of attention are others where less is known, and their results are
  * not: some calls are tried both ways, all of tables that are mostly empty. */
-static void run_emulated(const struct cpu_call *c, enum kernel k)
+static void run_emulated(const struct cpu_call *c, enum kernel k, int turn)
 {
-    static _Thread_local int turn;
+    static _Thread_local int both;
     size_t bytes = sizeof(float);
     void *first;
 
-    emulate(c, k, true);
+    emulate(c, k, turn, true);
     if ((k != KERNEL_attention && k != KERNEL_latent_attention) ||
-        (turn++ % 4 && c->table->page_stride < 1000))
+        (both++ % 4 && c->table->page_stride < 1000))
         return;
     for (int i = 0; i < c->out.n_dim; i++)
         bytes *= (size_t)c->out.dim[i];
     first = test_need(1, bytes);
     memcpy(first, c->out.data, bytes);
     memset(c->out.data, 0xa5, bytes);
-    emulate(c, k, false);
+    emulate(c, k, turn + 1, false);
     assert_memory_equal(c->out.data, first, bytes);
     free(first);
 }
@@ -136,12 +137,7 @@ static struct {
     struct gpu *g;
     uint64_t at; /* what operands are copied to */
     size_t bytes;
-    int n_call, n_kind;
-    struct kind {
-        enum kernel kernel;
-        pl_format format[2];
-        int n;
-    } kind[1024]; /* [n_kind] calls that were made */
+    int n_call;
 } driver;
 
 /* The i-th GPU that the driver lists: -dev means the same. */
@@ -188,6 +184,80 @@ static void begin(void)
     assert_int_equal(atexit(say_calls), 0);
 }
 
+/* ---- a selection --------------------------------------------------------- */
+
+/* Calls of a kernel whose operands have these formats, by their rows; of one
+ * that is no contraction also by its attributes and the other dims. */
+struct kind {
+    enum kernel kernel;
+    pl_format format[2];
+    enum gpu_bridge_rows rows;
+    uint64_t shape; /* hash */
+};
+
+enum { MAX_KIND = 8192 };
+
+static struct seen {
+    struct kind kind;
+    int n, n_run; /* calls, and how many of them a GPU's kernel has made */
+} seen[MAX_KIND];
+static int n_seen;
+
+static enum gpu_bridge_rows rows_of(const struct cpu_call *c)
+{
+    int64_t n = c->in[0].dim[0];
+
+    return n == 1    ? ROWS_ONE
+           : n <= 8  ? ROWS_FEW
+           : n <= 32 ? ROWS_SOME
+                     : ROWS_MANY;
+}
+
+static bool is_contraction(enum kernel k)
+{
+    return k == KERNEL_matmul || k == KERNEL_head_matmul ||
+           k == KERNEL_expert_matmul || k == KERNEL_expert_down;
+}
+
+static struct seen *seen_of(const struct cpu_call *c, enum kernel k)
+{
+    const struct cpu_tensor *x = &c->in[0];
+    struct kind want;
+    int i = 0;
+
+    memset(&want, 0, sizeof want);
+    want.kernel = k;
+    want.format[0] = c->in[0].format;
+    want.format[1] = c->in[1].format;
+    want.rows = rows_of(c);
+    if (!is_contraction(k)) {
+        want.shape = hash64(1, x->dim + 1, sizeof x->dim - sizeof *x->dim);
+        if (c->attr)
+            want.shape = hash64(want.shape, c->attr, sizeof *c->attr);
+    }
+    while (i < n_seen && memcmp(&seen[i].kind, &want, sizeof want) != 0)
+        i++;
+    if (i == n_seen) {
+        assert_true(n_seen < MAX_KIND);
+        seen[n_seen++].kind = want;
+    }
+    return &seen[i];
+}
+
+int gpu_bridge_calls(enum kernel k, pl_format weights,
+                     enum gpu_bridge_rows rows)
+{
+    int n = 0;
+
+    for (int i = 0; i < n_seen; i++) {
+        const struct kind *at = &seen[i].kind;
+
+        if (at->kernel == k && at->format[1] == weights && at->rows == rows)
+            n += seen[i].n_run;
+    }
+    return n;
+}
+
 /* OpenCL's compilers take seconds for a kernel, and each format of weights has
  * some. */
 static bool is_common(const struct cpu_tensor *w)
@@ -196,27 +266,19 @@ static bool is_common(const struct cpu_tensor *w)
            w->format == PL_Q4_K || w->format == PL_BF16;
 }
 
-/* Through OpenCL three calls of each kernel and pair of formats, then one in
- * sixteen. */
-static bool chosen(const struct cpu_call *c, enum kernel k)
+/* Through OpenCL three calls of each kind, then one in sixteen. In the emulator
+ * contractions and attention, which are most of the work, have some of each
+ * kind, then one in eight, in the short tier, and fewer in the brief one. All
+ * else is called, and by other drivers all is. */
+static bool chosen(const struct cpu_call *c, enum kernel k, int nth)
 {
-    struct kind want = {k, {c->in[0].format, c->in[1].format}, 0};
-    int i = 0;
-
-    if (driver.d != &gpu_opencl)
+    if (driver.d == &gpu_opencl)
+        return is_common(&c->in[0]) && is_common(&c->in[1]) &&
+               (nth < 3 || nth % 16 == 0);
+    if (driver.d || test_long() ||
+        (!is_contraction(k) && !kernel_is_attention(k)))
         return true;
-    if (!is_common(&c->in[0]) || !is_common(&c->in[1]))
-        return false;
-    while (i < driver.n_kind &&
-           (driver.kind[i].kernel != k ||
-            memcmp(driver.kind[i].format, want.format, sizeof want.format)))
-        i++;
-    if (i == driver.n_kind) {
-        assert_true(driver.n_kind < 1024);
-        driver.kind[driver.n_kind++] = want;
-    }
-    i = driver.kind[i].n++;
-    return i < 3 || i % 16 == 0;
+    return test_brief() ? nth == 0 || nth % 32 == 7 : nth < 2 || nth % 8 == 7;
 }
 
 static void need_room(size_t bytes)
@@ -289,14 +351,22 @@ static void run_plain(const struct cpu_call *c, enum kernel k)
 
 static void run(const struct cpu_call *c, enum kernel k)
 {
+    struct seen *of;
+    int nth;
+
     if (c->ith > 0)
         return;
-    if (!driver.d)
-        run_emulated(c, k);
-    else if (chosen(c, k))
-        run_driven(c, k);
-    else
+    of = seen_of(c, k);
+    nth = of->n++;
+    if (!chosen(c, k, nth)) {
         run_plain(c, k);
+        return;
+    }
+    of->n_run++;
+    if (driver.d)
+        run_driven(c, k);
+    else /* of each kind, with units by turns */
+        run_emulated(c, k, (int)(of - seen) + of->n_run);
 }
 
 /* ---- tables -------------------------------------------------------------- */

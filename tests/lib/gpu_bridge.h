@@ -1,5 +1,6 @@
 /* The GPUs' kernels where a CPU's are called: launches made from a cpu_call,
- * run by the emulator. So each test of a CPU kernel is one of a GPU's.
+ * run by the emulator. So each test of a CPU kernel is one of a GPU's. The
+ * emulator is slow: in the short tier a selection of the calls goes through it.
  *
  * In a process with PLAIT_GPU_TEST=DRIVER:INDEX, "cuda:0" for one, the calls go
  * through that GPU instead, operands copied there and back: through OpenCL,
@@ -19,6 +20,18 @@
  * work on the first thread alone. Fails the test where a kernel does what no
  * GPU could. */
 void gpu_bridge_init(struct cpu_kernels *k);
+enum gpu_bridge_rows {
+    ROWS_ONE,
+    ROWS_FEW,  /* up to 8 */
+    ROWS_SOME, /* up to 32 */
+    ROWS_MANY,
+    ROWS_COUNT
+};
+/* Returns how many calls with so many rows of activations, and weights of that
+ * format, a GPU's kernel has made in this process. The long tier leaves none to
+ * plain C, the others many. */
+int gpu_bridge_calls(enum kernel k, pl_format weights,
+                     enum gpu_bridge_rows rows);
 /* Has it a kernel of its own? */
 bool gpu_bridge_has(enum kernel k);
 
