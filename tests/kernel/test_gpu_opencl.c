@@ -176,6 +176,12 @@ TEST(opencl_lists_devices_with_their_bus)
 
 /* ---- a device of this machine ------------------------------------------- */
 
+static void long_tier_alone(void)
+{
+    if (!test_long())
+        TEST_SKIP("its compilers are slow: the long tier");
+}
+
 /* What the driver, and those below it, keep; the group's own. */
 static const char *cache(void)
 {
@@ -313,8 +319,10 @@ static void must_compute(struct gpu *g)
 
 TEST(opencl_kernels_find_each_allocation)
 {
-    struct gpu *g = device(NULL);
+    struct gpu *g;
 
+    long_tier_alone();
+    g = device(NULL);
     for (int i = 0; i < OPENCL_MAX_MEMORY; i++)
         must_compute(g); /* one allocation more each time */
     gpu_opencl.close(g);
@@ -489,12 +497,6 @@ TEST(opencl_takes_no_damaged_binary)
 }
 
 /* ---- the kernels --------------------------------------------------------- */
-
-static void long_tier_alone(void)
-{
-    if (!test_long())
-        TEST_SKIP("its compilers are slow: the long tier");
-}
 
 /* What this program says when it runs that group or case in an environment;
  * *status is its exit code. The caller frees it. */

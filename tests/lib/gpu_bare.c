@@ -1,5 +1,6 @@
 /* The emulator's driver, less some functions, or with small allocations. */
 #include "lib/gpu_bare.h"
+#include "lib/gpu_odd.h"
 
 #include "device/gpu/gpu_kind.h"
 
@@ -18,6 +19,7 @@ __attribute__((constructor)) static void make(void)
 {
     gpu_bare = gpu_emu;
     gpu_bare.name = "bare";
+    gpu_bare.identity = gpu_odd_identity;
     gpu_bare.map = NULL;
     gpu_bare.unmap = NULL;
     gpu_bare.post = NULL;
@@ -28,6 +30,7 @@ __attribute__((constructor)) static void make(void)
     gpu_bare.graph_free = NULL;
     gpu_parts = gpu_emu;
     gpu_parts.name = "parts";
+    gpu_parts.identity = gpu_odd_identity;
     gpu_parts.list = list_parts;
 }
 

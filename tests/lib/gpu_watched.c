@@ -1,5 +1,6 @@
 /* The emulator's driver behind functions that look at what they are given. */
 #include "lib/gpu_watched.h"
+#include "lib/gpu_odd.h"
 
 #include "device/gpu/gpu_kind.h"
 #include "device/gpu/gpu_launch.h"
@@ -233,6 +234,7 @@ __attribute__((constructor)) static void make(void)
     gpu_watch = gpu_emu;
     gpu_watch.graph_make = NULL; /* each launch is seen */
     gpu_watch.name = "watched";
+    gpu_watch.identity = gpu_odd_identity;
     gpu_watch.map = map;
     gpu_watch.unmap = unmap;
     gpu_watch.host_alloc = host_alloc;
