@@ -234,13 +234,13 @@ static void count_calls(struct attempt *a, int out[])
 }
 
 /* A call of each function that the self test calls, drawn from as many as it
- * makes; of every third function, or of fewer, but in the long tier. */
+ * makes; of every fifth function, or of fewer, but in the long tier. */
 TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
 {
     static struct attempt a;
     const struct fake_make *make = &fake_make_cuda;
     int with[128], without[128], n_tested = 0;
-    int apart = test_long() ? 1 : test_brief() ? 9 : 3;
+    int apart = test_long() ? 1 : test_brief() ? 10 : 5;
     uint64_t draw = test_seed();
     int from = (int)test_below(&draw, apart);
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "base/hash64.h"
 #include "device/gpu/emu/emu_run.h"
 #include "quant/grid.h"
 
@@ -186,16 +185,14 @@ static void begin(void)
 
 /* ---- a selection --------------------------------------------------------- */
 
-/* Calls of a kernel whose operands have these formats, by their rows; of one
- * that is no contraction also by its attributes and the other dims. */
+/* Calls of a kernel whose operands have these formats, by their rows. */
 struct kind {
     enum kernel kernel;
     pl_format format[2];
     enum gpu_bridge_rows rows;
-    uint64_t shape; /* hash */
 };
 
-enum { MAX_KIND = 8192 };
+enum { MAX_KIND = 2048 };
 
 static struct seen {
     struct kind kind;
@@ -221,7 +218,6 @@ static bool is_contraction(enum kernel k)
 
 static struct seen *seen_of(const struct cpu_call *c, enum kernel k)
 {
-    const struct cpu_tensor *x = &c->in[0];
     struct kind want;
     int i = 0;
 
@@ -230,11 +226,6 @@ static struct seen *seen_of(const struct cpu_call *c, enum kernel k)
     want.format[0] = c->in[0].format;
     want.format[1] = c->in[1].format;
     want.rows = rows_of(c);
-    if (!is_contraction(k)) {
-        want.shape = hash64(1, x->dim + 1, sizeof x->dim - sizeof *x->dim);
-        if (c->attr)
-            want.shape = hash64(want.shape, c->attr, sizeof *c->attr);
-    }
     while (i < n_seen && memcmp(&seen[i].kind, &want, sizeof want) != 0)
         i++;
     if (i == n_seen) {
@@ -267,16 +258,15 @@ static bool is_common(const struct cpu_tensor *w)
 }
 
 /* Through OpenCL three calls of each kind, then one in sixteen. In the emulator
- * contractions and attention, which are most of the work, have some of each
- * kind, then one in eight, in the short tier, and fewer in the brief one. All
- * else is called, and by other drivers all is. */
+ * contractions, which are most of the work, have some of each kind, then one in
+ * eight, in the short tier, and fewer in the brief one. All else is called, and
+ * by other drivers all is. */
 static bool chosen(const struct cpu_call *c, enum kernel k, int nth)
 {
     if (driver.d == &gpu_opencl)
         return is_common(&c->in[0]) && is_common(&c->in[1]) &&
                (nth < 3 || nth % 16 == 0);
-    if (driver.d || test_long() ||
-        (!is_contraction(k) && !kernel_is_attention(k)))
+    if (driver.d || test_long() || !is_contraction(k))
         return true;
     return test_brief() ? nth == 0 || nth % 32 == 7 : nth < 2 || nth % 8 == 7;
 }
