@@ -121,11 +121,12 @@ def read_cases():
     group, only_long = {}, set()
     for path in (ROOT / 'tests').rglob('*.c'):
         group[path.stem] = path.stem
-        for macro, name in re.findall(r'^([A-Z]\w*)\((\w+)', path.read_text(),
-                                      re.M):
-            group[name] = path.stem
-            if macro == 'TEST_LONG':
-                only_long.add(name)
+        for macro, names in re.findall(r'^([A-Z]\w*)\((\w+(?:,\s+\w+)?)',
+                                       path.read_text(), re.M):
+            for name in re.split(r',\s+', names):
+                group[name] = path.stem
+                if macro == 'TEST_LONG':
+                    only_long.add(name)
     return group, only_long
 
 

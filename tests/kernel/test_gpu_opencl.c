@@ -176,12 +176,6 @@ TEST(opencl_lists_devices_with_their_bus)
 
 /* ---- a device of this machine ------------------------------------------- */
 
-static void long_tier_alone(void)
-{
-    if (!test_long())
-        TEST_SKIP("its compilers are slow: the long tier");
-}
-
 /* What the driver, and those below it, keep; the group's own. */
 static const char *cache(void)
 {
@@ -317,11 +311,10 @@ static void must_compute(struct gpu *g)
         assert_true(y[i] == 2 * x[i]);
 }
 
-TEST(opencl_kernels_find_each_allocation)
+TEST_LONG(opencl_kernels_find_each_allocation)
 {
     struct gpu *g;
 
-    long_tier_alone();
     g = device(NULL);
     for (int i = 0; i < OPENCL_MAX_MEMORY; i++)
         must_compute(g); /* one allocation more each time */
@@ -539,7 +532,6 @@ static void run_group(const char *group, enum kernel k)
     char environment[64];
     int index = 0;
 
-    long_tier_alone();
     if (!gpu_bridge_has(k))
         TEST_SKIP("GPUs have no kernel for %s", kernel_name(k));
     gpu_opencl.close(device(&index));
@@ -548,29 +540,29 @@ static void run_group(const char *group, enum kernel k)
     run_bits(environment, group);
 }
 
-TEST(opencl_has_the_bits_of_generic_ops)
+TEST_LONG(opencl_has_the_bits_of_generic_ops)
 {
     run_group("test_cpu_ops", KERNEL_rms_norm);
 }
 
-TEST(opencl_has_the_bits_of_generic_contractions)
+TEST_LONG(opencl_has_the_bits_of_generic_contractions)
 {
     run_group("test_cpu_matmul", KERNEL_matmul);
 }
 
-TEST(opencl_has_the_bits_of_generic_rows)
+TEST_LONG(opencl_has_the_bits_of_generic_rows)
 {
     run_group("test_gpu_kernels", KERNEL_gather_rows);
 }
 
-TEST(opencl_has_the_bits_of_generic_attention)
+TEST_LONG(opencl_has_the_bits_of_generic_attention)
 {
     run_group("test_cpu_attention", KERNEL_attention);
 }
 
 /* What is tried when a device is opened, of all kernels: compilers might take
  * them beyond their rows. */
-TEST(opencl_passes_the_trials_of_kernels)
+TEST_LONG(opencl_passes_the_trials_of_kernels)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};
     bool want[GPU_KERNEL_COUNT];
@@ -582,7 +574,6 @@ TEST(opencl_passes_the_trials_of_kernels)
     int index = 0;
     pl_err err;
 
-    long_tier_alone();
     memset(want, 1, sizeof want);
     gpu_opencl.close(device(&index));
     snprintf(spec, sizeof spec, "opencl:%d", index);
@@ -598,7 +589,7 @@ TEST(opencl_passes_the_trials_of_kernels)
 
 /* Mesa's OpenCL on this machine's processors. That of Mesa 22.3 has no doubles,
  * and is refused; the case says what this one lacks. */
-TEST(opencl_of_mesa_has_the_bits_of_generic)
+TEST_LONG(opencl_of_mesa_has_the_bits_of_generic)
 {
     static const char vendor[] = "/etc/OpenCL/vendors/rusticl.icd";
     static const char mesa[] = "OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd"
@@ -608,7 +599,6 @@ TEST(opencl_of_mesa_has_the_bits_of_generic)
     char *said;
     int status;
 
-    long_tier_alone();
     if (TEST_SANITIZED)
         TEST_SKIP("the compilers of OpenCL are no business of sanitizers");
     if (access(vendor, R_OK) != 0)
