@@ -2,6 +2,7 @@
  * What it does not do: run tests (main.c) or make allocations fail
  * (alloc_fail.c). */
 #include "lib/support.h"
+#include "lib/made_model.h"
 #include "test_paths.h"
 
 #include <errno.h>
@@ -22,6 +23,11 @@ static char *keep_path(const char *dir, const char *name)
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
         return NULL;
+    for (int i = 0; i < n_kept; i++)
+        if (!strcmp(kept[i], path)) {
+            free(path);
+            return kept[i];
+        }
     if (n_kept < (int)(sizeof(kept) / sizeof(kept[0])))
         kept[n_kept++] = path;
     return path;
@@ -29,10 +35,11 @@ static char *keep_path(const char *dir, const char *name)
 
 static const char *existing(const char *dir, const char *name)
 {
+    char path[4096];
     struct stat st;
-    char *path = keep_path(dir, name);
 
-    return path != NULL && stat(path, &st) == 0 ? path : NULL;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return stat(path, &st) == 0 ? keep_path(dir, name) : NULL;
 }
 
 const char *test_ref(const char *name)
@@ -40,12 +47,27 @@ const char *test_ref(const char *name)
     const char *env = getenv("PLAIT_REFS");
     const char *path;
 
-    if (env != NULL && env[0] != '\0')
-        return existing(env, name);
-    path = existing(PLAIT_SOURCE_DIR "/../shared/refs", name);
-    if (path != NULL)
-        return path;
-    return existing(PLAIT_SOURCE_DIR "/tests/refs", name);
+    if (env != NULL && env[0] != '\0') {
+        path = existing(env, name);
+    } else {
+        path = existing(PLAIT_SOURCE_DIR "/../shared/refs", name);
+        if (path == NULL)
+            path = existing(PLAIT_SOURCE_DIR "/tests/refs", name);
+    }
+    if (path == NULL)
+        path = existing(PLAIT_SOURCE_DIR "/tests/refs/made", name);
+    if (path == NULL)
+        path = made_model_file(strncmp(name, "made/", 5) ? name : name + 5);
+    return path;
+}
+
+const char *test_ref_need(const char *name)
+{
+    const char *path = test_ref(name);
+
+    if (path == NULL)
+        fail_msg("%s is not at hand", name);
+    return path;
 }
 
 const char *test_ref_or_skip(const char *name)

@@ -1,9 +1,10 @@
 /* What tests share: where reference data lies, which tier runs, which seed.
  *
- * The reference directory is the first that exists of: PLAIT_REFS; the
- * directory shared/refs beside the checkout; tests/refs inside it, which holds
- * a small part. A test whose data is absent skips with TEST_SKIP and is named
- * in the closing lines. */
+ * Reference data is looked for in PLAIT_REFS, if that is set; else in the
+ * directory shared/refs beside the checkout, then in tests/refs inside it. The
+ * latter holds a small part. A reference model that is in none of them is made
+ * (lib/made_model.h), so tests need not skip for lack of one. A test whose data
+ * is absent skips with TEST_SKIP and is named in the closing lines. */
 #ifndef TEST_SUPPORT_H
 #define TEST_SUPPORT_H
 
@@ -33,7 +34,8 @@
  * when no reference directory has it. The text lives as long as the process. */
 const char *test_ref(const char *name);
 
-/* The same, or the running case is skipped and names it. */
+/* The same; where it is absent the case fails, or is skipped and names it. */
+const char *test_ref_need(const char *name);
 const char *test_ref_or_skip(const char *name);
 
 /* Path of the reference logits of model `name`, or NULL: those of the equations

@@ -1,10 +1,11 @@
 /* The equations: graphs of the reference models, evaluated in double precision
  * and unsplit, give the reference logits. What fails here is the model or the
- * reference evaluation, never a kernel, a layout or the executor. */
+ * reference evaluation, never a kernel, a layout or the executor. A model that
+ * is not at hand is made (lib/made_model.h), and its logits must have the
+ * numbers that were stored. */
 #include "gguf/gguf_write.h"
-#include "lib/eval64.h"
-#include "lib/support.h"
-#include "model/model.h"
+#include "lib/made_model.h"
+#include "lib/model64.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,128 +15,32 @@
 /* refs/README.md, section 3: float activations and cache. */
 static const double MAX_ABS = 1e-3, MAX_RMS = 1e-4;
 
-enum { MAX_TOK = 64, N_SEQ = 3 };
-
-/* Sequences and their logits, in the files beside the model. */
+/* A model with its sequences and their logits. */
 struct ref {
-    struct gguf *file;
-    struct model *m;
-    pl_graph *g;
-    struct eval64 *e;
-    int n_prompt[N_SEQ], n_tok[N_SEQ];
-    int32_t id[N_SEQ][MAX_TOK];
-    float *logits; /* [rows of all sequences, n_vocab] */
+    struct model64 d;
+    struct ref_seq seq[REF_SEQS];
+    float *logits; /* owned, [rows of all sequences, n_vocab]; NULL: the model
+                      is made, and has numbers of its logits */
 };
-
-static const char *ref_file(const char *name, const char *suffix)
-{
-    char file[96];
-
-    snprintf(file, sizeof file, "%s.%s", name, suffix);
-    return test_ref(file);
-}
-
-static int read_tokens(struct ref *r, const char *path)
-{
-    FILE *f = fopen(path, "r");
-    int n_row = 0;
-
-    assert_non_null(f);
-    for (int s = 0; s < N_SEQ; s++) {
-        int n_greedy;
-
-        assert_int_equal(fscanf(f, "%d %d", &r->n_prompt[s], &n_greedy), 2);
-        r->n_tok[s] = r->n_prompt[s] + n_greedy;
-        assert_true(r->n_tok[s] <= MAX_TOK);
-        for (int i = 0; i < r->n_tok[s]; i++)
-            assert_int_equal(fscanf(f, "%d", &r->id[s][i]), 1);
-        n_row += r->n_tok[s];
-    }
-    fclose(f);
-    return n_row;
-}
-
-static void read_logits(struct ref *r, const char *path, int n_row)
-{
-    size_t n;
-
-    r->logits = test_read(path, &n);
-    assert_int_equal(n,
-                     (size_t)n_row * (size_t)r->m->n_vocab * sizeof *r->logits);
-}
-
-/* All parts of a weight, one behind the other. */
-static void set_weight(struct ref *r, int node)
-{
-    const char *name = r->g->node[node].name;
-    int64_t n = model_weight_parts(r->m, name);
-    size_t bytes = model_weight_part(r->m, name, 0)->bytes;
-    char *all = test_need((size_t)n, bytes);
-
-    for (int64_t i = 0; i < n; i++)
-        memcpy(all + (size_t)i * bytes, model_weight_part(r->m, name, i)->data,
-               bytes);
-    eval64_weight(r->e, node, all);
-    free(all);
-}
 
 /* `path`: a file of the same network in another form, or NULL. */
 static void open_ref(struct ref *r, const char *name, const char *path)
 {
-    const struct model_graph_options opt = {.cache_k = PL_F32,
-                                            .cache_v = PL_F32};
-    const char *tokens = ref_file(name, "tokens.txt");
-    const char *logits = test_ref_logits(name);
-    pl_err err;
+    int n_row = ref_sequences(name, r->seq);
+    size_t n;
 
-    path = path ? path : ref_file(name, "gguf");
-    if (!path || !tokens || !logits)
-        TEST_SKIP("%s is absent", name);
-    memset(r, 0, sizeof *r);
-    TEST_OK(gguf_open(&r->file, path, &err), err);
-    TEST_OK(model_open(&r->m, r->file, &err), err);
-    TEST_OK(pl_graph_create(&r->g, &err), err);
-    TEST_OK(model_graph(r->m, r->g, &opt, &err), err);
-    read_logits(r, logits, read_tokens(r, tokens));
-    r->e = eval64_create(r->g, 1, MAX_TOK);
-    for (int i = 0; i < r->g->n_node; i++)
-        if (r->g->node[i].op == OP_weight)
-            set_weight(r, i);
+    model64_open(&r->d, path ? path : ref_model_path(name));
+    r->logits = NULL;
+    if (ref_model_is_made(name))
+        return;
+    r->logits = test_read(test_ref_logits(name), &n);
+    assert_int_equal(n, (size_t)(n_row * r->d.m->n_vocab) * sizeof *r->logits);
 }
 
 static void close_ref(struct ref *r)
 {
-    eval64_free(r->e);
-    pl_graph_free(r->g);
-    model_close(r->m);
-    gguf_close(r->file);
+    model64_close(&r->d);
     free(r->logits);
-}
-
-static void set(struct ref *r, const char *name, const int32_t *v,
-                const struct eval_rows *rows)
-{
-    struct eval_value *x = eval64_input(r->e, pl_tensor_find(r->g, name), rows);
-
-    for (int64_t i = 0; i < x->n; i++)
-        x->x[i] = v[i];
-}
-
-/* Tokens [begin, end) of sequence s as one step, all rows wanted. */
-static const double *step(struct ref *r, int s, int begin, int end)
-{
-    int32_t pos[MAX_TOK], seq[MAX_TOK] = {0}, row[MAX_TOK];
-    const struct eval_rows rows = {end - begin, end - begin, MAX_TOK, pos, seq};
-
-    for (int i = begin; i < end; i++) {
-        pos[i - begin] = i;
-        row[i - begin] = i - begin;
-    }
-    set(r, "ids", r->id[s] + begin, &rows);
-    set(r, "pos", pos, &rows);
-    set(r, "out_ids", row, &rows);
-    eval64_step(r->e, &rows);
-    return r->e->value[pl_tensor_find(r->g, "logits")].x;
 }
 
 struct error {
@@ -160,9 +65,10 @@ static int trailing(const struct ref *r)
 {
     int n = 0, layer;
 
-    for (int64_t i = 0; i < gguf_n_tensor(r->file); i++)
-        n += sscanf(gguf_tensor_at(r->file, i)->name, "blk.%d.", &layer) == 1 &&
-             layer >= r->m->n_layer;
+    for (int64_t i = 0; i < gguf_n_tensor(r->d.file); i++)
+        n += sscanf(gguf_tensor_at(r->d.file, i)->name, "blk.%d.", &layer) ==
+                 1 &&
+             layer >= r->d.m->n_layer;
     return n;
 }
 
@@ -170,23 +76,24 @@ static void check(const char *name, const char *path)
 {
     struct ref r;
     struct error e = {0, 0, 0};
-    const float *want;
+    double *x;
 
     open_ref(&r, name, path);
-    want = r.logits;
-    for (int s = 0; s < N_SEQ; s++) {
-        int64_t v = r.m->n_vocab;
-        int n = r.n_prompt[s];
+    x = test_need((size_t)(REF_MAX_TOK * r.d.m->n_vocab), sizeof *x);
+    for (int s = 0; s < REF_SEQS; s++) {
+        int64_t v = r.d.m->n_vocab;
 
-        compare(&e, step(&r, s, 0, n), want, n * v);
-        for (; n < r.n_tok[s]; n++)
-            compare(&e, step(&r, s, n, n + 1), want + n * v, v);
-        want += n * v;
+        model64_sequence(&r.d, &r.seq[s], x);
+        if (r.logits)
+            compare(&e, x, r.logits + r.seq[s].row * v, r.seq[s].n * v);
+        else
+            made_model_keeps(name, s, x, r.seq[s].n * v);
     }
-    if (!(e.max <= MAX_ABS) || !(sqrt(e.sum / (double)e.n) <= MAX_RMS))
+    if (!(e.max <= MAX_ABS) || !(e.sum <= MAX_RMS * MAX_RMS * (double)e.n))
         fail_msg("%s: off by %g at most, %g rms", name, e.max,
                  sqrt(e.sum / (double)e.n));
-    assert_int_equal(r.m->n_unused, trailing(&r));
+    assert_int_equal(r.d.m->n_unused, trailing(&r));
+    free(x);
     close_ref(&r);
 }
 
@@ -261,15 +168,12 @@ static const char *rewritten_keys(const char *file, const char *name,
                                   const struct other_key *key, int n_key,
                                   rewrite_fn *each)
 {
-    const char *path = ref_file(name, "gguf");
     const char *out = test_temp(file);
     struct rewrite w = {.n_data = 0};
     struct gguf *in;
     pl_err err;
 
-    if (!path)
-        TEST_SKIP("%s is absent", name);
-    TEST_OK(gguf_open(&in, path, &err), err);
+    TEST_OK(gguf_open(&in, ref_model_path(name), &err), err);
     TEST_OK(gguf_writer_create(&w.out, &err), err);
     w.in = in;
     for (int64_t i = 0; i < gguf_n_kv(in); i++)
@@ -443,10 +347,10 @@ static void same_graph(const char *name, const char *path)
     struct ref r;
 
     open_ref(&r, name, NULL);
-    assert_int_equal(pl_graph_print(r.g, test_text_add, &a, NULL), PL_OK);
+    assert_int_equal(pl_graph_print(r.d.g, test_text_add, &a, NULL), PL_OK);
     close_ref(&r);
     open_ref(&r, name, path);
-    assert_int_equal(pl_graph_print(r.g, test_text_add, &b, NULL), PL_OK);
+    assert_int_equal(pl_graph_print(r.d.g, test_text_add, &b, NULL), PL_OK);
     close_ref(&r);
     assert_string_equal(a.s, b.s);
     free(a.s);
@@ -469,16 +373,18 @@ static double *all_logits(const char *name, const char *path, double scale,
     int64_t at = 0;
 
     open_ref(&r, name, path);
-    for (int i = 0; i < r.g->n_node; i++)
-        if (r.g->node[i].op == OP_attention ||
-            r.g->node[i].op == OP_latent_attention)
-            r.g->node[i].attr.scale =
-                (float)((double)r.g->node[i].attr.scale * scale);
-    x = test_need((size_t)(N_SEQ * MAX_TOK * r.m->n_vocab), sizeof *x);
-    for (int s = 0; s < N_SEQ; s++) {
-        int64_t count = r.n_tok[s] * r.m->n_vocab;
+    for (int i = 0; i < r.d.g->n_node; i++) {
+        struct graph_node *node = &r.d.g->node[i];
 
-        memcpy(x + at, step(&r, s, 0, r.n_tok[s]), (size_t)count * sizeof *x);
+        if (node->op == OP_attention || node->op == OP_latent_attention)
+            node->attr.scale = (float)((double)node->attr.scale * scale);
+    }
+    x = test_need((size_t)(REF_SEQS * REF_MAX_TOK * r.d.m->n_vocab), sizeof *x);
+    for (int s = 0; s < REF_SEQS; s++) {
+        int64_t count = r.seq[s].n * r.d.m->n_vocab;
+
+        memcpy(x + at, model64_step(&r.d, r.seq[s].id, 0, r.seq[s].n),
+               (size_t)count * sizeof *x);
         at += count;
     }
     *n = at;

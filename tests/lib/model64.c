@@ -1,0 +1,81 @@
+/* Models in double; see model64.h. */
+#include "lib/model64.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Joins all parts of a weight. */
+static void set_weight(struct model64 *r, int node)
+{
+    const char *name = r->g->node[node].name;
+    int64_t n = model_weight_parts(r->m, name);
+    size_t bytes = model_weight_part(r->m, name, 0)->bytes;
+    char *all = test_need((size_t)n, bytes);
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy(all + (size_t)i * bytes, model_weight_part(r->m, name, i)->data,
+               bytes);
+    eval64_weight(r->e, node, all);
+    free(all);
+}
+
+void model64_open(struct model64 *r, const char *path)
+{
+    const struct model_graph_options opt = {.cache_k = PL_F32,
+                                            .cache_v = PL_F32};
+    pl_err err;
+
+    memset(r, 0, sizeof *r);
+    TEST_OK(gguf_open(&r->file, path, &err), err);
+    TEST_OK(model_open(&r->m, r->file, &err), err);
+    TEST_OK(pl_graph_create(&r->g, &err), err);
+    TEST_OK(model_graph(r->m, r->g, &opt, &err), err);
+    r->e = eval64_create(r->g, 1, REF_MAX_TOK);
+    for (int i = 0; i < r->g->n_node; i++)
+        if (r->g->node[i].op == OP_weight)
+            set_weight(r, i);
+}
+
+void model64_close(struct model64 *r)
+{
+    eval64_free(r->e);
+    pl_graph_free(r->g);
+    model_close(r->m);
+    gguf_close(r->file);
+}
+
+static void set(struct model64 *r, const char *name, const int32_t *v,
+                const struct eval_rows *rows)
+{
+    struct eval_value *x = eval64_input(r->e, pl_tensor_find(r->g, name), rows);
+
+    for (int64_t i = 0; i < x->n; i++)
+        x->x[i] = v[i];
+}
+
+const double *model64_step(struct model64 *r, const int32_t *id, int pos, int n)
+{
+    int32_t at[REF_MAX_TOK], seq[REF_MAX_TOK] = {0};
+    int32_t row[REF_MAX_TOK];
+    const struct eval_rows rows = {n, n, REF_MAX_TOK, at, seq};
+
+    assert_in_range(pos + n, 1, REF_MAX_TOK);
+    for (int i = 0; i < n; i++) {
+        at[i] = pos + i;
+        row[i] = i;
+    }
+    set(r, "ids", id, &rows);
+    set(r, "pos", at, &rows);
+    set(r, "out_ids", row, &rows);
+    eval64_step(r->e, &rows);
+    return r->e->value[pl_tensor_find(r->g, "logits")].x;
+}
+
+void model64_sequence(struct model64 *r, const struct ref_seq *s, double *x)
+{
+    int64_t v = r->m->n_vocab;
+
+    for (int at = 0, n = s->n_prompt; at < s->n; at += n, n = 1)
+        memcpy(x + at * v, model64_step(r, s->id + at, at, n),
+               (size_t)(n * v) * sizeof *x);
+}

@@ -1,0 +1,33 @@
+/* A model in double precision: its graph, evaluated by eval64 step by step.
+ *
+ * Kernels, layouts and the executor take no part. Sequences are evaluated one
+ * at a time, each from position 0 of an empty cache. A failure inside fails the
+ * running case. */
+#ifndef TEST_MODEL64_H
+#define TEST_MODEL64_H
+
+#include "lib/eval64.h"
+#include "lib/ref_models.h"
+#include "model/model.h"
+
+struct model64 {
+    struct gguf *file;
+    struct model *m;
+    pl_graph *g;
+    struct eval64 *e;
+};
+
+/* The file stays open until model64_close. The caches are F32. */
+void model64_open(struct model64 *r, const char *path);
+void model64_close(struct model64 *r);
+
+/* Evaluates the n tokens id[] at positions pos, pos + 1, ... as one step.
+ * Returns their logits [n, n_vocab], valid until the next step. */
+const double *model64_step(struct model64 *r, const int32_t *id, int pos,
+                           int n);
+
+/* Evaluates a sequence as an engine would be used: the prompt at once, then
+ * token by token. Its logits go to x [n, n_vocab]. */
+void model64_sequence(struct model64 *r, const struct ref_seq *s, double *x);
+
+#endif

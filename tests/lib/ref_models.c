@@ -1,0 +1,127 @@
+/* Which reference models are at hand; see ref_models.h. */
+#include "lib/ref_models.h"
+
+#include "lib/made_model.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NAME = 1024 };
+
+struct names {
+    const char *name[MAX_NAME + 1]; /* texts are owned */
+    int n;
+};
+
+static bool has(const struct names *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(l->name[i], name))
+            return true;
+    return false;
+}
+
+static void add(struct names *l, const char *prefix, const char *name, int len)
+{
+    char *text = NULL;
+
+    assert_in_range(l->n, 0, MAX_NAME - 1);
+    assert_true(asprintf(&text, "%s%.*s", prefix, len, name) > 0);
+    if (has(l, text))
+        free(text);
+    else
+        l->name[l->n++] = text;
+}
+
+static void add_folder(struct names *l, const char *dir)
+{
+    DIR *d = dir ? opendir(dir) : NULL;
+    struct dirent *e;
+
+    if (!d)
+        return;
+    while ((e = readdir(d))) {
+        int len = (int)strlen(e->d_name) - 5;
+
+        if (len > 0 && !strcmp(e->d_name + len, ".gguf"))
+            add(l, "", e->d_name, len);
+    }
+    closedir(d);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void find(struct names *l, bool all)
+{
+    const struct made_name *made;
+    int n_made;
+
+    add_folder(l, test_ref("."));
+    add_folder(l, test_file("tests/refs"));
+    made = made_model_names(&n_made);
+    for (int i = 0; i < n_made; i++)
+        if (all || made[i].smallest || !has(l, made[i].name))
+            add(l, "made/", made[i].name, (int)strlen(made[i].name));
+    qsort(l->name, (size_t)l->n, sizeof l->name[0], by_name);
+}
+
+const char *const *ref_models(bool all)
+{
+    static struct names names[2];
+
+    if (names[all].n == 0)
+        find(&names[all], all);
+    return names[all].name;
+}
+
+bool ref_model_is_made(const char *name)
+{
+    for (const char *const *l = ref_models(true); *l; l++)
+        if (!strcmp(*l, name))
+            return !strncmp(name, "made/", 5);
+    return true;
+}
+
+static const char *file_of(const char *name, const char *suffix)
+{
+    char file[128];
+    const char *path;
+
+    snprintf(file, sizeof file, "%s%s", name, suffix);
+    path = test_ref(file);
+    if (!path)
+        fail_msg("%s is not at hand", file);
+    return path;
+}
+
+const char *ref_model_path(const char *name)
+{
+    return file_of(name, ".gguf");
+}
+
+int ref_sequences(const char *name, struct ref_seq seq[REF_SEQS])
+{
+    const char *path = file_of(name, ".tokens.txt");
+    FILE *f = fopen(path, "r");
+    int row = 0;
+
+    if (!f)
+        fail_msg("%s: %s", path, strerror(errno));
+    for (struct ref_seq *s = seq; s < seq + REF_SEQS; s++) {
+        assert_int_equal(fscanf(f, "%d %d", &s->n_prompt, &s->n), 2);
+        s->n += s->n_prompt;
+        s->row = row;
+        assert_in_range(s->n, 1, REF_MAX_TOK);
+        for (int i = 0; i < s->n; i++)
+            assert_int_equal(fscanf(f, "%d", &s->id[i]), 1);
+        row += s->n;
+    }
+    fclose(f);
+    return row;
+}
