@@ -184,7 +184,7 @@ TEST(bench_limit_is_that_of_reading)
     limit_is_that_of_reading(test_file("tests/refs/llama-q-q8_0.gguf"), "none");
     limit_is_that_of_reading(test_file("tests/refs/llama-wide-q4_k_m.gguf"),
                              "token_embd.weight");
-    limit_is_that_of_reading(test_ref_or_skip("gemma4-ple-sharedkv-f32.gguf"),
+    limit_is_that_of_reading(test_ref_need("gemma4-ple-sharedkv-f32.gguf"),
                              "per_layer_token_embd.weight");
 }
 
@@ -224,7 +224,7 @@ TEST(bench_limit_knows_windows)
 
     snprintf(line, sizeof line,
              "plait bench" QUICK "-d 100,200 -o json -m '%s'",
-             test_ref_or_skip("gemma3-swa-f32.gguf"));
+             test_ref_need("gemma3-swa-f32.gguf"));
     all = rows(line);
     assert_true(fabs(number(json_array_get(all, 3), "read_bytes") -
                      number(json_array_get(all, 1), "read_bytes") -
@@ -241,7 +241,7 @@ TEST(bench_limit_knows_latents)
 
     snprintf(line, sizeof line,
              "plait bench" QUICK "-d 100,200 -o json -m '%s'",
-             test_ref_or_skip("deepseek2-mla-f32.gguf"));
+             test_ref_need("deepseek2-mla-f32.gguf"));
     all = rows(line);
     deep = json_array_get(all, 3);
     flat = json_array_get(all, 1);

@@ -90,7 +90,7 @@ TEST(memory_of_each_device_is_as_planned)
     pl_err err = {0};
     int n = 0;
 
-    TEST_OK(pl_model_open(&m, test_ref_or_skip(model), &err), err);
+    TEST_OK(pl_model_open(&m, test_ref_need(model), &err), err);
     for (int i = 0; i < COUNT(splits) * COUNT(hosts); i++) {
         pl_options o = options(i / COUNT(hosts), i % COUNT(hosts));
         size_t got[MAX_DEV * PARTS];
@@ -128,7 +128,7 @@ TEST(memory_limit_of_a_device_is_never_exceeded)
     pl_err err = {0};
     int ran = 0, refused = 0;
 
-    TEST_OK(pl_model_open(&m, test_ref_or_skip(model), &err), err);
+    TEST_OK(pl_model_open(&m, test_ref_need(model), &err), err);
     for (int i = 0; i < 2 * 4 * 12; i++) {
         static const pl_split_mode modes[] = {PL_SPLIT_TENSOR, PL_SPLIT_LAYER,
                                               PL_SPLIT_NONE, PL_SPLIT_AUTO};

@@ -311,7 +311,7 @@ TEST(engine_plan_shows_groups_and_copies)
 /* Layers that keep a window only are told from those that keep all. */
 TEST(engine_plan_shows_layers_with_windows)
 {
-    pl_model *m = open_model(test_ref_or_skip("gemma3-swa-f32.gguf"));
+    pl_model *m = open_model(test_ref_need("gemma3-swa-f32.gguf"));
     pl_options o;
     pl_plan *p;
     struct test_text t;
@@ -332,7 +332,7 @@ TEST(engine_plan_shows_layers_with_windows)
 /* Three layers of six read the caches of others and have no bytes of theirs. */
 TEST(engine_plan_counts_a_shared_cache_once)
 {
-    pl_model *m = open_model(test_ref_or_skip("gemma4-ple-sharedkv-f32.gguf"));
+    pl_model *m = open_model(test_ref_need("gemma4-ple-sharedkv-f32.gguf"));
     pl_options o = {.size = sizeof o, .devices = "cpu*2", .n_ctx = 2048};
     pl_plan *p = plan(m, &o);
     const struct compiled *c = p->compiled;
@@ -373,7 +373,7 @@ TEST(engine_plan_counts_a_shared_cache_once)
 /* So are layers with states, which take as much in any context. */
 TEST(engine_plan_shows_layers_with_states)
 {
-    pl_model *m = open_model(test_ref_or_skip("qwen35moe-f32.gguf"));
+    pl_model *m = open_model(test_ref_need("qwen35moe-f32.gguf"));
     pl_options o;
 
     pl_options_init(&o);
@@ -1023,7 +1023,7 @@ TEST(engine_plan_tells_of_layers_that_are_not_used)
                             .no_fit = true,
                             .log = add_info,
                             .log_user = &said};
-    pl_model *m = open_model(test_ref_or_skip("glm4moe-f32.gguf"));
+    pl_model *m = open_model(test_ref_need("glm4moe-f32.gguf"));
 
     pl_plan_free(plan(m, &opt));
     assert_non_null(said.s);

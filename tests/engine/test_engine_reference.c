@@ -485,8 +485,6 @@ static void models_on(const struct devices *gpu, int n_gpu)
     int v[P_COUNT] = {[P_KERNELS] = 1, [P_RANKS] = RANKS_2, [P_UBATCH] = 2};
     int part, n_part, n_run = 0, n = 0;
 
-    if (!test_long())
-        TEST_SKIP("every model, emulated: the long tier");
     read_models();
     read_part(&part, &n_part);
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
@@ -502,7 +500,7 @@ static void models_on(const struct devices *gpu, int n_gpu)
     print_message("%d models, %d runs have the bits of cpu*2\n", n, n_run);
 }
 
-TEST(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
+TEST_LONG(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"emu*2", 2}, {"cpu*1,emu", 2}};
 
@@ -510,7 +508,7 @@ TEST(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
 }
 
 /* Of the libraries made for tests. */
-TEST(reference_models_on_cuda_have_the_bits_of_cpus)
+TEST_LONG(reference_models_on_cuda_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"cuda:0*2", 2}};
 
@@ -518,7 +516,7 @@ TEST(reference_models_on_cuda_have_the_bits_of_cpus)
     models_on(gpu, COUNT(gpu));
 }
 
-TEST(reference_models_on_hip_have_the_bits_of_cpus)
+TEST_LONG(reference_models_on_hip_have_the_bits_of_cpus)
 {
     static const struct devices gpu[] = {{"hip:0*2", 2}};
 

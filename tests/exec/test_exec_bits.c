@@ -82,15 +82,10 @@ TEST(bits_do_not_depend_on_the_instruction_set)
                                         "qwen35moe-q-q4_k_m.gguf",
                                         "qwen3next-f32.gguf"};
     static const int ranks[] = {1, 3};
-    int absent = 0;
 
     for (int i = 0; i < COUNT(names); i++) {
-        const char *path = test_ref(names[i]);
+        const char *path = test_ref_need(names[i]);
 
-        if (!path) {
-            absent++;
-            continue;
-        }
         for (int k = 0; k < 2; k++) {
             pl_options o = engine_run_options();
             int64_t n_vocab;
@@ -115,8 +110,6 @@ TEST(bits_do_not_depend_on_the_instruction_set)
             free(want);
         }
     }
-    if (absent)
-        TEST_SKIP("%d of %d models are not at hand", absent, COUNT(names));
     kernel_sets_skip_absent();
 }
 
@@ -175,7 +168,7 @@ TEST(bits_of_bf16_weights_are_those_of_their_values)
     static const char *const kernels[] = {NULL, "reference", "generic"};
 
     for (int m = 0; m < COUNT(names); m++) {
-        const char *path = test_ref_or_skip(names[m]);
+        const char *path = test_ref_need(names[m]);
         char f32[512], bf16[512];
 
         snprintf(f32, sizeof f32, "%s",
@@ -233,19 +226,14 @@ TEST(bits_of_fast_numerics_do_not_depend_on_devices)
                                           "cpu,proc"};
     const char *best =
         kernel_set_has_bf16(kernel_set_best()) ? NULL : "generic";
-    int absent = 0;
 
     for (int m = 0; m < COUNT(names); m++) {
-        const char *path = test_ref(names[m]);
+        const char *path = test_ref_need(names[m]);
         pl_options o = engine_run_options();
         int64_t n_vocab;
         float *exact, *want;
         int n_near = 0;
 
-        if (!path) {
-            absent++;
-            continue;
-        }
         o.n_ranks = 4;
         o.cpu = "generic";
         exact = logits(path, names[m], &o, &n_vocab);
@@ -275,8 +263,6 @@ TEST(bits_of_fast_numerics_do_not_depend_on_devices)
         free(exact);
         free(want);
     }
-    if (absent)
-        TEST_SKIP("%d of %d models are not at hand", absent, COUNT(names));
     if (best)
         TEST_SKIP("this machine has no products of BF16: plain C alone was "
                   "compared");

@@ -56,7 +56,7 @@ static pl_status life(const char *path, const pl_options *o, bool shared,
  * so many n at most, evenly spread. */
 static void fail_each(const char *file, pl_options o, int most)
 {
-    const char *path = test_ref_or_skip(file), *devices = o.devices;
+    const char *path = test_ref_need(file), *devices = o.devices;
     uint64_t random = test_seed();
     int64_t n, step, runs = 0;
     pl_err err;
@@ -163,7 +163,7 @@ static int64_t planned_bytes(const struct compiled *p, int from, int to)
 TEST(memory_planned_is_what_is_taken)
 {
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2"};
-    const char *path = test_ref_or_skip("llama-wide-q4_k_m.gguf");
+    const char *path = test_ref_need("llama-wide-q4_k_m.gguf");
     pl_err err = {0};
 
     if (TEST_SANITIZED)
@@ -265,25 +265,18 @@ static int64_t padding_bytes(const struct compiled *p)
 
 TEST(weights_take_little_more_than_their_file)
 {
-    static const char *const refs[] = {"llama-wide-q4_k_m.gguf",
-                                       "qwen3moe-wide-q4_k_m.gguf",
-                                       "qwen3-q-q4_k_m.gguf"};
+    static const char *const refs[] = {
+        "llama-wide-q4_k_m.gguf", "qwen3moe-wide-q4_k_m.gguf",
+        "qwen35moe-wide-q4_k_m.gguf", "qwen3-q-q4_k_m.gguf"};
     static const struct {
         const char *devices;
         int ranks;
     } on[] = {{"cpu", 0}, {"cpu*2", 0}, {"cpu*3", 0}, {"cpu", 8}};
-    int absent = 0;
 
     for (int i = 0; i < 5; i++) {
-        const char *name = i < 3    ? refs[i]
-                           : i == 3 ? "models/fable-moe-Q8_0.gguf"
-                                    : "../shared/demo/fable-moe-Q4_K_M.gguf";
-        const char *path = i < 3 ? test_ref(name) : test_file(name);
+        const char *name = i < 4 ? refs[i] : "models/fable-moe-Q8_0.gguf";
+        const char *path = i < 4 ? test_ref_need(name) : test_model();
 
-        if (!path) {
-            absent++;
-            continue;
-        }
         for (int k = 0; k < 4; k++) {
             pl_options o = engine_run_options();
             struct engine_run r;
@@ -318,8 +311,6 @@ TEST(weights_take_little_more_than_their_file)
             engine_run_close(&r);
         }
     }
-    if (absent)
-        TEST_SKIP("%d of 5 models are not at hand", absent);
 }
 
 /* Steps ------------------------------------------------------------------- */

@@ -167,33 +167,26 @@ TEST(messages_are_two_a_layer)
         {"qwen35moe-q-q4_k_m.gguf", 1},
         {"qwen35moe-wide-q4_k_m.gguf", 1}};
     enum { N = sizeof models / sizeof models[0] };
-    int absent = 0;
 
     for (int i = 0; i <= N; i++) {
         const char *name =
             i < N ? models[i].name : "models/fable-moe-Q8_0.gguf";
         const int second = i < N ? models[i].second : 1;
-        const char *path = i < N ? test_ref(name) : test_file(name);
+        const char *path = i < N ? test_ref_need(name) : test_model();
 
-        if (!path) {
-            absent++;
-            continue;
-        }
         for (int k = 0; k < N_DEVICES; k++) {
             counted(path, name, devices[k], 0, NULL, second);
             if (k % 3 == 0 || test_long())
                 counted(path, name, devices[k], 8, NULL, second);
         }
     }
-    if (absent)
-        TEST_SKIP("%d of %d models are not at hand", absent, N + 1);
 }
 
 /* qwen3next has the gates of its delta nets in one matrix, in turns by key
  * head. Ranks that share a key head, here more than two, have all of them. */
 TEST(messages_of_gates_in_turns_are_two_a_layer)
 {
-    const char *path = test_ref_or_skip("qwen3next-f32.gguf");
+    const char *path = test_ref_need("qwen3next-f32.gguf");
 
     for (int k = 0; k < N_DEVICES; k++)
         for (int n = 2; n <= 4; n++)
@@ -218,18 +211,13 @@ TEST(messages_are_as_planned_in_every_kernel_set)
     static const char *const names[] = {
         "llama-q-q8_0.gguf", "qwen2-bias-f32.gguf", "qwen3-tied-f32.gguf",
         "llama-moe-f32.gguf"};
-    int absent = 0;
 
     for (int i = 0; i < 4; i++) {
-        const char *path = test_ref(names[i]);
+        const char *path = test_ref_need(names[i]);
 
-        if (!path)
-            absent++;
-        for (int k = 0; path && k < N_DEVICES; k++)
+        for (int k = 0; k < N_DEVICES; k++)
             counted(path, names[i], devices[k], 0, NULL, 1);
     }
-    if (absent)
-        TEST_SKIP("%d of 4 models are not at hand", absent);
 }
 
 /* An f32 model with a scale for each matrix of a layer and each expert. */
@@ -274,7 +262,7 @@ TEST(messages_with_expert_scales_are_two_a_layer)
 
         snprintf(file, sizeof file, "%s.gguf", names[i]);
         snprintf(what, sizeof what, "%s with scales", names[i]);
-        path = with_scales(test_ref_or_skip(file));
+        path = with_scales(test_ref_need(file));
         for (int k = 0; k < N_DEVICES; k++)
             counted(path, what, devices[k], 0, NULL, 1);
     }

@@ -24,7 +24,7 @@ void engine_run_open(struct engine_run *r, const char *path, const char *name,
 
     memset(r, 0, sizeof *r);
     if (!path)
-        TEST_SKIP("%s is not at hand", name);
+        fail_msg("%s is not at hand", name);
     if (pl_model_open(&r->model, path, &err) != PL_OK ||
         pl_engine_create(&r->engine, r->model, o, &err) != PL_OK)
         fail_msg("%s: %s", name, err.message);

@@ -16,7 +16,7 @@ struct engine_run {
 /* One thread a device, no pins, 256 slots, 64 tokens a step, 4 sequences. */
 pl_options engine_run_options(void);
 
-/* `path` may be NULL: then the case is skipped, `name` being what is absent. */
+/* `name` stands in messages for `path`. */
 void engine_run_open(struct engine_run *r, const char *path, const char *name,
                      const pl_options *o);
 void engine_run_close(struct engine_run *r);

@@ -110,7 +110,7 @@ TEST(gguf_writer_arrays_read_back)
 /* Every entry and every tensor of a reference file, copied. */
 TEST(gguf_writer_copies_a_file)
 {
-    const char *path = test_ref_or_skip("llama-q-q4_0.gguf");
+    const char *path = test_ref_need("llama-q-q4_0.gguf");
     struct gguf_writer *w = writer();
     struct gguf *from, *to;
     pl_err err;

@@ -85,7 +85,7 @@ enum { N_NAME = sizeof names / sizeof names[0] };
 
 TEST(damaged_model_cut_short_is_refused)
 {
-    const char *path = test_ref_or_skip(names[0]), *cut = test_temp("cut.gguf");
+    const char *path = test_ref_need(names[0]), *cut = test_temp("cut.gguf");
     struct file f;
     FILE *out;
     char what[64];
@@ -115,18 +115,14 @@ TEST(damaged_header_gives_a_status_or_a_plan)
 {
     const char *bad = test_temp("flip.gguf");
     uint64_t random = test_seed();
-    int plans = 0, absent = 0;
+    int plans = 0;
 
     for (int m = 0; m < N_NAME; m++) {
-        const char *path = test_ref(names[m]);
+        const char *path = test_ref_need(names[m]);
         int n = test_draws(N_FLIP / N_NAME, N_FLIP);
         struct file f;
         FILE *out;
 
-        if (!path) {
-            absent++;
-            continue;
-        }
         file_read(&f, path);
         out = fopen(bad, "wb+");
         assert_non_null(out);
@@ -154,8 +150,6 @@ TEST(damaged_header_gives_a_status_or_a_plan)
         free(f.byte);
     }
     print_message("%d of the damaged headers still make a plan\n", plans);
-    if (absent)
-        TEST_SKIP("%d of %d models are not at hand", absent, N_NAME);
 }
 
 static void write_whole(const char *path, const struct file *f)
@@ -171,8 +165,7 @@ static void write_whole(const char *path, const struct file *f)
  * read later is asked for, never touched. */
 TEST(damaged_while_open_is_a_status)
 {
-    const char *path = test_ref_or_skip(names[0]),
-               *cut = test_temp("open.gguf");
+    const char *path = test_ref_need(names[0]), *cut = test_temp("open.gguf");
     pl_options o = engine_run_options();
     struct file f;
 

@@ -62,8 +62,9 @@ static void check_text(const struct tokenizer *t, const char *set,
     text_buf_fini(&back);
 }
 
-/* `model` is the file with the vocabulary; `set`.inp and .out the cases. */
-static void check_set(const char *model, const char *set, bool lossless)
+/* `model` is the file with the vocabulary; `set`.inp and .out the cases.
+ * Returns false if one of them is not at hand. */
+static bool check_set(const char *model, const char *set, bool lossless)
 {
     struct tokenizer *t = NULL;
     struct gguf *g = NULL;
@@ -78,7 +79,7 @@ static void check_set(const char *model, const char *set, bool lossless)
     path = test_ref(model);
     snprintf(name, sizeof name, "vocab/%s.inp", set);
     if (!path || !test_ref(name))
-        TEST_SKIP("no %s in the reference directory", path ? name : model);
+        return false;
     in = test_read(test_ref(name), &n_in);
     snprintf(name, sizeof name, "vocab/%s.out", set);
     out = test_read(test_ref(name), &n_out);
@@ -103,28 +104,35 @@ static void check_set(const char *model, const char *set, bool lossless)
     tokenizer_free(t);
     free(in);
     free(out);
+    return true;
 }
 
-#define VOCAB(name, file, lossless)                                            \
-    TEST(tokenizer_vectors_##name)                                             \
-    {                                                                          \
-        check_set("vocab/" file ".gguf", file ".gguf", lossless);              \
-    }
-#define MODEL(name, file)                                                      \
-    TEST(tokenizer_vectors_##name)                                             \
-    {                                                                          \
-        check_set(file ".gguf", file, true);                                   \
-    }
-VOCAB(llama_spm, "ggml-vocab-llama-spm", true)
-VOCAB(gpt2, "ggml-vocab-gpt-2", true)
-VOCAB(mpt, "ggml-vocab-mpt", true)
-VOCAB(starcoder, "ggml-vocab-starcoder", true)
-VOCAB(refact, "ggml-vocab-refact", true)
-VOCAB(deepseek_coder, "ggml-vocab-deepseek-coder", true)
-VOCAB(bert, "ggml-vocab-bert-bge", false)
-VOCAB(llama_bpe, "pre-llama-bpe", true)
-VOCAB(qwen2, "pre-qwen2", true)
-VOCAB(qwen35, "pre-qwen35", true)
-MODEL(model_llama, "llama-gqa-f32")
-MODEL(model_gemma4, "gemma4-dense-f32")
-MODEL(model_qwen35, "qwen35moe-f32")
+TEST(tokenizer_vectors_of_published_vocabularies)
+{
+    static const struct {
+        const char *model, *set; /* a vocabulary has a file of its own */
+        bool lossless;
+    } sets[] = {
+#define VOCAB(file) "vocab/" file ".gguf", file ".gguf"
+        {VOCAB("ggml-vocab-llama-spm"), true},
+        {VOCAB("ggml-vocab-gpt-2"), true},
+        {VOCAB("ggml-vocab-mpt"), true},
+        {VOCAB("ggml-vocab-starcoder"), true},
+        {VOCAB("ggml-vocab-refact"), true},
+        {VOCAB("ggml-vocab-deepseek-coder"), true},
+        {VOCAB("ggml-vocab-bert-bge"), false},
+        {VOCAB("pre-llama-bpe"), true},
+        {VOCAB("pre-qwen2"), true},
+        {VOCAB("pre-qwen35"), true},
+        {"llama-gqa-f32.gguf", "llama-gqa-f32", true},
+        {"gemma4-dense-f32.gguf", "gemma4-dense-f32", true},
+        {"qwen35moe-f32.gguf", "qwen35moe-f32", true},
+    };
+    int n = sizeof sets / sizeof sets[0], n_absent = 0;
+
+    for (int i = 0; i < n; i++)
+        n_absent += !check_set(sets[i].model, sets[i].set, sets[i].lossless);
+    if (n_absent > 0)
+        TEST_SKIP("%d of %d published vocabularies are not at hand", n_absent,
+                  n);
+}
