@@ -81,7 +81,8 @@ double test_cpu_seconds(void);
 #define TEST_UNTIL(...)                                                        \
     for (double since = test_seconds(); !(__VA_ARGS__);)                       \
     test_pause(&since, __FILE__, __LINE__, #__VA_ARGS__)
-/* A millisecond; prints what is waited for when a minute has passed. */
+/* A millisecond; when a minute has passed, prints what is waited for and takes a
+ * tenth of a second each time, so that the group can be seen to stand still. */
 void test_pause(double *since, const char *file, int line, const char *text);
 
 /* splitmix64: the next number of a stream whose state is one word. */
