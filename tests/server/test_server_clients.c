@@ -125,14 +125,13 @@ static int run(const char *script, const char *folder, const char *mode)
     return WEXITSTATUS(status);
 }
 
-TEST(server_is_understood_by_the_packages_of_its_protocols)
+/* In the short tier test_serve lets them speak to a server. */
+TEST_LONG(server_is_understood_by_the_packages_of_its_protocols)
 {
     const char *script = test_file("tests/tools/server_clients.py");
     const char *folder = test_temp("clients");
     int status;
 
-    if (!test_long()) /* test_serve lets them speak to a server */
-        TEST_SKIP("runs in the long tier");
     assert_non_null(script);
     status = run(script, folder, "asks");
     if (status == 77)
