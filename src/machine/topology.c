@@ -251,7 +251,7 @@ static pl_status check_orders(pl_err *err)
 
 /* hwloc itself would look at this machine instead where the file cannot be read
  * by a plugin that it has, and fail where it has none: here both fail. A file
- * that does not exist is no order, as to hwloc. */
+ * that does not exist orders nothing, as hwloc has it. */
 static pl_status follow_xml(hwloc_topology_t hw, pl_err *err)
 {
     const char *xml = getenv("HWLOC_XMLFILE");

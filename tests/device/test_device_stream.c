@@ -186,7 +186,7 @@ static bool is_silent(const char *call)
     return strcmp(call, "hipDeviceGetAttribute") == 0;
 }
 
-/* What is known of the devices, as the choice of devices asks. */
+/* Asks for the properties of the devices, as their choice does. */
 static pl_status ask(const struct fake_make *m, pl_err *err)
 {
     const char *old = m == &fake_make_cuda ? "5.2" : "gfx803";

@@ -220,7 +220,7 @@ TEST(engine_outlives_each_call_of_hip_that_fails)
                                                  : 8));
 }
 
-/* How often an engine's life calls each function of CUDA. */
+/* Counts an engine's calls of each function of CUDA. */
 static void count_calls(struct attempt *a, int out[])
 {
     const struct fake_make *make = &fake_make_cuda;

@@ -560,8 +560,8 @@ TEST_LONG(opencl_has_the_bits_of_generic_attention)
     run_group("test_cpu_attention", KERNEL_attention);
 }
 
-/* What is tried when a device is opened, of all kernels: compilers might take
- * them beyond their rows. */
+/* The self test of a device, here of all kernels: compilers might access memory
+ * beyond their rows. */
 TEST_LONG(opencl_passes_the_trials_of_kernels)
 {
     struct device_options opt = {.kernel_set = KERNEL_SET_GENERIC};

@@ -28,8 +28,8 @@ struct fake_make {
 
 extern const struct fake_make fake_make_cuda, fake_make_hip;
 
-/* What stream_api.h calls a function that both makes have: "alloc" is
- * cuMemAlloc and hipMalloc. Returns the name itself where one make has it. */
+/* Returns the name in stream_api.h of a function that both makes have: "alloc"
+ * of cuMemAlloc and hipMalloc; or `call`, where only one make has it. */
 const char *fake_call_name(const char *call);
 
 /* The library has no complaint, and nothing is held; else the case fails and

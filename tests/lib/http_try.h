@@ -11,7 +11,8 @@
 #include <stdatomic.h>
 
 enum { TRY_HELD = 4096 };
-/* Of a second of libmicrohttpd's, whose clock ticks a hundred times in it. */
+/* The least that a second of libmicrohttpd takes: its clock ticks a hundred
+ * times a second. */
 #define TRY_SECOND 0.98
 
 /* Its routes:

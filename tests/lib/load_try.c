@@ -133,7 +133,7 @@ static void say_counts(const struct client *c, char how)
     (void)chunk(c, text, how == 'b');
 }
 
-/* What comes before the first token. */
+/* Sends all that comes before the first token. */
 static void come_to_it(struct load_try *t, char how)
 {
     pthread_mutex_lock(&t->lock);

@@ -231,7 +231,7 @@ static void put_keys(struct gguf_writer *w, const json_t *j)
 
 enum { MAX_TENSOR = 1024, MAX_ROW_VALUES = 1 << 16 };
 
-/* How the values of one tensor are drawn. */
+/* The rule by which the values of one tensor are drawn. */
 struct drawn {
     pl_format format;
     int64_t width;          /* values of a row */
@@ -424,7 +424,8 @@ static int n_file;
 
 typedef void write_fn(const json_t *j, const char *name, const char *path);
 
-/* Which kind of file it is; *n becomes the length of the model's name. */
+/* Returns the writer of such a file, or NULL; *n becomes the length of the
+ * model's name. */
 static write_fn *writer_of(const char *file, int *n)
 {
     static const struct {

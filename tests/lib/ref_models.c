@@ -1,4 +1,4 @@
-/* Which reference models are at hand; see ref_models.h. */
+/* Finds the reference models that are at hand; see ref_models.h. */
 #include "lib/ref_models.h"
 
 #include "lib/made_model.h"

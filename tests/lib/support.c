@@ -194,7 +194,7 @@ void test_part(int *part, int *n_part)
     }
 }
 
-/* What tests ask is on this machine, whatever proxy its user has. */
+/* Tests connect to this machine alone, whatever proxy its user has. */
 __attribute__((constructor)) static void ask_no_proxy(void)
 {
     setenv("no_proxy", "*", 1);

@@ -81,8 +81,8 @@ double test_cpu_seconds(void);
 #define TEST_UNTIL(...)                                                        \
     for (double since = test_seconds(); !(__VA_ARGS__);)                       \
     test_pause(&since, __FILE__, __LINE__, #__VA_ARGS__)
-/* A millisecond; when a minute has passed, prints what is waited for and takes a
- * tenth of a second each time, so that the group can be seen to stand still. */
+/* Waits a millisecond. After a minute it prints what is waited for, once, and
+ * waits a tenth of a second from then on, so that the group looks idle. */
 void test_pause(double *since, const char *file, int line, const char *text);
 
 /* splitmix64: the next number of a stream whose state is one word. */

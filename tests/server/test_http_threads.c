@@ -13,8 +13,7 @@
 #define HOST " HTTP/1.1\r\nHost: a\r\n"
 
 /* Draining: who is in is served to the end, nobody else comes in. A machine
- * that stands still for long is no reason to close what asks for nothing
- * yet. */
+ * that stands still for long does not close what asks for nothing yet. */
 TEST(http_drain_serves_who_is_in)
 {
     const struct http_options o = {.drain_s = 1 << 20};

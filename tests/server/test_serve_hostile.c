@@ -1,6 +1,6 @@
-/* What an angry user would try. Whatever comes is answered or refused for
- * little work, with a status that blames the right side, and the next request
- * gets what it got before. */
+/* Requests that an angry user would try. Each is answered or refused for little
+ * work, with a status that blames the right side, and the next request gets the
+ * answer that it got before. */
 #include "lib/serve_try.h"
 
 #include <stdio.h>
@@ -83,7 +83,7 @@ static int status_of(struct serve_try *s, const char *path, const char *body)
     return status;
 }
 
-/* Frees the body; 0: whatever is no fault of the server's. */
+/* Frees the body; 0: any status but a fault of the server's. */
 static void must_be(struct serve_try *s, const char *path, char *body, int want)
 {
     int status = status_of(s, path, body);

@@ -364,7 +364,7 @@ TEST(server_totals_only_grow_whatever_comes_back)
 }
 
 /* A disk that does not answer: jobs come to their end without it, and what they
- * write is the same. Who waited for it would wait for ever. */
+ * write is the same. Waiting for it would never end. */
 TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
 {
     struct setting s = setting_of("cpu", PL_SPLIT_NONE);

@@ -200,7 +200,7 @@ def writes_markup_as_text(b):
 
 
 def is_not_held_up(b):
-    """What would take hours, or more depth than there is."""
+    """Texts that would take hours, or too much depth, show at once."""
     for text in ['x' + '`' * 7000, '>' * 7000, '- + ' * 3000,
                  '# a' + ' ' * 7000 + 'x']:
         b.get('for (let i = 0; i < 60; i++) '
