@@ -629,7 +629,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
 TEST(exec_random_placements_equal_one_device)
 {
     enum { N_SEEN = 10 }; /* of each graph's placements that do not run */
-    const int enough = test_draws(300, 20000);
+    const int enough = test_draws(120, 20000);
     uint64_t seed = test_seed();
     int refused = 0, again = 0, n_copy = 0;
 

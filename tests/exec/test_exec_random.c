@@ -492,7 +492,7 @@ static void run(struct job *j, enum mode mode, uint64_t *seed)
 /* How many times each combination is wanted. */
 static int64_t often(void)
 {
-    return test_draws(20, 100);
+    return test_draws(8, 100);
 }
 
 /* The brief tier draws too few to meet all; what it meets is as right. */
@@ -595,7 +595,7 @@ static bool complete(void)
 
 TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
-    const int enough = test_draws(2000, 20000);
+    const int enough = test_draws(800, 20000);
     const int most = counts() ? 2 * enough : enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;
