@@ -6,14 +6,12 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-TEST(arm64_kernels_have_the_bits_of_generic)
+TEST_LONG(arm64_kernels_have_the_bits_of_generic)
 {
     const char *script = test_file("tests/long/arm64.sh");
     char command[4096];
     int status;
 
-    if (!test_long())
-        TEST_SKIP("runs in the long tier");
     assert_non_null(script);
     snprintf(command, sizeof command, "'%s'", script);
     status = system(command);

@@ -79,14 +79,12 @@ VECTORS(quant_decode_equals_reference_nvfp4, NVFP4, "nvfp4")
 
 /* The comparison itself is tests/long/quant_against_gguf_py.py; its driver was
  * built beside this program. */
-TEST(quant_decode_equals_gguf_python_package)
+TEST_LONG(quant_decode_equals_gguf_python_package)
 {
     const char *script = test_file("tests/long/quant_against_gguf_py.py");
     char self[4096] = "", command[9000], *slash;
     int status;
 
-    if (!test_long())
-        TEST_SKIP("runs in the long tier");
     assert_non_null(script);
     assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
     slash = strrchr(self, '/');
