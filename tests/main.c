@@ -117,7 +117,7 @@ static struct {
     size_t n_failure;
     struct text unstable; /* one line a case */
     int n_unstable;
-    int n_long; /* cases left to the long tier */
+    int n_left; /* cases left to other tiers */
     bool alone; /* the second runs of failures */
     bool once;  /* no second run */
     bool verbose;
@@ -713,8 +713,9 @@ static void select_cases(struct group *g, char **filters, int n, bool by_case)
         if ((g->flags[i] & TEST_BY_NAME) &&
             !is_named(g->test[i].name, filters, n))
             continue;
-        if ((g->flags[i] & TEST_LONG_TIER) && !test_long()) {
-            all.n_long++;
+        if (((g->flags[i] & TEST_LONG_TIER) && !test_long()) ||
+            ((g->flags[i] & TEST_NOT_BRIEF) && test_brief())) {
+            all.n_left++;
             continue;
         }
         g->test[kept] = g->test[i];
@@ -799,9 +800,9 @@ static void print_end(void)
                    all.reasons[i].n);
         printf(".\n");
     }
-    if (all.n_long > 0)
-        printf("%d case%s left to the long tier (PLAIT_TIER=long).\n",
-               all.n_long, all.n_long == 1 ? " is" : "s are");
+    if (all.n_left > 0)
+        printf("%d case%s left to other tiers (PLAIT_TIER=long has all).\n",
+               all.n_left, all.n_left == 1 ? " is" : "s are");
     if (all.named[FAILED].s != NULL)
         printf("failed:\n%s", all.named[FAILED].s);
     if (all.unstable.s != NULL)

@@ -414,7 +414,7 @@ TEST(device_proc_killed_in_a_run_fails_it)
 {
     uint64_t rng = test_seed();
     struct traces before = traces_now();
-    int n = test_long() ? 1000 : 140;
+    int n = test_draws(140, 1000);
 
     for (int i = 0; i < n; i++) {
         struct device_set *s = build_set(mixes[i % N_MIX].spec, 1, 1);
@@ -810,7 +810,7 @@ TEST(engine_with_a_killed_process_fails)
     want = test_need((size_t)(TOKENS * r.n_vocab), sizeof *want);
     assert_int_equal(decode_all(r.engine, token, want, r.n_vocab, NULL), PL_OK);
     before = traces_now();
-    for (int i = 0; i < (test_long() ? 400 : 40); i++) {
+    for (int i = 0; i < test_draws(40, 400); i++) {
         struct killer k = {.seed = test_random(&rng),
                            .after_s = 1e-3 * (double)test_below(&rng, 150)};
         pl_engine *e = NULL;

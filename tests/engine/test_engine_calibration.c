@@ -298,7 +298,7 @@ TEST(calibration_is_what_later_plans_use)
     pl_model_free(m);
 }
 
-TEST(calibration_measures_this_machine)
+TEST_FLAGGED(__FILE__, calibration_measures_this_machine, TEST_NOT_BRIEF)
 {
     struct calibration c, d;
     pl_err err;

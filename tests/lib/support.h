@@ -132,6 +132,7 @@ enum test_flag {
     TEST_LONG_TIER = 1, /* runs where PLAIT_TIER=long, is counted elsewhere */
     TEST_SHARES = 2,    /* does its own part of PLAIT_PART */
     TEST_BY_NAME = 4,   /* runs where a filter is its whole name */
+    TEST_NOT_BRIEF = 8, /* finds nothing more under a sanitizer */
 };
 
 /* A case, named by the law it holds; its body follows. The cases of a file are
