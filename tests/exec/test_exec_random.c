@@ -596,7 +596,7 @@ static bool complete(void)
 TEST(exec_random_graphs_equal_the_unsplit_evaluation)
 {
     const int enough = test_draws(800, 20000);
-    const int most = counts() ? 2 * enough : enough;
+    const int most = counts() ? 5 * enough : enough;
     const uint64_t low = ((uint64_t)1 << AIM_SHIFT) - 1;
     uint64_t seed = test_seed(), drawn = seed;
     int n = 0, redrawn = 0, aimed = 0;
