@@ -62,7 +62,7 @@ test-ptx:
 	@scripts/deps.sh build
 	@[ -f build-ptx/build.ninja ] || meson setup build-ptx -Demu_ptx=true
 	@ninja -C build-ptx plait-test
-	@build-ptx/plait-test -j 2 -x test_gpu_opencl test_gpu_ test_cpu_ \
+	@build-ptx/plait-test -j $$(($$(nproc) > 1 ? 2 : 1)) -x test_gpu_opencl test_gpu_ test_cpu_ \
 	    test_device_cuda test_device_stream test_engine_formats
 
 check-hip:

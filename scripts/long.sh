@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
 # long.sh [NAME...]: the long tier, all that is worth running for hours: the
-# parts below or those named. A part that passed is not run again, and one that
-# was cut short goes on where it stopped, until build-long/ is removed.
+# parts below or those named. A part that passed is not run again, and tests and
+# defects go on where they were cut short, as long as the commit is the same and
+# until build-long/ is removed.
 # PLAIT_PART=I/N does the I-th of N shares, on as many machines. Ends with a
 # table, and with status 0 if every part passed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 share=${PLAIT_PART:-0/1}
 state=build-long/${share/\//-of-}
+commit=$(git rev-parse HEAD 2>/dev/null || echo none)
+if [ -f "$state/commit" ] && [ "$(cat "$state/commit")" != "$commit" ]; then
+    echo "$state: begun at commit $(cat "$state/commit"); remove it to begin" \
+        "anew" >&2
+    exit 1
+fi
 mkdir -p "$state"
+echo "$commit" >"$state/commit"
 jobs=$(($(nproc) > 1 ? 2 : 1))
 
 # compile DIR OPTION...: a build by clang, asserts on.
@@ -37,7 +45,11 @@ fuzz() {
 }
 export -f fuzz
 
-san="-gline-tables-only -fno-sanitize-recover=all"
+compile_full() {
+    compile build-full -Db_sanitize=address,undefined -Doptimization=1 \
+        -Dc_args="-gline-tables-only -fno-sanitize-recover=all" -Dfuzz=true
+}
+
 part_short() { PLAIT_TIER=long scripts/deps.sh test && make test; }
 part_tests() { tests build long; }
 part_ptx() { make test-ptx; }
@@ -48,12 +60,12 @@ part_asan() {
     export UBSAN_OPTIONS=print_stacktrace=1
     # The one OpenCL that the tests install; others leak in their own ways.
     export OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
-    compile build-full -Db_sanitize=address,undefined -Doptimization=1 \
-        -Dc_args="$san" -Dfuzz=true && tests build-full brief -j "$jobs"
+    compile_full && tests build-full brief -j "$jobs"
 }
 part_fuzz() {
     local names
     names=$(sed -n 's/^FUZZ(\([a-z]*\).*)$/\1/p' fuzz/fuzz_list.h)
+    compile_full || return
     # shellcheck disable=SC2086
     ninja -C build-full $(printf 'fuzz-%s ' $names) &&
         printf '%s\n' $names | xargs -P "$jobs" -I NAME bash -c 'fuzz NAME'
@@ -66,13 +78,14 @@ part_tsan() {
         -Dc_args=-gline-tables-only || return
     PLAIT_TIER=brief $fixed build-races/plait-test -j "$jobs" \
         --log "$state/$name.groups" test_exec_ test_device_ \
-        test_engine_scenes test_engine_threads test_http_ test_serve
+        test_engine_scenes test_engine_threads test_http_ test_serve \
+        test_models test_hub
 }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
 parts="short tests ptx clang asan fuzz tsan defects"
 [ $# -gt 0 ] && parts=$*
-make all || exit 1
+scripts/deps.sh gate && make all || exit 1
 rc=0
 for name in $parts; do
     [ -e "$state/$name.passed" ] && continue

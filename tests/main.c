@@ -51,6 +51,9 @@ enum {
     MAX_UNSTABLE = 2,
 };
 
+/* The share of a core below which a child does nothing: what polls is idle. */
+static const double LEAST_SHARE = 0.05;
+
 enum outcome { PASSED, FAILED, SKIPPED, N_OUTCOME };
 
 static const struct {
@@ -86,6 +89,7 @@ struct job {
     double started;
     struct watch watch;
     const char *ended; /* why the runner ended it; NULL: it did not */
+    int n_dead;        /* ticks since the child has ended */
     char current[256]; /* the case now running, "" between cases */
     double cpu_s;      /* that it took */
     size_t log_at;     /* where its part of the log begins */
@@ -98,6 +102,7 @@ struct job {
 /* A case that failed, or a whole group that ended badly after its cases. */
 struct failure {
     struct task task;
+    bool whole;      /* not of one case: all of the task runs again */
     char *name;      /* owned: "group: case" */
     char *how;       /* owned: "" or why it ended */
     struct text log; /* of the first run */
@@ -274,7 +279,8 @@ static bool keep_failure(struct job *j, const char *name, const char *how)
         return false;
     all.failures = grow(all.failures, all.n_failure, sizeof(*all.failures));
     f = all.failures + all.n_failure++;
-    f->task = i < t->group->n ? (struct task){t->group, i, 1} : *t;
+    f->whole = i == t->group->n;
+    f->task = f->whole ? *t : (struct task){t->group, i, 1};
     if (asprintf(&f->name, "%s: %s", t->group->name, name) < 0)
         die("naming a test");
     f->how = strdup(how != NULL ? how : "");
@@ -287,7 +293,7 @@ static void case_ends(struct job *j, enum outcome outcome, const char *why)
 {
     const char *name = j->current[0] != '\0' ? j->current : "(no case)";
 
-    if (outcome == SKIPPED)
+    if (outcome == SKIPPED && !all.alone)
         note_reason(why != NULL ? why : "no reason given");
     j->count[outcome]++;
     if (outcome == SKIPPED ||
@@ -396,6 +402,7 @@ static void job_start(struct job *j, const struct task *t)
     }
     setpgid(j->pid, j->pid);
     j->watch.pid = j->pid;
+    j->watch.enough_s = LEAST_SHARE * all.max_quiet;
     watch_start(&j->watch);
     close(fds[1]);
 }
@@ -512,6 +519,7 @@ static void jobs_watch(struct job *jobs, int n_job)
                 0 &&
             info.si_pid == j->pid) {
             kill(-j->pid, SIGKILL); /* children that hold its pipe open */
+            j->n_dead++;
             continue;
         }
         if (j->ended != NULL)
@@ -544,9 +552,12 @@ static struct job *jobs_wait(struct job *jobs, int n_job)
             struct job *j = &jobs[i];
             ssize_t n;
 
-            if (j->task.group == NULL || fds[i].revents == 0)
+            if (j->task.group == NULL)
                 continue;
-            n = read(j->fd, buf, sizeof(buf));
+            if (fds[i].revents == 0 && j->n_dead < 3)
+                continue;
+            /* a child in a group of its own may hold the pipe for ever */
+            n = fds[i].revents != 0 ? read(j->fd, buf, sizeof(buf)) : 0;
             if (n > 0) {
                 watch_heard(&j->watch);
                 take_output(j, buf, (size_t)n);
@@ -606,8 +617,8 @@ static char *write_logs(const struct failure *f, const struct text *second)
     snprintf(slash, sizeof(exe) - (size_t)(slash - exe), "/unstable");
     mkdir(exe, 0777);
     if (asprintf(&path, "%s/%s.%s.log", exe, f->task.group->name,
-                 f->task.n == 1 ? f->task.group->test[f->task.first].name
-                                : "group") < 0)
+                 f->whole ? "group" : f->task.group->test[f->task.first].name) <
+        0)
         return NULL;
     out = fopen(path, "w");
     if (out == NULL) {
@@ -627,10 +638,17 @@ static void run_alone(const struct failure *f)
 {
     struct job j = {0}, *ended;
     char *path;
+    bool passed;
 
     job_start(&j, &f->task);
     ended = jobs_wait(&j, 1);
-    if (ended->count[FAILED] == 0) {
+    passed = ended->count[FAILED] == 0 && ended->count[PASSED] > 0;
+    if (!passed && ended->count[FAILED] == 0) { /* it skips what failed */
+        ended->count[FAILED] = 1;
+        ended->count[SKIPPED] = 0;
+        text_print(&all.named[FAILED], "  %s\n", f->name);
+    }
+    if (passed) {
         path = write_logs(f, &ended->log);
         text_print(&all.unstable, "unstable: %s (PLAIT_SEED=%llu)%s%s%s%s\n",
                    f->name, (unsigned long long)test_seed_value(),
@@ -640,8 +658,8 @@ static void run_alone(const struct failure *f)
         free(path);
     }
     for (int k = 0; k < N_OUTCOME; k++) /* the cases were counted before */
-        all.count[k] += f->task.n == 1 ? ended->count[k] : 0;
-    if (f->task.n != 1)
+        all.count[k] += f->whole ? 0 : ended->count[k];
+    if (f->whole)
         all.count[FAILED] += ended->count[FAILED] > 0;
     text_free(&ended->log);
 }
@@ -810,7 +828,7 @@ static void print_end(void)
     if (all.n_unstable > MAX_UNSTABLE)
         printf("%d unstable cases, %d allowed: the run has failed\n",
                all.n_unstable, MAX_UNSTABLE);
-    if (all.count[PASSED] + all.count[FAILED] + all.count[SKIPPED] == 0)
+    if (all.count[PASSED] + all.count[FAILED] + n + all.n_left == 0)
         printf("no group and no case has such a name\n");
     printf("%d passed, %d failed, %d skipped\n", all.count[PASSED],
            all.count[FAILED], all.count[SKIPPED]);

@@ -81,7 +81,7 @@ static char *run_cases(const char *arguments, int *status)
 
     assert_true(n > 0);
     exe[n] = '\0';
-    snprintf(command, sizeof command, "PLAIT_RUNNER_MARK=%s '%s' %s 2>&1",
+    snprintf(command, sizeof command, "PLAIT_RUNNER_MARK='%s' '%s' %s 2>&1",
              test_temp("mark"), exe, arguments);
     unlink(test_temp("mark"));
     p = popen(command, "r");
@@ -136,7 +136,7 @@ TEST(runner_goes_on_after_a_crash)
 
 TEST(runner_ends_what_does_nothing)
 {
-    ENDS("-q 1 --once runner_odd_sleeps runner_odd_passes", 1,
+    ENDS("-q 5 --once runner_odd_sleeps runner_odd_passes", 1,
          "runner_odd_sleeps: no progress", "\n1 passed, 1 failed, 0 skipped\n");
 }
 
@@ -158,12 +158,12 @@ TEST(runner_goes_on_where_a_log_ends)
 
     unlink(test_temp("log"));
     snprintf(arguments, sizeof arguments,
-             "--log %s runner_odd_passes runner_odd_fails_once",
+             "--log '%s' runner_odd_passes runner_odd_fails_once",
              test_temp("log"));
     ENDS(arguments, 0, "\n2 passed, 0 failed, 0 skipped\n");
     /* it failed once, so nothing was noted: both run again */
     ENDS(arguments, 0, "unstable: ");
-    snprintf(arguments, sizeof arguments, "--log %s runner_odd_passes",
+    snprintf(arguments, sizeof arguments, "--log '%s' runner_odd_passes",
              test_temp("log"));
     ENDS(arguments, 0, "test_runner  ", "\n1 passed, 0 failed, 0 skipped\n");
     ENDS(arguments, 0, "1 passed, 0 failed, 0 skipped\n");

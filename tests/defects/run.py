@@ -121,11 +121,11 @@ def read_cases():
     group, only_long = {}, set()
     for path in (ROOT / 'tests').rglob('*.c'):
         group[path.stem] = path.stem
-        for macro, names in re.findall(r'^([A-Z]\w*)\((\w+(?:,\s+\w+)?)',
-                                       path.read_text(), re.M):
+        for macro, names, rest in re.findall(
+                r'^([A-Z]\w*)\((\w+(?:,\s+\w+)?)(.*)', path.read_text(), re.M):
             for name in re.split(r',\s+', names):
                 group[name] = path.stem
-                if macro == 'TEST_LONG':
+                if macro == 'TEST_LONG' or 'TEST_LONG_TIER' in rest:
                     only_long.add(name)
     return group, only_long
 
@@ -223,9 +223,9 @@ def run_case(build, case, tier, *options):
         PLAIT_REFS=os.environ.get('PLAIT_REFS') or
         (str(refs) if refs.is_dir() else None))
     red = []
-    if status != 0:
+    if status != 0 and '\nfailed:\n' in output:
         red = re.findall(r'^  \w+: (\w+)', output.rpartition('\nfailed:\n')[2],
-                         re.M) or [f'exit {status}']
+                         re.M) or ['(no case)']
     skipped = re.search(r'^Skipped .*?: (.*)\n(?s:.*)^0 passed', output, re.M)
     return Run(red, skipped[1] if skipped else '', time.monotonic() - start)
 
@@ -290,6 +290,9 @@ class Tree:
             for _ in range(TRIES):
                 ran = run_case(self.build, red, tier, '--once', '-t',
                                str(most_s), '-q', str(QUIET_S))
+                if ran.red and red not in (*ran.red, group.get(ran.red[0])) \
+                        and ran.red != ['(no case)']:
+                    return 'stale', 'red are ' + ' '.join(ran.red)
                 if ran.red:
                     return 'red', ' '.join(ran.red)
                 if ran.skipped:

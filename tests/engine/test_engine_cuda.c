@@ -239,8 +239,8 @@ TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
 {
     static struct attempt a;
     const struct fake_make *make = &fake_make_cuda;
-    int with[128], without[128], n_tested = 0;
-    int apart = test_long() ? 1 : test_brief() ? 10 : 5;
+    int with[128], without[128], n_tested = 0, n_tried = 0;
+    int apart = test_long() ? 1 : 5;
     uint64_t draw = test_seed();
     int from = (int)test_below(&draw, apart);
 
@@ -257,8 +257,9 @@ TEST(engine_outlives_a_call_of_cuda_that_fails_in_the_self_test)
             continue;
         assert_true(
             fails_well(&a, make->call[i], 1 + (int)test_below(&draw, n)));
+        n_tried++;
     }
     pl_model_free(a.model);
-    print_message("%d functions\n", n_tested);
-    assert_true(n_tested > 5);
+    print_message("%d of %d functions\n", n_tried, n_tested);
+    assert_true(n_tested > 5 && n_tried > 0);
 }

@@ -415,18 +415,6 @@ static bool another_name(const int *v)
            (!v[P_SHARES] && rank_values[v[P_RANKS]] == n_dev);
 }
 
-/* Of n_part, this process does part `part`: "0/2", every second run. */
-static void read_part(int *part, int *n_part)
-{
-    const char *shard = getenv("PLAIT_PART");
-
-    *part = 0;
-    *n_part = 1;
-    if (shard && (sscanf(shard, "%d/%d", part, n_part) != 2 || *part < 0 ||
-                  *n_part <= *part))
-        fail_msg("PLAIT_PART=%s: I/N with 0 <= I < N is wanted", shard);
-}
-
 /* The float rule holds row by row, so a sequence will do; the other rules are
  * of a model's rows together. */
 static int only_of(const int *v, uint64_t *random)
@@ -434,14 +422,14 @@ static int only_of(const int *v, uint64_t *random)
     return v[P_KERNELS] == 0 ? (int)test_below(random, REF_SEQS) : -1;
 }
 
-TEST(engine_agrees_with_reference_logits)
+TEST_FLAGGED(__FILE__, engine_agrees_with_reference_logits, TEST_SHARES)
 {
     uint64_t random = test_seed();
     int v[P_COUNT] = {0}, runs = 0, part, n_part, n_run = 0;
     struct pairs pairs;
 
     read_models();
-    read_part(&part, &n_part);
+    test_part(&part, &n_part);
     if (test_long()) { /* the full product, odometer order */
         for (bool more = true; more; runs++) {
             v[P_COMPANY] = (int)test_below(&random, 2);
@@ -486,7 +474,7 @@ static void models_on(const struct devices *gpu, int n_gpu)
     int part, n_part, n_run = 0, n = 0;
 
     read_models();
-    read_part(&part, &n_part);
+    test_part(&part, &n_part);
     assert_int_equal(setenv("XDG_CACHE_HOME", test_temp("cache"), 1), 0);
     for (v[P_MODEL] = part; v[P_MODEL] < n_model; v[P_MODEL] += n_part, n++) {
         devices = device_values;
@@ -500,7 +488,8 @@ static void models_on(const struct devices *gpu, int n_gpu)
     print_message("%d models, %d runs have the bits of cpu*2\n", n, n_run);
 }
 
-TEST_LONG(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
+TEST_FLAGGED(__FILE__, reference_models_on_emulated_gpus_have_the_bits_of_cpus,
+             TEST_LONG_TIER | TEST_SHARES)
 {
     static const struct devices gpu[] = {{"emu*2", 2}, {"cpu*1,emu", 2}};
 
@@ -508,7 +497,8 @@ TEST_LONG(reference_models_on_emulated_gpus_have_the_bits_of_cpus)
 }
 
 /* Of the libraries made for tests. */
-TEST_LONG(reference_models_on_cuda_have_the_bits_of_cpus)
+TEST_FLAGGED(__FILE__, reference_models_on_cuda_have_the_bits_of_cpus,
+             TEST_LONG_TIER | TEST_SHARES)
 {
     static const struct devices gpu[] = {{"cuda:0*2", 2}};
 
@@ -516,7 +506,8 @@ TEST_LONG(reference_models_on_cuda_have_the_bits_of_cpus)
     models_on(gpu, COUNT(gpu));
 }
 
-TEST_LONG(reference_models_on_hip_have_the_bits_of_cpus)
+TEST_FLAGGED(__FILE__, reference_models_on_hip_have_the_bits_of_cpus,
+             TEST_LONG_TIER | TEST_SHARES)
 {
     static const struct devices gpu[] = {{"hip:0*2", 2}};
 

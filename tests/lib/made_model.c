@@ -447,6 +447,7 @@ const char *made_model_file(const char *file)
 {
     int n;
     write_fn *write = strchr(file, '/') ? NULL : writer_of(file, &n);
+    const char *path;
     char name[64], temp[100];
     json_t *j;
 
@@ -459,13 +460,14 @@ const char *made_model_file(const char *file)
     j = load(folder, "", name);
     if (!j)
         return NULL;
+    snprintf(temp, sizeof temp, "made-%.90s", file);
+    path = test_temp(temp);
+    write(j, name, path); /* which may ask for others first */
+    json_decref(j);
     assert_in_range(n_file, 0, 3 * MAX_MADE - 1);
     snprintf(files[n_file].file, sizeof files[0].file, "%s", file);
-    snprintf(temp, sizeof temp, "made-%.90s", file);
-    files[n_file].path = test_temp(temp);
-    write(j, name, files[n_file].path);
-    json_decref(j);
-    return files[n_file++].path;
+    files[n_file++].path = path;
+    return path;
 }
 
 /* ---- numbers of logits --------------------------------------------------- */

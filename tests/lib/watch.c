@@ -110,7 +110,7 @@ static double used_by(struct process *all, int n, pid_t pid)
 
 void watch_start(struct watch *w)
 {
-    *w = (struct watch){.pid = w->pid};
+    *w = (struct watch){.pid = w->pid, .enough_s = w->enough_s};
 }
 
 void watch_tick(struct watch *const *w, int n)
@@ -130,7 +130,7 @@ void watch_tick(struct watch *const *w, int n)
             one->cpu_s += seen - one->seen_s;
         one->seen_s = seen;
         one->quiet++;
-        if (one->cpu_s >= one->quiet_s + 1)
+        if (one->cpu_s >= one->quiet_s + one->enough_s)
             watch_heard(one);
     }
     free(all);

@@ -12,18 +12,20 @@
 #include <sys/types.h>
 
 struct watch {
-    pid_t pid;      /* its descendants and its process group belong to it */
-    double cpu_s;   /* processor seconds that all of them used so far */
-    double seen_s;  /* what /proc showed at the last tick */
-    double quiet_s; /* cpu_s when the present silence began */
-    int quiet;      /* ticks of it */
+    pid_t pid;       /* its descendants and its process group belong to it */
+    double enough_s; /* processor seconds that end a silence */
+    double cpu_s;    /* processor seconds that all of them used so far */
+    double seen_s;   /* what /proc showed at the last tick */
+    double quiet_s;  /* cpu_s when the present silence began */
+    int quiet;       /* ticks of it */
 };
 
-/* Begins to watch a process that was just started; w->pid is set. */
+/* Begins to watch a process that was just started; w->pid and w->enough_s are
+ * set. */
 void watch_start(struct watch *w);
 
 /* Reads /proc once for all n of them and leaves out those whose pid is 0. A
- * silence ends when a process has used another second of processor time. */
+ * silence ends when a process has used enough_s of processor time. */
 void watch_tick(struct watch *const *w, int n);
 
 /* Ends a silence, because the process has printed something. */

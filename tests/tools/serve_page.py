@@ -112,8 +112,10 @@ def stops(b):
           'new Response(new ReadableStream({async start(c) {'
           ' o.signal.addEventListener("abort", () => c.error(o.signal.reason));'
           ' for await (const part of r.body) {'
-          '  if (new TextDecoder().decode(part).includes("[DONE]")) return;'
-          '  c.enqueue(part); } }}))) : really(u, o); 0')
+          '  const [text, end] = new TextDecoder().decode(part)'
+          '   .split("data: [DONE]");'
+          '  c.enqueue(new TextEncoder().encode(text));'
+          '  if (end !== undefined) return; } }}))) : really(u, o); 0')
     send(b, 'And then?')
     b.wait(f'{TEXT}.length > 0')
     b.key('Escape', 27)
