@@ -312,7 +312,8 @@ static void disturb(struct place *p, const struct heard *alone, int n,
 /* Models that cannot go back as they like, recurrent ones and windows among
  * them: what jobs wrote alone they write while places are given and come back,
  * while others pause, leave and share what they began with. */
-TEST(server_jobs_of_any_memory_write_what_they_write_alone)
+TEST_FLAGGED(__FILE__, server_jobs_of_any_memory_write_what_they_write_alone,
+             TEST_NOT_BRIEF)
 {
     enum { N = 8 };
     static const char *const models[] = {

@@ -255,12 +255,12 @@ static void each_tier(const char *file, const char *dir, int64_t least)
     tear_down(&p);
 }
 
-TEST(server_tiers_change_no_bit)
+TEST_FLAGGED(__FILE__, server_tiers_change_no_bit, TEST_NOT_BRIEF)
 {
     each_tier(NULL, test_temp("tiers-plain"), N_JOB * 256);
 }
 
-TEST(server_tiers_of_any_memory_change_no_bit)
+TEST_FLAGGED(__FILE__, server_tiers_of_any_memory_change_no_bit, TEST_NOT_BRIEF)
 {
     static const char *const models[] = {
         "gemma3-swa-f32.gguf", "qwen3next-f32.gguf", "deepseek2-mla-f32.gguf"};
