@@ -204,8 +204,8 @@ static pl_status ask(const struct fake_make *m, pl_err *err)
     return PL_OK;
 }
 
-/* What is told, and what is given back though the nth call of it fails; false:
- * there are not so many. */
+/* Lets the nth call of a function fail: the error names it, and all is given
+ * back. Returns false if there are not so many calls. */
 static bool fails_well(void *user, const char *call, int nth)
 {
     const struct fake_make *m = user;
@@ -257,7 +257,7 @@ BOTH(cuda_names_each_call_that_fails_and_leaves_nothing,
     assert_true(fake_failures_run(&t, true) > m->n_call / 2);
 }
 
-/* What the driver itself allocates. */
+/* Each allocation of the driver itself fails once. */
 BOTH(cuda_gives_all_back_when_memory_ends, hip_gives_all_back_when_memory_ends)
 {
     const struct fake_cuda *f = m->use();

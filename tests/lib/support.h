@@ -4,7 +4,7 @@
  * directory shared/refs beside the checkout, then in tests/refs inside it. The
  * latter holds a small part. A reference model that is in none of them is made
  * (lib/made_model.h), so tests need not skip for lack of one. A test whose data
- * is absent skips with TEST_SKIP and is named in the closing lines. */
+ * is absent skips with TEST_SKIP; a closing sentence says why. */
 #ifndef TEST_SUPPORT_H
 #define TEST_SUPPORT_H
 
