@@ -2,6 +2,7 @@
 #include "lib/own_clock.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <time.h>
 
 double __real_device_now(void);
@@ -10,20 +11,28 @@ double __wrap_device_now(void);
 void __wrap_device_sleep(double end, const atomic_bool *stop);
 
 static atomic_bool owned;
+static _Atomic int64_t latest_ns; /* that any thread has read */
 
 void own_clock(bool on)
 {
     owned = on;
 }
 
+/* Linux adds up the time of a process's other threads as of their last ticks,
+ * so two threads' readings differ by milliseconds: none is below one before. */
 double __wrap_device_now(void)
 {
     struct timespec t;
+    int64_t before = latest_ns, ns;
 
     if (!owned)
         return __real_device_now();
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    ns = t.tv_sec * 1000000000LL + t.tv_nsec;
+    while (ns > before &&
+           !atomic_compare_exchange_weak(&latest_ns, &before, ns))
+        ;
+    return 1e-9 * (double)(ns > before ? ns : before);
 }
 
 void __wrap_device_sleep(double end, const atomic_bool *stop)
