@@ -4,6 +4,7 @@
  * their whole name. */
 #include "lib/command.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/support.h"
+#include "lib/watch.h"
 
 /* ---- the cases that are run by others ------------------------------------ */
 
@@ -138,6 +140,54 @@ TEST(runner_ends_what_does_nothing)
 {
     ENDS("-q 5 --once runner_odd_sleeps runner_odd_passes", 1,
          "runner_odd_sleeps: no progress", "\n1 passed, 1 failed, 0 skipped\n");
+}
+
+/* A child that spins on processor `cpu`, by this policy. */
+static pid_t spin_on(int cpu, int policy)
+{
+    const struct sched_param p = {0};
+    cpu_set_t one;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0 ||
+        sched_setscheduler(0, policy, &p) != 0)
+        _exit(1);
+    for (volatile unsigned i = 0;; i++)
+        ;
+}
+
+/* One that has a three hundredth of its processor, because others want it,
+ * waits for it: that ends a silence. */
+TEST(runner_ends_nothing_that_waits_for_a_processor)
+{
+    struct watch w = {.enough_s = 0.05}, *const list[] = {&w};
+    int cpu = sched_getcpu();
+    unsigned long long turns = 0;
+    FILE *f = fopen("/proc/self/schedstat", "r");
+    pid_t busy;
+
+    if (f == NULL || fscanf(f, "%*u %*u %llu", &turns) != 1 || turns == 0)
+        TEST_SKIP("this kernel does not tell how long threads wait");
+    fclose(f);
+    busy = spin_on(cpu, SCHED_OTHER);
+    w.pid = spin_on(cpu, SCHED_IDLE);
+    watch_start(&w);
+    for (int last = -1; w.quiet > last;) {
+        last = w.quiet;
+        usleep(20000);
+        watch_tick(list, 1);
+    }
+    kill(busy, SIGKILL);
+    kill(w.pid, SIGKILL);
+    waitpid(busy, NULL, 0);
+    waitpid(w.pid, NULL, 0);
+    if (w.waited_s < w.cpu_s)
+        fail_msg("used %g s and waited %g s", w.cpu_s, w.waited_s);
 }
 
 TEST(runner_ends_what_spins)

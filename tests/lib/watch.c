@@ -1,6 +1,6 @@
-/* Adds up processor time from /proc: of the watched process, of whatever
- * descends from it and of its process group, children that they waited for
- * included. */
+/* Adds up processor time from /proc, used and waited for: of the watched
+ * process, of whatever descends from it and of its process group. Time used
+ * includes that of children that they waited for. */
 #include "lib/watch.h"
 
 #include <dirent.h>
@@ -88,10 +88,37 @@ static bool descends(const struct process *all, int n, const struct process *p)
     return false;
 }
 
-static double used_by(struct process *all, int n, pid_t pid)
+/* Seconds that the process's threads waited for a processor while they were
+ * ready to run. */
+static double waited_by(int pid)
 {
-    double sum = 0;
+    char path[320];
+    DIR *dir;
+    struct dirent *e;
+    unsigned long long sum = 0;
 
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    dir = opendir(path);
+    while (dir != NULL && (e = readdir(dir)) != NULL) {
+        unsigned long long ns;
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/%d/task/%.200s/schedstat", pid,
+                 e->d_name);
+        f = fopen(path, "r");
+        if (f != NULL && fscanf(f, "%*u %llu", &ns) == 1)
+            sum += ns;
+        if (f != NULL)
+            fclose(f);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return 1e-9 * (double)sum;
+}
+
+/* Marks what belongs to `pid`. */
+static void find_all(struct process *all, int n, pid_t pid)
+{
     for (int i = 0; i < n; i++)
         all[i].belongs = all[i].pid == pid || all[i].group == pid;
     for (bool more = true; more;) {
@@ -101,11 +128,15 @@ static double used_by(struct process *all, int n, pid_t pid)
                 more = all[i].belongs = true;
         }
     }
-    for (int i = 0; i < n; i++) {
-        if (all[i].belongs)
-            sum += all[i].cpu_s;
-    }
-    return sum;
+}
+
+/* Adds what has grown since the last tick. It is less than before where an
+ * orphan's time went to init, or a thread has ended. */
+static void add_growth(double *sum, double *before, double now)
+{
+    if (now > *before)
+        *sum += now - *before;
+    *before = now;
 }
 
 void watch_start(struct watch *w)
@@ -120,17 +151,21 @@ void watch_tick(struct watch *const *w, int n)
 
     for (int i = 0; all != NULL && i < n; i++) {
         struct watch *one = w[i];
-        double seen;
+        double used = 0, waited = 0;
 
         if (one->pid == 0)
             continue;
-        seen = used_by(all, n_process, one->pid);
-        /* less than before where an orphan's time went to init */
-        if (seen > one->seen_s)
-            one->cpu_s += seen - one->seen_s;
-        one->seen_s = seen;
+        find_all(all, n_process, one->pid);
+        for (int k = 0; k < n_process; k++) {
+            if (all[k].belongs) {
+                used += all[k].cpu_s;
+                waited += waited_by(all[k].pid);
+            }
+        }
+        add_growth(&one->cpu_s, &one->seen_cpu_s, used);
+        add_growth(&one->waited_s, &one->seen_waited_s, waited);
         one->quiet++;
-        if (one->cpu_s >= one->quiet_s + one->enough_s)
+        if (one->cpu_s + one->waited_s >= one->quiet_s + one->enough_s)
             watch_heard(one);
     }
     free(all);
@@ -139,5 +174,5 @@ void watch_tick(struct watch *const *w, int n)
 void watch_heard(struct watch *w)
 {
     w->quiet = 0;
-    w->quiet_s = w->cpu_s;
+    w->quiet_s = w->cpu_s + w->waited_s;
 }

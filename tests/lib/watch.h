@@ -2,7 +2,9 @@
  * asking how long they take: a busy or paused machine slows everything, and
  * says nothing about the code.
  *
- * Progress is processor time used, by any of them, or output. The caller ticks
+ * Progress is output, or processor time that any of their threads used or was
+ * ready to use: where many processes share a processor, threads that hand work
+ * to each other wait for it far longer than they have it. The caller ticks
  * about once a second of its own time, so a machine that sleeps counts one
  * tick. */
 #ifndef TEST_WATCH_H
@@ -13,11 +15,12 @@
 
 struct watch {
     pid_t pid;       /* its descendants and its process group belong to it */
-    double enough_s; /* processor seconds that end a silence */
+    double enough_s; /* seconds that end a silence, used or waited */
     double cpu_s;    /* processor seconds that all of them used so far */
-    double seen_s;   /* what /proc showed at the last tick */
-    double quiet_s;  /* cpu_s when the present silence began */
+    double waited_s; /* seconds that threads of theirs waited for a processor */
+    double quiet_s;  /* the sum of both when the present silence began */
     int quiet;       /* ticks of it */
+    double seen_cpu_s, seen_waited_s; /* what /proc showed at the last tick */
 };
 
 /* Begins to watch a process that was just started; w->pid and w->enough_s are
@@ -25,7 +28,8 @@ struct watch {
 void watch_start(struct watch *w);
 
 /* Reads /proc once for all n of them and leaves out those whose pid is 0. A
- * silence ends when a process has used enough_s of processor time. */
+ * silence ends when threads have used enough_s of processor time or waited for
+ * it. */
 void watch_tick(struct watch *const *w, int n);
 
 /* Ends a silence, because the process has printed something. */
