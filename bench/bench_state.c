@@ -123,7 +123,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < rounds; r++) {
         double t = bench_now();
 
-        if (pl_state_save_file(e, 0, 0, -1, path, &err))
+        if (pl_state_save_file(e, 0, 0, -1, NULL, 0, path, &err))
             bench_die("saving", err.message);
         file[r] = bench_now() - t;
         if (r == 0) {

@@ -2,8 +2,8 @@
  * conversation line by line where there is no chat template.
  *
  * Standard output carries the text alone: the prompt, then what the model
- * writes, piece by piece as it comes. A state carries the cache from one run to
- * the next, not the text. */
+ * writes, piece by piece as it comes. A state carries the text from one run to
+ * the next (run_state.c). */
 #include "cmd.h"
 #include "run.h"
 #include "server/sampler_names.h"
@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- preparation -------------------------------------------------------- */
@@ -65,8 +64,8 @@ static enum exit_code open_template(struct run *r)
 {
     const struct options *o = r->o;
     const char *option = chat_option(o);
-    bool talks =
-        o->interactive || (o->prompt == NULL && o->file == NULL && isatty(0));
+    bool talks = o->interactive || (o->prompt == NULL && o->file == NULL &&
+                                    o->state_load == NULL && isatty(0));
     struct input text = {0};
     enum exit_code c = EXIT_DONE;
     pl_status s;
@@ -140,8 +139,9 @@ static enum exit_code prepare(struct run *r)
                                   o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
         return report(o, s, &r->err);
+    r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
     r->logits = malloc((size_t)r->s.n_vocab * sizeof(*r->logits));
-    if (r->logits == NULL)
+    if (r->logits == NULL || r->held == NULL)
         return complain(CMD_RUN, EXIT_FAILED,
                         "no memory for the logits of %" PRId64 " tokens",
                         r->s.n_vocab);
@@ -160,86 +160,6 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
     input_free(&r->prompt);
     pl_template_free(r->form);
     return session_close(&r->s, c);
-}
-
-/* ---- state -------------------------------------------------------------- */
-
-/* What can be known of --state-save before hours of work depend on it. */
-static enum exit_code check_save(const struct options *o)
-{
-    const char *path = o->state_save;
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    struct stat st;
-    char name[SHOWN];
-    char *dir;
-    bool may;
-
-    if (path == NULL)
-        return EXIT_DONE;
-    if (strcmp(path, "-") == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--state-save -: standard output carries the text; "
-                        "name a file");
-    if (stat(path, &st) == 0)
-        return S_ISREG(st.st_mode)
-                   ? EXIT_DONE
-                   : complain(CMD_RUN, EXIT_USAGE,
-                              "--state-save %s: this is no regular file, which "
-                              "alone can be replaced at once; give the name of "
-                              "one",
-                              shown(name, path));
-    dir =
-        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (dir == NULL)
-        return complain(CMD_RUN, EXIT_FAILED, "no memory for a file's name");
-    may = access(dir, W_OK | X_OK) == 0;
-    if (!may)
-        complain(CMD_RUN, EXIT_FAILED,
-                 "--state-save %s: no file can be made there: %s; name a "
-                 "directory that may be written to",
-                 shown(name, path), strerror(errno));
-    free(dir);
-    return may ? EXIT_DONE : EXIT_FAILED;
-}
-
-static enum exit_code load_state(struct run *r)
-{
-    const struct options *o = r->o;
-    pl_status s;
-
-    if (o->state_load == NULL)
-        return EXIT_DONE;
-    s = pl_state_restore_file(r->s.engine, 0, o->state_load,
-                              o->convert ? PL_STATE_CONVERT : 0, &r->err);
-    if (s != PL_OK) {
-        complain(CMD_RUN, EXIT_FAILED, "%s", r->err.message);
-        return EXIT_FAILED;
-    }
-    r->n_past = pl_seq_length(r->s.engine, 0);
-    return EXIT_DONE;
-}
-
-/* All that was written; the last token is computed first. */
-static enum exit_code save_state(struct run *r)
-{
-    const struct options *o = r->o;
-    char name[SHOWN];
-    pl_status s = PL_OK;
-
-    if (o->state_save == NULL)
-        return EXIT_DONE;
-    if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
-        complain(CMD_RUN, EXIT_DONE,
-                 "%s lacks the last token: the context of %" PRId64
-                 " tokens is full",
-                 shown(name, o->state_save), r->s.n_ctx);
-    } else if (r->pending >= 0) {
-        term_interrupts_reset(); /* it has stopped the writing already */
-        s = session_feed(&r->s, &r->pending, 1, NULL, NULL, &r->err);
-    }
-    if (s == PL_OK)
-        s = pl_state_save_file(r->s.engine, 0, 0, -1, o->state_save, &r->err);
-    return s == PL_OK ? EXIT_DONE : report(o, s, &r->err);
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -272,12 +192,24 @@ enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
         r->n_refused = n;
         return STOP_FULL;
     }
-    if (r->held != NULL)
-        memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
+    if (n == 0)
+        return STOP_END;
+    memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
+    if (r->n_known >= at) /* of a state without a note they are not */
+        r->n_known = at + n;
     r->status = session_feed(&r->s, ids, n, r->logits, what, &r->err);
-    if (r->status == PL_CANCELLED)
-        return STOP_INTERRUPTED;
-    return r->status == PL_OK ? STOP_END : STOP_FAILED;
+    if (r->status == PL_OK) {
+        r->n_seen = at + n;
+        return STOP_END;
+    }
+    if (r->n_known > at)
+        r->n_known = pl_seq_length(r->s.engine, 0);
+    return r->status == PL_CANCELLED ? STOP_INTERRUPTED : STOP_FAILED;
+}
+
+bool run_can_write(const struct run *r)
+{
+    return r->n_seen > 0 && r->n_seen == pl_seq_length(r->s.engine, 0);
 }
 
 /* Adds a text to the sequence: its tokens, after the pending one. The text is
@@ -433,10 +365,13 @@ static enum exit_code run_once(struct run *r)
             "; give -c %" PRId64 " or more",
             r->n_past > 0 ? "state and the prompt have" : "prompt has",
             r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
-    if (stop == STOP_END && r->n_prompt == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "the prompt has no token to begin with; give -p a "
-                        "word");
+    if (stop == STOP_END && !run_can_write(r))
+        return complain(CMD_RUN, EXIT_USAGE, "%s; give -p a word",
+                        r->n_past > 0
+                            ? "the state does not tell what comes next: no "
+                              "`plait run` saved it, or one whose prompt was "
+                              "not read whole"
+                            : "the prompt has no token to begin with");
     if (stop == STOP_END)
         stop = run_write_on(r);
     if (isatty(1) && r->last != '\n')
@@ -490,7 +425,7 @@ static enum exit_code run_conversation(struct run *r)
             stop = add_text(r, line.s, line.len, flags, false);
         }
         flags = PL_PARSE_SPECIAL;
-        if (stop == STOP_END && r->n_prompt > 0) /* there are logits */
+        if (stop == STOP_END && run_can_write(r))
             stop = run_write_on(r);
         run_end_line(r); /* a turn is lines */
         if (!flush_out())
@@ -549,14 +484,14 @@ enum exit_code cmd_run(const struct options *o)
                         "input is /dev/stdin");
     c = open_template(&r);
     if (c == EXIT_DONE)
-        c = check_save(o);
+        c = run_check_save(o);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))
         c = input_prompt(&r.prompt, o);
     if (c == EXIT_DONE)
         c = prepare(&r);
     if (c == EXIT_DONE)
-        c = load_state(&r);
+        c = run_load_state(&r);
     if (c == EXIT_DONE) {
         term_interrupts_count(talks ? 2 : 1);
         c = r.form != NULL   ? run_chat(&r)
@@ -566,7 +501,7 @@ enum exit_code cmd_run(const struct options *o)
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
             summary(&r);
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED) {
-            enum exit_code saved = save_state(&r);
+            enum exit_code saved = run_save_state(&r);
 
             if (saved != EXIT_DONE)
                 c = saved;

@@ -154,7 +154,7 @@ enum exit_code input_prompt(struct input *in, const struct options *o)
     *in = (struct input){0};
     if (given || !isatty(0))
         c = input_text(in, o);
-    if (c == EXIT_DONE && !given && in->len == 0)
+    if (c == EXIT_DONE && !given && in->len == 0 && o->state_load == NULL)
         c = complain(o->command, EXIT_USAGE,
                      "no text%s; give it with -p TEXT or -f FILE, or pipe it "
                      "in%s",

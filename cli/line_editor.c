@@ -1,5 +1,6 @@
 /* Lines that are typed; see line_editor.h. All that knows libedit. */
 #include "line_editor.h"
+#include "term.h"
 
 #include <errno.h>
 #include <histedit.h>
@@ -8,8 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
-enum { MOST_LINES = 1000 }; /* that the history remembers */
+enum {
+    MOST_LINES = 1000,    /* that the history remembers */
+    MOST_PASTE = 1 << 22, /* characters */
+};
+
+/* A terminal puts marks around what is pasted once it is asked to. */
+static const char asks_for_marks[] = "\033[?2004h";
+static const char wants_no_marks[] = "\033[?2004l";
+static const char paste_begins[] = "\033[200~";
+static const wchar_t paste_ends[] = L"\033[201~";
+enum { N_END = sizeof(paste_ends) / sizeof(*paste_ends) - 1 };
 
 struct line_editor {
     EditLine *edit;
@@ -25,12 +37,57 @@ static char *prompt_of(EditLine *edit)
     return (char *)e->prompt;
 }
 
+/* Replaces what terminals send at ends of lines by newlines, and drops the
+ * final ones: Enter sends the text, not the paste. */
+static size_t unify_lines(wchar_t *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] == L'\r')
+            s[i] = L'\n';
+    while (n > 0 && s[n - 1] == L'\n')
+        n--;
+    return n;
+}
+
+/* Inserts what stands between the marks; the first has been read. What is too
+ * long is read as well, so that it does not become commands. */
+static unsigned char take_paste(EditLine *edit, int key)
+{
+    wchar_t *s = NULL, c;
+    size_t n = 0, room = 0, ended = 0; /* so much of the end mark is there */
+    bool fits = true;
+
+    (void)key;
+    while (ended < N_END && el_wgetc(edit, &c) == 1) {
+        ended = c == paste_ends[ended] ? ended + 1 : c == paste_ends[0];
+        if (n + 1 >= room && fits) {
+            wchar_t *more = NULL;
+
+            room = room > 0 ? 2 * room : 256;
+            if (room <= MOST_PASTE)
+                more = realloc(s, room * sizeof(*s));
+            fits = more != NULL;
+            s = fits ? more : s;
+        }
+        if (fits)
+            s[n++] = c;
+    }
+    fits = fits && ended == N_END;
+    n = fits ? unify_lines(s, n - N_END) : 0;
+    if (n > 0) {
+        s[n] = L'\0';
+        fits = el_winsertstr(edit, s) == 0;
+    }
+    free(s);
+    return fits ? CC_REFRESH : CC_ERROR;
+}
+
 struct line_editor *line_editor_open(void)
 {
     struct line_editor *e;
     HistEvent event;
 
-    if (!isatty(0) || !isatty(2))
+    if (!isatty(0) || !term_draws())
         return NULL;
     e = calloc(1, sizeof(*e));
     if (e == NULL)
@@ -47,6 +104,8 @@ struct line_editor *line_editor_open(void)
     el_set(e->edit, EL_EDITOR, "emacs");
     el_set(e->edit, EL_HIST, history, e->history);
     el_set(e->edit, EL_PROMPT, prompt_of);
+    el_set(e->edit, EL_ADDFN, "plait-paste", "Insert a paste", take_paste);
+    el_set(e->edit, EL_BIND, paste_begins, "plait-paste", NULL);
     return e;
 }
 
@@ -66,11 +125,15 @@ const char *line_editor_read(struct line_editor *e, const char *prompt,
 {
     HistEvent event;
     const char *line;
-    int n = 0;
+    int n = 0, error;
 
     e->prompt = prompt;
+    fputs(asks_for_marks, stderr);
     errno = 0;
     line = el_gets(e->edit, &n);
+    error = errno;
+    fputs(wants_no_marks, stderr);
+    errno = error;
     if (line == NULL || n <= 0)
         return NULL;
     if (line[strspn(line, " \t\n")] != '\0')

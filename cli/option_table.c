@@ -245,8 +245,9 @@ const struct option_row option_table[] = {
      RUN, option_set_text, AT(schema_file), 0, 0},
 
     {{"--state-load"}, "FILE",
-     "go on from a saved state: its text is the past, and the "
-     "prompt is added to it", RUN, option_set_text, AT(state_load), 0, 0},
+     "go on from a saved state: its text is the past; a prompt is added to "
+     "it, and without one the text goes on",
+     RUN, option_set_text, AT(state_load), 0, 0},
     {{"--state-save"}, "FILE",
      "save the state at the end; the file is replaced as a whole",
      RUN, option_set_text, AT(state_save), 0, 0},

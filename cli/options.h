@@ -15,6 +15,7 @@ enum exit_code {
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
     EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells have it */
+    EXIT_PIPE = 141,        /* 128 + SIGPIPE: nobody reads the output */
 };
 
 /* Command, one line of what it does, arguments beside options. */

@@ -5,6 +5,7 @@
 #include "shown.h"
 #include "term.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,12 +51,12 @@ static void print_help(void)
          "they were one.\n\nusage: plait COMMAND [OPTION ...]\n");
     for (int i = 0; i < N_COMMAND; i++)
         printf("  %-12s%s\n", commands[i].name, commands[i].text);
-    printf(
-        "\n`plait COMMAND --help` lists a command's options; `plait "
-        "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
-        "(usage), 130 (interrupted).\nPLAIT_CPU=NAME forces the kernels of a "
-        "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
-        commands[CMD_RUN].example);
+    printf("\n`plait COMMAND --help` lists a command's options; `plait "
+           "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
+           "(usage), 130 (interrupted),\n141 (nobody reads the "
+           "output).\nPLAIT_CPU=NAME forces the kernels of a "
+           "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
+           commands[CMD_RUN].example);
 }
 
 static void print_command_help(enum command c)
@@ -69,7 +70,9 @@ static void print_command_help(enum command c)
 
 static int written(void)
 {
-    return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_DONE : EXIT_FAILED;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_DONE;
+    return errno == EPIPE ? EXIT_PIPE : EXIT_FAILED;
 }
 
 static int print_version(void)

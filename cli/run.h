@@ -24,8 +24,9 @@ struct run {
     pl_detokenizer *text;
     float *logits;   /* [n_vocab] after the last token; owned */
     int32_t pending; /* sampled, not yet in the sequence; or -1 */
-    int32_t *held;   /* [n_ctx], tokens of the sequence; NULL: nobody asks;
-                        owned */
+    int32_t *held;   /* [n_ctx], tokens of the sequence; owned */
+    int64_t n_known; /* of them there: all, but of a foreign state */
+    int64_t n_seen;  /* length of the sequence that `logits` are of; 0: none */
     char last;       /* last byte written */
     int64_t n_prompt, n_written;
     int64_t n_past;    /* tokens of the state that was loaded */
@@ -39,9 +40,18 @@ struct run {
  * caller's business. The logits of the last are kept. `what` is shown. */
 enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
                    const char *what);
+/* True if `logits` are those of the sequence as it is. */
+bool run_can_write(const struct run *r);
 /* Samples up to -n tokens. The last one is left pending: whether it has to be
  * computed is not known yet. */
 enum stop run_write_on(struct run *r);
+
+/* Refuses a place for --state-save before hours of work depend on it. */
+enum exit_code run_check_save(const struct options *o);
+/* --state-load, after the samplers are there; */
+enum exit_code run_load_state(struct run *r);
+/* --state-save: all that was written; the last token is computed first. */
+enum exit_code run_save_state(struct run *r);
 
 /* Reads what --grammar or --json-schema say; run_grammar.c. */
 enum exit_code run_open_grammar(struct run *r);

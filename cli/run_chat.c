@@ -2,8 +2,9 @@
  *
  * What the model sees is always what `plait render` prints of the messages.
  * Each turn the whole conversation is rendered; what of its tokens the sequence
- * holds already is kept, and the rest computed. Standard output carries what
- * the model answers, standard error its reasoning. */
+ * holds already is kept, and the rest computed. Where the context has no room
+ * for it, the oldest turns are left out. Standard output carries what the model
+ * answers, standard error its reasoning. */
 #include "line_editor.h"
 #include "run.h"
 #include "shown.h"
@@ -19,12 +20,14 @@
 struct chat {
     struct run *r;
     const pl_template *form;
-    char *extra;    /* variables of the template; owned */
-    json_t *system; /* the message of --system; NULL: there is none */
-    json_t *messages;
+    char *extra;       /* variables of the template; owned */
+    json_t *system;    /* the message of --system; NULL: there is none */
+    json_t *messages;  /* all, for /save */
+    size_t n_left_out; /* of them, behind the system's */
     struct line_editor *editor; /* NULL: lines come from a pipe */
     bool reasons;               /* reasoning is being shown */
     bool refused; /* the template makes no prompt of the messages */
+    bool quits;   /* the chat is to end */
 };
 
 static enum exit_code no_memory(void)
@@ -163,7 +166,10 @@ static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
 static void end_reasoning(struct chat *c)
 {
     if (c->reasons)
-        fputs(isatty(2) ? "\033[0m\n\n" : "\n", stderr);
+        fputs(term_colors() ? "\033[0m\n\n"
+              : isatty(2)   ? "\n\n"
+                            : "\n",
+              stderr);
     c->reasons = false;
 }
 
@@ -175,7 +181,7 @@ static void show_part(void *chat, const pl_reply_part *p)
     if (c->r->o->show_special) /* all is shown as it comes */
         return;
     if (p->kind == PL_REPLY_REASONING) {
-        if (!c->reasons && isatty(2))
+        if (!c->reasons && term_colors())
             fputs("\033[2m", stderr); /* faint */
         c->reasons = true;
         fwrite(p->text, 1, p->len, stderr);
@@ -237,34 +243,116 @@ static enum stop keep_reply(struct chat *c)
     return s == PL_OK ? STOP_END : STOP_FAILED;
 }
 
+/* A prompt as text and as tokens. */
+struct prompt {
+    char *text;
+    size_t len;
+    int32_t *ids;
+    int64_t n;
+};
+
+static void prompt_free(struct prompt *p)
+{
+    free(p->text);
+    free(p->ids);
+    *p = (struct prompt){0};
+}
+
+/* Messages at the beginning that are kept whatever is left out. */
+static size_t count_lead(const struct chat *c)
+{
+    size_t n = 0;
+
+    while (is_by(json_array_get(c->messages, n), "system") ||
+           is_by(json_array_get(c->messages, n), "developer"))
+        n++;
+    return n;
+}
+
+/* The prompt of the messages that are not left out. */
+static pl_status make_prompt(struct chat *c, struct prompt *p)
+{
+    struct run *r = c->r;
+    size_t lead = count_lead(c);
+    json_t *seen = json_array();
+    pl_status s;
+
+    *p = (struct prompt){0};
+    for (size_t i = 0; i < json_array_size(c->messages); i++)
+        if (i < lead || i >= lead + c->n_left_out)
+            json_array_append(seen, json_array_get(c->messages, i));
+    s = render(c->form, seen, c->extra, &p->text, &p->len, &r->err);
+    if (s == PL_OK)
+        s = tokenize(r, p->text, p->len, &p->ids, &p->n);
+    json_decref(seen);
+    if (s == PL_OK && p->n == 0) {
+        s = PL_BAD_ARGUMENT;
+        snprintf(r->err.message, sizeof(r->err.message),
+                 "the chat template makes an empty prompt of the messages; "
+                 "give another with --template FILE");
+    }
+    if (s != PL_OK)
+        prompt_free(p);
+    return s;
+}
+
+/* Leaves the oldest turn out, up to the next message of the user's; false: the
+ * last turn stays. */
+static bool leave_turn_out(struct chat *c)
+{
+    size_t lead = count_lead(c), i = lead + c->n_left_out + 1;
+
+    while (i < json_array_size(c->messages) &&
+           !is_by(json_array_get(c->messages, i), "user"))
+        i++;
+    if (i >= json_array_size(c->messages))
+        return false;
+    c->n_left_out = i - lead;
+    return true;
+}
+
+/* A prompt with room for an answer behind it. When turns have to go, so many do
+ * that it is some time until others have to. */
+static pl_status fit_prompt(struct chat *c, struct prompt *p)
+{
+    const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
+    int64_t room = n_ctx / 8, most;
+    size_t before = c->n_left_out;
+    pl_status s = make_prompt(c, p);
+
+    if (limit >= 0 && limit < room)
+        room = limit;
+    most = s == PL_OK && p->n + room > n_ctx ? n_ctx - n_ctx / 4 : n_ctx;
+    while (s == PL_OK && p->n > most && leave_turn_out(c)) {
+        prompt_free(p);
+        s = make_prompt(c, p);
+    }
+    if (c->n_left_out > before)
+        complain(CMD_RUN, EXIT_DONE,
+                 "the context of %" PRId64
+                 " tokens is full: the model no longer sees the oldest %zu "
+                 "message%s; -c %" PRId64 " gives a longer one",
+                 n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "", 2 * n_ctx);
+    return s;
+}
+
 /* The model answers the messages. What could not be begun is no answer: then
  * *answered is false. */
 static enum stop answer(struct chat *c, bool *answered)
 {
     struct run *r = c->r;
-    char *prompt = NULL;
-    size_t len = 0;
-    int32_t *ids = NULL;
-    int64_t n = 0;
+    struct prompt p;
     enum stop stop = STOP_FAILED, kept;
 
     *answered = false;
     r->last = '\0';
-    r->status = render(c->form, c->messages, c->extra, &prompt, &len, &r->err);
-    if (r->status == PL_OK)
-        r->status = tokenize(r, prompt, len, &ids, &n);
-    if (r->status == PL_OK && n == 0) {
-        r->status = PL_BAD_ARGUMENT;
-        snprintf(r->err.message, sizeof(r->err.message),
-                 "the chat template makes an empty prompt of the messages; "
-                 "give another with --template FILE");
-    }
+    r->status = fit_prompt(c, &p);
     c->refused = r->status != PL_OK && r->status != PL_NO_MEMORY;
     if (r->status == PL_OK)
-        r->status = pl_reply_create(&r->reply, c->form, prompt, len, NULL,
+        r->status = pl_reply_create(&r->reply, c->form, p.text, p.len, NULL,
                                     show_part, c, &r->err);
     if (r->status == PL_OK)
-        stop = hold(r, ids, n);
+        stop = hold(r, p.ids, p.n);
     if (stop == STOP_END && r->status == PL_OK) {
         stop = run_write_on(r);
         kept = keep_reply(c);
@@ -275,8 +363,7 @@ static enum stop answer(struct chat *c, bool *answered)
     }
     pl_reply_free(r->reply);
     r->reply = NULL;
-    free(ids);
-    free(prompt);
+    prompt_free(&p);
     return stop;
 }
 
@@ -291,12 +378,15 @@ static bool take_turn(struct chat *c, enum exit_code *code)
         return true;
     if (!answered && is_by(last_message(c), "user"))
         drop_last(c); /* as if it had not been said */
-    if (stop == STOP_FULL)
+    if (stop == STOP_FULL && answered)
+        run_say_full(r);
+    else if (stop == STOP_FULL)
         complain(CMD_RUN, EXIT_DONE,
-                 "the context of %" PRId64 " tokens is full; /clear begins "
-                 "anew, and -c %" PRId64 " gives a longer one",
-                 r->s.n_ctx, 2 * r->s.n_ctx);
-    if (stop == STOP_FAILED && c->refused && c->editor != NULL) {
+                 "the message makes a prompt of %" PRId64
+                 " tokens, and the context has %" PRId64
+                 "; write a shorter one, or give -c %" PRId64,
+                 r->n_refused, r->s.n_ctx, 2 * r->n_refused);
+    if (stop == STOP_FAILED && c->refused && isatty(0)) {
         complain(CMD_RUN, EXIT_DONE, "%s", r->err.message);
         stop = STOP_END; /* another message may do */
     }
@@ -313,11 +403,11 @@ static const char help_text[] =
     "/save FILE   keep the messages as JSON, as `plait render --messages` "
     "takes them\n"
     "/load FILE   go on with such messages\n"
+    "/quit        end, as /exit and Ctrl-D do\n"
     "/help        this text\n"
     "A line that ends with a backslash goes on in the next one. A message "
     "that\n"
-    "begins with a slash needs a blank before it. Ctrl-C stops an answer,\n"
-    "Ctrl-D ends.\n";
+    "begins with a slash needs a blank before it. Ctrl-C stops an answer.\n";
 
 /* True: the model has to write. */
 typedef bool command_fn(struct chat *c, const char *file);
@@ -326,6 +416,7 @@ static bool clear(struct chat *c, const char *file)
 {
     (void)file;
     json_array_clear(c->messages);
+    c->n_left_out = 0;
     if (c->system != NULL)
         json_array_append(c->messages, c->system);
     return false;
@@ -389,10 +480,18 @@ static bool load(struct chat *c, const char *file)
     if (prompt != NULL) {
         json_decref(c->messages);
         c->messages = json_incref(j);
+        c->n_left_out = 0;
     }
     json_decref(j);
     free(prompt);
     input_free(&in);
+    return false;
+}
+
+static bool quit(struct chat *c, const char *file)
+{
+    (void)file;
+    c->quits = true;
     return false;
 }
 
@@ -410,7 +509,8 @@ static const struct {
     command_fn *run;
 } commands[] = {
     {"/clear", false, clear}, {"/regen", false, regen}, {"/save", true, save},
-    {"/load", true, load},    {"/help", false, help},
+    {"/load", true, load},    {"/quit", false, quit},   {"/exit", false, quit},
+    {"/help", false, help},
 };
 enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
 
@@ -454,6 +554,8 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
 
         errno = 0;
         if (c->editor == NULL) {
+            if (isatty(0) && isatty(2))
+                fputs(prompt, stderr);
             if (input_line(line, c->r->o, code))
                 return true;
             if (ferror(stdin) && errno != EINTR)
@@ -534,7 +636,8 @@ static enum exit_code talk(struct chat *c)
         bool write = !is_blank(message.s);
 
         term_interrupts_reset();
-        if (write && !given && message.s[0] == '/') {
+        if (write && !given && message.s[0] == '/' &&
+            strchr(message.s, '\n') == NULL) {
             write = run_command(c, message.s);
         } else if (write && !add_message(c, "user", message.s, message.len)) {
             complain(CMD_RUN, EXIT_DONE,
@@ -542,7 +645,7 @@ static enum exit_code talk(struct chat *c)
             write = false;
         }
         given = false;
-        if ((write && take_turn(c, &code)) || code != EXIT_DONE)
+        if ((write && take_turn(c, &code)) || code != EXIT_DONE || c->quits)
             break;
     }
     input_free(&message);
@@ -557,8 +660,7 @@ enum exit_code run_chat(struct run *r)
     struct chat c = {.r = r, .form = r->form, .messages = json_array()};
     enum exit_code code = variables(o, o->reasoning == REASONING_ON, &c.extra);
 
-    r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
-    if (code == EXIT_DONE && (c.messages == NULL || r->held == NULL))
+    if (code == EXIT_DONE && c.messages == NULL)
         code = no_memory();
     if (code == EXIT_DONE && o->reasoning != REASONING_AUTO)
         code = check_reasoning(&c);
@@ -574,8 +676,8 @@ enum exit_code run_chat(struct run *r)
     }
     if (code == EXIT_DONE) {
         c.editor = line_editor_open();
-        if (c.editor != NULL)
-            fputs("Write a message; /help lists commands, Ctrl-D ends.\n",
+        if (isatty(0) && isatty(2))
+            fputs("Write a message; /help lists commands, /quit ends.\n",
                   stderr);
         code = talk(&c);
         line_editor_close(c.editor);

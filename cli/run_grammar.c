@@ -65,8 +65,7 @@ enum exit_code run_open_grammar(struct run *r)
                           given->text != NULL ? given->option : given->file,
                           &r->err);
     input_free(&in);
-    return s == PL_OK ? EXIT_DONE
-                      : complain(CMD_RUN, EXIT_FAILED, "%s", r->err.message);
+    return s == PL_OK ? EXIT_DONE : report(o, s, &r->err);
 }
 
 static enum stop set(struct run *r, pl_grammar *g)

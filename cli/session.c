@@ -49,6 +49,8 @@ enum exit_code finish_out(const struct options *o)
 {
     if (flush_out())
         return EXIT_DONE;
+    if (out_errno == EPIPE) /* `| head` has what it wants */
+        return EXIT_PIPE;
     return complain(o->command, EXIT_FAILED, "writing standard output: %s",
                     out_errno != 0 ? strerror(out_errno) : "it failed");
 }

@@ -47,7 +47,8 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err);
 void write_out(void *user, const char *text, size_t len);
 /* False once a write to standard output has failed. */
 bool flush_out(void);
-/* The same with a message: to be asked before a command says it is done. */
+/* The same with a message, but for a pipe that nobody reads any more: to be
+ * asked before a command says it is done. */
 enum exit_code finish_out(const struct options *o);
 
 #endif

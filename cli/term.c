@@ -20,6 +20,21 @@ double term_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+bool term_draws(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(2) && term != NULL && *term != '\0' &&
+           strcmp(term, "dumb") != 0;
+}
+
+bool term_colors(void)
+{
+    const char *no = getenv("NO_COLOR");
+
+    return term_draws() && (no == NULL || *no == '\0');
+}
+
 /* ---- progress ----------------------------------------------------------- */
 
 void term_progress_end(struct term_progress *p)
@@ -49,7 +64,7 @@ void term_progress(void *progress, const char *what, uint64_t done,
         return;
     }
     /* After a third of a second it is known whether a second will pass. */
-    if (now - p->start_s < 0.3 || now - p->start_s < part || !isatty(2) ||
+    if (now - p->start_s < 0.3 || now - p->start_s < part || !term_draws() ||
         (p->drawn && now - p->drawn_s < 0.1))
         return;
     fprintf(stderr, "\r\033[K%s [%.*s%*s] %3.0f %%", what, full,
@@ -62,7 +77,7 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 {
     va_list ap;
 
-    if (!isatty(2))
+    if (!term_draws())
         return;
     fputs("\r\033[K", stderr);
     va_start(ap, fmt);

@@ -1,12 +1,18 @@
-/* The terminal: a line that shows progress, and Ctrl-C.
+/* The terminal: a line that shows progress, colors, and Ctrl-C.
  *
- * Progress goes to standard error, only where that is a terminal and only for
- * what takes over a second. */
+ * Progress goes to standard error, only where that is a terminal that can take
+ * a line back, and only for what takes over a second. */
 #ifndef CLI_TERM_H
 #define CLI_TERM_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* True if standard error is a terminal that knows more than lines, which
+ * TERM=dumb or none denies. */
+bool term_draws(void);
+/* The same, and NO_COLOR is not set. */
+bool term_colors(void);
 
 struct term_progress {
     const char *what; /* borrowed; NULL: nothing is under way */

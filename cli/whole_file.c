@@ -155,7 +155,9 @@ enum exit_code whole_close(struct whole_file *w, const struct options *o,
     if (w->f != NULL && w->error == 0 && keep && w->place != NULL &&
         !take_place(w))
         w->error = errno != 0 ? errno : EIO;
-    if (w->error != 0 && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
+    if (w->error == EPIPE && w->f == stdout && c == EXIT_DONE)
+        c = EXIT_PIPE; /* as finish_out */
+    else if (w->error != 0 && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
         c = complain(o->command, EXIT_FAILED, "writing %s: %s%s",
                      w->f == stdout ? "standard output" : shown(name, w->path),
                      strerror(w->error),

@@ -481,9 +481,12 @@ PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
 PL_API pl_status pl_state_put_aside(pl_engine *e, int seq, void **data,
                                     size_t *bytes, pl_err *err);
 /* The file appears, or replaces what was there, only when it is whole and on
- * the disk. */
+ * the disk. `note` goes with the state, [note_bytes], at most 64 MiB: bytes of
+ * the caller's own, such as the tokens; NULL without bytes. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
-                                    int64_t n, const char *path, pl_err *err);
+                                    int64_t n, const void *note,
+                                    size_t note_bytes, const char *path,
+                                    pl_err *err);
 
 enum {
     PL_STATE_CONVERT = 1, /* another cache format: convert, through F32 */
@@ -500,8 +503,11 @@ PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
 PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
                                          const void *data, size_t bytes,
                                          unsigned flags, pl_err *err);
+/* *note becomes the state's note, [*note_bytes], malloc'ed, also where that is
+ * empty; after a failure it is NULL. `note` NULL: it is left out. */
 PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
-                                       unsigned flags, pl_err *err);
+                                       unsigned flags, void **note,
+                                       size_t *note_bytes, pl_err *err);
 
 /* Pages of what is kept (pl_options.prefix_cache), for who keeps more of it
  * than the devices' memory holds: host memory, a disk. A page is a stream as a

@@ -528,6 +528,31 @@ TEST(cli_run_goes_on_from_a_state)
     must_say(a, "the state and the prompt have 34 tokens, the context 33");
 }
 
+/* Runs with states between them, none with a text but the first, write what one
+ * run does: penalties and spelling look back over all of it. */
+TEST(cli_run_without_a_text_goes_on_from_the_last_token)
+{
+#define TEMP "--temp 0 --ignore-eos --repeat-penalty 1.3 "
+    static const char *const lines[] = {
+        "plait run " MODEL TEMP "-n 24 -p 'Once upon a time' "
+        "--no-display-prompt",
+        "plait run " MODEL TEMP "-n 0 -p 'Once upon a time' --state-save s "
+        "--no-display-prompt",
+        "plait run " MODEL TEMP "-n 9 -p '' --state-load s --state-save s",
+        "plait run " MODEL TEMP "-n 14 --state-load s --state-save s "
+        "-dev 'cpu*2' --ranks 1",
+        "plait run " MODEL TEMP "-n 1 -f none --state-load s"};
+#undef TEMP
+    char all[1000], parts[1000] = "";
+
+    snprintf(all, sizeof all, "%s", sh(0, lines[0]).out);
+    sh(0, ": >none");
+    for (size_t i = 1; i < sizeof lines / sizeof lines[0]; i++)
+        strcat(parts, sh(0, lines[i]).out);
+    assert_string_equal(parts, all);
+    assert_non_null(strstr(sh(0, "plait inspect s").out, "\nnote "));
+}
+
 /* The same plan, but for the bits: the hash, what is said of it, states. */
 TEST(cli_plan_tells_fast_numerics)
 {
@@ -661,17 +686,40 @@ TEST(cli_run_interrupted_exits_130_with_the_summary)
     free(said);
 }
 
-TEST(cli_run_into_a_closed_pipe_exits_1)
+/* `| head` closes it so, and wants no message. */
+TEST(cli_into_a_closed_pipe_ends_silently)
 {
+    static const char *const lines[] = {
+        "plait --help", "plait plan " MODEL, "plait inspect " MODEL,
+        "plait tokenize " MODEL "-p x",
+        "plait logits " MODEL "--tokens 1 -o -"};
     const char *argv[16];
+    size_t n;
+    char *said;
     int out, status;
     pid_t pid;
 
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[400];
+        struct ran r;
+
+        snprintf(line, sizeof line,
+                 "{ (trap '' PIPE; %s; echo $? >code); } | true; cat code",
+                 lines[i]);
+        r = sh(0, line);
+        if (strcmp(r.out, "141\n") != 0 && strcmp(r.out, "0\n") != 0)
+            fail_msg("%s: %s", lines[i], r.out);
+        assert_string_equal(r.err, "");
+    }
     endless(argv);
     pid = start(&out, argv);
     close(out);
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(command_status(status), 1);
+    assert_int_equal(command_status(status), 141);
+    said = test_read(test_temp("err"), &n);
+    if (strstr(said, "Broken pipe"))
+        fail_msg("it says: %s", said);
+    free(said);
 }
 
 /* ---- render ------------------------------------------------------------- */

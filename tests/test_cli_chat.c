@@ -89,6 +89,49 @@ TEST(cli_chat_commands_do_what_they_say)
     assert_string_equal(r.out, "");
 }
 
+/* A chat that fills its context goes on without its oldest turns, says so, and
+ * still saves them. */
+TEST(cli_chat_leaves_out_the_oldest_turns)
+{
+    struct ran r, said;
+    char last[1000];
+    json_t *m, *seen = json_array();
+    size_t n;
+
+    r = sh(
+        0,
+        "for i in 1 2 3 4 5 6; do echo This is what I say $i; done | "
+        "(cat; echo /save all.json; echo /exit; echo never) | plait run " MODEL
+        "-i -n 12 -c 160 --temp 0 --ignore-eos --system Be.");
+    must_say(r, "the model no longer sees the oldest ");
+    m = messages_of("all.json");
+    n = json_array_size(m);
+    assert_int_equal(n, 13);
+    assert_string_equal(content(m, 11), "This is what I say 6");
+    snprintf(last, sizeof last, "%s", content(m, 12));
+    /* It saw the system's message and some number of the last turns. */
+    for (size_t from = 3;; from += 2) {
+        if (from > 11)
+            fail_msg("no number of turns gives the answer %s", last);
+        json_array_clear(seen);
+        json_array_append(seen, json_array_get(m, 0));
+        for (size_t i = from; i < 12; i++)
+            json_array_append(seen, json_array_get(m, i));
+        json_dump_file(seen, test_temp("seen.json"), 0);
+        said = sh(0, "plait render " MODEL "--messages seen.json >prompt && "
+                     "echo >>prompt && plait run " MODEL "-n 12 --temp 0 "
+                     "--ignore-eos -f prompt --no-display-prompt");
+        if (strcmp(said.out, last) == 0)
+            break;
+    }
+    json_decref(seen);
+    json_decref(m);
+    r = sh(0, "(echo Of a king; seq -s ' ' 200; echo And) | plait run " MODEL
+              "-i -n 4 -c 128 --temp 0 --ignore-eos");
+    must_say(r, "write a shorter one, or give -c ");
+    must_say(r, "generation       8 tokens");
+}
+
 /* A prompt that opens the reasoning: all that is written is that. */
 TEST(cli_chat_reasoning_is_on_standard_error)
 {
@@ -207,6 +250,88 @@ TEST(cli_chat_on_a_terminal_survives_a_refused_message)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     close(t.fd);
     assert_int_equal(command_status(status), 0);
+}
+
+/* A paste is one message, newlines, slashes and all, and Enter alone sends it.
+ */
+TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
+{
+    const char *saved = test_temp("pasted.json");
+    char keys[512];
+    json_t *m;
+    static struct terminal t;
+    int status;
+    pid_t pid = forkpty(&t.fd, NULL, NULL, NULL);
+
+    if (pid == 0) {
+        setenv("TERM", "xterm", 1);
+        setenv("LC_ALL", "C.UTF-8", 1);
+        execl(command_path(), "plait", "run", "-m", test_model(), "-n", "4",
+              "--ignore-eos", NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    snprintf(keys, sizeof keys, "/save %s\r", saved);
+    await(&t, NULL, "\033[?2004h");
+    await(&t, "\033[200~/quit\ris no h\303\251ro\r\033[201~", "ro");
+    await(&t, "!\r", "\033[?2004l");
+    await(&t, NULL, "> ");
+    await(&t, keys, "json");
+    await(&t, NULL, "> ");
+    await(&t, "/quit\r", "generation");
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(t.fd);
+    assert_int_equal(command_status(status), 0);
+    m = json_load_file(saved, 0, NULL);
+    assert_int_equal(json_array_size(m), 2);
+    assert_string_equal(content(m, 0), "/quit\nis no h\303\251ro!");
+    json_decref(m);
+}
+
+/* No escape sequence comes to a terminal that knows none, and no color where
+ * the user wants none. */
+TEST(cli_chat_writes_what_the_terminal_knows)
+{
+    static const struct {
+        const char *name, *value;
+        bool draws, colors;
+    } list[] = {
+        {"NO_COLOR", "", true, true},
+        {"NO_COLOR", "1", true, false},
+        {"TERM", "dumb", false, false},
+    };
+    const char *form = test_temp("thinks.jinja");
+    FILE *f = fopen(form, "w");
+
+    assert_non_null(f);
+    fputs("{% for m in messages %}{{ m.content }}{% endfor %}<think>", f);
+    fclose(f);
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        static struct terminal t;
+        int status;
+        pid_t pid;
+
+        memset(&t, 0, sizeof t);
+        pid = forkpty(&t.fd, NULL, NULL, NULL);
+        if (pid == 0) {
+            setenv("TERM", "xterm", 1);
+            unsetenv("NO_COLOR");
+            setenv(list[i].name, list[i].value, 1);
+            execl(command_path(), "plait", "run", "-m", test_model(), "-n", "8",
+                  "--ignore-eos", "--template", form, NULL);
+            _exit(127);
+        }
+        assert_true(pid > 0);
+        await(&t, NULL, "> ");
+        await(&t, "x\r", "x\r\n");
+        await(&t, NULL, "> ");
+        await(&t, "/quit\r", "generation");
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        close(t.fd);
+        assert_int_equal(command_status(status), 0);
+        assert_int_equal(strstr(t.shown, "\033[2m") != NULL, list[i].colors);
+        assert_int_equal(strchr(t.shown, '\033') != NULL, list[i].draws);
+    }
 }
 
 /* An endless answer is stopped, the chat goes on. */

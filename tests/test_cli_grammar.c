@@ -140,13 +140,13 @@ TEST(cli_grammar_mistakes_have_a_place_and_a_remedy)
         int code;
     } list[] = {
         {RUN "--grammar 'root ::= a'",
-         "--grammar: line 1, column 10: the rule a is not there: define it", 1},
+         "--grammar: line 1, column 10: the rule a is not there: define it", 2},
         {"printf 'root ::= x\nx ::= x\n' >bad.gbnf; " RUN
          "--grammar-file bad.gbnf",
-         "bad.gbnf: line 2, column 1: the rule x can never end", 1},
+         "bad.gbnf: line 2, column 1: the rule x can never end", 2},
         {RUN "-j '{\"type\": \"array\", \"uniqueItems\": true}'",
          "--json-schema: #: uniqueItems is not supported", 1},
-        {RUN "-j '{'", "--json-schema: no JSON: line 1, column", 1},
+        {RUN "-j '{'", "--json-schema: no JSON: line 1, column", 2},
         {RUN "-jf none.json", "opening none.json: No such file", 1},
         {RUN "-jf -", "name a file", 2},
         {RUN "-j '{}' --grammar 'root ::= \"a\"'",

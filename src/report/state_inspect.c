@@ -82,6 +82,8 @@ static void print_text(const char *path, const struct state_head *h,
              sink_size(row, position));
     if (state > 0)
         sink_say(to, "states     %s bytes a sequence\n", sink_size(row, state));
+    if (h->note_bytes > 0)
+        sink_say(to, "note       %s bytes\n", sink_size(row, h->note_bytes));
     sink_say(to, "sequences  %d%s\n", h->n_seq,
              h->whole ? ", the whole cache" : "");
     for (int i = 0; i < h->n_seq; i++) {
@@ -149,12 +151,14 @@ static pl_status print_json(const struct state_head *h, const struct sink *to,
     snprintf(numeric, sizeof numeric, "%016" PRIx64, h->numeric);
     return sink_json(
         to,
-        json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:i, s:I, s:b, s:o, s:o}",
+        json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:i, s:I, s:b, s:I, s:o, "
+                  "s:o}",
                   "kind", "state", "version", STATE_VERSION, "bytes",
                   (json_int_t)state_bytes(h), "model", h->name, "fingerprint",
                   model, "numeric_hash", numeric, "n_ranks", h->n_rank,
                   "n_vocab", (json_int_t)h->n_vocab, "whole_cache", h->whole,
-                  "caches", json_caches(h), "sequences", json_seqs(h)),
+                  "note_bytes", (json_int_t)h->note_bytes, "caches",
+                  json_caches(h), "sequences", json_seqs(h)),
         "the description of a state", err);
 }
 

@@ -42,7 +42,7 @@ bool state_begins(const char b[8])
 size_t state_head_bytes(const struct state_head *h)
 {
     return FIXED_BYTES + CACHE_BYTES * (size_t)h->n_cache +
-           SEQ_BYTES * (size_t)h->n_seq + SUM_BYTES;
+           SEQ_BYTES * (size_t)h->n_seq + h->note_bytes + SUM_BYTES;
 }
 
 size_t state_row_bytes(const struct state_cache *c)
@@ -187,7 +187,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
     p = put4(p, (h->whole ? FLAG_WHOLE : 0) | (h->aside ? FLAG_ASIDE : 0));
     p = put4(p, (uint64_t)h->n_cache);
     p = put4(p, (uint64_t)h->n_seq);
-    p = put8(p, 0);
+    p = put8(p, h->note_bytes);
     memcpy(p, h->name, strnlen(h->name, STATE_NAME - 1));
     p += STATE_NAME;
     for (int i = 0; i < h->n_cache; i++) {
@@ -210,6 +210,9 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
         p = put8(p, (uint64_t)q->n_like);
         p = put8(p, 0);
     }
+    if (h->note_bytes > 0)
+        memcpy(p, h->note, h->note_bytes);
+    p += h->note_bytes;
     s = state_put(w, b, (size_t)(p - b), err);
     free(b);
     return s == PL_OK ? state_put_sum(w, err) : s;
@@ -361,6 +364,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     unsigned char b[FIXED_BYTES];
     const unsigned char *p = b + sizeof magic;
     uint32_t version, bytes, n_rank, flags, n_cache, n_seq;
+    uint64_t note_bytes;
 
     /* First what tells whether it is a state at all. */
     PL_TRY(state_get(r, b, sizeof magic, err));
@@ -374,9 +378,8 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
                        "a state of version %" PRIu32 "; version %d is read, %s",
                        version, STATE_VERSION,
                        version < STATE_VERSION
-                           ? "since older ones do not tell by all of a model's "
-                             "weights whose they are: compute the past anew, "
-                             "from its text, and save that"
+                           ? "older ones are not: compute the past anew, from "
+                             "its text, and save that"
                            : "newer ones by the plait that wrote them");
     PL_TRY(state_get(r, b + sizeof magic + 4, FIXED_BYTES - sizeof magic - 4,
                      err));
@@ -388,8 +391,11 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     flags = get4(&p);
     n_cache = get4(&p);
     n_seq = get4(&p);
-    if (get8(&p) != 0 || flags > (FLAG_WHOLE | FLAG_ASIDE))
+    note_bytes = get8(&p);
+    if (flags > (FLAG_WHOLE | FLAG_ASIDE))
         return senseless(err, "flags", flags);
+    if (note_bytes > STATE_MAX_NOTE)
+        return senseless(err, "bytes of a note:", (int64_t)note_bytes);
     if (n_rank < 1 || n_rank > PL_MAX_RANKS)
         return senseless(err, "ranks:", n_rank);
     if (n_cache > STATE_MAX_CACHE)
@@ -401,6 +407,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     h->aside = flags & FLAG_ASIDE;
     h->n_cache = (int)n_cache;
     h->n_seq = (int)n_seq;
+    h->note_bytes = (size_t)note_bytes;
     if (bytes != state_head_bytes(h))
         return senseless(err, "bytes of it:", bytes);
     memcpy(h->name, p, STATE_NAME);
@@ -414,7 +421,7 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err)
 {
     size_t rest;
-    unsigned char *b;
+    unsigned char *b, *note;
     const unsigned char *p;
     pl_status s;
 
@@ -423,9 +430,11 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
     rest = state_head_bytes(h) - FIXED_BYTES - SUM_BYTES;
     h->cache = arena_alloc(a, (size_t)h->n_cache, sizeof *h->cache);
     h->seq = arena_alloc(a, (size_t)h->n_seq, sizeof *h->seq);
+    h->note = note = arena_alloc(a, h->note_bytes + 1, 1);
     p = b = malloc(rest + 1);
-    s = h->cache && h->seq && b ? PL_OK
-                                : err_no_memory(err, "the head of a state");
+    s = h->cache && h->seq && note && b
+            ? PL_OK
+            : err_no_memory(err, "the head of a state");
     if (s == PL_OK)
         s = state_get(r, b, rest, err);
     if (s == PL_OK) /* before any of it is believed */
@@ -434,6 +443,8 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
         s = get_cache(&p, &h->cache[i], err);
     for (int i = 0; i < h->n_seq && s == PL_OK; i++)
         s = get_seq(&p, h, i, err);
+    if (s == PL_OK)
+        memcpy(note, p, h->note_bytes);
     free(b);
     return s;
 }

@@ -4,8 +4,7 @@
  * pages; what is in the caches is opaque here. All numbers are little endian.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
- *           8   4  version, 3: since then all bytes of the weights decide the
- *                  fingerprint
+ *           8   4  version, 4
  *          12   4  bytes of the head
  *          16   8  fingerprint of the model: what decides what is cached
  *          24   8  hash of the numeric plan that computed it
@@ -15,7 +14,7 @@
  *                  bit 1: for one engine alone, whose mark the fingerprint is
  *          48   4  n_cache
  *          52   4  n_seq
- *          56   8  0
+ *          56   8  bytes of the note
  *          64  96  the model's name, for messages: ASCII, then 0
  *         160      n_cache times 32, in the order of the data:
  *                     0  4  layer
@@ -39,6 +38,7 @@
  *                           64, or, where there are no states, n; `like` has
  *                           those of them that are there
  *                    32  8  0
+ *                  the note: bytes of the caller's own
  *                  8  checksum
  *   chunk   for each sequence, from position first + n_like on, up to the next
  *           multiple of 64 or the sequence's end:
@@ -61,11 +61,12 @@
 #include "pl.h"
 
 enum {
-    STATE_VERSION = 3,
+    STATE_VERSION = 4,
     STATE_CHUNK = 64, /* positions */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
     STATE_MAX_SEQ = 1 << 16,
+    STATE_MAX_NOTE = 1 << 26, /* bytes */
 };
 
 struct state_cache {
@@ -89,6 +90,8 @@ struct state_head {
     int n_cache, n_seq;
     struct state_cache *cache;
     struct state_seq *seq;
+    const void *note; /* borrowed; NULL without bytes */
+    size_t note_bytes;
 };
 
 /* Are these 8 bytes the beginning of a state? */
@@ -138,7 +141,8 @@ struct state_reader {
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user);
-/* `a` owns the head's arrays. BAD_FILE, or UNSUPPORTED for another version. */
+/* `a` owns the head's arrays and its note. BAD_FILE, or UNSUPPORTED for another
+ * version. */
 pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err);
 pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);

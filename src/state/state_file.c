@@ -24,21 +24,23 @@ enum {
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
 {
-    return state_save(e, &(struct state_range){seq, first, n, false}, write,
-                      user, NULL, err);
+    return state_save(e,
+                      &(struct state_range){.seq = seq, .first = first, .n = n},
+                      write, user, NULL, err);
 }
 
 pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                         uint64_t *bytes, pl_err *err)
 {
-    return state_save(e, &(struct state_range){seq, first, n, false}, NULL,
-                      NULL, bytes, err);
+    return state_save(e,
+                      &(struct state_range){.seq = seq, .first = first, .n = n},
+                      NULL, NULL, bytes, err);
 }
 
 pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
                            void *user, unsigned flags, pl_err *err)
 {
-    const struct state_source from = {read, NULL, user};
+    const struct state_source from = {.read = read, .user = user};
 
     return state_restore(e, seq, &from, flags, err);
 }
@@ -110,22 +112,25 @@ static pl_status save_memory(pl_engine *e, const struct state_range *what,
 pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
                                void **data, size_t *bytes, pl_err *err)
 {
-    return save_memory(e, &(struct state_range){seq, first, n, false}, data,
-                       bytes, err);
+    return save_memory(
+        e, &(struct state_range){.seq = seq, .first = first, .n = n}, data,
+        bytes, err);
 }
 
 pl_status pl_state_put_aside(pl_engine *e, int seq, void **data, size_t *bytes,
                              pl_err *err)
 {
-    return save_memory(e, &(struct state_range){seq, 0, -1, true}, data, bytes,
-                       err);
+    return save_memory(
+        e, &(struct state_range){.seq = seq, .n = -1, .aside = true}, data,
+        bytes, err);
 }
 
 pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
                                   size_t bytes, unsigned flags, pl_err *err)
 {
     struct memory m = {.in = data, .size = bytes};
-    const struct state_source from = {memory_read, memory_rewind, &m};
+    const struct state_source from = {memory_read, memory_rewind, &m, NULL,
+                                      NULL};
 
     return state_restore(e, seq, &from, flags, err);
 }
@@ -227,8 +232,14 @@ static pl_status failed(const char *doing, const char *path, int error,
 }
 
 pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
+                             const void *note, size_t note_bytes,
                              const char *path, pl_err *err)
 {
+    const struct state_range what = {.seq = seq,
+                                     .first = first,
+                                     .n = n,
+                                     .note = note,
+                                     .note_bytes = note_bytes};
     struct file f = {0};
     struct replace r;
     pl_status s;
@@ -236,7 +247,7 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     PL_TRY(replace_open(&r, path, err));
     f.fd = r.fd;
     f.buffer = malloc(BUFFER_BYTES);
-    s = f.buffer ? pl_state_save(e, seq, first, n, file_write, &f, err)
+    s = f.buffer ? state_save(e, &what, file_write, &f, NULL, err)
                  : err_no_memory(err, "writing a file");
     if (s == PL_OK)
         (void)write_out(&f, f.buffer, f.at);
@@ -260,13 +271,18 @@ static int open_to_read(const char *path)
 }
 
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
-                                unsigned flags, pl_err *err)
+                                unsigned flags, void **note, size_t *note_bytes,
+                                pl_err *err)
 {
     struct file f = {.fd = open_to_read(path)};
-    struct state_source from = {file_read, NULL, &f};
+    struct state_source from = {file_read, NULL, &f, note, note_bytes};
     pl_err why = {0};
     pl_status s;
 
+    if (note) {
+        *note = NULL;
+        *note_bytes = 0;
+    }
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);

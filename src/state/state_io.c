@@ -202,7 +202,13 @@ static pl_status save(pl_engine *e, const struct state_range *what,
         s = err_no_memory(err, "the head of a state");
         goto done;
     }
-    if (what->seq >= 0)
+    t.ours.note = what->note;
+    t.ours.note_bytes = what->note_bytes;
+    if (what->note_bytes > STATE_MAX_NOTE)
+        s = err_set(err, PL_BAD_ARGUMENT,
+                    "a note of %zu bytes; a state takes %d at most",
+                    what->note_bytes, STATE_MAX_NOTE);
+    else if (what->seq >= 0)
         s = one_seq(&t, what->seq, what->first, what->n, err);
     else if (what->seq < -1)
         s = engine_no_seq(e, what->seq, err);
@@ -484,12 +490,24 @@ static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
     return PL_OK;
 }
 
+/* A copy of what went with the state. */
+static pl_status copy_note(const struct state_head *h, void **note, pl_err *err)
+{
+    *note = malloc(h->note_bytes + 1);
+    if (!*note)
+        return err_no_memory(err, "the note of a state");
+    memcpy(*note, h->note, h->note_bytes);
+    return PL_OK;
+}
+
 static pl_status restore(struct trip *t, int seq,
                          const struct state_source *from, unsigned flags,
                          pl_err *err)
 {
     struct state_reader r;
     bool in_place;
+    void *note = NULL;
+    pl_status s;
 
     state_reader_init(&r, from->read, from->user);
     PL_TRY(state_get_head(&r, &t->theirs, &t->arena, err));
@@ -502,7 +520,17 @@ static pl_status restore(struct trip *t, int seq,
     PL_TRY(trip_buffers(t, &t->theirs, err));
     if (in_place)
         PL_TRY(look_first(t, seq, &r, from, err));
-    PL_TRY(build(t, seq, &r, from, err));
+    if (from->note)
+        PL_TRY(copy_note(&t->theirs, &note, err));
+    s = build(t, seq, &r, from, err);
+    if (s != PL_OK) {
+        free(note);
+        return s;
+    }
+    if (from->note) {
+        *from->note = note;
+        *from->note_bytes = t->theirs.note_bytes;
+    }
     empty(t, seq, false);
     state_note(t->e, &t->theirs, &t->ours, t->convert);
     return PL_OK;

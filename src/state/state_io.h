@@ -25,7 +25,9 @@ void state_note(const pl_engine *e, const struct state_head *theirs,
 struct state_range {
     int seq;
     int64_t first, n;
-    bool aside; /* for this engine alone */
+    bool aside;       /* for this engine alone */
+    const void *note; /* goes with it, [note_bytes] */
+    size_t note_bytes;
 };
 
 /* As pl_state_save; write == NULL counts bytes only. *bytes may be NULL. */
@@ -38,6 +40,8 @@ struct state_source {
     bool (*rewind)(void *user); /* NULL: cannot be read twice, and may have
                                    more behind the state */
     void *user;
+    void **note; /* takes what went with it, malloc'ed; NULL: nobody asks */
+    size_t *note_bytes;
 };
 pl_status state_restore(pl_engine *e, int seq, const struct state_source *from,
                         unsigned flags, pl_err *err);

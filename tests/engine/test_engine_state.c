@@ -511,8 +511,9 @@ TEST(state_of_another_version_is_refused_with_a_remedy)
     static const char *const words[][3] = {
         {"version 1;", "compute the past anew"},
         {"version 2;", "compute the past anew"},
+        {"version 3;", "compute the past anew"},
         {NULL},
-        {"version 4;", "newer", "that wrote"},
+        {"version 5;", "newer", "that wrote"},
     };
     int32_t token[10] = {1, 2, 3};
     struct engine_run r;
@@ -521,10 +522,10 @@ TEST(state_of_another_version_is_refused_with_a_remedy)
     open_as(&r, small, &plain, 1, PL_F16);
     engine_run_decode(&r, 0, 10, token, NULL);
     s = save(&r, 0, 0, -1);
-    assert_int_equal(((const unsigned char *)s.data)[8], 3);
-    for (int i = 0; i < 4; i++) {
+    assert_int_equal(((const unsigned char *)s.data)[8], 4);
+    for (int i = 0; i < 5; i++) {
         ((unsigned char *)s.data)[8] = (unsigned char)(i + 1);
-        if (i != 2)
+        if (i != 3)
             refuses(&r, 0, s, 0, PL_UNSUPPORTED, words[i]);
         else
             restore(&r, 0, s, 0);
@@ -872,6 +873,8 @@ TEST(state_file_is_whole_or_as_it_was)
     struct state first, second, now;
     float *want;
     pl_err err;
+    void *note;
+    size_t bytes;
     int n;
 
     open_as(&r, small, &plain, 2, PL_F16);
@@ -879,7 +882,8 @@ TEST(state_file_is_whole_or_as_it_was)
     want = logits_of(&r, N_MORE);
     engine_run_decode(&r, 0, 100, token, NULL);
     first = save(&r, 0, 0, -1);
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, NULL), PL_OK);
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, path, NULL), PL_OK);
     n = files_beside(path);
     now = contents(path);
     assert_int_equal(now.n, first.n);
@@ -893,7 +897,8 @@ TEST(state_file_is_whole_or_as_it_was)
     low = old;
     low.rlim_cur = second.n / 2;
     setrlimit(RLIMIT_FSIZE, &low);
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, &err), PL_IO);
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, path, &err), PL_IO);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_non_null(strstr(err.message, path));
     assert_int_equal(files_beside(path), n);
@@ -905,7 +910,8 @@ TEST(state_file_is_whole_or_as_it_was)
     /* a link's file is replaced, the link stays; nobody else may read it */
     assert_int_equal(symlink(path, link), 0);
     assert_int_equal(chmod(path, 0600), 0);
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, link, NULL), PL_OK);
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, link, NULL), PL_OK);
     assert_int_equal(files_beside(path), n + 1);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(st.st_mode, S_IFREG | 0600);
@@ -916,27 +922,49 @@ TEST(state_file_is_whole_or_as_it_was)
     /* who may read it stays, whatever new files are like */
     assert_int_equal(chmod(path, 0640), 0);
     mask = umask(077);
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path, NULL), PL_OK);
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, path, NULL), PL_OK);
     umask(mask);
     assert_int_equal(lstat(path, &st), 0);
     assert_int_equal(st.st_mode, S_IFREG | 0640);
+    assert_int_equal(
+        pl_state_restore_file(r.engine, 1, path, 0, &note, &bytes, NULL),
+        PL_OK);
+    assert_int_equal(bytes, 0);
+    assert_non_null(note);
+    free(note);
 
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, "mine", 4, path, NULL), PL_OK);
     engine_run_decode(&r, 0, N_MORE, token + 150, want);
-    assert_int_equal(pl_state_restore_file(r.engine, 1, link, 0, NULL), PL_OK);
+    assert_int_equal(
+        pl_state_restore_file(r.engine, 1, link, 0, &note, &bytes, NULL),
+        PL_OK);
+    assert_int_equal(bytes, 4);
+    assert_memory_equal(note, "mine", 4);
+    free(note);
     goes_on(&r, 1, token + 150, want);
 
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, missing, &err),
-                     PL_NOT_FOUND);
-    assert_non_null(strstr(err.message, "absent"));
-    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, "/dev/null", &err),
-                     PL_BAD_ARGUMENT);
-    assert_int_equal(pl_state_restore_file(r.engine, 0, missing, 0, &err),
-                     PL_NOT_FOUND);
     assert_int_equal(
-        pl_state_restore_file(r.engine, 0, test_ref(small), 0, &err),
-        PL_BAD_FILE);
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, missing, &err),
+        PL_NOT_FOUND);
+    assert_non_null(strstr(err.message, "absent"));
+    assert_int_equal(
+        pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, "/dev/null", &err),
+        PL_BAD_ARGUMENT);
+    assert_int_equal(pl_state_save_file(r.engine, 0, 0, -1, path,
+                                        (64u << 20) + 1, path, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "a note of 67108865 bytes"));
+    assert_int_equal(
+        pl_state_restore_file(r.engine, 0, missing, 0, NULL, NULL, &err),
+        PL_NOT_FOUND);
+    assert_int_equal(pl_state_restore_file(r.engine, 0, test_ref(small), 0,
+                                           NULL, NULL, &err),
+                     PL_BAD_FILE);
     assert_non_null(strstr(err.message, small));
-    assert_int_equal(pl_state_restore_file(r.engine, 0, "/", 0, &err), PL_IO);
+    assert_int_equal(
+        pl_state_restore_file(r.engine, 0, "/", 0, NULL, NULL, &err), PL_IO);
     assert_int_equal(pl_seq_length(r.engine, 0), 150 + N_MORE);
     free(first.data);
     free(second.data);
@@ -957,8 +985,8 @@ TEST(state_inspected_says_whose_it_is)
     open_as(&r, small, &plain, 2, PL_F16);
     engine_run_decode(&r, 1, 70, token, NULL);
     pl_seq_copy(r.engine, 2, 1, NULL);
-    assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
-                     PL_OK);
+    assert_int_equal(
+        pl_state_save_file(r.engine, -1, 0, -1, NULL, 0, path, NULL), PL_OK);
     engine_run_close(&r);
     assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
                      PL_OK);
@@ -991,8 +1019,8 @@ TEST(state_inspected_tells_of_states)
     open_as(&r, models[3], &plain, 2, PL_F16);
     engine_run_decode(&r, 1, 70, token, NULL);
     assert_int_equal(pl_seq_copy(r.engine, 2, 1, NULL), PL_OK);
-    assert_int_equal(pl_state_save_file(r.engine, -1, 0, -1, path, NULL),
-                     PL_OK);
+    assert_int_equal(
+        pl_state_save_file(r.engine, -1, 0, -1, NULL, 0, path, NULL), PL_OK);
     engine_run_close(&r);
     assert_int_equal(pl_inspect(path, false, test_text_add, &text, NULL),
                      PL_OK);
@@ -1050,7 +1078,8 @@ TEST(state_500_requests_hold_no_memory)
             assert_int_equal(fwrite(past[i].data, 1, past[i].n, f), past[i].n);
             assert_int_equal(fclose(f), 0);
             assert_int_equal(
-                pl_state_restore_file(r.engine, seq, path, 0, NULL), PL_OK);
+                pl_state_restore_file(r.engine, seq, path, 0, NULL, NULL, NULL),
+                PL_OK);
         } else {
             restore(&r, seq, past[i], 0);
         }

@@ -128,7 +128,9 @@ static void make_head(struct made *m, uint64_t *seed)
                                .n_cache = (int)test_below(seed, MAX_CACHE + 1),
                                .n_seq = (int)test_below(seed, MAX_SEQ + 1),
                                .cache = m->cache,
-                               .seq = m->seq};
+                               .seq = m->seq,
+                               .note = "a note",
+                               .note_bytes = (size_t)test_below(seed, 7)};
     for (int i = 0; i < m->h.n_cache; i++) {
         bool state = test_below(seed, 6) == 0;
 
@@ -225,6 +227,9 @@ static pl_status read_all(struct stream *s, const struct made *m, pl_err *err)
         assert_string_equal(h.name, m->h.name);
         assert_int_equal(h.n_cache, m->h.n_cache);
         assert_int_equal(h.n_seq, m->h.n_seq);
+        assert_int_equal(h.note_bytes, m->h.note_bytes);
+        if (h.note_bytes > 0)
+            assert_memory_equal(h.note, m->h.note, h.note_bytes);
         for (int i = 0; i < h.n_cache; i++) {
             assert_int_equal(h.cache[i].layer, m->cache[i].layer);
             assert_int_equal(h.cache[i].values, m->cache[i].values);
@@ -356,7 +361,8 @@ TEST(kv_state_head_without_sense_is_refused)
         {0, 1, 'P', PL_BAD_FILE},
         {8, 4, 1, PL_UNSUPPORTED},
         {8, 4, 2, PL_UNSUPPORTED},
-        {8, 4, 4, PL_UNSUPPORTED},
+        {8, 4, 3, PL_UNSUPPORTED},
+        {8, 4, 5, PL_UNSUPPORTED},
         {12, 4, 0, PL_BAD_FILE},
         {12, 4, SUM, PL_BAD_FILE},
         {40, 4, 0, PL_BAD_FILE},
@@ -366,6 +372,8 @@ TEST(kv_state_head_without_sense_is_refused)
         {52, 4, UINT32_MAX, PL_BAD_FILE},
         {52, 4, 3, PL_BAD_FILE},
         {56, 8, 1, PL_BAD_FILE},
+        {56, 8, STATE_MAX_NOTE + 1, PL_BAD_FILE},
+        {56, 8, UINT64_MAX, PL_BAD_FILE},
         {CACHE, 4, (uint32_t)-2, PL_BAD_FILE},
         {CACHE + 4, 4, 2, PL_BAD_FILE}, /* a state in F16 */
         {CACHE + 4, 4, 3, PL_BAD_FILE},
@@ -497,6 +505,7 @@ TEST(kv_state_corpus_is_of_this_version)
     } corpus[] = {
         {"none", {.h = {.n_cache = 2}, .cache = {KEYS, VALUES}}},
         {"bare", {.h = {.n_cache = 0, .whole = true}}},
+        {"note", {.h = {.n_cache = 0, .note = "a note", .note_bytes = 6}}},
         {"empty",
          {.h = {.n_cache = 1, .n_seq = 1},
           .cache = {KEYS},

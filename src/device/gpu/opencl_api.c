@@ -20,6 +20,7 @@ pl_status opencl_load(struct opencl *cl, pl_err *err)
     *cl = (struct opencl){0};
     if (!path || !*path)
         path = "libOpenCL.so.1";
+    PL_TRY(opencl_probe(path, err));
     cl->handle = open_library(path);
     if (!cl->handle) {
         const char *why = dlerror();

@@ -183,8 +183,13 @@ struct opencl {
 #undef OPENCL_MEMBER
 };
 
+/* Asks a library for its devices in a copy of the process, the first time it is
+ * named. PL_DEVICE: the copy was ended by a signal. */
+pl_status opencl_probe(const char *path, pl_err *err);
+
 /* PL_UNSUPPORTED: there is no such library, or it lacks a function; the message
- * names it. The path is that of $PLAIT_LIBOPENCL, else libOpenCL.so.1. */
+ * names it. PL_DEVICE: opencl_probe() refuses it. The path is that of
+ * $PLAIT_LIBOPENCL, else libOpenCL.so.1. */
 pl_status opencl_load(struct opencl *cl, pl_err *err);
 void opencl_unload(struct opencl *cl); /* takes {0} */
 

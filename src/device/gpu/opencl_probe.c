@@ -1,0 +1,142 @@
+/* Drivers of OpenCL that end the process when they are first asked: PoCL aborts
+ * where there is no /sys. So a library is first asked in a copy of the process;
+ * what ends the copy is refused in the process itself. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/gpu/opencl_api.h"
+
+enum {
+    MOST_NS = 50 * 1000 * 1000, /* of a processor, that asking may take */
+    NAP_NS = 500 * 1000,
+    MOST_NAPS = 2000, /* for a copy that waits for something */
+};
+
+/* The copy inherits no handler and leaves nothing behind: no text of the
+ * driver's, no core file. */
+static void prepare_copy(pid_t parent)
+{
+    struct sigaction a = {.sa_handler = SIG_DFL};
+    const struct rlimit none = {0, 0};
+    sigset_t no_signal;
+    int fd = open("/dev/null", O_RDWR);
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        syscall(SYS_exit_group, 0);
+    for (int i = 1; i <= SIGRTMAX; i++)
+        sigaction(i, &a, NULL);
+    sigemptyset(&no_signal);
+    pthread_sigmask(SIG_SETMASK, &no_signal, NULL);
+    setrlimit(RLIMIT_CORE, &none);
+    if (fd >= 0) {
+        dup2(fd, STDOUT_FILENO);
+        dup2(fd, STDERR_FILENO);
+    }
+}
+
+/* Asks as opencl_devices() does; answers are the process's own matter. The
+ * process ends without the application's exit handlers. */
+static void ask_in_copy(const char *path, pid_t parent)
+{
+    struct opencl cl = {0};
+    struct opencl_devices all;
+    pl_err why;
+
+    prepare_copy(parent);
+    cl.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (cl.handle) {
+        cl.clGetPlatformIDs =
+            (int32_t(*)(uint32_t, struct cl_platform **, uint32_t *))dlsym(
+                cl.handle, "clGetPlatformIDs");
+        cl.clGetDeviceIDs = (int32_t(*)(
+            struct cl_platform *, uint64_t, uint32_t, struct cl_device **,
+            uint32_t *))dlsym(cl.handle, "clGetDeviceIDs");
+    }
+    if (cl.clGetPlatformIDs && cl.clGetDeviceIDs)
+        (void)opencl_devices(&cl, &all, &why);
+    for (;;)
+        syscall(SYS_exit_group, 0);
+}
+
+/* Waits for the copy; the signal that ended it by its own doing, else 0. One
+ * that takes too long is ended: then there is no answer. */
+static int outcome(pid_t pid)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    clockid_t clock;
+    int status = 0;
+
+    if (clock_getcpuclockid(pid, &clock) != 0)
+        clock = CLOCK_MONOTONIC;
+    for (int i = 0; i < MOST_NAPS; i++) {
+        struct timespec t;
+        pid_t got = waitpid(pid, &status, WNOHANG);
+
+        if (got == pid)
+            return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        if (got < 0 && errno != EINTR) /* the application took it */
+            return 0;
+        if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
+            t.tv_nsec > MOST_NS)
+            break;
+        nanosleep(&nap, NULL);
+    }
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return 0;
+}
+
+static int try_library(const char *path)
+{
+    pid_t parent = getpid(), pid;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        ask_in_copy(path, parent);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid > 0 ? outcome(pid) : 0;
+}
+
+pl_status opencl_probe(const char *path, pl_err *err)
+{
+    static struct {
+        pthread_mutex_t lock;
+        char path[512]; /* the library that was tried last */
+        int signal;
+    } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    int signal;
+
+    pthread_mutex_lock(&last.lock);
+    if (strlen(path) >= sizeof last.path || strcmp(path, last.path) != 0) {
+        last.signal = try_library(path);
+        last.path[0] = '\0';
+        if (strlen(path) < sizeof last.path)
+            strcpy(last.path, path);
+    }
+    signal = last.signal;
+    pthread_mutex_unlock(&last.lock);
+    if (signal == 0)
+        return PL_OK;
+    return err_set(err, PL_DEVICE,
+                   "%s or a driver that it finds ends the process when it is "
+                   "asked for its devices (signal %d): mend the driver's "
+                   "installation (OCL_ICD_VENDORS names drivers; PoCL needs "
+                   "/sys), or name another library by PLAIT_LIBOPENCL",
+                   path, signal);
+}
