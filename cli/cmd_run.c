@@ -234,7 +234,7 @@ static enum exit_code save_state(struct run *r)
                  " tokens is full",
                  shown(name, o->state_save), r->s.n_ctx);
     } else if (r->pending >= 0) {
-        term_interrupts_reset(); /* it has stopped the writing already */
+        term_interrupts_clear(); /* it has stopped the writing already */
         s = session_feed(&r->s, &r->pending, 1, NULL, NULL, &r->err);
     }
     if (s == PL_OK)

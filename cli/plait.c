@@ -50,12 +50,12 @@ static void print_help(void)
          "they were one.\n\nusage: plait COMMAND [OPTION ...]\n");
     for (int i = 0; i < N_COMMAND; i++)
         printf("  %-12s%s\n", commands[i].name, commands[i].text);
-    printf(
-        "\n`plait COMMAND --help` lists a command's options; `plait "
-        "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
-        "(usage), 130 (interrupted).\nPLAIT_CPU=NAME forces the kernels of a "
-        "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
-        commands[CMD_RUN].example);
+    printf("\n`plait COMMAND --help` lists a command's options; `plait "
+           "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
+           "(usage), 130 (interrupted; 143 by SIGTERM, 129 by SIGHUP).\n"
+           "PLAIT_CPU=NAME forces the kernels of a "
+           "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
+           commands[CMD_RUN].example);
 }
 
 static void print_command_help(enum command c)
