@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- preparation -------------------------------------------------------- */
@@ -163,44 +162,6 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
 }
 
 /* ---- state -------------------------------------------------------------- */
-
-/* What can be known of --state-save before hours of work depend on it. */
-static enum exit_code check_save(const struct options *o)
-{
-    const char *path = o->state_save;
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    struct stat st;
-    char name[SHOWN];
-    char *dir;
-    bool may;
-
-    if (path == NULL)
-        return EXIT_DONE;
-    if (strcmp(path, "-") == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--state-save -: standard output carries the text; "
-                        "name a file");
-    if (stat(path, &st) == 0)
-        return S_ISREG(st.st_mode)
-                   ? EXIT_DONE
-                   : complain(CMD_RUN, EXIT_USAGE,
-                              "--state-save %s: this is no regular file, which "
-                              "alone can be replaced at once; give the name of "
-                              "one",
-                              shown(name, path));
-    dir =
-        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (dir == NULL)
-        return complain(CMD_RUN, EXIT_FAILED, "no memory for a file's name");
-    may = access(dir, W_OK | X_OK) == 0;
-    if (!may)
-        complain(CMD_RUN, EXIT_FAILED,
-                 "--state-save %s: no file can be made there: %s; name a "
-                 "directory that may be written to",
-                 shown(name, path), strerror(errno));
-    free(dir);
-    return may ? EXIT_DONE : EXIT_FAILED;
-}
 
 static enum exit_code load_state(struct run *r)
 {
@@ -548,8 +509,6 @@ enum exit_code cmd_run(const struct options *o)
                         "--state-load -: a state comes from a file; standard "
                         "input is /dev/stdin");
     c = open_template(&r);
-    if (c == EXIT_DONE)
-        c = check_save(o);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))
         c = input_prompt(&r.prompt, o);

@@ -4,6 +4,7 @@
 #include "fetch.h"
 #include "shown.h"
 #include "term.h"
+#include "whole_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -167,11 +168,15 @@ int main(int argc, char **argv)
         print_command_help(c);
         code = written();
     } else if (code == EXIT_DONE) {
-        if (c != CMD_SERVE || !serve_has_many(&o)) /* those come when asked */
+        code = whole_check(&o);
+        if (code == EXIT_DONE &&
+            (c != CMD_SERVE || !serve_has_many(&o))) /* come when asked */
             code = fetch_model(&o);
+        if (code == EXIT_DONE && o.fetched != NULL)
+            code = whole_check(&o);
         if (code == EXIT_DONE)
             code = commands[c].run(&o);
     }
     options_free(&o);
-    return (int)code;
+    return term_exit_code((int)code);
 }
