@@ -186,6 +186,7 @@ static enum exit_code save_state(struct run *r)
     const struct options *o = r->o;
     char name[SHOWN];
     pl_status s = PL_OK;
+    enum exit_code c;
 
     if (o->state_save == NULL)
         return EXIT_DONE;
@@ -198,6 +199,9 @@ static enum exit_code save_state(struct run *r)
         term_interrupts_clear(); /* it has stopped the writing already */
         s = session_feed(&r->s, &r->pending, 1, NULL, NULL, &r->err);
     }
+    c = whole_compare(o, "--state-save", o->state_save); /* once more */
+    if (c != EXIT_DONE)
+        return c;
     if (s == PL_OK)
         s = pl_state_save_file(r->s.engine, 0, 0, -1, o->state_save, &r->err);
     return s == PL_OK ? EXIT_DONE : report(o, s, &r->err);

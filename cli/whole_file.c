@@ -200,11 +200,16 @@ enum exit_code whole_check(const struct options *o)
 
 /* ---- writing ------------------------------------------------------------- */
 
+enum exit_code whole_compare(const struct options *o, const char *option,
+                             const char *path)
+{
+    return check_others(o, option, path, option_find(option, 1u << o->command));
+}
+
 enum exit_code whole_open(struct whole_file *w, const struct options *o,
                           const char *option, const char *path)
 {
-    enum exit_code c =
-        check_others(o, option, path, option_find(option, 1u << o->command));
+    enum exit_code c = whole_compare(o, option, path);
     pl_err err;
     pl_status s;
 

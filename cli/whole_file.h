@@ -21,6 +21,11 @@ struct whole_file {
  * path of a downloaded model is known. */
 enum exit_code whole_check(const struct options *o);
 
+/* Fails, with a message, if `path`, which `option` names, is a file that
+ * another option names. */
+enum exit_code whole_compare(const struct options *o, const char *option,
+                             const char *path);
+
 /* Fails, with a message, if `path` could not or must not be written; `option`
  * is the one that names it, or a command of a chat. */
 enum exit_code whole_open(struct whole_file *w, const struct options *o,
