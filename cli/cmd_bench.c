@@ -15,12 +15,12 @@
 #include "option_table.h"
 #include "shown.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -248,7 +248,7 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    int fd;
+    uint64_t chance = 0; /* nobody else can have made a link of that name */
 
     if (r != PL_OK)
         return report(o, r, &err);
@@ -260,19 +260,16 @@ static enum exit_code make_model(const struct options *o, char *path,
                         "set TMPDIR to a directory with more",
                         (double)bytes * 1e-9, shown(name, dir),
                         (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
-    snprintf(path, size, "%s/plait-bench-XXXXXX", dir);
-    fd = mkstemp(path);
-    if (fd < 0) {
-        path[0] = '\0';
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "no file can be made in %s: %s; set TMPDIR to a "
-                        "directory that may be written to",
-                        shown(name, dir), strerror(errno));
-    }
-    close(fd);
+    (void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
+    snprintf(path, size, "%s/plait-bench-%ld-%016" PRIx64, dir, (long)getpid(),
+             chance);
     r = pl_synth_save(o->shape, type_of(o), path, term_progress, progress,
                       &term_interrupts, &err);
     term_progress_end(progress);
+    if (r == PL_IO || r == PL_NOT_FOUND)
+        return complain(CMD_BENCH, EXIT_FAILED,
+                        "%s; set TMPDIR to a directory that may be written to",
+                        err.message);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 

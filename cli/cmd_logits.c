@@ -19,8 +19,7 @@ static bool write_floats(struct whole_file *w, float *v, size_t n)
         bits = htole32(bits);
         memcpy(&v[i], &bits, sizeof(bits));
     }
-    whole_write(w, (const char *)v, n * sizeof(*v));
-    return w->error == 0;
+    return pl_file_write(w->f, v, n * sizeof(*v));
 }
 
 /* All positions, a piece at a time, so that memory is bounded by the piece. */

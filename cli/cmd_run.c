@@ -483,8 +483,6 @@ enum exit_code cmd_run(const struct options *o)
                         "--state-load -: a state comes from a file; standard "
                         "input is /dev/stdin");
     c = open_template(&r);
-    if (c == EXIT_DONE)
-        c = run_check_save(o);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))
         c = input_prompt(&r.prompt, o);

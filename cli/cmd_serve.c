@@ -1,11 +1,10 @@
-/* plait serve: models behind HTTP, for many at once, until Ctrl-C or SIGTERM.
- */
+/* plait serve: models behind HTTP, for many at once, until Ctrl-C, SIGTERM or
+ * SIGHUP. */
 #include "cmd.h"
 #include "input.h"
 #include "serve_list.h"
 #include "session.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,14 +21,6 @@ struct serve {
     char **key; /* owned, [n_key], each too */
     int n_key;
 };
-
-static volatile sig_atomic_t ended;
-
-static void on_term(int sig)
-{
-    (void)sig;
-    ended = 1;
-}
 
 /* ---- keys ---------------------------------------------------------------- */
 
@@ -181,13 +172,13 @@ static void pause_ms(long ms)
 }
 
 /* New requests are refused; those that are being answered go on for a while, or
- * until the next Ctrl-C. */
+ * until the next signal. */
 static void drain(struct serve *v)
 {
     double began = term_seconds();
     int n_connection, n_request;
 
-    term_interrupts_reset();
+    term_interrupts_clear();
     http_drain(v->http);
     models_drain(v->models);
     do {
@@ -221,12 +212,11 @@ enum exit_code cmd_serve(const struct options *o)
     if (c == EXIT_DONE)
         c = load_first(&v);
     if (c == EXIT_DONE) { /* who reads that it listens may end it at once */
-        signal(SIGTERM, on_term);
         term_interrupts_count(2);
         c = start_http(&v);
     }
     if (c == EXIT_DONE) {
-        while (!ended && term_interrupts == 0)
+        while (term_interrupts == 0)
             pause_ms(100);
         drain(&v);
     }

@@ -21,6 +21,11 @@ enum {
     WRITES = RUN | SERVE,
     PLANNED = ONE_RUN | BENCH,
     OF_MODEL = PLANNED | TOKENIZE | RENDER | INSPECT,
+    IN = OPTION_READS,
+    OUT = OPTION_WRITES,
+    OUT_STREAM = OPTION_WRITES | OPTION_STREAMS,
+    IN_STATE = OPTION_READS | OPTION_STATE,
+    OUT_STATE = OPTION_WRITES | OPTION_STATE,
     ALL = PLANNED | INSPECT | DEVICES | TOKENIZE | RENDER | SYNTH,
 };
 
@@ -34,7 +39,7 @@ const struct option_row option_table[] = {
     HEADING("What to work on", ALL),
     {{"-m", "--model"}, "FILE",
      "the model, a GGUF file; of a split one, its first file",
-     OF_MODEL | OPTION_MANY, option_set_text, AT(model), 0, 0},
+     OF_MODEL | OPTION_MANY | IN, option_set_text, AT(model), 0, 0},
     {{"-hf", "--hf-repo", "-hfr"}, "NAME",
      "or a model of a hub (huggingface.co, or $HF_ENDPOINT), "
      "USER/REPO[:QUANT]: downloaded once, into $PLAIT_CACHE, else "
@@ -61,23 +66,23 @@ const struct option_row option_table[] = {
      "their format: q4_k_m, q5_k_m, or any of GGUF's, like q8_0, f16 (q4_k_m)",
      BENCH | SYNTH | OPTION_COMMA, option_set_text, AT(type), 0, 0},
     {{"-o", "--output"}, "FILE", "where the model goes",
-     SYNTH, option_set_text, AT(output), 0, 0},
+     SYNTH | OUT, option_set_text, AT(output), 0, 0},
     {{"-p", "--prompt"}, "TEXT",
      "the text, with \\n, \\t, \\\\ and the like; - reads standard input, as "
      "is done without -p and -f where text is piped in",
      RUN | PERPLEXITY | TOKENIZE, option_set_prompt, AT(prompt), 0, 0},
     {{"-f", "--file"}, "FILE",
      "the text in a file; run and perplexity drop one final newline",
-     RUN | PERPLEXITY | TOKENIZE, option_set_text, AT(file), 0, 0},
+     RUN | PERPLEXITY | TOKENIZE | IN, option_set_text, AT(file), 0, 0},
     {{"--no-escape"}, NULL, "take -p as it is, backslashes too",
      RUN | PERPLEXITY | TOKENIZE, option_set_flag, AT(no_escape), 0, 0},
     {{"--tokens"}, "IDS",
      "token ids, decimal, commas or blanks between; @FILE reads "
-     "them from a file", LOGITS, option_set_text, AT(tokens), 0, 0},
+     "them from a file", LOGITS | IN, option_set_text, AT(tokens), 0, 0},
     {{"-o", "--output"}, "FILE",
      "where the logits go: tokens x vocabulary values, float32, "
      "little endian; - is standard output",
-     LOGITS, option_set_text, AT(output), 0, 0},
+     LOGITS | OUT_STREAM, option_set_text, AT(output), 0, 0},
     {{"--ids"}, NULL, "print the ids alone, on one line",
      TOKENIZE, option_set_flag, AT(ids_only), 0, 0},
     {{"--no-special"}, NULL,
@@ -86,12 +91,12 @@ const struct option_row option_table[] = {
     {{"--template", "--chat-template-file"}, "FILE",
      "a chat template in place of the model's own; the model still gives the "
      "special tokens",
-     WRITES | RENDER, option_set_text, AT(chat_template), 0, 0},
+     WRITES | RENDER | IN, option_set_text, AT(chat_template), 0, 0},
     {{"--messages"}, "FILE",
      "the conversation: a JSON list of objects with role and content; - reads "
-     "standard input", RENDER, option_set_text, AT(messages), 0, 0},
+     "standard input", RENDER | IN, option_set_text, AT(messages), 0, 0},
     {{"--tools"}, "FILE", "the tools the model may call: a JSON list",
-     RENDER, option_set_text, AT(tools), 0, 0},
+     RENDER | IN, option_set_text, AT(tools), 0, 0},
     {{"--kwargs", "--chat-template-kwargs"}, "JSON",
      "more variables of the template, like '{\"reasoning_effort\": "
      "\"low\"}'",
@@ -105,7 +110,7 @@ const struct option_row option_table[] = {
      "draw the plan too: devices as lanes, layers as columns, tensors as "
      "boxes, collectives and copies as lines; - draws it alone, to standard "
      "output",
-     PLAN, option_set_text, AT(svg), 0, 0},
+     PLAN | OUT_STREAM, option_set_text, AT(svg), 0, 0},
     {{"--measure"}, NULL,
      "measure how fast cores, memory, messages and GPUs are (all GPUs, or "
      "those of -dev), some seconds each, and keep the figures for later "
@@ -133,7 +138,7 @@ const struct option_row option_table[] = {
     {{"--svg"}, "FILE",
      "draw tokens a second over depth and over devices too; with --serve "
      "times over percentiles and as they came",
-     BENCH, option_set_text, AT(svg), 0, 0},
+     BENCH | OUT_STREAM, option_set_text, AT(svg), 0, 0},
     {{"--no-limits"}, NULL,
      "do not measure first what the machine could do at best",
      BENCH, option_set_flag, AT(no_limits), 0, 0},
@@ -237,20 +242,20 @@ const struct option_row option_table[] = {
      "which would begin to reason by itself does not",
      RUN, option_set_text, AT(grammar), 0, 0},
     {{"--grammar-file"}, "FILE", "the same, from a file",
-     RUN, option_set_text, AT(grammar_file), 0, 0},
+     RUN | IN, option_set_text, AT(grammar_file), 0, 0},
     {{"-j", "--json-schema"}, "SCHEMA",
      "write only JSON that fits this schema ('{}': any), likewise",
      RUN, option_set_text, AT(schema), 0, 0},
     {{"-jf", "--json-schema-file"}, "FILE", "the same, from a file",
-     RUN, option_set_text, AT(schema_file), 0, 0},
+     RUN | IN, option_set_text, AT(schema_file), 0, 0},
 
     {{"--state-load"}, "FILE",
      "go on from a saved state: its text is the past; a prompt is added to "
      "it, and without one the text goes on",
-     RUN, option_set_text, AT(state_load), 0, 0},
+     RUN | IN_STATE, option_set_text, AT(state_load), 0, 0},
     {{"--state-save"}, "FILE",
      "save the state at the end; the file is replaced as a whole",
-     RUN, option_set_text, AT(state_save), 0, 0},
+     RUN | OUT_STATE, option_set_text, AT(state_save), 0, 0},
     {{"--convert"}, NULL,
      "with --state-load: take a state whose cache has other formats "
      "(-ctk, -ctv)",
@@ -324,11 +329,11 @@ const struct option_row option_table[] = {
      "\"Authorization: Bearer KEY\" or \"x-api-key: KEY\"",
      SERVE | OPTION_PROCESS, option_set_text, AT(api_key), 0, 0},
     {{"--api-key-file"}, "FILE", "likewise, a key a line",
-     SERVE | OPTION_PROCESS, option_set_text, AT(api_key_file), 0, 0},
+     SERVE | OPTION_PROCESS | IN, option_set_text, AT(api_key_file), 0, 0},
     {{"--ssl-cert-file"}, "FILE", "certificates for TLS (PEM)",
-     SERVE | OPTION_PROCESS, option_set_text, AT(cert_file), 0, 0},
+     SERVE | OPTION_PROCESS | IN, option_set_text, AT(cert_file), 0, 0},
     {{"--ssl-key-file"}, "FILE", "the key of the first of them (PEM)",
-     SERVE | OPTION_PROCESS, option_set_text, AT(cert_key_file), 0, 0},
+     SERVE | OPTION_PROCESS | IN, option_set_text, AT(cert_key_file), 0, 0},
     {{"--api-prefix"}, "PATH", "comes before every path (none)",
      SERVE | OPTION_PROCESS, option_set_text, AT(api_prefix), 0, 0},
     {{"--cors-origin"}, "ORIGIN",
@@ -391,7 +396,7 @@ const struct option_row option_table[] = {
     {{"--models-preset"}, "FILE",
      "models and their options, as an INI file: a section a model, [*] for "
      "all; keys are options without dashes",
-     SERVE | OPTION_PROCESS, option_set_text, AT(models_preset), 0, 0},
+     SERVE | OPTION_PROCESS | IN, option_set_text, AT(models_preset), 0, 0},
     {{"--models-max"}, "N",
      "most that are loaded at once, 0: any number; the one that was used "
      "least lately makes way (4)",
@@ -519,7 +524,8 @@ const struct option_row option_table[] = {
     {{"--trace"}, "FILE",
      "write what each step took and what overlapped, in Chrome's trace "
      "format (chrome://tracing, ui.perfetto.dev)",
-     RUN | PERPLEXITY | LOGITS, option_set_text, AT(trace), 0, 0},
+     RUN | PERPLEXITY | LOGITS | OUT_STREAM, option_set_text,
+     AT(trace), 0, 0},
     {{"-v", "--verbose"}, NULL, "say what is done, on standard error",
      ALL, option_set_flag, AT(verbose), 0, 0},
     {{"-h", "--help"}, NULL, "this text", ALL, option_set_flag, AT(help), 0, 0},

@@ -21,11 +21,23 @@ enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
 typedef bool option_set_fn(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT]);
 
+/* Its file is read: no file that the command writes may be the same. Of IDS
+ * that is the file after an @. */
+enum { OPTION_READS = 1 << 24 };
+
+/* Its file is written; with OPTION_STREAMS it may be "-", a device or a pipe. A
+ * file with OPTION_STATE may replace one of another option with it. */
+enum {
+    OPTION_WRITES = 1 << 25,
+    OPTION_STREAMS = 1 << 26,
+    OPTION_STATE = 1 << 27
+};
+
 struct option_row {
     const char *name[3]; /* short, long, an alias; a heading has none */
     const char *arg;     /* what --help calls the value; NULL: takes none */
     const char *help;    /* a heading: its text */
-    unsigned commands;   /* bit 1 << enum command; and OPTION_MANY */
+    unsigned commands;   /* bit 1 << enum command; and OPTION_* of above */
     option_set_fn *set;
     size_t offset; /* of the field in struct options */
     double lo, hi; /* range of a number */

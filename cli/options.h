@@ -14,7 +14,7 @@ enum exit_code {
     EXIT_DONE = 0,
     EXIT_FAILED = 1,
     EXIT_USAGE = 2,
-    EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells have it */
+    EXIT_INTERRUPTED = 130, /* 128 + SIGINT; of another signal, see term.h */
     EXIT_PIPE = 141,        /* 128 + SIGPIPE: nobody reads the output */
 };
 

@@ -4,6 +4,7 @@
 #include "fetch.h"
 #include "shown.h"
 #include "term.h"
+#include "whole_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,8 +54,9 @@ static void print_help(void)
         printf("  %-12s%s\n", commands[i].name, commands[i].text);
     printf("\n`plait COMMAND --help` lists a command's options; `plait "
            "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
-           "(usage), 130 (interrupted),\n141 (nobody reads the "
-           "output).\nPLAIT_CPU=NAME forces the kernels of a "
+           "(usage), 130 (interrupted; 143 by SIGTERM, 129 by SIGHUP),\n"
+           "141 (nobody reads the output).\n"
+           "PLAIT_CPU=NAME forces the kernels of a "
            "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
            commands[CMD_RUN].example);
 }
@@ -170,11 +172,15 @@ int main(int argc, char **argv)
         print_command_help(c);
         code = written();
     } else if (code == EXIT_DONE) {
-        if (c != CMD_SERVE || !serve_has_many(&o)) /* those come when asked */
+        code = whole_check(&o);
+        if (code == EXIT_DONE &&
+            (c != CMD_SERVE || !serve_has_many(&o))) /* come when asked */
             code = fetch_model(&o);
+        if (code == EXIT_DONE && o.fetched != NULL)
+            code = whole_check(&o);
         if (code == EXIT_DONE)
             code = commands[c].run(&o);
     }
     options_free(&o);
-    return (int)code;
+    return term_exit_code((int)code);
 }

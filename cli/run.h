@@ -46,8 +46,6 @@ bool run_can_write(const struct run *r);
  * computed is not known yet. */
 enum stop run_write_on(struct run *r);
 
-/* Refuses a place for --state-save before hours of work depend on it. */
-enum exit_code run_check_save(const struct options *o);
 /* --state-load, after the samplers are there; */
 enum exit_code run_load_state(struct run *r);
 /* --state-save: all that was written; the last token is computed first. */

@@ -12,51 +12,11 @@
 #include "shown.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { HEAD = 8 };
-
-enum exit_code run_check_save(const struct options *o)
-{
-    const char *path = o->state_save;
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-    struct stat st;
-    char name[SHOWN];
-    char *dir;
-    bool may;
-
-    if (path == NULL)
-        return EXIT_DONE;
-    if (strcmp(path, "-") == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--state-save -: standard output carries the text; "
-                        "name a file");
-    if (stat(path, &st) == 0)
-        return S_ISREG(st.st_mode)
-                   ? EXIT_DONE
-                   : complain(CMD_RUN, EXIT_USAGE,
-                              "--state-save %s: this is no regular file, which "
-                              "alone can be replaced at once; give the name of "
-                              "one",
-                              shown(name, path));
-    dir =
-        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    if (dir == NULL)
-        return complain(CMD_RUN, EXIT_FAILED, "no memory for a file's name");
-    may = access(dir, W_OK | X_OK) == 0;
-    if (!may)
-        complain(CMD_RUN, EXIT_FAILED,
-                 "--state-save %s: no file can be made there: %s; name a "
-                 "directory that may be written to",
-                 shown(name, path), strerror(errno));
-    free(dir);
-    return may ? EXIT_DONE : EXIT_FAILED;
-}
 
 /* ---- the note ----------------------------------------------------------- */
 
@@ -168,6 +128,7 @@ enum exit_code run_save_state(struct run *r)
     unsigned char *note = NULL;
     size_t bytes = 0;
     pl_status s = PL_OK;
+    enum exit_code c;
 
     if (o->state_save == NULL)
         return EXIT_DONE;
@@ -177,10 +138,13 @@ enum exit_code run_save_state(struct run *r)
                  " tokens is full",
                  shown(name, o->state_save), r->s.n_ctx);
     } else if (r->pending >= 0) {
-        term_interrupts_reset(); /* it has stopped the writing already */
+        term_interrupts_clear(); /* it has stopped the writing already */
         if (run_feed(r, &r->pending, 1, NULL) != STOP_END)
             s = r->status;
     }
+    c = whole_compare(o, "--state-save", o->state_save); /* once more */
+    if (c != EXIT_DONE)
+        return c;
     if (s == PL_OK)
         s = make_note(r, &note, &bytes);
     if (s == PL_OK)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
@@ -79,45 +78,6 @@ static void log_quiet(void *user, pl_log_level level, const char *text)
         complain(o->command, EXIT_DONE, "%s", text);
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    if (strcmp(a, b) == 0)
-        return stat(a, &x) != 0 || S_ISREG(x.st_mode);
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) &&
-           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* No two options write one file, and none the model: it is read all along. */
-static enum exit_code check_files(const struct options *o)
-{
-    const struct {
-        const char *option, *path;
-    } used[] = {{"-m", o->model},
-                {"-o", o->output},
-                {"--svg", o->svg},
-                {"--state-save", o->state_save},
-                {"--trace", o->trace}};
-    char name[SHOWN];
-
-    for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++)
-        for (size_t k = 0; k < i; k++)
-            if (used[i].path != NULL && used[k].path != NULL &&
-                same_file(used[i].path, used[k].path))
-                return complain(o->command, EXIT_USAGE,
-                                "%s %s is the file of %s too, and would "
-                                "overwrite it; name another",
-                                used[i].option, shown(name, used[i].path),
-                                used[k].option);
-    if (o->trace != NULL && strcmp(o->trace, "-") == 0 &&
-        o->command != CMD_LOGITS)
-        return complain(o->command, EXIT_USAGE,
-                        "--trace -: standard output is for what this command "
-                        "prints; name a file");
-    return EXIT_DONE;
-}
-
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
 {
     *pl = o->pl;
@@ -133,7 +93,6 @@ void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
 
 enum exit_code session_open(struct session *s, const struct options *o)
 {
-    enum exit_code c = check_files(o);
     pl_err err;
     pl_status r;
 
@@ -146,8 +105,6 @@ enum exit_code session_open(struct session *s, const struct options *o)
         return complain(o->command, EXIT_USAGE,
                         "no model; give one with -m FILE, like -m "
                         "models/fable-moe-Q8_0.gguf");
-    if (c != EXIT_DONE)
-        return c;
     r = pl_model_open(&s->model, o->model, &err);
     if (r != PL_OK)
         return report(o, r, &err);

@@ -1,4 +1,4 @@
-/* Progress on a terminal, and Ctrl-C. */
+/* Progress on a terminal, and signals that end. */
 #include "term.h"
 #include "options.h"
 
@@ -90,13 +90,18 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 
 volatile int term_interrupts;
 static volatile sig_atomic_t interrupts_allowed;
+static volatile sig_atomic_t last; /* signal that came; 0: none */
+static volatile sig_atomic_t ends; /* it was not Ctrl-C */
 
+/* Nobody is there to send SIGTERM or SIGHUP a second time: one of them counts
+ * as all the Ctrl-C that are allowed. */
 static void on_interrupt(int sig)
 {
-    (void)sig;
     if (term_interrupts >= interrupts_allowed)
-        _exit(EXIT_INTERRUPTED);
-    term_interrupts = term_interrupts + 1;
+        _exit(128 + sig);
+    last = sig;
+    ends = ends || sig != SIGINT;
+    term_interrupts = ends ? interrupts_allowed : term_interrupts + 1;
 }
 
 /* A descriptor that is closed would be the next file's, and messages would land
@@ -111,12 +116,15 @@ static void fill_descriptors(void)
 
 void term_init(void)
 {
-    struct sigaction a = {.sa_handler = on_interrupt};
+    struct sigaction a = {.sa_handler = on_interrupt}, before;
 
     fill_descriptors();
     setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print */
     /* No SA_RESTART: waiting for a line must end too. */
     sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL); /* nohup has it ignored */
     /* A closed pipe and a file at its limit are errors of write, told as such.
      */
     a.sa_handler = SIG_IGN;
@@ -135,4 +143,17 @@ int term_interrupts_count(int limit)
 void term_interrupts_reset(void)
 {
     term_interrupts = 0;
+    if (ends)
+        term_interrupts = interrupts_allowed;
+}
+
+void term_interrupts_clear(void)
+{
+    ends = 0;
+    term_interrupts = 0;
+}
+
+int term_exit_code(int code)
+{
+    return code == EXIT_INTERRUPTED && last != 0 ? 128 + last : code;
 }

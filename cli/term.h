@@ -1,4 +1,4 @@
-/* The terminal: a line that shows progress, colors, and Ctrl-C.
+/* The terminal: a line that shows progress, colors, and signals that end.
  *
  * Progress goes to standard error, only where that is a terminal that can take
  * a line back, and only for what takes over a second. */
@@ -32,14 +32,21 @@ void term_status(struct term_progress *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* From now on the first `limit` Ctrl-C are counted; one more ends the process
- * at once. Without this call each does, with status 130. */
+ * at once. Without this call each does. SIGTERM and SIGHUP count as `limit` of
+ * them. The exit code is 128 + the signal's number, 130 for Ctrl-C. */
 int term_interrupts_count(int limit); /* gives the limit before */
+/* Forgets Ctrl-C, but neither SIGTERM nor SIGHUP. */
 void term_interrupts_reset(void);
+/* Forgets all: what is computed from here on is to be saved. */
+void term_interrupts_clear(void);
 /* How many came since the reset; nonzero cancels pl_engine_decode. */
 extern volatile int term_interrupts;
+/* Gives `code` back, or in place of EXIT_INTERRUPTED that of the signal. */
+int term_exit_code(int code);
 
-/* Ends the process with status 130 at Ctrl-C, and lets writes to a closed pipe
- * fail instead of killing it. Descriptors 0 to 2 are open from here on. */
+/* Handles these signals, and lets writes to a closed pipe fail instead of
+ * killing the process. A SIGHUP that the parent has ignored stays ignored.
+ * Descriptors 0 to 2 are open from here on. */
 void term_init(void);
 
 double term_seconds(void); /* of a clock that only runs forward */

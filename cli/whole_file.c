@@ -1,173 +1,257 @@
-/* See whole_file.h. Where the file system knows files without a name, nothing
- * is left of one that was never finished; elsewhere it has a name that ends in
- * ".part" meanwhile. Saved states are the library's, which does it likewise. */
+/* See whole_file.h. The writer is the library's; here is what an option's name
+ * adds to it: messages, and which files must not be the same. */
 #include "whole_file.h"
+#include "option_table.h"
 #include "shown.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum exit_code cannot(const struct options *o, const char *option,
-                             const char *path, const char *why)
-{
-    char name[SHOWN];
+/* ---- which file is it? --------------------------------------------------- */
 
-    return complain(o->command, EXIT_FAILED, "%s %s: %s", option,
-                    shown(name, path), why);
+/* The inode; of a file that is not there, that of its directory and its name
+ * there. */
+struct identity {
+    bool known;
+    dev_t dev;
+    ino_t ino;
+    const char *name; /* borrowed; "" if the file is there */
+};
+
+static struct identity identity_of(struct stat *st, const char *name)
+{
+    return (struct identity){true, st->st_dev, st->st_ino, name};
 }
 
-/* The name of a new file beside the place: that of `fd`, or, if it is negative,
- * of one that is made. */
-static int name_part(struct whole_file *w, int fd)
+/* std: the descriptor that "-" stands for. Devices and pipes are unknown: they
+ * may be used by any number of options. */
+static struct identity identify(const char *path, int std)
 {
-    char self[40];
+    const char *slash = strrchr(path, '/');
+    struct identity none = {0};
+    struct stat st;
+    char *dir;
+    bool there;
 
-    if (asprintf(&w->part, "%s.XXXXXX.part", w->place) < 0) {
-        w->part = NULL;
-        return -1;
-    }
-    if (fd < 0) {
-        fd = mkostemps(w->part, 5, O_CLOEXEC);
-    } else {
-        int made = mkostemps(w->part, 5, O_CLOEXEC); /* a name nobody has */
-
-        snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-        if (made < 0 || close(made) != 0 || unlink(w->part) != 0 ||
-            linkat(AT_FDCWD, self, AT_FDCWD, w->part, AT_SYMLINK_FOLLOW) != 0)
-            fd = -1;
-    }
-    if (fd < 0) {
-        int error = errno;
-
-        free(w->part);
-        w->part = NULL;
-        errno = error;
-    }
-    return fd;
-}
-
-/* A file for a place where there is a regular one, of these permissions, or
- * none. */
-static int open_part(struct whole_file *w, mode_t mode)
-{
-    const char *slash = strrchr(w->place, '/');
-    char *dir = slash != NULL
-                    ? strndup(w->place, (size_t)(slash - w->place) + 1)
-                    : strdup(".");
-    int fd = -1;
-
-    if (dir == NULL)
-        return -1;
-    if (access("/proc/self/fd", X_OK) == 0)
-        fd = open(dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+    if ((strcmp(path, "-") == 0 ? fstat(std, &st) : stat(path, &st)) == 0)
+        return S_ISREG(st.st_mode) ? identity_of(&st, "") : none;
+    dir =
+        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    there = dir != NULL && stat(dir, &st) == 0;
     free(dir);
-    if (fd < 0)
-        fd = name_part(w, -1);
-    if (fd >= 0)
-        (void)fchmod(fd, mode);
-    return fd;
+    return there ? identity_of(&st, slash != NULL ? slash + 1 : path) : none;
 }
 
-static mode_t mode_of_new_files(void)
+static bool same(const struct identity *a, const struct identity *b)
 {
-    mode_t mask = umask(0);
+    return a->known && b->known && a->dev == b->dev && a->ino == b->ino &&
+           strcmp(a->name, b->name) == 0;
+}
 
-    umask(mask);
-    return 0666 & ~mask;
+/* Returns true if `is` is a file of the model at `path`, of which a part of a
+ * split one names all others: NAME-00001-of-00002.gguf. */
+static bool is_read(const struct identity *is, const char *path)
+{
+    enum { ENDING = 20 };
+    size_t n = strlen(path);
+    struct identity part = identify(path, STDIN_FILENO);
+    int no, count, end = 0;
+    bool found = same(is, &part);
+
+    if (found || n < ENDING ||
+        sscanf(path + n - ENDING, "-%5d-of-%5d.gguf%n", &no, &count, &end) !=
+            2 ||
+        end != ENDING)
+        return found;
+    for (no = 1; no <= count && !found; no++) {
+        char *name;
+
+        if (asprintf(&name, "%.*s-%05d-of-%05d.gguf", (int)n - ENDING, path, no,
+                     count) < 0)
+            break;
+        part = identify(name, STDIN_FILENO);
+        found = same(is, &part);
+        free(name);
+    }
+    return found;
+}
+
+/* ---- which files are there? ---------------------------------------------- */
+
+/* The file that an option names, or NULL. Ids are read from one after an @. */
+static const char *file_of(const struct options *o,
+                           const struct option_row *row)
+{
+    const char *value = *(char *const *)((const char *)o + row->offset);
+
+    if (value == NULL || strcmp(row->arg, "FILE") == 0)
+        return value;
+    return value[0] == '@' ? value + 1 : NULL;
+}
+
+static enum exit_code refuse(const struct options *o, const char *option,
+                             const char *path, const char *other,
+                             const char *other_path)
+{
+    char name[SHOWN], other_name[SHOWN];
+
+    return complain(o->command, EXIT_USAGE,
+                    "%s %s is the file of %s too (%s), and would overwrite it; "
+                    "name another",
+                    option, shown(name, path), other,
+                    shown(other_name, other_path));
+}
+
+/* Compares a file that is to be written with all that options read, and with
+ * those that options before `row` write; row: the option that names the file,
+ * NULL if none does. A state may replace the state that
+ * it goes on from. */
+static enum exit_code check_others(const struct options *o, const char *option,
+                                   const char *path,
+                                   const struct option_row *row)
+{
+    const struct identity is = identify(path, STDOUT_FILENO);
+
+    for (int i = 0; i < n_option_row; i++) {
+        const struct option_row *r = &option_table[i];
+        unsigned both = row != NULL ? r->commands & row->commands : 0;
+        struct identity other;
+        const char *file;
+
+        if (!(r->commands & (1u << o->command)) || r == row ||
+            !(r->commands & (OPTION_READS | OPTION_WRITES)) ||
+            (file = file_of(o, r)) == NULL || (both & OPTION_STATE))
+            continue;
+        if (r->commands & OPTION_READS) {
+            if (is_read(&is, file))
+                return refuse(o, option, path, r->name[0], file);
+            continue;
+        }
+        if (row != NULL && r > row)
+            continue;
+        other = identify(file, STDOUT_FILENO);
+        if (same(&is, &other) ||
+            (strcmp(path, "-") == 0 && strcmp(file, "-") == 0))
+            return refuse(o, option, path, r->name[0], file);
+    }
+    for (int i = 0; i < o->n_axis; i++)
+        if ((o->axis[i].row->commands & OPTION_READS) &&
+            is_read(&is, o->axis[i].value))
+            return refuse(o, option, path, o->axis[i].row->name[0],
+                          o->axis[i].value);
+    return EXIT_DONE;
+}
+
+static enum exit_code cannot(const struct options *o, const char *option,
+                             pl_status s, const pl_err *err)
+{
+    return complain(o->command, s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED,
+                    "%s %s", option, err->message);
+}
+
+static enum exit_code check_output(const struct options *o,
+                                   const struct option_row *row,
+                                   const char *path)
+{
+    const char *option = row->name[0];
+    bool std = strcmp(path, "-") == 0;
+    /* With a trace these print text of their own, where logits does not. */
+    bool prints = row->offset == offsetof(struct options, trace) &&
+                  o->command != CMD_LOGITS;
+    bool streams = row->commands & OPTION_STREAMS;
+    enum exit_code c;
+    struct stat st;
+    pl_file *f;
+    pl_err err;
+    pl_status s;
+
+    if (std && (!streams || prints))
+        return complain(o->command, EXIT_USAGE,
+                        "%s -: standard output is for what this command "
+                        "prints; name a file",
+                        option);
+    c = check_others(o, option, path, row);
+    if (c != EXIT_DONE || std ||
+        (streams && stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+        return c;
+    s = pl_file_open(&f, path, 0, &err); /* and leaves the place as it is */
+    pl_file_close(f);
+    return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
+}
+
+enum exit_code whole_check(const struct options *o)
+{
+    enum exit_code c = EXIT_DONE;
+
+    for (int i = 0; i < n_option_row && c == EXIT_DONE; i++) {
+        const struct option_row *row = &option_table[i];
+        const char *path;
+
+        if ((row->commands & (1u << o->command)) &&
+            (row->commands & OPTION_WRITES) && (path = file_of(o, row)) != NULL)
+            c = check_output(o, row, path);
+    }
+    return c;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+enum exit_code whole_compare(const struct options *o, const char *option,
+                             const char *path)
+{
+    return check_others(o, option, path, option_find(option, 1u << o->command));
 }
 
 enum exit_code whole_open(struct whole_file *w, const struct options *o,
                           const char *option, const char *path)
 {
-    char real[PATH_MAX], name[SHOWN];
-    struct stat st;
-    bool there;
-    int fd;
+    enum exit_code c = whole_compare(o, option, path);
+    pl_err err;
+    pl_status s;
 
-    *w = (struct whole_file){.path = path};
-    if (strcmp(path, "-") == 0) {
-        w->f = stdout;
-        return EXIT_DONE;
-    }
-    there = stat(path, &st) == 0;
-    if (there && !S_ISREG(st.st_mode)) {
-        w->f = fopen(path, "wbe");
-        return w->f != NULL ? EXIT_DONE
-                            : cannot(o, option, path, strerror(errno));
-    }
-    if (there && access(path, W_OK) != 0)
-        return cannot(o, option, path, strerror(errno));
-    w->place = strdup(there && realpath(path, real) != NULL ? real : path);
-    if (w->place == NULL)
-        return cannot(o, option, path, "no memory for a file's name");
-    fd = open_part(w, there ? st.st_mode & 0777 : mode_of_new_files());
-    w->f = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (w->f == NULL) {
-        enum exit_code c = complain(
-            o->command, EXIT_FAILED,
-            "%s %s: no file can be made there: %s; name one in a directory "
-            "that may be written to",
-            option, shown(name, path), strerror(errno));
-
-        if (fd >= 0)
-            close(fd);
-        return whole_close(w, o, false, c);
-    }
-    return EXIT_DONE;
+    *w = (struct whole_file){.option = option, .path = path};
+    if (c != EXIT_DONE)
+        return c;
+    if (strcmp(path, "-") == 0)
+        fflush(stdout); /* what was printed comes first */
+    s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
+    return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
 
 void whole_write(void *user, const char *data, size_t n)
 {
     struct whole_file *w = user;
 
-    errno = 0;
-    if (w->error == 0 && fwrite(data, 1, n, w->f) != n)
-        w->error = errno != 0 ? errno : EIO;
+    pl_file_write(w->f, data, n);
 }
 
-/* Brings all of it to the disk and gives it its name. */
-static bool take_place(struct whole_file *w)
+/* True if standard output is a pipe that nobody reads any more. */
+static bool nobody_reads(void)
 {
-    if (fsync(fileno(w->f)) != 0)
-        return false;
-    if (w->part == NULL && name_part(w, fileno(w->f)) < 0)
-        return false;
-    if (rename(w->part, w->place) != 0)
-        return false;
-    free(w->part);
-    w->part = NULL;
-    return true;
+    struct pollfd p = {.fd = STDOUT_FILENO};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
 }
 
 enum exit_code whole_close(struct whole_file *w, const struct options *o,
                            bool keep, enum exit_code c)
 {
-    char name[SHOWN];
+    pl_err err;
+    pl_status s = PL_OK;
 
-    errno = 0;
-    if (w->f != NULL && fflush(w->f) != 0 && w->error == 0)
-        w->error = errno != 0 ? errno : EIO;
-    if (w->f != NULL && w->error == 0 && keep && w->place != NULL &&
-        !take_place(w))
-        w->error = errno != 0 ? errno : EIO;
-    if (w->error == EPIPE && w->f == stdout && c == EXIT_DONE)
+    if (w->f != NULL && keep)
+        s = pl_file_commit(w->f, &err);
+    if (s != PL_OK && c == EXIT_DONE && strcmp(w->path, "-") == 0 &&
+        nobody_reads())
         c = EXIT_PIPE; /* as finish_out */
-    else if (w->error != 0 && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
-        c = complain(o->command, EXIT_FAILED, "writing %s: %s%s",
-                     w->f == stdout ? "standard output" : shown(name, w->path),
-                     strerror(w->error),
-                     w->place != NULL ? "; what was there is as it was" : "");
-    if (w->part != NULL)
-        unlink(w->part);
-    if (w->f != NULL && w->f != stdout)
-        fclose(w->f);
-    free(w->part);
-    free(w->place);
+    else if (s != PL_OK && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
+        c = cannot(o, w->option, s, &err);
+    pl_file_close(w->f);
     *w = (struct whole_file){0};
     return c;
 }

@@ -1,26 +1,37 @@
-/* A file that a command writes: it appears whole, in place of what was there,
+/* The files that a command writes, by pl_file_open's rules: each appears whole
  * or not at all. "-" is standard output; a device or a pipe is written as it
- * comes. */
+ * comes.
+ *
+ * No file that a command writes is one that it reads, or another that it
+ * writes, by whatever name or link. Option rows say which files are read and
+ * which are written (option_table.h). */
 #ifndef CLI_WHOLE_FILE_H
 #define CLI_WHOLE_FILE_H
 
 #include "options.h"
 
-#include <stdio.h>
-
 /* Zero-initialised is closed. */
 struct whole_file {
-    FILE *f;
-    const char *path; /* borrowed; as it was given, for messages */
-    char *place;      /* owned: what a link names; NULL: written as it comes */
-    char *part;       /* owned: the name until it is whole, NULL: it has none */
-    int error;        /* errno of the first write that failed */
+    pl_file *f;                /* owned; NULL: closed */
+    const char *option, *path; /* borrowed; as they were given, for messages */
 };
 
-/* Fails, with a message, if `path` could not be replaced. */
+/* Fails, with a message, if an option of `o` names a file that could not or
+ * must not be written. Called before any work starts, and once more when the
+ * path of a downloaded model is known. */
+enum exit_code whole_check(const struct options *o);
+
+/* Fails, with a message, if `path`, which `option` names, is a file that
+ * another option names. */
+enum exit_code whole_compare(const struct options *o, const char *option,
+                             const char *path);
+
+/* Fails, with a message, if `path` could not or must not be written; `option`
+ * is the one that names it, or a command of a chat. */
 enum exit_code whole_open(struct whole_file *w, const struct options *o,
                           const char *option, const char *path);
-/* A pl_write_fn; `w` is a struct whole_file. */
+/* A pl_write_fn; `w` is a struct whole_file. A write that fails is reported by
+ * whole_close. */
 void whole_write(void *w, const char *data, size_t n);
 /* With `keep` the file takes its place, unless a write failed: then that is
  * said. Gives `c` back, or what went wrong. Takes a closed one. */

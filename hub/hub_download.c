@@ -1,14 +1,14 @@
 /* One file, from its address to its place. It comes into PATH.part, which stays
- * when anything goes wrong and is gone on with by Range; PATH.part.etag says of
- * which version it is. A server that knows no ranges sends all of it again. The
- * sum is taken as bytes come, and of what was there before they do. */
+ * when anything goes wrong and is gone on with by Range (PL_FILE_RESUME);
+ * PATH.part.etag says of which version it is. A server that knows no ranges
+ * sends all of it again. The sum is taken as bytes come, and of what was there
+ * before they do. */
 #include "hub_api.h"
 #include "hub_files.h"
 #include "hub_sha256.h"
 #include "hub_transfer.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ struct coming {
     const struct hub_options *o;
     const struct hub_download *d;
     char *part, *part_etag, *etag_path; /* owned */
-    int fd;
+    pl_file *file;                      /* owned */
+    int fd;                             /* of file */
     struct hub_sha256 sum;
     uint64_t have; /* bytes in the file, all of them in the sum */
     bool has_size;
@@ -107,11 +108,15 @@ static void read_etag(char etag[HUB_ETAG], const char *path)
 static pl_status open_part(struct coming *g)
 {
     struct stat st;
+    pl_status s;
 
     if (!names(g) || !hub_sha256_init(&g->sum))
         return hub_no_memory(g->err);
-    g->fd = open(g->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (g->fd < 0 || fstat(g->fd, &st) != 0)
+    s = pl_file_open(&g->file, g->d->path, PL_FILE_RESUME, g->err);
+    if (s != PL_OK)
+        return s;
+    g->fd = pl_file_fd(g->file);
+    if (fstat(g->fd, &st) != 0)
         return cannot_write(g, errno);
     if (st.st_size == 0)
         return PL_OK;
@@ -126,8 +131,7 @@ static pl_status open_part(struct coming *g)
 
 static void close_part(struct coming *g)
 {
-    if (g->fd >= 0)
-        close(g->fd);
+    pl_file_close(g->file);
     hub_sha256_fini(&g->sum);
     free(g->part);
     free(g->part_etag);
@@ -298,28 +302,14 @@ static pl_status get_all(struct coming *g, const char *known)
 
 /* ---- the end ------------------------------------------------------------- */
 
-static bool sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder =
-        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    int fd =
-        folder != NULL ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    bool ok = fd >= 0 && fsync(fd) == 0;
-
-    if (fd >= 0)
-        close(fd);
-    free(folder);
-    return ok;
-}
-
 static pl_status take_place(struct coming *g)
 {
-    if (fsync(g->fd) != 0)
-        return cannot_write(g, errno);
+    pl_status s;
+
     unlink(g->etag_path); /* it is not of what comes there now */
-    if (rename(g->part, g->d->path) != 0 || !sync_folder(g->d->path))
-        return hub_fail(g->err, PL_IO, "%s: %s", g->d->path, strerror(errno));
+    s = pl_file_commit(g->file, g->err);
+    if (s != PL_OK)
+        return s;
     unlink(g->part_etag);
     return g->d->keep_etag && g->etag[0] != '\0'
                ? hub_write_file(g->etag_path, g->etag, g->err)
@@ -370,12 +360,8 @@ static void tell(const struct coming *g)
 pl_status hub_download(const struct hub_options *o,
                        const struct hub_download *d, pl_err *err)
 {
-    struct coming g = {.o = o,
-                       .d = d,
-                       .fd = -1,
-                       .has_size = d->has_size,
-                       .size = d->size,
-                       .err = err};
+    struct coming g = {
+        .o = o, .d = d, .has_size = d->has_size, .size = d->size, .err = err};
     char known[HUB_ETAG] = "";
     pl_status s = open_part(&g);
     bool again = true;

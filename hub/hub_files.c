@@ -82,26 +82,14 @@ void hub_unlock_folder(int *fd)
 
 pl_status hub_write_file(const char *path, const char *text, pl_err *err)
 {
-    char *new_path = hub_text("%s.new", path);
-    size_t n = strlen(text);
-    pl_status s = PL_OK;
-    bool ok;
-    int fd;
+    pl_file *f;
+    pl_status s = pl_file_open(&f, path, 0, err);
 
-    if (new_path == NULL)
-        return hub_no_memory(err);
-    errno = ENOSPC; /* of a write that is short */
-    fd = open(new_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    ok = fd >= 0 && write(fd, text, n) == (ssize_t)n && fsync(fd) == 0;
-    if (fd >= 0)
-        ok = close(fd) == 0 && ok;
-    ok = ok && rename(new_path, path) == 0;
-    if (!ok) {
-        s = hub_fail(err, errno == ENOSPC ? PL_FULL : PL_IO, "%s: %s", path,
-                     strerror(errno));
-        unlink(new_path);
-    }
-    free(new_path);
+    if (s != PL_OK)
+        return s;
+    pl_file_write(f, text, strlen(text));
+    s = pl_file_commit(f, err);
+    pl_file_close(f);
     return s;
 }
 

@@ -134,6 +134,38 @@ typedef enum pl_format {
 /* Text goes to the caller through this; `text` is not terminated. */
 typedef void pl_write_fn(void *user, const char *text, size_t len);
 
+/* The writer of all files that plait writes. A file appears under its name
+ * whole and on the disk, or what was there stays as it was, whenever the
+ * process or the machine stops. Until then it has no name; where the file
+ * system knows no such files, it has one beside its place that ends in ".part".
+ *
+ * The permissions of a file that is replaced are kept. Through a symbolic link
+ * its target is replaced. Files without write permission stay, by their mode,
+ * for root too, and so does what is not a regular file: that is an error. */
+typedef struct pl_file pl_file;
+
+enum {
+    PL_FILE_STREAM = 1, /* "-" is standard output, and it, devices and pipes
+                           are written as it comes */
+    PL_FILE_RESUME = 2, /* the name until then is PATH.part, which stays if the
+                           file is not finished; if there is one it is gone on
+                           with */
+};
+
+/* PL_NOT_FOUND: there is no such directory; PL_BAD_ARGUMENT: no regular file;
+ * PL_IO. On failure *out is NULL. */
+PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
+                              pl_err *err);
+/* Adds n bytes; a pl_state_write_fn. False: this write or one before failed,
+ * which pl_file_commit reports. */
+PL_API bool pl_file_write(void *file, const void *data, size_t n);
+/* To read or write at any offset; pl_file_write buffers. */
+PL_API int pl_file_fd(const pl_file *f);
+/* Brings all of it to the disk and into its place. */
+PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
+/* Always, after pl_file_commit or without it: then the place is as it was. */
+PL_API void pl_file_close(pl_file *f);
+
 /* What is in a GGUF file: metadata, tensors, totals by format; or in a saved
  * state, after its checksums were tried. As text or as one JSON object. */
 PL_API pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
@@ -480,9 +512,9 @@ PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
  * and no sum is made for it. *data as before. */
 PL_API pl_status pl_state_put_aside(pl_engine *e, int seq, void **data,
                                     size_t *bytes, pl_err *err);
-/* The file appears, or replaces what was there, only when it is whole and on
- * the disk. `note` goes with the state, [note_bytes], at most 64 MiB: bytes of
- * the caller's own, such as the tokens; NULL without bytes. */
+/* A file by pl_file_open's rules; those of the engine's model are refused, by
+ * whatever name or link. `note` goes with the state, [note_bytes], at most
+ * 64 MiB: bytes of the caller's own, such as the tokens; NULL without bytes. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
                                     int64_t n, const void *note,
                                     size_t note_bytes, const char *path,
@@ -838,7 +870,7 @@ PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
 /* ---- how fast could it be? --------------------------------------------- */
 
 /* A model with the shape of a known one ("qwen3-8b") and random weights of a
- * type ("q4_k_m", "q8_0", any format), written to `path`.tmp and then renamed.
+ * type ("q4_k_m", "q8_0", any format), written by pl_file_open's rules.
  * What is no shape or type gives PL_BAD_ARGUMENT, and the message lists those
  * there are. `cancel` is polled as pl_engine_decode's; it and `progress` may be
  * NULL. */

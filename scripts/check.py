@@ -377,6 +377,77 @@ def check_documents(files):
                              'tree')
 
 
+# ---- files that are written -------------------------------------------------
+
+WRITERS = 'doc/architecture.md'  # its table of places has all that write
+# Files that may open for writing, rename or link, beside their table's row:
+# what they call, and why pl_file_open does not do.
+OPENS = {
+    'src/base/replace.c': ({'open', 'linkat', 'rename'}, 'it is pl_file_open'),
+    'server/tier_disk.c': ({'openat', 'linkat', 'renameat'},
+                           'names are keys, relative to a folder that may '
+                           'move; no fsync, since a page may be lost'),
+    'hub/hub_files.c': ({'open'}, 'a lock, which has no contents'),
+    'hub/hub_cache.c': ({'link', 'rename'}, 'a file of the cache gets another '
+                        'name, where there is none'),
+    'cli/term.c': ({'open'}, '/dev/null, in place of a closed descriptor'),
+}
+CHANGES = re.compile(r'(?<![\w>.])(open|openat|open64|fopen|freopen|creat|'
+                     r'mk(?:o?stemps?)|tmpfile|json_dump_file|rename|'
+                     r'renameat2?|link|linkat|f?truncate|copy_file_range|'
+                     r'sendfile) ?\(')
+READS = re.compile(r'"r[be]*"|O_RDONLY')
+WRITES = re.compile(r'O_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND|TMPFILE)')
+SHORTENS = {'hub/hub_download.c'}  # what it has opened by pl_file_open
+
+
+def call_at(text, at):
+    """Returns the arguments of the call whose parenthesis opens at `at`."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += {'(': 1, ')': -1}.get(text[i], 0)
+        if depth == 0:
+            return text[at:i]
+    return text[at:]
+
+
+def check_writers(code):
+    """Files are written by pl_file_open alone, and WRITERS tells of each."""
+    table = {}
+    for n, line in enumerate(lines_of(WRITERS), 1):
+        cells = [c.strip() for c in line.split('|')]
+        if len(cells) == 6 and re.match(r'`(src|cli|server|hub)/', cells[1]):
+            for path in re.findall(r'`([^`]+)`', cells[1]):
+                table[path] = n
+            if not re.search(r'`\w+`', cells[4]):
+                complain(WRITERS, n, 'names no test of that guard')
+    for path in code:
+        if path.split('/')[0] not in ('src', 'cli', 'server', 'hub'):
+            continue
+        text = prose.C.sub(lambda m: re.sub(r'[^\n]', ' ', m[0])
+                           if m[1] else m[0], text_of(path))
+        allowed = OPENS.get(path, (set(), ''))[0]
+        unused = set(allowed)
+        for m in CHANGES.finditer('\n'.join(bare(path))):
+            call = call_at(text, m.end() - 1)
+            if (READS.search(call) and not WRITES.search(call) or
+                    re.search(rf'^static .*\b{m[1]}\(', text, re.M)):
+                continue  # it reads, or is a function of this file
+            unused.discard(m[1])
+            if m[1] not in allowed and not (m[1] == 'ftruncate' and
+                                            path in SHORTENS):
+                complain(path, text.count('\n', 0, m.start()) + 1,
+                         f'{m[1]}: files are written by pl_file_open, which '
+                         'replaces none that must stay')
+        for name in sorted(unused):
+            complain(path, 1, f'calls no {name} any more: see OPENS in '
+                     'scripts/check.py')
+        if ('pl_file_open(' in text or allowed) and path not in table:
+            complain(path, 1, f'writes files: {WRITERS} has no row of it')
+        elif 'pl_file_open(' not in text and not allowed and path in table:
+            complain(WRITERS, table[path], f'{path} writes no file any more')
+
+
 # ---- form ------------------------------------------------------------------
 
 @functools.cache
@@ -514,6 +585,7 @@ def check_tree(build):
     check_defects()
     check_words(files, code)
     check_documents(files)
+    check_writers(code)
     check_names(files)
     check_sizes(files)
     total = check_sum(files)

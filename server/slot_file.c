@@ -51,54 +51,41 @@ static void sum_of(const unsigned char *head, const unsigned char *token,
 
 /* ---- writing ------------------------------------------------------------- */
 
-static bool put(int fd, const void *data, size_t n)
+/* Returns PL_OK if there is no file or a slot's: the folder may have a model
+ * and whatever else the server was given. */
+static pl_status guard(const char *path, pl_err *err)
 {
-    for (size_t at = 0; at < n;) {
-        ssize_t k = write(fd, (const char *)data + at, n - at);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool none = fd < 0 && errno == ENOENT, ours;
+    char b[sizeof magic];
+    struct stat st;
 
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        at += (size_t)k;
-    }
-    return true;
-}
-
-/* `part` ends with XXXXXX.part: a name of its own, since others may write the
- * same file at the same time. */
-static pl_status place(char *part, const char *path, const void *head, size_t n,
-                       const struct slot_file *f, pl_err *err)
-{
-    int fd = mkostemps(part, 5, O_CLOEXEC);
-    bool ok = fd >= 0 && put(fd, head, n) &&
-              put(fd, f->state, f->state_bytes) && fsync(fd) == 0;
-    int error = errno;
-
+    ours = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           read(fd, b, sizeof b) == sizeof b && memcmp(b, magic, sizeof b) == 0;
     if (fd >= 0)
         close(fd);
-    if (ok && rename(part, path) == 0)
+    if (none || ours)
         return PL_OK;
-    error = ok ? errno : error;
-    if (fd >= 0)
-        unlink(part);
-    return fail(err, PL_IO, "writing the slot's file: %s", strerror(error));
+    return fail(err, PL_BAD_ARGUMENT,
+                "there is a file of this name that holds no slot; give "
+                "another name");
 }
 
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err)
 {
-    size_t n = HEAD + 4 * (size_t)f->n, size = strlen(path) + 16;
+    size_t n = HEAD + 4 * (size_t)f->n;
     unsigned char *head = calloc(1, n), *room = malloc(n);
-    char *part = malloc(size);
     struct tier_key sum;
+    pl_file *file = NULL;
     uint32_t v;
     pl_status s;
 
-    if (!head || !room || !part) {
-        s = no_memory(err);
+    s = head && room ? guard(path, err) : no_memory(err);
+    if (s == PL_OK)
+        s = pl_file_open(&file, path, 0, err);
+    if (s != PL_OK)
         goto done;
-    }
     memcpy(head, magic, sizeof magic);
     v = htole32(VERSION);
     memcpy(head + 8, &v, 4);
@@ -111,13 +98,15 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    snprintf(part, size, "%s.XXXXXX.part", path);
-    s = place(part, path, head, n, f, err);
+    (void)fchmod(pl_file_fd(file), 0600); /* it is empty yet */
+    pl_file_write(file, head, n);
+    pl_file_write(file, f->state, f->state_bytes);
+    s = pl_file_commit(file, err);
     f->size = n + f->state_bytes;
 done:
+    pl_file_close(file);
     free(head);
     free(room);
-    free(part);
     return s;
 }
 

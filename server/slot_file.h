@@ -26,8 +26,8 @@ struct slot_file {
 };
 
 void slot_file_fini(struct slot_file *f);
-/* The file appears, or takes another's place, when it is whole and on the
- * disk; sets f->size. */
+/* By pl_file_open's rules, and over no file but one of a slot: that and a link
+ * are BAD_ARGUMENT. Sets f->size. */
 pl_status slot_file_write(struct slot_file *f, const char *path,
                           const struct tier_key *root, pl_err *err);
 /* BAD_FILE; BAD_ARGUMENT: something else computed it. */

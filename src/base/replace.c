@@ -1,8 +1,9 @@
-/* See replace.h. Linux: O_TMPFILE makes a file without a name, linkat gives it
- * one, rename the place. Errors of writing that the system has kept to itself
- * come with fsync, so that what close says need not be asked. */
-#include "base/replace.h"
-
+/* pl_file_*: the one writer of files. See pl.h.
+ *
+ * Linux: O_TMPFILE makes a file without a name, linkat gives it one, and rename
+ * puts it in its place. A file system without O_TMPFILE gets a name that ends
+ * in ".part" from the start. fsync reports the write errors that the system has
+ * kept to itself, so the result of close is not needed. */
 #include "base/err.h"
 
 #include <errno.h>
@@ -16,20 +17,74 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static pl_status failed(const char *doing, const char *path, pl_err *err)
+enum {
+    BUFFER_BYTES = 1 << 20,
+    FLUSH_BYTES = 8 << 20, /* written before the disk is told to begin */
+};
+
+struct pl_file {
+    int fd;
+    bool whole;    /* replaces its place at once; else written as it comes */
+    bool resumes;  /* `name` stays when it is closed unfinished */
+    bool borrowed; /* fd is standard output */
+    char *path;    /* owned: the place; the target of a link, not the link */
+    char *dir;     /* owned: the directory of the place */
+    char *name;    /* owned, of the new file once it has one, else NULL */
+    int error;     /* errno of the first write that failed; 0: none */
+    unsigned char *buffer;     /* owned, [BUFFER_BYTES] */
+    size_t at;                 /* in the buffer */
+    uint64_t written, flushed; /* bytes; flushed: the disk has begun with */
+};
+
+/* Reports errno; `what` stands before its text and `remedy` after it. */
+static pl_status failed(const char *path, const char *what, const char *remedy,
+                        pl_err *err)
 {
     pl_status s = errno == ENOENT   ? PL_NOT_FOUND
                   : errno == ENOMEM ? PL_NO_MEMORY
                                     : PL_IO;
 
-    return err_set(err, s, "%s %s: %s", doing, path, strerror(errno));
+    return err_set(err, s, "%s: %s%s%s", path, what, strerror(errno), remedy);
 }
 
-/* A name beside the place that nobody has: r->fd's, or if there is none that of
- * a new file. False: see errno. */
-static bool take_name(struct replace *r, mode_t mode)
+/* ---- guard --------------------------------------------------------------- */
+
+/* Returns PL_OK if a new file may take this place; *mode is that of the regular
+ * file that is there, or -1. The mode counts for root too. */
+static pl_status guard(const char *path, int *mode, pl_err *err)
 {
-    size_t size = strlen(r->path) + 32;
+    struct stat st;
+
+    *mode = -1;
+    if (stat(path, &st) != 0) {
+        if (errno == ENOENT && lstat(path, &st) == 0)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "%s: a symbolic link to nothing; remove it, or name "
+                           "the file itself",
+                           path);
+        return PL_OK; /* opening reports other errors */
+    }
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: no regular file, which alone can be replaced at "
+                       "once; give the name of one",
+                       path);
+    if ((st.st_mode & 0222) == 0 || access(path, W_OK) != 0)
+        return err_set(err, PL_IO,
+                       "%s: write-protected (mode %04o); name another file, or "
+                       "make this one writable",
+                       path, (unsigned)st.st_mode & 07777);
+    *mode = (int)(st.st_mode & 0777);
+    return PL_OK;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+/* Finds an unused name beside the place and gives it to f->fd, or creates a
+ * file of that name if there is no f->fd. False: see errno. */
+static bool take_name(struct pl_file *f, mode_t mode)
+{
+    size_t size = strlen(f->path) + 32;
     char *name = malloc(size), self[40];
     bool ok = false;
 
@@ -37,15 +92,15 @@ static bool take_name(struct replace *r, mode_t mode)
         errno = ENOMEM;
         return false;
     }
-    snprintf(self, sizeof self, "/proc/self/fd/%d", r->fd);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
     for (int i = 0; !ok && i < 100; i++) {
         uint64_t x = (uint64_t)getpid() << 32 | (uint64_t)i;
 
         (void)!getrandom(&x, sizeof x, GRND_NONBLOCK);
-        snprintf(name, size, "%s.%016" PRIx64 ".part", r->path, x);
-        if (r->fd < 0) {
-            r->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-            ok = r->fd >= 0;
+        snprintf(name, size, "%s.%016" PRIx64 ".part", f->path, x);
+        if (f->fd < 0) {
+            f->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+            ok = f->fd >= 0;
         } else {
             ok = linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
         }
@@ -53,54 +108,166 @@ static bool take_name(struct replace *r, mode_t mode)
             break;
     }
     if (ok)
-        r->name = name;
+        f->name = name;
     else
         free(name);
     return ok;
 }
 
 /* mode: of the file that was there, or -1. */
-static pl_status open_at(struct replace *r, const char *place, int mode,
-                         pl_err *err)
+static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
 {
     mode_t new_mode = mode < 0 ? 0666 : (mode_t)mode;
-    const char *slash = strrchr(place, '/');
 
-    r->path = strdup(place);
-    r->dir = slash ? strndup(place, (size_t)(slash - place) + 1) : strdup(".");
-    if (!r->path || !r->dir)
-        return err_no_memory(err, "writing a file");
     if (access("/proc/self/fd", X_OK) == 0) /* names are given there */
-        r->fd = open(r->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
-    if (r->fd < 0 && !take_name(r, new_mode))
-        return failed("creating a file beside", place, err);
-    if (mode >= 0) /* whatever is kept from new files; if it fails, fewer may */
-        (void)!fchmod(r->fd, (mode_t)mode);
+        f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
+    if (f->fd < 0 && !take_name(f, new_mode))
+        return failed(f->path, "no file can be made there: ",
+                      "; name one in a directory that may be written to", err);
+    if (mode >= 0) /* the umask does not count; on failure fewer may read it */
+        (void)!fchmod(f->fd, (mode_t)mode);
     return PL_OK;
 }
 
-pl_status replace_open(struct replace *r, const char *path, pl_err *err)
+static pl_status open_part(struct pl_file *f, pl_err *err)
+{
+    size_t size = strlen(f->path) + sizeof ".part";
+    int mode;
+
+    f->name = malloc(size);
+    if (!f->name)
+        return err_no_memory(err, "a file's name");
+    snprintf(f->name, size, "%s.part", f->path);
+    PL_TRY(guard(f->name, &mode, err));
+    f->fd = open(f->name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return f->fd >= 0 ? PL_OK : failed(f->name, "", "", err);
+}
+
+static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
 {
     char real[PATH_MAX];
+    const char *slash;
+    int mode;
+
+    f->whole = true;
+    PL_TRY(guard(path, &mode, err));
+    f->path = strdup(mode >= 0 && realpath(path, real) ? real : path);
+    if (!f->path)
+        return err_no_memory(err, "a file's name");
+    slash = strrchr(f->path, '/');
+    f->dir =
+        slash ? strndup(f->path, (size_t)(slash - f->path) + 1) : strdup(".");
+    if (!f->dir)
+        return err_no_memory(err, "a file's name");
+    return f->resumes ? open_part(f, err) : open_beside(f, mode, err);
+}
+
+/* Standard output, a device, a pipe. */
+static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
+{
+    f->borrowed = strcmp(path, "-") == 0;
+    f->path = strdup(path);
+    if (!f->path)
+        return err_no_memory(err, "a file's name");
+    f->fd = f->borrowed ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
+    return f->fd >= 0 ? PL_OK : failed(path, "", "", err);
+}
+
+static bool is_stream(const char *path)
+{
     struct stat st;
+
+    return strcmp(path, "-") == 0 ||
+           (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+}
+
+pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
+                       pl_err *err)
+{
+    struct pl_file *f;
     pl_status s;
 
-    *r = (struct replace){.fd = -1};
-    if (stat(path, &st) != 0) {
-        s = open_at(r, path, -1, err);
-    } else if (!S_ISREG(st.st_mode)) {
+    *out = NULL;
+    if (!path || path[0] == '\0')
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s is no regular file, which alone can be replaced at "
-                       "once; give the name of one",
-                       path);
-    } else {
-        s = open_at(r, realpath(path, real) ? real : path,
-                    (int)(st.st_mode & 0777), err);
-    }
-    if (s != PL_OK)
-        replace_close(r);
+                       "pl_file_open: no name of a file; give one");
+    if (flags & ~(unsigned)(PL_FILE_STREAM | PL_FILE_RESUME))
+        return err_set(err, PL_UNSUPPORTED,
+                       "pl_file_open: flags 0x%x; give those of PL_FILE_*",
+                       flags);
+    f = calloc(1, sizeof *f);
+    if (!f)
+        return err_no_memory(err, "writing a file");
+    f->fd = -1;
+    f->resumes = flags & PL_FILE_RESUME;
+    f->buffer = malloc(BUFFER_BYTES);
+    if (!f->buffer)
+        s = err_no_memory(err, "writing a file");
+    else if ((flags & PL_FILE_STREAM) && is_stream(path))
+        s = open_stream(f, path, err);
+    else
+        s = open_whole(f, path, err);
+    if (s == PL_OK)
+        *out = f;
+    else
+        pl_file_close(f);
     return s;
 }
+
+int pl_file_fd(const pl_file *f)
+{
+    return f->fd;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t k = write(f->fd, p, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0) {
+            f->error = k < 0 ? errno : EIO;
+            return false;
+        }
+        p += k;
+        n -= (size_t)k;
+        f->written += (uint64_t)k;
+    }
+    if (f->whole && f->written - f->flushed >= FLUSH_BYTES) {
+        /* only advice: what fails here fails again in fsync */
+        (void)!sync_file_range(f->fd, (off_t)f->flushed,
+                               (off_t)(f->written - f->flushed),
+                               SYNC_FILE_RANGE_WRITE);
+        f->flushed = f->written;
+    }
+    return true;
+}
+
+static bool flush(struct pl_file *f)
+{
+    size_t n = f->at;
+
+    f->at = 0;
+    return f->error == 0 && write_out(f, f->buffer, n);
+}
+
+bool pl_file_write(void *file, const void *data, size_t n)
+{
+    struct pl_file *f = file;
+
+    if (n > BUFFER_BYTES - f->at && !flush(f))
+        return false;
+    if (f->error != 0 || n >= BUFFER_BYTES)
+        return f->error == 0 && write_out(f, data, n);
+    memcpy(f->buffer + f->at, data, n);
+    f->at += n;
+    return true;
+}
+
+/* ---- the end ------------------------------------------------------------- */
 
 /* A rename is on the disk once its directory is. */
 static pl_status sync_directory(const char *dir, pl_err *err)
@@ -109,30 +276,47 @@ static pl_status sync_directory(const char *dir, pl_err *err)
     pl_status s = PL_OK;
 
     if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP))
-        s = failed("bringing to the disk", dir, err);
+        s = failed(dir, "bringing it to the disk: ", "", err);
     if (fd >= 0)
         close(fd);
     return s;
 }
 
-pl_status replace_done(struct replace *r, pl_err *err)
+pl_status pl_file_commit(pl_file *f, pl_err *err)
 {
-    if (fsync(r->fd) != 0 || (!r->name && !take_name(r, 0)) ||
-        rename(r->name, r->path) != 0)
-        return failed("writing", r->path, err);
-    free(r->name);
-    r->name = NULL; /* it is the place's now */
-    return sync_directory(r->dir, err);
+    static const char as_it_was[] = "; what was there is as it was";
+    int mode;
+
+    if (!flush(f)) {
+        errno = f->error;
+        return failed(f->path, "writing it: ", f->whole ? as_it_was : "", err);
+    }
+    if (!f->whole)
+        return PL_OK;
+    if (guard(f->path, &mode, err) != PL_OK) { /* hours may have passed */
+        if (err)
+            err->status = PL_IO;
+        return PL_IO;
+    }
+    if (fsync(f->fd) != 0 || (!f->name && !take_name(f, 0)) ||
+        rename(f->name, f->path) != 0)
+        return failed(f->path, "writing it: ", as_it_was, err);
+    free(f->name);
+    f->name = NULL; /* it is the place's now */
+    return sync_directory(f->dir, err);
 }
 
-void replace_close(struct replace *r)
+void pl_file_close(pl_file *f)
 {
-    if (r->name)
-        unlink(r->name);
-    if (r->fd >= 0)
-        close(r->fd);
-    free(r->path);
-    free(r->dir);
-    free(r->name);
-    *r = (struct replace){.fd = -1};
+    if (!f)
+        return;
+    if (f->name && !f->resumes)
+        unlink(f->name);
+    if (f->fd >= 0 && !f->borrowed)
+        close(f->fd);
+    free(f->path);
+    free(f->dir);
+    free(f->name);
+    free(f->buffer);
+    free(f);
 }

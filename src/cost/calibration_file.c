@@ -12,7 +12,6 @@
 #include "base/cache_place.h"
 #include "base/err.h"
 #include "base/numeral.h"
-#include "base/replace.h"
 #include "base/version.h" /* made by the build */
 #include "cost/calibration.h"
 
@@ -222,15 +221,15 @@ pl_status calibration_load(struct calibration *c, enum kernel_set set,
                         path);
 }
 
-static pl_status failed(const char *path, pl_err *err)
+static int add(const char *text, size_t n, void *file)
 {
-    return err_set(err, PL_IO, "%s: %s", path, strerror(errno));
+    return pl_file_write(file, text, n) ? 0 : -1;
 }
 
-static bool dump(const json_t *o, int fd)
+static bool dump(const json_t *o, pl_file *f)
 {
     locale_t before = numeral_begin();
-    int rc = json_dumpfd(o, fd, JSON_INDENT(2));
+    int rc = json_dump_callback(o, add, f, JSON_INDENT(2));
 
     numeral_end(before);
     return rc == 0;
@@ -239,21 +238,19 @@ static bool dump(const json_t *o, int fd)
 pl_status calibration_save(const struct calibration *c, pl_err *err)
 {
     char path[CALIBRATION_PATH];
-    struct replace r;
+    pl_file *f;
     json_t *o;
     pl_status s;
 
     PL_TRY(calibration_path(path, c, err));
     PL_TRY(cache_directories(path, err));
-    PL_TRY(replace_open(&r, path, err));
+    PL_TRY(pl_file_open(&f, path, 0, err));
     o = calibration_json(c);
-    if (!o)
-        s = err_no_memory(err, "what was measured");
-    else if (!dump(o, r.fd))
-        s = failed(path, err);
+    if (o && dump(o, f)) /* it fits into the buffer of f: writes fail later */
+        s = pl_file_commit(f, err);
     else
-        s = replace_done(&r, err);
-    replace_close(&r);
+        s = err_no_memory(err, "what was measured");
+    pl_file_close(f);
     json_decref(o);
     return s;
 }

@@ -224,6 +224,11 @@ bool engine_is_seq(const pl_engine *e, int seq)
     return seq >= 0 && seq < e->kv.n_seq;
 }
 
+bool engine_reads_file(const pl_engine *e, const char *path)
+{
+    return gguf_has_file(e->plan->model->file, path);
+}
+
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err)
 {
     return err_set(err, PL_NOT_FOUND, "sequence %d; 0 to %d are planned", seq,

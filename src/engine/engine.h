@@ -66,6 +66,8 @@ pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
  * other weights, or in memories that somebody set since. */
 void engine_trust_prefixes(pl_engine *e);
 bool engine_is_seq(const pl_engine *e, int seq);
+/* Returns true if `path` is a file of its model, by whatever name or link. */
+bool engine_reads_file(const pl_engine *e, const char *path);
 /* Fails: there is no such sequence. */
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err);
 

@@ -18,7 +18,6 @@
 #include "base/cache_place.h"
 #include "base/err.h"
 #include "base/hash64.h"
-#include "base/replace.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -186,16 +185,16 @@ static void keep(const uint64_t key[2], uint64_t sum)
 {
     char path[CACHE_PATH];
     unsigned char b[KEPT];
-    struct replace r;
+    pl_file *f;
 
     put(b, sum);
     if (place(path, key, NULL) != PL_OK ||
         cache_directories(path, NULL) != PL_OK ||
-        replace_open(&r, path, NULL) != PL_OK)
+        pl_file_open(&f, path, 0, NULL) != PL_OK)
         return;
-    if (write(r.fd, b, KEPT) == KEPT)
-        (void)replace_done(&r, NULL);
-    replace_close(&r);
+    if (pl_file_write(f, b, KEPT))
+        (void)pl_file_commit(f, NULL);
+    pl_file_close(f);
 }
 
 pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,

@@ -469,6 +469,19 @@ bool gguf_identity(const struct gguf *g, uint64_t out[2])
     return true;
 }
 
+bool gguf_has_file(const struct gguf *g, const char *path)
+{
+    struct stat st, part;
+
+    if (stat(path, &st) != 0)
+        return false;
+    for (int i = 0; i < g->n_part; i++)
+        if (g->part[i].mapped && fstat(g->part[i].fd, &part) == 0 &&
+            part.st_dev == st.st_dev && part.st_ino == st.st_ino)
+            return true;
+    return false;
+}
+
 size_t gguf_file_bytes(const struct gguf *g)
 {
     size_t bytes = 0;

@@ -111,6 +111,8 @@ pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
  * times of each. Another one follows whenever one is written to; a copy has
  * another one too. False: they are in memory, or gone. */
 bool gguf_identity(const struct gguf *g, uint64_t out[2]);
+/* Returns true if `path` is one of its files, by whatever name or link. */
+bool gguf_has_file(const struct gguf *g, const char *path);
 
 /* Element i of an array (or i = 0 of a scalar), converted. False if the type
  * does not fit (a string, a fraction where an integer is wanted, out of the

@@ -9,6 +9,7 @@
 #include "quant/format.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -455,44 +456,32 @@ static pl_status write_all(struct gguf_writer *w, FILE *f, pl_err *err)
     return PL_OK;
 }
 
-static pl_status io_error(const char *path, pl_err *err)
-{
-    return err_set(err, PL_IO,
-                   "%s: writing failed: %s; check the directory and the space "
-                   "left",
-                   path, strerror(errno));
-}
-
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path, pl_err *err)
 {
-    size_t room = strlen(path) + sizeof ".tmp";
-    char *temp = NULL;
+    pl_file *file;
     FILE *f = NULL;
     pl_status s = w->status;
+    int fd;
 
     if (s != PL_OK)
         return err_set(err, s, "%s: %s", path, w->err.message);
     PL_TRY(check_unique(&w->key, "key", err));
     PL_TRY(check_unique(&w->tensor, "tensor", err));
-    temp = malloc(room);
-    if (!temp)
-        return err_no_memory(err, "a path");
-    snprintf(temp, room, "%s.tmp", path);
-    f = fopen(temp, "wb");
-    if (!f) {
-        s = io_error(temp, err);
-        goto done;
-    }
-    s = write_all(w, f, err);
-    if (ferror(f) && s == PL_OK)
-        s = io_error(temp, err);
-    if (fclose(f) != 0 && s == PL_OK)
-        s = io_error(temp, err);
-    if (s == PL_OK && rename(temp, path) != 0)
-        s = io_error(path, err);
-    if (s != PL_OK)
-        unlink(temp);
-done:
-    free(temp);
+    PL_TRY(pl_file_open(&file, path, 0, err));
+    fd = fcntl(pl_file_fd(file), F_DUPFD_CLOEXEC, 0); /* f closes it */
+    f = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    s = f ? write_all(w, f, err) : err_no_memory(err, "writing a file");
+    if (f && s == PL_OK && (fflush(f) != 0 || ferror(f)))
+        s = err_set(err, PL_IO,
+                    "%s: writing failed: %s; check the directory and the space "
+                    "left",
+                    path, strerror(errno));
+    if (f)
+        fclose(f);
+    else if (fd >= 0)
+        close(fd);
+    if (s == PL_OK)
+        s = pl_file_commit(file, err);
+    pl_file_close(file);
     return s;
 }

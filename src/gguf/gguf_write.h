@@ -43,7 +43,7 @@ void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
 void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim);
 
-/* Writes `path`.tmp and renames it, so that `path` is never half a file. */
+/* By pl_file_open's rules: `path` is never half a file. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
                            pl_err *err);
 

@@ -1,10 +1,10 @@
 /* pl_state_*: streams of state to callbacks, memory and files.
  *
- * A file is replaced as a whole, by base/replace.h. */
+ * A file is written by pl_file_open's rules, and never over one of the engine's
+ * own model. */
 #include "state/state_io.h"
 
 #include "base/err.h"
-#include "base/replace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,10 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    BUFFER_BYTES = 1 << 20,
-    FLUSH_BYTES = 8 << 20, /* written before the disk is told to begin */
-};
+enum { BUFFER_BYTES = 1 << 20 };
 
 /* Callbacks -------------------------------------------------------------- */
 
@@ -137,55 +134,13 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
 
 /* Files ------------------------------------------------------------------ */
 
+/* A file that is read. */
 struct file {
     int fd;
     int error; /* errno of the first failure, 0: none */
     unsigned char *buffer;
-    size_t at, end;   /* in the buffer; end: reading only */
-    uint64_t flushed; /* bytes that the disk was told to begin with */
-    uint64_t written;
+    size_t at, end; /* in the buffer */
 };
-
-static bool write_out(struct file *f, const unsigned char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t k = write(f->fd, p, n);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0) {
-            f->error = k < 0 ? errno : EIO;
-            return false;
-        }
-        p += k;
-        n -= (size_t)k;
-        f->written += (uint64_t)k;
-    }
-    if (f->written - f->flushed >= FLUSH_BYTES) {
-        /* only advice: what fails here fails again in fsync */
-        (void)!sync_file_range(f->fd, (off_t)f->flushed,
-                               (off_t)(f->written - f->flushed),
-                               SYNC_FILE_RANGE_WRITE);
-        f->flushed = f->written;
-    }
-    return true;
-}
-
-static bool file_write(void *user, const void *data, size_t n)
-{
-    struct file *f = user;
-
-    if (n > BUFFER_BYTES - f->at) {
-        if (!write_out(f, f->buffer, f->at))
-            return false;
-        f->at = 0;
-        if (n >= BUFFER_BYTES)
-            return write_out(f, data, n);
-    }
-    memcpy(f->buffer + f->at, data, n);
-    f->at += n;
-    return true;
-}
 
 static int64_t file_read(void *user, void *data, size_t n)
 {
@@ -240,23 +195,19 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
                                      .n = n,
                                      .note = note,
                                      .note_bytes = note_bytes};
-    struct file f = {0};
-    struct replace r;
+    pl_file *f;
     pl_status s;
 
-    PL_TRY(replace_open(&r, path, err));
-    f.fd = r.fd;
-    f.buffer = malloc(BUFFER_BYTES);
-    s = f.buffer ? state_save(e, &what, file_write, &f, NULL, err)
-                 : err_no_memory(err, "writing a file");
+    if (path && engine_reads_file(e, path))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: a file of the model, which is read all along; name "
+                       "another",
+                       path);
+    PL_TRY(pl_file_open(&f, path, 0, err));
+    s = state_save(e, &what, pl_file_write, f, NULL, err);
     if (s == PL_OK)
-        (void)write_out(&f, f.buffer, f.at);
-    if (f.error)
-        s = failed("writing", r.path, f.error, err);
-    if (s == PL_OK)
-        s = replace_done(&r, err);
-    replace_close(&r);
-    free(f.buffer);
+        s = pl_file_commit(f, err);
+    pl_file_close(f);
     return s;
 }
 

@@ -1,6 +1,6 @@
 /* Files that take another's place as a whole, with and without a file system
  * that knows files without a name. */
-#include "base/replace.h"
+#include "pl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -64,31 +64,31 @@ static void expect_text(const char *path, const char *text)
     free(s);
 }
 
-static void put(struct replace *r, const char *text)
+static void put(pl_file *f, const char *text)
 {
-    assert_int_equal(write(r->fd, text, strlen(text)), strlen(text));
+    assert_true(pl_file_write(f, text, strlen(text)));
 }
 
 static void is_whole_or_as_it_was(const char *dir)
 {
     int here = open(".", O_RDONLY | O_DIRECTORY);
     char path[4200];
-    struct replace r;
+    pl_file *f;
     struct stat st;
 
     snprintf(path, sizeof path, "%s/place", dir);
     assert_int_equal(mkdir(dir, 0700), 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(replace_open(&r, path, NULL), PL_OK);
-        put(&r, "a text that is never finished");
-        replace_close(&r);
+        assert_int_equal(pl_file_open(&f, path, 0, NULL), PL_OK);
+        put(f, "a text that is never finished");
+        pl_file_close(f);
         assert_int_equal(files_in(dir), i);
-        assert_int_equal(replace_open(&r, path, NULL), PL_OK);
-        put(&r, i ? "new" : "old");
+        assert_int_equal(pl_file_open(&f, path, 0, NULL), PL_OK);
+        put(f, i ? "new" : "old");
         if (i)
             expect_text(path, "old");
-        assert_int_equal(replace_done(&r, NULL), PL_OK);
-        replace_close(&r);
+        assert_int_equal(pl_file_commit(f, NULL), PL_OK);
+        pl_file_close(f);
         assert_int_equal(files_in(dir), 1);
         expect_text(path, i ? "new" : "old");
         /* who may read it stays */
@@ -99,10 +99,10 @@ static void is_whole_or_as_it_was(const char *dir)
     }
     /* without a directory in its name */
     assert_int_equal(chdir(dir), 0);
-    assert_int_equal(replace_open(&r, "other", NULL), PL_OK);
-    put(&r, "x");
-    assert_int_equal(replace_done(&r, NULL), PL_OK);
-    replace_close(&r);
+    assert_int_equal(pl_file_open(&f, "other", 0, NULL), PL_OK);
+    put(f, "x");
+    assert_int_equal(pl_file_commit(f, NULL), PL_OK);
+    pl_file_close(f);
     expect_text("other", "x");
     assert_int_equal(files_in("."), 2);
     assert_int_equal(fchdir(here), 0);
@@ -132,9 +132,10 @@ TEST(replaced_leaves_nothing_when_killed)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        struct replace r;
+        pl_file *f;
 
-        if (replace_open(&r, path, NULL) != PL_OK || write(r.fd, "x", 1) != 1)
+        if (pl_file_open(&f, path, 0, NULL) != PL_OK ||
+            write(pl_file_fd(f), "x", 1) != 1)
             _exit(1);
         raise(SIGKILL);
     }
@@ -145,21 +146,21 @@ TEST(replaced_leaves_nothing_when_killed)
 
 TEST(replaced_says_what_cannot_be)
 {
-    struct replace r;
+    pl_file *f;
     pl_err err;
 
-    assert_int_equal(replace_open(&r, test_temp("absent/x"), &err),
+    assert_int_equal(pl_file_open(&f, test_temp("absent/x"), 0, &err),
                      PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "absent/x"));
-    assert_int_equal(replace_open(&r, "/dev/null", &err), PL_BAD_ARGUMENT);
+    assert_int_equal(pl_file_open(&f, "/dev/null", 0, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "/dev/null"));
     /* by the time it is done the place is another's */
     assert_int_equal(mkdir(test_temp("taken"), 0700), 0);
-    assert_int_equal(replace_open(&r, test_temp("taken/x"), NULL), PL_OK);
+    assert_int_equal(pl_file_open(&f, test_temp("taken/x"), 0, NULL), PL_OK);
     assert_int_equal(mkdir(test_temp("taken/x"), 0700), 0);
-    assert_int_equal(replace_done(&r, &err), PL_IO);
+    assert_int_equal(pl_file_commit(f, &err), PL_IO);
     assert_non_null(strstr(err.message, "taken/x"));
-    replace_close(&r);
+    pl_file_close(f);
     assert_int_equal(files_in(test_temp("taken")), 1);
 }
 
@@ -170,17 +171,17 @@ TEST(replaced_every_failed_allocation_is_a_status)
 
     assert_int_equal(mkdir(dir, 0700), 0);
     for (int64_t n = 1; failed; n++) {
-        struct replace r;
+        pl_file *f;
         pl_status s;
 
         names_only = n % 2;
         alloc_stat_reset();
         alloc_fail_at((n + 1) / 2);
-        s = replace_open(&r, path, NULL);
+        s = pl_file_open(&f, path, 0, NULL);
         if (s == PL_OK) {
-            put(&r, "x");
-            s = replace_done(&r, NULL);
-            replace_close(&r);
+            put(f, "x");
+            s = pl_file_commit(f, NULL);
+            pl_file_close(f);
         }
         failed = alloc_fail_off() || n < 4;
         assert_true(s == PL_OK || s == PL_NO_MEMORY);
@@ -189,4 +190,126 @@ TEST(replaced_every_failed_allocation_is_a_status)
         unlink(path);
     }
     names_only = false;
+}
+
+/* ---- what stays as it is ------------------------------------------------- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The mode counts, so that root's files are safe too. */
+TEST(replaced_are_no_files_without_write_permission)
+{
+    const char *dir = test_temp("modes"), *path = test_temp("modes/place");
+    pl_file *f;
+    struct stat st;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    write_text(path, "mine");
+    for (int i = 0; i < 2; i++) {
+        unsigned flags = i ? PL_FILE_STREAM : 0;
+
+        assert_int_equal(chmod(path, 0444), 0);
+        assert_int_equal(pl_file_open(&f, path, flags, &err), PL_IO);
+        assert_null(f);
+        assert_non_null(strstr(err.message, "write-protected (mode 0444)"));
+        /* and where it became so while the new one was written */
+        assert_int_equal(chmod(path, 0644), 0);
+        TEST_OK(pl_file_open(&f, path, flags, &err), err);
+        put(f, "new");
+        assert_int_equal(chmod(path, 0555), 0);
+        assert_int_equal(pl_file_commit(f, &err), PL_IO);
+        pl_file_close(f);
+        expect_text(path, "mine");
+    }
+    assert_int_equal(pl_file_open(&f, path, PL_FILE_RESUME, &err), PL_IO);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0555);
+    assert_int_equal(files_in(dir), 1);
+}
+
+TEST(replaced_is_what_a_link_names)
+{
+    const char *dir = test_temp("links"), *path = test_temp("links/place");
+    const char *link = test_temp("links/link");
+    pl_file *f;
+    struct stat st;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(symlink("place", link), 0);
+    assert_int_equal(pl_file_open(&f, link, 0, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "link to nothing"));
+    write_text(path, "old");
+    TEST_OK(pl_file_open(&f, link, 0, &err), err);
+    put(f, "new");
+    TEST_OK(pl_file_commit(f, &err), err);
+    pl_file_close(f);
+    expect_text(path, "new");
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(files_in(dir), 2);
+}
+
+/* A part is gone on with, and stays if it is not finished. */
+TEST(replaced_by_parts_that_are_gone_on_with)
+{
+    const char *dir = test_temp("parts"), *path = test_temp("parts/place");
+    pl_file *f;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        TEST_OK(pl_file_open(&f, path, PL_FILE_RESUME, &err), err);
+        assert_int_equal(lseek(pl_file_fd(f), 0, SEEK_END), i);
+        assert_int_equal(write(pl_file_fd(f), i ? "b" : "a", 1), 1);
+        if (i)
+            TEST_OK(pl_file_commit(f, &err), err);
+        pl_file_close(f);
+        expect_text(i ? path : test_temp("parts/place.part"), i ? "ab" : "a");
+        assert_int_equal(files_in(dir), 1);
+    }
+}
+
+/* Writes of any size come in order, and the first that fails is reported. */
+TEST(replaced_has_all_that_was_written)
+{
+    enum { N = 5 << 20 };
+    const char *path = test_temp("large");
+    unsigned char *data = malloc(N);
+    size_t n, at = 0;
+    pl_file *f;
+    char *got;
+    pl_err err;
+
+    assert_non_null(data);
+    for (int i = 0; i < N; i++)
+        data[i] = (unsigned char)(i * 7 + i / 1000);
+    TEST_OK(pl_file_open(&f, path, 0, &err), err);
+    for (size_t step = 1; at < N; at += n, step = step * 3 + 1) {
+        n = step < N - at ? step : N - at;
+        assert_true(pl_file_write(f, data + at, n));
+    }
+    TEST_OK(pl_file_commit(f, &err), err);
+    pl_file_close(f);
+    got = test_read(path, &n);
+    assert_int_equal(n, N);
+    assert_memory_equal(got, data, N);
+    free(got);
+    if (access("/dev/full", W_OK) == 0) {
+        TEST_OK(pl_file_open(&f, "/dev/full", PL_FILE_STREAM, &err), err);
+        assert_false(pl_file_write(f, data, N));
+        assert_false(pl_file_write(f, data, 1));
+        assert_int_equal(pl_file_commit(f, &err), PL_IO);
+        assert_non_null(strstr(err.message, strerror(ENOSPC)));
+        pl_file_close(f);
+    }
+    free(data);
 }

@@ -972,6 +972,44 @@ TEST(state_file_is_whole_or_as_it_was)
     engine_run_close(&r);
 }
 
+/* The engine goes on reading its model. */
+TEST(state_is_never_saved_over_its_model)
+{
+    const char *path[] = {test_temp("own.gguf"), test_temp("own-link"),
+                          test_temp("own-hard"), test_temp("")};
+    pl_options o = engine_run_options();
+    struct state before, now;
+    struct engine_run r;
+    int32_t token[8] = {0};
+    char other[512];
+    FILE *f;
+    pl_err err;
+
+    before.data = test_read(test_ref(small), &before.n);
+    f = fopen(path[0], "w");
+    assert_true(f && fwrite(before.data, 1, before.n, f) == before.n &&
+                fclose(f) == 0);
+    assert_int_equal(symlink(path[0], path[1]), 0);
+    assert_int_equal(link(path[0], path[2]), 0);
+    snprintf(other, sizeof other, "%s/./own.gguf", path[3]);
+    path[3] = other;
+    engine_run_open(&r, path[0], "a model of its own", &o);
+    engine_run_decode(&r, 0, 8, token, NULL);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(
+            pl_state_save_file(r.engine, 0, 0, -1, NULL, 0, path[i], &err),
+            PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "a file of the model"));
+        assert_non_null(strstr(err.message, path[i]));
+    }
+    now = contents(path[0]);
+    assert_int_equal(now.n, before.n);
+    assert_memory_equal(now.data, before.data, before.n);
+    free(now.data);
+    free(before.data);
+    engine_run_close(&r);
+}
+
 TEST(state_inspected_says_whose_it_is)
 {
     const char *path = test_temp("inspected.state");

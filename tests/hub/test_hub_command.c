@@ -110,6 +110,28 @@ TEST(hub_command_runs_a_model_of_a_hub)
     close_scene(&s);
 }
 
+/* Its path is known once it is there. */
+TEST(hub_command_never_writes_its_model)
+{
+    struct scene s;
+    char line[1024];
+    const char *place;
+
+    (void)open_scene(&s);
+    (void)sh(0, "plait inspect -hf T/R"); /* its folder is there */
+    place = hub_use_place(&s.u, &s.t, s.t.revision, "fable-Q8_0.gguf");
+    snprintf(line, sizeof line, "plait plan -hf T/R --svg '%s'", place);
+    must_say(sh(2, line), "is the file of -m too");
+    snprintf(
+        line, sizeof line,
+        "ln '%s' hub-own; plait run -hf T/R -p x --trace hub-own --offline",
+        place);
+    must_say(sh(2, line), "--trace hub-own is the file of -m too");
+    snprintf(line, sizeof line, "cmp '%s' models/fable-moe-Q8_0.gguf", place);
+    (void)sh(0, line);
+    close_scene(&s);
+}
+
 TEST(hub_command_runs_a_model_of_an_address)
 {
     struct scene s;

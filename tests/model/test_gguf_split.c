@@ -108,6 +108,32 @@ TEST(gguf_split_any_part_opens_the_set)
     }
 }
 
+/* By each of its names, but not what a name of an opened file is now. */
+TEST(gguf_split_knows_all_its_files)
+{
+    struct gguf *g;
+    pl_err err;
+
+    write_set("known", sample);
+    TEST_OK(gguf_open(&g, part_path("known", 1), &err), err);
+    for (int i = 0; i < N_PART; i++) {
+        char other[2][32];
+
+        for (int k = 0; k < 2; k++)
+            snprintf(other[k], sizeof other[k], "known-%d-%d", i, k);
+        assert_true(gguf_has_file(g, part_path("known", i)));
+        assert_int_equal(symlink(part_path("known", i), test_temp(other[0])),
+                         0);
+        assert_int_equal(link(part_path("known", i), test_temp(other[1])), 0);
+        assert_true(gguf_has_file(g, test_temp(other[0])));
+        assert_true(gguf_has_file(g, test_temp(other[1])));
+    }
+    assert_false(gguf_has_file(g, test_temp("unknown")));
+    write_set("copy", sample);
+    assert_false(gguf_has_file(g, part_path("copy", 0)));
+    gguf_close(g);
+}
+
 static void expect(const char *path, pl_status want, const char *text)
 {
     struct gguf *g;

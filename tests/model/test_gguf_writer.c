@@ -6,10 +6,13 @@
 #include "lib/support.h"
 #include "quant/format.h"
 
+#include <errno.h>
 #include <float.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct gguf_writer *writer(void)
@@ -280,16 +283,26 @@ TEST(gguf_writer_refuses_what_the_reader_would)
 
 TEST(gguf_writer_says_when_a_disk_is_full)
 {
+    static const float v[4096];
     struct gguf_writer *w = writer();
+    struct rlimit before, small;
     pl_err err;
 
-    gguf_put_u32(w, "k", 1);
-    assert_int_equal(gguf_writer_save(w, "/nonexistent/x.gguf", &err), PL_IO);
+    gguf_put_tensor(w, "t", PL_F32, 1, &(int64_t){4096}, v);
+    assert_int_equal(gguf_writer_save(w, "/nonexistent/x.gguf", &err),
+                     PL_NOT_FOUND);
     assert_non_null(strstr(err.message, "/nonexistent/x.gguf"));
-    /* a temporary file that is a link to a device without room */
-    if (symlink("/dev/full", test_temp("full.gguf.tmp")) == 0)
-        assert_int_equal(gguf_writer_save(w, test_temp("full.gguf"), &err),
-                         PL_IO);
+    /* as a disk without room */
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 8192;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(gguf_writer_save(w, test_temp("full.gguf"), &err), PL_IO);
+    assert_non_null(strstr(err.message, strerror(EFBIG)));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(access(test_temp("full.gguf"), F_OK), -1);
     gguf_writer_free(w);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { N_TOKEN = 1000, N_STATE = 300000, N_WRITER = 3, N_ROUND = 40 };
 
@@ -98,6 +99,54 @@ TEST(slot_file_is_one_writers_whoever_else_writes_it)
         n += e->d_name[0] != '.';
     closedir(d);
     assert_int_equal(n, 1);
+}
+
+/* The folder may be that of the models, and the server's keys may be there. */
+TEST(slot_file_replaces_none_but_a_slots)
+{
+    static const char mine[] = "GGUF, and this is mine\n";
+    static const char *const names[] = {"mine", "sym", "hard", "fresh", "dir"};
+    const char *dir = test_temp("slot-folder");
+    int32_t token[3] = {1, 2, 3};
+    struct slot_file f = {
+        .n = 3, .token = token, .state = token, .state_bytes = sizeof token};
+    char path[5][700];
+    struct slot_file got;
+    struct stat st;
+    size_t n;
+    char *text;
+    pl_err err;
+    FILE *file;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (int i = 0; i < 5; i++)
+        snprintf(path[i], sizeof path[i], "%s/%s", dir, names[i]);
+    file = fopen(path[0], "w");
+    assert_true(file && fputs(mine, file) >= 0 && fclose(file) == 0);
+    assert_int_equal(symlink(path[0], path[1]), 0);
+    assert_int_equal(link(path[0], path[2]), 0);
+    assert_int_equal(mkdir(path[4], 0700), 0);
+    for (int i = 0; i < 5; i++)
+        if (i != 3) {
+            assert_int_equal(slot_file_write(&f, path[i], &root, &err),
+                             PL_BAD_ARGUMENT);
+            assert_non_null(strstr(err.message, "another name"));
+        }
+    TEST_OK(slot_file_write(&f, path[3], &root, &err), err);
+    TEST_OK(slot_file_write(&f, path[3], &root, &err), err); /* its own */
+    /* a link to a slot leads out of the folder, and no mode is changed */
+    assert_int_equal(unlink(path[1]) | symlink(path[3], path[1]), 0);
+    assert_int_equal(slot_file_write(&f, path[1], &root, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(chmod(path[3], 0400), 0);
+    assert_int_equal(slot_file_write(&f, path[3], &root, &err), PL_IO);
+    assert_int_equal(stat(path[3], &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0400);
+    TEST_OK(slot_file_read(&got, path[3], &root, &err), err);
+    slot_file_fini(&got);
+    text = test_read(path[0], &n);
+    assert_string_equal(text, mine);
+    free(text);
 }
 
 TEST(slot_file_of_another_version_is_refused_with_a_remedy)

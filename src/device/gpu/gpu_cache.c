@@ -13,7 +13,6 @@
 #include "base/cache_place.h"
 #include "base/err.h"
 #include "base/hash64.h"
-#include "base/replace.h"
 
 struct head {
     char magic[8];
@@ -54,21 +53,6 @@ static bool take(int fd, void *out, size_t n)
             return false;
         out = (char *)out + got;
         n -= (size_t)got;
-    }
-    return true;
-}
-
-static bool give(int fd, const void *in, size_t n)
-{
-    while (n > 0) {
-        ssize_t put = write(fd, in, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        in = (const char *)in + put;
-        n -= (size_t)put;
     }
     return true;
 }
@@ -116,19 +100,18 @@ pl_status gpu_cache_save(const void *key, size_t n_key, const void *bytes,
                          size_t n, pl_err *err)
 {
     char path[CACHE_PATH];
-    struct replace r;
+    pl_file *f;
     struct head h = {.n_key = n_key, .n = n, .check = hash64(0, bytes, n)};
     pl_status s;
 
     memcpy(h.magic, magic, sizeof magic);
     PL_TRY(place(path, key, n_key, err));
     PL_TRY(cache_directories(path, err));
-    PL_TRY(replace_open(&r, path, err));
-    if (give(r.fd, &h, sizeof h) && give(r.fd, key, n_key) &&
-        give(r.fd, bytes, n))
-        s = replace_done(&r, err);
-    else
-        s = err_set(err, PL_IO, "%s: %s", path, strerror(errno));
-    replace_close(&r);
+    PL_TRY(pl_file_open(&f, path, 0, err));
+    pl_file_write(f, &h, sizeof h);
+    pl_file_write(f, key, n_key);
+    pl_file_write(f, bytes, n);
+    s = pl_file_commit(f, err);
+    pl_file_close(f);
     return s;
 }
