@@ -272,7 +272,8 @@ def check_globals(build):
         m = re.match(r'[0-9a-f]{16} .{7} (\S+)\s+([0-9a-f]+)\s+(.*)', line)
         if not m or not int(m[2], 16) or '.rel.ro' in m[1]:
             continue
-        if m[3].split()[-1] in ('emu_now', 'stream_ranges'):
+        if m[3].split()[-1] in ('emu_now', 'opencl_tried',
+                                  'stream_ranges'):
             continue
         if re.match(r'\.t?(data|bss)|\*COM\*', m[1]):
             complain(path, 1, f'{m[3].split()[-1]} is a mutable global '

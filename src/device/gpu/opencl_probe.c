@@ -30,7 +30,7 @@ static void prepare_copy(pid_t parent)
     struct sigaction a = {.sa_handler = SIG_DFL};
     const struct rlimit none = {0, 0};
     sigset_t no_signal;
-    int fd = open("/dev/null", O_RDWR);
+    int fd = open("/dev/null", O_RDONLY); /* so writes to it fail */
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -113,24 +113,27 @@ static int try_library(const char *path)
     return pid > 0 ? outcome(pid) : 0;
 }
 
+/* The library that was tried opencl_tried. */
+static struct {
+    pthread_mutex_t lock;
+    char path[512];
+    int signal;
+} opencl_tried = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 pl_status opencl_probe(const char *path, pl_err *err)
 {
-    static struct {
-        pthread_mutex_t lock;
-        char path[512]; /* the library that was tried last */
-        int signal;
-    } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
     int signal;
 
-    pthread_mutex_lock(&last.lock);
-    if (strlen(path) >= sizeof last.path || strcmp(path, last.path) != 0) {
-        last.signal = try_library(path);
-        last.path[0] = '\0';
-        if (strlen(path) < sizeof last.path)
-            strcpy(last.path, path);
+    pthread_mutex_lock(&opencl_tried.lock);
+    if (strlen(path) >= sizeof opencl_tried.path ||
+        strcmp(path, opencl_tried.path) != 0) {
+        opencl_tried.signal = try_library(path);
+        opencl_tried.path[0] = '\0';
+        if (strlen(path) < sizeof opencl_tried.path)
+            strcpy(opencl_tried.path, path);
     }
-    signal = last.signal;
-    pthread_mutex_unlock(&last.lock);
+    signal = opencl_tried.signal;
+    pthread_mutex_unlock(&opencl_tried.lock);
     if (signal == 0)
         return PL_OK;
     return err_set(err, PL_DEVICE,
