@@ -478,7 +478,7 @@ TEST(available_obeys_a_real_cgroup)
     json_decref(j);
 }
 
-/* Stated memory is shown, by text and JSON alike. */
+/* Stated memory is shown, by text and JSON alike, and it refuses. */
 TEST(available_is_shown_and_named)
 {
     struct ran r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait devices");
@@ -489,6 +489,10 @@ TEST(available_is_shown_and_named)
     r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait devices --json");
     assert_non_null(strstr(r.out, "\"memory\": 17179869184"));
     assert_non_null(strstr(r.out, "\"available\": 12884901888"));
+    r = sh(0, "PLAIT_MEMORY=16GiB:12GiB plait plan " MODEL "-dev 'cpu*2'");
+    assert_non_null(strstr(r.out, "    12.0G    16.0G\n"));
+    r = sh(1, "PLAIT_MEMORY=16GiB:4MiB plait plan " MODEL "-fit off");
+    must_say(r, "; 4.00 MiB is available now, 16.00 GiB in all)");
     r = sh(2, "PLAIT_MEMORY=much plait devices");
     must_say(r, "PLAIT_MEMORY=much: not an amount of memory");
 }
