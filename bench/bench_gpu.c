@@ -439,7 +439,7 @@ static bool open_gpu(const struct gpu_driver *d, int i)
         return false;
     b.d = d;
     b.n_unit = info[at].n_unit;
-    free_bytes = info[at].memory_bytes;
+    free_bytes = info[at].available_bytes;
     if (d->free_memory)
         must(d->free_memory(info[at].index, &free_bytes, &err), "its memory");
     printf("%s:%d  %s, %d units, %.1f GB free\n", d->name, at, info[at].title,

@@ -273,20 +273,6 @@ static enum exit_code make_model(const struct options *o, char *path,
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-static double free_memory(void)
-{
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    double kb = 0;
-
-    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
-        if (strncmp(line, "MemAvailable:", 13) == 0)
-            kb = strtod(line + 13, NULL);
-    if (f != NULL)
-        fclose(f);
-    return kb > 0 ? kb * 1024 : 4e9;
-}
-
 /* Measures configurations side by side, then frees their engines. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
@@ -367,7 +353,11 @@ static enum exit_code bench_model(struct bench_config *c, int n,
     if (code == EXIT_DONE) {
         double bytes = json_number_value(
             json_object_get(json_object_get(inspect, "totals"), "bytes"));
-        double fit = free_memory() / 2 / (bytes + 1);
+        uint64_t available = 0;
+        double fit;
+
+        pl_host_memory(NULL, &available, NULL);
+        fit = (double)available / 2 / (bytes + 1);
 
         at_once = fit >= n ? n : fit > 1 ? (int)fit : 1;
     }

@@ -429,7 +429,8 @@ const struct option_row option_table[] = {
     {{"--device-spec"}, "LIST",
      "plan for a machine that is not there: gpu:24GiB:1TB/s*4, "
      "gpu:141GiB:4.8TB/s:p2p=450GB/s*8; also flops=60T, int8=470T, "
-     "link=50GB/s, bridge=450GB/s: to the others of the item; an item "
+     "link=50GB/s, bridge=450GB/s: to the others of the item, "
+     "available=20GiB: of its memory now; an item "
      "host:64GiB:50GB/s describes its host",
      PLAN, option_set_text, AT(pl.device_spec), 0, 0},
     {{"-sm", "--split-mode"}, "MODE",

@@ -61,59 +61,16 @@ static pl_status open_template(struct service *v, const struct options *o,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* The number behind `name` in a file of names and numbers; 0: there is none. */
-static uint64_t number_in(const char *path, const char *name)
-{
-    FILE *f = fopen(path, "r");
-    char word[64], line[256];
-    uint64_t v = 0, found = 0;
-
-    while (f != NULL && found == 0 && fgets(line, sizeof(line), f) != NULL) {
-        if (name == NULL && sscanf(line, "%" SCNu64, &v) == 1)
-            found = v;
-        else if (name != NULL && sscanf(line, "%63s %" SCNu64, word, &v) == 2 &&
-                 strcmp(word, name) == 0)
-            found = v;
-    }
-    if (f != NULL)
-        fclose(f);
-    return found;
-}
-
-/* Bytes of the memory that plans count on which others have: this process's
- * models among them, but no files that the system keeps while it may. */
-static uint64_t taken_bytes(void)
-{
-    static const char group[] = "/sys/fs/cgroup/memory";
-    uint64_t total = number_in("/proc/meminfo", "MemTotal:") << 10;
-    uint64_t left = number_in("/proc/meminfo", "MemAvailable:") << 10;
-    uint64_t taken = total > left ? total - left : 0, limit, used, kept;
-    char path[3][64];
-
-    snprintf(path[0], sizeof(path[0]), "%s.max", group);
-    snprintf(path[1], sizeof(path[1]), "%s.current", group);
-    snprintf(path[2], sizeof(path[2]), "%s.stat", group);
-    limit = number_in(path[0], NULL);
-    if (limit == 0 || limit >= total)
-        return taken;
-    used = number_in(path[1], NULL);
-    kept = number_in(path[2], "inactive_file");
-    used = used > kept ? used - kept : 0;
-    /* What is free of the machine may be less than what is of the limit. */
-    return left < limit && limit - left > used ? limit - left : used;
-}
-
 /* A server that shares its machine leaves most of its memory to others; a
  * container may have less than the machine. All its models share that. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
-    long n = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    uint64_t bytes = n > 0 && size > 0 ? (uint64_t)n * (uint64_t)size : 0;
-    uint64_t limit = number_in("/sys/fs/cgroup/memory.max", NULL);
+    uint64_t bytes;
+    pl_err err;
 
-    if (limit > 0 && limit < bytes)
-        bytes = limit;
+    if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
+        return 0; /* the plan says why */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
@@ -145,18 +102,6 @@ static uint64_t promised_bytes(const struct serve_models *all)
     return sum;
 }
 
-/* Are all of them processors, which share the machine's memory? Drivers of GPUs
- * tell what is free by themselves. */
-static bool on_processors(const char *devices)
-{
-    static const char *const other[] = {"gpu", "cuda", "hip", "opencl", "emu"};
-
-    for (size_t i = 0; devices && i < sizeof(other) / sizeof(other[0]); i++)
-        if (strstr(devices, other[i]) != NULL)
-            return false;
-    return true;
-}
-
 /* ---- loading ------------------------------------------------------------- */
 
 /* all: those it is loaded beside; NULL: it is alone. */
@@ -182,12 +127,8 @@ static pl_status load(struct service *v, const struct options *o,
         pl.keep = kept;
         pl.n_keep = 1;
     }
-    if (all != NULL && on_processors(pl.devices)) {
-        if (pl.fit_margin == 0) /* what is left free by default */
-            pl.fit_margin =
-                (number_in("/proc/meminfo", "MemTotal:") << 10) / 64;
-        pl.fit_margin += taken_bytes() + promised_bytes(all) + ram_of(all, o);
-    }
+    if (all != NULL)
+        pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
     if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can end */

@@ -283,7 +283,9 @@ typedef struct pl_options {
                                    some megabytes. Nonzero, which any thread may
                                    set, ends that with PL_CANCELLED, and nothing
                                    is left of it; NULL: nobody asks */
-    pl_numerics numerics; /* of a model; a graph of one's own says so itself */
+    pl_numerics numerics;  /* of a model; a graph of one's own says so itself */
+    uint64_t host_reserve; /* bytes of the host's memory that the caller will
+                              take for itself: not available to the plan */
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -850,8 +852,13 @@ PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* What this machine offers: NUMA nodes, cores, memory, instruction sets, GPUs,
- * each of which is asked what memory is free. */
+/* Bytes of the host's memory that this process may have, by the machine and by
+ * the limits of its cgroups, and those of them that are available now, by which
+ * plans are refused. 0: not known. Either may be NULL. */
+PL_API pl_status pl_host_memory(uint64_t *all, uint64_t *available,
+                                pl_err *err);
+/* Prints NUMA nodes, cores, memory in all and available now, instruction sets
+ * and GPUs, each of which is asked for its memory. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
 /* Measures in a few seconds how fast its cores, memory and messages are, prints
@@ -898,8 +905,8 @@ typedef struct pl_limits {
     double bf16_ops_per_s; /* vectors of BF16; 0: there are none */
 } pl_limits;
 /* What measures them: a thread a core, and of memory 64 MiB a core, at least
- * 1 GiB, but no more than an eighth of the machine's. Not for two threads of
- * the caller's at once. */
+ * 1 GiB, but no more than an eighth of what is available. Not for two threads
+ * of the caller's at once. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);

@@ -853,6 +853,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0); /* it may be cut short */
     /* what was measured on this machine is neither read nor replaced */
     setenv("XDG_CACHE_HOME", "/dev/null/no-cache", 1);
+    /* plans go by memory, and cases must not go by that of the machine */
+    setenv("PLAIT_MEMORY", "64GiB", 1);
     all.limit_s = test_long() ? CPU_LONG : CPU_SHORT;
     all.max_quiet = MAX_QUIET;
     while ((c = getopt_long(argc, argv, "vj:t:q:x:h", options, NULL)) != -1) {

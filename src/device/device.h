@@ -21,7 +21,8 @@ struct device_desc {
     char name[32];                /* "cpu0", "sim1", "gpu2" */
     const struct device_ops *ops; /* its kind */
     int n_thread;                 /* worker threads; 1 where it has none */
-    uint64_t memory_bytes;        /* limit; 0 = unknown */
+    uint64_t memory_bytes;        /* in all; 0 = unknown */
+    uint64_t available_bytes;     /* of these now; 0 only where these are */
     double mem_bytes_per_s;       /* of weights; 0 = unknown */
     double float_macs_per_s;      /* multiply-adds of floats; 0 = unknown */
     double block_macs_per_s;      /* of weights in blocks; 0 = as of floats */
@@ -101,6 +102,7 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  * order after NAME by unit: gpu:24GiB:1TB/s*4, gpu:80GiB:3TB/s:link=64GB/s:
  * latency=5us:flops=400T*8. A multiply-add is two of those flops; int8=800T:
  * those of weights in blocks, where they differ. launch=2us: to begin a kernel.
+ * available=20GiB: of its memory now, where that is not all.
  * p2p=450GB/s: to the others that say so, past the host; bridge=450GB/s: to the
  * others of the item. Memory is private to each, or ":shared" with the others
  * that say so. An item named host (host:64GiB:50GB/s) describes the host and is

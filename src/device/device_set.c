@@ -288,18 +288,19 @@ static size_t needed(const struct device *d)
 static pl_status too_little(const struct device *d, const char *whose,
                             size_t all, pl_err *err)
 {
-    char b[REGION_COUNT][24], scratch[24], need[24], has[24];
+    char b[REGION_COUNT][24], scratch[24], need[24], now[24], has[24];
 
     for (int r = 0; r < REGION_COUNT; r++)
         bytes_text(b[r], d->bytes[r]);
     return err_set(
         err, PL_NO_DEVICE_MEMORY,
-        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s, of %s it "
-        "has; use a shorter context, smaller batches or more devices",
+        "%s needs %s (%s %s, %s %s, %s %s, scratch %s)%s; %s is available now "
+        "(%s in all): use a shorter context, smaller batches or more devices",
         d->desc.name, bytes_text(need, needed(d)), region_name((enum region)0),
         b[0], region_name((enum region)1), b[1], region_name((enum region)2),
         b[2], bytes_text(scratch, d->scratch_bytes),
-        all > needed(d) ? whose : "", bytes_text(has, d->desc.memory_bytes));
+        all > needed(d) ? whose : "", bytes_text(now, d->desc.available_bytes),
+        bytes_text(has, d->desc.memory_bytes));
 }
 
 static pl_status check_memory(const struct device_set *s, pl_err *err)
@@ -311,7 +312,7 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
         for (int k = 0; k < s->n; k++)
             if (k == i || device_shares_memory(&d->desc, &s->dev[k].desc))
                 all += needed(&s->dev[k]);
-        if (d->desc.memory_bytes > 0 && all > d->desc.memory_bytes)
+        if (d->desc.available_bytes > 0 && all > d->desc.available_bytes)
             return too_little(d, " beside others in the same memory", all, err);
     }
     return PL_OK;

@@ -176,6 +176,7 @@ static const struct {
     bool keyed;        /* never without its key */
 } figures[DEVICE_FIGURES] = {
     [DEVICE_MEMORY] = {"memory", BYTES, 0, HUGE_VAL, "", false},
+    [DEVICE_AVAILABLE] = {"available", BYTES, 1, HUGE_VAL, "at least 1B", true},
     [DEVICE_BANDWIDTH] = {"bandwidth", BYTES_PER_S, 1e3, HUGE_VAL,
                           "at least 1kB/s", false},
     [DEVICE_FLOPS] = {"flops", PLAIN, 1e3, HUGE_VAL, "at least 1000", false},
@@ -267,7 +268,12 @@ pl_status device_item_append(struct device_list *l,
 {
     struct device_desc x = *d;
 
-    x.memory_bytes = (uint64_t)v[DEVICE_MEMORY];
+    x.memory_bytes = x.available_bytes = (uint64_t)v[DEVICE_MEMORY];
+    if (v[DEVICE_AVAILABLE] > v[DEVICE_MEMORY])
+        return device_item_bad(it, err,
+                               "more is available than the memory it has");
+    if (v[DEVICE_AVAILABLE] > 0)
+        x.available_bytes = (uint64_t)v[DEVICE_AVAILABLE];
     x.mem_bytes_per_s = v[DEVICE_BANDWIDTH];
     x.float_macs_per_s = v[DEVICE_FLOPS] / 2; /* a multiply-add is two */
     x.block_macs_per_s = v[DEVICE_INT8] / 2;

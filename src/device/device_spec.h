@@ -32,6 +32,7 @@ pl_status device_list_append(struct device_list *l, const struct device_desc *d,
 /* Figures that fields may give, told apart by their units or by a key. */
 enum device_figure {
     DEVICE_MEMORY,    /* 2GiB */
+    DEVICE_AVAILABLE, /* available=1GiB: of that now */
     DEVICE_BANDWIDTH, /* of its memory: 1TB/s */
     DEVICE_FLOPS,     /* flops=400T */
     DEVICE_LINK,      /* 16GB/s, or link=16GB/s beside a bandwidth */

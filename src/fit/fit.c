@@ -1,5 +1,10 @@
 /* What is to be searched, and the end of it: a plan, or what is missing.
  *
+ * The search goes by all the memory that devices have. Where its plan lacks
+ * memory that is available now, a second search keeps the ranks and their
+ * shares, and so every bit, and finds by what is available which devices carry
+ * them, what goes to the host and how long the context is.
+ *
  * One plan is enough where the mode is given, or there is one device, and all
  * fits. Else the search takes some ten, fewer of large graphs. Tensor split
  * over all devices, where that was tried, stays unless another is clearly
@@ -43,12 +48,13 @@ static void look_at_devices(struct fit *f)
     const struct device_list *l = &f->asked.list;
 
     f->known = l->n > 0;
+    f->unlike = false;
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *a = l->dev, *b = &l->dev[d];
 
-        f->known &= b->memory_bytes > 0;
+        f->known &= fit_memory(f, b) > 0;
         f->unlike |= a->ops != b->ops || a->n_thread != b->n_thread ||
-                     a->memory_bytes != b->memory_bytes ||
+                     fit_memory(f, a) != fit_memory(f, b) ||
                      a->mem_bytes_per_s != b->mem_bytes_per_s ||
                      a->float_macs_per_s != b->float_macs_per_s ||
                      a->block_macs_per_s != b->block_macs_per_s ||
@@ -107,6 +113,7 @@ static pl_status what_is_open(struct fit *f, const pl_options *o,
         .ubatch = !o->no_fit && in->open.ubatch,
         .ctx = !o->no_fit && in->open.ctx && f->ctx_least < f->ctx_most,
     };
+    f->reserve = o->host_reserve;
     f->margin = o->no_fit                      ? FIT_NO_MARGIN
                 : o->fit_margin <= most_margin ? o->fit_margin
                                                : most_margin;
@@ -118,14 +125,23 @@ static pl_status what_is_open(struct fit *f, const pl_options *o,
     return in->open.mode ? PL_OK : fit_deal_ranks(f, &f->usual, err);
 }
 
-static void close_fit(struct fit *f)
+/* Forgets all guesses. */
+static void forget(struct fit *f)
 {
     fit_unref(f->ready);
     fit_unref(f->best);
     fit_unref(f->usual_plan);
     fit_unref(f->nearest);
+    f->ready = f->best = f->usual_plan = f->nearest = NULL;
     for (int i = 0; i < f->n_lack; i++)
         fit_unref(f->lack[i]);
+    f->n_lack = f->n_plan = 0;
+    memset(f->of_mode_s, 0, sizeof f->of_mode_s);
+}
+
+static void close_fit(struct fit *f)
+{
+    forget(f);
     arena_fini(&f->arena);
 }
 
@@ -146,6 +162,66 @@ static pl_status search(struct fit *f, pl_err *err)
     return PL_OK;
 }
 
+/* The mode is given and its plan fits: is it as good as any? */
+static bool settled(const struct fit *f, const struct fit_plan *p)
+{
+    bool shares = f->unlike && f->may.share && f->usual.mode != PL_SPLIT_NONE &&
+                  f->asked.list.n <= FEW;
+
+    return p->missing == 0 && !shares;
+}
+
+/* f->best, if anything fits. */
+static pl_status choose(struct fit *f, bool *searched, pl_err *err)
+{
+    struct fit_plan *p = NULL;
+
+    if (!f->may.mode) {
+        PL_TRY(fit_compile(f, &f->usual, &p, err));
+        if (!p)
+            return PL_OK;
+        if (settled(f, p)) {
+            f->best = p;
+            return PL_OK;
+        }
+        f->ready = p;
+    }
+    *searched = true;
+    return search(f, err);
+}
+
+/* Begins again by what is available now, with the ranks of the best guess and
+ * their shares. Only in tensor mode may shares of devices be those of ranks:
+ * then they stay. */
+static void keep_bits(struct fit *f)
+{
+    const struct intent *x = &f->best->in;
+
+    f->usual.mode = x->mode;
+    f->usual.width = x->width;
+    f->usual.share = x->share;
+    if (x->mode == PL_SPLIT_TENSOR && x->n_rank == 0 && x->share)
+        f->may.mode = f->may.share = false;
+    else
+        f->usual.n_rank = f->best->q->place.n_rank;
+    if (!f->may.mode)
+        f->usual.main_device = x->main_device;
+    forget(f);
+    look_at_devices(f);
+}
+
+/* f->best, if anything fits now. */
+static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
+{
+    *searched = f->now = false;
+    PL_TRY(choose(f, searched, err));
+    f->now = true;
+    if (!f->best || fit_all_lacks(f, f->best->q) == 0)
+        return PL_OK;
+    keep_bits(f);
+    return choose(f, searched, err);
+}
+
 /* ---- explanations ------------------------------------------------------ */
 
 /* With less asked for: does anything fit, and what? */
@@ -154,7 +230,9 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
                         struct intent_text *out, bool *found, pl_err *err)
 {
     struct fit *r = calloc(1, sizeof *r);
+    struct intent was = f->usual;
     pl_options o = *opt;
+    bool searched;
     pl_status s;
 
     *found = false;
@@ -175,15 +253,17 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
     }
     s = what_is_open(r, &o, n_ctx_train, err);
     if (s == PL_OK)
-        s = search(r, err);
+        s = choose_now(r, &searched, err);
     *found = s == PL_OK && r->best;
+    was.n_rank = f->asked.n_rank;
     if (*found)
-        fit_say_remedy(out, &r->best->in, &f->usual, opt->no_fit);
+        fit_say_remedy(out, &r->best->in, &was, opt->no_fit);
     close_fit(r);
     free(r);
     return s;
 }
 
+/* Why there is no plan. */
 static pl_status explain(const struct fit *f, const pl_options *opt,
                          int64_t n_ctx_train, pl_err *err)
 {
@@ -191,9 +271,15 @@ static pl_status explain(const struct fit *f, const pl_options *opt,
     bool found = false;
     pl_status s = PL_OK;
 
+    if (!f->nearest) {
+        free(t);
+        if (err)
+            *err = f->why;
+        return f->failed;
+    }
     if (!t)
         return err_no_memory(err, "an explanation");
-    fit_table(t, f->nearest->q, f->margin, false);
+    fit_table(t, f, f->nearest->q);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
         s = remedy(f, opt, n_ctx_train, shorter, t + 1, &found, err);
     if (t->n > 700)
@@ -214,47 +300,7 @@ static pl_status explain(const struct fit *f, const pl_options *opt,
     return s;
 }
 
-/* ---- all of it --------------------------------------------------------- */
-
-/* The mode is given and its plan fits: is it as good as any? */
-static bool settled(const struct fit *f, const struct fit_plan *p)
-{
-    bool shares = f->unlike && f->may.share && f->usual.mode != PL_SPLIT_NONE &&
-                  f->asked.list.n <= FEW;
-
-    return p->missing == 0 && !shares;
-}
-
-/* f->best, or why there is none. */
-static pl_status choose(struct fit *f, const pl_options *opt,
-                        int64_t n_ctx_train, bool *searched, pl_err *err)
-{
-    struct fit_plan *p = NULL;
-    bool done = false;
-
-    *searched = false;
-    if (!f->may.mode) {
-        PL_TRY(fit_compile(f, &f->usual, &p, err));
-        if (!p) {
-            if (err)
-                *err = f->why;
-            return f->failed;
-        }
-        done = settled(f, p);
-        *(done ? &f->best : &f->ready) = p;
-    }
-    if (!done) {
-        *searched = true;
-        PL_TRY(search(f, err));
-    }
-    if (f->best)
-        return PL_OK;
-    if (f->nearest)
-        return explain(f, opt, n_ctx_train, err);
-    if (err)
-        *err = f->why;
-    return f->failed;
-}
+/* ---- all of it ---------------------------------------------------------- */
 
 pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
                      const pl_graph *g, const pl_options *opt,
@@ -277,7 +323,9 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
     if (s == PL_OK)
         s = what_is_open(f, opt, n_ctx_train, err);
     if (s == PL_OK)
-        s = choose(f, opt, n_ctx_train, &searched, err);
+        s = choose_now(f, &searched, err);
+    if (s == PL_OK && !f->best)
+        s = explain(f, opt, n_ctx_train, err);
     notes_tell(&f->notes, opt->log, opt->log_user);
     if (s != PL_OK)
         goto done;

@@ -2,6 +2,12 @@
  * devices take part (-sm auto), and, where memory is short, shares, layers and
  * experts on the host, the micro-batch and the context (-fit).
  *
+ * Ranks, and the shares of ranks, are chosen by all the memory that devices
+ * have, never by what is available of it, so the same options give the same
+ * bits at any hour. What is available now decides the rest: which devices carry
+ * which ranks and layers, what goes to the host, the context, and whether the
+ * model is refused.
+ *
  * Every guess is planned for real: its bytes are those that would be allocated,
  * its speed is the cost function's for a prompt of FIT_PROMPT tokens and
  * FIT_ANSWER tokens after it. Nothing is measured, nothing here decides a bit
@@ -36,7 +42,7 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
                       int64_t n_ctx, double *seconds, double *prompt_s,
                       pl_err *err);
 
-/* Bytes that device d lacks to hold what is planned for it and for those it
+/* Bytes that device d lacks now to hold what is planned for it and for those it
  * shares memory with, `margin` left free (0: 1/64 of it; FIT_NO_MARGIN: none);
  * below zero: what is left. */
 #define FIT_NO_MARGIN UINT64_MAX

@@ -98,7 +98,7 @@ static bool level(const struct fit *f, const struct fit_plan *p, int *count)
 
     count_layers(p->q, n, count);
     for (int d = 0; d < n; d++) {
-        lack[d] = (double)fit_missing(p->q, d, f->margin);
+        lack[d] = (double)fit_lacks(f, p->q, d);
         if (count[d] == 0)
             lack[d] = fmin(0, lack[d] + buffer_bytes(p->q));
     }
@@ -162,7 +162,8 @@ static bool fill(const struct fit *f, const struct compiled *q, int *count)
         if (best < 0)
             return false;
         full[best] = true;
-        room = (double)l->dev[best].memory_bytes * 63 / 64 - buffers;
+        room = (double)fit_memory(f, &l->dev[best]) -
+               (double)l->dev[best].memory_bytes / 64 - buffers;
         count[best] = (int)fmin(left, fmax(0, room / layer));
         left -= count[best];
         n_used += count[best] > 0;

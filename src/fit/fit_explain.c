@@ -34,12 +34,13 @@ static void say_sharers(struct intent_text *t, const struct device_list *l,
         intent_say(t, " and %d more", n - MOST);
 }
 
+/* `missing`, of `has` bytes that are available. */
 static void say_device(struct intent_text *t, const struct compiled *q, int d,
-                       int64_t missing)
+                       int64_t missing, uint64_t has)
 {
     const struct device_desc *x = &q->list.dev[d];
     uint64_t bytes[REGION_COUNT] = {0};
-    char b[24];
+    char b[24], now[24];
 
     for (int k = 0; k < q->list.n; k++) {
         const struct program *p = &q->low->prog[k];
@@ -60,26 +61,29 @@ static void say_device(struct intent_text *t, const struct compiled *q, int d,
     intent_say(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
     intent_say(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
     if (x->memory_bytes > 0)
-        intent_say(t, ", of %s", bytes_text(b, x->memory_bytes));
+        intent_say(t, "; %s is available now, %s in all", bytes_text(now, has),
+                   bytes_text(b, x->memory_bytes));
     intent_say(t, ")");
 }
 
-void fit_table(struct intent_text *t, const struct compiled *q, uint64_t margin,
-               bool all)
+void fit_table(struct intent_text *t, const struct fit *f,
+               const struct compiled *q)
 {
     enum { MOST = 6 };
     int n = 0;
 
     for (int d = 0; d < q->list.n; d++) {
-        int64_t missing = fit_missing(q, d, margin);
+        const struct device_desc *x = &q->list.dev[d];
+        int64_t missing =
+            f ? fit_lacks(f, q, d) : fit_missing(q, d, FIT_NO_MARGIN);
 
         if (is_told(&q->list, d) ||
-            (missing <= 0 && !(all && q->low->prog[d].active)))
+            (missing <= 0 && (f || !q->low->prog[d].active)))
             continue;
         if (n++ >= MOST)
             continue;
         intent_say(t, "%s", n > 1 ? "; " : "");
-        say_device(t, q, d, missing);
+        say_device(t, q, d, missing, f ? fit_memory(f, x) : x->available_bytes);
     }
     if (n > MOST)
         intent_say(t, "; and %d device%s more", n - MOST,
@@ -93,7 +97,7 @@ void fit_explain(pl_err *err, const struct compiled *q)
 
     if (!err)
         return;
-    fit_table(&t, q, FIT_NO_MARGIN, true);
+    fit_table(&t, NULL, q);
     at = strlen(err->message);
     snprintf(err->message + at, sizeof err->message - at, "; planned: %s", t.s);
 }
@@ -115,9 +119,12 @@ void fit_say_remedy(struct intent_text *out, const struct intent *in,
     struct intent_text mode = {.n = 0};
 
     intent_say_mode(&mode, in);
-    if (any &&
-        (in->share != asked->share || (asked->open.mode && asked->list.n > 1)))
+    if (any && (in->share != asked->share ||
+                (asked->open.mode && asked->list.n > 1))) {
         intent_say(out, " %s", mode.n < MOST ? mode.s : "another -ts");
+        if (in->n_rank != asked->n_rank)
+            intent_say(out, " --ranks %d", in->n_rank);
+    }
     if (in->n_on != asked->n_on) {
         intent_say(out, " -ngl ");
         intent_say_layers(out, in);

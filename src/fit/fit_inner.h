@@ -44,11 +44,12 @@ struct fit {
     struct calibration cal;
     bool calibrated, unlike; /* unlike: devices are not all the same */
     bool known;              /* all of them tell their memory */
+    bool now;      /* what is available now counts, not all memory: fit.c */
     double *speed; /* [asked.list.n] how fast each is beside the others, by the
                       rates that plans have */
-    uint64_t weights; /* bytes of all weights in the file */
-    uint64_t margin;
-    struct intent_open may; /* what may be changed */
+    uint64_t weights;         /* bytes of all weights in the file */
+    uint64_t margin, reserve; /* as the options have them */
+    struct intent_open may;   /* what may be changed */
     int64_t ctx_least, ctx_most;
     int n_plan, budget;     /* plans made, and that are worth making */
     struct intent usual;    /* what options and defaults ask for */
@@ -65,6 +66,15 @@ struct fit {
     pl_err why;
 };
 
+/* ---- fit_weigh.c ------------------------------------------------------- */
+
+/* Bytes of a device that may be planned with, the margin among them; 0: it is
+ * not known. */
+uint64_t fit_memory(const struct fit *f, const struct device_desc *x);
+uint64_t fit_margin(const struct fit *f, const struct device_desc *x);
+/* fit_missing of that memory and margin. */
+int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d);
+
 /* ---- fit_try.c --------------------------------------------------------- */
 
 /* Compiles a guess. *out is a reference of the caller's; NULL where it cannot
@@ -78,6 +88,8 @@ pl_status fit_consider(struct fit *f, const struct intent *in,
                        struct fit_plan **out, pl_err *err);
 /* Keeps a guess that lacks memory among the fastest such. */
 void fit_keep_short(struct fit *f, struct fit_plan *p);
+/* Bytes that all devices lack together for what is compiled. */
+int64_t fit_all_lacks(const struct fit *f, const struct compiled *q);
 struct fit_plan *fit_ref(struct fit_plan *p);
 void fit_unref(struct fit_plan *p); /* takes NULL */
 
@@ -109,10 +121,10 @@ pl_status fit_stretch(struct fit *f, pl_err *err);
 
 /* ---- fit_explain.c ------------------------------------------------------ */
 
-/* "cpu1: needs 3.20 GiB more (weights ..": a line a device that lacks memory,
- * or all lines. */
-void fit_table(struct intent_text *t, const struct compiled *q, uint64_t margin,
-               bool all);
+/* "cpu1: needs 3.20 GiB more (weights ..": a line a device that lacks memory;
+ * f NULL: a line each, what they have and what they need. */
+void fit_table(struct intent_text *t, const struct fit *f,
+               const struct compiled *q);
 /* What of `asked` guess `in` changes, so that who adds it to the options has
  * what fits; `any`: mode and shares were not searched for, so tell them too. */
 void fit_say_remedy(struct intent_text *out, const struct intent *in,

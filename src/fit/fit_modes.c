@@ -75,7 +75,7 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
         if (k < l->n && !among_fastest(f, d, k))
             continue;
         v[d] = kind == EVEN        ? 1
-               : kind == BY_MEMORY ? (double)x->memory_bytes
+               : kind == BY_MEMORY ? (double)fit_memory(f, x)
                                    : f->speed[d];
         most = fmax(most, v[d]);
     }
@@ -157,7 +157,7 @@ static bool too_small(const struct fit *f, int k)
 
     for (int d = 0; d < l->n; d++)
         if (among_fastest(f, d, k))
-            sum += l->dev[d].memory_bytes;
+            sum += fit_memory(f, &l->dev[d]);
     return f->known && sum < f->weights;
 }
 
@@ -245,18 +245,19 @@ static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
     if (x.main_device > 0) /* somebody wants that one */
         return guess(f, &x, &s, err);
     for (int d = 0; d < l->n; d++)
-        most = l->dev[d].memory_bytes > most ? l->dev[d].memory_bytes : most;
+        if (fit_memory(f, &l->dev[d]) > most)
+            most = fit_memory(f, &l->dev[d]);
     for (int i = 0; i < 3 && s == INFINITY; i++) {
         int best = -1;
 
         for (int d = 0; d < l->n; d++)
-            if ((i == 0 || l->dev[d].memory_bytes > room) &&
+            if ((i == 0 || fit_memory(f, &l->dev[d]) > room) &&
                 (best < 0 || f->speed[d] > f->speed[best]))
                 best = d;
         if (best < 0)
             break;
         x.main_device = best;
-        room = l->dev[best].memory_bytes;
+        room = fit_memory(f, &l->dev[best]);
         if (room < f->weights && f->weights < most)
             room = f->weights;
         PL_TRY(guess(f, &x, &s, err));
@@ -303,16 +304,15 @@ static pl_status all_modes(struct fit *f, const struct intent *start,
 pl_status fit_search(struct fit *f, pl_err *err)
 {
     const struct intent *start = &f->usual;
-    bool any = f->asked.open.mode;
     double s;
 
-    if (any && f->asked.list.n > 1)
+    if (f->may.mode)
         PL_TRY(all_modes(f, start, err));
     else if (start->mode == PL_SPLIT_NONE || f->asked.list.n <= 1)
         PL_TRY(guess(f, start, &s, err));
     else
         PL_TRY(with_shares(f, start, f->asked.list.n, &s, err));
-    if (any || start->mode == PL_SPLIT_LAYER)
+    if (f->may.mode || start->mode == PL_SPLIT_LAYER)
         PL_TRY(fit_even_out(f, err));
     PL_TRY(fit_relieve(f, err));
     if (!f->best)

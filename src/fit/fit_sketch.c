@@ -176,14 +176,12 @@ static double buffers(const struct compiled *q, int d)
 
 static double room(const struct fit *f, const struct device_desc *x)
 {
-    double margin = f->margin == FIT_NO_MARGIN ? 0
-                    : f->margin == 0           ? (double)(x->memory_bytes / 64)
-                                               : (double)f->margin;
+    uint64_t has = fit_memory(f, x);
 
-    if (x->memory_bytes == 0)
+    if (has == 0)
         return INFINITY;
     /* sums are near what is held: a little is left for what they miss */
-    return (double)x->memory_bytes * (1 - 1. / 128) - margin;
+    return (double)has * (1 - 1. / 128) - (double)fit_margin(f, x);
 }
 
 /* What the host holds beside weights and caches. */
@@ -443,7 +441,7 @@ static void learn_bytes(struct fit_sketch *k, const struct fit_relief *r,
     y->n_ubatch = fit_ubatch(&k->base->in, r->ubatch);
     for (int d = 0; d < compiled_devices(q); d++) {
         const struct device_desc *x = &q->list.dev[d];
-        int64_t lack = fit_missing(q, d, k->f->margin);
+        int64_t lack = fit_lacks(k->f, q, d);
         double held = lack == INT64_MIN ? 0 : room(k->f, x) + (double)lack;
 
         if (d >= k->n_dev)

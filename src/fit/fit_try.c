@@ -30,12 +30,12 @@ static void take(struct fit_plan **to, struct fit_plan *p)
     *to = p;
 }
 
-static int64_t all_missing(const struct fit *f, const struct compiled *q)
+int64_t fit_all_lacks(const struct fit *f, const struct compiled *q)
 {
     int64_t sum = 0;
 
     for (int d = 0; d < q->list.n; d++) {
-        int64_t m = fit_missing(q, d, f->margin);
+        int64_t m = fit_lacks(f, q, d);
 
         sum += m > 0 ? m : 0;
     }
@@ -129,7 +129,7 @@ pl_status fit_compile(struct fit *f, const struct intent *in,
         }
         return s == PL_NO_MEMORY ? s : PL_OK;
     }
-    p->missing = all_missing(f, p->q);
+    p->missing = fit_all_lacks(f, p->q);
     *out = p;
     return PL_OK;
 }

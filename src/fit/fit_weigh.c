@@ -2,9 +2,10 @@
  *
  * Memory is what the devices would allocate, counted as device_set counts it:
  * cpu devices on one node share its memory, and with a host over all nodes all
- * of the machine's. Time is a prompt's and an answer's on the cost function's
- * timeline. */
-#include "fit/fit.h"
+ * of the machine's. What they have is all their memory, or what is available of
+ * it now (fit.c says when which counts). Time is a prompt's and an answer's on
+ * the cost function's timeline. */
+#include "fit/fit_inner.h"
 
 #include "base/err.h"
 #include "cost/cost.h"
@@ -23,21 +24,53 @@ static uint64_t needed(const struct compiled *q, int d)
     return n;
 }
 
-int64_t fit_missing(const struct compiled *q, int d, uint64_t margin)
+static int64_t missing(const struct compiled *q, int d, uint64_t has,
+                       uint64_t margin)
 {
     const struct device_desc *x = &q->list.dev[d];
     uint64_t all = 0;
 
-    if (x->memory_bytes == 0 || x->io) /* it is in others' memory */
+    if (has == 0 || x->io) /* it is in others' memory */
         return INT64_MIN;
     for (int k = 0; k < q->list.n; k++)
         if (k == d || device_shares_memory(x, &q->list.dev[k]))
             all += needed(q, k);
-    if (margin == FIT_NO_MARGIN)
-        margin = 0;
-    else if (margin == 0)
-        margin = x->memory_bytes / 64;
-    return (int64_t)(all + margin) - (int64_t)x->memory_bytes;
+    return (int64_t)(all + margin) - (int64_t)has;
+}
+
+static uint64_t margin_of(const struct device_desc *x, uint64_t margin)
+{
+    return margin == FIT_NO_MARGIN ? 0
+           : margin == 0           ? x->memory_bytes / 64
+                                   : margin;
+}
+
+int64_t fit_missing(const struct compiled *q, int d, uint64_t margin)
+{
+    const struct device_desc *x = &q->list.dev[d];
+
+    return missing(q, d, x->available_bytes, margin_of(x, margin));
+}
+
+uint64_t fit_memory(const struct fit *f, const struct device_desc *x)
+{
+    uint64_t taken = x->on_cores || x->host ? f->reserve : 0;
+
+    if (!f->now || x->available_bytes == 0)
+        return x->memory_bytes;
+    return x->available_bytes > taken ? x->available_bytes - taken : 1;
+}
+
+uint64_t fit_margin(const struct fit *f, const struct device_desc *x)
+{
+    return margin_of(x, f->margin);
+}
+
+int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d)
+{
+    const struct device_desc *x = &q->list.dev[d];
+
+    return missing(q, d, fit_memory(f, x), fit_margin(f, x));
 }
 
 /* ---- speed ------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Reads hwloc's tree once into three flat tables and forgets it but for memory
- * binding. Limits of containers come from two more places: the affinity mask
- * and, for time and memory, the cgroup files; both may be absent or odd, and
+ * binding. Limits come from two more places: the affinity mask and, for time
+ * and memory, the files that available.c reads; both may be absent or odd, and
  * then say nothing. */
 #include "machine/topology.h"
 
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "machine/available.h"
 
 enum {
     ALIGN = 64,
@@ -118,33 +119,15 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
         c->core = t->n_core - 1;
     }
     t->n_core_quota = t->n_core;
-    for (int i = 0; i < t->n_node; i++)
+    for (int i = 0; i < t->n_node; i++) {
+        t->node[i].available_bytes = t->node[i].memory_bytes;
         t->memory_bytes += t->node[i].memory_bytes;
+    }
+    t->available_bytes = t->memory_bytes;
     return PL_OK;
 }
 
-/* ---- limits of containers ---------------------------------------------- */
-
-/* The first numbers of a file, as many as it has up to n; "max" reads as -1. */
-static int read_numbers(const char *path, long long *out, int n)
-{
-    FILE *f = fopen(path, "re");
-    int got = 0;
-    char word[32];
-
-    if (!f)
-        return 0;
-    while (got < n && fscanf(f, "%31s", word) == 1) {
-        char *end;
-
-        out[got] = strcmp(word, "max") == 0 ? -1 : strtoll(word, &end, 10);
-        if (out[got] != -1 && *end != '\0')
-            break;
-        got++;
-    }
-    fclose(f);
-    return got;
-}
+/* ---- memory and quota ------------------------------------------------ */
 
 /* A virtual machine that is given memory as it runs may tell of it in the sum
  * alone and not at the node; where there is one node, the sum is the node's. */
@@ -160,24 +143,96 @@ static void read_memory(struct topology *t)
         t->memory_bytes = t->node[0].memory_bytes = all;
 }
 
-/* cgroup 2 and, where it is absent, 1; as a container sees its own group. */
-static void read_limits(struct topology *t)
+static uint64_t within(uint64_t bytes, uint64_t most)
 {
-    long long v[2], limit = -1;
+    return bytes < most ? bytes : most;
+}
 
-    if (read_numbers("/sys/fs/cgroup/cpu.max", v, 2) != 2 &&
-        (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &v[0], 1) != 1 ||
-         read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &v[1], 1) != 1))
-        v[0] = -1;
-    if (v[0] > 0 && v[1] > 0 && v[0] / v[1] < t->n_core)
-        t->n_core_quota = (int)((v[0] + v[1] - 1) / v[1]);
-    if (read_numbers("/sys/fs/cgroup/memory.max", &limit, 1) != 1 &&
-        read_numbers("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit,
-                     1) != 1)
-        limit = -1;
-    if (limit > 0 &&
-        (t->memory_bytes == 0 || (uint64_t)limit < t->memory_bytes))
-        t->memory_bytes = (uint64_t)limit;
+/* Returns the part of `all` that is available, at least 1: 0 would mean that it
+ * is not known. */
+static uint64_t part_of(uint64_t available, uint64_t all)
+{
+    return all > 0 && available == 0 ? 1 : within(available, all);
+}
+
+static pl_status read_stated(struct topology *t, const char *text, pl_err *err)
+{
+    char shown[ERR_SHOWN];
+    uint64_t all, available, n = (uint64_t)t->n_node;
+
+    if (!available_stated(text, &all, &available) || all < n)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "PLAIT_MEMORY=%s: not an amount of memory; give bytes "
+                       "in all and, after a colon, those available, as in "
+                       "16GiB:12GiB",
+                       err_shown(shown, text, strlen(text)));
+    t->memory_bytes = all;
+    t->available_bytes = available;
+    for (int i = 0; i < t->n_node; i++) {
+        t->node[i].memory_bytes = all / n;
+        t->node[i].available_bytes = part_of(available / n, all / n);
+    }
+    return PL_OK;
+}
+
+/* Returns the part of a node that has x of `sum` bytes, where all nodes may
+ * give no more than `most`: devices on two nodes must not plan with the same
+ * limit. */
+static uint64_t share_of(uint64_t x, uint64_t sum, uint64_t most)
+{
+    return sum > most ? (uint64_t)((double)x / (double)sum * (double)most) : x;
+}
+
+/* Memory of the nodes that this process may use, within the limits. */
+static void take_memory(struct topology *t, const struct available *now,
+                        const struct available_node *node)
+{
+    uint64_t all = 0, sum = 0;
+
+    read_memory(t);
+    for (int i = 0; i < t->n_node; i++) {
+        struct topology_node *x = &t->node[i];
+
+        /* of one node the system's own sum is the better one */
+        x->available_bytes =
+            t->n_node == 1 ? x->memory_bytes
+                           : within(node[i].available_bytes, x->memory_bytes);
+        all += x->memory_bytes;
+        sum += x->available_bytes;
+    }
+    t->memory_bytes = within(all, now->limit_bytes);
+    if (all > 0 && t->memory_bytes == 0)
+        t->memory_bytes = 1;
+    t->available_bytes =
+        part_of(within(sum, now->available_bytes), t->memory_bytes);
+    for (int i = 0; i < t->n_node; i++) {
+        struct topology_node *x = &t->node[i];
+
+        x->memory_bytes = share_of(x->memory_bytes, all, t->memory_bytes);
+        x->available_bytes =
+            part_of(share_of(x->available_bytes, sum, t->available_bytes),
+                    x->memory_bytes);
+    }
+}
+
+static pl_status read_limits(struct topology *t, pl_err *err)
+{
+    const char *stated = getenv("PLAIT_MEMORY");
+    struct available_node *node = calloc((size_t)t->n_node, sizeof *node);
+    struct available now;
+    pl_status s;
+
+    if (!node)
+        return err_no_memory(err, "the machine's topology");
+    for (int i = 0; i < t->n_node; i++)
+        node[i].os = t->node[i].os;
+    s = available_read(&now, node, t->n_node, NULL, NULL, err);
+    if (s == PL_OK) {
+        t->n_core_quota = now.n_core < t->n_core ? now.n_core : t->n_core;
+        take_memory(t, &now, node);
+    }
+    free(node);
+    return s == PL_OK && stated ? read_stated(t, stated, err) : s;
 }
 
 /* ---- loading ----------------------------------------------------------- */
@@ -310,10 +365,8 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
              hwloc_get_cpubind(t->hw, set, HWLOC_CPUBIND_THREAD) != 0)
         hwloc_bitmap_zero(set);
     s = fill(t, hwloc_bitmap_iszero(set) ? NULL : set, err);
-    if (s == PL_OK && t->here) {
-        read_memory(t);
-        read_limits(t);
-    }
+    if (s == PL_OK && t->here)
+        s = read_limits(t, err);
 done:
     if (set)
         hwloc_bitmap_free(set);

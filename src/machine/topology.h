@@ -21,10 +21,12 @@ struct topology_core {
     int os, node;
 };
 
-/* Only nodes that have cores. */
+/* Only nodes that have cores. Each has its share of limits that hold for all of
+ * them together. */
 struct topology_node {
     int os;
-    uint64_t memory_bytes; /* 0: none, or not known */
+    uint64_t memory_bytes;    /* 0: none, or not known */
+    uint64_t available_bytes; /* of these now; 0 only where these are 0 */
     int n_core;
 };
 
@@ -35,13 +37,17 @@ struct topology {
     struct topology_node *node; /* owned; hwloc's order */
     struct topology_core *core; /* owned; in order of nodes */
     struct topology_cpu *cpu;   /* owned; in order of nodes */
-    /* Cores' worth of time the container grants, rounded up; n_core if it sets
-     * no limit. */
+    /* Whole cores' worth of time that cgroups grant, 1 or more; n_core if they
+     * set no limit. */
     int n_core_quota;
-    uint64_t memory_bytes; /* of all nodes, or the container's limit */
+    /* The sum of all nodes, or the least limit of the cgroups; and the part of
+     * it that was available when the machine was looked at. 0 as above. */
+    uint64_t memory_bytes, available_bytes;
 };
 
-/* This machine. On failure *t is as topology_fini leaves it. */
+/* This machine. PLAIT_MEMORY in the environment ("16GiB:12GiB") states its
+ * memory in place of what the system says, in equal parts of its nodes, and how
+ * much of it is available. On failure *t is as topology_fini leaves it. */
 pl_status topology_load(struct topology *t, pl_err *err);
 
 /* A machine described in hwloc's synthetic syntax ("numa:2 core:8 pu:2");

@@ -208,7 +208,7 @@ static bool fits(const struct probe *p, const struct trial *t)
 {
     for (int d = 0; d < p->l.n; d++) {
         const struct program *g = &t->q->low->prog[d];
-        double has = (double)p->dev[d].memory_bytes / 2 / p->l.n;
+        double has = (double)p->dev[d].available_bytes / 2 / p->l.n;
         double all =
             (double)device_scratch_bytes(&p->dev[d], p->opt->kernel_set, g);
 

@@ -73,18 +73,16 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 
 /* ---- text ---------------------------------------------------------------- */
 
-/* Some drivers know what is free, the others what there is. */
+/* Some drivers know what is available, the others what there is. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
     char size[16];
 
     if (!x->total_bytes)
         return;
-    if (!x->why[0] && x->memory_bytes && x->memory_bytes < x->total_bytes)
-        sink_say(to, ", %s free of", sink_size(size, x->memory_bytes));
-    else
-        sink_say(to, ",");
-    sink_say(to, " %s bytes", sink_size(size, x->total_bytes));
+    sink_say(to, ", %s bytes", sink_size(size, x->total_bytes));
+    if (!x->why[0] && x->available_bytes && x->available_bytes < x->total_bytes)
+        sink_say(to, ", %s available now", sink_size(size, x->available_bytes));
     if (x->largest_bytes && x->largest_bytes < x->total_bytes)
         sink_say(to, ", %s in one piece", sink_size(size, x->largest_bytes));
 }
@@ -202,8 +200,8 @@ static json_t *json_gpu(const struct gpus *g, const struct driver *d,
         "{s:s, s:o, s:o, s:o, s:i, s:I, s:o, s:I, s:o, s:o, s:b, s:o, s:o}",
         "device", item, "name", text_or_null(x->title), "bus",
         text_or_null(x->bus), "version", text_or_null(x->version), "units",
-        x->n_unit, "memory", (json_int_t)x->total_bytes, "free",
-        x->why[0] ? json_null() : json_integer((json_int_t)x->memory_bytes),
+        x->n_unit, "memory", (json_int_t)x->total_bytes, "available",
+        x->why[0] ? json_null() : json_integer((json_int_t)x->available_bytes),
         "largest", (json_int_t)x->largest_bytes, "features", json_features(x),
         "peers", json_peers(d, x), "processors", x->on_cores, "same_as",
         text_or_null(other), "why", text_or_null(x->why));

@@ -1,5 +1,5 @@
 /* pl_devices_print: what this machine offers, and what device strings would
- * make of it. */
+ * make of it; pl_host_memory: how much memory that is. */
 #include "base/err.h"
 #include "device/device.h"
 #include "machine/topology.h"
@@ -52,17 +52,20 @@ static void say_example(const struct sink *to, const char *spec,
 static void print_text(const struct sink *to, const struct topology *t,
                        const struct gpus *g, const struct device_list *l)
 {
-    char buf[200], size[16];
+    char buf[200], size[16], now[16];
 
     topology_list_cpus(t, buf, sizeof buf);
     sink_say(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
     if (t->n_core_quota < t->n_core)
         sink_say(to, ", time for %d", t->n_core_quota);
-    sink_say(to, "; processors %s\nmemory    %s bytes\n", buf,
-             sink_size(size, t->memory_bytes));
+    sink_say(to, "; processors %s\nmemory    %s bytes, %s available now\n", buf,
+             sink_size(size, t->memory_bytes),
+             sink_size(now, t->available_bytes));
     for (int i = 0; i < t->n_node && t->n_node > 1; i++)
-        sink_say(to, "  node %-3d %d cores, %s bytes\n", t->node[i].os,
-                 t->node[i].n_core, sink_size(size, t->node[i].memory_bytes));
+        sink_say(to, "  node %-3d %d cores, %s bytes, %s available now\n",
+                 t->node[i].os, t->node[i].n_core,
+                 sink_size(size, t->node[i].memory_bytes),
+                 sink_size(now, t->node[i].available_bytes));
     sink_say(to, "kernels  ");
     for (int f = 0; f < KERNEL_SET_COUNT; f++)
         if (kernel_set_runs(f))
@@ -80,10 +83,12 @@ static json_t *json_nodes(const struct topology *t)
     bool ok = true;
 
     for (int i = 0; i < t->n_node; i++)
-        ok &= json_array_append_new(
-                  all, json_pack("{s:i, s:i, s:I}", "node", t->node[i].os,
-                                 "cores", t->node[i].n_core, "memory",
-                                 (json_int_t)t->node[i].memory_bytes)) == 0;
+        ok &=
+            json_array_append_new(
+                all, json_pack("{s:i, s:i, s:I, s:I}", "node", t->node[i].os,
+                               "cores", t->node[i].n_core, "memory",
+                               (json_int_t)t->node[i].memory_bytes, "available",
+                               (json_int_t)t->node[i].available_bytes)) == 0;
     if (ok)
         return all;
     json_decref(all);
@@ -116,9 +121,10 @@ static json_t *json_device(const struct device_desc *d)
         json_decref(list);
         list = NULL;
     }
-    return json_pack("{s:s, s:i, s:i, s:o, s:I}", "name", d->name, "threads",
-                     d->n_thread, "node", d->numa_node, "cores", list, "memory",
-                     (json_int_t)d->memory_bytes);
+    return json_pack("{s:s, s:i, s:i, s:o, s:I, s:I}", "name", d->name,
+                     "threads", d->n_thread, "node", d->numa_node, "cores",
+                     list, "memory", (json_int_t)d->memory_bytes, "available",
+                     (json_int_t)d->available_bytes);
 }
 
 static json_t *json_examples(const struct device_list *l)
@@ -152,13 +158,28 @@ static pl_status print(bool json, const struct topology *t,
     topology_list_cpus(t, cpus, sizeof cpus);
     return sink_json(
         to,
-        json_pack("{s:o, s:i, s:i, s:s, s:I, s:o, s:s, s:o, s:o, s:o}", "nodes",
-                  json_nodes(t), "cores", t->n_core, "quota", t->n_core_quota,
-                  "processors", cpus, "memory", (json_int_t)t->memory_bytes,
-                  "kernels", json_kernels(), "best",
-                  kernel_set_name(kernel_set_best()), "gpus", gpus_json(g),
-                  "drivers", gpus_json_drivers(g), "devices", json_examples(l)),
+        json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:o, s:s, s:o, s:o, s:o}",
+                  "nodes", json_nodes(t), "cores", t->n_core, "quota",
+                  t->n_core_quota, "processors", cpus, "memory",
+                  (json_int_t)t->memory_bytes, "available",
+                  (json_int_t)t->available_bytes, "kernels", json_kernels(),
+                  "best", kernel_set_name(kernel_set_best()), "gpus",
+                  gpus_json(g), "drivers", gpus_json_drivers(g), "devices",
+                  json_examples(l)),
         "the description of this machine", err);
+}
+
+pl_status pl_host_memory(uint64_t *all, uint64_t *available, pl_err *err)
+{
+    const struct topology *t;
+
+    PL_TRY(topology_open(&t, err));
+    if (all)
+        *all = t->memory_bytes;
+    if (available)
+        *available = t->available_bytes;
+    topology_drop(t);
+    return PL_OK;
 }
 
 pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,

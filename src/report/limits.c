@@ -372,7 +372,7 @@ static void keep_best(double *best, double now)
 }
 
 /* Parts lie with their threads' cores; together they are an eighth of the
- * memory at most. */
+ * memory that is available at most. */
 static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
                             pl_err *err)
 {
@@ -380,8 +380,8 @@ static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
 
     if (all < least_bytes)
         all = least_bytes;
-    if (t->memory_bytes > 0 && all > t->memory_bytes / 8)
-        all = t->memory_bytes / 8;
+    if (t->available_bytes > 0 && all > t->available_bytes / 8)
+        all = t->available_bytes / 8;
     m->bytes = all / (size_t)m->n / 4096 * 4096;
     for (int i = 0; i < m->n; i++) {
         const struct topology_core *c = &t->core[i];

@@ -48,13 +48,14 @@ static json_t *json_devices(const struct compiled *q,
             filled &= append(ranks, json_integer(rank0 + r));
         ok &= append(
             all,
-            json_pack("{s:s, s:s, s:b, s:o, s:i, s:I, s:{s:I, s:I, s:I}, "
+            json_pack("{s:s, s:s, s:b, s:o, s:i, s:I, s:I, s:{s:I, s:I, s:I}, "
                       "s:{s:o, s:o}}",
                       "name", q->list.dev[d].name, "kind",
                       q->list.dev[d].ops->name, "accelerator",
                       q->list.dev[d].accelerator, "ranks", if_ok(ranks, filled),
                       "threads", q->list.dev[d].n_thread, "memory",
-                      (json_int_t)q->list.dev[d].memory_bytes, "bytes",
+                      (json_int_t)q->list.dev[d].memory_bytes, "available",
+                      (json_int_t)q->list.dev[d].available_bytes, "bytes",
                       "weights", (json_int_t)f->dev[d].weights, "cache",
                       (json_int_t)f->dev[d].cache, "buffers",
                       (json_int_t)f->dev[d].buffers, "predicted", "prefill",

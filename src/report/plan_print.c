@@ -389,7 +389,7 @@ static void say_device(const struct page *g, int d)
     const struct plan_device *v = &g->f->dev[d];
     const struct device_desc *x = &q->list.dev[d];
     uint64_t all = v->weights + v->cache + v->buffers;
-    char ranks[24], s[5][16];
+    char ranks[24], s[6][16];
 
     int rank0, n_rank;
 
@@ -404,8 +404,9 @@ static void say_device(const struct page *g, int d)
              sink_size(s[0], v->weights), sink_size(s[1], v->cache),
              sink_size(s[2], v->buffers), sink_size(s[3], all));
     if (x->memory_bytes)
-        sink_say(g->to, " %8s%s", sink_size(s[4], x->memory_bytes),
-                 all > x->memory_bytes ? "  does not fit" : "");
+        sink_say(g->to, " %9s %8s%s", sink_size(s[4], x->available_bytes),
+                 sink_size(s[5], x->memory_bytes),
+                 all > x->available_bytes ? "  does not fit" : "");
     sink_say(g->to, "\n");
 }
 
@@ -417,7 +418,8 @@ static bool same_device(const struct page *g, int a, int b)
     compiled_ranks(q, a, &rank0, &n);
     compiled_ranks(q, b, &rank0, &m);
     return !memcmp(&g->f->dev[a], &g->f->dev[b], sizeof *g->f->dev) && n == m &&
-           q->list.dev[a].memory_bytes == q->list.dev[b].memory_bytes;
+           q->list.dev[a].memory_bytes == q->list.dev[b].memory_bytes &&
+           q->list.dev[a].available_bytes == q->list.dev[b].available_bytes;
 }
 
 static void say_devices(const struct page *g)
@@ -426,8 +428,8 @@ static void say_devices(const struct page *g)
     struct plan_device sum = {0, 0, 0};
     char s[4][16];
 
-    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s %8s\n", "device", "ranks",
-             "weights", "cache", "buffers", "bytes", "of");
+    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s %9s %8s\n", "device", "ranks",
+             "weights", "cache", "buffers", "bytes", "available", "of");
     for (int d = 0; d < g->f->n_dev; d++) {
         int end = d;
 

@@ -222,7 +222,9 @@ static void draw_row(const struct svg_page *g, const struct svg_row *v)
 {
     const struct compiled *q = g->p->compiled;
     const struct plan_device *d = &g->f->dev[v->first];
-    char s[16], t[16], text[160];
+    uint64_t all = q->list.dev[v->first].memory_bytes;
+    uint64_t now = q->list.dev[v->first].available_bytes;
+    char s[16], t[16], u[16], text[160];
     double y = v->y + 18;
 
     say_rect(g->to, 8, v->y, g->width - 16, v->h, " fill='#eef1f4' rx='5'");
@@ -248,10 +250,13 @@ static void draw_row(const struct svg_page *g, const struct svg_row *v)
              sink_size(s, d->weights), sink_size(t, d->cache));
     say_text(g->to, 18, y += 13, " class='s'", text);
     snprintf(text, sizeof text, "buffers %s", sink_size(s, d->buffers));
-    if (q->list.dev[v->first].memory_bytes)
+    if (now < all)
+        snprintf(text, sizeof text, "buffers %s; %s of %s free",
+                 sink_size(s, d->buffers), sink_size(t, now),
+                 sink_size(u, all));
+    else if (all > 0)
         snprintf(text, sizeof text, "buffers %s; it has %s",
-                 sink_size(s, d->buffers),
-                 sink_size(t, q->list.dev[v->first].memory_bytes));
+                 sink_size(s, d->buffers), sink_size(t, all));
     say_text(g->to, 18, y += 13, " class='s'", text);
 }
 

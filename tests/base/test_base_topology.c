@@ -182,10 +182,64 @@ TEST(topology_one_node_has_all_memory)
     uint64_t all =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 
+    unsetenv("PLAIT_MEMORY"); /* the runner states it */
     assert_int_equal(topology_load(&t, NULL), PL_OK);
-    if (topology_one_node())
+    if (topology_one_node() && t.memory_bytes >= all)
         assert_true(t.node[0].memory_bytes >= all);
+    for (int i = 0; i < t.n_node; i++) {
+        assert_in_range(t.node[i].available_bytes, t.node[i].memory_bytes > 0,
+                        t.node[i].memory_bytes);
+        assert_true(t.node[i].available_bytes <= t.available_bytes);
+    }
+    assert_in_range(t.available_bytes, 1, t.memory_bytes);
     topology_fini(&t);
+}
+
+/* Two devices, one a node, must not both plan with the machine's one limit. */
+TEST(topology_nodes_share_what_is_available)
+{
+    struct topology t;
+    uint64_t all = 0, now = 0;
+    pl_err err;
+
+    unsetenv("PLAIT_MEMORY");
+    setenv("HWLOC_SYNTHETIC", "numa:3(memory=64TiB) core:1 pu:1", 1);
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    TEST_OK(topology_load(&t, &err), err);
+    unsetenv("HWLOC_SYNTHETIC");
+    unsetenv("HWLOC_THISSYSTEM");
+    if (!t.here || t.n_node < 2)
+        TEST_SKIP("hwloc shows this machine's own nodes");
+    for (int i = 0; i < t.n_node; i++) {
+        all += t.node[i].memory_bytes;
+        now += t.node[i].available_bytes;
+    }
+    assert_true(all <= t.memory_bytes + 64);
+    assert_true(now <= t.available_bytes + 64);
+    assert_true(t.available_bytes < t.memory_bytes);
+    topology_fini(&t);
+}
+
+TEST(topology_memory_may_be_stated)
+{
+    struct topology t;
+    pl_err err;
+
+    setenv("PLAIT_MEMORY", "48GiB:36GiB", 1);
+    TEST_OK(topology_load(&t, &err), err);
+    assert_true(t.memory_bytes == (uint64_t)48 << 30);
+    assert_true(t.available_bytes == (uint64_t)36 << 30);
+    for (int i = 0; i < t.n_node; i++) {
+        assert_true(t.node[i].memory_bytes ==
+                    t.memory_bytes / (uint64_t)t.n_node);
+        assert_true(t.node[i].available_bytes ==
+                    t.available_bytes / (uint64_t)t.n_node);
+    }
+    topology_fini(&t);
+    setenv("PLAIT_MEMORY", "1KB", 1);
+    assert_int_equal(topology_load(&t, &err), PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "PLAIT_MEMORY=1KB"));
+    unsetenv("PLAIT_MEMORY");
 }
 
 TEST(topology_several_nodes_are_not_one)

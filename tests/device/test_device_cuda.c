@@ -62,7 +62,7 @@ TEST(cuda_lists_devices_by_its_own_numbers)
     for (int i = 0; i < n; i++) {
         assert_int_equal(info[i].index, i);
         assert_int_equal(info[i].total_bytes, (uint64_t)8 << 30);
-        assert_int_equal(info[i].memory_bytes, 0);
+        assert_int_equal(info[i].available_bytes, 0);
         assert_int_equal(info[i].n_unit, 100 + i);
         assert_true(info[i].mem_bytes_per_s == 512e9);
         assert_int_equal(info[i].has, has[i]);

@@ -128,7 +128,7 @@ TEST(gpus_are_asked_for_memory_only_if_taken)
 
     TEST_OK(device_parse(&l, "cuda:3", 0, &err), err);
     assert_int_equal(f->n_call("cuDevicePrimaryCtxRetain"), before + 1);
-    assert_int_equal(l.dev[0].memory_bytes, FREE(FAKE_FAR));
+    assert_int_equal(l.dev[0].available_bytes, FREE(FAKE_FAR));
     assert_string_equal(l.dev[0].bus, "0000:3e:00.0");
     device_list_free(&l);
     TEST_OK(device_parse(&l, "cuda*1", 0, &err), err);
@@ -191,7 +191,7 @@ TEST(gpus_of_hip_are_taken_by_hip)
     fake_cuda_assert_clean(f, "in the end");
 }
 
-/* What two devices of a GPU have is what is free there, once. */
+/* Two devices of a GPU have its memory once, and what is available there. */
 TEST(gpus_share_memory_among_their_devices)
 {
     static const char *const spec[] = {"cuda:0*2", "cuda:0,cuda:0",
@@ -205,8 +205,9 @@ TEST(gpus_share_memory_among_their_devices)
 
         TEST_OK(device_parse(&l, spec[i], 0, &err), err);
         assert_int_equal(l.n, 2);
-        assert_int_equal(l.dev[0].memory_bytes, all / 2);
-        assert_int_equal(l.dev[1].memory_bytes, all / 2);
+        assert_int_equal(l.dev[0].available_bytes, all / 2);
+        assert_int_equal(l.dev[1].available_bytes, all / 2);
+        assert_int_equal(l.dev[0].memory_bytes, (uint64_t)4 << 30);
         device_list_free(&l);
     }
 }
@@ -241,7 +242,7 @@ TEST(gpus_that_are_shown_have_a_reason_where_they_fail)
     f->refuse(FAKE_PLAIN, UNAVAILABLE);
     TEST_OK(cuda_ops.show(&cuda_ops, g, GPU_LIST_MAX, &n, &err), err);
     assert_int_equal(n, FAKE_COUNT);
-    assert_int_equal(g[FAKE_NEW].memory_bytes, FREE(FAKE_NEW));
+    assert_int_equal(g[FAKE_NEW].available_bytes, FREE(FAKE_NEW));
     assert_string_equal(g[FAKE_NEW].why, "");
     assert_non_null(strstr(g[FAKE_OLD].why, "5.2"));
     assert_non_null(strstr(g[FAKE_PLAIN].why, "cuDevicePrimaryCtxRetain"));
@@ -268,7 +269,8 @@ TEST(gpus_stand_in_the_list_of_devices)
 
     TEST_OK(pl_devices_print(false, test_text_add, &t, &err), err);
     assert_non_null(strstr(t.s, "cuda:0    Fake 9.0, 0000:3b:00.0, CUDA 12.4"));
-    assert_non_null(strstr(t.s, "100 units, 7.00G free of 8.00G bytes, dot4"));
+    assert_non_null(
+        strstr(t.s, "100 units, 8.00G bytes, 7.00G available now, dot4"));
     assert_non_null(strstr(t.s, "stream words, reaches memory of cuda:2\n"));
     assert_non_null(strstr(t.s, "host memory, reaches memory of cuda:0\n"));
     assert_non_null(strstr(t.s, "dot4, mma, stream words\n")); /* cuda:3 */
@@ -289,7 +291,7 @@ TEST(gpus_stand_in_the_list_of_devices)
     assert_int_equal(json_array_size(field(old, "peers")), 0);
     assert_string_equal(json_string_value(field(old, "device")), "cuda:1");
     assert_non_null(strstr(json_string_value(field(old, "why")), "5.2"));
-    assert_true(json_is_null(field(old, "free")));
+    assert_true(json_is_null(field(old, "available")));
     assert_true(json_is_null(field(field(o, "drivers"), "cuda")));
     assert_non_null(
         strstr(json_string_value(field(field(o, "drivers"), "opencl")),

@@ -675,8 +675,9 @@ TEST(device_host_memory_limit_is_named)
 
     assert_int_equal(device_parse(&l, "cpu*1", 1, NULL), PL_OK);
     build_add_host(&l, 1, false);
-    l.dev[0].memory_bytes = 0;
-    l.dev[1].memory_bytes = (uint64_t)1 << 30;
+    l.dev[0].memory_bytes = l.dev[0].available_bytes = 0;
+    l.dev[1].memory_bytes = (uint64_t)3 << 30;
+    l.dev[1].available_bytes = (uint64_t)1 << 30;
     s = build_set_of(&l, &opt);
     assert_int_equal(device_set_load(s,
                                      build_text(&a,
@@ -688,6 +689,8 @@ TEST(device_host_memory_limit_is_named)
                                      &err),
                      PL_NO_DEVICE_MEMORY);
     assert_non_null(strstr(err.message, "host needs "));
+    assert_non_null(strstr(err.message, "; 1.00 GiB is available now (3.00 GiB "
+                                        "in all): "));
     assert_non_null(strstr(err.message, "beside others"));
     device_set_free(s);
     device_list_free(&l);

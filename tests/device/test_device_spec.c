@@ -171,9 +171,12 @@ TEST(spec_sim_fields_go_by_unit)
     struct device_list l;
     pl_err err;
 
-    TEST_OK(device_parse(&l, "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim", 0, &err),
+    TEST_OK(device_parse(&l,
+                         "sim:10us:2GiB:16GB/s*2,sim:1.5kB,sim,"
+                         "sim:2GiB:available=1GiB",
+                         0, &err),
             err);
-    assert_int_equal(l.n, 4);
+    assert_int_equal(l.n, 5);
     assert_string_equal(l.dev[3].name, "sim3");
     for (int i = 0; i < 2; i++) {
         assert_ptr_equal(l.dev[i].ops, &sim_ops);
@@ -184,6 +187,10 @@ TEST(spec_sim_fields_go_by_unit)
     assert_int_equal(l.dev[2].memory_bytes, 1500);
     assert_true(l.dev[2].link_bytes_per_s == 0);
     assert_int_equal(l.dev[3].memory_bytes, 0);
+    assert_int_equal(l.dev[3].available_bytes, 0);
+    assert_true(l.dev[1].available_bytes == l.dev[1].memory_bytes);
+    assert_true(l.dev[4].memory_bytes == (uint64_t)2 << 30);
+    assert_true(l.dev[4].available_bytes == (uint64_t)1 << 30);
     device_list_free(&l);
 }
 
@@ -344,6 +351,8 @@ TEST(spec_errors_name_item_and_remedy)
         {"sim:99999999TiB", "no positive number"},
         {"sim:10us/s", "no positive number"},
         {"sim:2GB:3GB", "\"3GB\", a memory size (2GiB), is one too many"},
+        {"sim:2GB:available=3GB", "more is available than the memory"},
+        {"sim:available=3GB", "more is available than the memory"},
         {"sim:flops=3T", "\"flops\" is no figure"},
         {"sim:latency=3GB", "latency must be a time (10us), not \"3GB\""},
         {"sim:link=3GB/s:link=3GB/s", "link is given twice"},

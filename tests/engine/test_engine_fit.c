@@ -246,6 +246,87 @@ TEST(fit_fits_or_explains)
     print_message("%d machines fit, %d do not\n", fitted, explained);
 }
 
+/* ---- what is available now ----------------------------------------------- */
+
+/* The machine of `spec`, of whose memory a part is taken, device by device. */
+static void take_some(char out[2 * SPEC], const char *spec, uint64_t *random)
+{
+    static const double left[] = {1, 0.95, 0.8, 0.6, 0.35, 0.1};
+    char copy[SPEC], *save = NULL;
+    size_t at = 0;
+
+    snprintf(copy, sizeof copy, "%s", spec);
+    for (char *w = strtok_r(copy, ",", &save); w;
+         w = strtok_r(NULL, ",", &save)) {
+        double kib = strtod(strchr(w, ':') + 1, NULL);
+
+        kib = fmax(1, kib * left[test_below(random, 6)]);
+        at += (size_t)snprintf(out + at, 2 * SPEC - at,
+                               "%s%s:available=%.0fKiB", at ? "," : "", w, kib);
+    }
+}
+
+/* The same options give the same bits at any hour: what is available now moves
+ * layers, experts and ranks between devices, shortens the context and refuses,
+ * but ranks and layouts are as where all memory is. */
+TEST(fit_available_memory_decides_no_bit)
+{
+    enum { N_HOUR = 4 };
+    uint64_t random = test_seed() + 3;
+    int n = test_draws(8, 100), same = 0, moved = 0, refused = 0;
+
+    for (int i = 0; i < n; i++) {
+        int k = (int)test_below(&random, 4);
+        pl_model *m = open_model(k);
+        int n_dev = 1 + (int)test_below(&random, 4);
+        pl_options o = {.size = sizeof o, .fit_ctx = 256};
+        char spec[SPEC], now[2 * SPEC], was[200];
+        uint64_t hash;
+        pl_plan *p;
+        pl_err err;
+
+        draw_machine(spec, &random, all_bytes(m), n_dev,
+                     test_below(&random, 2));
+        o.device_spec = spec;
+        if (pl_plan_create(&p, m, &o, &err) != PL_OK) {
+            pl_model_free(m);
+            continue;
+        }
+        hash = p->compiled->numeric_hash;
+        snprintf(was, sizeof was, "%s", pl_plan_options(p));
+        pl_plan_free(p);
+        for (int hour = 0; hour < N_HOUR; hour++) {
+            take_some(now, spec, &random);
+            o.device_spec = now;
+            if (pl_plan_create(&p, m, &o, &err) != PL_OK) {
+                if (!strstr(err.message, " is available now, ") ||
+                    !strstr(err.message, " in all)"))
+                    fail_msg("%s: %s", now, err.message);
+                refused++;
+                continue;
+            }
+            if (p->compiled->numeric_hash != hash)
+                fail_msg("%s: %s, but %s where all is available", now,
+                         pl_plan_options(p), was);
+            for (int d = 0; d < p->compiled->list.n; d++)
+                if (fit_missing(p->compiled, d, 0) > 0)
+                    fail_msg("%s: %s does not fit device %d", now,
+                             pl_plan_options(p), d);
+            if (strcmp(pl_plan_options(p), was) != 0) {
+                check_reproduced(m, p, now);
+                moved++;
+            } else {
+                same++;
+            }
+            pl_plan_free(p);
+        }
+        pl_model_free(m);
+    }
+    print_message("%d plans as they were, %d changed, %d refused\n", same,
+                  moved, refused);
+    assert_true(same > 0 && moved > 0);
+}
+
 /* ---- nothing is much faster -------------------------------------------- */
 
 static double speed(const pl_plan *p)

@@ -169,11 +169,13 @@ TEST(opencl_refuses_devices_that_have_other_bits)
 TEST(opencl_lists_devices_with_their_bus)
 {
     static const struct gpu_info want[] = {
-        {.title = "khr", .bus = "0001:3b:02.3", .memory_bytes = 8ull << 30},
-        {.title = "nv", .bus = "0000:c1:05.1", .memory_bytes = 8ull << 30},
-        {.title = "Board", .bus = "0000:83:04.1", .memory_bytes = 4ull << 20},
-        {.title = "old", .bus = "", .memory_bytes = 8ull << 30},
-        {.title = "flushes", .bus = "", .memory_bytes = 8ull << 30},
+        {.title = "khr", .bus = "0001:3b:02.3", .available_bytes = 8ull << 30},
+        {.title = "nv", .bus = "0000:c1:05.1", .available_bytes = 8ull << 30},
+        {.title = "Board",
+         .bus = "0000:83:04.1",
+         .available_bytes = 4ull << 20},
+        {.title = "old", .bus = "", .available_bytes = 8ull << 30},
+        {.title = "flushes", .bus = "", .available_bytes = 8ull << 30},
     };
     struct gpu_info info[5];
     pl_err err;
@@ -185,7 +187,7 @@ TEST(opencl_lists_devices_with_their_bus)
     for (int i = 0; i < n; i++) {
         assert_string_equal(info[i].title, want[i].title);
         assert_string_equal(info[i].bus, want[i].bus);
-        assert_int_equal(info[i].memory_bytes, want[i].memory_bytes);
+        assert_int_equal(info[i].available_bytes, want[i].available_bytes);
         assert_int_equal(info[i].index, i);
         assert_int_equal(info[i].n_unit, 7);
         assert_int_equal(info[i].on_cores, i > 0);

@@ -246,33 +246,18 @@ TEST(serve_models_show_no_password_of_an_address)
              "http://...@127.0.0.1:9/x.gguf?... is not in the cache");
 }
 
-static uint64_t number_in(const char *line)
-{
-    unsigned long long n = 0;
-    FILE *f = popen(line, "r");
-
-    assert_non_null(f);
-    if (fscanf(f, "%llu", &n) != 1)
-        n = 0;
-    pclose(f);
-    return n;
-}
-
-/* Half of the memory that is free, for one; two of them do not fit. */
+/* Two tenths of the memory that is available, for each: both models fit. Six
+ * tenths: only one does. */
 TEST(serve_models_leave_each_other_the_memory_of_their_caches)
 {
-    uint64_t left =
-        number_in("awk '/^MemAvailable/ { print $2 }' /proc/meminfo") << 10;
-    uint64_t limit = number_in("cat /sys/fs/cgroup/memory.max 2>/dev/null");
-    uint64_t used = number_in("cat /sys/fs/cgroup/memory.current 2>/dev/null");
+    static const int mib[] = {2 * 1024, 6 * 1024};
     char args[256], ask[256];
     struct serve_try s;
 
-    if (limit > 0 && (limit > used ? limit - used : 0) < left)
-        left = limit > used ? limit - used : 0;
-    for (int k = 0; k < 2; k++) { /* both fit, only one does */
-        snprintf(args, sizeof args, "--models-dir \"$D\" --cache-ram %lluMiB",
-                 (unsigned long long)(left >> 20) * (k == 0 ? 2 : 6) / 10);
+    setenv("PLAIT_MEMORY", "64GiB:10GiB", 1);
+    for (int k = 0; k < 2; k++) {
+        snprintf(args, sizeof args, "--models-dir \"$D\" --cache-ram %dMiB",
+                 mib[k]);
         start(&s, args);
         make_ask(ask, "tiny", 1, 2, false);
         free(serve_try_post(&s, "/v1/completions", ask, 200));
@@ -281,6 +266,7 @@ TEST(serve_models_leave_each_other_the_memory_of_their_caches)
         assert_true(has_state(&s, "tiny", k == 0 ? "loaded" : "unloaded"));
         serve_try_stop(&s);
     }
+    setenv("PLAIT_MEMORY", "64GiB", 1); /* as the runner states it */
 }
 
 static void write_file(const char *path, const char *text)

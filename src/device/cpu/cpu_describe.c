@@ -20,13 +20,16 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     d.n_core = n < CORE_MAX ? n : CORE_MAX;
     d.numa_node = t->node[list[0].node].os;
     d.memory_bytes = t->node[list[0].node].memory_bytes;
+    d.available_bytes = t->node[list[0].node].available_bytes;
     for (int i = 0; i < d.n_core; i++) {
         d.core[i] = list[i].os;
         if (list[i].node != list[0].node)
             d.numa_node = -1;
     }
-    if (d.numa_node < 0 || d.memory_bytes > t->memory_bytes)
+    if (d.numa_node < 0) {
         d.memory_bytes = t->memory_bytes;
+        d.available_bytes = t->available_bytes;
+    }
     d.n_thread = n_thread > 0 ? n_thread : d.n_core;
     return device_list_append(l, &d, it, err);
 }

@@ -150,7 +150,7 @@ static bool works(struct view *w)
         return !w->info.why[0];
     w->asked = true;
     if (w->ops->driver->free_memory &&
-        w->ops->driver->free_memory(w->info.index, &w->info.memory_bytes,
+        w->ops->driver->free_memory(w->info.index, &w->info.available_bytes,
                                     &why) != PL_OK)
         snprintf(w->info.why, sizeof w->info.why, "%.*s",
                  (int)sizeof w->info.why - 1, why.message);
@@ -261,7 +261,6 @@ static struct device_desc desc_of(const struct view *w)
                             .reads = true,
                             .maps = w->ops->driver->map != NULL,
                             .index = w->info.index,
-                            .memory_bytes = w->info.memory_bytes,
                             .n_unit = w->info.on_cores ? 0 : w->info.n_unit,
                             .largest_bytes = (size_t)w->info.largest_bytes,
                             .mem_bytes_per_s = w->info.mem_bytes_per_s,
@@ -283,17 +282,22 @@ static bool is_on(const struct device_desc *d, const struct view *w)
     return d->ops == w->ops && d->index == w->info.index;
 }
 
-/* All devices on one GPU, those of earlier items too, have equal parts of what
- * is free there. */
+/* All devices on one GPU, those of earlier items too, have equal parts of its
+ * memory, and of what is available there. */
 static void share_memory(struct device_list *l, const struct view *w)
 {
-    uint64_t n = 0;
+    const struct gpu_info *x = &w->info;
+    uint64_t n = 0, all = x->total_bytes, now = x->available_bytes;
 
+    if (all < now) /* it is not known */
+        all = now;
     for (int i = 0; i < l->n; i++)
         n += is_on(&l->dev[i], w);
     for (int i = 0; i < l->n; i++)
-        if (is_on(&l->dev[i], w))
-            l->dev[i].memory_bytes = w->info.memory_bytes / n;
+        if (is_on(&l->dev[i], w)) {
+            l->dev[i].memory_bytes = all / n;
+            l->dev[i].available_bytes = now / n > 0 ? now / n : all > 0;
+        }
 }
 
 static pl_status describe(struct views *v, struct device_list *l,

@@ -157,10 +157,10 @@ static struct gpu_info info_of(const struct opencl *cl, struct cl_device *d,
     pci_address(cl, d, g.bus);
     version_text(cl, d, g.version, sizeof g.version);
     g.total_bytes = number(cl, d, CL_DEVICE_BYTES);
-    g.memory_bytes = g.total_bytes;
+    g.available_bytes = g.total_bytes;
     g.largest_bytes = number(cl, d, CL_DEVICE_MOST_BYTES);
     if (amd && ask(cl, d, CL_DEVICE_AMD_FREE, kib, sizeof kib) && kib[0])
-        g.memory_bytes = (uint64_t)kib[0] << 10;
+        g.available_bytes = (uint64_t)kib[0] << 10;
     g.n_unit = (int)number(cl, d, CL_DEVICE_UNITS);
     g.on_cores = opencl_on_cores(cl, d);
     gpu_speeds_opencl(&g, (uint32_t)number(cl, d, CL_DEVICE_VENDOR),

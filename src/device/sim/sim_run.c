@@ -693,8 +693,8 @@ static pl_status describe(struct device_list *l, const struct device_item *it,
                                   .numa_node = -1,
                                   .memory = -1,
                                   .reads = true};
-    const unsigned offered =
-        1u << DEVICE_MEMORY | 1u << DEVICE_LINK | 1u << DEVICE_LATENCY;
+    const unsigned offered = 1u << DEVICE_MEMORY | 1u << DEVICE_AVAILABLE |
+                             1u << DEVICE_LINK | 1u << DEVICE_LATENCY;
     double v[DEVICE_FIGURES];
 
     PL_TRY(device_item_read(it, offered, v, NULL, err));
@@ -710,7 +710,8 @@ static size_t scratch(const struct device_desc *d,
 
 const struct device_ops sim_ops = {
     .name = "sim",
-    .accepts = "sim[:MEMORY][:BANDWIDTH/s][:LATENCY][*N] as in "
+    .accepts = "sim[:MEMORY[:available=MEMORY]][:BANDWIDTH/s][:LATENCY][*N] "
+               "as in "
                "sim:2GiB:16GB/s:10us*2",
     .describe = describe,
     .has_kernel = cpu_image_has_kernel,

@@ -1,0 +1,465 @@
+/* See available.h. The files are the kernel's, but containers show others in
+ * their place, so any bytes are expected: a number that is too large is the
+ * largest there is, and a line that does not fit the buffer is left out. */
+#include "machine/available.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum {
+    LINE = 16 << 10, /* options of a mount take up to a page, a path as much */
+    PATH = 4096,
+};
+
+/* A hierarchy of cgroups as this process sees it. */
+struct hierarchy {
+    char path[PATH];  /* of its cgroup; "": it has none here */
+    char mount[PATH]; /* the directory of the topmost cgroup that is seen */
+    char below[PATH]; /* from there to its own: "/a/b", "" */
+    int rank;         /* of this mount among others; 0: none fits */
+};
+
+enum { UNIFIED, MEMORY, CPU, N_HIERARCHY };
+
+struct reader {
+    available_open *open;
+    void *user;
+    struct hierarchy of[N_HIERARCHY];
+    char line[LINE];
+    char dir[2 * PATH];
+    char file[2 * PATH + 64];
+};
+
+static FILE *open_own(void *user, const char *path)
+{
+    (void)user;
+    return fopen(path, "re");
+}
+
+/* ---- lines and numbers --------------------------------------------------- */
+
+/* Reads the next line that fits, without its end. Returns false at the end. */
+static bool next_line(FILE *f, char line[LINE])
+{
+    bool whole = true;
+
+    while (fgets(line, LINE, f)) {
+        size_t n = strlen(line);
+        bool ended = n > 0 && line[n - 1] == '\n';
+        bool fits = whole && (ended || n + 1 < LINE);
+
+        whole = ended || n + 1 < LINE;
+        if (!fits)
+            continue;
+        if (ended)
+            line[n - 1] = '\0';
+        return true;
+    }
+    return false;
+}
+
+/* Reads digits, as many as there are; UINT64_MAX where they are more. Returns
+ * NULL if there are none, else what follows them. */
+static const char *read_digits(const char *s, uint64_t *v)
+{
+    if (*s < '0' || *s > '9')
+        return NULL;
+    for (*v = 0; *s >= '0' && *s <= '9'; s++) {
+        unsigned digit = (unsigned)(*s - '0');
+
+        *v = *v > (UINT64_MAX - digit) / 10 ? UINT64_MAX : *v * 10 + digit;
+    }
+    return s;
+}
+
+/* Reads a number that a blank or the end follows; "max" is UINT64_MAX. Returns
+ * NULL if there is none, else what follows. */
+static const char *read_number(const char *s, uint64_t *v)
+{
+    const char *end;
+
+    s += strspn(s, " \t");
+    if (strncmp(s, "max", 3) == 0) {
+        *v = UINT64_MAX;
+        end = s + 3;
+    } else {
+        end = read_digits(s, v);
+    }
+    return end && (*end == '\0' || strchr(" \t", *end)) ? end : NULL;
+}
+
+/* Reads up to n numbers of the first line of a file below r->dir. Returns how
+ * many there are. */
+static int read_numbers(struct reader *r, const char *name, uint64_t *v, int n)
+{
+    const char *at = r->line;
+    FILE *f;
+    int got = 0;
+
+    snprintf(r->file, sizeof r->file, "%s/%s", r->dir, name);
+    f = r->open(r->user, r->file);
+    if (!f)
+        return 0;
+    if (next_line(f, r->line))
+        while (got < n && (at = read_number(at, &v[got])))
+            got++;
+    fclose(f);
+    return got;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Adds up the numbers of lines "PREFIX NAME NUMBER" whose name is among the n.
+ * Returns how many lines had one. */
+static int sum_named(struct reader *r, const char *path, const char *prefix,
+                     const char *const *name, int n, uint64_t *sum)
+{
+    FILE *f = r->open(r->user, path);
+    size_t skip = strlen(prefix);
+    int found = 0;
+
+    *sum = 0;
+    while (f && next_line(f, r->line)) {
+        const char *s = r->line;
+        uint64_t v;
+
+        if (strncmp(s, prefix, skip) != 0)
+            continue;
+        for (int i = 0; i < n; i++) {
+            size_t len = strlen(name[i]);
+
+            if (strncmp(s + skip, name[i], len) == 0 &&
+                strchr(" \t", s[skip + len]) && s[skip + len] &&
+                read_number(s + skip + len, &v)) {
+                *sum = add(*sum, v);
+                found++;
+            }
+        }
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* ---- where the hierarchies are ------------------------------------------- */
+
+/* Returns true if `word` is one of the comma-separated words up to `end`. */
+static bool has_word(const char *list, const char *end, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *p = list; p < end;) {
+        const char *stop = memchr(p, ',', (size_t)(end - p));
+
+        if (!stop)
+            stop = end;
+        if ((size_t)(stop - p) == n && memcmp(p, word, n) == 0)
+            return true;
+        p = stop + 1;
+    }
+    return false;
+}
+
+static void keep_path(struct hierarchy *h, const char *path)
+{
+    size_t n = strlen(path);
+
+    if (path[0] != '/' || n >= sizeof h->path)
+        return;
+    memcpy(h->path, path, n + 1);
+    while (n > 1 && h->path[n - 1] == '/')
+        h->path[--n] = '\0';
+}
+
+/* Lines of /proc/self/cgroup: "0::/a/b", "4:memory:/a/b". */
+static void read_paths(struct reader *r)
+{
+    FILE *f = r->open(r->user, "/proc/self/cgroup");
+
+    while (f && next_line(f, r->line)) {
+        const char *names = strchr(r->line, ':');
+        const char *path = names ? strchr(names + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        names++;
+        if (names == path && strncmp(r->line, "0:", 2) == 0)
+            keep_path(&r->of[UNIFIED], path + 1);
+        if (has_word(names, path, "memory"))
+            keep_path(&r->of[MEMORY], path + 1);
+        if (has_word(names, path, "cpu"))
+            keep_path(&r->of[CPU], path + 1);
+    }
+    if (f)
+        fclose(f);
+}
+
+/* Resolves what mountinfo writes as \040. */
+static void unescape(char *s)
+{
+    char *to = s;
+
+    for (; *s; s++) {
+        if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' &&
+            s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+            *to++ =
+                (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+            s += 3;
+        } else {
+            *to++ = *s;
+        }
+    }
+    *to = '\0';
+}
+
+/* Counts the levels that a path begins with above the namespace's root:
+ * "/../../a" has two. *end is what follows them. */
+static int count_ups(const char *path, const char **end)
+{
+    int n = 0;
+
+    while (strncmp(path, "/..", 3) == 0 && (path[3] == '/' || !path[3])) {
+        path += 3;
+        n++;
+    }
+    *end = path;
+    return n;
+}
+
+/* Takes a mount that shows the hierarchy from cgroup `root` on, if it is better
+ * than those before: best is one that shows most of the parents. A root above
+ * the namespace's is a parent, but the names from there on are not known, so it
+ * counts alone. Any other root does not count. */
+static void take_mount(struct hierarchy *h, const char *root, const char *dir)
+{
+    const char *own, *above, *below = "", *rest;
+    int rank, n_own = count_ups(h->path, &own), n = count_ups(root, &above);
+    size_t len = strcmp(above, "/") == 0 ? 0 : strlen(above);
+
+    if (!h->path[0] || strlen(dir) >= sizeof h->mount)
+        return;
+    if (n == n_own && strncmp(own, above, len) == 0 &&
+        (own[len] == '/' || own[len] == '\0')) {
+        below = strcmp(own + len, "/") == 0 ? "" : own + len;
+        rank = PATH + 2 - (int)least(len, PATH);
+    } else if (n > n_own && len == 0) {
+        rank = 1;
+    } else {
+        return;
+    }
+    if (rank <= h->rank || count_ups(below, &rest) > 0)
+        return;
+    h->rank = rank;
+    snprintf(h->mount, sizeof h->mount, "%s", dir);
+    snprintf(h->below, sizeof h->below, "%s", below);
+}
+
+/* One line: "31 23 0:28 ROOT DIR rw,relatime shared:9 - cgroup2 cgroup rw". */
+static void read_mount(struct reader *r, char *line)
+{
+    char *word[6], *type, *save = NULL;
+    const char *options = NULL;
+
+    type = strstr(line, " - ");
+    if (!type)
+        return;
+    *type = '\0';
+    type += 3;
+    for (int i = 0; i < 5; i++) {
+        word[i] = strtok_r(i ? NULL : line, " ", &save);
+        if (!word[i])
+            return;
+    }
+    type = strtok_r(type, " ", &save);
+    for (int i = 0; type && i < 2; i++)
+        options = strtok_r(NULL, " ", &save);
+    if (!type || strncmp(type, "cgroup", 6) != 0)
+        return;
+    unescape(word[3]);
+    unescape(word[4]);
+    if (strcmp(type, "cgroup2") == 0)
+        take_mount(&r->of[UNIFIED], word[3], word[4]);
+    if (strcmp(type, "cgroup") != 0 || !options)
+        return;
+    if (has_word(options, options + strlen(options), "memory"))
+        take_mount(&r->of[MEMORY], word[3], word[4]);
+    if (has_word(options, options + strlen(options), "cpu"))
+        take_mount(&r->of[CPU], word[3], word[4]);
+}
+
+static void read_mounts(struct reader *r)
+{
+    FILE *f = r->open(r->user, "/proc/self/mountinfo");
+
+    while (f && next_line(f, r->line))
+        read_mount(r, r->line);
+    if (f)
+        fclose(f);
+}
+
+/* ---- limits -------------------------------------------------------------- */
+
+/* Takes a limit and what is used of it, but for files that the system drops
+ * before it refuses memory: their pages are counted for whoever read them
+ * first, so a model that was loaded once would count for ever. */
+static void take_limit(struct reader *r, struct available *out, uint64_t limit,
+                       const char *use, const char *prefix)
+{
+    static const char *const dropped[] = {"active_file", "inactive_file",
+                                          "slab_reclaimable"};
+    uint64_t used, kept;
+
+    out->limit_bytes = least(out->limit_bytes, limit);
+    if (read_numbers(r, use, &used, 1) != 1)
+        used = 0;
+    snprintf(r->file, sizeof r->file, "%s/memory.stat", r->dir);
+    sum_named(r, r->file, prefix, dropped, 3, &kept);
+    out->available_bytes =
+        least(out->available_bytes, less(limit, less(used, kept)));
+}
+
+static void take_quota(struct available *out, uint64_t quota, uint64_t period)
+{
+    uint64_t n;
+
+    if (quota == UINT64_MAX || period == 0 || period == UINT64_MAX)
+        return;
+    n = quota / period;
+    if (n < (uint64_t)out->n_core)
+        out->n_core = n > 0 ? (int)n : 1;
+}
+
+/* One cgroup, whose files lie in r->dir. */
+static void read_level(struct reader *r, int which, struct available *out)
+{
+    uint64_t v[2], high;
+
+    if (which == UNIFIED) {
+        if (read_numbers(r, "cpu.max", v, 2) == 2)
+            take_quota(out, v[0], v[1]);
+        if (read_numbers(r, "memory.max", v, 1) != 1)
+            v[0] = UINT64_MAX;
+        if (read_numbers(r, "memory.high", &high, 1) == 1)
+            v[0] = least(v[0], high);
+        if (v[0] != UINT64_MAX)
+            take_limit(r, out, v[0], "memory.current", "");
+    } else if (which == CPU) {
+        if (read_numbers(r, "cpu.cfs_quota_us", &v[0], 1) == 1 &&
+            read_numbers(r, "cpu.cfs_period_us", &v[1], 1) == 1)
+            take_quota(out, v[0], v[1]);
+    } else if (read_numbers(r, "memory.limit_in_bytes", v, 1) == 1) {
+        /* no limit is a number that no machine has */
+        if (v[0] < (uint64_t)1 << 62)
+            take_limit(r, out, v[0], "memory.usage_in_bytes", "total_");
+    }
+}
+
+/* The process's own cgroup and all its parents that are seen. */
+static void read_levels(struct reader *r, int which, struct available *out)
+{
+    const struct hierarchy *h = &r->of[which];
+    size_t n = strlen(h->mount);
+
+    if (h->rank == 0)
+        return;
+    snprintf(r->dir, sizeof r->dir, "%s%s", h->mount, h->below);
+    for (;;) {
+        char *slash;
+
+        read_level(r, which, out);
+        slash = strrchr(r->dir + n, '/');
+        if (!slash)
+            break;
+        *slash = '\0';
+    }
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+/* Bytes that are free on NUMA node `os`, or hold files that can be dropped. */
+static uint64_t read_node(struct reader *r, int os)
+{
+    static const char *const name[] = {
+        "MemFree:", "Active(file):", "Inactive(file):", "SReclaimable:"};
+    char path[64], prefix[32];
+    uint64_t kib;
+
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/meminfo", os);
+    snprintf(prefix, sizeof prefix, "Node %d ", os);
+    if (sum_named(r, path, prefix, name, 4, &kib) == 0)
+        return UINT64_MAX;
+    return kib > UINT64_MAX >> 10 ? UINT64_MAX : kib << 10;
+}
+
+pl_status available_read(struct available *out, struct available_node *node,
+                         int n_node, available_open *open, void *user,
+                         pl_err *err)
+{
+    static const char *const name[] = {"MemAvailable:"};
+    struct reader *r = calloc(1, sizeof *r);
+    uint64_t kib;
+
+    *out = (struct available){UINT64_MAX, UINT64_MAX, INT_MAX};
+    if (!r)
+        return err_no_memory(err, "the limits of this process");
+    r->open = open ? open : open_own;
+    r->user = user;
+    if (sum_named(r, "/proc/meminfo", "", name, 1, &kib) == 1)
+        out->available_bytes = kib > UINT64_MAX >> 10 ? UINT64_MAX : kib << 10;
+    read_paths(r);
+    read_mounts(r);
+    for (int i = 0; i < N_HIERARCHY; i++)
+        read_levels(r, i, out);
+    for (int i = 0; i < n_node; i++)
+        node[i].available_bytes = read_node(r, node[i].os);
+    free(r);
+    return PL_OK;
+}
+
+/* ---- what is stated ------------------------------------------------------ */
+
+/* Reads "12GiB": digits and a unit of bytes. Returns what follows, or NULL if
+ * it is not a size. */
+static const char *read_size(const char *s, uint64_t *bytes)
+{
+    static const char unit[] = "KMGT";
+
+    s = read_digits(s, bytes);
+    if (!s || *bytes == 0)
+        return NULL;
+    for (int i = 0; unit[i]; i++)
+        if (s[0] == unit[i] && s[1] == 'i' && s[2] == 'B') {
+            int shift = 10 * (i + 1);
+
+            if (*bytes > UINT64_MAX >> shift)
+                return NULL;
+            *bytes <<= shift;
+            return s + 3;
+        }
+    return NULL;
+}
+
+bool available_stated(const char *text, uint64_t *all, uint64_t *available)
+{
+    text = read_size(text, all);
+    *available = *all;
+    if (text && *text == ':')
+        text = read_size(text + 1, available);
+    return text && *text == '\0' && *available <= *all;
+}
