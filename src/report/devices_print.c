@@ -170,9 +170,7 @@ pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
     struct gpus *g;
     pl_status s;
 
-    if (!write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_devices_print: write must not be NULL");
+    PL_NEED(write, err);
     s = topology_load(&t, err);
     for (int i = 0; i < N_EXAMPLE && s == PL_OK; i++)
         s = device_parse(&l[i], examples[i], 0, err);

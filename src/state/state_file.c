@@ -24,6 +24,8 @@ enum {
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
 {
+    PL_NEED(e, err);
+    PL_NEED(write, err);
     return state_save(e, &(struct state_range){seq, first, n, false}, write,
                       user, NULL, err);
 }
@@ -31,6 +33,9 @@ pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
 pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                         uint64_t *bytes, pl_err *err)
 {
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(bytes, err);
     return state_save(e, &(struct state_range){seq, first, n, false}, NULL,
                       NULL, bytes, err);
 }
@@ -40,6 +45,8 @@ pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
 {
     const struct state_source from = {read, NULL, user};
 
+    PL_NEED(e, err);
+    PL_NEED(read, err);
     return state_restore(e, seq, &from, flags, err);
 }
 
@@ -89,8 +96,6 @@ static pl_status save_memory(pl_engine *e, const struct state_range *what,
     uint64_t size;
     pl_status s;
 
-    *data = NULL;
-    *bytes = 0;
     PL_TRY(state_save(e, what, NULL, NULL, &size, err));
     m.size = (size_t)size;
     m.out = malloc(m.size);
@@ -110,6 +115,11 @@ static pl_status save_memory(pl_engine *e, const struct state_range *what,
 pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
                                void **data, size_t *bytes, pl_err *err)
 {
+    PL_CLEAR(data);
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(data, err);
+    PL_NEED(bytes, err);
     return save_memory(e, &(struct state_range){seq, first, n, false}, data,
                        bytes, err);
 }
@@ -117,6 +127,11 @@ pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
 pl_status pl_state_put_aside(pl_engine *e, int seq, void **data, size_t *bytes,
                              pl_err *err)
 {
+    PL_CLEAR(data);
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(data, err);
+    PL_NEED(bytes, err);
     return save_memory(e, &(struct state_range){seq, 0, -1, true}, data, bytes,
                        err);
 }
@@ -127,6 +142,8 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
     struct memory m = {.in = data, .size = bytes};
     const struct state_source from = {memory_read, memory_rewind, &m};
 
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(data, bytes, err);
     return state_restore(e, seq, &from, flags, err);
 }
 
@@ -233,6 +250,8 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     struct replace r;
     pl_status s;
 
+    PL_NEED(e, err);
+    PL_NEED(path, err);
     PL_TRY(replace_open(&r, path, err));
     f.fd = r.fd;
     f.buffer = malloc(BUFFER_BYTES);
@@ -262,11 +281,14 @@ static int open_to_read(const char *path)
 pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                 unsigned flags, pl_err *err)
 {
-    struct file f = {.fd = open_to_read(path)};
+    struct file f = {.fd = -1};
     struct state_source from = {file_read, NULL, &f};
     pl_err why = {0};
     pl_status s;
 
+    PL_NEED(e, err);
+    PL_NEED(path, err);
+    f.fd = open_to_read(path);
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);
