@@ -123,7 +123,7 @@ static double read_bandwidth(void)
     if (pl_meter_create(&m, &err))
         bench_die("the read bandwidth", err.message);
     for (int i = 0; i < 12; i++)
-        pl_meter_measure(m, NULL, &l, sizeof l);
+        pl_meter_measure(m, NULL, &l, sizeof l, NULL);
     pl_meter_free(m);
     return l.read_bytes_per_s;
 }

@@ -140,7 +140,7 @@ static void load(struct config *c, const char *path, int round)
     c->load[round] = c->create[round] + c->weights[round];
     free(data);
     free(weight);
-    pl_exec_free(x);
+    exec_free(x);
     pl_plan_free(p);
     pl_model_free(m);
 }

@@ -487,7 +487,7 @@ int main(int argc, char **argv)
     if (pl_meter_create(&meter, &err) != PL_OK)
         return fprintf(stderr, "bench-matmul: %s\n", err.message), 1;
     for (int i = 0; i < 4; i++)
-        pl_meter_measure(meter, NULL, &limits, sizeof limits);
+        pl_meter_measure(meter, NULL, &limits, sizeof limits, NULL);
     pl_meter_free(meter);
     cpu_kernels_init(&k, set);
     buffer = get(size);

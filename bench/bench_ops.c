@@ -342,7 +342,7 @@ int main(int argc, char **argv)
         return 1;
     }
     for (int i = 0; i < 4; i++)
-        pl_meter_measure(meter, NULL, &limits, sizeof limits);
+        pl_meter_measure(meter, NULL, &limits, sizeof limits, NULL);
     pl_meter_free(meter);
     peak = 0.5 * limits.float_ops_per_s / limits.n_threads;
     cpu_kernels_init(&k, set);

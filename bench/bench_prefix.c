@@ -80,7 +80,8 @@ static void give_all(pl_engine *e, struct tiers *ram, struct tiers *disk,
 
         while (tiers_full(ram) || tiers_full(disk))
             nanosleep(&soon, NULL);
-        if (pl_kept_next(e, token, &n, &goes_on, &data, &bytes, &err))
+        if (pl_kept_next(e, token, pl_engine_n_ctx(e), &n, &goes_on, &data,
+                         &bytes, &err))
             bench_die("page", err.message);
         if (n > 0) {
             void *again = malloc(bytes);

@@ -178,7 +178,7 @@ static void renew_limits(struct bench_set *b)
     if (b->meter == NULL ||
         (b->best.n_threads > 0 && now - b->measured < moment))
         return;
-    pl_meter_measure(b->meter, &b->now, &b->best, sizeof b->now);
+    (void)pl_meter_measure(b->meter, &b->now, &b->best, sizeof b->now, NULL);
     b->measured = term_seconds();
 }
 

@@ -1,27 +1,65 @@
 /* plait: large language models split over several devices as if they were one.
  *
- * This is what most need: models, plans, engines, text. Graphs, ops of one's
- * own and executors are in pl_graph.h. What can fail returns a pl_status and
- * takes a `pl_err *` last, which may be NULL; the message names the thing, the
- * value and the remedy. Nothing here aborts, exits or prints (hwloc, which
- * finds the cores, does on request or where a machine contradicts itself, and
- * with HWLOC_HIDE_ERRORS=2 in the environment only on request). Objects are
- * opaque, owned by whoever created them, and freed by one call that takes NULL.
- * Numbers are read and written with a point, whatever locale the program has.
- * In a copy of the process that fork() made, executors and engines have no
- * threads and devices: there they may be freed, which leaves the original's
- * alone, and nothing else.
+ * This header has what most programs need: models, plans, engines, text.
+ * pl_graph.h has graphs, ops of one's own and executors. Rules that hold for
+ * both headers come first; a function says where it differs.
  *
- * Threads: models, plans, tokenizers, templates, grammars and graphs that
- * nobody changes any more may be used by any number of threads at once, and any
- * number of engines may share a model. An executor, an engine, a sampler and a
- * detokenizer take one call at a time, from whatever thread; different ones
- * never mind each other.
- * An engine and the executor behind it (pl_engine_exec) count as one. A call of
- * an engine or executor while another is under way, in another thread or around
- * a callback, gives PL_BAD_ARGUMENT and does nothing; those that return no
- * status must not be made then, nor may anything be freed. One thing may be
- * done: who is given a state to write may read tensors, on that thread.
+ * Results. A function that can fail returns a pl_status and takes a `pl_err *`
+ * last, which may be NULL; the message names the thing, the value and the
+ * remedy. On failure every result that a pointer asks for (`*out`, a count, a
+ * malloc'ed text) is NULL or 0, and no object has changed unless this is said.
+ * Nothing here aborts, exits or prints (hwloc, which finds the cores, does on
+ * request or where a machine contradicts itself, and with HWLOC_HIDE_ERRORS=2
+ * in the environment only on request).
+ *
+ * NULL. A pointer argument may be NULL only where this is said, and always: the
+ * err, a `user`, a `cancel`, an array or text whose count is 0, and what a
+ * _free function is given. Any other NULL gives PL_BAD_ARGUMENT, and the
+ * message names the argument. A function without a status then returns 0,
+ * false, NULL or "" (a token id, tensor or number of dimensions: -1), fills a
+ * struct with zeros, or does nothing. It does the same where another argument
+ * is out of range or the engine takes no call.
+ *
+ * Statuses. PL_BAD_ARGUMENT: the call is wrong whatever the objects hold: NULL,
+ * a number, enumerator, flag, sequence, token or tensor that does not exist,
+ * arguments that contradict one another, an object that takes no such call now.
+ * PL_NOT_FOUND: what a name, a path or a position stands for is not there, or
+ * no longer. PL_FULL: no room in a context or cache; a larger one has it.
+ * PL_UNSUPPORTED: valid, but this library or machine cannot do it. PL_BAD_FILE:
+ * bytes that were read are damaged or foreign, or weights compute NaN.
+ *
+ * Owners. Objects are opaque, owned by the creator, and freed by one call. What
+ * is borrowed must outlive its borrower: an engine's and a plan's model, an
+ * executor's graph, a detokenizer's and a sampler's tokenizer, a reply's
+ * template, a sampler's grammar. Pointers to freed objects or too small arrays
+ * are the caller's fault, which nothing here can see. What one object lends (a
+ * model's tokenizer, an engine's plan and executor) is not freed: trying does
+ * nothing. A callback may not free the object whose call it is in: trying does
+ * nothing.
+ *
+ * Threads. Models, plans, tokenizers, templates, grammars and graphs that are
+ * not being built may be used by any number of threads at once, and any number
+ * of engines may share a model. An engine, an executor, a meter, a sampler, a
+ * detokenizer and a reply take one call at a time, from whatever thread;
+ * different ones are independent. An engine and its executor (pl_engine_exec)
+ * count as one. A call of an engine, executor or meter during another, in
+ * another thread or from a callback, gives PL_BAD_ARGUMENT and does nothing.
+ * Exceptions: pl_engine_plan, pl_engine_n_ctx, pl_engine_exec and
+ * pl_engine_tensor may be called at any time; and the callback that is given a
+ * state to write may read tensors, on its thread. Samplers, detokenizers and
+ * replies do not notice a second thread; a reply notices its own callback.
+ *
+ * fork(). Engines, executors and meters stay with the process that made them,
+ * because a forked copy has neither their threads nor their devices. In the
+ * copy each of their calls gives PL_BAD_ARGUMENT, and freeing them gives back
+ * what the copy has and leaves the original alone. All other objects may be
+ * used there, unless another thread was in a call of the same object at the
+ * fork; so a copy may make an engine of its own from the model that it has.
+ * GPUs' drivers rule that out where the original has used a GPU.
+ *
+ * Numbers are read and written with a point, whatever locale the program has.
+ * Strings end with NUL and are UTF-8 where they are text; other bytes give no
+ * worse than odd text.
  *
  * A program that was built for an older library runs with a newer one. A struct
  * that the caller fills and that may grow begins with its size, as the caller's
@@ -157,11 +195,11 @@ enum {
 PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
                               pl_err *err);
 /* Adds n bytes; a pl_state_write_fn. False: this write or one before failed,
- * which pl_file_commit reports. */
+ * which pl_file_commit reports; or the file is in its place already. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
-/* To read or write at any offset; pl_file_write buffers. */
+/* To read or write at any offset; pl_file_write buffers. -1: no file. */
 PL_API int pl_file_fd(const pl_file *f);
-/* Brings all of it to the disk and into its place. */
+/* Brings all of it to the disk and into its place, once. */
 PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
 /* Always, after pl_file_commit or without it: then the place is as it was. */
 PL_API void pl_file_close(pl_file *f);
@@ -211,10 +249,10 @@ typedef enum pl_numerics {
                           devices are refused */
 } pl_numerics;
 
-/* Zeros, or NULL in its place, are the defaults. Strings and arrays are
- * borrowed for the call. PL_BAD_ARGUMENT, naming the field: a negative count,
- * NULL where a count says that there is something, an enumerator that does not
- * exist. */
+/* Zeros, or NULL in place of the struct, are the defaults. Strings and arrays
+ * are borrowed for the call; log, trace and their users until the object is
+ * freed. PL_BAD_ARGUMENT, naming the field: a negative count, NULL where a
+ * count says that there is something, an enumerator that does not exist. */
 typedef struct pl_options {
     size_t size;                /* sizeof(pl_options); see above */
     const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
@@ -248,18 +286,23 @@ typedef struct pl_options {
                             numeric hash tells */
     const char *cpu;     /* kernel set, one that pl_devices_print names;
                             NULL: the best there is */
-    int64_t n_ctx;       /* token slots of the cache; 0: 4096 or the model's
-                            context, whichever is less */
+    int64_t n_ctx;       /* token slots of the cache, which all sequences share
+                            in pages of 64: one may have all of them; 0: 4096
+                            or the model's context, whichever is less */
     int64_t n_ubatch;    /* most tokens of a micro-batch; a run has one,
                             or up to 8 in a pipeline; 0: 512 */
     int64_t n_out;       /* most rows of logits of one; 0: 64 */
-    int n_seq;           /* most sequences; 0: 8 */
+    int n_seq;           /* most sequences, 0 .. n_seq-1; 0: 8 */
     int n_checkpoint;    /* of recurrent models: past states, of all sequences,
                             that are kept to go back to; 0: 4 */
     bool cache_set;      /* cache_k and cache_v are meant; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
-    const char *const *keep;    /* names of a model's intermediate values that
-                                can be read after a step, "l_out-*"; keeping
+    const char *const *keep; /* names of a model's intermediate values that can
+                                be read after a step: attn_norm-N, kqv_out-N,
+                                ffn_inp-N, ffn_norm-N, l_out-N of layer N,
+                                result_hidden, result_norm, logits; or patterns
+                                of these as a shell has them, "l_out-*", which
+                                fit one at least (else PL_NOT_FOUND). Keeping
                                 may move a sum, which the numeric hash tells */
     int n_keep;
     uint64_t sim_seed; /* order in which sim devices interleave */
@@ -277,12 +320,12 @@ typedef struct pl_options {
     bool prefix_cache; /* pages of the cache that sequences have filled are kept
                           when these are emptied, for pl_seq_share, until
                           others need them; nothing with mtp */
-    const volatile int *cancel; /* polled while an engine, executor or plan is
-                                   created: between guesses at a plan, kernels
-                                   that are compiled, and pieces of weights of
-                                   some megabytes. Nonzero, which any thread may
-                                   set, ends that with PL_CANCELLED, and nothing
-                                   is left of it; NULL: nobody asks */
+    const volatile int *cancel; /* may be NULL; polled while an engine,
+                                   executor or plan is created: between guesses
+                                   at a plan, kernels that are compiled, and
+                                   parts of weights of some megabytes. Nonzero,
+                                   which any thread may set, ends that with
+                                   PL_CANCELLED, and nothing is left of it */
     pl_numerics numerics;  /* of a model; a graph of one's own says so itself */
     uint64_t host_reserve; /* bytes of the host's memory that the caller will
                               take for itself: not available to the plan */
@@ -290,6 +333,8 @@ typedef struct pl_options {
 
 static inline void pl_options_init(pl_options *o)
 {
+    if (!o)
+        return;
     memset(o, 0, sizeof *o);
     o->size = sizeof *o;
 }
@@ -358,10 +403,10 @@ PL_API void pl_model_free(pl_model *m);
 PL_API const char *pl_model_arch(const pl_model *m);
 PL_API int64_t pl_model_n_vocab(const pl_model *m);
 PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
-/* NULL if the file has none; *err of pl_model_open is not set by that. */
+/* As long as the model; NULL if the file has none, which is no error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
-/* Plans without reading a weight. */
+/* Plans without reading a weight. `m` is borrowed until pl_plan_free. */
 PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                 const pl_options *opt, pl_err *err);
 PL_API void pl_plan_free(pl_plan *p);
@@ -374,7 +419,8 @@ PL_API const char *pl_plan_options(const pl_plan *p);
  * in proportion to their bytes, collectives and copies lines between them. */
 PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
-/* One line: devices, ranks, bytes, messages a token. */
+/* One line: devices, ranks, bytes, messages a token; cut to `size` bytes, its
+ * NUL counted. Without a plan it is empty. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 
 /* Plans, allocates and loads. `m` is borrowed until pl_engine_free. */
@@ -385,9 +431,9 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 /* size: sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
-/* Those of the plan's devices, the host's behind the others: the first n of
- * them into out[n]. How many there are. size: sizeof *out. Counting costs two
- * looks at a clock a collective, a copy and a wait. */
+/* Those of the plan's devices, the host's after the others: the first n of them
+ * into out[n], which may be NULL. Returns how many there are. size: sizeof
+ * *out. Counting reads a clock twice a collective, a copy and a wait. */
 PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
                              size_t size);
 PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
@@ -399,7 +445,7 @@ PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
  * into steps by the engine. */
 typedef struct pl_batch {
     size_t size;
-    int64_t n;
+    int64_t n; /* 0: nothing is done */
     const int32_t *token;
     const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
     const uint8_t *wanted; /* [n], logits wanted; NULL: all */
@@ -425,28 +471,35 @@ PL_API int64_t pl_model_n_mtp(const pl_model *m);
 
 static inline void pl_batch_init(pl_batch *b)
 {
+    if (!b)
+        return;
     memset(b, 0, sizeof *b);
     b->size = sizeof *b;
 }
 
 /* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
  * or infinite) no sequence has changed; but one that cannot go back so far
- * (pl_seq_trim) holds what was done (pl_seq_length).
- * `cancel`, may be NULL, is polled between steps; nonzero ends with
- * PL_CANCELLED and the sequences hold what was done. */
+ * (pl_seq_trim) holds what was done (pl_seq_length), and logits may be written.
+ * `cancel` is polled between steps; nonzero ends with PL_CANCELLED and the
+ * sequences hold what was done. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
-/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0. Models
- * that hold less than their whole past cannot go back to every length: windows
- * go back by 64 tokens at least, recurrent models to where a batch of several
- * tokens began or ended and to every 4,096th token or so, of which the last
- * n_checkpoint are held. Then the nearest length below is kept and *kept says
- * so; without `kept` nothing is trimmed (NOT_FOUND, which names that length).
- */
+/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0, and
+ * n_keep above its length gives BAD_ARGUMENT. Models that hold less than their
+ * whole past cannot go back to every length. With a window of W a sequence can
+ * keep n tokens if the positions n-W+1 .. n-1 are still held, which are given
+ * up in pages of 64: it goes back by 64 tokens at least, but after a state was
+ * restored perhaps not before the restored length. Recurrent models go back to
+ * where a batch of several tokens began or ended and to every 4,096th token or
+ * so, of which the last n_checkpoint are held. Otherwise the nearest length
+ * below that can be kept, with a window 0, is kept and *kept says so: the
+ * tokens after it are to be decoded again. With kept NULL nothing is trimmed
+ * then (NOT_FOUND, which names that length). */
 PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              int64_t *kept, pl_err *err);
-/* dst (emptied first) becomes a copy of src; full pages are shared. */
+/* dst (emptied first, also where it then fails with FULL) becomes a copy of
+ * src; full pages are shared. A sequence may be copied to itself. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
 /* An empty sequence begins with the longest prefix of token[0 .. n-1] that is
  * kept (pl_options.prefix_cache), of *n_shared tokens, perhaps 0, never all n:
@@ -462,7 +515,8 @@ PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
  * FULL: n is more than the context. */
 PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
                               int64_t n, int64_t *n_shared, pl_err *err);
-/* What pl_seq_share would find, with nothing changed; 0 where it would fail. */
+/* The tokens that pl_seq_share would find, with nothing changed; 0 where it
+ * would fail. */
 PL_API int64_t pl_kept_length(pl_engine *e, const int32_t *token, int64_t n);
 /* A sequence whose state was restored has these n tokens, which are all that it
  * holds: so it is kept for others when it goes. BAD_ARGUMENT: it has another
@@ -484,7 +538,7 @@ PL_API int64_t pl_engine_room(const pl_engine *e, int seq);
  * saver's bits; that is told through the `log` of the engine's options, which
  * is kept until pl_engine_free. Token ids are not in it. */
 
-/* Takes all n bytes; false: it failed. */
+/* Takes all n bytes; returns false if it failed. */
 typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
 /* Gives n bytes, fewer only at the end; -1: it failed. */
 typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
@@ -498,7 +552,9 @@ PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
                                pl_err *err);
 
 /* Positions [first, first + n) of a sequence, n < 0: all from `first` on; or,
- * seq -1, all sequences (then first is 0 and n < 0). Takes memory for 64
+ * seq -1, all sequences (then first is 0 and n < 0). What ends before the
+ * sequence does, a beginning for others to go on from, can be saved where
+ * pl_seq_trim could end the sequence: else NOT_FOUND. Takes memory for 64
  * positions of one layer. */
 PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                                pl_state_write_fn *write, void *user,
@@ -553,11 +609,11 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
 /* The page that is kept for the longest time and was not given out yet: it
  * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it. Of a
  * recurrent model sequences go on behind some pages only: *goes_on says so, and
- * a page is given out again when it has become one. `token` has room for a
- * context; *data is malloc'ed. *n 0: there is none. */
-PL_API pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t *n,
-                              bool *goes_on, void **data, size_t *bytes,
-                              pl_err *err);
+ * a page is given out again when it has become one. `token` has room for `room`
+ * ids, pl_engine_n_ctx or more; *data is malloc'ed. *n 0: there is none. */
+PL_API pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t room,
+                              int64_t *n, bool *goes_on, void **data,
+                              size_t *bytes, pl_err *err);
 /* A page whose tokens are token[0 .. n-1] goes to the end of a sequence, which
  * has whole pages, all given to pl_engine_decode, pl_seq_share or this. Nothing
  * changes unless it is whole. A recurrent model goes on only behind a page that
@@ -572,14 +628,15 @@ PL_API pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token,
 /* Any GGUF with a vocabulary, of any architecture, with or without tensors. */
 PL_API pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path,
                                    pl_err *err);
-PL_API void pl_tokenizer_free(pl_tokenizer *t); /* not a model's own */
+PL_API void pl_tokenizer_free(pl_tokenizer *t);
 PL_API int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t);
 
 enum {
     PL_ADD_SPECIAL = 1,   /* BOS/EOS where the tokenizer asks for them */
     PL_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
 };
-/* *ids is malloc'ed, *n its length; the caller frees it. */
+/* text [len] may hold NUL, and bytes that are not UTF-8. *ids is malloc'ed, *n
+ * its length, perhaps 0; the caller frees it. */
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
@@ -609,7 +666,7 @@ PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
                                        pl_err *err);
 PL_API void pl_detokenizer_free(pl_detokenizer *d);
 /* Text that became complete with this token (terminated, valid until the next
- * call; may be empty). */
+ * call; may be empty, as it is for an id that does not exist). */
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
 /* What is held back, made valid; resets. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
@@ -645,6 +702,8 @@ typedef struct pl_conversation {
 
 static inline void pl_conversation_init(pl_conversation *c)
 {
+    if (!c)
+        return;
     memset(c, 0, sizeof *c);
     c->size = sizeof *c;
 }
@@ -681,10 +740,10 @@ typedef struct pl_reply_part {
 } pl_reply_part;
 typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 
-/* t: borrowed until pl_reply_free. prompt, which is not kept: what the model
- * goes on from; it may end within reasoning. tools: those of the conversation,
- * which say what arguments are strings; NULL: none. part: is told what comes;
- * NULL: nobody is. */
+/* t: borrowed until pl_reply_free. prompt [len], which is not kept: what the
+ * model goes on from; it may end within reasoning. tools: those of the
+ * conversation, which say what arguments are strings; NULL: none. part: is told
+ * what comes; may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,
                                  const char *tools, pl_reply_fn *part,
@@ -700,11 +759,12 @@ PL_API void pl_reply_in_pieces(pl_reply *r);
  * strings spell. */
 PL_API void pl_reply_of_document(pl_reply *r);
 /* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
- * them). What may belong to a mark is held back until that is known. Fails only
- * with PL_NO_MEMORY; then the reply may only be freed. */
+ * them). What may belong to a mark is held back until that is known. After
+ * PL_NO_MEMORY further calls give it again. BAD_ARGUMENT: within a call of
+ * `part`, or after pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
-/* The text has ended: tells what was held back. */
+/* The text has ended: tells what was held back. Once. */
 PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
 /* Has the mark come that ends a message, which the tokenizer may not know
  * (pl_token_ends)? What follows it is no part of the message. */
@@ -792,17 +852,20 @@ static inline void pl_sampling_init(pl_sampling *s)
     pl_sampling_init_size(s, sizeof *s);
 }
 
-/* s: NULL for the defaults; nothing of it is kept but s->tokenizer. */
+/* s: NULL for the defaults; nothing of it is kept but s->tokenizer. n_vocab: of
+ * the logits (pl_model_n_vocab), which a model may have more of than its
+ * tokenizer has tokens. A grammar allows no id that its tokenizer lacks. */
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
 /* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * any is nan or +inf, all are -inf, biases included, or the grammar allows
- * none: pl_sampler_status says which. */
+ * any is nan or +inf, all are -inf, biases included, the grammar allows none,
+ * or logits is NULL: pl_sampler_status says which. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
 /* PL_OK, or why the last pl_sample gave -1. */
 PL_API pl_status pl_sampler_status(const pl_sampler *s, pl_err *err);
-/* Remembers a token that was not sampled (the prompt's). */
+/* Remembers a token that was not sampled (the prompt's); an id that does not
+ * exist is ignored. */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 
 /* ---- grammars ---------------------------------------------------------- */
@@ -905,8 +968,7 @@ typedef struct pl_limits {
     double bf16_ops_per_s; /* vectors of BF16; 0: there are none */
 } pl_limits;
 /* What measures them: a thread a core, and of memory 64 MiB a core, at least
- * 1 GiB, but no more than an eighth of what is available. Not for two threads
- * of the caller's at once. */
+ * 1 GiB, but no more than an eighth of what is available. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);
@@ -914,8 +976,8 @@ PL_API void pl_meter_free(pl_meter *m);
  * to hold beside what ran just before or after; *best is the best of all calls
  * so far, since what else the machine does only takes away. Either may be NULL;
  * `size` is that of each. */
-PL_API void pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
-                             size_t size);
+PL_API pl_status pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
+                                  size_t size, pl_err *err);
 
 #ifdef __cplusplus
 }

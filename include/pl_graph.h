@@ -1,7 +1,7 @@
 /* plait's graphs: tensors and ops of one's own, run over several devices as if
  * they were one; and what is behind a model's plan and engine.
  *
- * Who runs models needs pl.h alone, whose rules hold here too. */
+ * Programs that only run models need pl.h alone, whose rules hold here too. */
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
@@ -124,7 +124,9 @@ typedef struct pl_graph pl_graph; /* opaque */
 
 /* A tensor of a graph: its index, or -1 after an error. Builders accept -1 and
  * pass it on, and the graph keeps the first error, so only pl_graph_check
- * needs testing. */
+ * needs testing. All functions that change a graph are builders in this: after
+ * an error they do nothing. A graph that an executor has is not changed: that
+ * is an error, too. Without a graph they give -1 or do nothing. */
 typedef int32_t pl_tensor;
 
 /* Expert scores from router logits. */
@@ -147,6 +149,8 @@ typedef struct pl_rope {
 
 static inline void pl_rope_init(pl_rope *r)
 {
+    if (!r)
+        return;
     memset(r, 0, sizeof *r);
     r->size = sizeof *r;
 }
@@ -359,6 +363,8 @@ typedef struct pl_op_def {
 
 static inline void pl_op_def_init(pl_op_def *d)
 {
+    if (!d)
+        return;
     memset(d, 0, sizeof *d);
     d->size = sizeof *d;
 }
@@ -379,7 +385,7 @@ PL_API const char *pl_tensor_name(const pl_graph *g, pl_tensor x);
 /* Names the tensor for pl_tensor_get and messages; leaves have theirs. */
 PL_API void pl_name(pl_graph *g, pl_tensor x, const char *name);
 PL_API pl_tensor pl_tensor_find(const pl_graph *g, const char *name);
-/* Number of dimensions, or -1; fills dim[4]. */
+/* Number of dimensions, or -1; fills dim[4], which may be NULL. */
 PL_API int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4]);
 
 /* The text form: one line a tensor, `name: f32[n_tok, 64] = add(a, b)`, and
@@ -402,11 +408,14 @@ PL_API pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
 PL_API void pl_exec_free(pl_exec *x);
 
 /* Bytes of the whole logical tensor in its own format, row by row; for packed
- * weights the format's blocks. Weights must be set before the first step. */
+ * weights the format's blocks. A weight that was never set has zeros. Neither
+ * these nor those below change anything where the range leaves the tensor, or
+ * the tensor is a computed value (BAD_ARGUMENT). */
 PL_API pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
                                size_t offset, size_t bytes, pl_err *err);
-/* Any byte range of a weight, a cache, an input, an output or a kept tensor;
- * sizes that depend on the step are those of the last one. */
+/* Any byte range of a weight, a cache, an input, an output or a kept tensor
+ * (another one: BAD_ARGUMENT); sizes that depend on the step are those of the
+ * last one, 0 before the first. */
 PL_API pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data,
                                size_t offset, size_t bytes, pl_err *err);
 
@@ -456,12 +465,20 @@ typedef struct pl_rows {
 
 static inline void pl_rows_init(pl_rows *r)
 {
+    if (!r)
+        return;
     memset(r, 0, sizeof *r);
     r->size = sizeof *r;
 }
 
-/* Runs the graph once; inputs were set by pl_tensor_set. pos, seq and pages may
- * be NULL where no cache is used. */
+/* Runs the graph once; inputs were set by pl_tensor_set, or are what they were.
+ * pos, seq and pages may each be NULL: then all tokens are at position 0, of
+ * sequence 0, in the first page; but seq only with pages in a graph with caches
+ * or states. BAD_ARGUMENT, with nothing run: more tokens or results than were
+ * planned, or no token; a position or sequence outside the table of pages; a
+ * page or slot that the pool does not have; tables for some pools alone; tokens
+ * of a state out of order, apart, or before what the state holds; an executor
+ * that is an engine's. */
 PL_API pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err);
 
 /* size: sizeof *out. */
@@ -473,8 +490,8 @@ PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 /* The graph of a model as it is planned; lives as long as the plan. */
 PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
 /* What runs it, to read and set tensors between calls of the engine (kept
- * values are those of its last step); and a tensor by name, or -1. The engine's
- * own: do not free it, run no step with it. */
+ * values are those of its last step); and a tensor by name, or -1. It is the
+ * engine's own: pl_exec_free does nothing, pl_exec_step gives BAD_ARGUMENT. */
 PL_API pl_exec *pl_engine_exec(pl_engine *e);
 PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 

@@ -36,8 +36,8 @@ bool loop_tiers_give(struct loop *l, double seconds)
 
         if (tiers_full(l->o.tiers))
             return gave;
-        if (pl_kept_next(l->e, l->path, &n, &goes_on, &data, &bytes, &err) !=
-            PL_OK) {
+        if (pl_kept_next(l->e, l->path, pl_engine_n_ctx(l->e), &n, &goes_on,
+                         &data, &bytes, &err) != PL_OK) {
             loop_say(l, PL_LOG_WARN, "a page of the cache is not saved: %s",
                      err.message);
             return gave;

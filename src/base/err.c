@@ -83,6 +83,13 @@ pl_status err_no_memory(pl_err *err, const char *what)
                    what);
 }
 
+pl_status err_null(pl_err *err, const char *function, const char *argument)
+{
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "%s: %s is NULL; only what the header says may be", function,
+                   argument);
+}
+
 /* Is there room for a thread's stack? */
 static bool fits_stack(size_t *bytes)
 {

@@ -27,6 +27,29 @@ const char *err_shown(char buf[ERR_SHOWN], const char *s, size_t len);
  * PL_DEVICE: the system says the same of both, so room is tried. */
 pl_status err_no_thread(pl_err *err, const char *what, int e);
 
+/* NULL was given for `argument` of a public function, where it must not be. */
+pl_status err_null(pl_err *err, const char *function, const char *argument);
+
+/* Public functions begin with these, first all PL_CLEAR, then all PL_NEED: what
+ * they would give back is NULL or 0 whenever they fail; and an argument that
+ * must not be NULL, named as in the header, is there. */
+#define PL_CLEAR(out)                                                          \
+    do {                                                                       \
+        if (out)                                                               \
+            *(out) = 0;                                                        \
+    } while (0)
+#define PL_NEED(argument, err)                                                 \
+    do {                                                                       \
+        if (!(argument))                                                       \
+            return err_null(err, __func__, #argument);                         \
+    } while (0)
+/* The same of an array of n. */
+#define PL_NEED_ARRAY(argument, n, err)                                        \
+    do {                                                                       \
+        if (!(argument) && (n) > 0)                                            \
+            return err_null(err, __func__, #argument);                         \
+    } while (0)
+
 /* Only where nothing is held; with something held, use `goto done`. */
 #define PL_TRY(call)                                                           \
     do {                                                                       \

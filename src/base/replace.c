@@ -27,6 +27,7 @@ struct pl_file {
     bool whole;    /* replaces its place at once; else written as it comes */
     bool resumes;  /* `name` stays when it is closed unfinished */
     bool borrowed; /* fd is standard output */
+    bool done;     /* it has its place */
     char *path;    /* owned: the place; the target of a link, not the link */
     char *dir;     /* owned: the directory of the place */
     char *name;    /* owned, of the new file once it has one, else NULL */
@@ -187,8 +188,10 @@ pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
     struct pl_file *f;
     pl_status s;
 
-    *out = NULL;
-    if (!path || path[0] == '\0')
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(path, err);
+    if (path[0] == '\0')
         return err_set(err, PL_BAD_ARGUMENT,
                        "pl_file_open: no name of a file; give one");
     if (flags & ~(unsigned)(PL_FILE_STREAM | PL_FILE_RESUME))
@@ -216,7 +219,7 @@ pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
 
 int pl_file_fd(const pl_file *f)
 {
-    return f->fd;
+    return f ? f->fd : -1;
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -258,6 +261,8 @@ bool pl_file_write(void *file, const void *data, size_t n)
 {
     struct pl_file *f = file;
 
+    if (!f || f->done || (!data && n > 0))
+        return false;
     if (n > BUFFER_BYTES - f->at && !flush(f))
         return false;
     if (f->error != 0 || n >= BUFFER_BYTES)
@@ -287,6 +292,12 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
     static const char as_it_was[] = "; what was there is as it was";
     int mode;
 
+    PL_NEED(f, err);
+    if (f->done)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_file_commit: %s is in its place already; open it "
+                       "once more to replace it",
+                       f->path);
     if (!flush(f)) {
         errno = f->error;
         return failed(f->path, "writing it: ", f->whole ? as_it_was : "", err);
@@ -303,6 +314,7 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         return failed(f->path, "writing it: ", as_it_was, err);
     free(f->name);
     f->name = NULL; /* it is the place's now */
+    f->done = true;
     return sync_directory(f->dir, err);
 }
 

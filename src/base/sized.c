@@ -43,6 +43,8 @@ void sized_write(void *out, size_t size, const void *own, size_t known)
 {
     size_t n = size < known ? size : known;
 
+    if (!out)
+        return;
     memcpy(out, own, n);
     memset((char *)out + n, 0, size - n);
 }

@@ -61,6 +61,8 @@ struct pl_reply {
     bool fresh;   /* nothing of the content yet, or only a call */
     bool trimmed; /* blanks here are part of a mark */
     bool ended;
+    bool busy;     /* in a call, so around a callback */
+    bool finished; /* by pl_reply_finish */
     int n_bad;
     size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: where it begins */
     struct json_scan scan;
@@ -730,8 +732,10 @@ static void go_on(struct pl_reply *r, bool last)
         [IN_DOCUMENT] = go_through_document,
     };
 
+    r->busy = true;
     while (!r->ended && r->raw.n > 0 && go[r->state](r, last))
         ;
+    r->busy = false;
 }
 
 static pl_status status(const struct pl_reply *r, pl_err *err)
@@ -806,17 +810,19 @@ pl_status reply_create(pl_reply **out, const struct reply_format *format,
 
 void pl_reply_in_pieces(pl_reply *r)
 {
-    r->pieces = true;
+    if (r)
+        r->pieces = true;
 }
 
 void pl_reply_of_document(pl_reply *r)
 {
-    r->may_document = true;
+    if (r)
+        r->may_document = true;
 }
 
 void pl_reply_free(pl_reply *r)
 {
-    if (!r)
+    if (!r || r->busy)
         return;
     json_decref(r->tools);
     free(r->raw.s);
@@ -829,8 +835,23 @@ void pl_reply_free(pl_reply *r)
     free(r);
 }
 
+static pl_status check_open(const struct pl_reply *r, pl_err *err)
+{
+    if (r->busy)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the reply is telling a part of it: add to it when "
+                       "that call has returned");
+    if (r->finished)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the reply is finished: make one for the next message");
+    return status(r, err);
+}
+
 pl_status pl_reply_add(pl_reply *r, const char *text, size_t len, pl_err *err)
 {
+    PL_NEED(r, err);
+    PL_NEED_ARRAY(text, len, err);
+    PL_TRY(check_open(r, err));
     reply_add(&r->raw, (struct span){text, len});
     if (!r->raw.failed)
         go_on(r, false);
@@ -839,18 +860,22 @@ pl_status pl_reply_add(pl_reply *r, const char *text, size_t len, pl_err *err)
 
 pl_status pl_reply_finish(pl_reply *r, pl_err *err)
 {
+    PL_NEED(r, err);
+    PL_TRY(check_open(r, err));
     go_on(r, true);
-    r->ended = true;
+    r->ended = r->finished = true;
     return status(r, err);
 }
 
 bool pl_reply_ended(const pl_reply *r)
 {
-    return r->ended;
+    return r && r->ended;
 }
 
 bool pl_reply_in_content(const pl_reply *r)
 {
+    if (!r)
+        return false;
     return r->state == IN_CONTENT || r->state == IN_DOCUMENT ||
            (r->state == IN_CHANNEL && r->channel == PL_REPLY_CONTENT &&
             r->n_recipient == 0);
@@ -859,17 +884,20 @@ bool pl_reply_in_content(const pl_reply *r)
 const char *pl_reply_text(const pl_reply *r, size_t *len)
 {
     if (len)
-        *len = r->raw.n;
-    return r->raw.s ? r->raw.s : "";
+        *len = r ? r->raw.n : 0;
+    return r && r->raw.s ? r->raw.s : "";
 }
 
 pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err)
 {
-    const struct span content = {r->content.s, r->content.n};
-    const struct span reasoning = {r->reasoning.s, r->reasoning.n};
     struct reply_text t = {0};
+    struct span content, reasoning;
 
-    *json = NULL;
+    PL_CLEAR(json);
+    PL_NEED(r, err);
+    PL_NEED(json, err);
+    content = (struct span){r->content.s, r->content.n};
+    reasoning = (struct span){r->reasoning.s, r->reasoning.n};
     add(&t, "{\"role\": \"assistant\", \"content\": ");
     reply_add_string(&t, content);
     if (reasoning.n > 0) {

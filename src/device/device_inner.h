@@ -4,6 +4,8 @@
 
 #include "device/device_ops.h"
 
+#include <sys/types.h>
+
 struct guard; /* device_guard.c */
 
 struct trace {
@@ -24,6 +26,7 @@ struct device_shared {
 };
 
 struct device_set {
+    pid_t owner;                  /* the process that made it */
     struct device_shared *shared; /* owned */
     int n, n_bank;
     struct device *dev;       /* owned, [n] */

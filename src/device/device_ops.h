@@ -235,10 +235,15 @@ void device_set_adopt(struct device_set *s, const struct device_run *run,
  * none. Any thread, from submit() until the bank's wait() returns. */
 void device_fail(struct device_set *s, const struct device *d, int step,
                  const char *what);
+/* Returns true in a forked copy of the process that made the set. Memory of
+ * devices is not there, nor are their threads; what lies at its addresses now
+ * may be something else's. */
+bool device_set_is_copy(const struct device_set *s);
 /* A device is lost that may still read and write what it was given of this
  * process's memory: nothing of it is given back any more, nor comes other
  * memory to its place, of which a driver would believe that it has it. */
 void device_set_keep(struct device_set *s);
+/* Returns true after that, and in a forked copy. */
 bool device_set_keeps(const struct device_set *s);
 /* Set when a device has failed the run: everybody leaves. */
 const atomic_bool *device_failed(const struct device_set *s);

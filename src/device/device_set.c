@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
@@ -97,6 +98,7 @@ pl_status device_set_create(struct device_set **out,
     s = calloc(1, sizeof *s);
     if (!s)
         return err_no_memory(err, "a set of devices");
+    s->owner = getpid();
     s->opt = *opt;
     s->trace.on = opt->trace;
     s->topology = topology_keep(l->topology);
@@ -213,7 +215,12 @@ void device_set_keep(struct device_set *s)
 
 bool device_set_keeps(const struct device_set *s)
 {
-    return s->keeps;
+    return s->keeps || device_set_is_copy(s);
+}
+
+bool device_set_is_copy(const struct device_set *s)
+{
+    return s->owner != getpid();
 }
 
 void device_set_inherit(struct device_set *s)

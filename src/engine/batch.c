@@ -481,6 +481,8 @@ pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
     pl_batch own = {0};
     pl_status s;
 
+    PL_NEED(e, err);
+    PL_NEED(b, err);
     if (b->size != sizeof own) {
         PL_TRY(sized_read(&own, sizeof own, b, "pl_batch", err));
         b = &own;

@@ -110,17 +110,20 @@ static pl_status render_probe(void *user, const pl_conversation *c, char **text,
 pl_status pl_template_create(pl_template **out, const char *text, size_t len,
                              const char *path, pl_err *err)
 {
-    pl_template *t = calloc(1, sizeof *t);
+    pl_template *t;
     struct gguf *g = NULL;
     pl_status s = PL_OK;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    if (!text && !path)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "pl_template_create: text and path are both NULL; give "
+                       "one");
+    t = calloc(1, sizeof *t);
     if (!t)
         return err_no_memory(err, "a chat template");
-    if (!text && !path)
-        s = err_set(err, PL_BAD_ARGUMENT,
-                    "pl_template_create: neither a text nor a file is given");
-    if (s == PL_OK && text)
+    if (text)
         s = chat_template_create(&t->usual, text, len, err);
     if (s == PL_OK && path)
         s = gguf_open(&g, path, err);
@@ -207,6 +210,11 @@ static pl_status render(const pl_template *t, const pl_conversation *given,
 pl_status pl_template_render(const pl_template *t, const pl_conversation *c,
                              char **text, size_t *len, pl_err *err)
 {
+    PL_CLEAR(text);
+    PL_CLEAR(len);
+    PL_NEED(t, err);
+    PL_NEED(c, err);
+    PL_NEED(text, err);
     return render(t, c, &chat_usual_limits, text, len, err);
 }
 
@@ -214,6 +222,10 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                           const char *prompt, size_t len, const char *tools,
                           pl_reply_fn *part, void *user, pl_err *err)
 {
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(t, err);
+    PL_NEED_ARRAY(prompt, len, err);
     return reply_create(out, &t->format, prompt, len, tools, part, user, err);
 }
 
@@ -223,11 +235,17 @@ pl_status pl_template_calls(const pl_template *t, const char *tools,
                             const char *only, bool single, const char *content,
                             char **gbnf, bool *reasons, pl_err *err)
 {
-    struct gbnf_text text;
-    pl_status s = call_grammar_write(&text, &t->format, tools, only, single,
-                                     content, err);
+    struct gbnf_text written;
 
-    *gbnf = s == PL_OK ? text.s : NULL;
+    PL_CLEAR(gbnf);
+    PL_CLEAR(reasons);
+    PL_NEED(t, err);
+    PL_NEED(tools, err);
+    PL_NEED(gbnf, err);
+    PL_NEED(reasons, err);
+    PL_TRY(call_grammar_write(&written, &t->format, tools, only, single,
+                              content, err));
+    *gbnf = written.s;
     *reasons = t->format.channels;
-    return s;
+    return PL_OK;
 }

@@ -89,7 +89,7 @@ static void find_tensors(pl_engine *e)
     e->norm_out = find_kept(e, "result_norm");
 }
 
-pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
+pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
 {
     const struct device_list *l = &e->plan->compiled->list;
     int n_thread = 0;
@@ -106,6 +106,17 @@ pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
     return PL_OK;
 }
 
+pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
+{
+    pl_status s;
+
+    PL_NEED(e, err);
+    PL_TRY(exec_enter(e->exec, err));
+    s = engine_sum(e, cancel, err);
+    exec_leave(e->exec);
+    return s;
+}
+
 /* A number that no other engine has, of any process. */
 static uint64_t draw_mark(const pl_engine *e)
 {
@@ -119,6 +130,15 @@ static uint64_t draw_mark(const pl_engine *e)
     return hash64(0, &is, sizeof is);
 }
 
+static void engine_free(pl_engine *e)
+{
+    exec_free(e->exec);
+    plan_free(e->plan);
+    kv_fini(&e->kv);
+    batch_fini(e);
+    free(e);
+}
+
 pl_status pl_engine_create(pl_engine **out, const pl_model *m,
                            const pl_options *opt, pl_err *err)
 {
@@ -126,7 +146,9 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     pl_engine *e;
     pl_status s;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(m, err);
     PL_TRY(options_read(&own, opt, err));
     opt = &own;
     e = calloc(1, sizeof *e);
@@ -137,6 +159,7 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     e->mark = draw_mark(e);
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
+        e->plan->lent = true;
         s = exec_create(&e->exec, e->plan->compiled, opt, err);
         if (s == PL_NO_DEVICE_MEMORY)
             fit_explain(err, e->plan->compiled);
@@ -150,7 +173,7 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     if (s == PL_OK)
         s = load(e, opt, err);
     if (s != PL_OK) {
-        pl_engine_free(e);
+        engine_free(e);
         return s;
     }
     *out = e;
@@ -159,29 +182,38 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
 
 void pl_engine_free(pl_engine *e)
 {
-    if (!e)
-        return;
-    pl_exec_free(e->exec);
-    pl_plan_free(e->plan);
-    kv_fini(&e->kv);
-    batch_fini(e);
-    free(e);
+    if (e && exec_may_free(e->exec))
+        engine_free(e);
 }
-
 const pl_plan *pl_engine_plan(const pl_engine *e)
 {
-    return e->plan;
+    return e ? e->plan : NULL;
 }
 
 void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
 {
-    pl_exec_counters(e->exec, out, size);
+    pl_exec_counters(e ? e->exec : NULL, out, size);
+}
+
+/* The getters that give no status: false where they give zeros, because there
+ * is no engine, or it takes no call now. */
+static bool enter(const pl_engine *e)
+{
+    return e && exec_enter(e->exec, NULL) == PL_OK;
 }
 
 int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
                       size_t size)
 {
-    return exec_devices(e->exec, out, n, size);
+    int n_device = 0;
+
+    for (int i = 0; i < n && out; i++)
+        memset((char *)out + (size_t)i * size, 0, size);
+    if (enter(e)) {
+        n_device = exec_devices(e->exec, out, out ? n : 0, size);
+        exec_leave(e->exec);
+    }
+    return n_device;
 }
 
 /* The pool that holds all tokens says most. */
@@ -190,24 +222,27 @@ void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
     pl_cache_counters c = {0};
     const struct kv_pool *p = NULL;
 
-    for (int k = e->kv.n_pool - 1; k >= 0; k--)
-        if (!p || (!e->kv.pool[k].state && e->kv.pool[k].window == 0) ||
-            p->state)
-            p = &e->kv.pool[k];
-    if (p)
-        c = (pl_cache_counters){p->n_page, p->n_page - p->n_free - p->n_idle,
-                                p->n_idle};
+    if (enter(e)) {
+        for (int k = e->kv.n_pool - 1; k >= 0; k--)
+            if (!p || (!e->kv.pool[k].state && e->kv.pool[k].window == 0) ||
+                p->state)
+                p = &e->kv.pool[k];
+        if (p)
+            c = (pl_cache_counters){
+                p->n_page, p->n_page - p->n_free - p->n_idle, p->n_idle};
+        exec_leave(e->exec);
+    }
     sized_write(out, size, &c, sizeof c);
 }
 
 void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size)
 {
-    pl_exec_traced(e->exec, out, size);
+    pl_exec_traced(e ? e->exec : NULL, out, size);
 }
 
 int64_t pl_engine_n_ctx(const pl_engine *e)
 {
-    return e->plan->n_ctx;
+    return e ? e->plan->n_ctx : 0;
 }
 
 pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err)
@@ -231,13 +266,21 @@ bool engine_reads_file(const pl_engine *e, const char *path)
 
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err)
 {
-    return err_set(err, PL_NOT_FOUND, "sequence %d; 0 to %d are planned", seq,
-                   e->kv.n_seq - 1);
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "sequence %d; 0 to %d are planned: give more in options' "
+                   "n_seq",
+                   seq, e->kv.n_seq - 1);
 }
 
 int64_t pl_seq_length(const pl_engine *e, int seq)
 {
-    return engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
+    int64_t n = 0;
+
+    if (enter(e)) {
+        n = engine_is_seq(e, seq) ? e->kv.length[seq] : 0;
+        exec_leave(e->exec);
+    }
+    return n;
 }
 
 static pl_status trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
@@ -290,10 +333,11 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
 
     if (!engine_is_seq(e, seq))
         return engine_no_seq(e, seq, err);
-    if (n < 0 || (n > 0 && !token))
+    if (n < 0)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%" PRId64 " tokens whose prefix is looked for%s", n,
-                       n < 0 ? "" : ", and no ids of them");
+                       "%" PRId64 " tokens whose prefix is looked for; give 0 "
+                       "or more",
+                       n);
     if (e->kv.length[seq] > 0)
         return err_set(err, PL_BAD_ARGUMENT,
                        "sequence %d, which has %" PRId64 " tokens, is to begin "
@@ -322,7 +366,10 @@ pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token, int64_t n,
 {
     pl_status s;
 
-    *n_shared = 0;
+    PL_CLEAR(n_shared);
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(token, n, err);
+    PL_NEED(n_shared, err);
     PL_TRY(exec_enter(e->exec, err));
     s = share(e, seq, token, n, n_shared, err);
     exec_leave(e->exec);
@@ -333,7 +380,7 @@ int64_t pl_kept_length(pl_engine *e, const int32_t *token, int64_t n)
 {
     int64_t length = 0;
 
-    if (n < 1 || n > e->plan->n_ctx || exec_enter(e->exec, NULL) != PL_OK)
+    if (n < 1 || !token || !e || n > e->plan->n_ctx || !enter(e))
         return 0;
     if (exec_drain(e->exec, NULL) == PL_OK) {
         engine_trust_prefixes(e);
@@ -375,6 +422,8 @@ pl_status pl_seq_tell(pl_engine *e, int seq, const int32_t *token, int64_t n,
 {
     pl_status s;
 
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(token, n, err);
     PL_TRY(exec_enter(e->exec, err));
     s = tell(e, seq, token, n, err);
     exec_leave(e->exec);
@@ -397,7 +446,7 @@ static int64_t pool_room(const struct kv *kv, int pool, int seq)
     return room < 0 ? 0 : room + PAGE_TOKENS - kv->length[seq] % PAGE_TOKENS;
 }
 
-int64_t pl_engine_room(const pl_engine *e, int seq)
+static int64_t room_of(const pl_engine *e, int seq)
 {
     const struct kv *kv = &e->kv;
     int64_t room = 0;
@@ -413,11 +462,24 @@ int64_t pl_engine_room(const pl_engine *e, int seq)
     return room;
 }
 
+int64_t pl_engine_room(const pl_engine *e, int seq)
+{
+    int64_t room = 0;
+
+    if (enter(e)) {
+        room = room_of(e, seq);
+        exec_leave(e->exec);
+    }
+    return room;
+}
+
 pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep, int64_t *kept,
                       pl_err *err)
 {
     pl_status s;
 
+    PL_CLEAR(kept);
+    PL_NEED(e, err);
     PL_TRY(exec_enter(e->exec, err));
     s = trim(e, seq, n_keep, kept, err);
     exec_leave(e->exec);
@@ -428,6 +490,7 @@ pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err)
 {
     pl_status s;
 
+    PL_NEED(e, err);
     PL_TRY(exec_enter(e->exec, err));
     s = copy(e, dst, src, err);
     exec_leave(e->exec);

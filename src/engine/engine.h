@@ -16,9 +16,12 @@ struct pl_model {
     pl_tokenizer *tokenizer; /* NULL: the file has none */
 };
 
-/* NOT_FOUND if the file has no vocabulary. */
+/* A model's, which pl_tokenizer_free leaves alone. NOT_FOUND if the file has no
+ * vocabulary. */
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
                            pl_err *err);
+
+void engine_tokenizer_free(pl_tokenizer *t);
 
 const struct tokenizer *engine_words(const pl_tokenizer *t);
 /* What grammars share of it. */
@@ -31,6 +34,7 @@ struct pl_plan {
     pl_format cache_k, cache_v;
     pl_numerics numerics;
     int64_t n_ctx;
+    bool lent;     /* it is an engine's: pl_plan_free does nothing */
     char *options; /* owned; those that reproduce it */
 };
 
@@ -54,10 +58,15 @@ struct pl_engine {
     uint64_t n_set; /* pl_exec's, when the first kept prefix was computed */
 };
 
+/* pl_plan_free, of an engine's plan too. */
+void plan_free(pl_plan *p);
+
 /* batch.c: tables for batches, the cache's pages. */
 pl_status batch_init(pl_engine *e, pl_err *err);
 void batch_fini(pl_engine *e);
 
+/* pl_engine_sum, within another call. */
+pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err);
 /* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */

@@ -14,9 +14,9 @@ pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
     pl_model *m;
     pl_status s;
 
-    *out = NULL;
-    if (!path)
-        return err_set(err, PL_BAD_ARGUMENT, "no path of a model is given");
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(path, err);
     m = calloc(1, sizeof *m);
     if (!m)
         return err_no_memory(err, "a model");
@@ -39,7 +39,7 @@ void pl_model_free(pl_model *m)
 {
     if (!m)
         return;
-    pl_tokenizer_free(m->tokenizer);
+    engine_tokenizer_free(m->tokenizer);
     model_close(m->model);
     gguf_close(m->file);
     free(m);
@@ -47,32 +47,32 @@ void pl_model_free(pl_model *m)
 
 const char *pl_model_arch(const pl_model *m)
 {
-    return m->model->family->arch;
+    return m ? m->model->family->arch : "";
 }
 
 int64_t pl_model_n_vocab(const pl_model *m)
 {
-    return m->model->n_vocab;
+    return m ? m->model->n_vocab : 0;
 }
 
 int64_t pl_model_n_ctx_train(const pl_model *m)
 {
-    return m->model->n_ctx_train;
+    return m ? m->model->n_ctx_train : 0;
 }
 
 int64_t pl_model_d_model(const pl_model *m)
 {
-    return m->model->d_model;
+    return m ? m->model->d_model : 0;
 }
 
 int64_t pl_model_n_mtp(const pl_model *m)
 {
-    return m->model->n_next;
+    return m ? m->model->n_next : 0;
 }
 
 const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
 {
-    return m->tokenizer;
+    return m ? m->tokenizer : NULL;
 }
 
 /* Multi-token prediction guesses tokens behind the next one; no logit of the
@@ -99,7 +99,9 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
     pl_plan *p;
     pl_status s;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(m, err);
     PL_TRY(options_read(&own, opt, err));
     opt = &own;
     p = calloc(1, sizeof *p);
@@ -136,6 +138,12 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
 
 void pl_plan_free(pl_plan *p)
 {
+    if (p && !p->lent)
+        plan_free(p);
+}
+
+void plan_free(pl_plan *p)
+{
     if (!p)
         return;
     compiled_free(p->compiled);
@@ -146,5 +154,5 @@ void pl_plan_free(pl_plan *p)
 
 const char *pl_plan_options(const pl_plan *p)
 {
-    return p->options;
+    return p ? p->options : "";
 }

@@ -37,15 +37,15 @@ pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err)
 
 const pl_graph *pl_plan_graph(const pl_plan *p)
 {
-    return p->graph;
+    return p ? p->graph : NULL;
 }
 
 pl_exec *pl_engine_exec(pl_engine *e)
 {
-    return e->exec;
+    return e ? e->exec : NULL;
 }
 
 pl_tensor pl_engine_tensor(const pl_engine *e, const char *name)
 {
-    return pl_tensor_find(e->plan->graph, name);
+    return e ? pl_tensor_find(e->plan->graph, name) : -1;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 struct pl_tokenizer {
+    bool lent;                 /* by a model: pl_tokenizer_free does nothing */
     struct tokenizer *t;       /* owned */
     struct token_texts *texts; /* owned */
 };
@@ -40,10 +41,11 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
     s = tokenizer_create(&t->t, file, err);
     if (s == PL_OK)
         s = token_texts_create(&t->texts, t->t, err);
+    t->lent = true;
     if (s == PL_OK)
         *out = t;
     else
-        pl_tokenizer_free(t);
+        engine_tokenizer_free(t);
     return s;
 }
 
@@ -52,9 +54,13 @@ pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path, pl_err *err)
     struct gguf *g;
     pl_status s;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(path, err);
     PL_TRY(gguf_open(&g, path, err));
     s = engine_tokenizer(out, g, err);
+    if (s == PL_OK)
+        (*out)->lent = false;
     gguf_close(g);
     return s;
 }
@@ -71,6 +77,12 @@ struct token_texts *engine_texts(const pl_tokenizer *t)
 
 void pl_tokenizer_free(pl_tokenizer *t)
 {
+    if (t && !t->lent)
+        engine_tokenizer_free(t);
+}
+
+void engine_tokenizer_free(pl_tokenizer *t)
+{
     if (!t)
         return;
     token_texts_free(t->texts);
@@ -80,7 +92,7 @@ void pl_tokenizer_free(pl_tokenizer *t)
 
 int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t)
 {
-    return tokenizer_n_vocab(t->t);
+    return t ? tokenizer_n_vocab(t->t) : 0;
 }
 
 pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
@@ -89,10 +101,19 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
     struct token_list l = {0};
     unsigned f = 0;
 
+    PL_CLEAR(ids);
+    PL_CLEAR(n);
+    PL_NEED(t, err);
+    PL_NEED_ARRAY(text, len, err);
+    PL_NEED(ids, err);
+    PL_NEED(n, err);
+    if (flags & ~(PL_ADD_SPECIAL | PL_PARSE_SPECIAL))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "flags %#x; only PL_ADD_SPECIAL and PL_PARSE_SPECIAL "
+                       "are some",
+                       (unsigned)flags);
     f |= flags & PL_ADD_SPECIAL ? TOKENIZER_ADD_SPECIAL : 0;
     f |= flags & PL_PARSE_SPECIAL ? TOKENIZER_PARSE_SPECIAL : 0;
-    *ids = NULL;
-    *n = 0;
     {
         pl_status s = tokenizer_encode(t->t, text, len, f, &l, err);
 
@@ -108,32 +129,35 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
 
 bool pl_token_ends(const pl_tokenizer *t, int32_t id)
 {
-    return tokenizer_is_eog(t->t, id);
+    return t && tokenizer_is_eog(t->t, id);
 }
 
 bool pl_tokenizer_adds_bos(const pl_tokenizer *t)
 {
-    return tokenizer_adds_bos(t->t);
+    return t && tokenizer_adds_bos(t->t);
 }
 
 int32_t pl_tokenizer_bos(const pl_tokenizer *t)
 {
-    return tokenizer_bos(t->t);
+    return t ? tokenizer_bos(t->t) : -1;
 }
 
 int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which)
 {
     static_assert((int)PL_FIM_COUNT == (int)TOKENIZER_N_FIM, "in one order");
-    return which >= 0 && which < PL_FIM_COUNT ? tokenizer_fim(t->t, (int)which)
-                                              : -1;
+    return t && (unsigned)which < PL_FIM_COUNT ? tokenizer_fim(t->t, (int)which)
+                                               : -1;
 }
 
 pl_status pl_detokenizer_create(pl_detokenizer **out, const pl_tokenizer *t,
                                 bool special, pl_err *err)
 {
-    pl_detokenizer *d = calloc(1, sizeof *d);
+    pl_detokenizer *d;
 
-    *out = d;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(t, err);
+    *out = d = calloc(1, sizeof *d);
     if (!d)
         return err_no_memory(err, "a detokenizer");
     tokenizer_stream_init(&d->stream, t->t,
@@ -156,6 +180,8 @@ static const char *emptied(pl_detokenizer *d)
 
 const char *pl_detokenize(pl_detokenizer *d, int32_t id)
 {
+    if (!d)
+        return "";
     d->text.n = 0;
     if (d->text.s)
         d->text.s[0] = 0;
@@ -165,6 +191,8 @@ const char *pl_detokenize(pl_detokenizer *d, int32_t id)
 
 const char *pl_detokenize_flush(pl_detokenizer *d)
 {
+    if (!d)
+        return "";
     d->text.n = 0;
     if (d->text.s)
         d->text.s[0] = 0;
@@ -207,6 +235,8 @@ void pl_sampling_init_size(pl_sampling *s, size_t size)
 {
     const pl_sampling own = defaults();
 
+    if (!s || size < sizeof s->size)
+        return;
     sized_write(s, size, &own, sizeof own);
     s->size = size;
 }
@@ -248,7 +278,8 @@ pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *given,
     pl_sampler *p;
     pl_status st;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
     if (given)
         PL_TRY(sized_read(&own, sizeof own, given, "pl_sampling", err));
     PL_TRY(check_sampling(s, n_vocab, err));
@@ -318,6 +349,7 @@ pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
 {
     struct token_mask *mask = NULL;
 
+    PL_NEED(s, err);
     if (g)
         PL_TRY(token_mask_create(&mask, g, s->n_vocab, err));
     token_mask_free(s->mask);
@@ -327,7 +359,7 @@ pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g, pl_err *err)
 
 void pl_sampler_prepare(pl_sampler *s)
 {
-    if (s->mask)
+    if (s && s->mask)
         token_mask_prepare(s->mask);
 }
 
@@ -336,6 +368,8 @@ static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
     const uint32_t *allowed = NULL;
 
     *id = -1;
+    if (!logits)
+        return err_null(&s->err, "pl_sample", "logits");
     if (s->mask)
         PL_TRY(token_mask_now(s->mask, &allowed, &s->err));
     *id = sampling_pick(s->s, logits, allowed);
@@ -352,6 +386,8 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 {
     int32_t id;
 
+    if (!s)
+        return -1;
     s->err.status = PL_OK; /* its text is large: each token would wipe it */
     s->err.message[0] = '\0';
     return sample(s, logits, &id) == PL_OK ? id : -1;
@@ -359,12 +395,14 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 
 pl_status pl_sampler_status(const pl_sampler *s, pl_err *err)
 {
-    if (err)
+    PL_NEED(s, err);
+    if (s->err.status != PL_OK && err)
         *err = s->err;
     return s->err.status;
 }
 
 void pl_sampler_accept(pl_sampler *s, int32_t id)
 {
-    sampling_accept(s->s, id);
+    if (s)
+        sampling_accept(s->s, id);
 }

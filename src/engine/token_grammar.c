@@ -63,8 +63,8 @@ static pl_status create_grammar(struct grammar **out, pl_grammar_form form,
         form != PL_GRAMMAR_CALLS)
         return err_set(
             err, PL_BAD_ARGUMENT,
-            "%s: %d is no form of a grammar; give PL_GRAMMAR_GBNF or "
-            "PL_GRAMMAR_JSON_SCHEMA",
+            "%s: form %d of a grammar does not exist; give PL_GRAMMAR_GBNF, "
+            "PL_GRAMMAR_JSON_SCHEMA or PL_GRAMMAR_CALLS",
             name, (int)form);
     return form == PL_GRAMMAR_JSON_SCHEMA
                ? grammar_from_schema(out, text, len, name, err)
@@ -75,12 +75,17 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                             pl_grammar_form form, const char *text, size_t len,
                             const char *name, pl_err *err)
 {
-    const struct tokenizer *words = engine_words(t);
+    const struct tokenizer *words;
     bool marks = form == PL_GRAMMAR_CALLS;
-    pl_grammar *g = calloc(1, sizeof *g);
+    pl_grammar *g;
     pl_status s;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(t, err);
+    PL_NEED_ARRAY(text, len, err);
+    words = engine_words(t);
+    g = calloc(1, sizeof *g);
     if (!g || pthread_mutex_init(&g->lock, NULL) != 0) {
         free(g);
         return err_no_memory(err, "a grammar");

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -101,6 +102,7 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
     if (!x)
         return err_no_memory(err, "an executor");
     x->plan = p;
+    x->owner = getpid();
     if (p->paper) {
         s = err_set(err, PL_BAD_ARGUMENT,
                     "a machine that is only described can be planned for, "
@@ -120,7 +122,7 @@ done:
     if (s == PL_OK)
         *out = x;
     else
-        pl_exec_free(x);
+        exec_free(x);
     return s;
 }
 
@@ -131,26 +133,41 @@ pl_status pl_exec_create(pl_exec **out, const pl_graph *g,
     pl_options own;
     pl_status s;
 
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(g, err);
     PL_TRY(options_read(&own, opt, err));
-    PL_TRY(compile_graph(&p, g, &own, err));
-    s = exec_create(out, p, &own, err);
-    if (s == PL_OK)
-        (*out)->own_plan = true;
-    else
-        compiled_free(p);
+    graph_hold(g);
+    s = compile_graph(&p, g, &own, err);
+    if (s == PL_OK) {
+        s = exec_create(out, p, &own, err);
+        if (s == PL_OK)
+            (*out)->own_plan = true;
+        else
+            compiled_free(p);
+    }
+    if (s != PL_OK)
+        graph_let_go(g);
     return s;
 }
 
 void pl_exec_free(pl_exec *x)
+{
+    if (x && x->own_plan && exec_may_free(x))
+        exec_free(x);
+}
+
+void exec_free(pl_exec *x)
 {
     if (!x)
         return;
     exec_async_free(x);
     exec_trace_free(x->trace);
     device_set_free(x->set);
-    if (x->own_plan)
+    if (x->own_plan) {
+        graph_let_go(x->plan->g);
         compiled_free(x->plan);
+    }
     free(x->zeros);
     free(x->seq);
     free(x->row);
@@ -159,8 +176,27 @@ void pl_exec_free(pl_exec *x)
     free(x);
 }
 
+/* A system call a call of ours: some 50 ns. */
+static pl_status check_owner(const pl_exec *x, pl_err *err)
+{
+    pid_t here = getpid();
+
+    if (x->owner == here)
+        return PL_OK;
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "made by process %d, of which this one, %d, is a forked "
+                   "copy without its threads and devices; make a new one here",
+                   (int)x->owner, (int)here);
+}
+
+bool exec_may_free(pl_exec *x)
+{
+    return x->owner != getpid() || exec_enter(x, NULL) == PL_OK;
+}
+
 pl_status exec_enter(pl_exec *x, pl_err *err)
 {
+    PL_TRY(check_owner(x, err));
     if (!atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
         return PL_OK;
     return err_set(err, PL_BAD_ARGUMENT,
@@ -244,8 +280,9 @@ static pl_status check_range(const struct subject *j, size_t offset,
     size_t size;
 
     if (!n)
-        return err_set(err, PL_NOT_FOUND, "tensor %d is none of this graph's",
-                       (int)j->t);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "tensor %d is not in this graph, which has 0 to %d",
+                       (int)j->t, j->x->plan->g->n_node - 1);
     if (n->op != OP_weight && n->op != OP_memory && n->op != OP_input &&
         (j->put || !(n->output || n->keep)))
         return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name,
@@ -358,6 +395,8 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 {
     pl_status s;
 
+    PL_NEED(x, err);
+    PL_NEED_ARRAY(data, bytes, err);
     PL_TRY(exec_enter(x, err));
     s = exec_set_input(x, 0, t, data, offset, bytes, err);
     exec_leave(x);
@@ -370,6 +409,8 @@ pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
     bool lent;
     pl_status s;
 
+    PL_NEED(x, err);
+    PL_NEED_ARRAY(data, bytes, err);
     PL_TRY(exec_enter_reading(x, &lent, err));
     s = exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
     exec_leave_reading(x, lent);
@@ -651,23 +692,34 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
 
 void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size)
 {
-    pl_traced sums;
+    pl_traced sums = {0};
 
-    exec_trace_sums(x->trace, &sums);
+    if (x && exec_enter((pl_exec *)x, NULL) == PL_OK) {
+        exec_trace_sums(x->trace, &sums);
+        exec_leave((pl_exec *)x);
+    }
     sized_write(out, size, &sums, sizeof sums);
 }
 
-pl_status pl_exec_step(pl_exec *x, const pl_rows *r, pl_err *err)
+pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err)
 {
     pl_rows own = {0};
+    const pl_rows *r = rows;
     pl_status s;
 
+    PL_NEED(x, err);
+    PL_NEED(rows, err);
     if (r->size != sizeof own) {
         PL_TRY(sized_read(&own, sizeof own, r, "pl_rows", err));
         r = &own;
     }
     PL_TRY(exec_enter(x, err));
-    s = exec_steps(x, 1, r, err);
+    s = x->own_plan
+            ? exec_steps(x, 1, r, err)
+            : err_set(err, PL_BAD_ARGUMENT,
+                      "the executor is an engine's, which runs its steps "
+                      "itself: call pl_engine_decode, or make an executor of "
+                      "your own");
     exec_leave(x);
     return s;
 }
@@ -683,12 +735,9 @@ int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size)
     return x->io;
 }
 
-void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
+/* Adds the bytes of weights, by the ranks that own them. */
+static void count_weights(const struct compiled *p, pl_counters *c)
 {
-    const struct compiled *p = x->plan;
-    pl_counters c = {0};
-
-    device_set_counters(x->set, &c);
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *n = &p->num->node[i];
         const struct graph_node *g = &p->g->node[n->node];
@@ -699,9 +748,9 @@ void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
         bytes = (double)format_info(g->format)->block_bytes /
                 format_info(g->format)->block * (double)graph_count(g, &p->max);
         if (n->layout->kind != PL_SPLIT) {
-            c.weight_bytes[0] += (uint64_t)bytes;
+            c->weight_bytes[0] += (uint64_t)bytes;
             for (int r = 1; r < p->num->n_rank; r++)
-                c.replica_bytes[r] += (uint64_t)bytes;
+                c->replica_bytes[r] += (uint64_t)bytes;
             continue;
         }
         for (int k = 0; k < n->layout->n_run; k++) {
@@ -709,10 +758,21 @@ void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
             double part = bytes * (double)n->layout->run[k].len /
                           (double)n->layout->period;
 
-            c.weight_bytes[rank_first(o)] += (uint64_t)part;
+            c->weight_bytes[rank_first(o)] += (uint64_t)part;
             for (o &= o - 1; o; o &= o - 1)
-                c.replica_bytes[rank_first(o)] += (uint64_t)part;
+                c->replica_bytes[rank_first(o)] += (uint64_t)part;
         }
+    }
+}
+
+void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size)
+{
+    pl_counters c = {0};
+
+    if (x && exec_enter((pl_exec *)x, NULL) == PL_OK) {
+        device_set_counters(x->set, &c);
+        count_weights(x->plan, &c);
+        exec_leave((pl_exec *)x);
     }
     sized_write(out, size, &c, sizeof c);
 }

@@ -19,6 +19,7 @@ struct exec_holder {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
+    pid_t owner;       /* the process that has its threads and devices */
     uint64_t n_set;    /* how often weights and memories were set */
     atomic_bool busy;  /* between exec_enter and exec_leave */
     atomic_bool lent;  /* callbacks may read meanwhile, */
@@ -42,7 +43,8 @@ struct pl_exec {
 
 /* The public calls of an executor, and of the engine that has it, stand between
  * these; inside, only functions of this layer are called. BAD_ARGUMENT, at
- * once: another call is under way, in another thread or around a callback. */
+ * once: another call is under way, in another thread or around a callback; or
+ * this process is a forked copy, which has neither threads nor devices. */
 pl_status exec_enter(pl_exec *x, pl_err *err);
 void exec_leave(pl_exec *x);
 /* In between: callbacks of this call may read tensors, until exec_leave. */
@@ -50,6 +52,11 @@ void exec_lend(pl_exec *x);
 /* As exec_enter and exec_leave, for reading alone. *lent: a callback does. */
 pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err);
 void exec_leave_reading(pl_exec *x, bool lent);
+
+/* Returns false while a call is under way. In a forked copy none is. */
+bool exec_may_free(pl_exec *x);
+/* pl_exec_free, of an engine's executor too. */
+void exec_free(pl_exec *x);
 
 /* Who holds weight or cache `num`; n = 0: nobody. */
 struct exec_holder exec_holder(const pl_exec *x, int num);

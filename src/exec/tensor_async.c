@@ -164,12 +164,16 @@ void exec_async_free(pl_exec *x)
 pl_status pl_tensor_get_async(pl_exec *x, pl_tensor t, void *data,
                               size_t offset, size_t bytes, pl_err *err)
 {
+    PL_NEED(x, err);
+    PL_NEED_ARRAY(data, bytes, err);
     return queue(x, t, data, offset, bytes, false, err);
 }
 
 pl_status pl_tensor_set_async(pl_exec *x, pl_tensor t, const void *data,
                               size_t offset, size_t bytes, pl_err *err)
 {
+    PL_NEED(x, err);
+    PL_NEED_ARRAY(data, bytes, err);
     return queue(x, t, (unsigned char *)data, offset, bytes, true, err);
 }
 
@@ -177,6 +181,7 @@ pl_status pl_exec_wait(pl_exec *x, pl_err *err)
 {
     pl_status s;
 
+    PL_NEED(x, err);
     PL_TRY(exec_enter(x, err));
     s = exec_drain(x, err);
     exec_leave(x);

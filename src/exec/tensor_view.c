@@ -181,8 +181,9 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     pl_status s;
 
     if (t < 0 || t >= x->plan->g->n_node)
-        return err_set(err, PL_NOT_FOUND, "tensor %d is none of this graph's",
-                       (int)t);
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "tensor %d is not in this graph, which has 0 to %d",
+                       (int)t, x->plan->g->n_node - 1);
     v.n = &x->plan->g->node[t];
     f = format_info(v.n->format);
     PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
@@ -220,12 +221,25 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     return s;
 }
 
-static pl_status move_alone(pl_exec *x, pl_tensor t, const pl_view *w,
-                            void *data, bool put, pl_err *err)
+/* Dimensions that cannot be are told later. */
+static bool is_empty(const pl_view *w)
+{
+    for (int d = 0; d < w->n_dim && d < 4; d++)
+        if (w->dim[d] == 0)
+            return true;
+    return false;
+}
+
+static pl_status move_alone(const char *name, pl_exec *x, pl_tensor t,
+                            const pl_view *w, void *data, bool put, pl_err *err)
 {
     bool lent = false;
     pl_status s;
 
+    if (!x || !w)
+        return err_null(err, name, x ? "v" : "x");
+    if (!data && !is_empty(w))
+        return err_null(err, name, "data");
     PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &lent, err));
     s = move(x, t, w, data, put, err);
     exec_leave_reading(x, lent);
@@ -235,11 +249,11 @@ static pl_status move_alone(pl_exec *x, pl_tensor t, const pl_view *w,
 pl_status pl_tensor_get_view(pl_exec *x, pl_tensor t, const pl_view *v,
                              void *data, pl_err *err)
 {
-    return move_alone(x, t, v, data, false, err);
+    return move_alone(__func__, x, t, v, data, false, err);
 }
 
 pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
                              const void *data, pl_err *err)
 {
-    return move_alone(x, t, v, (unsigned char *)data, true, err);
+    return move_alone(__func__, x, t, v, (unsigned char *)data, true, err);
 }

@@ -419,7 +419,7 @@ pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
 {
     struct graph_node n = {.op = OP_custom, .n_in = n_in};
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
     n.custom = keep_def(g, def);
     if (!n.custom)
@@ -429,7 +429,7 @@ pl_tensor pl_custom(pl_graph *g, const pl_op_def *def, int n_in,
                                      "%s: %d operands; 1 to %d are allowed",
                                      n.custom->name, n_in, CUSTOM_MAX_IN));
     for (int i = 0; i < n_in; i++) {
-        if (in[i] < -1 || in[i] >= g->n_node)
+        if (!in || in[i] < -1 || in[i] >= g->n_node)
             return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                          "%s: operand %d is no tensor of this "
                                          "graph",

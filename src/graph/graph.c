@@ -99,11 +99,35 @@ int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s)
 
 pl_status pl_graph_create(pl_graph **out, pl_err *err)
 {
+    PL_NEED(out, err);
     *out = calloc(1, sizeof **out);
     if (!*out)
         return err_no_memory(err, "a graph");
     (*out)->layer = -1;
     return PL_OK;
+}
+
+void graph_hold(const pl_graph *g)
+{
+    atomic_fetch_add(&((pl_graph *)g)->n_held, 1);
+}
+
+void graph_let_go(const pl_graph *g)
+{
+    atomic_fetch_sub(&((pl_graph *)g)->n_held, 1);
+}
+
+bool graph_is_open(pl_graph *g)
+{
+    if (!g || g->err.status != PL_OK)
+        return false;
+    if (atomic_load(&g->n_held) == 0)
+        return true;
+    graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                          "an executor has the graph, which must stay as it "
+                          "was planned: free the executor first, or build "
+                          "another graph"));
+    return false;
 }
 
 void pl_graph_free(pl_graph *g)
@@ -118,6 +142,7 @@ void pl_graph_free(pl_graph *g)
 
 pl_status pl_graph_check(const pl_graph *g, pl_err *err)
 {
+    PL_NEED(g, err);
     if (g->err.status != PL_OK && err)
         *err = g->err;
     return g->err.status;
@@ -176,10 +201,11 @@ static bool names_reserve(pl_graph *g)
 
 pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
 {
-    uint32_t mask = (uint32_t)g->named_cap - 1;
+    uint32_t mask;
 
-    if (g->named_cap == 0)
+    if (!g || !name || g->named_cap == 0)
         return -1;
+    mask = (uint32_t)g->named_cap - 1;
     for (uint32_t i = name_hash(name) & mask; g->named[i] >= 0;
          i = (i + 1) & mask)
         if (!strcmp(g->node[g->named[i]].name, name))
@@ -225,7 +251,7 @@ pl_tensor graph_append(pl_graph *g, struct graph_node *n)
 
 void pl_layer(pl_graph *g, int layer)
 {
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return;
     if (layer < -1 || layer >= GRAPH_MAX_LAYER)
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
@@ -237,7 +263,7 @@ void pl_layer(pl_graph *g, int layer)
 
 void pl_set_numerics(pl_graph *g, pl_numerics numerics)
 {
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return;
     if (numerics != PL_NUMERICS_EXACT && numerics != PL_NUMERICS_FAST)
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
@@ -260,7 +286,7 @@ static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
 {
     struct graph_node n = {.op = op, .n_dim = n_dim, .format = f, .role = role};
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
     if (!name || !*name)
         return graph_fail(g,
@@ -273,6 +299,10 @@ static pl_tensor leaf(pl_graph *g, enum op op, const char *name, pl_format f,
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: %d dimensions; 1 to %d are allowed",
                                      name, n_dim, GRAPH_MAX_DIM));
+    if (!dim)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: dim is NULL; give %d dimensions",
+                                     name, n_dim));
     if ((unsigned)f >= PL_FORMAT_COUNT || (unsigned)role >= PL_ROLE_COUNT)
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: unknown format or role", name));
@@ -293,9 +323,9 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
 {
     pl_dim d[GRAPH_MAX_DIM] = {{0, PL_CONST}};
 
-    for (int i = 0; i < n_dim && i < GRAPH_MAX_DIM; i++)
+    for (int i = 0; i < n_dim && i < GRAPH_MAX_DIM && dim; i++)
         d[i].n = dim[i];
-    return leaf(g, OP_weight, name, f, n_dim, d, role);
+    return leaf(g, OP_weight, name, f, n_dim, dim ? d : NULL, role);
 }
 
 /* The pool of memories with this rule; a new one, if there is none yet. */
@@ -320,8 +350,10 @@ pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
     int pool;
     pl_tensor t;
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
+    if (!name)
+        return graph_fail(g, err_null(&g->err, __func__, "name"));
     pool = pool_of(g, true, 0);
     if (pool < 0)
         return graph_fail(g, err_set(&g->err, PL_UNSUPPORTED,
@@ -344,8 +376,10 @@ pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f, int64_t n_head,
     int pool;
     pl_tensor t;
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
+    if (!name)
+        return graph_fail(g, err_null(&g->err, __func__, "name"));
     if (window < 0 || window > INT32_MAX)
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: a window of %lld tokens", name,
@@ -377,10 +411,10 @@ static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
 {
     struct graph_node n = {.op = op, .n_in = n_in, .attr = *attr};
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
     for (int i = 0; i < n_in; i++) {
-        if (in[i] < -1 || in[i] >= g->n_node)
+        if (!in || in[i] < -1 || in[i] >= g->n_node)
             return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                          "%s: operand %d is no tensor of this "
                                          "graph",
@@ -392,6 +426,10 @@ static pl_tensor make(pl_graph *g, enum op op, int n_in, const pl_tensor *in,
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "%s: %d dimensions; 1 to %d are allowed",
                                      infos[op].name, n_given, GRAPH_MAX_DIM));
+    if (n_given && !given)
+        return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
+                                     "%s: dim is NULL; give %d dimensions",
+                                     infos[op].name, n_given));
     if (n_given)
         memcpy(n.dim, given, (size_t)n_given * sizeof *given);
     if (!shape_infer(g, &n, &g->err))
@@ -464,8 +502,10 @@ pl_tensor pl_rope_apply(pl_graph *g, pl_tensor x, pl_tensor pos,
     pl_rope r = {0};
     struct graph_attr a;
 
-    if (g->err.status != PL_OK)
+    if (!graph_is_open(g))
         return -1;
+    if (!rope)
+        return graph_fail(g, err_null(&g->err, __func__, "rope"));
     if (sized_read(&r, sizeof r, rope, "pl_rope", &g->err) != PL_OK)
         return graph_fail(g, g->err.status);
     a = (struct graph_attr){
@@ -508,7 +548,7 @@ pl_tensor pl_delta_net(pl_graph *g, pl_tensor q, pl_tensor k, pl_tensor v,
                        pl_tensor decay, pl_tensor beta, pl_tensor state,
                        float eps, bool tiled)
 {
-    int64_t d = q >= 0 && q < g->n_node && g->node[q].n_dim == 3
+    int64_t d = g && q >= 0 && q < g->n_node && g->node[q].n_dim == 3
                     ? g->node[q].dim[2].n
                     : 1;
 
@@ -565,8 +605,13 @@ pl_tensor pl_reshape(pl_graph *g, pl_tensor x, int n_dim, const pl_dim *dim)
 pl_tensor pl_permute(pl_graph *g, pl_tensor x, const int *perm)
 {
     int p[GRAPH_MAX_DIM] = {0};
-    int n = x >= 0 && x < g->n_node ? g->node[x].n_dim : 0;
+    int n;
 
+    if (!graph_is_open(g))
+        return -1;
+    if (!perm)
+        return graph_fail(g, err_null(&g->err, __func__, "perm"));
+    n = x >= 0 && x < g->n_node ? g->node[x].n_dim : 0;
     for (int i = 0; i < n; i++)
         p[i] = perm[i];
     return make(
@@ -581,7 +626,7 @@ pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
     pl_dim d[GRAPH_MAX_DIM];
     int n = 0;
 
-    if (x >= 0 && x < g->n_node) {
+    if (g && x >= 0 && x < g->n_node) {
         n = g->node[x].n_dim;
         memcpy(d, g->node[x].dim, sizeof d);
         if (axis >= 0 && axis < n)
@@ -593,6 +638,8 @@ pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
 
 pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
 {
+    if (!graph_is_open(g))
+        return -1;
     if (n < 1 || n > GRAPH_MAX_IN)
         return graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                                      "concat: %d operands; 1 to %d are allowed",
@@ -604,14 +651,14 @@ pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis)
 
 static struct graph_node *at(pl_graph *g, pl_tensor x)
 {
-    return x >= 0 && x < g->n_node ? &g->node[x] : NULL;
+    return g && x >= 0 && x < g->n_node ? &g->node[x] : NULL;
 }
 
 void pl_output(pl_graph *g, pl_tensor x)
 {
     struct graph_node *n = at(g, x);
 
-    if (n)
+    if (graph_is_open(g) && n)
         n->output = true;
 }
 
@@ -619,7 +666,7 @@ void pl_keep(pl_graph *g, pl_tensor x)
 {
     struct graph_node *n = at(g, x);
 
-    if (n)
+    if (graph_is_open(g) && n)
         n->keep = true;
 }
 
@@ -648,8 +695,12 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
     struct graph_node *n = at(g, x);
     pl_layout *copy;
 
-    if (!n || g->err.status != PL_OK)
+    if (!n || !graph_is_open(g))
         return;
+    if (!l) {
+        graph_fail(g, err_null(&g->err, __func__, "l"));
+        return;
+    }
     if (!layout_fits(n, l)) {
         graph_fail(g, err_set(&g->err, PL_BAD_ARGUMENT,
                               "%s: the layout asked for does not fit: a split "
@@ -698,7 +749,7 @@ void pl_want_layout(pl_graph *g, pl_tensor x, const pl_layout *l)
 
 const char *pl_tensor_name(const pl_graph *g, pl_tensor x)
 {
-    return x >= 0 && x < g->n_node ? g->node[x].name : "";
+    return g && x >= 0 && x < g->n_node ? g->node[x].name : "";
 }
 
 void pl_name(pl_graph *g, pl_tensor x, const char *name)
@@ -706,7 +757,13 @@ void pl_name(pl_graph *g, pl_tensor x, const char *name)
     struct graph_node *n = at(g, x);
     char *copy;
 
-    if (!n || g->err.status != PL_OK || !strcmp(n->name, name))
+    if (!n || !graph_is_open(g))
+        return;
+    if (!name) {
+        graph_fail(g, err_null(&g->err, __func__, "name"));
+        return;
+    }
+    if (!strcmp(n->name, name))
         return;
     if (!*name || n->op == OP_input || n->op == OP_weight ||
         n->op == OP_memory) {
@@ -733,8 +790,9 @@ void pl_name(pl_graph *g, pl_tensor x, const char *name)
 
 int pl_tensor_shape(const pl_graph *g, pl_tensor x, pl_dim dim[4])
 {
-    if (x < 0 || x >= g->n_node)
+    if (!g || x < 0 || x >= g->n_node)
         return -1;
-    memcpy(dim, g->node[x].dim, sizeof g->node[x].dim);
+    if (dim)
+        memcpy(dim, g->node[x].dim, sizeof g->node[x].dim);
     return g->node[x].n_dim;
 }

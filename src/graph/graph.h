@@ -13,6 +13,8 @@
 #include "base/arena.h"
 #include "pl_graph.h"
 
+#include <stdatomic.h>
+
 enum op {
     OP_input,  /* filled by the host before a run */
     OP_weight, /* loaded once */
@@ -136,8 +138,16 @@ struct pl_graph {
     pl_numerics numerics; /* of the ops made from here on (pl_set_numerics) */
     int *named;           /* owned: hash table of nodes by name, -1 = free */
     int n_named, named_cap;
+    atomic_int n_held; /* executors, for which it stays as it is */
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
+
+/* Between them builders fail: what was planned knows the graph's tensors. */
+void graph_hold(const pl_graph *g);
+void graph_let_go(const pl_graph *g);
+/* Returns false in a builder that has nothing more to do: there is no graph, it
+ * has failed before, or it fails now, since it is held. */
+bool graph_is_open(pl_graph *g);
 
 /* The memory that node i is, or is after ops wrote into it; -1: it is none. */
 int graph_memory(const pl_graph *g, int i);

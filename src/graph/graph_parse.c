@@ -530,6 +530,9 @@ static bool tensor(struct parse *p)
 
 pl_status pl_graph_parse(pl_graph **out, const char *text, pl_err *err)
 {
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(text, err);
     return pl_graph_parse_ops(out, text, 0, NULL, err);
 }
 
@@ -538,12 +541,15 @@ pl_status pl_graph_parse_ops(pl_graph **out, const char *text, int n_def,
 {
     struct parse p = {.p = text, .n_def = n_def, .def = def, .err = err};
 
-    *out = NULL;
-    if (n_def < 0 || (n_def > 0 && !def))
+    PL_CLEAR(out);
+    PL_NEED(out, err);
+    PL_NEED(text, err);
+    PL_NEED_ARRAY(def, n_def, err);
+    for (int i = 0; i < n_def; i++)
+        PL_NEED(def[i], err);
+    if (n_def < 0)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "n_def is %d and def is %s; give as many definitions, "
-                       "or 0",
-                       n_def, def ? "there" : "NULL");
+                       "n_def is %d; give as many as def has, or 0", n_def);
     PL_TRY(pl_graph_create(&p.g, err));
     for (p.line = 1; *p.p && p.status == PL_OK; p.line++) {
         if (!at_end(&p))

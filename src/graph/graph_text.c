@@ -150,6 +150,8 @@ pl_status pl_graph_print(const pl_graph *g, pl_write_fn *write, void *user,
 {
     struct text_out o = {.write = write, .user = user};
 
+    PL_NEED(g, err);
+    PL_NEED(write, err);
     PL_TRY(pl_graph_check(g, err));
     for (int i = 0; i < g->n_node; i++)
         put_node(&o, g, &g->node[i]);

@@ -153,7 +153,7 @@ static pl_status time_run(struct measuring *m, double *seconds)
          n++) {
         double before = now(CLOCK_THREAD_CPUTIME_ID);
 
-        PL_TRY(pl_exec_step(m->x, &rows, m->err));
+        PL_TRY(exec_steps(m->x, 1, &rows, m->err));
         *seconds = fmin(*seconds, now(CLOCK_THREAD_CPUTIME_ID) - before);
         end = now(CLOCK_MONOTONIC);
     }
@@ -204,7 +204,7 @@ static pl_status run(struct measuring *m, double *result)
         fill_weights(m);
         s = solve(m, result);
     }
-    pl_exec_free(m->x);
+    exec_free(m->x);
     compiled_free(m->compiled);
     pl_graph_free(m->g);
     return s;

@@ -175,7 +175,7 @@ static double now(const struct probe *p)
 
 static void end_trial(struct trial *t)
 {
-    pl_exec_free(t->x);
+    exec_free(t->x);
     compiled_free(t->q);
     pl_graph_free(t->g);
     *t = (struct trial){0};
@@ -260,13 +260,13 @@ static pl_status time_runs(const struct probe *p, struct trial *t)
         pages[i] = i;
     for (int64_t i = 0; i < t->z.n_tok; i++)
         pos[i] = (int32_t)(t->z.n_past + i);
-    PL_TRY(pl_exec_step(t->x, &rows, p->err)); /* kernels are made */
+    PL_TRY(exec_steps(t->x, 1, &rows, p->err)); /* kernels are made */
     t->run_s = INFINITY;
     for (int n = 0; n < MOST_RUNS && (n < 3 ? sum < most_runs_s : sum < runs_s);
          n++) {
         double begin = now(p), seconds;
 
-        PL_TRY(pl_exec_step(t->x, &rows, p->err));
+        PL_TRY(exec_steps(t->x, 1, &rows, p->err));
         seconds = fmax(now(p) - begin, 1e-9);
         t->run_s = fmin(t->run_s, seconds);
         sum += seconds;

@@ -82,9 +82,7 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
     pl_status s;
     bool kept;
 
-    if (!write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_devices_measure: write must not be NULL");
+    PL_NEED(write, err);
     PL_TRY(options_read(&own, opt, err));
     PL_TRY(kernel_set_find(&set, own.cpu, false, err));
     PL_TRY(topology_open(&t, err));

@@ -173,6 +173,8 @@ pl_status pl_host_memory(uint64_t *all, uint64_t *available, pl_err *err)
 {
     const struct topology *t;
 
+    PL_CLEAR(all);
+    PL_CLEAR(available);
     PL_TRY(topology_open(&t, err));
     if (all)
         *all = t->memory_bytes;
@@ -191,9 +193,7 @@ pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
     struct gpus *g;
     pl_status s;
 
-    if (!write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_devices_print: write must not be NULL");
+    PL_NEED(write, err);
     s = topology_load(&t, err);
     for (int i = 0; i < N_EXAMPLE && s == PL_OK; i++)
         s = device_parse(&l[i], examples[i], 0, err);

@@ -386,9 +386,8 @@ pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
     struct gguf *g;
     pl_status s = PL_OK;
 
-    if (!path || !write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_inspect: path and write must not be NULL");
+    PL_NEED(path, err);
+    PL_NEED(write, err);
     if (state_is(path))
         return state_inspect(path, json, write, user, err);
     PL_TRY(gguf_open(&g, path, err));

@@ -12,9 +12,11 @@
 #include "machine/cpu_features.h"
 #include "machine/topology.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static double seconds(void)
 {
@@ -261,6 +263,8 @@ struct part {
 };
 
 struct pl_meter {
+    pid_t owner;             /* the process that has the threads */
+    atomic_bool busy;        /* in pl_meter_measure */
     int n;                   /* cores */
     struct part *part;       /* owned, [n] */
     size_t bytes;            /* of a part */
@@ -403,13 +407,13 @@ pl_status pl_meter_create(pl_meter **out, pl_err *err)
     pl_meter *m;
     pl_status s;
 
-    if (!out)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_meter_create: out must not be NULL");
-    *out = NULL;
+    PL_CLEAR(out);
+    PL_NEED(out, err);
     PL_TRY(topology_open(&t, err));
     calibration_init(&c, kernel_set_best(), t);
     m = calloc(1, sizeof *m);
+    if (m)
+        m->owner = getpid();
     core = calloc((size_t)c.n_core, sizeof *core);
     if (m)
         m->part = aligned_alloc(_Alignof(struct part),
@@ -437,16 +441,18 @@ pl_status pl_meter_create(pl_meter **out, pl_err *err)
 
 void pl_meter_free(pl_meter *m)
 {
-    if (!m)
+    bool here = m && m->owner == getpid();
+
+    if (!m || (here && atomic_load(&m->busy)))
         return;
     team_free(m->team);
-    for (int i = 0; i < m->n; i++)
+    for (int i = 0; i < m->n && here; i++) /* a forked copy does not have it */
         topology_free(m->part[i].p, m->bytes);
     free(m->part);
     free(m);
 }
 
-void pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best, size_t size)
+static void measure(struct pl_meter *m, pl_limits *now)
 {
     pl_limits x = {.n_threads = m->n}, *b = &m->best;
 
@@ -462,8 +468,30 @@ void pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best, size_t size)
     keep_best(&b->float_ops_per_s, x.float_ops_per_s);
     keep_best(&b->amx_ops_per_s, x.amx_ops_per_s);
     keep_best(&b->bf16_ops_per_s, x.bf16_ops_per_s);
-    if (now)
-        sized_write(now, size, &x, sizeof x);
-    if (best)
-        sized_write(best, size, b, sizeof *b);
+    *now = x;
+}
+
+pl_status pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
+                           size_t size, pl_err *err)
+{
+    static const pl_limits none;
+    pl_limits x;
+
+    sized_write(now, size, &none, sizeof none);
+    sized_write(best, size, &none, sizeof none);
+    PL_NEED(m, err);
+    if (m->owner != getpid())
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "made by process %d, of which this one, %d, is a forked "
+                       "copy without its threads; make a new one here",
+                       (int)m->owner, (int)getpid());
+    if (atomic_exchange(&m->busy, true))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the meter is busy in another thread: wait, since two "
+                       "that measure at once disturb each other");
+    measure(m, &x);
+    sized_write(now, size, &x, sizeof x);
+    sized_write(best, size, &m->best, sizeof m->best);
+    atomic_store(&m->busy, false);
+    return PL_OK;
 }

@@ -584,9 +584,8 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
     struct plan_facts f;
     pl_status s;
 
-    if (!p || !write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_plan_print: plan and write must not be NULL");
+    PL_NEED(p, err);
+    PL_NEED(write, err);
     s = plan_facts_init(&f, p, err);
     if (s == PL_OK && json) {
         s = plan_print_json(p, &f, &to, err);
@@ -604,9 +603,8 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
     return s;
 }
 
-void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
+static void summarize(const struct compiled *q, char *buf, size_t size)
 {
-    const struct compiled *q = p->compiled;
     const struct graph_sizes one = graph_sizes_of(&q->max, 1, 1, 1);
     uint64_t weights = 0, cache = 0, work = 0;
     int64_t sent = 0;
@@ -631,4 +629,13 @@ void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
              sink_size(s[0], weights), sink_size(s[1], cache),
              sink_size(s[2], work), q->low->script->n_message,
              sink_size(s[3], (uint64_t)sent));
+}
+
+void pl_plan_summary(const pl_plan *p, char *buf, size_t size)
+{
+    if (!buf || size == 0)
+        return;
+    buf[0] = '\0';
+    if (p)
+        summarize(p->compiled, buf, size);
 }

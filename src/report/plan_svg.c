@@ -401,9 +401,8 @@ pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
     struct plan_facts f;
     pl_status s;
 
-    if (!p || !write)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_plan_svg: plan and write must not be NULL");
+    PL_NEED(p, err);
+    PL_NEED(write, err);
     s = plan_facts_init(&f, p, err);
     if (s == PL_OK) {
         struct svg_page g = {.p = p, .f = &f, .to = &to};

@@ -21,6 +21,8 @@ enum { BUFFER_BYTES = 1 << 20 };
 pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                         pl_state_write_fn *write, void *user, pl_err *err)
 {
+    PL_NEED(e, err);
+    PL_NEED(write, err);
     return state_save(e,
                       &(struct state_range){.seq = seq, .first = first, .n = n},
                       write, user, NULL, err);
@@ -29,6 +31,9 @@ pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
 pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                         uint64_t *bytes, pl_err *err)
 {
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(bytes, err);
     return state_save(e,
                       &(struct state_range){.seq = seq, .first = first, .n = n},
                       NULL, NULL, bytes, err);
@@ -39,6 +44,8 @@ pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
 {
     const struct state_source from = {.read = read, .user = user};
 
+    PL_NEED(e, err);
+    PL_NEED(read, err);
     return state_restore(e, seq, &from, flags, err);
 }
 
@@ -88,8 +95,6 @@ static pl_status save_memory(pl_engine *e, const struct state_range *what,
     uint64_t size;
     pl_status s;
 
-    *data = NULL;
-    *bytes = 0;
     PL_TRY(state_save(e, what, NULL, NULL, &size, err));
     m.size = (size_t)size;
     m.out = malloc(m.size);
@@ -109,6 +114,11 @@ static pl_status save_memory(pl_engine *e, const struct state_range *what,
 pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
                                void **data, size_t *bytes, pl_err *err)
 {
+    PL_CLEAR(data);
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(data, err);
+    PL_NEED(bytes, err);
     return save_memory(
         e, &(struct state_range){.seq = seq, .first = first, .n = n}, data,
         bytes, err);
@@ -117,6 +127,11 @@ pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
 pl_status pl_state_put_aside(pl_engine *e, int seq, void **data, size_t *bytes,
                              pl_err *err)
 {
+    PL_CLEAR(data);
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(data, err);
+    PL_NEED(bytes, err);
     return save_memory(
         e, &(struct state_range){.seq = seq, .n = -1, .aside = true}, data,
         bytes, err);
@@ -129,6 +144,8 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
     const struct state_source from = {memory_read, memory_rewind, &m, NULL,
                                       NULL};
 
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(data, bytes, err);
     return state_restore(e, seq, &from, flags, err);
 }
 
@@ -198,7 +215,10 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     pl_file *f;
     pl_status s;
 
-    if (path && engine_reads_file(e, path))
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(note, note_bytes, err);
+    PL_NEED(path, err);
+    if (engine_reads_file(e, path))
         return err_set(err, PL_BAD_ARGUMENT,
                        "%s: a file of the model, which is read all along; name "
                        "another",
@@ -225,15 +245,18 @@ pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                 unsigned flags, void **note, size_t *note_bytes,
                                 pl_err *err)
 {
-    struct file f = {.fd = open_to_read(path)};
+    struct file f = {.fd = -1};
     struct state_source from = {file_read, NULL, &f, note, note_bytes};
     pl_err why = {0};
     pl_status s;
 
-    if (note) {
-        *note = NULL;
-        *note_bytes = 0;
-    }
+    PL_CLEAR(note);
+    PL_CLEAR(note_bytes);
+    PL_NEED(e, err);
+    PL_NEED(path, err);
+    if (note)
+        PL_NEED(note_bytes, err);
+    f.fd = open_to_read(path);
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);

@@ -58,7 +58,7 @@ static pl_status fingerprint(uint64_t *out, pl_engine *e, pl_err *err)
     const char *arch = m->model->family->arch;
     uint64_t parts[2];
 
-    PL_TRY(pl_engine_sum(e, NULL, err));
+    PL_TRY(engine_sum(e, NULL, err));
     parts[0] = hash_keys(m);
     parts[1] = e->weights;
     *out = hash64(hash64(0, arch, strlen(arch)), parts, sizeof parts);

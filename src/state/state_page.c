@@ -162,17 +162,28 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     return PL_OK;
 }
 
-pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t *n, bool *goes_on,
-                       void **data, size_t *bytes, pl_err *err)
+pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t room, int64_t *n,
+                       bool *goes_on, void **data, size_t *bytes, pl_err *err)
 {
     struct carrier c = {0};
     struct grown to = {0};
     pl_status s;
 
-    *n = 0;
-    *goes_on = false;
-    *data = NULL;
-    *bytes = 0;
+    PL_CLEAR(n);
+    PL_CLEAR(goes_on);
+    PL_CLEAR(data);
+    PL_CLEAR(bytes);
+    PL_NEED(e, err);
+    PL_NEED(token, err);
+    PL_NEED(n, err);
+    PL_NEED(goes_on, err);
+    PL_NEED(data, err);
+    PL_NEED(bytes, err);
+    if (room < e->plan->n_ctx)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "room for %" PRId64 " tokens of a kept prefix, which "
+                       "may have %" PRId64 " (pl_engine_n_ctx)",
+                       room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
     s = exec_drain(e->exec, err); /* tensors may be on their way */
     if (s == PL_OK)
@@ -187,6 +198,7 @@ pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t *n, bool *goes_on,
     if (s != PL_OK) {
         free(to.data);
         *n = 0;
+        *goes_on = false;
         return s;
     }
     *data = to.data;
@@ -348,6 +360,9 @@ pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token, int64_t n,
     struct given from = {data, bytes, 0};
     pl_status s;
 
+    PL_NEED(e, err);
+    PL_NEED_ARRAY(token, n, err);
+    PL_NEED_ARRAY(data, bytes, err);
     PL_TRY(exec_enter(e->exec, err));
     s = exec_drain(e->exec, err);
     if (s == PL_OK)

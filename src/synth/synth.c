@@ -324,9 +324,14 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
 pl_status pl_synth_size(const char *shape, const char *type, uint64_t *bytes,
                         pl_err *err)
 {
-    const struct synth_shape *s = synth_shape(shape, err);
+    const struct synth_shape *s;
     struct synth_type t;
 
+    PL_CLEAR(bytes);
+    PL_NEED(shape, err);
+    PL_NEED(type, err);
+    PL_NEED(bytes, err);
+    s = synth_shape(shape, err);
     if (!s)
         return PL_BAD_ARGUMENT;
     PL_TRY(synth_type(&t, type, err));
@@ -338,15 +343,16 @@ pl_status pl_synth_save(const char *shape, const char *type, const char *path,
                         pl_progress_fn *progress, void *user,
                         const volatile int *cancel, pl_err *err)
 {
-    const struct synth_shape *s = synth_shape(shape, err);
     const struct synth_watch watch = {progress, user, cancel};
+    const struct synth_shape *s;
     struct synth_type t;
 
+    PL_NEED(shape, err);
+    PL_NEED(type, err);
+    PL_NEED(path, err);
+    s = synth_shape(shape, err);
     if (!s)
         return PL_BAD_ARGUMENT;
     PL_TRY(synth_type(&t, type, err));
-    if (!path)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "pl_synth_save: path must not be NULL");
     return synth_save(s, &t, path, false, &watch, err);
 }

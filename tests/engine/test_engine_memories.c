@@ -11,6 +11,7 @@
 #include "device/device_inner.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
+#include "lib/ref_models.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -616,5 +617,75 @@ TEST(memories_of_a_long_prompt_are_there_in_between)
     free(got);
     free(want);
     free(token);
+    engine_run_close(&r);
+}
+
+/* Returns true if the windows still hold what the token after the first n sees.
+ */
+static bool is_held(const struct kv *kv, int seq, int64_t n)
+{
+    for (int k = 0; k < kv->n_pool; k++) {
+        int64_t from = n - kv->pool[k].window + 1;
+
+        if (kv->pool[k].window == 0)
+            continue;
+        for (int64_t pos = from < 0 ? 0 : from; pos < n; pos++)
+            if (kv_page(kv, k, seq, pos) < 0)
+                return false;
+    }
+    return true;
+}
+
+/* A sequence goes back to wherever all is held that the next token sees, and
+ * goes on as one that was never longer. */
+TEST(memories_of_windows_go_back_as_far_as_they_hold)
+{
+    enum { N = 420, N_MORE = 3 };
+    pl_options o = engine_run_options();
+    struct engine_run r;
+    uint64_t seed = test_seed();
+    int32_t token[N + N_MORE];
+    int64_t length = 0;
+    int n_back = 0, n_lost = 0;
+    float *got, *want;
+    size_t bytes;
+
+    o.n_ctx = 1024;
+    engine_run_open(&r, ref_model_path("made/gemma3-swa-f32"), "gemma3", &o);
+    bytes = N_MORE * (size_t)r.n_vocab * sizeof *got;
+    got = test_need(1, bytes);
+    want = test_need(1, bytes);
+    engine_run_tokens(&r, &seed, N + N_MORE, token);
+    for (int i = test_draws(24, 400); i > 0; i--) {
+        int64_t n, kept = -1;
+        bool held;
+        pl_err err;
+
+        while (length < N) {
+            n = 1 + test_below(&seed, N - length);
+            engine_run_decode(&r, 0, n, token + length, NULL);
+            length += n;
+        }
+        n = length - test_below(&seed, i % 2 ? length : 130);
+        held = is_held(&r.engine->kv, 0, n);
+        if (!held)
+            assert_int_equal(pl_seq_trim(r.engine, 0, n, NULL, &err),
+                             PL_NOT_FOUND);
+        TEST_OK(pl_seq_trim(r.engine, 0, n, &kept, &err), err);
+        assert_int_equal(kept, held ? n : 0);
+        n_back += held && n < length - KV_BACK;
+        n_lost += !held;
+        length = kept;
+        engine_run_decode(&r, 0, n - kept, token + kept, NULL);
+        engine_run_decode(&r, 0, N_MORE, token + n, got);
+        length = n + N_MORE;
+        TEST_OK(pl_seq_trim(r.engine, 1, 0, NULL, &err), err);
+        engine_run_decode(&r, 1, n, token, NULL);
+        engine_run_decode(&r, 1, N_MORE, token + n, want);
+        assert_memory_equal(got, want, bytes);
+    }
+    assert_true(n_back > 0 && n_lost > 0);
+    free(got);
+    free(want);
     engine_run_close(&r);
 }

@@ -148,7 +148,7 @@ TEST(options_of_graphs_are_refused)
     pl_graph_free(g);
     assert_int_equal(pl_graph_parse_ops(&g, "", 1, NULL, &err),
                      PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "n_def is 1 and def is NULL"));
+    assert_non_null(strstr(err.message, "def is NULL"));
     assert_null(g);
     assert_int_equal(pl_graph_parse_ops(&g, "", -1, NULL, &err),
                      PL_BAD_ARGUMENT);

@@ -587,6 +587,13 @@ static int64_t read_once(void *user, void *data, size_t n)
     return (int64_t)n;
 }
 
+static bool take_none(void *user, const void *data, size_t n)
+{
+    (void)user;
+    (void)data;
+    return n == 0;
+}
+
 TEST(state_that_does_not_fit_is_refused)
 {
     static const struct config two = {
@@ -615,27 +622,27 @@ TEST(state_that_does_not_fit_is_refused)
     range = save(&r, 3, 0, 100);
     pl_seq_trim(r.engine, 3, 100, NULL, NULL);
     engine_run_decode(&r, 3, N_MORE, token + 100, want);
-    assert_int_equal(pl_state_save(r.engine, 3, 121, -1, NULL, NULL, &err),
+    assert_int_equal(pl_state_save(r.engine, 3, 121, -1, take_none, NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "it has 120"));
-    assert_int_equal(pl_state_save(r.engine, 3, 100, 21, NULL, NULL, &err),
+    assert_int_equal(pl_state_save(r.engine, 3, 100, 21, take_none, NULL, &err),
                      PL_BAD_ARGUMENT);
-    assert_int_equal(pl_state_save(r.engine, 3, -1, 5, NULL, NULL, &err),
+    assert_int_equal(pl_state_save(r.engine, 3, -1, 5, take_none, NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(
-        pl_state_save(r.engine, 3, INT64_MAX, INT64_MAX, NULL, NULL, &err),
+        pl_state_save(r.engine, 3, INT64_MAX, INT64_MAX, take_none, NULL, &err),
         PL_BAD_ARGUMENT);
     assert_int_equal(
-        pl_state_save(r.engine, 3, INT64_MIN, INT64_MIN, NULL, NULL, &err),
+        pl_state_save(r.engine, 3, INT64_MIN, INT64_MIN, take_none, NULL, &err),
         PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "-1 positions from -9223372036854775808"
                                         " on of sequence 3"));
-    assert_int_equal(pl_state_save(r.engine, -1, 1, -1, NULL, NULL, &err),
+    assert_int_equal(pl_state_save(r.engine, -1, 1, -1, take_none, NULL, &err),
                      PL_BAD_ARGUMENT);
-    assert_int_equal(pl_state_save(r.engine, -2, 0, -1, NULL, NULL, &err),
-                     PL_NOT_FOUND);
+    assert_int_equal(pl_state_save(r.engine, -2, 0, -1, take_none, NULL, &err),
+                     PL_BAD_ARGUMENT);
     refuses(&r, 1, all, 0, PL_BAD_ARGUMENT, many);
-    refuses(&r, 9, one, 0, PL_NOT_FOUND, none);
+    refuses(&r, 9, one, 0, PL_BAD_ARGUMENT, none);
     engine_run_close(&r);
 
     o.n_seq = 3;

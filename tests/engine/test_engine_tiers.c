@@ -10,9 +10,10 @@
 #include <string.h>
 
 enum { N_PROMPT = 200, N_MORE = 40, N = N_PROMPT + N_MORE, MAX_PAGES = 16 };
+enum { CTX_ROOM = 1024 };
 
 struct page {
-    int32_t token[1024];
+    int32_t token[CTX_ROOM];
     int64_t n;
     bool goes_on;
     void *data;
@@ -31,7 +32,7 @@ static pl_options options_of(const char *devices, enum pl_split_mode mode)
     o.devices = devices;
     o.split_mode = mode;
     o.n_ranks = 2;
-    o.n_ctx = 1024;
+    o.n_ctx = CTX_ROOM;
     o.prefix_cache = true;
     return o;
 }
@@ -55,8 +56,8 @@ static void take_all(const struct engine_run *r, struct pages *all)
         struct page *p = &all->page[all->n];
 
         assert_true(all->n < MAX_PAGES);
-        TEST_OK(pl_kept_next(r->engine, p->token, &p->n, &p->goes_on, &p->data,
-                             &p->bytes, &err),
+        TEST_OK(pl_kept_next(r->engine, p->token, CTX_ROOM, &p->n, &p->goes_on,
+                             &p->data, &p->bytes, &err),
                 err);
         if (p->n == 0)
             return;
@@ -346,8 +347,8 @@ TEST(kept_pages_survive_failing_memory)
         engine_run_tokens(&a, &seed, 64, token);
         engine_run_decode(&a, 0, 64, token, NULL);
         alloc_fail_at(n);
-        s = pl_kept_next(a.engine, p.token, &p.n, &p.goes_on, &p.data, &p.bytes,
-                         &err);
+        s = pl_kept_next(a.engine, p.token, CTX_ROOM, &p.n, &p.goes_on, &p.data,
+                         &p.bytes, &err);
         alloc_fail_off();
         assert_true(s == PL_OK || s == PL_NO_MEMORY);
     }

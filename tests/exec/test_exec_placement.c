@@ -621,7 +621,7 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
     run_steps(j, x, p->script[SCRIPT_PIPELINE] < 0 ? 1 : exec_n_micro(x), false,
               seed);
     check_weights(j, x);
-    pl_exec_free(x);
+    exec_free(x);
     compiled_free(p);
     return true;
 }

@@ -171,8 +171,8 @@ static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
     void *data;
     size_t bytes;
 
-    while (n > 0 &&
-           pl_kept_next(e, token, &n, &goes_on, &data, &bytes, err) == PL_OK)
+    while (n > 0 && pl_kept_next(e, token, pl_engine_n_ctx(e), &n, &goes_on,
+                                 &data, &bytes, err) == PL_OK)
         if (n > 0)
             tiers_give(user, token, n, goes_on, data, bytes);
     free(token);

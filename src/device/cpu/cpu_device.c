@@ -118,7 +118,8 @@ static void unload_device(struct device_set *s, struct device *d)
     }
     if (!c)
         return;
-    topology_free(c->scratch, d->scratch_bytes);
+    if (!device_set_is_copy(s))
+        topology_free(c->scratch, d->scratch_bytes);
     cpu_image_fini(&c->image);
     for (int k = 0; k < PROG_MAX_SCRIPT; k++)
         free(c->how[k]);

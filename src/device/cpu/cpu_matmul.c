@@ -304,8 +304,7 @@ static size_t many_init(struct many *m, const struct cpu_call *c,
     const struct pack *p = c->in[1].pack;
     int64_t rows = many_rows(gemm, p, n_row);
 
-    m->acc = memory;
-    m->n = 0;
+    *m = (struct many){.acc = memory};
     return acc_bytes +
            gemm_work_init(&m->g, gemm, p, rows,
                           memory ? (uint8_t *)memory + acc_bytes : NULL);

@@ -46,8 +46,19 @@ static void close_gpu(struct gpu_device *x)
         x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->kept)
         x->driver->close(x->gpu);
+    if (device_set_is_copy(x->set)) /* threads of the original may wait */
+        return;
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
+}
+
+/* A forked copy has no driver that works: what is a GPU's stays as it is. */
+static void lose_in_copy(struct device_bank *b)
+{
+    struct gpu_bank *g = b->own;
+
+    for (int i = 0; i < b->n && device_set_is_copy(b->set); i++)
+        g->dev[i].lost = true;
 }
 
 void gpu_close(struct device_bank *b)
@@ -56,6 +67,7 @@ void gpu_close(struct device_bank *b)
 
     if (!g)
         return;
+    lose_in_copy(b);
     team_free(g->team);
     for (int i = 0; i < b->n; i++)
         if (g->dev[i].driver)
@@ -183,6 +195,7 @@ void gpu_unload(struct device_bank *b)
 {
     struct gpu_bank *g = b->own;
 
+    lose_in_copy(b);
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
     lose_neighbours(g, b->n);

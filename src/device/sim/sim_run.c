@@ -104,17 +104,22 @@ static void link_time(const struct device_desc *d, size_t bytes)
 
 static void unload_device(struct device_set *set, struct sim_device *d)
 {
+    bool copy = device_set_is_copy(set);
+
     for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
     for (int r = 0; r < REGION_INBOX; r++) {
-        if (device_guarded(set))
+        if (copy)
+            ; /* it does not have the memory */
+        else if (device_guarded(set))
             device_guard_dealloc(d->base[r], d->dev->bytes[r]);
         else
             topology_free(d->base[r], d->dev->bytes[r]);
         d->base[r] = NULL;
     }
-    topology_free(d->scratch, d->dev->scratch_bytes);
+    if (!copy)
+        topology_free(d->scratch, d->dev->scratch_bytes);
     cpu_image_fini(&d->image);
     free(d->done);
     free(d->merged);
