@@ -280,7 +280,8 @@ typedef struct pl_options {
     pl_offload offload;
     bool no_fit;         /* take what is asked, or fail and explain */
     int64_t fit_ctx;     /* never fit to a shorter context; 0: 4096 */
-    uint64_t fit_margin; /* bytes left free on each device; 0: 1/64 of it */
+    uint64_t fit_margin; /* bytes left free on each device; 0: 1/64 of what is
+                            available there */
     bool no_pin;         /* leave threads where the system puts them */
     bool inexact;        /* run on devices that fail the self test too; the
                             numeric hash tells */

@@ -163,7 +163,7 @@ static bool fill(const struct fit *f, const struct compiled *q, int *count)
             return false;
         full[best] = true;
         room = (double)fit_memory(f, &l->dev[best]) -
-               (double)l->dev[best].memory_bytes / 64 - buffers;
+               (double)fit_memory(f, &l->dev[best]) / 64 - buffers;
         count[best] = (int)fmin(left, fmax(0, room / layer));
         left -= count[best];
         n_used += count[best] > 0;

@@ -38,18 +38,18 @@ static int64_t missing(const struct compiled *q, int d, uint64_t has,
     return (int64_t)(all + margin) - (int64_t)has;
 }
 
-static uint64_t margin_of(const struct device_desc *x, uint64_t margin)
+/* Bytes to leave of those that a device has. */
+static uint64_t margin_of(uint64_t has, uint64_t margin)
 {
-    return margin == FIT_NO_MARGIN ? 0
-           : margin == 0           ? x->memory_bytes / 64
-                                   : margin;
+    return margin == FIT_NO_MARGIN ? 0 : margin == 0 ? has / 64 : margin;
 }
 
 int64_t fit_missing(const struct compiled *q, int d, uint64_t margin)
 {
     const struct device_desc *x = &q->list.dev[d];
 
-    return missing(q, d, x->available_bytes, margin_of(x, margin));
+    return missing(q, d, x->available_bytes,
+                   margin_of(x->available_bytes, margin));
 }
 
 uint64_t fit_memory(const struct fit *f, const struct device_desc *x)
@@ -63,7 +63,7 @@ uint64_t fit_memory(const struct fit *f, const struct device_desc *x)
 
 uint64_t fit_margin(const struct fit *f, const struct device_desc *x)
 {
-    return margin_of(x, f->margin);
+    return margin_of(fit_memory(f, x), f->margin);
 }
 
 int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d)
