@@ -276,9 +276,9 @@ class Tree:
         shutil.rmtree(self.aside, ignore_errors=True)
         self.saved.rename(self.aside)
 
-    def try_defect(self, defect, most_s, group):
-        """Returns an outcome and its reason. If groups are given and the case
-        stays green, the reason names the cases of its group that turn red."""
+    def try_defect(self, defect, group, most_s, explains):
+        """Returns an outcome and its reason. If it explains and the case stays
+        green, the reason names the cases of its group that turn red."""
         text = plant((self.root / defect.file).read_text(), defect.hunks)
         red, tier = defect.fields['red'], defect.fields['tier']
         try:
@@ -298,7 +298,7 @@ class Tree:
                 if ran.skipped:
                     return 'skipped', ran.skipped
             why = defect.fields['defect']
-            if group and group[red] != red and not stopping:
+            if explains and group[red] != red and not stopping:
                 ran = run_case(self.build, group[red], tier, '--once')
                 why += f'; red in its group: {" ".join(ran.red) or "no case"}'
             return 'green', why
@@ -331,7 +331,7 @@ def close(outcomes):
     return int(stopping or any(o.what in ('green', 'stale') for o in outcomes))
 
 
-def plant_one(tree, defect, most_s=MOST_S, group=None):
+def plant_one(tree, defect, group, most_s=MOST_S, explains=False):
     """Plants it, unless its case fails without (most_s is None)."""
     start = time.monotonic()
     if missing(defect):
@@ -339,7 +339,7 @@ def plant_one(tree, defect, most_s=MOST_S, group=None):
     elif most_s is None:
         what, why = 'stale', f'{defect.fields["red"]} fails without the defect'
     else:
-        what, why = tree.try_defect(defect, most_s, group)
+        what, why = tree.try_defect(defect, group, most_s, explains)
     return Outcome(defect.name, defect.fields['tier'], what,
                    time.monotonic() - start, why)
 
@@ -390,7 +390,8 @@ def run_all(defects, group, jobs, log):
         most_s[case] = None if ran.red else MOST_S + 4 * int(ran.seconds)
 
     def second(tree, defect):
-        outcome = plant_one(tree, defect, most_s[defect.fields['red']], group)
+        outcome = plant_one(tree, defect, group, most_s[defect.fields['red']],
+                            explains=True)
         if stopping:
             return
         tell(outcome)
@@ -434,7 +435,7 @@ def choose(defects):
     return rounds[:MOST_CHANGED]
 
 
-def run_changed(defects, tree):
+def run_changed(defects, group, tree):
     start = time.monotonic()
     chosen = choose(defects)
     if not chosen:
@@ -449,7 +450,7 @@ def run_changed(defects, tree):
     outcomes = []
     for d in chosen:
         if time.monotonic() - start < LAST_START_S and not stopping:
-            outcome = plant_one(tree, d)
+            outcome = plant_one(tree, d, group)
             if not stopping:
                 tell(outcome)
                 outcomes.append(outcome)
@@ -490,7 +491,7 @@ def main():
         print(f'{len(defects)} defects apply')
         return 0
     if args.changed:
-        return run_changed(defects, tree)
+        return run_changed(defects, group, tree)
     if args.part:
         defects = [d for d in defects if any(p in d.name for p in args.part)]
     i, n = map(int, os.environ.get('PLAIT_PART', '0/1').split('/'))
