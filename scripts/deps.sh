@@ -72,6 +72,9 @@ missing_of() {
         need ccache has ccache
         major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
         need "libclang-rt-${major:-14}-dev" fuzzes
+        if [ "${PLAIT_TIER:-}" = long ]; then
+            need valgrind has valgrind
+        fi
     fi
 }
 

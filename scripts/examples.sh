@@ -1,9 +1,11 @@
 #!/bin/sh
 # examples.sh BUILD: installs a built directory into a temporary root, builds
-# the examples against it as a stranger would, by pkg-config, and runs them.
+# the examples against it as a stranger would, by pkg-config, and runs them: by
+# the words of UNDER, if that is set ("valgrind -q").
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
+under=${UNDER:-}
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
@@ -27,6 +29,8 @@ for example in examples/*.c; do
     make_one "$name"
     echo "built $name with: $(pkg-config --modversion plait)"
 done
-"$root/own_graph" 'cpu*2'
-"$root/tale" models/fable-moe-Q8_0.gguf 'cpu*2' 'Once upon a time'
+# shellcheck disable=SC2086
+$under "$root/own_graph" 'cpu*2'
+# shellcheck disable=SC2086
+$under "$root/tale" models/fable-moe-Q8_0.gguf 'cpu*2' 'Once upon a time'
 "$(find "$root" -name plait -type f -perm -u+x)" version

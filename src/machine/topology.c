@@ -525,6 +525,12 @@ void topology_free(void *p, size_t bytes)
         free(p);
 }
 
+void topology_free_copy(void *p, size_t bytes)
+{
+    if (bytes < MAP_FROM)
+        free(p);
+}
+
 void *topology_share(size_t bytes)
 {
     void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,

@@ -81,6 +81,8 @@ bool topology_one_node(void);
  * processes forked later do not have it. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes);
 void topology_free(void *p, size_t bytes);
+/* In a process that was forked since: gives back what it has of that. */
+void topology_free_copy(void *p, size_t bytes);
 /* The same, in whole pages that are nobody else's however few the bytes: what a
  * GPU's driver pins, and processes forked later do not have. */
 void *topology_alloc_pages(const struct topology *t, int os, size_t bytes);

@@ -446,8 +446,11 @@ void pl_meter_free(pl_meter *m)
     if (!m || (here && atomic_load(&m->busy)))
         return;
     team_free(m->team);
-    for (int i = 0; i < m->n && here; i++) /* a forked copy does not have it */
-        topology_free(m->part[i].p, m->bytes);
+    for (int i = 0; i < m->n; i++)
+        if (here)
+            topology_free(m->part[i].p, m->bytes);
+        else
+            topology_free_copy(m->part[i].p, m->bytes);
     free(m->part);
     free(m);
 }

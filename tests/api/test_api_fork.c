@@ -133,8 +133,8 @@ static void is_filled(unsigned char *block[N_BLOCK])
 }
 
 /* The copy's life. */
-static void live(struct engine_run *r, const pl_options *o, pl_exec *own,
-                 const float *want)
+static void live(struct engine_run *r, const pl_options *o, pl_graph *g,
+                 pl_exec *own, float *want, float *after)
 {
     size_t bytes = (size_t)(N_TOK * r->n_vocab) * sizeof(float);
     float *logits = malloc(bytes);
@@ -163,7 +163,10 @@ static void live(struct engine_run *r, const pl_options *o, pl_exec *own,
     MUST(pl_sample(s, logits) >= 0);
     pl_sampler_free(s);
     engine_run_close(r);
+    pl_graph_free(g);
     free(logits);
+    free(want);
+    free(after);
     _exit(0);
 }
 
@@ -203,7 +206,7 @@ static void copy_of(const char *devices, const char *path)
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(GIVE_UP_S);
-        live(&r, &o, x, before);
+        live(&r, &o, g, x, before, after);
     }
     assert_int_equal(waitpid(pid, &how, 0), pid);
     if (how != 0)

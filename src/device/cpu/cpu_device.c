@@ -98,10 +98,16 @@ static void *take(struct device_set *s, const struct topology *t,
 
 static void give_back(struct device_set *s, void *p, size_t bytes)
 {
-    if (device_set_keeps(s))
+    bool copy = device_set_is_copy(s);
+
+    if (device_set_keeps(s) && !copy)
         return;
     if (device_guarded(s))
         device_guard_dealloc(p, bytes);
+    else if (copy && !is_mapped(s))
+        topology_free_copy(p, bytes);
+    else if (copy)
+        ; /* it does not have these pages */
     else if (is_mapped(s))
         topology_free_pages(p, bytes);
     else
@@ -118,7 +124,9 @@ static void unload_device(struct device_set *s, struct device *d)
     }
     if (!c)
         return;
-    if (!device_set_is_copy(s))
+    if (device_set_is_copy(s))
+        topology_free_copy(c->scratch, d->scratch_bytes);
+    else
         topology_free(c->scratch, d->scratch_bytes);
     cpu_image_fini(&c->image);
     for (int k = 0; k < PROG_MAX_SCRIPT; k++)

@@ -110,15 +110,17 @@ static void unload_device(struct device_set *set, struct sim_device *d)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
     for (int r = 0; r < REGION_INBOX; r++) {
-        if (copy)
-            ; /* it does not have the memory */
-        else if (device_guarded(set))
+        if (device_guarded(set))
             device_guard_dealloc(d->base[r], d->dev->bytes[r]);
+        else if (copy)
+            topology_free_copy(d->base[r], d->dev->bytes[r]);
         else
             topology_free(d->base[r], d->dev->bytes[r]);
         d->base[r] = NULL;
     }
-    if (!copy)
+    if (copy)
+        topology_free_copy(d->scratch, d->dev->scratch_bytes);
+    else
         topology_free(d->scratch, d->dev->scratch_bytes);
     cpu_image_fini(&d->image);
     free(d->done);
