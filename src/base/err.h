@@ -43,11 +43,18 @@ pl_status err_null(pl_err *err, const char *function, const char *argument);
         if (!(argument))                                                       \
             return err_null(err, __func__, #argument);                         \
     } while (0)
-/* The same of an array of n. */
+/* The same of an array of n, and of a text, which is "" from here on if it is
+ * empty and NULL. */
 #define PL_NEED_ARRAY(argument, n, err)                                        \
     do {                                                                       \
         if (!(argument) && (n) > 0)                                            \
             return err_null(err, __func__, #argument);                         \
+    } while (0)
+#define PL_NEED_TEXT(argument, n, err)                                         \
+    do {                                                                       \
+        PL_NEED_ARRAY(argument, n, err);                                       \
+        if (!(argument))                                                       \
+            (argument) = "";                                                   \
     } while (0)
 
 /* Only where nothing is held; with something held, use `goto done`. */

@@ -850,7 +850,7 @@ static pl_status check_open(const struct pl_reply *r, pl_err *err)
 pl_status pl_reply_add(pl_reply *r, const char *text, size_t len, pl_err *err)
 {
     PL_NEED(r, err);
-    PL_NEED_ARRAY(text, len, err);
+    PL_NEED_TEXT(text, len, err);
     PL_TRY(check_open(r, err));
     reply_add(&r->raw, (struct span){text, len});
     if (!r->raw.failed)

@@ -225,7 +225,7 @@ pl_status pl_reply_create(pl_reply **out, const pl_template *t,
     PL_CLEAR(out);
     PL_NEED(out, err);
     PL_NEED(t, err);
-    PL_NEED_ARRAY(prompt, len, err);
+    PL_NEED_TEXT(prompt, len, err);
     return reply_create(out, &t->format, prompt, len, tools, part, user, err);
 }
 

@@ -104,7 +104,7 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
     PL_CLEAR(ids);
     PL_CLEAR(n);
     PL_NEED(t, err);
-    PL_NEED_ARRAY(text, len, err);
+    PL_NEED_TEXT(text, len, err);
     PL_NEED(ids, err);
     PL_NEED(n, err);
     if (flags & ~(PL_ADD_SPECIAL | PL_PARSE_SPECIAL))

@@ -83,7 +83,7 @@ pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
     PL_CLEAR(out);
     PL_NEED(out, err);
     PL_NEED(t, err);
-    PL_NEED_ARRAY(text, len, err);
+    PL_NEED_TEXT(text, len, err);
     words = engine_words(t);
     g = calloc(1, sizeof *g);
     if (!g || pthread_mutex_init(&g->lock, NULL) != 0) {
