@@ -263,6 +263,8 @@ bool pl_file_write(void *file, const void *data, size_t n)
 
     if (!f || f->done || (!data && n > 0))
         return false;
+    if (n == 0)
+        return f->error == 0;
     if (n > BUFFER_BYTES - f->at && !flush(f))
         return false;
     if (f->error != 0 || n >= BUFFER_BYTES)
