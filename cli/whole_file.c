@@ -109,8 +109,7 @@ static enum exit_code refuse(const struct options *o, const char *option,
 
 /* Compares a file that is to be written with all that options read, and with
  * those that options before `row` write; row: the option that names the file,
- * NULL if none does. A state may replace the state that
- * it goes on from. */
+ * NULL if none does. A state may replace the state that it goes on from. */
 static enum exit_code check_others(const struct options *o, const char *option,
                                    const char *path,
                                    const struct option_row *row)

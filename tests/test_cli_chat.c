@@ -216,6 +216,44 @@ static void await(struct terminal *t, const char *keys, const char *text)
     t->at = (size_t)(found - t->shown) + strlen(text);
 }
 
+/* Starts `plait run -m MODEL` with these words; the environment is that of an
+ * xterm, but for name=value. */
+static pid_t start_on(struct terminal *t, const char *name, const char *value,
+                      const char *const *words)
+{
+    const char *argv[24] = {"plait", "run", "-m", test_model()};
+    int n = 4;
+    pid_t pid;
+
+    for (; *words; words++)
+        argv[n++] = *words;
+    memset(t, 0, sizeof *t);
+    pid = forkpty(&t->fd, NULL, NULL, NULL);
+    if (pid == 0) {
+        setenv("TERM", "xterm", 1);
+        setenv("LC_ALL", "C.UTF-8", 1);
+        unsetenv("NO_COLOR");
+        if (name)
+            setenv(name, value, 1);
+        execv(command_path(), (char *const *)argv);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+#define START(t, ...)                                                          \
+    start_on(t, NULL, NULL, (const char *const[]){__VA_ARGS__, NULL})
+
+/* Waits for its end, which must be a good one. */
+static void ends(struct terminal *t, pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(t->fd);
+    assert_int_equal(command_status(status), 0);
+}
+
 /* Who types learns why the template takes a message not, and goes on; in a pipe
  * that is an error, as above. */
 TEST(cli_chat_on_a_terminal_survives_a_refused_message)
@@ -227,29 +265,19 @@ TEST(cli_chat_on_a_terminal_survives_a_refused_message)
     const char *path = test_temp("refuses.jinja");
     static struct terminal t;
     FILE *f = fopen(path, "w");
-    int status;
     pid_t pid;
 
     assert_non_null(f);
     fputs(form, f);
     fclose(f);
-    pid = forkpty(&t.fd, NULL, NULL, NULL);
-    if (pid == 0) {
-        setenv("TERM", "xterm", 1);
-        execl(command_path(), "plait", "run", "-m", test_model(), "--template",
-              path, "-n", "4", "--ignore-eos", NULL);
-        _exit(127);
-    }
-    assert_true(pid > 0);
+    pid = START(&t, "--template", path, "-n", "4", "--ignore-eos");
     await(&t, NULL, "> ");
     await(&t, "bad\r", "template line 1: not so");
     await(&t, NULL, "> ");
     await(&t, "good\r", "good\r\n");
     await(&t, NULL, "> ");
     await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    close(t.fd);
-    assert_int_equal(command_status(status), 0);
+    ends(&t, pid);
 }
 
 /* A paste is one message, newlines, slashes and all, and Enter alone sends it.
@@ -260,17 +288,8 @@ TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
     char keys[512];
     json_t *m;
     static struct terminal t;
-    int status;
-    pid_t pid = forkpty(&t.fd, NULL, NULL, NULL);
+    pid_t pid = START(&t, "-n", "4", "--ignore-eos");
 
-    if (pid == 0) {
-        setenv("TERM", "xterm", 1);
-        setenv("LC_ALL", "C.UTF-8", 1);
-        execl(command_path(), "plait", "run", "-m", test_model(), "-n", "4",
-              "--ignore-eos", NULL);
-        _exit(127);
-    }
-    assert_true(pid > 0);
     snprintf(keys, sizeof keys, "/save %s\r", saved);
     await(&t, NULL, "\033[?2004h");
     await(&t, "\033[200~/quit\ris no h\303\251ro\r\033[201~", "ro");
@@ -279,9 +298,7 @@ TEST(cli_chat_on_a_terminal_takes_a_paste_whole)
     await(&t, keys, "json");
     await(&t, NULL, "> ");
     await(&t, "/quit\r", "generation");
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    close(t.fd);
-    assert_int_equal(command_status(status), 0);
+    ends(&t, pid);
     m = json_load_file(saved, 0, NULL);
     assert_int_equal(json_array_size(m), 2);
     assert_string_equal(content(m, 0), "/quit\nis no h\303\251ro!");
@@ -301,6 +318,8 @@ TEST(cli_chat_writes_what_the_terminal_knows)
         {"TERM", "dumb", false, false},
     };
     const char *form = test_temp("thinks.jinja");
+    const char *const words[] = {"-n",         "8",  "--ignore-eos",
+                                 "--template", form, NULL};
     FILE *f = fopen(form, "w");
 
     assert_non_null(f);
@@ -308,27 +327,13 @@ TEST(cli_chat_writes_what_the_terminal_knows)
     fclose(f);
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         static struct terminal t;
-        int status;
-        pid_t pid;
+        pid_t pid = start_on(&t, list[i].name, list[i].value, words);
 
-        memset(&t, 0, sizeof t);
-        pid = forkpty(&t.fd, NULL, NULL, NULL);
-        if (pid == 0) {
-            setenv("TERM", "xterm", 1);
-            unsetenv("NO_COLOR");
-            setenv(list[i].name, list[i].value, 1);
-            execl(command_path(), "plait", "run", "-m", test_model(), "-n", "8",
-                  "--ignore-eos", "--template", form, NULL);
-            _exit(127);
-        }
-        assert_true(pid > 0);
         await(&t, NULL, "> ");
         await(&t, "x\r", "x\r\n");
         await(&t, NULL, "> ");
         await(&t, "/quit\r", "generation");
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        close(t.fd);
-        assert_int_equal(command_status(status), 0);
+        ends(&t, pid);
         assert_int_equal(strstr(t.shown, "\033[2m") != NULL, list[i].colors);
         assert_int_equal(strchr(t.shown, '\033') != NULL, list[i].draws);
     }
@@ -341,16 +346,9 @@ TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
     char keys[512];
     json_t *m;
     static struct terminal t;
-    int status;
-    pid_t pid = forkpty(&t.fd, NULL, NULL, NULL);
+    pid_t pid =
+        START(&t, "--temp", "0.5", "-s", "7", "--ignore-eos", "-c", "4096");
 
-    if (pid == 0) {
-        setenv("TERM", "xterm", 1);
-        execl(command_path(), "plait", "run", "-m", test_model(), "--temp",
-              "0.5", "-s", "7", "--ignore-eos", "-c", "4096", NULL);
-        _exit(127);
-    }
-    assert_true(pid > 0);
     snprintf(keys, sizeof keys, "/save %s\r", saved);
     await(&t, NULL, "> ");
     await(&t, "One\\\r", "| ");
@@ -360,9 +358,7 @@ TEST(cli_chat_on_a_terminal_stops_an_answer_alone)
     await(&t, keys, "json\r\n");
     await(&t, NULL, "> ");
     await(&t, "\025\004", "generation"); /* Ctrl-U, Ctrl-D */
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    close(t.fd);
-    assert_int_equal(command_status(status), 0);
+    ends(&t, pid);
     m = json_load_file(saved, 0, NULL);
     assert_int_equal(json_array_size(m), 2);
     assert_string_equal(content(m, 0), "One\ntwo");
