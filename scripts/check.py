@@ -345,30 +345,82 @@ def check_words(files, code):
 
 # ---- documents -------------------------------------------------------------
 
+# Most words of a page, as wc counts them; more is a warning.
+MOST_WORDS = {
+    'README.md': 1000, 'CONTRIBUTING.md': 500, 'SECURITY.md': 500,
+    'doc/adding.md': 2500, 'doc/architecture.md': 3800,
+    'doc/benchmarks.md': 4000, 'doc/kernels.md': 4000, 'doc/limits.md': 650,
+    'doc/numerics.md': 1800, 'doc/server.md': 3600, 'doc/testing.md': 2200,
+    'doc/user-guide.md': 2600,
+}
+# Pages that are linked before they are written.
+COMING = {'doc/commands.md', 'doc/install.md', 'doc/library.md',
+          'doc/python.md'}
+OPTIONS = re.compile(r'(?<![\w-])--?[a-z][\w-]*[a-z0-9]')
+
+
+def anchors_of(path):
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    seen, fenced = [], False
+    for line in lines_of(path):
+        fenced ^= line.startswith('```')
+        m = re.match(r'#+ +(.*)', line)
+        if m and not fenced:
+            text = re.sub(r'\[([^]]*)\]\([^)]*\)|`', r'\1', m[1]).strip()
+            slug = re.sub(r'[^\w\- ]', '', text.lower()).replace(' ', '-')
+            n = sum(re.fullmatch(re.escape(slug) + r'(-\d+)?', s) is not None
+                    for s in seen)
+            seen.append(f'{slug}-{n}' if n else slug)
+    return seen
+
+
+def check_links(doc, n, line, there):
+    for link in re.findall(r'\]\(([^)\s]+)\)', line):
+        path, _, anchor = link.partition('#')
+        if re.match(r'\w+:', path):
+            continue
+        path = os.path.normpath(os.path.join(os.path.dirname(doc), path)
+                                if path else doc)
+        if path in COMING and not there(path):
+            continue
+        if not there(path):
+            complain(doc, n, f'links to {path}, which is not there')
+        elif anchor and path.endswith('.md') and anchor not in anchors_of(path):
+            complain(doc, n, f'links to {link}; {path} has no such heading')
+
+
 def check_documents(files):
-    """What README.md and doc/ name in code marks exists: paths and linked
-    files in the tree, identifiers with an underscore in its text."""
-    docs = [f for f in files if re.match(r'README\.md$|doc/.*\.md$', f)]
+    """The documents' links lead to files and headings, and what they name in
+    code marks exists: paths, benches, options of commands, identifiers with an
+    underscore in the tree's text."""
+    docs = [f for f in files if re.match(r'\w+\.md$|doc/.*\.md$', f)]
     folders = {f[:m.start()] for f in files for m in re.finditer('/', f)}
     first = {f.split('/')[0] for f in folders}
-    words = set()
+    words, options = set(), set()
     for path in files:
-        if path not in docs and not re.match(r'tests/refs/|.*\.gguf$', path):
-            words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
+        if path in docs or re.match(r'tests/refs/|.*\.gguf$', path):
+            continue
+        words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
+        if re.match(r'(cli|scripts|bench)/|Makefile|tests/main.c|'
+                    r'tests/defects/run.py', path):
+            options.update(OPTIONS.findall(text_of(path)))
 
     def there(path):
         return path in files or path.rstrip('/') in folders
 
     for doc in docs:
+        fence = None
         for n, line in enumerate(lines_of(doc), 1):
-            for link in re.findall(r'\]\(([^)#:]+)\)', line):
-                if not there(os.path.normpath(
-                        os.path.join(os.path.dirname(doc), link))):
-                    complain(doc, n, f'links to {link}, which is not there')
-            code = re.findall(r'`([^`]+)`', line)
-            if line.startswith('    '):
-                code = [line]
+            if line.startswith('```'):
+                fence = line[3:] if fence is None else None
+            code = [line] if fence in (None, 'sh') else []
+            if fence is None and not line.startswith('    '):
+                check_links(doc, n, line, there)
+                code = re.findall(r'`([^`]+)`', line)
             for word in ' '.join(code).split():
+                bench = re.fullmatch(r'build/bench-(\w+)', word)
+                if bench and f'bench/bench_{bench[1]}.c' not in files:
+                    complain(doc, n, f'names {word}, which nothing builds')
                 if (re.fullmatch(r'[\w.-]+(/[\w.-]+)+/?', word) and
                         word.split('/')[0] in first and not there(word)):
                     complain(doc, n, f'names {word}, which is not there')
@@ -376,6 +428,20 @@ def check_documents(files):
                         word not in words):
                     complain(doc, n, f'names {word}, which is nowhere in the '
                              'tree')
+                if (word.startswith('--') and OPTIONS.fullmatch(word) and
+                        word not in options):
+                    complain(doc, n, f'names {word}, which no command has')
+    check_lengths(docs)
+
+
+def check_lengths(docs):
+    """Prints the words of each page, and warns where there are too many."""
+    count = {doc: len(text_of(doc).split()) for doc in docs}
+    print('check: words:', ', '.join(f'{re.sub("^doc/", "", doc)} {count[doc]}'
+                                     for doc in docs))
+    for doc, most in MOST_WORDS.items():
+        if count.get(doc, 0) > most:
+            print(f'check: {doc}: {count[doc]} words, {most} are enough')
 
 
 # ---- files that are written -------------------------------------------------
