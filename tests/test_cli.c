@@ -4,7 +4,6 @@
 #include "gguf/gguf.h"
 #include "lib/command.h"
 #include "lib/support.h"
-#include "machine/topology.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -903,24 +902,6 @@ TEST(cli_json_is_one_object_on_standard_output)
             assert_non_null(json_object_get(j, list[i].key));
         json_decref(j);
     }
-}
-
-/* README.md leaves lines of the plan out, but adds none and changes none. It
- * states kernels and memory; nodes of a machine with several share that. */
-TEST(cli_documented_plan_is_what_is_printed)
-{
-    static const char line[] =
-        "sed -n '/^<!-- plan -->/,/^(/p' \"$README\" >said && "
-        "eval \"$(sed -n 's/^    \\$ //;T;s,build/,,;p' said)\" >plan && "
-        "sed -n '/^    [^$]/s/^    //p' said >lines && "
-        "test $(wc -l <lines) -gt 30 && "
-        "diff lines plan | sed -n '/^</p'";
-
-    if (!topology_one_node())
-        TEST_SKIP("the machine has several NUMA nodes");
-    setenv("README", test_file("README.md"), 1);
-    assert_string_equal(sh(0, line).out, "");
-    unsetenv("README");
 }
 
 TEST(cli_printed_options_give_the_same_plan)
