@@ -45,7 +45,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 AWAY = re.compile(r'^(?:\$ )?(?:\w+=\S* )*(sudo|su|apt\S*|dpkg\S*|dnf|pip3?|'
-                  r'podman|docker|buildah|systemctl|git|meson|ninja|cmake|'
+                  r'podman|docker|buildah|systemctl|git|meson|ninja|cmake|cc|'
                   r'debootstrap|chroot|\.ci/\S+|(?:scripts|tests|bench)/\S+)\b',
                   re.M)
 PLACE = '127.0.0.1:8080'
@@ -125,10 +125,12 @@ def blocks(page):
 
 
 def all_pages():
+    """Returns the pages but the generated one, whose examples are those of
+    --help, which tests/test_cli.c runs."""
     pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md']
     return [p for p in pages + sorted(
         os.path.relpath(p, ROOT) for p in glob.glob(f'{ROOT}/doc/*.md'))
-        if os.path.exists(os.path.join(ROOT, p))]
+        if os.path.exists(os.path.join(ROOT, p)) and p != 'doc/commands.md']
 
 
 # ---- the commands, as documents call them ----------------------------------
