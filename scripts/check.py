@@ -446,7 +446,7 @@ def check_lengths(docs):
 
 # ---- files that are written -------------------------------------------------
 
-WRITERS = 'doc/architecture.md'  # its table of places has all that write
+WRITERS = 'doc/files.md'  # its table has all places that write
 # Files that may open for writing, rename or link, beside their table's row:
 # what they call, and why pl_file_open does not do.
 OPENS = {
