@@ -7,9 +7,9 @@
         for piece in engine.generate("Once upon a time", max_tokens=100):
             print(piece, end="", flush=True)
 
-The package calls libplait.so through ctypes and needs nothing else. doc/python.md
-has examples, pl.h the meaning of every option. Messages of the library go to the
-logger "plait".
+The package calls libplait.so through ctypes and needs nothing else.
+doc/python.md has examples, pl.h the meaning of every option. Messages of the
+library go to the logger "plait".
 """
 from ._library import Cancel, Error, Status, version
 from ._chat import Chat

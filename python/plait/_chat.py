@@ -5,13 +5,14 @@ import ctypes
 import json
 from typing import Any, Iterator, Sequence
 
-from ._library import Error, Object, Status, create, header, lib, take_bytes
+from ._library import (Error, Object, Status, create, header, lib, number,
+                       take_bytes)
 from ._engine import Engine
 from ._model import Detokenizer, Template
 from ._sampling import Sampler
 
-_KIND = {header.constant['PL_REPLY_CONTENT']: 'content',
-         header.constant['PL_REPLY_REASONING']: 'reasoning'}
+_KIND = {number['PL_REPLY_CONTENT']: 'content',
+         number['PL_REPLY_REASONING']: 'reasoning'}
 
 
 class _Reply(Object):
@@ -32,8 +33,8 @@ class _Reply(Object):
         kind = _KIND.get(p.kind)
         if kind:  # the text is not terminated, so it is read by its length
             at = ctypes.addressof(p) + type(p).text.offset
-            text = ctypes.string_at(ctypes.c_void_p.from_address(at).value, p.len)
-            self.parts.append((kind, text.decode()))
+            text = ctypes.c_void_p.from_address(at).value or 0
+            self.parts.append((kind, ctypes.string_at(text, p.len).decode()))
 
     def add(self, text: str) -> None:
         data = text.encode()

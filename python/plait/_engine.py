@@ -8,7 +8,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence,
                     Union)
 
 from ._library import (Cancel, Error, Object, Status, encode, flag_of,
-                       header, ids_array, integer, lib, take_bytes)
+                       header, ids_array, integer, lib, number, take_bytes)
 from ._model import Detokenizer, EnginePlan, Model, Plan, Settings
 from ._sampling import Sampler
 
@@ -149,7 +149,7 @@ class Engine(Object):
     # ---- text ------------------------------------------------------------
 
     def ids(self, prompt: Prompt) -> list[int]:
-        """Returns a prompt's token ids; special tokens in a text count as such."""
+        """Returns a prompt's token ids; a text may name special tokens."""
         if isinstance(prompt, str):
             with self.model.tokenizer as t:
                 return t.encode(prompt, parse_special=True)
@@ -240,8 +240,8 @@ class Engine(Object):
 
     def save_file(self, path, seq: int = -1, note: bytes = b'',
                   first: int = 0, n: int = -1) -> None:
-        """Saves a state to a file, which appears whole or not at all. note: your
-        own bytes to store with it, such as the tokens."""
+        """Saves a state to a file, which appears whole or not at all. note:
+        your own bytes to store with it, such as the tokens."""
         with self._alone() as e:
             lib.state_save_file(e, seq, first, n, bytes(note), len(note),
                                 encode(path, 'path'))
@@ -258,13 +258,14 @@ class Engine(Object):
 
 
 def _flags(convert: bool) -> int:
-    return header.constant['PL_STATE_CONVERT'] if convert else 0
+    return number['PL_STATE_CONVERT'] if convert else 0
 
 
 def _marks(wanted, n: int) -> list[bool]:
     if isinstance(wanted, str):
         if wanted not in ('last', 'all', 'none'):
-            raise ValueError(f'wanted: {wanted!r} is not one of last, all, none')
+            raise ValueError(f'wanted: {wanted!r} is not one of last, all, '
+                             'none')
         return [wanted == 'all' or (wanted == 'last' and i == n - 1)
                 for i in range(n)]
     return [bool(w) for w in wanted]
@@ -321,10 +322,10 @@ class Generation:
                     self.finish = 'stop'
                     held = held[:min(found)]
                     break
-                keep = _overlap(held, stop)
-                if len(held) > keep:
-                    piece, held = held[:len(held) - keep], held[len(held) - keep:]
-                    yield piece
+                at = len(held) - _overlap(held, stop)
+                if at > 0:
+                    yield held[:at]
+                    held = held[at:]
             else:
                 held += words.flush()
         if held:
@@ -357,7 +358,7 @@ class Generation:
 
 
 def _overlap(text: str, stop: Sequence[str]) -> int:
-    """Returns the length of the longest end of a text that begins a stop text."""
+    """Returns how long an end of the text may begin a stop text."""
     most = max((len(s) - 1 for s in stop), default=0)
     return next((n for n in range(min(most, len(text)), 0, -1)
                  if any(s.startswith(text[-n:]) for s in stop)), 0)

@@ -57,7 +57,6 @@ class Sampling(TypedDict, total=False):
     top_p: float
     min_p: float
     temperature: float
-    seed: int
     top_n_sigma: float
     xtc_probability: float
     xtc_threshold: float

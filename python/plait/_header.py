@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from typing import Any
 
 SCALARS = {
     'bool': ctypes.c_bool, 'char': ctypes.c_char, 'int': ctypes.c_int,
@@ -40,22 +41,28 @@ class Header:
     """
 
     def __init__(self, text: str):
-        self.constant, self.enum, self.struct = {}, {}, {}
-        self.callback, self.function, self.opaque = {}, {}, set()
-        self._maps = {}
+        self.constant: dict[str, int] = {}
+        self.enum: dict[str, list[str]] = {}
+        self.struct: dict[str, Any] = {}
+        self.callback: dict[str, Any] = {}
+        self.function: dict[str, Function] = {}
+        self.opaque: set[str] = set()
+        self._maps: dict[str, list[str]] = {}
         for declaration in self._declarations(text):
             self._read(declaration)
 
     def _declarations(self, text):
         text = re.sub(r'/\*.*?\*/', ' ', text, flags=re.S).replace('\\\n', ' ')
         text = re.sub(r'#ifdef __cplusplus\n.*?#endif', '', text, flags=re.S)
-        for name, body in re.findall(r'^#define (\w+)_MAP\(X\)(.*)', text, re.M):
+        for name, body in re.findall(r'^#define (\w+)_MAP\(X\)(.*)', text,
+                                     re.M):
             self._maps[name] = re.findall(r'\bX\((\w+)', body)
         for name, n in re.findall(r'^#define (\w+) (\d+)$', text, re.M):
             self.constant[name] = int(n)
         text = re.sub(r'^#.*', '', text, flags=re.M)
         text = re.sub(r'static inline [^{]*\{.*?\n\}', '', text, flags=re.S)
-        text = re.sub(r'\b(PL_API|const (?!char)|volatile|restrict)\b', ' ', text)
+        text = re.sub(r'\b(PL_API|const (?!char)|volatile|restrict)\b', ' ',
+                      text)
         text = ' '.join(text.split())
         at = depth = 0
         for m in re.finditer('[{};]', text):
@@ -109,7 +116,8 @@ class Header:
             first, *more = line.split(',')
             for i, declarator in enumerate([first, *more]):
                 if i > 0:  # the words of the first, without its name
-                    declarator = re.match(r'(const )?\w+', first)[0] + declarator
+                    words = re.match(r'(const )?\w+', first)[0]
+                    declarator = words + declarator
                 field, kind, enum = self._typed(declarator, False)
                 fields.append((field, kind))
                 if enum:
@@ -128,7 +136,8 @@ class Header:
         addresses there.
         """
         m = re.fullmatch(
-            r'(const )?(\w+) ((?:\* ?|const )*)(\w+)(?:\[(.*)\])?', text.strip())
+            r'(const )?(\w+) ((?:\* ?|const )*)(\w+)(?:\[(.*)\])?',
+            text.strip())
         if not m:
             raise SyntaxError(f'pl.h: not a type and a name: {text}')
         const, base, stars, name, size = m.groups()

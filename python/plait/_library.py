@@ -36,11 +36,25 @@ def _read_header() -> Header:
 
 
 header = _read_header()
-Status = enum.IntEnum('Status', {  # type: ignore[misc]
-    name[3:]: header.constant[name] for name in header.enum['pl_status']})
-Status.__doc__ = 'The result of a call: pl_status without PL_.'
+number = header.constant
 pl_err = header.struct['pl_err']
 WRITE = header.callback['pl_write_fn']
+
+
+class Status(enum.IntEnum):
+    """The result of a call: pl_status without PL_."""
+
+    OK = number['PL_OK']
+    NO_MEMORY = number['PL_NO_MEMORY']
+    NO_DEVICE_MEMORY = number['PL_NO_DEVICE_MEMORY']
+    BAD_FILE = number['PL_BAD_FILE']
+    BAD_ARGUMENT = number['PL_BAD_ARGUMENT']
+    UNSUPPORTED = number['PL_UNSUPPORTED']
+    NOT_FOUND = number['PL_NOT_FOUND']
+    IO = number['PL_IO']
+    FULL = number['PL_FULL']
+    DEVICE = number['PL_DEVICE']
+    CANCELLED = number['PL_CANCELLED']
 
 
 class Error(Exception):
@@ -61,7 +75,7 @@ class Error(Exception):
 # ---- the library -------------------------------------------------------------
 
 def _load() -> ctypes.CDLL:
-    soname = f"libplait.so.{header.constant['PL_VERSION_MAJOR']}"
+    soname = f"libplait.so.{number['PL_VERSION_MAJOR']}"
     given = os.environ.get('PLAIT_LIBRARY')
     inside = os.path.join(HERE, 'libplait.so')
     path = given or (inside if os.path.exists(inside) else soname)
@@ -149,7 +163,7 @@ class Handle:
     collection of garbage in between, finds it half done.
     """
 
-    every: 'weakref.WeakSet[Handle]' = weakref.WeakSet()
+    every: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     def __init__(self, pointer, give_back, lenders):
         self.pointer, self._give_back = pointer, give_back
@@ -205,6 +219,8 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 class Object:
     """Something of the library's, closed by close(), `with` or collection."""
+
+    _handle: Handle
 
     def _begin(self, pointer, give_back: Callable | None, *lenders: 'Object',
                held=None) -> None:
@@ -289,9 +305,9 @@ def encode(text: str | bytes | os.PathLike, name: str) -> bytes:
 def take_bytes(pointer: ctypes.c_void_p, n: int | None = None) -> bytes:
     """Copies n malloc'ed bytes, by default up to NUL, and frees them."""
     try:
-        if n is None:
-            return ctypes.string_at(pointer.value)
-        return ctypes.string_at(pointer.value, n) if n else b''
+        if n == 0 or pointer.value is None:
+            return b''
+        return ctypes.string_at(pointer.value, -1 if n is None else n)
     finally:
         free(pointer)
 
@@ -299,7 +315,8 @@ def take_bytes(pointer: ctypes.c_void_p, n: int | None = None) -> bytes:
 def written(function, *args) -> str:
     """Returns what a function that takes a pl_write_fn writes."""
     parts: list[bytes] = []
-    collect = WRITE(lambda user, text, n: parts.append(ctypes.string_at(text, n)))
+    collect = WRITE(lambda user, text, n:
+                    parts.append(ctypes.string_at(text, n)))
     function(*args, collect, None)
     return b''.join(parts).decode('utf-8', 'replace')
 
@@ -315,7 +332,7 @@ def choices(name: str) -> dict[str, int]:
     """Returns the enumerators of an enum by their ends in small letters."""
     names = header.enum[name]
     shared = os.path.commonprefix(names).rpartition('_')[0] + '_'
-    return {n[len(shared):].lower(): header.constant[n] for n in names}
+    return {n[len(shared):].lower(): number[n] for n in names}
 
 
 def fill(struct, given: dict[str, Any], names) -> list:

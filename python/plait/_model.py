@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
 
 from . import _fields
 from ._library import (LOG, Cancel, Error, Object, Status, create, encode, fill,
-                       free, header, ids_array, lib, take_bytes, written)
+                       free, header, ids_array, lib, number, take_bytes,
+                       written)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._fields import Options
 
-_LEVEL = {header.constant['PL_LOG_DEBUG']: 10,
-          header.constant['PL_LOG_INFO']: 20,
-          header.constant['PL_LOG_WARN']: 30}
+_LEVEL = {number['PL_LOG_DEBUG']: 10,
+          number['PL_LOG_INFO']: 20,
+          number['PL_LOG_WARN']: 30}
 
 
 class Model(Object):
@@ -26,7 +27,8 @@ class Model(Object):
 
     def __init__(self, path):
         self.path = path
-        self._begin(create(lib.model_open, encode(path, 'path')), lib.model_free)
+        self._begin(create(lib.model_open, encode(path, 'path')),
+                    lib.model_free)
 
     def lend(self) -> Model:
         """Returns the same model, which stays open when this one is closed."""
@@ -110,8 +112,8 @@ class Tokenizer(Object):
                        text that you do not trust
         """
         data = text.encode() if isinstance(text, str) else bytes(text)
-        flags = (add_special * header.constant['PL_ADD_SPECIAL'] |
-                 parse_special * header.constant['PL_PARSE_SPECIAL'])
+        flags = (add_special * number['PL_ADD_SPECIAL'] |
+                 parse_special * number['PL_PARSE_SPECIAL'])
         ids, n = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_int64()
         with self._use() as t:
             lib.tokenize(t, data, len(data), flags, ctypes.byref(ids),

@@ -7,7 +7,8 @@ import random
 from typing import TYPE_CHECKING, Mapping, Sequence
 
 from . import _fields
-from ._library import Error, Object, Status, create, fill, header, lib
+from ._library import (Error, Object, Status, create, fill, header,
+                       integer, lib, number)
 from ._model import Model, Tokenizer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Grammar(Object):
         form = 'PL_GRAMMAR_GBNF' if schema is None else 'PL_GRAMMAR_JSON_SCHEMA'
         text = (gbnf if gbnf is not None else json.dumps(schema)).encode()
         with tokenizer._use() as t:
-            self._begin(create(lib.grammar_create, t, header.constant[form],
+            self._begin(create(lib.grammar_create, t, number[form],
                                text, len(text), None), lib.grammar_free)
 
 
@@ -53,8 +54,8 @@ class Sampler(Object):
         s = header.struct['pl_sampling']()
         lib.sampling_init_size(ctypes.byref(s), ctypes.sizeof(s))
         self.seed = random.getrandbits(32) if seed is None else seed
-        held = fill(s, {**options, 'seed': self.seed},
-                    _fields.Sampling.__annotations__)
+        s.seed = integer(ctypes.c_uint64, 'seed', self.seed)
+        held = fill(s, dict(options), _fields.Sampling.__annotations__)
         if steps is not None:
             s.n_step = self._fill_steps(s.step, steps)
         if logit_bias:
@@ -83,15 +84,15 @@ class Sampler(Object):
         if isinstance(steps, str):
             raise TypeError(f'steps: {steps!r} is not a list')
         for i, name in enumerate(steps):
-            number = header.constant.get(f'PL_STEP_{name.upper()}')
-            if number is None:
-                known = [n[8:].lower() for n in header.constant
+            step = number.get(f'PL_STEP_{name.upper()}')
+            if step is None:
+                known = [n[8:].lower() for n in number
                          if n.startswith('PL_STEP_')]
                 raise ValueError(f"steps: {name!r} is not one of "
                                  f"{', '.join(known)}")
             if i == len(array):
                 raise ValueError(f'steps: {len(steps)} are more than there are')
-            array[i] = number
+            array[i] = step
         return len(steps)
 
     def sample(self, logits) -> int:
@@ -99,7 +100,8 @@ class Sampler(Object):
         what Engine.decode returns. Error if no token can be chosen."""
         if not isinstance(logits, ctypes.Array):
             view = memoryview(logits).cast('B')
-            logits = (ctypes.c_float * (view.nbytes // 4)).from_buffer_copy(view)
+            logits = (ctypes.c_float *
+                      (view.nbytes // 4)).from_buffer_copy(view)
         if logits._type_ is not ctypes.c_float or len(logits) != self.n_vocab:
             raise ValueError(f'logits: not {self.n_vocab} numbers of float32')
         with self._alone() as s:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python_cases.py CASE: one case of tests/test_python.c, for which it exits with
-0. The package comes by PYTHONPATH, the library by PLAIT_LIBRARY, the command by
+"""python_cases.py CASE: runs one case of tests/test_python.c and exits with 0.
+The package comes by PYTHONPATH, the library by PLAIT_LIBRARY, the command by
 PATH; models/ is in the working directory."""
 import array
 import ctypes
@@ -99,7 +99,10 @@ def keywords():
     own = {'pl_options': {'size', 'log', 'log_user', 'progress',
                           'progress_user', 'trace', 'trace_user', 'cancel',
                           'cache_set', 'mtp'},
-           'pl_sampling': {'size', 'bias', 'bias_id', 'tokenizer', 'step'}}
+           'pl_sampling': {'size', 'bias', 'bias_id', 'tokenizer', 'step',
+                           'seed'}}
+    assert [f'PL_{s.name}' for s in plait.Status] == _library.header.enum[
+        'pl_status']
     for name, shown in (('pl_options', _fields.Options),
                         ('pl_sampling', _fields.Sampling)):
         fields = dict(_library.header.struct[name]._fields_)
@@ -173,7 +176,8 @@ def generation():
         assert text_of(e, ids, **GREEDY) == whole
         assert m.tokenizer.decode(ids) == START
         for stop in whole[7:12], [whole[20:23], whole[15:19]], [whole]:
-            at = min(map(whole.index, [stop] if isinstance(stop, str) else stop))
+            stops = [stop] if isinstance(stop, str) else stop
+            at = min(map(whole.index, stops))
             g = e.generate(START, stop=stop, **GREEDY)
             assert ''.join(g) == whole[:at] and g.finish == 'stop'
         pieces = list(e.generate(START, stop=whole + '.', **GREEDY))
@@ -249,8 +253,8 @@ def logits_and_sequences():
         # two sequences in a batch have the bits that each has alone
         tokens = [t for pair in zip(ids, ids[::-1]) for t in pair]
         e.clear()
-        rows = e.decode(tokens, seq=[0, 1] * len(ids),
-                        wanted=[i >= len(tokens) - 2 for i in range(len(tokens))])
+        last_two = [i >= len(tokens) - 2 for i in range(len(tokens))]
+        rows = e.decode(tokens, seq=[0, 1] * len(ids), wanted=last_two)
         assert bytes(rows[0]) == bytes(last[0])
         e.clear(1)
         assert bytes(e.decode(ids[::-1], seq=1)[0]) == bytes(rows[1])
@@ -398,7 +402,8 @@ def failures():
             (lambda: e.length(2**40), OverflowError, 'seq'),
             (lambda: e.copy(0, 7), plait.Error, '7'),
             (lambda: e.generate(3), TypeError, ''),
-            (lambda: e.generate(START, max_tokens='a'), TypeError, 'max_tokens'),
+            (lambda: e.generate(START, max_tokens='a'), TypeError,
+             'max_tokens'),
             (lambda: e.generate(START, top_q=1), TypeError, 'top_'),
             (lambda: e.generate(START, sampler=plait.Sampler(m), seed=1),
              TypeError, 'seed'),
