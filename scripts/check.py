@@ -6,7 +6,7 @@ there is any.
 tree     reads the files that git tracks and needs no build: layers, headers that
          compile alone, kernels of AArch64, PTX of the kernels' text, words that
          library code may not use, what depends on the locale, what documents
-         name, prose of new lines, formatting, names, line lengths, sizes of
+         name and quote, prose of new lines, formatting, names, line lengths, sizes of
          files. Then `symbols`, if the libraries in BUILD are newer than src/.
 symbols  reads the libraries in BUILD: exported symbols, mutable globals.
 staged   reads what the next commit adds, as Git's index has it: formatting, line
@@ -444,6 +444,27 @@ def check_lengths(docs):
             print(f'check: {doc}: {count[doc]} words, {most} are enough')
 
 
+def check_quotes(files):
+    """Code below a line <!-- PATH --> of a document is in that file, line by
+    line."""
+    for doc in files:
+        if not doc.endswith('.md'):
+            continue
+        lines = lines_of(doc)
+        for n, line in enumerate(lines, 1):
+            m = re.fullmatch(r'<!-- (examples/\S+) -->', line)
+            if not m:
+                continue
+            if m[1] not in files or not lines[n].startswith('```'):
+                complain(doc, n, f'{m[1]}: no such file, or no code below')
+                continue
+            end = lines.index('```', n + 1)
+            quote = '\n'.join(lines[n + 1:end])
+            if f'\n{quote}\n' not in f'\n{text_of(m[1])}':
+                complain(doc, n, f'the code below is not in {m[1]}; copy it '
+                         'anew')
+
+
 # ---- files that are written -------------------------------------------------
 
 WRITERS = 'doc/files.md'  # its table has all places that write
@@ -652,6 +673,7 @@ def check_tree(build):
     check_defects()
     check_words(files, code)
     check_documents(files)
+    check_quotes(files)
     check_writers(code)
     check_names(files)
     check_sizes(files)
