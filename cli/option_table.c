@@ -638,7 +638,7 @@ const int n_option_row = sizeof(option_table) / sizeof(option_table[0]);
 const struct environment_row environment_table[] = {
     {"PLAIT_CPU", "NAME",
      "Kernel set of the processor to use. `plait devices` lists the names."},
-    {"PLAIT_MEMORY", "SIZE:SIZE",
+    {"PLAIT_MEMORY", "SIZE[:SIZE]",
      "Memory of the host in all, and how much of it is available, like "
      "16GiB:12GiB. It replaces what the system reports."},
     {"PLAIT_CACHE", "DIR",
