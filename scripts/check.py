@@ -6,8 +6,8 @@ there is any.
 tree     reads the files that git tracks and needs no build: layers, headers that
          compile alone, kernels of AArch64, PTX of the kernels' text, words that
          library code may not use, what depends on the locale, what documents
-         name and quote, prose of new lines, formatting, names, line lengths, sizes of
-         files. Then `symbols`, if the libraries in BUILD are newer than src/.
+         name and quote, doc/commands.md, environment variables, prose of new
+         lines, formatting, names, line lengths, sizes of files. Then `symbols`, if the libraries in BUILD are newer than src/.
 symbols  reads the libraries in BUILD: exported symbols, mutable globals.
 staged   reads what the next commit adds, as Git's index has it: formatting, line
          lengths, words, names, sizes. For the hook pre-commit.
@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 import gpu_ptx
+import manual
 import prose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -354,8 +355,7 @@ MOST_WORDS = {
     'doc/user-guide.md': 2600,
 }
 # Pages that are linked before they are written.
-COMING = {'doc/commands.md', 'doc/install.md', 'doc/library.md',
-          'doc/python.md'}
+COMING = {'doc/install.md'}
 OPTIONS = re.compile(r'(?<![\w-])--?[a-z][\w-]*[a-z0-9]')
 
 
@@ -387,6 +387,10 @@ def check_links(doc, n, line, there):
             complain(doc, n, f'links to {path}, which is not there')
         elif anchor and path.endswith('.md') and anchor not in anchors_of(path):
             complain(doc, n, f'links to {link}; {path} has no such heading')
+COMMANDS = 'doc/commands.md'
+# Read, but no settings of plait: the system's, hwloc's, and one for tests.
+NOT_OF_USERS = {'HOME', 'TERM', 'HWLOC_XMLFILE', 'HWLOC_COMPONENTS',
+                'HWLOC_CPUID_PATH', 'PL_DEBUG'}
 
 
 def check_documents(files):
@@ -463,6 +467,33 @@ def check_quotes(files):
             if f'\n{quote}\n' not in f'\n{text_of(m[1])}':
                 complain(doc, n, f'the code below is not in {m[1]}; copy it '
                          'anew')
+
+
+def check_commands():
+    """doc/commands.md is of the option table, whose environment variables are
+    those that the code reads."""
+    try:
+        t = manual.read_table()
+    except subprocess.CalledProcessError as e:
+        complain('cli/option_table.c', 1, f'does not compile: {e.stderr}')
+        return
+    if not os.path.isfile(COMMANDS) or text_of(COMMANDS) != manual.print_md(t):
+        complain(COMMANDS, 1, 'differs from the option table; `make commands` '
+                 'writes it')
+    known = {name for name, _, _ in t['environment']}
+    found = set()
+    for path in tracked():
+        if re.match(r'(src|cli|server|hub)/.*\.[ch]$', path):
+            for m in re.finditer(r'"(PLAIT_[A-Z_]+)"|getenv\("([A-Z]\w+)"\)',
+                                 text_of(path)):
+                name = m[1] or m[2]
+                found.add(name)
+                if name not in known and name not in NOT_OF_USERS:
+                    complain(path, text_of(path).count('\n', 0, m.start()) + 1,
+                             f'{name}: environment_table of '
+                             'cli/option_table.c lacks it')
+    for name in sorted(known - found):
+        complain('cli/option_table.c', 1, f'{name}: nothing reads it')
 
 
 # ---- files that are written -------------------------------------------------
@@ -669,6 +700,7 @@ def check_tree(build):
     check_arm64(code)
     check_layers(code)
     check_kinds(code)
+    later(check_commands)
     check_ptx()
     check_defects()
     check_words(files, code)

@@ -12,6 +12,12 @@ trap 'rm -rf "$root"' EXIT
 
 DESTDIR=$root meson install -C "$build" --no-rebuild >"$root/log" 2>&1 ||
     { cat "$root/log"; exit 1; }
+for file in share/man/man1/plait-run.1 share/zsh/site-functions/_plait \
+    share/bash-completion/completions/plait \
+    share/fish/vendor_completions.d/plait.fish; do
+    [ -n "$(find "$root" -path "*/$file")" ] ||
+        { echo "not installed: $file" >&2; exit 1; }
+done
 pc=$(find "$root" -name plait.pc)
 PKG_CONFIG_PATH=$(dirname "$pc")
 PKG_CONFIG_SYSROOT_DIR=$root
