@@ -57,7 +57,7 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
     http_set_busy(h, r->fd, true);
     status = http_route_find(r, &message);
     if (status)
-        http_refuse(r, status, message);
+        http_reject(r, status, message);
     if (!status || !r->has_body)
         return MHD_YES;
     r->early = true;
@@ -66,7 +66,7 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
 
 /* While a body comes libmicrohttpd takes no answer; so one is written past it.
  * TLS's clients are just cut. */
-static enum MHD_Result refuse_body(struct http_request *r, int status,
+static enum MHD_Result reject_body(struct http_request *r, int status,
                                    const char *reason, const char *message)
 {
     struct http *h = r->h;
@@ -98,13 +98,13 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
 
     /* of a chunked body it shows only now that it is too large */
     if (*len > o->max_body - r->n_body)
-        return refuse_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+        return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the body is too large");
     if (http_now() - r->began > due)
         return MHD_NO;
     s = http_request_add_body(r, data, *len);
     if (s == PL_FULL)
-        return refuse_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
+        return reject_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
                            "Service Unavailable",
                            "no memory for the body: try again later");
     *len = 0;
@@ -122,9 +122,9 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
         return on_head(user, c, url, method, version, context);
     if (*len > 0)
         return on_body(r, data, len);
-    if (!r->handed && r->kind == HTTP_NO_ANSWER) {
+    if (!r->handed && r->kind == HTTP_NO_RESPONSE) {
         r->handed = true;
-        http_hand_over(r);
+        http_dispatch(r);
     }
     return http_proceed(r);
 }
@@ -377,7 +377,7 @@ static pl_status open_all(struct http *h, pl_err *err)
     if (s != PL_OK)
         return s;
     h->running = true;
-    if (!http_hands_start(h))
+    if (!http_workers_start(h))
         return http_fail(err, PL_IO, "no threads that handle requests");
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;

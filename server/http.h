@@ -4,7 +4,7 @@
  *
  * A request is given to its route's handler when it is whole, on one of the
  * listener's threads. The handler owns it from then on, may hand it to any
- * other thread, and ends it by one call of http_answer, or of http_begin,
+ * other thread, and ends it by one call of http_respond, or of http_begin,
  * http_send as often as it likes, and http_end; after that the request is gone.
  * None of these waits for the client: what a client has not taken yet is held,
  * and http_backlog tells how much that is. A client that leaves early changes
@@ -116,8 +116,8 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user);
 void http_set_header(struct http_request *r, const char *name,
                      const char *value);
 /* The whole answer; `body` is copied. */
-void http_answer(struct http_request *r, int status, const char *type,
-                 const void *body, size_t len);
+void http_respond(struct http_request *r, int status, const char *type,
+                  const void *body, size_t len);
 /* An answer that comes in parts, chunked; its head is sent at once. */
 void http_begin(struct http_request *r, int status, const char *type);
 /* False: the client is gone, or memory is; http_end is still due. */

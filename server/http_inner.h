@@ -1,7 +1,7 @@
 /* What the files of the HTTP layer share; nobody else includes it.
  *
  * Threads: libmicrohttpd's workers read requests and write answers; a few of
- * our own call the handlers of requests that have a body (http_hand.c); one
+ * our own call the handlers of requests that have a body (http_worker.c); one
  * accepts connections and notices clients that leave while their connection
  * sleeps (http_listen.c); handlers' threads make answers. A request's lock may
  * be held when the listener's is taken, never the other way round;
@@ -80,7 +80,7 @@ struct http {
 /* A time that never comes. */
 #define HTTP_BUSY 1e300
 
-enum http_kind { HTTP_NO_ANSWER, HTTP_WHOLE, HTTP_PARTS };
+enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
 
 struct http_request {
     struct http *h;
@@ -157,14 +157,15 @@ void http_unwatch(struct http_request *r);
 /* Before the connection of fd is closed. */
 void http_keep_open(struct http *h, int fd);
 
-/* ---- http_hand.c: handlers ---------------------------------------------- */
+/* ---- http_worker.c: handlers ----------------------------------------------
+ */
 
 /* False: no threads. */
-bool http_hands_start(struct http *h);
+bool http_workers_start(struct http *h);
 /* Waits for handlers that run; those that have not begun do not. */
 void http_hands_stop(struct http *h);
 /* Gives a whole request to its handler, which holds it then. */
-void http_hand_over(struct http_request *r);
+void http_dispatch(struct http_request *r);
 
 /* ---- http_request.c: requests -------------------------------------------- */
 
@@ -189,13 +190,14 @@ void http_request_leave(struct http_request *r);
  * asked, its names and its client being known. */
 int http_route_find(struct http_request *r, const char **message);
 
-/* ---- http_answer.c: answers ---------------------------------------------- */
+/* ---- http_response.c: answers ----------------------------------------------
+ */
 
 /* Of libmicrohttpd's worker: gives it the answer, or has the connection sleep
  * until there is one. MHD_NO: cut it. */
 enum MHD_Result http_proceed(struct http_request *r);
 /* The answer that the table of errors gives. */
-void http_refuse(struct http_request *r, int status, const char *message);
+void http_reject(struct http_request *r, int status, const char *message);
 /* With r->lock held: wakes the connection. */
 void http_resume(struct http_request *r);
 

@@ -164,7 +164,7 @@ void http_set_busy(struct http *h, int fd, bool busy)
  * head, or TLS's greeting, comes a byte now and then; and while the server
  * drains, those that ask for nothing: they get no more to read, what has come
  * is answered still. True: look again in a second. */
-static bool end_dripping(struct http *h)
+static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
     double late = http_now() - (drains ? h->o.drain_s : 2 * h->o.timeout_s);
@@ -192,7 +192,7 @@ static bool has_room(struct http *h)
 
 /* Takes all that wait, as far as there is room. False: the system has no more
  * sockets to give for now. */
-static bool take_new(struct http *h)
+static bool accept_clients(struct http *h)
 {
     while (has_room(h)) {
         struct sockaddr_storage from;
@@ -241,7 +241,7 @@ void http_unwatch(struct http_request *r)
 }
 
 /* Whoever is found while the lock is held is watched still, and so exists. */
-static void see_leaving(struct http *h)
+static void check_disconnects(struct http *h)
 {
     struct epoll_event e[64];
     int n;
@@ -356,7 +356,7 @@ void *http_listen_thread(void *http)
 
         if (http_now() >= look) {
             look = http_now() + 1;
-            watching = end_dripping(h);
+            watching = close_slow_clients(h);
         }
 
         if (atomic_load(&h->draining))
@@ -374,10 +374,10 @@ void *http_listen_thread(void *http)
         if (p[0].revents)
             eventfd_read(h->wake_fd, &woken);
         if (p[1].revents)
-            see_leaving(h);
+            check_disconnects(h);
         sockets_left = true;
         if (p[2].revents && !atomic_load(&h->draining)) {
-            sockets_left = take_new(h);
+            sockets_left = accept_clients(h);
             watching = true;
         }
         see_lingering(h);

@@ -161,7 +161,7 @@ static bool is_ours(const struct http *h, const char *s)
 
 /* Was the request sent to a name that is not this server's? Browsers tell the
  * name that they looked up. */
-static bool is_rebound(const struct http_request *r)
+static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
 
@@ -177,7 +177,7 @@ static bool is_rebound(const struct http_request *r)
  * Headers, 2.4. To others, and to names that were made to mean this machine, it
  * tells the page's origin, "http://host:port" or "null", though not with GET.
  */
-static bool is_foreign(const struct http_request *r)
+static bool is_cross_origin(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
     const char *origin = http_header(r, "Origin"), *let_in = r->h->o.origin;
@@ -203,13 +203,13 @@ static void show(char *out, size_t size, const char *s, size_t n)
 
 /* Who asks on behalf of somebody else's page, where no key is asked for: 0, or
  * a status. */
-static int keeps_out(struct http_request *r, const char **message)
+static int check_origin(struct http_request *r, const char **message)
 {
     const char *origin = http_header(r, "Origin"), *host = origin;
     char name[96], page[96] = "ORIGIN";
     size_t n;
 
-    if (is_rebound(r)) {
+    if (is_dns_rebinding(r)) {
         host = host_of(http_header(r, "Host"), &n);
         show(name, sizeof name, host, n);
         snprintf(r->said, sizeof r->said,
@@ -217,7 +217,7 @@ static int keeps_out(struct http_request *r, const char **message)
                  "be this server: if it is, start the server with "
                  "--allowed-hosts %s, or with --api-key",
                  name, name);
-    } else if (is_foreign(r)) {
+    } else if (is_cross_origin(r)) {
         if (origin && (host = strstr(origin, "://")))
             show(page, sizeof page, origin, strlen(origin));
         host = host_of(host ? host + 3 : "HOST", &n);
@@ -311,7 +311,7 @@ static int framing(const struct http_request *r, const char **message)
 
 /* Whether a body is let in, by the length that it is told to have: 0, or a
  * status. */
-static int admits(struct http_request *r, const char **message)
+static int check_body_size(struct http_request *r, const char **message)
 {
     const char *length = http_header(r, "Content-Length");
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
@@ -378,12 +378,12 @@ int http_route_find(struct http_request *r, const char **message)
     if (!r->route)
         return other_method(r, message);
     if (!h->o.n_key && !(r->route->flags & HTTP_OPEN) &&
-        (status = keeps_out(r, message)))
+        (status = check_origin(r, message)))
         return status;
     if (atomic_load(&h->draining)) {
         http_set_header(r, "Retry-After", "5");
         *message = "the server is stopping";
         return MHD_HTTP_SERVICE_UNAVAILABLE;
     }
-    return admits(r, message);
+    return check_body_size(r, message);
 }

@@ -25,7 +25,7 @@ struct metrics {
     /* Tokens a second, a job each: of its prompt, but for what was cached; of
        what it wrote, behind the first token. */
     struct histogram prompt_rate, rate;
-    uint64_t n_end[JOB_FAILED + 1]; /* jobs, by why they ended */
+    uint64_t n_end[FINISH_ERROR + 1]; /* jobs, by why they ended */
 };
 
 /* What others count. */
@@ -39,7 +39,7 @@ struct metrics_now {
 
 void metrics_init(struct metrics *m);
 void metrics_fini(struct metrics *m);
-void metrics_add(struct metrics *m, const struct job_report *report);
+void metrics_add(struct metrics *m, const struct task_report *report);
 /* So many seconds lay between two tokens of a job. */
 void metrics_add_token(struct metrics *m, double seconds);
 /* Appends the text; false: no memory. */

@@ -20,13 +20,15 @@ struct model {
     enum model_state state;
     struct service *service; /* owned; NULL but in LOADED */
     int n_use;
-    bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
-                      so, or its devices failed */
-    bool yields;    /* likewise, for somebody who has waited for its place */
-    double used;    /* for the last time, by loop_now */
-    uint64_t asked; /* who was used last has the greatest: counted when a use
+    bool unload_pending; /* unload it once it is unused: a client asked for
+                            it, or its devices failed */
+    bool evict_pending;  /* likewise, for a request that waits for its place */
+    double used;         /* for the last time, by loop_now */
+    uint64_t
+        requested; /* who was used last has the greatest: counted when a use
                        begins, since ends of uses may overtake each other */
-    uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
+    uint64_t
+        queue_pos;  /* who asked first has the least; 0: nobody asks for it */
     double since;   /* who has asked for it has waited */
     double loaded;  /* since when */
     uint64_t n_try; /* loads that ended, well or not */
@@ -55,37 +57,37 @@ struct models {
     bool stops;          /* guarded */
     int n_waiting;       /* guarded: requests */
     uint64_t last_turn;  /* guarded */
-    uint64_t n_asked;    /* guarded */
+    uint64_t n_request;  /* guarded */
     uint64_t n_load;     /* guarded: loads that went well */
 };
 
 /* The model of that name, or -1. */
 int models_find(const struct models *m, const char *name);
 /* Why there is no such model; always false. */
-bool models_refuse_name(const struct models *m, const char *name,
-                        struct refusal *why);
+bool models_reject_name(const struct models *m, const char *name,
+                        struct api_error *why);
 
 /* The rest is called with the lock held. */
 
 /* Has it loaded at its turn. */
-void models_ask(struct models *m, struct model *a);
+void models_request_load(struct models *m, struct model *a);
 /* May its requests run now? */
 bool models_is_ready(const struct model *a);
 void models_use(struct model *a, int more);
 /* Its load, if there is one, is to be given up; those who wait for a model
  * whose turn has not come yet are refused at once. False: nobody asks for it.
  */
-bool models_give_up(struct models *m, struct model *a);
+bool models_cancel_load(struct models *m, struct model *a);
 /* Nobody has it loaded any more: its turn is over, with a->why. */
-void models_end_turn(struct models *m, struct model *a);
+void models_finish_load(struct models *m, struct model *a);
 /* Hands all that wait to their handlers, or refuses them with a->why. */
-void models_wake(struct models *m, struct model *a);
+void models_dispatch_waiting(struct models *m, struct model *a);
 
 /* What its service tells the table. */
 struct service_owner models_owner(struct model *a);
 
-/* models_keeper.c: the thread. */
-void *models_keep(void *models);
+/* models_loader.c: the thread. */
+void *models_loader_thread(void *models);
 
 /* models_metrics.c */
 struct models_text {
@@ -98,10 +100,10 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
  * families that are no gauges. False: no memory. */
 bool models_add_past(struct text *out, const char *now, const char *past);
 /* Appends `now` as it is when nothing is there: gauges are 0. */
-bool models_rest(struct text *out, const char *now);
+bool models_zero_gauges(struct text *out, const char *now);
 /* All that a model has done when `v` is unloaded, malloc'ed; NULL: nothing, or
  * no memory. Without the lock. */
-char *models_past(struct service *v, const char *past);
+char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* models_routes.c */
@@ -109,7 +111,7 @@ void models_on_request(void *models, struct http_request *r);
 extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;
 /* The answer to a request whose model could not be had. */
-void models_refuse_load(struct http_request *r, const pl_err *why);
+void models_reject_load(struct http_request *r, const pl_err *why);
 /* Runs the handler that a service has for a request, which uses `model`. */
 void models_run(void *model, struct http_request *r);
 

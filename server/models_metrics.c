@@ -180,7 +180,7 @@ bool models_add_past(struct text *out, const char *now, const char *past)
     return ok && (!type || !total || add_missing(out, type, now, past));
 }
 
-bool models_rest(struct text *out, const char *now)
+bool models_zero_gauges(struct text *out, const char *now)
 {
     bool ok = true, total = false;
 
@@ -211,12 +211,12 @@ static bool write_totals(struct service *v, const char *past, struct text *out)
     return ok;
 }
 
-char *models_past(struct service *v, const char *past)
+char *models_saved_totals(struct service *v, const char *past)
 {
     struct text all = {0}, rest = {0};
 
     if (!write_totals(v, past ? past : "", &all) || !all.s ||
-        !models_rest(&rest, all.s))
+        !models_zero_gauges(&rest, all.s))
         text_free(&rest);
     text_free(&all);
     return rest.s;
@@ -282,10 +282,10 @@ void models_on_metrics(void *user, struct http_request *r)
     else
         ok = ok && models_join_metrics(&out, part, n);
     if (ok)
-        http_answer(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
-                    out.n);
+        http_respond(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
+                     out.n);
     else
-        service_answer(r, NULL);
+        service_respond(r, NULL);
     for (int i = 0; text && i < m->n; i++)
         text_free(&text[i]);
     text_free(&out);

@@ -2,7 +2,7 @@
  * models.h. */
 #include "models_inner.h"
 
-#include "field.h"
+#include "json_field.h"
 #include "json_text.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ void models_run(void *model, struct http_request *r)
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
-        a->asked = ++m->n_asked;
+        a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
     /* It is used, so that its service stays. */
@@ -50,17 +50,17 @@ void models_run(void *model, struct http_request *r)
     pthread_mutex_unlock(&m->lock);
 }
 
-void models_refuse_load(struct http_request *r, const pl_err *err)
+void models_reject_load(struct http_request *r, const pl_err *err)
 {
-    struct refusal why;
+    struct api_error why;
 
-    refuse_status(&why, err->status, err);
+    api_error_set_status(&why, err->status, err);
     if (why.status == 400) /* the request is not to blame */
         why.status = 500;
     else if (why.status == 429)
         why.status = 503;
     why.code = "model_not_loaded";
-    service_refuse(r, &why);
+    service_reject(r, &why);
 }
 
 static void append(struct model *a, struct models_waiting *w)
@@ -87,14 +87,14 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_refuse_load(w->r, &left); /* nobody is there to read it */
+        models_reject_load(w->r, &left); /* nobody is there to read it */
         free(w);
     }
 }
 
 /* The request waits for its model, with the lock held; false: it may not. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
-                     struct refusal *why)
+                     struct api_error *why)
 {
     struct models_waiting *w = NULL;
 
@@ -102,19 +102,20 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
         end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
-        return refuse(why, 429, NULL, NULL,
-                      "%d requests wait for models already: try again later",
-                      m->n_waiting);
+        return api_error_set(
+            why, 429, NULL, NULL,
+            "%d requests wait for models already: try again later",
+            m->n_waiting);
     }
     if (m->stops)
-        return refuse(why, 503, "model_not_loaded", NULL,
-                      "the server is stopping");
+        return api_error_set(why, 503, "model_not_loaded", NULL,
+                             "the server is stopping");
     if (!(w = calloc(1, sizeof *w)))
-        return refuse_memory(why);
+        return api_error_set_memory(why);
     w->r = r;
     append(a, w);
     m->n_waiting++;
-    models_ask(m, a);
+    models_request_load(m, a);
     return true;
 }
 
@@ -131,33 +132,35 @@ static bool may_load(const struct models *m, const struct http_request *r)
 static void give_to(struct models *m, struct model *a, struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
-    struct refusal why;
+    struct api_error why;
 
     pthread_mutex_lock(&m->lock);
     /* Who only looks begins nothing that others would have to wait for. */
     run = models_is_ready(a) ||
-          (only_looks(r) && a->state == MODEL_LOADED && !a->leaves);
+          (only_looks(r) && a->state == MODEL_LOADED && !a->unload_pending);
     if (run)
         models_use(a, 1);
-    else if (autoload || ((a->turn > 0 || a->yields) && !only_looks(r)))
+    else if (autoload ||
+             ((a->queue_pos > 0 || a->evict_pending) && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
-        refuse(&why, 400, "model_not_loaded", "model",
-               "\"%.80s\" is not loaded, and requests load none here: POST "
-               "/models/load first",
-               a->about.name);
+        api_error_set(
+            &why, 400, "model_not_loaded", "model",
+            "\"%.80s\" is not loaded, and requests load none here: POST "
+            "/models/load first",
+            a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (run)
         models_run(a, r);
     else if (!waits)
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
 /* ---- which model --------------------------------------------------------- */
 
 /* The field "model" of a body, or NULL; *owner has to outlive it. */
 static bool read_name(const struct http_request *r, const char **name,
-                      json_t **owner, struct refusal *why)
+                      json_t **owner, struct api_error *why)
 {
     size_t len;
     const char *body = http_body(r, &len);
@@ -173,7 +176,7 @@ static bool read_name(const struct http_request *r, const char **name,
 /* The model that is meant, or NULL. */
 static struct model *find_model(const struct models *m,
                                 const struct http_request *r,
-                                struct refusal *why)
+                                struct api_error *why)
 {
     const char *name = NULL;
     json_t *owner = NULL;
@@ -187,7 +190,7 @@ static struct model *find_model(const struct models *m,
         if (i >= 0)
             a = &m->model[i];
         else
-            models_refuse_name(m, name, why);
+            models_reject_name(m, name, why);
     }
     json_decref(owner);
     return a;
@@ -197,7 +200,7 @@ void models_on_request(void *models, struct http_request *r)
 {
     struct models *m = models;
     const struct http_route *route = inner_of(m, r);
-    struct refusal why;
+    struct api_error why;
     struct model *a;
 
     if (route->flags & SERVICE_NONE) {
@@ -208,7 +211,7 @@ void models_on_request(void *models, struct http_request *r)
     if (a)
         give_to(m, a, r);
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
 /* ---- the list ------------------------------------------------------------ */
@@ -229,7 +232,7 @@ static json_t *status_json(const struct model *a)
             args, json_text(a->about.args[i], strlen(a->about.args[i])));
     status =
         json_pack("{s:s, s:o}", "value", state_names[a->state], "args", args);
-    if (a->turn > 0 && a->state != MODEL_LOADING)
+    if (a->queue_pos > 0 && a->state != MODEL_LOADING)
         json_object_set_new(status, "queued", json_true());
     if (a->state == MODEL_FAILED) {
         json_object_set_new(status, "failed", json_true());
@@ -261,12 +264,12 @@ static json_t *model_json(const struct models *m, const struct model *a)
                      a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
-static void answer_json(struct http_request *r, json_t *j)
+static void respond_json(struct http_request *r, json_t *j)
 {
     char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
-    service_answer(r, body);
+    service_respond(r, body);
 }
 
 static void on_list(void *user, struct http_request *r)
@@ -278,7 +281,7 @@ static void on_list(void *user, struct http_request *r)
     for (int i = 0; i < m->n; i++)
         json_array_append_new(list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 /* One of them, by its own name alone. */
@@ -287,29 +290,29 @@ static void on_model(void *user, struct http_request *r)
     struct models *m = user;
     const char *name = http_name(r);
     int i = models_find(m, name);
-    struct refusal why;
+    struct api_error why;
     json_t *j;
 
     if (i < 0) {
-        models_refuse_name(m, name, &why);
-        service_refuse(r, &why);
+        models_reject_name(m, name, &why);
+        service_reject(r, &why);
         return;
     }
     pthread_mutex_lock(&m->lock);
     j = model_json(m, &m->model[i]);
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, j);
+    respond_json(r, j);
 }
 
 /* ---- wishes -------------------------------------------------------------- */
 
 static struct model *named(const struct models *m, struct http_request *r)
 {
-    struct refusal why;
+    struct api_error why;
     struct model *a = find_model(m, r, &why);
 
     if (!a)
-        service_refuse(r, &why);
+        service_reject(r, &why);
     return a;
 }
 
@@ -323,9 +326,9 @@ static void on_load(void *user, struct http_request *r)
         return;
     pthread_mutex_lock(&m->lock);
     if (!models_is_ready(a))
-        models_ask(m, a);
+        models_request_load(m, a);
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, json_pack("{s:b}", "success", 1));
+    respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
 /* Its requests end first; those that come from now on have it loaded anew. A
@@ -334,25 +337,25 @@ static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
     struct model *a = named(m, r);
-    struct refusal why;
+    struct api_error why;
     bool ok;
 
     if (!a)
         return;
     pthread_mutex_lock(&m->lock);
     ok = a->state == MODEL_LOADED;
-    a->leaves |= ok;
+    a->unload_pending |= ok;
     if (ok)
         pthread_cond_signal(&m->come);
-    ok = ok || models_give_up(m, a);
+    ok = ok || models_cancel_load(m, a);
     if (!ok)
-        refuse(&why, 400, "model_not_loaded", "model",
-               "\"%.80s\" is not loaded", a->about.name);
+        api_error_set(&why, 400, "model_not_loaded", "model",
+                      "\"%.80s\" is not loaded", a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
-        answer_json(r, json_pack("{s:b}", "success", 1));
+        respond_json(r, json_pack("{s:b}", "success", 1));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
 /* Of the server, where no model is named. */
@@ -363,10 +366,10 @@ static void on_props(void *user, struct http_request *r)
     if (m->o.any_name || http_query(r, "model"))
         models_on_request(m, r);
     else
-        answer_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
-                                 "max_instances", m->o.max_loaded,
-                                 "models_autoload", !m->o.no_autoload,
-                                 "build_info", pl_version()));
+        respond_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                                  "max_instances", m->o.max_loaded,
+                                  "models_autoload", !m->o.no_autoload,
+                                  "build_info", pl_version()));
 }
 
 const struct http_route models_own_routes[] = {

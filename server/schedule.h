@@ -21,7 +21,7 @@
 struct schedule_client {
     uint64_t id;
     int64_t given; /* tokens */
-    int n_job;
+    int n_task;
 };
 
 struct schedule {
@@ -34,7 +34,7 @@ struct schedule {
 };
 
 /* A job that has a sequence, in the order in which they came. */
-struct schedule_job {
+struct schedule_entry {
     uint64_t client;
     int64_t n_left; /* tokens of its prompt that are not computed yet; 0: it
                         writes */
@@ -45,10 +45,10 @@ struct schedule_job {
 void schedule_init(struct schedule *s, int64_t step, int64_t chunk);
 void schedule_fini(struct schedule *s);
 /* A job of a client has come or has ended, whether or not it ever ran. */
-pl_status schedule_join(struct schedule *s, uint64_t client, pl_err *err);
-void schedule_leave(struct schedule *s, uint64_t client);
+pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err);
+void schedule_remove_task(struct schedule *s, uint64_t client);
 /* Sets n_now of all, and counts it; how many tokens the step has. */
-int64_t schedule_step(struct schedule *s, struct schedule_job *job, int n);
+int64_t schedule_step(struct schedule *s, struct schedule_entry *job, int n);
 /* Which of n waiting jobs, the oldest first, is to have the next free sequence;
  * -1: n is 0. */
 int schedule_next(const struct schedule *s, const uint64_t *client, int n);

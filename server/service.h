@@ -4,13 +4,13 @@
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 
-#include "ask.h"
 #include "embeddings.h"
-#include "grammars.h"
+#include "grammar_cache.h"
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
-#include "slots.h"
+#include "request.h"
+#include "slot_actions.h"
 
 #include <stdatomic.h>
 
@@ -38,10 +38,10 @@ struct service {
     int64_t max_tokens;   /* likewise; -1: no limit */
     double time_s;        /* for a request; 0: any */
     double ping_s;        /* silence after which a stream pings; 0: never */
-    bool calls_as_text;   /* see struct ask_rules */
+    bool calls_as_text;   /* see struct request_rules */
     enum embeddings_pooling pooling;
-    _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
-    atomic_uint_fast64_t n_answer; /* names answers */
+    _Atomic(struct http *) http;     /* for its load; NULL: not there yet */
+    atomic_uint_fast64_t n_response; /* names answers */
     struct service_owner owner;
 };
 
@@ -55,16 +55,16 @@ void service_drop(struct service *v); /* v may be gone then */
 void service_lost(void *service, const pl_err *err);
 
 /* Answers with an error in the shape that the path's protocol has. */
-void service_refuse(struct http_request *r, const struct refusal *why);
+void service_reject(struct http_request *r, const struct api_error *why);
 /* A body that is JSON, malloc'ed, which is freed; NULL: there was no memory. */
-void service_answer(struct http_request *r, char *body);
+void service_respond(struct http_request *r, char *body);
 
 /* generation.c: answers with text. */
 void generation_start(struct service *v, struct http_request *r,
-                      enum ask_kind kind);
+                      enum request_kind kind);
 /* A conversation as a prompt, malloc'ed and terminated; len may be NULL. */
-bool service_render(const struct service *v, const struct ask *a, char **text,
-                    size_t *len, struct refusal *why);
+bool service_render(const struct service *v, const struct request *a,
+                    char **text, size_t *len, struct api_error *why);
 
 enum {
     SERVICE_NONE = 2
@@ -78,7 +78,7 @@ void service_settle(struct service *v);
 bool service_metrics(struct service *v, struct text *out);
 
 /* machine.c: what the page's view of the machine shows. */
-void machine_answer(struct service *v, struct http_request *r);
+void machine_respond(struct service *v, struct http_request *r);
 
 /* The table of what a model serves, for models_create. */
 const struct http_route *service_routes(int *n);

@@ -67,13 +67,13 @@ struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
     return e;
 }
 
-struct tier_entry *tier_entry_hold(struct tier_entry *e)
+struct tier_entry *tier_entry_ref(struct tier_entry *e)
 {
     atomic_fetch_add(&e->refs, 1);
     return e;
 }
 
-void tier_entry_drop(struct tier_entry *e)
+void tier_entry_unref(struct tier_entry *e)
 {
     if (!e || atomic_fetch_sub(&e->refs, 1) > 1)
         return;

@@ -5,7 +5,7 @@
  * its own tokens; that of the root is of what the engine says of its model,
  * formats and numeric plan. So who asks with the same key has the same prefix,
  * and nobody can make another that does. What a page holds is opaque here
- * (pl_kept_next), and the engine checks it when it comes back.
+ * (pl_prefix_export_page), and the engine checks it when it comes back.
  *
  * A file is, all numbers little endian:
  *
@@ -59,8 +59,8 @@ bool tier_key_same(const struct tier_key *a, const struct tier_key *b);
 struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
                                   const int32_t *token, int n, bool goes_on,
                                   void *data, size_t bytes);
-struct tier_entry *tier_entry_hold(struct tier_entry *e);
-void tier_entry_drop(struct tier_entry *e); /* takes NULL */
+struct tier_entry *tier_entry_ref(struct tier_entry *e);
+void tier_entry_unref(struct tier_entry *e); /* takes NULL */
 /* What it takes of memory, and of a disk. */
 size_t tier_entry_size(const struct tier_entry *e);
 

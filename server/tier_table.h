@@ -36,8 +36,8 @@ struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);
 void tier_table_drop(struct tier_table *t, const struct tier_key *key);
 /* Of those that are owed the longest unused one; NULL: none is. */
-struct tier_entry *tier_table_owed(const struct tier_table *t);
+struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t);
 /* It is owed no longer, if it is still there and still this one. */
-void tier_table_paid(struct tier_table *t, const struct tier_entry *e);
+void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e);
 
 #endif

@@ -25,18 +25,18 @@ enum {
 };
 
 /* What was given and not looked at yet. */
-struct given {
-    struct given *next;
+struct queued_page {
+    struct queued_page *next;
     int32_t *token; /* owned, [n] */
     int64_t n;
-    bool goes_on;
+    bool resumable;
     void *data; /* owned */
     size_t bytes;
 };
 
 /* What is to be removed from the disk. */
-struct bad {
-    struct bad *next;
+struct bad_entry {
+    struct bad_entry *next;
     struct tier_key key;
 };
 
@@ -44,13 +44,13 @@ struct bad {
 struct found_page {
     struct tier_key key;
     int n; /* tokens */
-    bool goes_on;
+    bool resumable;
 };
 
 /* First its pages are found, then they are read, in turns with those of other
  * searches, as long as there is room for more that was not taken. */
-struct tiers_search {
-    struct tiers_search *next; /* in the reader's list */
+struct tiers_lookup {
+    struct tiers_lookup *next; /* in the reader's list */
     int32_t *token;            /* owned, [n] */
     int64_t n, length;
     void (*done)(void *user);
@@ -83,13 +83,13 @@ struct tiers {
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
-    bool stops, sorted; /* sorted: the sorter has ended */
-    double at_disk;     /* since when the writer is there; 0: it is not */
+    bool stops, sorted;    /* sorted: the sorter has ended */
+    double mark_disk_busy; /* since when the writer is there; 0: it is not */
     double flush_until;
-    struct given *given, *last; /* a queue */
+    struct queued_page *queued_page, *last; /* a queue */
     uint64_t given_bytes;
-    struct bad *bad;
-    struct tiers_search *search, *last_search; /* that the reader may serve */
+    struct bad_entry *bad_entry;
+    struct tiers_lookup *search, *last_search; /* that the reader may serve */
     int n_search;                              /* of all that were begun */
     uint64_t ahead; /* bytes that were read and not taken */
     struct tier_table table;
@@ -128,7 +128,7 @@ static void say(struct tiers *t, pl_log_level level, const char *form, ...)
 
 /* ---- writing ------------------------------------------------------------- */
 
-static void free_given(struct given *g)
+static void free_given(struct queued_page *g)
 {
     free(g->token);
     free(g->data);
@@ -136,7 +136,7 @@ static void free_given(struct given *g)
 }
 
 /* As an entry; NULL: no memory. Takes the data. */
-static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
+static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 {
     int64_t first = (g->n - 1) / TIER_TOKENS * TIER_TOKENS;
     struct tier_key key = t->root;
@@ -148,7 +148,7 @@ static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
         tier_key_next(&key, &parent, g->token + at, TIER_TOKENS);
     }
     e = tier_entry_new(&key, first, g->token + first, (int)(g->n - first),
-                       g->goes_on, g->data, g->bytes);
+                       g->resumable, g->data, g->bytes);
     if (e)
         g->data = NULL;
     return e;
@@ -157,7 +157,7 @@ static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
 /* With the lock held. */
 static bool disk_hangs(const struct tiers *t)
 {
-    return t->at_disk > 0 && now() - t->at_disk > t->o.hang_s;
+    return t->mark_disk_busy > 0 && now() - t->mark_disk_busy > t->o.hang_s;
 }
 
 /* With the lock held. What a disk that hangs has to write is lost to it: memory
@@ -167,8 +167,8 @@ static void put(struct tiers *t, struct tier_entry *e)
     bool hangs = disk_hangs(t);
     struct tier_entry *owed;
 
-    while (hangs && (owed = tier_table_owed(&t->table))) {
-        tier_table_paid(&t->table, owed);
+    while (hangs && (owed = tier_table_oldest_dirty(&t->table))) {
+        tier_table_mark_clean(&t->table, owed);
         t->counts.lost++;
     }
     t->counts.lost += hangs;
@@ -179,35 +179,35 @@ static void put(struct tiers *t, struct tier_entry *e)
 
 /* With the lock held, which it gives back meanwhile. A page that came before
  * behind which sequences went on is not replaced by one where they do not. */
-static void sort_in(struct tiers *t)
+static void insert_entry(struct tiers *t)
 {
-    struct given *g = t->given;
+    struct queued_page *g = t->queued_page;
     const struct tier_entry *old;
     struct tier_entry *e;
 
     pthread_mutex_unlock(&t->lock);
     e = entry_of(t, g);
     pthread_mutex_lock(&t->lock);
-    t->given = g->next;
-    t->last = t->given ? t->last : NULL;
+    t->queued_page = g->next;
+    t->last = t->queued_page ? t->last : NULL;
     t->given_bytes -= g->bytes;
     old = e ? tier_table_find(&t->table, &e->key) : NULL;
     if (!e)
         t->counts.lost++;
     else if (!old || (e->goes_on && !old->goes_on))
         put(t, e);
-    tier_entry_drop(e);
+    tier_entry_unref(e);
     free_given(g);
 }
 
-static void *sort_on(void *user)
+static void *insert_thread(void *user)
 {
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
     for (;;) {
-        if (t->given)
-            sort_in(t);
+        if (t->queued_page)
+            insert_entry(t);
         else if (t->stops)
             break;
         else
@@ -226,7 +226,7 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     struct tier_entry *old = tier_disk_read(&t->disk, &e->key, true, &damaged);
 
     good = old && (old->goes_on || !e->goes_on) && old->bytes == e->bytes;
-    tier_entry_drop(old);
+    tier_entry_unref(old);
     return good;
 }
 
@@ -267,15 +267,15 @@ static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
  * says nothing of others. */
 static void write_one(struct tiers *t)
 {
-    struct tier_entry *e = tier_entry_hold(tier_table_owed(&t->table));
+    struct tier_entry *e = tier_entry_ref(tier_table_oldest_dirty(&t->table));
     bool there = false, ok = true;
     int error = 0;
 
     if (now() < t->again) {
-        tier_table_paid(&t->table, e);
+        tier_table_mark_clean(&t->table, e);
         t->counts.lost++;
     } else {
-        t->at_disk = now();
+        t->mark_disk_busy = now();
         pthread_mutex_unlock(&t->lock);
         ok = write_entry(t, e, &there, &error);
         if (!ok)
@@ -285,8 +285,8 @@ static void write_one(struct tiers *t)
         else if (!there)
             t->told = t->told_large = false;
         pthread_mutex_lock(&t->lock);
-        t->at_disk = 0;
-        tier_table_paid(&t->table, e);
+        t->mark_disk_busy = 0;
+        tier_table_mark_clean(&t->table, e);
         t->counts.failed += !ok;
         t->counts.written += ok && !there;
         t->counts.written_bytes += ok && !there ? e->bytes : 0;
@@ -296,24 +296,24 @@ static void write_one(struct tiers *t)
     }
     if (t->o.ram == 0)
         tier_table_drop(&t->table, &e->key);
-    tier_entry_drop(e);
+    tier_entry_unref(e);
 }
 
 /* With the lock held, which it gives back meanwhile. */
 static void remove_one(struct tiers *t)
 {
-    struct bad *b = t->bad;
+    struct bad_entry *b = t->bad_entry;
 
-    t->bad = b->next;
-    t->at_disk = now();
+    t->bad_entry = b->next;
+    t->mark_disk_busy = now();
     pthread_mutex_unlock(&t->lock);
     tier_disk_drop(&t->disk, &b->key);
     free(b);
     pthread_mutex_lock(&t->lock);
-    t->at_disk = 0;
+    t->mark_disk_busy = 0;
 }
 
-static void *write_on(void *user)
+static void *writer_thread(void *user)
 {
     struct tiers *t = user;
 
@@ -321,9 +321,9 @@ static void *write_on(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad) /* before what takes its place */
+        if (t->bad_entry) /* before what takes its place */
             remove_one(t);
-        else if (tier_table_owed(&t->table))
+        else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
         else if (t->stops && t->sorted)
             break;
@@ -334,7 +334,7 @@ static void *write_on(void *user)
     return NULL;
 }
 
-bool tiers_full(struct tiers *t)
+bool tiers_is_full(struct tiers *t)
 {
     uint64_t most = t->table.limit / 2 < STAGED ? t->table.limit / 2 : STAGED;
     bool full;
@@ -345,17 +345,17 @@ bool tiers_full(struct tiers *t)
     return full;
 }
 
-void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                void *data, size_t bytes)
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
+                 void *data, size_t bytes)
 {
-    struct given *g = calloc(1, sizeof *g);
+    struct queued_page *g = calloc(1, sizeof *g);
     int32_t *own = malloc((size_t)n * sizeof *own);
 
     if (g && own) {
         memcpy(own, token, (size_t)n * sizeof *own);
-        *g = (struct given){NULL, own, n, goes_on, data, bytes};
+        *g = (struct queued_page){NULL, own, n, goes_on, data, bytes};
         pthread_mutex_lock(&t->lock);
-        *(t->last ? &t->last->next : &t->given) = g;
+        *(t->last ? &t->last->next : &t->queued_page) = g;
         t->last = g;
         t->given_bytes += bytes;
         pthread_cond_signal(&t->to_sort);
@@ -372,10 +372,10 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
 
 /* ---- looking ------------------------------------------------------------- */
 
-static void free_search(struct tiers_search *s)
+static void free_search(struct tiers_lookup *s)
 {
     for (int i = s->n_taken; i < s->n_read; i++)
-        tier_entry_drop(s->entry[i]);
+        tier_entry_unref(s->entry[i]);
     free(s->entry);
     free(s->page);
     free(s->key);
@@ -383,7 +383,7 @@ static void free_search(struct tiers_search *s)
     free(s);
 }
 
-static bool is_wanted(struct tiers *t, const struct tiers_search *s)
+static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
 {
     bool wanted;
 
@@ -394,27 +394,27 @@ static bool is_wanted(struct tiers *t, const struct tiers_search *s)
 }
 
 /* The reader goes to the disk, or comes back from it. */
-static void at_disk(struct tiers *t, bool is)
+static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
 }
 
-bool tiers_hangs(const struct tiers *t)
+bool tiers_disk_stalled(const struct tiers *t)
 {
     double since = atomic_load(&t->at_read);
 
     return since > 0 && now() - since > t->o.read_hang_s;
 }
 
-static struct tier_entry *look_at_disk(struct tiers *t,
-                                       const struct tier_key *key, bool head)
+static struct tier_entry *read_disk_entry(struct tiers *t,
+                                          const struct tier_key *key, bool head)
 {
     struct tier_entry *e;
     bool damaged;
 
-    at_disk(t, true);
+    mark_disk_busy(t, true);
     e = tier_disk_read(&t->disk, key, head, &damaged);
-    at_disk(t, false);
+    mark_disk_busy(t, false);
     if (damaged) {
         pthread_mutex_lock(&t->lock);
         t->counts.damaged++;
@@ -425,47 +425,48 @@ static struct tier_entry *look_at_disk(struct tiers *t,
 
 /* Counted once; of the disk, if `head`, without its data. NULL: there is none.
  */
-static struct tier_entry *look(struct tiers *t, const struct tiers_search *s,
-                               const struct tier_key *key, bool head,
-                               bool *of_ram)
+static struct tier_entry *find_entry(struct tiers *t,
+                                     const struct tiers_lookup *s,
+                                     const struct tier_key *key, bool head,
+                                     bool *of_ram)
 {
     struct tier_entry *e;
 
     pthread_mutex_lock(&t->lock);
     e = tier_table_find(&t->table, key);
     if (e)
-        tier_entry_hold(e);
+        tier_entry_ref(e);
     pthread_mutex_unlock(&t->lock);
     *of_ram = e != NULL;
-    return e || s->no_disk ? e : look_at_disk(t, key, head);
+    return e || s->no_disk ? e : read_disk_entry(t, key, head);
 }
 
 /* Adds the page of a key, if there is one. */
-static bool find_page(struct tiers *t, struct tiers_search *s,
+static bool find_page(struct tiers *t, struct tiers_lookup *s,
                       const struct tier_key *key)
 {
     bool of_ram;
-    struct tier_entry *e = look(t, s, key, true, &of_ram);
+    struct tier_entry *e = find_entry(t, s, key, true, &of_ram);
 
     if (!e)
         return false;
     s->page[s->n_page++] = (struct found_page){*key, e->n, e->goes_on};
-    tier_entry_drop(e);
+    tier_entry_unref(e);
     return true;
 }
 
 /* Pages up to the last one behind which a sequence can go on. */
-static int n_good(const struct tiers_search *s)
+static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
 
-    while (n > 0 && !s->page[n - 1].goes_on)
+    while (n > 0 && !s->page[n - 1].resumable)
         n--;
     return n;
 }
 
 /* Whole pages from s->from on, as far as they are. */
-static void follow(struct tiers *t, struct tiers_search *s)
+static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
         if (!is_wanted(t, s) || !find_page(t, s, &s->key[i + 1]))
@@ -474,9 +475,9 @@ static void follow(struct tiers *t, struct tiers_search *s)
 
 /* The longest of fewer tokens than a page that goes on behind whole pages: such
  * are kept where a state is. Only behind the last good entry, or further. */
-static void follow_part(struct tiers *t, struct tiers_search *s)
+static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
-    int good = n_good(s), whole = s->n_page;
+    int good = n_resumable_pages(s), whole = s->n_page;
 
     for (int k = whole; k >= good; k--) {
         int64_t first = s->from + (int64_t)k * TIER_TOKENS;
@@ -499,7 +500,7 @@ static void follow_part(struct tiers *t, struct tiers_search *s)
 }
 
 /* Fewer than the devices have are of no use. */
-static void find_all(struct tiers *t, struct tiers_search *s)
+static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
 
@@ -513,28 +514,28 @@ static void find_all(struct tiers *t, struct tiers_search *s)
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
             continue;
-        at_disk(t, true);
+        mark_disk_busy(t, true);
         tier_disk_touch(&t->disk, &s->key[i + 1]);
-        at_disk(t, false);
+        mark_disk_busy(t, false);
     }
     if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
         return;
     /* Behind a state within a page nothing can be put: all of it comes. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
-    follow(t, s);
-    follow_part(t, s);
-    s->n_page = n_good(s);
+    match_full_pages(t, s);
+    match_partial_page(t, s);
+    s->n_page = n_resumable_pages(s);
     f = tiers_search_found(s);
     if (f.end <= s->length)
         s->n_page = 0;
 }
 
 /* Its next page; what comes from the disk is in memory from now on. */
-static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
+static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
                                     int i)
 {
     bool ram;
-    struct tier_entry *e = look(t, s, &s->page[i].key, false, &ram);
+    struct tier_entry *e = find_entry(t, s, &s->page[i].key, false, &ram);
 
     if (!e)
         return NULL;
@@ -551,7 +552,7 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
 
 /* The following are called with the lock held. */
 
-static void enlist(struct tiers *t, struct tiers_search *s)
+static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
     s->next = NULL;
     s->listed = true;
@@ -561,8 +562,8 @@ static void enlist(struct tiers *t, struct tiers_search *s)
 }
 
 /* Takes it out of the list, behind `before` (NULL: it is the first). */
-static void unlist(struct tiers *t, struct tiers_search *s,
-                   struct tiers_search *before)
+static void unlist(struct tiers *t, struct tiers_lookup *s,
+                   struct tiers_lookup *before)
 {
     *(before ? &before->next : &t->search) = s->next;
     if (t->last_search == s)
@@ -571,17 +572,17 @@ static void unlist(struct tiers *t, struct tiers_search *s,
 }
 
 /* May a page be read for it now? One always may, or it would never go on. */
-static bool has_room(const struct tiers *t, const struct tiers_search *s)
+static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
 /* Out of the list; NULL: there is nothing to do for any. */
-static struct tiers_search *next_search(struct tiers *t)
+static struct tiers_lookup *next_search(struct tiers *t)
 {
-    struct tiers_search *before = NULL;
+    struct tiers_lookup *before = NULL;
 
-    for (struct tiers_search *s = t->search; s; before = s, s = s->next)
+    for (struct tiers_lookup *s = t->search; s; before = s, s = s->next)
         if (!atomic_load(&s->over) || has_room(t, s)) {
             unlist(t, s, before);
             return s;
@@ -590,7 +591,7 @@ static struct tiers_search *next_search(struct tiers *t)
 }
 
 /* One piece of work, the lock given back meanwhile. */
-static void serve(struct tiers *t, struct tiers_search *s)
+static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
     bool finds = !atomic_load(&s->over);
@@ -612,7 +613,7 @@ static void serve(struct tiers *t, struct tiers_search *s)
     atomic_store(&s->over, true);
 }
 
-static void discard_search(struct tiers *t, struct tiers_search *s)
+static void discard_search(struct tiers *t, struct tiers_lookup *s)
 {
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
@@ -621,20 +622,20 @@ static void discard_search(struct tiers *t, struct tiers_search *s)
     free_search(s);
 }
 
-static void *read_on(void *user)
+static void *reader_thread(void *user)
 {
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
     while (!t->stops) {
-        struct tiers_search *s = next_search(t);
+        struct tiers_lookup *s = next_search(t);
 
         if (!s) {
             pthread_cond_wait(&t->to_read, &t->lock);
             continue;
         }
         s->busy = true;
-        serve(t, s);
+        serve_lookup(t, s);
         s->busy = false;
         if (s->freed) {
             discard_search(t, s);
@@ -649,7 +650,7 @@ static void *read_on(void *user)
 }
 
 /* All that host memory has of it, without the reader. */
-static void search_memory(struct tiers *t, struct tiers_search *s)
+static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;
 
@@ -664,11 +665,11 @@ static void search_memory(struct tiers *t, struct tiers_search *s)
     atomic_store(&s->over, true);
 }
 
-struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
+struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user)
 {
-    struct tiers_search *s = calloc(1, sizeof *s);
+    struct tiers_lookup *s = calloc(1, sizeof *s);
     size_t n_page = (size_t)n / TIER_TOKENS + 2;
 
     if (!s)
@@ -694,7 +695,7 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
         return NULL;
     }
     t->n_search++;
-    s->no_disk = tiers_hangs(t);
+    s->no_disk = tiers_disk_stalled(t);
     if (!s->no_disk)
         enlist(t, s);
     pthread_mutex_unlock(&t->lock);
@@ -703,12 +704,12 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     return s;
 }
 
-bool tiers_search_done(const struct tiers_search *s)
+bool tiers_search_done(const struct tiers_lookup *s)
 {
     return atomic_load(&s->over);
 }
 
-struct tiers_found tiers_search_found(const struct tiers_search *s)
+struct tiers_found tiers_search_found(const struct tiers_lookup *s)
 {
     struct tiers_found f = {.from = s->from, .end = s->from, .n = s->n_page};
 
@@ -718,14 +719,14 @@ struct tiers_found tiers_search_found(const struct tiers_search *s)
 }
 
 const struct tier_entry *
-tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended)
+tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended)
 {
     const struct tier_entry *e = NULL;
 
     pthread_mutex_lock(&t->lock);
     while (s->n_taken < i && s->n_taken < s->n_read) {
         t->ahead -= s->entry[s->n_taken]->bytes;
-        tier_entry_drop(s->entry[s->n_taken++]);
+        tier_entry_unref(s->entry[s->n_taken++]);
         pthread_cond_signal(&t->to_read);
     }
     *ended = i >= s->end;
@@ -735,9 +736,9 @@ tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended)
     return e;
 }
 
-void tiers_search_free(struct tiers *t, struct tiers_search *s)
+void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
 {
-    struct tiers_search *before = NULL;
+    struct tiers_lookup *before = NULL;
 
     if (!s)
         return;
@@ -757,9 +758,9 @@ void tiers_search_free(struct tiers *t, struct tiers_search *s)
     pthread_mutex_unlock(&t->lock);
 }
 
-void tiers_damaged(struct tiers *t, const struct tier_entry *e)
+void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
 {
-    struct bad *b = calloc(1, sizeof *b);
+    struct bad_entry *b = calloc(1, sizeof *b);
 
     if (b)
         b->key = e->key;
@@ -767,8 +768,8 @@ void tiers_damaged(struct tiers *t, const struct tier_entry *e)
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
     if (b) { /* without memory it is found again */
-        b->next = t->bad;
-        t->bad = b;
+        b->next = t->bad_entry;
+        t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
     }
     pthread_mutex_unlock(&t->lock);
@@ -829,9 +830,9 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         s = tier_disk_open(&t->disk, o->dir, o->disk, err);
     if (s == PL_OK) {
         t->counts.disk_bytes = t->disk.bytes;
-        t->sorts = pthread_create(&t->sorter, NULL, sort_on, t) == 0;
-        t->writes = pthread_create(&t->writer, NULL, write_on, t) == 0;
-        t->reads = pthread_create(&t->reader, NULL, read_on, t) == 0;
+        t->sorts = pthread_create(&t->sorter, NULL, insert_thread, t) == 0;
+        t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
+        t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
         if (!t->sorts || !t->writes || !t->reads)
             s = fail(err, "the system gives no more threads");
     }
@@ -903,7 +904,7 @@ static bool joined(pthread_t thread, const struct timespec *end)
     return false;
 }
 
-void tiers_end(struct tiers *t)
+void tiers_flush(struct tiers *t)
 {
     struct timespec end;
 
@@ -932,7 +933,7 @@ void tiers_free(struct tiers *t)
 {
     if (!t)
         return;
-    tiers_end(t);
+    tiers_flush(t);
     if (t->left) { /* what the thread looks at stays, but for who hears it */
         say(t, PL_LOG_WARN,
             "the cache's folder does not answer; it is left as it is");
@@ -941,20 +942,20 @@ void tiers_free(struct tiers *t)
         pthread_mutex_unlock(&t->lock);
         return;
     }
-    while (t->given) {
-        struct given *g = t->given;
+    while (t->queued_page) {
+        struct queued_page *g = t->queued_page;
 
-        t->given = g->next;
+        t->queued_page = g->next;
         free_given(g);
     }
-    while (t->bad) {
-        struct bad *b = t->bad;
+    while (t->bad_entry) {
+        struct bad_entry *b = t->bad_entry;
 
-        t->bad = b->next;
+        t->bad_entry = b->next;
         free(b);
     }
     while (t->search) {
-        struct tiers_search *s = t->search;
+        struct tiers_lookup *s = t->search;
 
         t->search = s->next;
         free_search(s);

@@ -1,6 +1,6 @@
 /* Kept prefixes in tiers behind the devices' memory: host memory, then a disk.
  *
- * What the engine keeps is given here page by page (tiers_give) while it is
+ * What the engine keeps is given here page by page (tiers_store) while it is
  * still on the devices, so that nothing waits when its pages are needed there.
  * Host memory has the last used (tier_table.h); with a folder all of it is
  * written there as well (tier_disk.h), and what host memory gives up is still
@@ -18,7 +18,7 @@
 #include "tier_entry.h"
 
 struct tiers;
-struct tiers_search;
+struct tiers_lookup;
 
 struct tiers_options {
     uint64_t ram;    /* bytes of host memory; 0: none */
@@ -57,17 +57,17 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
 /* Writes what is owed, for some seconds at most, and then nothing more; a disk
  * that hangs is not waited for. What it counts is whole from here on. NULL is
  * taken. */
-void tiers_end(struct tiers *t);
+void tiers_flush(struct tiers *t);
 /* Behind that, which it does itself. NULL is taken. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
 /* Is so much on its way that no more should be given for now? */
-bool tiers_full(struct tiers *t);
-/* A page that ends with the last of n tokens, as pl_kept_next has it; `data` is
- * owned from then on. */
-void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                void *data, size_t bytes);
+bool tiers_is_full(struct tiers *t);
+/* A page that ends with the last of n tokens, as pl_prefix_export_page has it;
+ * `data` is owned from then on. */
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
+                 void *data, size_t bytes);
 
 /* Looks for pages by which token[0 .. n - 1], of which the devices have
  * `length`, could begin further on; `done` is called on another thread when
@@ -76,30 +76,30 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
  * counts as used in the tiers too. While the disk hangs host memory alone is
  * looked at, at once, and `done` not called. NULL: no memory, or too many wait
  * for a slow disk. */
-struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
+struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
 /* Does the disk not answer who reads? What is not there yet does not come soon,
  * then. Takes no lock. */
-bool tiers_hangs(const struct tiers *t);
+bool tiers_disk_stalled(const struct tiers *t);
 /* Is it known? Takes no lock. */
-bool tiers_search_done(const struct tiers_search *s);
+bool tiers_search_done(const struct tiers_lookup *s);
 /* Of one that is done: n pages one behind the other, from the token `from` on
  * up to the token `end`, where a sequence can go on. */
 struct tiers_found {
     int64_t from, end;
     int n;
 };
-struct tiers_found tiers_search_found(const struct tiers_search *s);
+struct tiers_found tiers_search_found(const struct tiers_lookup *s);
 /* The ith page of these, until the next call for this search: those before it
  * are given up, and must not be asked for again. NULL: it is not there yet, or,
  * with *ended, it and those behind it do not come, since they were damaged or
  * have gone meanwhile. */
 const struct tier_entry *
-tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended);
+tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
 /* Any time; what it found is given up. NULL is taken. */
-void tiers_search_free(struct tiers *t, struct tiers_search *s);
+void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
 /* An entry came back as something else than what was written: it goes. */
-void tiers_damaged(struct tiers *t, const struct tier_entry *e);
+void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

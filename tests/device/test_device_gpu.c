@@ -5,7 +5,7 @@
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
-#include "device/gpu/gpu_speeds.h"
+#include "device/gpu/gpu_rates.h"
 #include "lib/command.h"
 
 #include <errno.h>
@@ -879,20 +879,21 @@ static void free_lost(struct device_set *s)
     struct lent {
         void *p;
         size_t bytes;
-    } lent[5];
+    } peer_read[5];
     int n = 0;
 
     for (int i = 0; i < 2; i++) {
         const struct device *d = device_of(s, i);
 
-        lent[n++] = (struct lent){d->event, d->event_bytes};
-        lent[n++] = (struct lent){d->at[REGION_INBOX], d->bytes[REGION_INBOX]};
+        peer_read[n++] = (struct lent){d->event, d->event_bytes};
+        peer_read[n++] =
+            (struct lent){d->at[REGION_INBOX], d->bytes[REGION_INBOX]};
     }
-    lent[n++] = (struct lent){device_of(s, 1)->at[REGION_WORK],
-                              device_of(s, 1)->bytes[REGION_WORK]};
+    peer_read[n++] = (struct lent){device_of(s, 1)->at[REGION_WORK],
+                                   device_of(s, 1)->bytes[REGION_WORK]};
     device_set_free(s);
     for (int i = 0; i < n; i++)
-        assert_there(lent[i].p, lent[i].bytes);
+        assert_there(peer_read[i].p, peer_read[i].bytes);
 }
 
 static void says(const pl_err *err, const char *what)
@@ -1079,7 +1080,7 @@ static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
                                     "  0: %0 = scale(%0) scale=2\n",
                                     1),
                          err);
-    *differs = device_set_differs(s);
+    *differs = device_set_inexact_hash(s);
     device_set_free(s);
     arena_fini(&a);
     gpu_wrong_kernel = GPU_KERNEL_COUNT;

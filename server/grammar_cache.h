@@ -1,0 +1,34 @@
+/* Grammars that requests ask for again and again, as those who want one form of
+ * answer do: made once, with the masks that were computed for them. */
+#ifndef SERVER_GRAMMAR_CACHE_H
+#define SERVER_GRAMMAR_CACHE_H
+
+#include "pl.h"
+
+#include <pthread.h>
+
+enum { GRAMMARS_KEPT = 16 };
+
+struct grammars {
+    const pl_tokenizer *words; /* borrowed */
+    pthread_mutex_t lock;
+    struct grammars_entry {
+        pl_grammar *grammar; /* NULL: free */
+        pl_grammar_form form;
+        char *text;
+        int n_user;
+        uint64_t used;
+    } * entry; /* owned, [n]; grows where more are in use at once */
+    int n;
+    uint64_t clock;
+};
+
+void grammars_init(struct grammars *g, const pl_tokenizer *words);
+void grammars_fini(struct grammars *g); /* nobody has one any more */
+/* Fails as pl_grammar_create. */
+pl_status grammars_take(struct grammars *g, pl_grammar_form form,
+                        const char *text, const char *name, pl_grammar **out,
+                        pl_err *err);
+void grammars_give(struct grammars *g, pl_grammar *grammar); /* takes NULL */
+
+#endif

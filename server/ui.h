@@ -1,0 +1,7 @@
+/* The page that people look at: ui.html, within the command. */
+#ifndef SERVER_UI_H
+#define SERVER_UI_H
+
+extern const char server_page[]; /* terminated */
+
+#endif
