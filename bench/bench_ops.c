@@ -110,14 +110,14 @@ static void run(const struct cpu_kernels *k, const char *name,
                 enum kernel kernel, struct cpu_call c, double bytes, double ops)
 {
     const struct cpu_entry *e = cpu_entry_of(k, kernel, c.attr);
-    struct job params = {e->run, c};
+    struct job job = {e->run, c};
 
     if (strstr(name, only) == NULL)
         goto done;
-    params.c.nth = 1;
-    params.c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
-    measure(name, job_run, &params, bytes, ops);
-    free(params.c.scratch);
+    job.c.nth = 1;
+    job.c.scratch = memory((e->scratch ? e->scratch(&c) : 0) + 64);
+    measure(name, job_run, &job, bytes, ops);
+    free(job.c.scratch);
 done:
     for (int i = 0; i < GRAPH_MAX_IN; i++)
         free(c.in[i].data);

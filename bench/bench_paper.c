@@ -42,7 +42,7 @@ static const struct machine {
 
 static const struct subject {
     const char *shape, *type;
-} tensor_access[] = {
+} subjects[] = {
     {"qwen3-8b", "q4_k_m"}, {"qwen3-8b", "q8_0"}, {"qwen3moe-30b", "q4_k_m"}};
 
 struct text {
@@ -112,8 +112,8 @@ int main(void)
     close(fd);
     printf("| model | devices | prompt of 512, t/s | generation, t/s "
            "| of the bandwidth |\n| --- | --- | --- | --- | --- |\n");
-    for (size_t i = 0; i < sizeof tensor_access / sizeof *tensor_access; i++) {
-        const struct subject *x = &tensor_access[i];
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        const struct subject *x = &subjects[i];
         pl_err err = {0};
         const struct synth_shape *s = synth_shape(x->shape, &err);
         struct synth_type t;

@@ -83,7 +83,7 @@ struct task {
 };
 
 struct job {
-    struct task slot_action; /* group == NULL: free */
+    struct task task; /* group == NULL: free */
     pid_t pid;
     int fd; /* the child's stdout and stderr */
     double started;
@@ -101,7 +101,7 @@ struct job {
 
 /* A case that failed, or a whole group that ended badly after its cases. */
 struct failure {
-    struct task slot_action;
+    struct task task;
     bool whole;      /* not of one case: all of the task runs again */
     char *name;      /* owned: "group: case" */
     char *how;       /* owned: "" or why it ended */
@@ -271,7 +271,7 @@ static size_t case_index(const struct group *g, const char *name)
  * outcome is final. */
 static bool keep_failure(struct job *j, const char *name, const char *how)
 {
-    const struct task *t = &j->slot_action;
+    const struct task *t = &j->task;
     size_t i = case_index(t->group, j->current);
     struct failure *f;
 
@@ -280,7 +280,7 @@ static bool keep_failure(struct job *j, const char *name, const char *how)
     all.failures = grow(all.failures, all.n_failure, sizeof(*all.failures));
     f = all.failures + all.n_failure++;
     f->whole = i == t->group->n;
-    f->slot_action = f->whole ? *t : (struct task){t->group, i, 1};
+    f->task = f->whole ? *t : (struct task){t->group, i, 1};
     if (asprintf(&f->name, "%s: %s", t->group->name, name) < 0)
         die("naming a test");
     f->how = strdup(how != NULL ? how : "");
@@ -298,13 +298,11 @@ static void case_ends(struct job *j, enum outcome outcome, const char *why)
     j->count[outcome]++;
     if (outcome == SKIPPED ||
         (outcome == FAILED && !keep_failure(j, name, why)))
-        text_print(&all.named[outcome], "  %s: %s%s%s\n",
-                   j->slot_action.group->name, name,
-                   why != NULL && why[0] != '\0' ? ": " : "",
+        text_print(&all.named[outcome], "  %s: %s%s%s\n", j->task.group->name,
+                   name, why != NULL && why[0] != '\0' ? ": " : "",
                    why != NULL ? why : "");
     if (all.times)
-        printf("%10.3f s  %s: %s\n", j->cpu_s, j->slot_action.group->name,
-               name);
+        printf("%10.3f s  %s: %s\n", j->cpu_s, j->task.group->name, name);
     j->cpu_s = 0;
     j->current[0] = '\0';
     text_free(&j->why);
@@ -384,14 +382,15 @@ static void job_start(struct job *j, const struct task *t)
     if (pipe(fds) != 0)
         die("pipe");
     fflush(NULL);
-    *j = (struct job){
-        .slot_action = *t, .fd = fds[0], .started = test_seconds()};
+    *j = (struct job){.task = *t, .fd = fds[0], .started = test_seconds()};
     j->pid = fork();
     if (j->pid < 0)
         die("fork");
     if (j->pid == 0) {
         setpgid(0, 0); /* so that a hung group is killed with its children */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGHUP, SIG_DFL); /* nohup ignores it, and cases send it */
+        signal(SIGINT, SIG_DFL); /* so does a shell's & */
         dup2(fds[1], STDOUT_FILENO);
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);
@@ -434,9 +433,9 @@ static void describe_end(const struct job *j, int status, char *how, size_t n)
 /* Notes a group whose cases have all run and none of which failed. */
 static void note_done(const struct job *j)
 {
-    struct group *g = j->slot_action.group;
+    struct group *g = j->task.group;
 
-    g->n_left -= j->slot_action.n;
+    g->n_left -= j->task.n;
     if (j->count[FAILED] > 0)
         g->n_left = g->n + 1; /* never done: it is run again next time */
     if (all.log == NULL || g->n_left != 0)
@@ -451,7 +450,7 @@ static void job_finish(struct job *j)
 {
     struct rusage used = {0};
     char how[64];
-    const struct task t = j->slot_action;
+    const struct task t = j->task;
     int status = 0;
 
     if (j->line.n > 0)
@@ -487,7 +486,7 @@ static void job_finish(struct job *j)
     close(j->fd);
     text_free(&j->line);
     text_free(&j->why);
-    j->slot_action.group = NULL;
+    j->task.group = NULL;
 }
 
 static void job_count(struct job *j)
@@ -498,7 +497,7 @@ static void job_count(struct job *j)
 }
 
 /* Ends children that used too much processor time or do nothing any more. */
-static void jobs_watch(struct job *params, int n_job)
+static void jobs_watch(struct job *jobs, int n_job)
 {
     static double next;
     struct watch *w[MAX_JOB];
@@ -507,16 +506,16 @@ static void jobs_watch(struct job *params, int n_job)
         return;
     next = test_seconds() + 1;
     for (int i = 0; i < n_job; i++) {
-        w[i] = &params[i].watch;
-        if (params[i].slot_action.group == NULL)
+        w[i] = &jobs[i].watch;
+        if (jobs[i].task.group == NULL)
             w[i]->pid = 0;
     }
     watch_tick(w, n_job);
     for (int i = 0; i < n_job; i++) {
-        struct job *j = &params[i];
+        struct job *j = &jobs[i];
         siginfo_t info = {0};
 
-        if (j->slot_action.group == NULL)
+        if (j->task.group == NULL)
             continue;
         if (waitid(P_PID, (id_t)j->pid, &info, WEXITED | WNOHANG | WNOWAIT) ==
                 0 &&
@@ -537,25 +536,25 @@ static void jobs_watch(struct job *params, int n_job)
 }
 
 /* Reads what running children print until one of them ends, and returns it. */
-static struct job *jobs_wait(struct job *params, int n_job)
+static struct job *jobs_wait(struct job *jobs, int n_job)
 {
     static char buf[65536];
     struct pollfd fds[MAX_JOB];
 
     for (;;) {
         for (int i = 0; i < n_job; i++) {
-            fds[i].fd = params[i].slot_action.group != NULL ? params[i].fd : -1;
+            fds[i].fd = jobs[i].task.group != NULL ? jobs[i].fd : -1;
             fds[i].events = POLLIN;
             fds[i].revents = 0;
         }
         if (poll(fds, (nfds_t)n_job, 500) < 0 && errno != EINTR)
             die("poll");
-        jobs_watch(params, n_job);
+        jobs_watch(jobs, n_job);
         for (int i = 0; i < n_job; i++) {
-            struct job *j = &params[i];
+            struct job *j = &jobs[i];
             ssize_t n;
 
-            if (j->slot_action.group == NULL)
+            if (j->task.group == NULL)
                 continue;
             if (fds[i].revents == 0 && j->n_dead < 3)
                 continue;
@@ -572,33 +571,33 @@ static struct job *jobs_wait(struct job *params, int n_job)
     }
 }
 
-static void show_progress(const struct job *params, int n_job, size_t done)
+static void show_progress(const struct job *jobs, int n_job, size_t done)
 {
     const char *last = "";
 
     for (int i = 0; i < n_job; i++) {
-        if (params[i].slot_action.group != NULL)
-            last = params[i].slot_action.group->name;
+        if (jobs[i].task.group != NULL)
+            last = jobs[i].task.group->name;
     }
     fprintf(stderr, "\r\033[K[%zu/%zu] %s", done, all.n_queue, last);
 }
 
 static void run_queue(int n_job)
 {
-    struct job params[MAX_JOB] = {0};
+    struct job jobs[MAX_JOB] = {0};
     size_t next = 0;
     size_t busy = 0;
 
     while (next < all.n_queue || busy > 0) {
         for (int i = 0; i < n_job && next < all.n_queue; i++) {
-            if (params[i].slot_action.group != NULL)
+            if (jobs[i].task.group != NULL)
                 continue;
-            job_start(&params[i], &all.queue[next++]);
+            job_start(&jobs[i], &all.queue[next++]);
             busy++;
         }
         if (all.progress)
-            show_progress(params, n_job, next - busy);
-        job_count(jobs_wait(params, n_job));
+            show_progress(jobs, n_job, next - busy);
+        job_count(jobs_wait(jobs, n_job));
         busy--;
     }
 }
@@ -619,10 +618,8 @@ static char *write_logs(const struct failure *f, const struct text *second)
     slash = strrchr(exe, '/');
     snprintf(slash, sizeof(exe) - (size_t)(slash - exe), "/unstable");
     mkdir(exe, 0777);
-    if (asprintf(&path, "%s/%s.%s.log", exe, f->slot_action.group->name,
-                 f->whole
-                     ? "group"
-                     : f->slot_action.group->test[f->slot_action.first].name) <
+    if (asprintf(&path, "%s/%s.%s.log", exe, f->task.group->name,
+                 f->whole ? "group" : f->task.group->test[f->task.first].name) <
         0)
         return NULL;
     out = fopen(path, "w");
@@ -645,7 +642,7 @@ static void run_alone(const struct failure *f)
     char *path;
     bool passed;
 
-    job_start(&j, &f->slot_action);
+    job_start(&j, &f->task);
     ended = jobs_wait(&j, 1);
     passed = ended->count[FAILED] == 0 && ended->count[PASSED] > 0;
     if (!passed && ended->count[FAILED] == 0) { /* it skips what failed */

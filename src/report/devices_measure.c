@@ -17,11 +17,11 @@ static void say_rates(const struct sink *to, const struct calibration *c)
     writer_printf(to, "\n%43s %11d threads\n", "1 thread", c->n_core);
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {
         const struct calibration_field *f = &calibration_field[i];
-        double shard = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
+        double unit = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
 
         writer_printf(to, "%-32s %10.4g %19.4g\n", f->what,
-                      *calibration_value(&one, f) * shard,
-                      *calibration_value(&all, f) * shard);
+                      *calibration_value(&one, f) * unit,
+                      *calibration_value(&all, f) * unit);
     }
 }
 
@@ -34,11 +34,11 @@ static void say_device(const struct sink *to, const struct calibrated_device *d)
                   d->version);
     for (int i = 0; i < CALIBRATION_DEVICE_FIELDS; i++) {
         const struct calibration_field *f = &calibration_device_field[i];
-        double shard = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
+        double unit = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
 
         if (*calibration_value(&r, f) > 0)
             writer_printf(to, "%-32s %10.4g\n", f->what,
-                          *calibration_value(&r, f) * shard);
+                          *calibration_value(&r, f) * unit);
     }
 }
 

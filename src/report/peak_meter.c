@@ -263,15 +263,15 @@ struct part {
 };
 
 struct pl_meter {
-    pid_t owner;              /* the process that has the threads */
-    atomic_bool busy;         /* in pl_meter_measure */
-    int n;                    /* cores */
-    struct part *part;        /* owned, [n] */
-    size_t bytes;             /* of a part */
-    struct team *team;        /* owned; a thread a core */
-    const struct unit *shard; /* that the threads use now */
-    int streams;              /* that they read now */
-    pl_limits best;           /* so far; 0: nothing was measured */
+    pid_t owner;             /* the process that has the threads */
+    atomic_bool busy;        /* in pl_meter_measure */
+    int n;                   /* cores */
+    struct part *part;       /* owned, [n] */
+    size_t bytes;            /* of a part */
+    struct team *team;       /* owned; a thread a core */
+    const struct unit *unit; /* that the threads use now */
+    int streams;             /* that they read now */
+    pl_limits best;          /* so far; 0: nothing was measured */
 };
 
 static void multiply(void *user, int member)
@@ -279,14 +279,14 @@ static void multiply(void *user, int member)
     pl_meter *m = user;
     double start = seconds();
 
-    m->shard->run(LOOPS);
-    m->part[member].rate = 12. * LOOPS * m->shard->ops / (seconds() - start);
+    m->unit->run(LOOPS);
+    m->part[member].rate = 12. * LOOPS * m->unit->ops / (seconds() - start);
 }
 
 /* Operations a second of all threads, each while the others work. */
 static void measure_unit(pl_meter *m, const struct unit *u, double *best)
 {
-    m->shard = u;
+    m->unit = u;
     for (int r = 0; r < ROUNDS; r++) {
         double sum = 0;
 

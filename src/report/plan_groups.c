@@ -365,7 +365,7 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
 
 static const char *seconds_text(double s, char buf[16])
 {
-    static const char *const shard[] = {"s", "ms", "us"};
+    static const char *const unit[] = {"s", "ms", "us"};
     int k = 0;
 
     if (s < 5e-10)
@@ -378,7 +378,7 @@ static const char *seconds_text(double s, char buf[16])
                   s < 9.995   ? 2
                   : s < 99.95 ? 1
                               : 0,
-                  s, shard[k]);
+                  s, unit[k]);
     return buf;
 }
 

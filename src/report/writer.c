@@ -106,7 +106,7 @@ const char *sink_size(char buf[16], uint64_t bytes)
 {
     static const char units[] = "KMGTPE";
     double v = (double)bytes;
-    int shard = -1;
+    int unit = -1;
 
     if (bytes < 1000) {
         snprintf(buf, 16, "%" PRIu64, bytes);
@@ -114,12 +114,12 @@ const char *sink_size(char buf[16], uint64_t bytes)
     }
     do {
         v /= 1024;
-        shard++;
+        unit++;
     } while (v >= 999.5);
     numeral_print(buf, 16, "%.*f%c",
                   v < 9.995   ? 2
                   : v < 99.95 ? 1
                               : 0,
-                  v, units[shard]);
+                  v, units[unit]);
     return buf;
 }

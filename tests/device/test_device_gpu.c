@@ -879,21 +879,20 @@ static void free_lost(struct device_set *s)
     struct lent {
         void *p;
         size_t bytes;
-    } peer_read[5];
+    } lent[5];
     int n = 0;
 
     for (int i = 0; i < 2; i++) {
         const struct device *d = device_of(s, i);
 
-        peer_read[n++] = (struct lent){d->event, d->event_bytes};
-        peer_read[n++] =
-            (struct lent){d->at[REGION_INBOX], d->bytes[REGION_INBOX]};
+        lent[n++] = (struct lent){d->event, d->event_bytes};
+        lent[n++] = (struct lent){d->at[REGION_INBOX], d->bytes[REGION_INBOX]};
     }
-    peer_read[n++] = (struct lent){device_of(s, 1)->at[REGION_WORK],
-                                   device_of(s, 1)->bytes[REGION_WORK]};
+    lent[n++] = (struct lent){device_of(s, 1)->at[REGION_WORK],
+                              device_of(s, 1)->bytes[REGION_WORK]};
     device_set_free(s);
     for (int i = 0; i < n; i++)
-        assert_there(peer_read[i].p, peer_read[i].bytes);
+        assert_there(lent[i].p, lent[i].bytes);
 }
 
 static void says(const pl_err *err, const char *what)

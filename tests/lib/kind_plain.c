@@ -194,12 +194,11 @@ static void *go(void *user)
 {
     struct plain_device *x = user;
     uint64_t number;
-    const struct device_run *run =
-        device_set_current_run(x->image.set, &number);
-    const struct variant *c = device_variant(x->dev, run);
+    const struct device_run *r = device_set_current_run(x->image.set, &number);
+    const struct variant *c = device_variant(x->dev, r);
 
     for (int i = 0; i < c->n_insn; i++)
-        if (insn_enabled(&c->insn[i], run->n_micro, run->sizes) &&
+        if (insn_enabled(&c->insn[i], r->n_micro, r->sizes) &&
             !take(x, &c->insn[i], i, number))
             break;
     return NULL;

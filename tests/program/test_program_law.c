@@ -583,7 +583,7 @@ TEST(law_sim_devices_draw_every_order)
 static const struct refusal {
     const char *text, *says; /* NULL: it is right */
     int memory[2];           /* of the devices */
-} api_errors[] = {
+} refusals[] = {
     /* pushes */
     {HEAD "0 copy: push 1.%1 <- %0 32*n_tok\n", NULL, {-1, -1}},
     {HEAD "0 copy: push 1.%0 <- %0 32\n",
@@ -680,8 +680,8 @@ static const struct refusal {
 
 TEST(law_of_memory_and_guards_is_checked)
 {
-    for (size_t i = 0; i < sizeof api_errors / sizeof *api_errors; i++) {
-        const struct refusal *x = &api_errors[i];
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *x = &refusals[i];
         const struct program_device dev[2] = {
             {"d0", "test", x->memory[0], true, false},
             {"d1", "test", x->memory[1], true, false}};
