@@ -78,7 +78,7 @@ void models_use(struct model *a, int more);
 /* Cancels its load. If the load is only queued, requests that wait for it are
  * rejected at once. Returns false if it was not requested. */
 bool models_cancel_load(struct models *m, struct model *a);
-/* Takes it out of the load queue; requests that cannot run are rejected with
+/* Takes it out of the load queue: waiting requests run, or are rejected with
  * a->why. */
 void models_finish_load(struct models *m, struct model *a);
 /* Passes all waiting requests to their handlers, or rejects them with
