@@ -1,4 +1,4 @@
-/* Errors by their HTTP status. */
+/* Errors and their HTTP status. */
 #include "api_error.h"
 
 #include "json_text.h"
@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* What a status is called in each shape; the last row is for all others. */
+/* The type of a status in each shape; the last row is for all others. */
 static const struct {
     int status;
     const char *type[2];
@@ -97,7 +97,7 @@ char *api_error_body_of_path(int status, const char *message, const char *path)
 {
     static const char blocks[] = "/v1/messages";
     size_t n = sizeof(blocks) - 1;
-    const char *end = strstr(path, blocks); /* a prefix may stand before it */
+    const char *end = strstr(path, blocks); /* a prefix may precede it */
     struct api_error r;
 
     api_error_set(&r, status, NULL, NULL, "%s", message);

@@ -1,5 +1,5 @@
-/* See embeddings.h. A request on its way belongs to the loop's thread from the
- * moment when its jobs are handed over, as in generation.c. */
+/* See embeddings.h. A request belongs to the loop's thread once its tasks are
+ * submitted, as in generation.c. */
 #include "embeddings.h"
 
 #include "request_parse.h"
@@ -13,17 +13,17 @@
 
 enum {
     MOST_TEXTS = 2048,
-    MOST_NUMBERS = 1 << 24, /* of all rows that are told as they are */
+    MOST_NUMBERS = 1 << 24, /* of all rows returned unpooled */
 };
 
-/* A text, and what has come of it. */
+/* A text and its result. */
 struct embedded {
     struct embeddings *of;
-    double *sum;  /* [d_model], owned; of the mean */
-    float *row;   /* [n_row, d_model], owned; one but with EMBEDDINGS_NONE */
-    char *json;   /* owned; its part of the answer, once row is gone */
+    double *sum;  /* [d_model], owned; for the mean */
+    float *row;   /* [n_row, d_model], owned; one row unless EMBEDDINGS_NONE */
+    char *json;   /* owned; its part of the response, replaces row */
     int64_t n;    /* tokens */
-    int64_t seen; /* rows told so far */
+    int64_t seen; /* rows received */
 };
 
 struct embeddings {
@@ -32,10 +32,10 @@ struct embeddings {
     struct request request; /* its prompts */
     bool plain, base64;
     int norm;
-    int64_t width, n_number; /* of a row; of all that are kept */
+    int64_t width, n_number; /* of a row; of all rows kept */
     atomic_bool gone;
     bool failed;
-    struct api_error why; /* of failed */
+    struct api_error why; /* if failed */
     int n_left, n;
     struct embedded text[]; /* [n] */
 };
@@ -103,7 +103,7 @@ void embeddings_base64(const unsigned char *s, size_t n, char *out)
     *out = '\0';
 }
 
-/* ---- the answer ---------------------------------------------------------- */
+/* ---- the response -------------------------------------------------------- */
 
 static json_t *floats(const float *x, int64_t n)
 {
@@ -117,7 +117,7 @@ static json_t *floats(const float *x, int64_t n)
     return list;
 }
 
-/* Floats as bytes, the low one first. */
+/* Returns floats as base64 of their little-endian bytes. */
 static json_t *packed(const float *x, int64_t n)
 {
     size_t n_byte = 4 * (size_t)n;
@@ -146,7 +146,7 @@ static int64_t rows_of(const struct embedded *t)
     return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
 }
 
-/* What a text has become: a vector, or a list of such. */
+/* Returns a text's vector, or a list of its vectors. */
 static json_t *vectors(const struct embedded *t)
 {
     const struct embeddings *g = t->of;
@@ -164,7 +164,7 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
-/* JSON has no others. */
+/* Rejects non-finite numbers, because JSON cannot express them. */
 static bool check_numbers(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -180,8 +180,8 @@ static bool check_numbers(struct embedded *t)
         (int)(t - g->text) + 1, g->service->name);
 }
 
-/* A text's part of the answer is written when it ends: the loop waits for that,
- * and for those of a whole request it would wait for seconds. */
+/* Writes a text's part of the response when the text ends. The loop waits for
+ * that; for the parts of a whole request it would wait for seconds. */
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -197,8 +197,8 @@ static bool write_part(struct embedded *t)
     return t->json != NULL || api_error_set_memory(&g->why);
 }
 
-/* What stands behind the parts: "{...}" of which the first byte is left out.
- * NULL: no memory. */
+/* Returns what follows the parts: "{...}", of which the caller skips the first
+ * byte. NULL if out of memory. */
 static char *rest_of(const struct embeddings *g)
 {
     const char *name = g->service->name;
@@ -234,7 +234,7 @@ static void response(struct embeddings *g)
     service_respond(g->r, all.s);
 }
 
-/* ---- what the loop tells ------------------------------------------------- */
+/* ---- callbacks of the loop ----------------------------------------------- */
 
 static void on_row(void *user, int64_t at, const float *row)
 {
@@ -263,7 +263,7 @@ static void on_row(void *user, int64_t at, const float *row)
     memcpy(to, row, (size_t)width * sizeof *to);
 }
 
-/* No job of rows writes. */
+/* Never called: tasks with rows do not generate. */
 static bool on_token(void *user, int32_t id, const float *logits)
 {
     (void)user;
@@ -318,7 +318,7 @@ static void on_end(void *user, const struct task_report *report)
 
 /* ---- the request --------------------------------------------------------- */
 
-/* Fields beside the texts. */
+/* Reads the fields other than the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};
@@ -339,7 +339,8 @@ static bool read_form(struct embeddings *g, const struct fields *f)
                (long long)g->width);
 }
 
-/* *out: the request with its texts; owned also where it is refused. */
+/* Makes *out, the request with its texts; owned by the caller also if
+ * rejected. */
 static bool read_request(struct service *v, struct http_request *r, bool plain,
                          struct embeddings **out, struct api_error *why)
 {
@@ -423,7 +424,7 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
            api_error_set_memory(why);
 }
 
-/* If all goes well g is the loop's. */
+/* Submits the tasks. If it returns true the loop's thread owns g. */
 static bool hand_over(struct embeddings *g, struct api_error *why)
 {
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);

@@ -1,9 +1,9 @@
-/* A request for text on its way: its choices are jobs of the loop, and what
- * they write becomes the answer.
+/* A request for text: its choices are tasks of the loop, whose output becomes
+ * the response.
  *
- * A handler's thread makes all of it and hands the jobs over at once; from then
- * on it belongs to the loop's thread, which frees it behind its last job. A
- * client that leaves only sets a flag. */
+ * A handler's thread makes all of it and submits the tasks at once. From then
+ * on it belongs to the loop's thread, which frees it after its last task. A
+ * client that disconnects only sets a flag. */
 #include "logprob.h"
 #include "request_tasks.h"
 #include "response.h"
@@ -17,40 +17,40 @@
 #include <string.h>
 #include <time.h>
 
-/* What a client may leave untaken before its jobs pause. */
+/* Bytes that a client may leave unread before its tasks pause. */
 enum { MAX_BACKLOG = 1 << 20 };
 
 struct choice {
     struct generation *of;
     int index;
     pl_detokenizer *text;
-    pl_detokenizer *piece; /* of single tokens; NULL: nobody asks */
+    pl_detokenizer *piece; /* of single tokens; NULL: not requested */
     struct stops stops;
-    pl_reply *reply; /* NULL: this is no conversation */
-    bool told;       /* that its prompt is read */
-    bool broken;     /* memory was short: its text is not whole */
-    bool called;     /* a tool, */
-    bool full;       /* and no more is wanted: not even another call */
-    bool begins;     /* the reply is told what the client has of it, */
-    size_t n_begun;  /* of which it has told so many bytes */
+    pl_reply *reply; /* NULL: not a conversation */
+    bool told;       /* response_prompt was called */
+    bool broken;     /* memory was short: its text is incomplete */
+    bool called;     /* it called a tool */
+    bool full;       /* it has enough, not even another call is wanted */
+    bool begins;     /* the reply parser is reading request.begun */
+    size_t n_begun;  /* bytes of it that were skipped in the content */
     int64_t n_prompt, n_cached;
-    double wrote; /* when, its last token; 0: none yet */
+    double wrote; /* time of its last token; 0: none yet */
 };
 
 struct generation {
-    struct service *service; /* held */
+    struct service *service; /* in use (service_hold) */
     struct http_request *r;
     struct request request;
     struct response *response;
-    pl_grammar *grammar; /* of the service's; NULL: none */
-    bool reasons;        /* the grammar is of reasoning, too */
-    char *prompt;        /* owned; of a conversation; NULL: of none */
-    double came;         /* seconds of the loop's clock */
-    double spoke;        /* likewise: when something was sent last */
-    atomic_bool gone;    /* the client is */
-    bool begun;          /* a stream is */
-    bool answered;       /* r is ended, or refused */
-    int n_left;          /* jobs that have not ended */
+    pl_grammar *grammar; /* counted in service->grammars; NULL: none */
+    bool reasons;        /* the grammar covers reasoning, too */
+    char *prompt;        /* owned; of a conversation; NULL: none */
+    double came;         /* arrival, by loop_now */
+    double spoke;        /* likewise: when data was last sent */
+    atomic_bool gone;    /* the client has disconnected */
+    bool begun;          /* a stream has begun */
+    bool answered;       /* r has ended, or was rejected */
+    int n_left;          /* tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -77,7 +77,7 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
-    if (g->answered) /* refused, for what became of another choice */
+    if (g->answered) /* rejected because another choice failed */
         return false;
     g->spoke = loop_now();
     if (g->request.stream) {
@@ -96,9 +96,9 @@ static void set_gone(void *user)
     ((struct generation *)user)->gone = true;
 }
 
-/* ---- what a choice writes ------------------------------------------------ */
+/* ---- output of a choice -------------------------------------------------- */
 
-/* What the client has of the content is not told again. */
+/* Skips content that the client already has. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
     const char *begun = c->of->request.begun;
@@ -106,7 +106,7 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* it spells marks */
+            c->n_begun = n; /* it contains markers */
             return;
         }
         part->text++;
@@ -134,7 +134,7 @@ static void send_part(void *user, const pl_reply_part *part)
         c->broken |= !response_part(c->of->response, c->index, part);
 }
 
-/* Text that is before any stop string. */
+/* Takes text that precedes any stop string. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
@@ -179,7 +179,7 @@ struct piece {
     size_t len;
 };
 
-/* The text of a token by itself. */
+/* Writes the text of a single token. */
 static void name_token(struct choice *c, int32_t id, struct piece *out)
 {
     const char *s = pl_detokenize(c->piece, id);
@@ -221,7 +221,7 @@ static bool tell_token(struct choice *c, int32_t id, const float *logits)
     return response_token(g->response, c->index, &t);
 }
 
-/* ---- what the loop tells ------------------------------------------------- */
+/* ---- callbacks of the loop ----------------------------------------------- */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -240,8 +240,8 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return !c->broken && !is_written(c);
 }
 
-/* A grammar is of the content, or of calls in its place; what comes before,
- * reasoning say, is free. */
+/* Returns true once output is content, or calls in its place: a grammar does
+ * not apply to what comes before, such as reasoning. */
 static bool on_grammar_applies(void *user)
 {
     const struct choice *c = user;
@@ -273,7 +273,8 @@ static enum response_end_reason finish_reason(const struct choice *c,
     return why == FINISH_LENGTH ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
-/* The last of a choice's text; false: memory was short, it is not whole. */
+/* Emits the rest of a choice's text. Returns false if memory was short and the
+ * text is incomplete. */
 static bool finish_text(struct choice *c, const struct task_report *report)
 {
     const char *rest = pl_detokenize_flush(c->text);
@@ -346,20 +347,20 @@ static void on_end(void *user, const struct task_report *report)
     if (c->broken || !ended || !finish_text(c, report) ||
         !send_end(c, report)) {
         fail_all(g, &why);
-        atomic_store(&g->gone, true); /* what is left of it gives up */
+        atomic_store(&g->gone, true); /* cancels its other tasks */
     }
     if (--g->n_left > 0)
         return;
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)
-        service_reject(g->r, &why); /* nobody is there to read it */
+        service_reject(g->r, &why); /* the client has disconnected */
     generation_free(g);
 }
 
-/* ---- the beginning ------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------ */
 
-/* Tokens of prompt p, malloc'ed. */
+/* Sets *ids to the tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
                         int64_t *n, struct api_error *why)
 {
@@ -374,8 +375,8 @@ static bool read_prompt(const struct generation *g, int p, int32_t **ids,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* The reply goes on from the text that the client has; what is held back of it,
- * since it may belong to a mark, comes later and is not told then. */
+/* Feeds the reply parser the text that the client already has. Text held back
+ * because it may begin a marker is emitted later, and skipped then. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
     const char *begun = c->of->request.begun;
@@ -406,7 +407,7 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
                             strlen(g->prompt) - n_begun, g->request.tools,
                             send_part, c, &err);
-    if (s == PL_OK && c->reply) /* whole answers say what streams say */
+    if (s == PL_OK && c->reply) /* whole responses are parsed as streams are */
         pl_reply_in_pieces(c->reply);
     if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
@@ -415,7 +416,7 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* What the choices of a generation are made of, until they are handed over. */
+/* Parameters of a generation's tasks, until they are submitted. */
 struct making {
     int n;                           /* prompts */
     int32_t **ids;                   /* owned, [n], each too */
@@ -462,7 +463,7 @@ static bool make_task_params(struct generation *g, struct making *m,
     return true;
 }
 
-/* Hands the jobs over, after which g is the loop's; false: it is not. */
+/* Submits the tasks. If it returns true the loop's thread owns g. */
 static bool submit_tasks(struct generation *g, const struct task_params *params,
                          struct api_error *why)
 {
@@ -486,7 +487,8 @@ static bool submit_tasks(struct generation *g, const struct task_params *params,
     return false;
 }
 
-/* If all goes well g is the loop's. */
+/* Makes and submits the choices. If it returns true the loop's thread owns
+ * g. */
 static bool go(struct generation *g, struct api_error *why)
 {
     size_t n = (size_t)g->n_choice;
@@ -542,7 +544,8 @@ static bool make_response(struct generation *g, struct api_error *why)
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Of the calls, one of which has to come, or else a document of `content`. */
+/* Sets the grammar of the tool calls: a call is required or, if `content` is
+ * given, a call or a document of that schema. */
 static pl_status set_tool_grammar(struct generation *g, const char *content,
                                   pl_err *err)
 {
@@ -578,7 +581,7 @@ static bool set_grammar(struct generation *g, struct api_error *why)
         return api_error_set(why, 400, "unsupported_value", "tool_choice",
                              "tool_choice: %s", err.message);
     }
-    /* Where calls cannot be kept to, a document can. */
+    /* If calls cannot be constrained, the document alone is. */
     if (g->request.schema && g->request.tools &&
         set_tool_grammar(g, g->request.schema, &err) == PL_OK)
         return true;

@@ -31,8 +31,8 @@ static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
     return NULL;
 }
 
-/* A free entry, or that of the grammar that was longest unused, which goes to
- * *old, or a new one; NULL: no memory. */
+/* Returns a free entry, the least recently used one, whose contents move to
+ * *old, or a new one. NULL if out of memory. */
 static struct grammars_entry *make_room(struct grammars *g,
                                         struct grammars_entry *old)
 {
@@ -63,7 +63,8 @@ static void entry_free(struct grammars_entry *e)
     free(e->text);
 }
 
-/* With the lock held. NULL: there is none of this text. */
+/* Returns a cached grammar of this text and counts its use, or NULL. Caller
+ * holds the lock. */
 static pl_grammar *use(struct grammars *g, pl_grammar_form form,
                        const char *text)
 {
@@ -76,8 +77,8 @@ static pl_grammar *use(struct grammars *g, pl_grammar_form form,
     return e->grammar;
 }
 
-/* Keeps a new grammar, unless another thread has made the same by now, and
- * leaves in *made what is to be freed. NULL: no memory. */
+/* Caches a new grammar, unless another thread has added the same meanwhile, and
+ * leaves in *made what must be freed. NULL if out of memory. */
 static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
 {
     struct grammars_entry old = {0}, *e;
@@ -95,8 +96,9 @@ static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
     return found;
 }
 
-/* A grammar may take long to make: nobody waits for that but who asks for it.
- * Not the loop, above all, which gives back what others had. */
+/* Compiles without holding the lock, because a grammar may take long: only the
+ * requesting thread waits. In particular the loop does not, when it releases
+ * grammars. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err)

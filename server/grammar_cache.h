@@ -1,5 +1,5 @@
-/* Grammars that requests ask for again and again, as those who want one form of
- * answer do: made once, with the masks that were computed for them. */
+/* A cache of compiled grammars with the masks computed for them, because
+ * clients that want one output format send the same grammar again and again. */
 #ifndef SERVER_GRAMMAR_CACHE_H
 #define SERVER_GRAMMAR_CACHE_H
 
@@ -18,14 +18,14 @@ struct grammars {
         char *text;
         int n_user;
         uint64_t used;
-    } * entry; /* owned, [n]; grows where more are in use at once */
+    } * entry; /* owned, [n]; grows if more are in use at once */
     int n;
     uint64_t clock;
 };
 
 void grammars_init(struct grammars *g, const pl_tokenizer *words);
-void grammars_fini(struct grammars *g); /* nobody has one any more */
-/* Fails as pl_grammar_create. */
+void grammars_fini(struct grammars *g); /* no grammar may be in use */
+/* Returns a cached or a new grammar. Fails as pl_grammar_create. */
 pl_status grammars_take(struct grammars *g, pl_grammar_form form,
                         const char *text, const char *name, pl_grammar **out,
                         pl_err *err);

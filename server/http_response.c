@@ -1,6 +1,6 @@
-/* Answers: what handlers give from their threads, held until libmicrohttpd's
- * worker takes it; and its side, where a connection that has nothing to send
- * sleeps. */
+/* Responses: data from handlers' threads, buffered until libmicrohttpd's worker
+ * takes it; and the worker's side, where a connection without data to send is
+ * suspended. */
 #include "http_inner.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ void http_resume(struct http_request *r)
     MHD_resume_connection(r->connection);
 }
 
-/* With r->lock held. */
+/* Suspends the connection. Caller holds r->lock. */
 static void sleep_on(struct http_request *r)
 {
     http_watch(r);
@@ -25,7 +25,7 @@ static void sleep_on(struct http_request *r)
     MHD_suspend_connection(r->connection);
 }
 
-/* The next bytes of an answer in parts. */
+/* Copies the next bytes of a chunked response. */
 static ssize_t take(void *user, uint64_t at, char *buf, size_t max)
 {
     struct http_request *r = user;
@@ -59,7 +59,7 @@ static struct MHD_Response *response_of(struct http_request *r)
 {
     struct MHD_Response *response;
 
-    /* for HEAD it would send the end of the parts */
+    /* for HEAD it would send the last chunk */
     if (r->kind == HTTP_PARTS && !strcmp(r->method, "HEAD"))
         return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r->kind == HTTP_PARTS)
@@ -74,7 +74,8 @@ static struct MHD_Response *response_of(struct http_request *r)
     return response;
 }
 
-/* With r->lock held. NULL: no memory. */
+/* Makes libmicrohttpd's response; NULL if out of memory. Caller holds
+ * r->lock. */
 static struct MHD_Response *prepare(struct http_request *r)
 {
     const char *origin = r->h->o.origin;
@@ -98,7 +99,7 @@ static struct MHD_Response *prepare(struct http_request *r)
     return response;
 }
 
-/* Answers are handed over without r->lock: libmicrohttpd locks them, and calls
+/* Queues a response without r->lock: libmicrohttpd locks responses, and calls
  * `take` with that lock held. */
 enum MHD_Result http_proceed(struct http_request *r)
 {
@@ -146,7 +147,7 @@ void http_set_header(struct http_request *r, const char *name,
     pthread_mutex_unlock(&r->lock);
 }
 
-/* With r->lock held: room for len bytes more behind r->end. */
+/* Makes space for len bytes after r->end. Caller holds r->lock. */
 static bool reserve(struct http_request *r, size_t len)
 {
     char *bigger;
@@ -171,7 +172,7 @@ static bool reserve(struct http_request *r, size_t len)
     return true;
 }
 
-/* With r->lock held. */
+/* Caller holds r->lock. */
 static bool append(struct http_request *r, const void *data, size_t len)
 {
     if (len && !reserve(r, len)) {
@@ -184,7 +185,7 @@ static bool append(struct http_request *r, const void *data, size_t len)
     return true;
 }
 
-/* With r->lock held. */
+/* Caller holds r->lock. */
 static void begin(struct http_request *r, enum http_kind kind, int status,
                   const char *type)
 {
@@ -195,7 +196,8 @@ static void begin(struct http_request *r, enum http_kind kind, int status,
     r->broken |= type && !r->type;
 }
 
-/* Nobody is told of the client any more, and who is told now is waited for. */
+/* Ends the request: on_gone is not called any more, and a call in progress is
+ * waited for. Caller holds r->lock. */
 static void end(struct http_request *r)
 {
     r->ended = true;

@@ -1,11 +1,11 @@
-/* Handlers of requests that have a body run on threads of their own: a text of
- * megabytes takes seconds to be read, and nobody whose connection is served by
- * the same worker of libmicrohttpd is to wait for that. Those without a body
- * are short; they are answered at once, however many others work, unless they
- * have to wait for something (http_hand). */
+/* Handlers of requests with a body run on threads of their own: reading
+ * megabytes of text takes seconds, during which other connections of the same
+ * libmicrohttpd worker would wait. Requests without a body are short and are
+ * answered at once, however many handlers run, unless they have to wait for
+ * something (http_hand). */
 #include "http_inner.h"
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static void queue(struct http *h, struct http_request *r)
 {
     r->behind = NULL;
@@ -47,7 +47,7 @@ bool http_hand(struct http_request *r, http_handler_fn *act, void *user)
     return ok;
 }
 
-/* Waits for one; NULL: none come any more. */
+/* Waits for a request. Returns NULL if no more come. */
 static struct http_request *next(struct http *h)
 {
     struct http_request *r;

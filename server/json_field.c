@@ -1,4 +1,4 @@
-/* Typed reading of JSON fields. */
+/* Typed access to JSON fields. */
 #include "json_field.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static void name_of(const struct fields *f, const char *name, char out[96])
     snprintf(out, 96, "%s%s", f->path, name);
 }
 
-/* A value as a message shows it: ASCII, cut. */
+/* Formats a value for a message: ASCII, truncated. */
 static void show_value(const json_t *value, char out[SHOWN])
 {
     char *json = NULL;
@@ -79,7 +79,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
                              "the request's body has more than %d JSON values",
                              FIELD_MOST_VALUES);
     *root = json_loadb(body, len, 0, &e);
-    /* Without a code it is memory; not always the other way round. */
+    /* An unknown error means out of memory, too. */
     if (*root == NULL && (json_error_code(&e) == json_error_unknown ||
                           json_error_code(&e) == json_error_out_of_memory))
         return api_error_set_memory(why);
@@ -91,7 +91,7 @@ bool fields_read(struct fields *f, json_t **root, const char *body, size_t len,
             "leave it out",
             e.line, e.column);
     if (*root == NULL) {
-        json_t *text = json_string(e.text); /* may quote half a character */
+        json_t *text = json_string(e.text); /* NULL: not UTF-8 */
 
         api_error_set(why, 400, "invalid_json", NULL,
                       "the request's body is no JSON: %s (line %d, column %d)",

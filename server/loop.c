@@ -1,4 +1,5 @@
-/* The thread, and who asks it. See loop.h; loop_step.c has a step. */
+/* The loop's thread, and the calls of other threads. See loop.h; loop_step.c
+ * has a step. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -49,7 +50,7 @@ static pl_status no_memory(pl_err *err)
     return fail(err, PL_NO_MEMORY, "out of memory for a job of the server");
 }
 
-/* ---- jobs --------------------------------------------------------------- */
+/* ---- tasks --------------------------------------------------------------- */
 
 static void task_free(struct task *w)
 {
@@ -105,7 +106,7 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
     loop_tiers_cancel(l, w);
     if (w->at == TASK_RUNNING)
         loop_save_slot_tokens(l, w);
-    task_free(w); /* before the listener gives up the job's grammar */
+    task_free(w); /* before `end`, which may release the task's grammar */
     j.end(j.user, &r);
 }
 
@@ -140,7 +141,7 @@ static pl_status check_params(const struct loop *l,
     return PL_OK;
 }
 
-/* DRY's memory is as long as the context at most. */
+/* Creates the sampler; DRY looks back at most n_ctx tokens. */
 static pl_status make_sampler(struct task *w, const struct loop *l,
                               const pl_sampling *given, pl_err *err)
 {
@@ -187,7 +188,7 @@ static pl_status task_create(struct task **out, const struct loop *l,
     return PL_OK;
 }
 
-/* Waiting jobs leave at the rate at which jobs have ended so far. */
+/* Estimates the wait from the mean step time per task so far. */
 static double retry_after_s(const struct loop *l)
 {
     double a_job =
@@ -196,7 +197,7 @@ static double retry_after_s(const struct loop *l)
     return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
 }
 
-/* With the lock held: all, or none. */
+/* Adds all tasks or none. Caller holds the lock. */
 static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
                                double *retry_s, pl_err *err)
 {
@@ -232,7 +233,7 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     }
     for (int i = 0; i < n; i++) {
         w[i]->id = ++l->last_id;
-        l->task[l->n_task++] = w[i]; /* max_task: all that may be there */
+        l->task[l->n_task++] = w[i]; /* max_task bounds n_task */
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
@@ -262,7 +263,7 @@ pl_status loop_add(struct loop *l, const struct task_params *params, int n,
     return s;
 }
 
-/* ---- errands ------------------------------------------------------------- */
+/* ---- calls between steps ------------------------------------------------- */
 
 pl_status loop_run_between_steps(struct loop *l,
                                  pl_status (*act)(void *user, pl_engine *e,
@@ -287,7 +288,7 @@ pl_status loop_run_between_steps(struct loop *l,
     return a.status;
 }
 
-/* With the lock held, which it gives back meanwhile. */
+/* Caller holds the lock, which is released during each call. */
 static void run_pending_calls(struct loop *l)
 {
     struct loop_call *a;
@@ -297,7 +298,7 @@ static void run_pending_calls(struct loop *l)
         pthread_mutex_unlock(&l->lock);
         a->status = a->act(a->user, l->e, a->err);
         pthread_mutex_lock(&l->lock);
-        a->done = true; /* from here on its owner may be gone */
+        a->done = true; /* its owner may return and free it from here on */
         pthread_cond_broadcast(&l->done);
     }
 }
@@ -317,11 +318,11 @@ static void *loop_thread(void *user)
         while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
                !loop_tiers_backlogged(l)) {
             pthread_cond_wait(&l->come, &l->lock);
-            busy = l->n_task > 0; /* who has come waits for nothing */
+            busy = l->n_task > 0; /* a new task is served at once */
         }
         if (!busy && !l->stops && !l->loop_call) {
-            /* All that run are paused, and nobody tells when clients or tiers
-             * have caught up: ask again soon. */
+            /* All running tasks are paused, and no signal reports when clients
+             * or tiers have caught up: check again soon. */
             struct timespec soon;
 
             clock_gettime(CLOCK_MONOTONIC, &soon);
@@ -385,7 +386,7 @@ static bool find_eog_tokens(struct loop *l)
     return l->end && l->end_logit;
 }
 
-/* Waits end by a clock that nobody sets. */
+/* Timed waits use the monotonic clock, which is never set. */
 static bool init_locks(struct loop *l)
 {
     pthread_condattr_t a;
@@ -475,7 +476,7 @@ void loop_free(struct loop *l)
     free(l);
 }
 
-/* ---- what it does -------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------ */
 
 void loop_counts(struct loop *l, struct loop_counts *out)
 {

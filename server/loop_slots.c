@@ -1,6 +1,6 @@
-/* What places had last: tokens, so that a client can have what it sees as a
- * slot saved, and brought back. Between jobs no place holds a sequence; what a
- * job computed is kept as a prefix (pl_seq_share). See loop.h. */
+/* The tokens that slots had last, so that a client can save and restore what it
+ * sees as a slot. Between tasks no slot has a sequence; what a task computed is
+ * a cached prefix (pl_seq_share). See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With the lock held. */
+/* Caller holds the lock. */
 static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 {
     free(l->last[slot].token);
@@ -65,7 +65,7 @@ struct restore {
     size_t bytes;
 };
 
-/* Into a sequence that nobody has; emptied, it is a kept prefix. */
+/* Restores into a free sequence; emptied, it becomes a cached prefix. */
 static pl_status restore(void *user, pl_engine *e, pl_err *err)
 {
     const struct restore *r = user;

@@ -1,5 +1,4 @@
-/* One step of the loop: who leaves, who comes, what is computed, what is told.
- * See loop.h. */
+/* One step of the loop: retire, admit, compute, emit results. See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -7,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who leaves ---------------------------------------------------------- */
+/* ---- retiring ------------------------------------------------------------ */
 
 static bool abort_reason(const struct task *w, double now,
                          enum task_finish *why)
@@ -22,8 +21,8 @@ static bool abort_reason(const struct task *w, double now,
     return true;
 }
 
-/* The nth job; NULL: there are no more. The loop's thread alone removes jobs,
- * so that it stays while it is looked at. */
+/* Returns task n, or NULL. Only the loop's thread removes tasks, so it stays
+ * valid. */
 static struct task *task_at(struct loop *l, int n)
 {
     struct task *w;
@@ -52,7 +51,7 @@ static void retire_cancelled(struct loop *l)
     }
 }
 
-/* ---- places -------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
 static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 {
@@ -63,7 +62,7 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A free sequence that a job may have; -1: there is none now. */
+/* Returns a free sequence that the task may have, or -1. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
     const int place = w->task_params.slot - 1;
@@ -76,9 +75,9 @@ static int find_free_slot(const struct loop *l, const struct task *w)
     return -1;
 }
 
-/* Room for all that a job has so far and some more to write in, beside some for
- * each that runs, so that nobody has to give a place at once. Where nobody runs
- * there is room for anybody. */
+/* Returns true if the cache holds the task's tokens plus 64 to generate, on top
+ * of the uncomputed tokens plus 64 of each running task. The margin avoids an
+ * immediate preemption. A task always fits if none runs. */
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
@@ -98,8 +97,8 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* With the lock held: who has this place and takes part in no step; NULL:
- * nobody does. */
+/* Returns the paused task in slot `place` - 1, or NULL. Caller holds the
+ * lock. */
 static struct task *paused_task_in_slot(const struct loop *l, int place)
 {
     for (int i = 0; i < l->n_task; i++)
@@ -109,7 +108,9 @@ static struct task *paused_task_in_slot(const struct loop *l, int place)
     return NULL;
 }
 
-/* Who waits for one place, which another has and uses, lets others by. */
+/* Returns true if the task is in state `at`, its client is ready, its tier
+ * lookup is done, and a slot is free or can be freed. A task pinned to a busy
+ * slot does not block those after it. */
 static bool is_admissible(const struct loop *l, const struct task *w,
                           enum task_state at)
 {
@@ -119,8 +120,9 @@ static bool is_admissible(const struct loop *l, const struct task *w,
             paused_task_in_slot(l, w->task_params.slot));
 }
 
-/* Who gets the next place: those who gave theirs come first, or nobody would be
- * safe to end. Who would take part in no step gets none. NULL: nobody waits. */
+/* Picks the next task to admit: preempted tasks first, so that every admitted
+ * task can finish, then waiting tasks by fair share. NULL if none is
+ * admissible. */
 static struct task *pick_next_task(struct loop *l)
 {
     struct task *next = NULL;
@@ -141,8 +143,8 @@ static struct task *pick_next_task(struct loop *l)
     return next;
 }
 
-/* Who takes part in no step and has the place that w needs, or, where w is NULL
- * or needs no certain one, the newest such; NULL: there is none. */
+/* Returns a paused task to preempt: the one in the slot that `w` is pinned to,
+ * else the newest. NULL if none is paused. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
     bool named = w && w->task_params.slot > 0 && find_free_slot(l, w) < 0;
@@ -159,7 +161,8 @@ static struct task *find_paused_task(struct loop *l, const struct task *w)
     return idle;
 }
 
-/* False: it could not, and waits on, or has ended. */
+/* Restores a preempted task. Returns false if it has to wait on, or has
+ * ended. */
 static bool resume(struct loop *l, struct task *w)
 {
     pl_err err;
@@ -173,14 +176,14 @@ static bool resume(struct loop *l, struct task *w)
     }
     free(w->saved);
     w->saved = NULL;
-    if (s == PL_OK) /* it is kept as if it had stayed; or not, and goes on */
+    if (s == PL_OK) /* to cache its prefix; it runs without, too */
         pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
         loop_finish_task(l, w, FINISH_ERROR, &err);
     return s == PL_OK;
 }
 
-/* What is kept of its prompt needs not be computed. */
+/* Starts a task; the cached part of its prompt is not computed. */
 static void start_prefill(struct loop *l, struct task *w)
 {
     w->admitted_s = loop_now();
@@ -192,7 +195,7 @@ static void start_prefill(struct loop *l, struct task *w)
     loop_tiers_start(l, w);
 }
 
-/* A job gives its place, and what its sequence holds goes to host memory. */
+/* Preempts a task: swaps its sequence out to host memory. */
 static void preempt(struct loop *l, struct task *w)
 {
     pl_err err;
@@ -212,8 +215,8 @@ static void preempt(struct loop *l, struct task *w)
     set_task_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
 }
 
-/* False: there is no place for it, or no room. Who takes part in no step gives
- * his place where others need one. */
+/* Makes a slot and cache space free for a task, preempting paused tasks.
+ * Returns false if that is not enough. */
 static bool make_slot_free(struct loop *l, const struct task *w)
 {
     struct task *idle;
@@ -246,14 +249,14 @@ static void admit(struct loop *l)
     }
 }
 
-/* ---- what is computed ---------------------------------------------------- */
+/* ---- computing ----------------------------------------------------------- */
 
 static bool is_decoding(const struct task *w)
 {
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
-/* Tokens of the step, all in all. */
+/* Plans the step; returns its number of tokens. */
 static int64_t build_step(struct loop *l)
 {
     int64_t n;
@@ -280,7 +283,7 @@ static int64_t build_step(struct loop *l)
     return n;
 }
 
-/* Adds what a job has in this step to the batch. */
+/* Appends a task's tokens of this step to the batch. */
 static void append_to_batch(struct loop *l, int i, pl_batch *b)
 {
     const struct task *w = l->run[i];
@@ -295,7 +298,7 @@ static void append_to_batch(struct loop *l, int i, pl_batch *b)
     }
 }
 
-/* Those whose token is chosen behind this step. */
+/* Starts computing masks for tasks that sample after this step. */
 static void start_mask_worker(struct loop *l, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -307,7 +310,7 @@ static void start_mask_worker(struct loop *l, int from, int to)
     ahead_begin(&l->ahead);
 }
 
-/* Of jobs [from, to) those that write, or those that tell rows. */
+/* Computes those of tasks [from, to) that generate, or those with rows. */
 static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
                               pl_err *err)
 {
@@ -334,13 +337,15 @@ static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
     return s;
 }
 
-/* Pages are short: somebody gives a place, or, being alone, has all of it. */
+/* Frees pages by preempting a paused task, else the newest task of the client
+ * served most. A task that runs alone ends: with FINISH_LENGTH if it generated
+ * anything, else with the error. */
 static void preempt_for_pages(struct loop *l, const pl_err *err)
 {
     struct task *victim = find_paused_task(l, NULL);
     int n = 0;
 
-    if (l->counts.n_running == 1) { /* of any sort */
+    if (l->counts.n_running == 1) { /* tasks of both sorts */
         if (l->run[0]->n_written > 0)
             loop_finish_task(l, l->run[0], FINISH_LENGTH, NULL);
         else
@@ -358,7 +363,7 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
     preempt(l, victim);
 }
 
-/* ---- what is told -------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
 static bool append_token(struct loop *l, struct task *w, int32_t id)
 {
@@ -379,7 +384,7 @@ static bool append_token(struct loop *l, struct task *w, int32_t id)
     return true;
 }
 
-/* Any token but one that ends a text. */
+/* Samples any token except end-of-text tokens. */
 static int32_t sample_without_eog(const struct loop *l, struct task *w,
                                   float *logits)
 {
@@ -390,13 +395,13 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
         logits[l->end[i]] = -INFINITY;
     }
     id = pl_sample(w->sampler, logits);
-    for (int i = 0; i < l->n_end; i++) /* the listener is told them all */
+    for (int i = 0; i < l->n_end; i++) /* the listener gets all logits */
         logits[l->end[i]] = l->end_logit[i];
     return id;
 }
 
-/* Chooses the next token; where none can be, -1 and why. A text that is to keep
- * to a grammar does not end before that holds. */
+/* Samples the next token; -1 and *err if that fails. A task whose grammar does
+ * not apply yet cannot end its text. */
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
@@ -419,7 +424,7 @@ static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
     return id;
 }
 
-/* The next token of a job; it may have ended then. */
+/* Samples and passes on a task's next token; the task may end and be freed. */
 static void emit_next_token(struct loop *l, struct task *w, float *logits)
 {
     pl_err err;
@@ -427,7 +432,7 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
 
     if (w->first_token_s == 0)
         w->first_token_s = loop_now();
-    if (w->task_params.max_tokens == 0) { /* the prompt alone was wanted */
+    if (w->task_params.max_tokens == 0) { /* only the prompt was requested */
         if (w->task_params.keep)
             w->task_params.keep(w->task_params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
@@ -450,8 +455,8 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     }
 }
 
-/* What was cached of a prompt counts from its first step on: until then less of
- * it may be used than was found. */
+/* Updates a task's slot and the totals. Cached tokens are counted at its first
+ * step, because less may be used than was found. */
 static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
     pthread_mutex_lock(&l->lock);
@@ -470,7 +475,7 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The rows of this step, which are at *row, go to the job; it ends with its
+/* Passes the rows of this step, at *row, to the task, which ends with its
  * prompt. */
 static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
                                 const float **row)
@@ -488,8 +493,8 @@ static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
     loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
-/* After jobs [from, to) were computed, those that write or those that tell
- * rows; what they wanted is there in their order. */
+/* Handles results of those of tasks [from, to) that generate, or those with
+ * rows; logits or rows are in task order. */
 static void emit_results(struct loop *l, int from, int to, bool rows)
 {
     const float *row = l->row;
@@ -517,8 +522,8 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
     }
 }
 
-/* A device failed: what sequences hold is not to be trusted, and nothing can be
- * computed any more. */
+/* Ends all tasks after a device failure: their sequences may be corrupt, and
+ * nothing can be computed any more. */
 static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
     struct task *w;
@@ -529,15 +534,14 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     pthread_mutex_unlock(&l->lock);
     loop_log(l, PL_LOG_WARN, "all requests of this model end: %s",
              why->message);
-    /* Told first: who is refused now may ask again at once. */
+    /* First, because a client may retry at once after its error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
     while ((w = task_at(l, 0)))
         loop_finish_task(l, w, FINISH_ERROR, why);
 }
 
-/* A step of jobs of one sort failed, for a cause that may be one's: each by
- * itself. */
+/* Repeats a failed step task by task, because one of them may be the cause. */
 static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
@@ -561,8 +565,8 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
     }
 }
 
-/* Where sequences stand after a step that failed: those that cannot go back
- * hold what was done. */
+/* Re-reads sequence lengths after a failed step. A sequence whose logits or
+ * rows are lost is emptied and computed again. */
 static void resync_lengths(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
@@ -571,8 +575,8 @@ static void resync_lengths(struct loop *l)
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text || /* computed, and its logits are lost */
-            (l->rows[i] && w->n_done != before)) { /* or its rows */
+        if (w->n_done == w->n_text || /* computed, but logits are lost */
+            (l->rows[i] && w->n_done != before)) { /* or rows */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }
@@ -596,8 +600,8 @@ void loop_read_counters(struct loop *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* What jobs of one sort have in this step; false: it failed, and nobody of
- * `run` may be looked at any more. */
+/* Runs the step of one sort of tasks. Returns false if it failed; `run` is
+ * invalid then. */
 static bool run_sub_batch(struct loop *l, bool rows)
 {
     pl_err err;
@@ -619,8 +623,8 @@ static bool run_sub_batch(struct loop *l, bool rows)
     return false;
 }
 
-/* Rows come first; those who told them, and may be gone, are none of the step
- * any more. */
+/* Runs the embedding tasks first, then removes them from `run`, because they
+ * may have been freed. */
 static bool run_embedding_batch(struct loop *l)
 {
     int n = 0;

@@ -1,10 +1,10 @@
-/* The loop and the tiers of the cache (tiers.h): pages go there between two
- * steps, a few at a time, and come back before a job's first step.
+/* The loop and the tiers of the cache (tiers.h): pages are stored there between
+ * two steps, a few at a time, and loaded before a task's first step.
  *
- * A job that waits is looked up once, when a place for it is free; meanwhile
- * others come. What was found is put into its sequence page by page, as it
- * comes, in no more time between two steps than others can spare, and then it
- * takes part in steps. Whatever fails on the way, the rest of its prompt is
+ * A waiting task is looked up once, when a slot for it is free; meanwhile
+ * others are admitted. The pages found are loaded into its sequence as they are
+ * read, between steps, for a limited time that other tasks can spare. Then it
+ * takes part in steps. If anything fails, the rest of its prompt is
  * computed. */
 #include "loop_inner.h"
 
@@ -12,13 +12,13 @@
 #include <stdlib.h>
 
 enum {
-    MAX_LOOKING = 16, /* jobs that wait for the tiers */
+    MAX_LOOKING = 16, /* tasks that wait for the tiers */
 };
 
-static const double alone_s = 0.05;   /* of putting, where nobody else runs */
-static const double beside_s = 0.005; /* where others do */
+static const double alone_s = 0.05;   /* of loading, if no other task runs */
+static const double beside_s = 0.005; /* if others do */
 
-/* ---- there --------------------------------------------------------------- */
+/* ---- storing ------------------------------------------------------------- */
 
 bool loop_tiers_offload(struct loop *l, double seconds)
 {
@@ -55,10 +55,10 @@ bool loop_tiers_backlogged(struct loop *l)
     return l->o.tiers && tiers_is_full(l->o.tiers);
 }
 
-/* ---- back ---------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------- */
 
-/* The reader may tell while the loop looks elsewhere, and is not waited for:
- * who waits for it looks again soon. */
+/* Wakes the loop. It takes no lock, so as not to wait, so the signal may be
+ * missed; a loop that waits for pages checks again soon. */
 static void wake(void *user)
 {
     struct loop *l = user;
@@ -90,7 +90,7 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
     length = pl_prefix_match_length(l->e, w->text, w->n_text);
     enough = w->n_text - 1 - length < TIER_TOKENS;
     w->search = tiers_search(l->o.tiers, w->text, w->n_text, length, wake, l);
-    if (enough) /* it counts as used there */
+    if (enough) /* its pages are marked as used, that suffices */
         loop_tiers_cancel(l, w);
     return w->search != NULL;
 }
@@ -114,8 +114,7 @@ bool loop_tiers_is_loading(const struct task *w)
     return w->at == TASK_RUNNING && w->search;
 }
 
-/* The sequence has all that comes; where no state is behind it, it goes back
- * to where one is. */
+/* Ends loading and trims the sequence to where a state exists. */
 static void finish_loading(struct loop *l, struct task *w)
 {
     int64_t kept = 0;
@@ -155,12 +154,13 @@ void loop_tiers_start(struct loop *l, struct task *w)
         return;
     }
     if (w->n_cached % TIER_TOKENS != 0 && f.from == 0) {
-        /* A state within a page is not gone on from, and less is there. */
+        /* Pages cannot be appended to a state within a page, and the tiers have
+         * more: start from 0. */
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         w->n_done = w->n_cached = w->n_shared = 0;
     }
     if (w->n_cached < f.from || w->n_cached % TIER_TOKENS != 0)
-        loop_tiers_cancel(l, w); /* what it began behind has gone since */
+        loop_tiers_cancel(l, w); /* the prefix that it continues was evicted */
     else
         w->n_loaded = (int)((w->n_cached - f.from) / TIER_TOKENS);
     w->tiers_deadline = loop_now() + l->o.look_s;
@@ -192,8 +192,8 @@ static void load_entry(struct loop *l, struct task *w,
         finish_loading(l, w);
 }
 
-/* The next entry; at the last, or where one fails, it is over. False: it has
- * not come yet. */
+/* Loads the next entry; ends loading at the last one or on failure. Returns
+ * false if the entry is not read yet. */
 static bool load_next(struct loop *l, struct task *w)
 {
     bool ended,
@@ -213,7 +213,7 @@ static bool load_next(struct loop *l, struct task *w)
     return e || ended || late;
 }
 
-/* NULL: there are no more. The loop's thread alone removes jobs. */
+/* Returns task n, or NULL. Only the loop's thread removes tasks. */
 static struct task *nth(struct loop *l, int n)
 {
     struct task *w;

@@ -1,5 +1,5 @@
-/* What the machine does now, as JSON: counters since the server began, of which
- * the page shows the differences. Prometheus reads the same in metrics.c. */
+/* The machine's state as JSON: counters since the start, whose differences the
+ * web UI shows. metrics.c has the same for Prometheus. */
 #include "service.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     return list;
 }
 
-/* Pages of the cache by where they are, fastest first. */
+/* Returns cache pages by tier, fastest first. */
 static json_t *cache_json(const struct loop_counts *c)
 {
     return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",

@@ -1,6 +1,6 @@
-/* Work that is done beside a step: which tokens the grammars of those who write
- * allow next. It is known before the step what they have written, and needed
- * only behind it, so that it takes no time of the loop's. */
+/* Computes grammar masks on a worker thread during a step. A mask depends on
+ * tokens sampled before the step and is needed only after it, so the work is
+ * hidden. */
 #ifndef SERVER_MASK_WORKER_H
 #define SERVER_MASK_WORKER_H
 
@@ -11,24 +11,26 @@
 
 struct ahead {
     pthread_t thread;
-    bool started, failed; /* failed: there is no thread */
+    bool started, failed; /* failed: the thread could not be created */
     pthread_mutex_t lock;
     pthread_cond_t come, done;
     bool due, busy, stops; /* guarded */
-    pl_sampler **sampler;  /* owned, [n] of [most]; borrowed ones */
+    pl_sampler **sampler;  /* owned, [n] of [most]; its elements are borrowed */
     int n, most;
-    atomic_int next; /* the first that nobody has taken */
+    atomic_int next; /* the first one not taken by a thread */
 };
 
-/* Of up to `most` samplers a step. False: no memory. */
+/* Prepares for at most `most` samplers a step. Returns false if out of
+ * memory. */
 bool ahead_init(struct ahead *a, int most);
 void ahead_fini(struct ahead *a); /* between steps; takes a zeroed one */
 
-/* Before a step, for each: nobody else uses the sampler up to ahead_end. */
+/* Called before a step for each sampler; the sampler must not be used until
+ * ahead_end. */
 void ahead_add(struct ahead *a, pl_sampler *s);
 void ahead_begin(struct ahead *a);
-/* Behind it: what is left is done here and now, and nothing is under way any
- * more. */
+/* Called after the step: computes what is left on this thread and waits for the
+ * worker. */
 void ahead_end(struct ahead *a);
 
 #endif

@@ -148,7 +148,7 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
             "time between steps, choosing and telling");
 }
 
-/* Pages of 64 tokens and less. */
+/* Counts pages, which have 64 tokens or fewer. */
 static void write_tiers(struct writer *w, const struct loop_counts *c,
                         const struct tiers_counts *t)
 {
@@ -183,7 +183,7 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "pages that were to be written, and are not");
 }
 
-/* One counter of each device. */
+/* Writes one counter for each device. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
 {

@@ -1,4 +1,4 @@
-/* The table of models, and who is counted in it. See models.h. */
+/* The table of models, and the counts of their users. See models.h. */
 #include "models_inner.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     return s;
 }
 
-/* ---- who uses what ------------------------------------------------------- */
+/* ---- users --------------------------------------------------------------- */
 
 void models_use(struct model *a, int more)
 {
@@ -31,7 +31,7 @@ void models_use(struct model *a, int more)
         pthread_cond_signal(&a->of->come);
 }
 
-/* Of a service that is loaded; its owner's calls. */
+/* Callbacks of a loaded service. */
 static void on_use(void *user, int more)
 {
     struct model *a = user;
@@ -48,7 +48,7 @@ static void on_lost(void *user, const pl_err *err)
     struct model *a = user;
     struct models *m = a->of;
 
-    (void)err; /* the loop has told it */
+    (void)err; /* the loop has logged it */
     pthread_mutex_lock(&m->lock);
     a->unload_pending = true;
     pthread_cond_signal(&m->come);
@@ -144,7 +144,7 @@ bool models_reject_name(const struct models *m, const char *name,
                          names);
 }
 
-/* ---- beginning and end --------------------------------------------------- */
+/* ---- creation and end ---------------------------------------------------- */
 
 static pl_status fill(struct models *m, const struct model_about *about,
                       pl_err *err)
@@ -173,7 +173,7 @@ static void fill_routes(struct models *m)
         m->route[i].handle = models_on_request;
 }
 
-/* Waits end by a clock that nobody sets. */
+/* Timed waits use the monotonic clock, which is never set. */
 static bool make_locks(struct models *m)
 {
     pthread_condattr_t a;
@@ -253,11 +253,11 @@ void models_free(struct models *m)
     for (int i = 0; m->model && i < m->n; i++) {
         struct model *a = &m->model[i];
 
-        a->unload_pending = true; /* whoever still waits is refused */
+        a->unload_pending = true; /* rejects waiting requests */
         fail(&a->why, PL_CANCELLED, "the server is stopping");
         models_dispatch_waiting(m, a);
         if (a->service)
-            m->o.close(m->o.user, a->service); /* its users end */
+            m->o.close(m->o.user, a->service); /* waits for its users */
         free(a->past);
     }
     pthread_cond_destroy(&m->come);
@@ -303,7 +303,7 @@ void models_set_http(struct models *m, struct http *http)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* What a service tells its table; the keeper sets it. */
+/* Returns the owner that the loader sets for a service. */
 struct service_owner models_owner(struct model *a)
 {
     return (struct service_owner){on_use, on_lost, a};

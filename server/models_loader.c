@@ -22,7 +22,7 @@ static void say(const struct models *m, pl_log_level level, const char *form,
     m->o.log(m->o.log_user, level, text);
 }
 
-/* ---- unloading: with the lock held, which is given back meanwhile -------- */
+/* ---- unloading: caller holds the lock, which is released meanwhile ------- */
 
 static void unload(struct models *m, struct model *a, const char *why)
 {
@@ -31,10 +31,10 @@ static void unload(struct models *m, struct model *a, const char *why)
 
     a->state = MODEL_UNLOADING;
     pthread_mutex_unlock(&m->lock);
-    service_settle(v); /* what it still does is of its totals */
-    past = models_saved_totals(v, a->past); /* which changes here alone */
+    service_settle(v); /* its totals include pending writes */
+    past = models_saved_totals(v, a->past); /* changed only here */
     pthread_mutex_lock(&m->lock);
-    while (a->n_use > 0) /* who reads its metrics */
+    while (a->n_use > 0) /* readers of its metrics */
         pthread_cond_wait(&m->come, &m->lock);
     a->service = NULL;
     if (past) {
@@ -49,7 +49,7 @@ static void unload(struct models *m, struct model *a, const char *why)
     a->unload_pending = a->evict_pending = false;
 }
 
-/* Whose last use is longest ago, of those that may go; NULL: none may. */
+/* Returns the least recently used model that may be unloaded, or NULL. */
 static struct model *lru_model(struct models *m)
 {
     struct model *least = NULL;
@@ -64,7 +64,7 @@ static struct model *lru_model(struct models *m)
     return least;
 }
 
-/* Will any that is loaded ever make way by itself? */
+/* Returns true if a loaded model can ever be unloaded. */
 static bool any_evictable(const struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -76,12 +76,12 @@ static bool any_evictable(const struct models *m)
     return false;
 }
 
-/* Until there may be something to do, at the latest until then. */
+/* Waits until signalled, at most until `at`. */
 static void await_till(struct models *m, double at)
 {
     struct timespec t;
 
-    at += 1e-3; /* past it, however the clock rounds */
+    at += 1e-3; /* after it, in spite of rounding */
     t.tv_sec = (time_t)at;
     t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
     pthread_cond_timedwait(&m->come, &m->lock, &t);
@@ -93,7 +93,7 @@ static bool is_idle_too_long(const struct model *a, double now)
            now - a->used >= a->about.idle_s;
 }
 
-/* One that has to go; false: none has. */
+/* Unloads one model that has to go. Returns false if there is none. */
 static bool unload_one(struct models *m)
 {
     const double now = loop_now();
@@ -122,9 +122,9 @@ static bool lacks_memory(pl_status s)
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_FULL;
 }
 
-/* One whose memory is to be had; NULL: none is idle. A client may ask for the
- * next model before the one that answered it counts as idle: that is waited
- * for. */
+/* Returns a model to unload for its memory; NULL if none becomes idle. Waits a
+ * moment, because a client may request the next model before the one that
+ * answered it counts as idle. */
 static struct model *find_idle_victim(struct models *m)
 {
     const double until = loop_now() + m->o.moment_s;
@@ -136,7 +136,8 @@ static struct model *find_idle_victim(struct models *m)
     return m->stops ? NULL : a;
 }
 
-/* Opens it, unloading others as long as that gives memory. Without the lock. */
+/* Opens a model, unloading others as long as that frees memory. Caller does not
+ * hold the lock. */
 static pl_status open_model(struct models *m, struct model *a,
                             struct service **v, pl_err *err)
 {
@@ -156,7 +157,7 @@ static pl_status open_model(struct models *m, struct model *a,
     return s;
 }
 
-/* What a load that was given up is told as. */
+/* Sets the error of a cancelled load. */
 static void set_given_up(const struct models *m, struct model *a)
 {
     a->why.status = PL_CANCELLED;
@@ -193,7 +194,7 @@ static void load(struct models *m, struct model *a)
     if (s == PL_OK) {
         v->owner = models_owner(a);
         v->http = m->http;
-        v->n_response = m->n_load++ << 24; /* no two answers have one name */
+        v->n_response = m->n_load++ << 24; /* makes response ids unique */
         a->service = v;
     }
     a->why = err;
@@ -205,7 +206,7 @@ static void load(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* Who asked first, of those that are not loaded; NULL: nobody asks. */
+/* Returns the first requested model that is not loaded, or NULL. */
 static struct model *next_model(struct models *m)
 {
     struct model *next = NULL;
@@ -229,7 +230,8 @@ static int count_loaded(const struct models *m)
     return n;
 }
 
-/* Who waited for a place here would wait for ever. */
+/* Fails the load: every loaded model is pinned, so no place will become
+ * free. */
 static void fail_all_pinned(struct models *m, struct model *a)
 {
     a->state = MODEL_FAILED;
@@ -241,10 +243,10 @@ static void fail_all_pinned(struct models *m, struct model *a)
     models_finish_load(m, a);
 }
 
-/* ---- making way ---------------------------------------------------------- */
+/* ---- eviction ------------------------------------------------------------ */
 
-/* Of those that may go, all of them in use, the one that was loaded first;
- * NULL: one is about to go as it is. */
+/* Returns the model loaded first of those that may be unloaded, all of which
+ * are in use; NULL if one is about to be unloaded anyway. */
 static struct model *oldest_loaded(struct models *m)
 {
     struct model *first = NULL;
@@ -262,15 +264,14 @@ static struct model *oldest_loaded(struct models *m)
     return first;
 }
 
-/* When one that is loaded has to make way for `a`; 0: that is not the question
- * now. */
+/* Returns when `first` has to be evicted for `a`; 0 if not applicable. */
 static double eviction_time(const struct models *m, const struct model *a,
                             const struct model *first)
 {
     return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
 }
 
-/* Those that were to make way stay: there is a place without them. */
+/* Cancels pending evictions: there is a place without them. */
 static void cancel_evictions(struct models *m)
 {
     for (int i = 0; i < m->n; i++) {
@@ -286,7 +287,8 @@ static void cancel_evictions(struct models *m)
     }
 }
 
-/* Has one make way for `a`, if it has waited for long; false: it waits on. */
+/* Starts evicting a model for `a`, if that has waited long enough. Returns
+ * false if it has to wait on. */
 static bool request_eviction(struct models *m, const struct model *a)
 {
     struct model *first = oldest_loaded(m);
@@ -299,8 +301,8 @@ static bool request_eviction(struct models *m, const struct model *a)
     return true;
 }
 
-/* Loads one, makes a place for it, or refuses it; false: there is nothing to
- * do, or all that are loaded are in use. */
+/* Loads a model, makes a place for it, or fails it. Returns false if there is
+ * nothing to do, or all loaded models are in use. */
 static bool load_one(struct models *m)
 {
     struct model *a = next_model(m), *other;
@@ -325,7 +327,7 @@ static bool load_one(struct models *m)
 
 /* ---- the thread ---------------------------------------------------------- */
 
-/* Until a model has been idle for too long; 0: none ever will. */
+/* Returns when the next model will have been idle for too long; 0: never. */
 static double next_idle(const struct models *m)
 {
     double next = 0;
@@ -364,7 +366,7 @@ void *models_loader_thread(void *models)
     while (!m->stops)
         if (!unload_one(m) && !load_one(m))
             wait_for_request(m);
-    for (int i = 0; i < m->n; i++) { /* whoever waits is told */
+    for (int i = 0; i < m->n; i++) { /* rejects waiting requests */
         struct model *a = &m->model[i];
 
         set_given_up(m, a);

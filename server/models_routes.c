@@ -1,5 +1,5 @@
-/* Which model a request means, and what can be asked of the table itself. See
- * models.h. */
+/* Finds the model that a request means, and answers requests about the table
+ * itself. See models.h. */
 #include "models_inner.h"
 
 #include "json_field.h"
@@ -11,7 +11,7 @@
 
 /* ---- running ------------------------------------------------------------- */
 
-/* What a service has for a request, of a path that the table may have too. */
+/* Returns the service's route of a request; the table may have its path too. */
 static const struct http_route *inner_of(const struct models *m,
                                          const struct http_request *r)
 {
@@ -24,7 +24,8 @@ static const struct http_route *inner_of(const struct models *m,
     return &m->inner[k];
 }
 
-/* Who looks is no user that keeps a model loaded, or has it loaded. */
+/* Returns true for a read-only request, which neither keeps a model loaded nor
+ * loads it. */
 static bool only_looks(const struct http_request *r)
 {
     return strcmp(http_method(r), "POST") != 0;
@@ -34,14 +35,14 @@ void models_run(void *model, struct http_request *r)
 {
     struct model *a = model;
     struct models *m = a->of;
-    bool looks = only_looks(r); /* r is gone afterwards */
+    bool looks = only_looks(r); /* r is freed afterwards */
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
         a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
-    /* It is used, so that its service stays. */
+    /* Its use count keeps the service alive. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
@@ -55,7 +56,7 @@ void models_reject_load(struct http_request *r, const pl_err *err)
     struct api_error why;
 
     api_error_set_status(&why, err->status, err);
-    if (why.status == 400) /* the request is not to blame */
+    if (why.status == 400) /* not the request's fault */
         why.status = 500;
     else if (why.status == 429)
         why.status = 503;
@@ -73,7 +74,8 @@ static void append(struct model *a, struct models_waiting *w)
     a->last = w;
 }
 
-/* Whose client has left waits no more; with the lock held. */
+/* Rejects waiting requests whose client has disconnected. Caller holds the
+ * lock. */
 static void end_left(struct models *m, struct model *a)
 {
     const pl_err left = {PL_CANCELLED, "the client has left"};
@@ -87,12 +89,13 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_reject_load(w->r, &left); /* nobody is there to read it */
+        models_reject_load(w->r, &left); /* the client has disconnected */
         free(w);
     }
 }
 
-/* The request waits for its model, with the lock held; false: it may not. */
+/* Queues the request for its model. Returns false if it was rejected. Caller
+ * holds the lock. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
                      struct api_error *why)
 {
@@ -128,14 +131,15 @@ static bool may_load(const struct models *m, const struct http_request *r)
     return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
 }
 
-/* Runs it, has it wait, or refuses it. */
+/* Runs the request, queues it, or rejects it. */
 static void give_to(struct models *m, struct model *a, struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
     struct api_error why;
 
     pthread_mutex_lock(&m->lock);
-    /* Who only looks begins nothing that others would have to wait for. */
+    /* A read-only request runs despite a pending eviction, because it starts
+     * nothing that others would wait for. */
     run = models_is_ready(a) ||
           (only_looks(r) && a->state == MODEL_LOADED && !a->unload_pending);
     if (run)
@@ -158,7 +162,7 @@ static void give_to(struct models *m, struct model *a, struct http_request *r)
 
 /* ---- which model --------------------------------------------------------- */
 
-/* The field "model" of a body, or NULL; *owner has to outlive it. */
+/* Reads the field "model" of a body, or NULL; *owner must outlive it. */
 static bool read_name(const struct http_request *r, const char **name,
                       json_t **owner, struct api_error *why)
 {
@@ -173,7 +177,7 @@ static bool read_name(const struct http_request *r, const char **name,
            field_text(&f, "model", name);
 }
 
-/* The model that is meant, or NULL. */
+/* Returns the model that is meant, or NULL. */
 static struct model *find_model(const struct models *m,
                                 const struct http_request *r,
                                 struct api_error *why)
@@ -216,7 +220,7 @@ void models_on_request(void *models, struct http_request *r)
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* As clients of llama.cpp's server know them. */
+/* As clients of llama.cpp's server expect them. */
 static const char *const state_names[] = {
     [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
     [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
@@ -284,7 +288,7 @@ static void on_list(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* One of them, by its own name alone. */
+/* Answers for one model, by its exact name. */
 static void on_model(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -304,7 +308,7 @@ static void on_model(void *user, struct http_request *r)
     respond_json(r, j);
 }
 
-/* ---- wishes -------------------------------------------------------------- */
+/* ---- loading and unloading ----------------------------------------------- */
 
 static struct model *named(const struct models *m, struct http_request *r)
 {
@@ -316,7 +320,7 @@ static struct model *named(const struct models *m, struct http_request *r)
     return a;
 }
 
-/* Answers at once; the list says how far it is. */
+/* Answers at once; the list shows the progress. */
 static void on_load(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -331,8 +335,8 @@ static void on_load(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
-/* Its requests end first; those that come from now on have it loaded anew. A
- * load that has not ended is given up, and who waits for it is refused. */
+/* Unloads a model after its requests have ended; later ones load it again. A
+ * load in progress is cancelled, and requests that wait for it are rejected. */
 static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -358,7 +362,7 @@ static void on_unload(void *user, struct http_request *r)
         service_reject(r, &why);
 }
 
-/* Of the server, where no model is named. */
+/* Answers for the server if no model is named. */
 static void on_props(void *user, struct http_request *r)
 {
     struct models *m = user;

@@ -1,4 +1,4 @@
-/* A request of each protocol, read part by part. */
+/* Parses a request of each protocol, part by part. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ enum api_error_shape request_shape(enum request_kind kind)
     return kinds[kind].shape;
 }
 
-/* ---- what is known, but not to be had ------------------------------------ */
+/* ---- known, but unsupported ---------------------------------------------- */
 
 enum {
     TALKS = 1 << REQUEST_CHAT,
@@ -45,7 +45,8 @@ enum {
     ITEMS = 1 << REQUEST_RESPONSES,
 };
 
-/* A field asks for nothing if it is null, false, empty or this number. */
+/* Unsupported fields. A field requests nothing if it is null, false, empty or
+ * this number. */
 static const struct {
     unsigned kinds; /* 1 << enum request_kind */
     const char *name;
@@ -95,7 +96,8 @@ static bool check_beyond(const struct request_reader *r)
     return true;
 }
 
-/* The one place that knows what the server cannot do yet: rules->can. */
+/* Rejects features that the server lacks; the only place that checks
+ * rules->can. */
 static bool check_needs(const struct request_reader *r)
 {
     const struct request *a = r->a;
@@ -123,7 +125,7 @@ static bool check_needs(const struct request_reader *r)
     return true;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- the whole request --------------------------------------------------- */
 
 bool request_dump(struct request_reader *r, const json_t *j, char **out)
 {
@@ -151,8 +153,9 @@ bool request_set_thinking(struct request_reader *r, bool on)
            request_set_extra(r, "thinking", json_boolean(on));
 }
 
-/* A conversation of these protocols that ends with the assistant's text has the
- * beginning of its answer there, unless it says how its prompt is to end. */
+/* Reads the beginning of the answer: in these protocols a conversation may end
+ * with it as the assistant's text, unless the request sets
+ * add_generation_prompt. */
 static bool read_begun(struct request_reader *r)
 {
     size_t n = json_array_size(r->messages);

@@ -1,4 +1,5 @@
-/* Messages of /v1/chat/completions, and what all protocols make of messages. */
+/* Messages of /v1/chat/completions, and helpers for the messages of all
+ * protocols. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static bool is_one_of(const char *s, const char *const *list)
     return *list != NULL;
 }
 
-/* The text of part i of a list. */
+/* Appends the text of part i of a list. */
 static bool join_part(const struct fields *f, const char *name,
                       const json_t *list, size_t i, const char *const *types,
                       struct text *out)
@@ -69,8 +70,9 @@ bool request_set_text(const struct fields *f, json_t *object, const char *key,
            api_error_set_memory(f->why);
 }
 
-/* Is there room for the values in a text of arguments, beside those of others?
- * The request's own are counted without them. */
+/* Returns true if the JSON values of call arguments fit in the limit, in
+ * addition to those of other calls. The request's own values are counted
+ * separately. */
 static bool has_room(struct request_reader *r, const char *text, size_t len)
 {
     size_t n = field_values(text, len);
@@ -81,7 +83,7 @@ static bool has_room(struct request_reader *r, const char *text, size_t len)
     return true;
 }
 
-/* The arguments in the form that the template takes; NULL: no memory. */
+/* Returns the arguments in the template's form; NULL if out of memory. */
 static json_t *arguments_of(struct request_reader *r, const json_t *given)
 {
     const char *text = json_string_value(given);
@@ -101,7 +103,7 @@ static json_t *arguments_of(struct request_reader *r, const json_t *given)
         (given == NULL ||
          (text != NULL && json_error_code(&e) == json_error_unknown)))
         return NULL;
-    if (!json_is_object(object)) { /* what a model once wrote wrongly */
+    if (!json_is_object(object)) { /* malformed earlier output of a model */
         json_decref(object);
         return json_incref((json_t *)given);
     }
@@ -169,9 +171,10 @@ static bool read_calls(struct request_reader *r, const struct fields *m,
     return true;
 }
 
-/* A message goes to the template with all its fields, so that it finds what it
- * knows; its content as one text, its calls with arguments in the template's
- * form. Templates know no "developer", who is the system's successor. */
+/* Passes a message to the template with all its fields, so that it finds those
+ * that it knows. The content becomes one text, and the calls' arguments get the
+ * template's form. Templates know "system" rather than its successor
+ * "developer". */
 static bool read_message(struct request_reader *r, const json_t *list, size_t i)
 {
     static const char *const texts[] = {"text", "refusal", NULL};

@@ -1,14 +1,14 @@
-/* /infill: what stands between two texts, for models that learned to fill in
- * the middle. The prompt is made of their own tokens: other files of the
- * project, each behind the mark of one; what stands before the gap; what stands
- * behind it; the mark of the gap; what of it is there. */
+/* /infill: text between two texts, for models trained to fill in the middle.
+ * The prompt has their special tokens: other files of the project, each after
+ * the token of a file; the text before the gap; the text after it; the token of
+ * the gap; and the beginning of its text. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
 enum { MOST_EXTRA = 1024 };
 
-/* A prompt while pieces are put behind each other. */
+/* A prompt under construction. */
 struct pieces {
     struct request_reader *r;
     struct request_prompt *p;
@@ -35,7 +35,7 @@ static struct request_piece *add_piece(struct pieces *to)
     return &p->piece[p->n++];
 }
 
-/* A text in which nothing is a special token, unless `special`. */
+/* Appends a text; special tokens are parsed in it only if `special`. */
 static bool add_text(struct pieces *to, const char *text, size_t len,
                      bool special)
 {
@@ -60,7 +60,7 @@ static bool add_mark(struct pieces *to, pl_fim which)
     return true;
 }
 
-/* A field of text; `text` is "" where there is none. */
+/* Reads a field of text; `text` is "" if it is absent. */
 static bool read_text(const struct fields *f, const char *name,
                       const char **text, size_t *len)
 {
@@ -71,7 +71,8 @@ static bool read_text(const struct fields *f, const char *name,
     return true;
 }
 
-/* {"filename", "text"}; a model that knows no files gets a line between. */
+/* Appends {"filename", "text"}; for a model without file tokens a line
+ * separates them. */
 static bool add_extra(struct pieces *to, const json_t *list, size_t i)
 {
     static const char line[] = "\n\n--- snippet ---\n\n";
@@ -158,7 +159,7 @@ bool request_read_infill(struct request_reader *r)
     if (a->prompt == NULL)
         return api_error_set_memory(r->f.why);
     to.p = a->prompt;
-    /* An empty text first: what the tokenizer adds goes before that. */
+    /* An empty text first: the tokenizer's additions precede it. */
     return add_piece(&to) != NULL &&
            (a->prompt->piece[0].text = "", add_extras(&to)) &&
            add_mark(&to, PL_FIM_PREFIX) &&

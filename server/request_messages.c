@@ -1,11 +1,11 @@
-/* Messages of /v1/messages, whose content is blocks: texts, calls of tools and
- * their results, reasoning. One such message may become several of a template:
- * results of tools are messages of their own there. */
+/* Messages of /v1/messages, whose content is blocks: texts, tool calls and
+ * their results, reasoning. One such message may become several for a template,
+ * where tool results are separate messages. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"text", NULL};
 
-/* A message that is being put together. */
+/* A message under construction. */
 struct making {
     struct request_reader *r;
     const char *role;
@@ -23,7 +23,7 @@ static bool begin(struct making *m)
            api_error_set_memory(m->r->f.why);
 }
 
-/* The message is whole; what comes next is another. */
+/* Completes the message; the next block begins another. */
 static bool end(struct making *m)
 {
     const struct fields *f = &m->r->f;
@@ -93,7 +93,7 @@ static bool add_block(struct making *m, const struct fields *block)
     if (strcmp(type, "thinking") == 0)
         return add(m, &m->reasoning, block, "thinking");
     if (strcmp(type, "redacted_thinking") == 0)
-        return true; /* nobody here can read it */
+        return true; /* cannot be read here */
     if (strcmp(type, "tool_use") == 0)
         return add_call(m, block);
     if (strcmp(type, "tool_result") == 0)
@@ -129,7 +129,7 @@ static bool read_message(struct request_reader *r, const json_t *list, size_t i)
     return end(&m) && ok;
 }
 
-/* A string, or blocks of text. */
+/* Reads the system prompt: a string, or blocks of text. */
 static bool read_system(struct request_reader *r)
 {
     struct making m = {.r = r, .role = "system"};
@@ -142,7 +142,7 @@ static bool read_system(struct request_reader *r)
     return end(&m) && ok;
 }
 
-/* Templates have a switch for reasoning, and no budget. */
+/* Reads whether to reason: templates have a switch, not a budget. */
 static bool read_thinking(struct request_reader *r)
 {
     static const char *const types[] = {"enabled", "disabled", "adaptive"};

@@ -1,9 +1,9 @@
-/* What an answer has to be, and what is told along with it. */
+/* Reads an output's format, and what is reported along with it. */
 #include "request_parse.h"
 
 #include <stdlib.h>
 
-/* The schema that is a field of f; it is there. */
+/* Takes the schema in a present field of f. */
 static bool take_schema(struct request_reader *r, const struct fields *f,
                         const char *name)
 {
@@ -14,8 +14,8 @@ static bool take_schema(struct request_reader *r, const struct fields *f,
     return request_dump(r, schema, &r->a->schema);
 }
 
-/* {"type": "json_schema", "json_schema": {"schema": {...}}} and its kin; in
- * /v1/responses and /v1/messages the schema stands beside the type. */
+/* Reads {"type": "json_schema", "json_schema": {"schema": {...}}} and variants;
+ * in /v1/responses and /v1/messages the schema is next to the type. */
 static bool read_format(struct request_reader *r, const struct fields *f)
 {
     static const char *const types[] = {"text", "json_object", "json_schema"};
@@ -42,7 +42,7 @@ static bool read_format(struct request_reader *r, const struct fields *f)
     return r->a->schema != NULL || api_error_set_memory(r->f.why);
 }
 
-/* Where each protocol says what an answer has to be. */
+/* Reads the output format from each protocol's field. */
 static bool read_formats(struct request_reader *r)
 {
     struct request *a = r->a;
@@ -76,7 +76,7 @@ static bool read_formats(struct request_reader *r)
     return true;
 }
 
-/* "logprobs" is a number in completions and a switch in chats. */
+/* Reads "logprobs", a number in completions and a switch in chats. */
 static bool read_probs(struct request_reader *r)
 {
     struct request *a = r->a;

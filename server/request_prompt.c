@@ -1,5 +1,5 @@
-/* Prompts: a text; a list of token ids; a list of both, which is one prompt; a
- * list of several of these. */
+/* Prompts: a text; a list of token ids; a list of both, which is one prompt; or
+ * a list of several of these. */
 #include "request_parse.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static bool is_id(const json_t *v)
     return json_is_integer(v);
 }
 
-/* Ids that follow each other, from item i on, as one piece; *n: how many. */
+/* Takes consecutive ids from item i on as one piece of *n ids. */
 static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
                      struct request_piece *p, size_t *n)
 {
@@ -35,7 +35,7 @@ static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
     return true;
 }
 
-/* A text or a list of texts and ids. */
+/* Takes a text, or a list of texts and ids. */
 static bool take_prompt(struct request_reader *r, const json_t *v,
                         struct request_prompt *p)
 {
@@ -66,7 +66,7 @@ static bool take_prompt(struct request_reader *r, const json_t *v,
     return true;
 }
 
-/* A list is one prompt if it has an id; else it is a list of prompts. */
+/* Returns true for a list of prompts; a list with an id is one prompt. */
 static bool is_several(const json_t *v)
 {
     if (!json_is_array(v))

@@ -1,5 +1,5 @@
-/* Input of /v1/responses: a text, or items, of which those that a model wrote
- * one after another (reasoning, message, calls) become one message. */
+/* Input of /v1/responses: a text, or items. Consecutive items by the model
+ * (reasoning, message, calls) become one message. */
 #include "request_parse.h"
 
 static const char *const texts[] = {"input_text", "output_text", "text",
@@ -14,7 +14,7 @@ static json_t *last_by_model(const struct request_reader *r)
     return role != NULL && strcmp(role, "assistant") == 0 ? m : NULL;
 }
 
-/* NULL: no memory, refused. */
+/* Returns NULL if out of memory, which rejects the request. */
 static json_t *new_message(struct request_reader *r, const char *role)
 {
     json_t *m = json_pack("{ssss}", "role", role, "content", "");
@@ -33,7 +33,7 @@ static bool add_text(struct request_reader *r, const struct fields *item,
     const json_t *had = json_object_get(message, key);
     bool ok = true;
 
-    if (json_string_length(had) > 0) /* two items say one thing */
+    if (json_string_length(had) > 0) /* two items of one message */
         ok = (text_add(&t, json_string_value(had), json_string_length(had)) &&
               text_add(&t, "\n", 1)) ||
              api_error_set_memory(r->f.why);
@@ -54,7 +54,7 @@ static bool read_message(struct request_reader *r, const struct fields *item)
         !field_choice(item, "role", roles, 4, &role) ||
         !field_need(item, "content"))
         return false;
-    if (role == 1) { /* behind its reasoning; not behind its calls */
+    if (role == 1) { /* joins its reasoning, but not its calls */
         message = last_by_model(r);
         if (json_object_get(message, "tool_calls") != NULL)
             message = NULL;
@@ -106,7 +106,7 @@ static bool read_reasoning(struct request_reader *r, const struct fields *item)
     json_t *message;
 
     if (!whole && json_array_size(field(item, "summary")) == 0)
-        return true; /* kept elsewhere, or encrypted */
+        return true; /* stored elsewhere, or encrypted */
     message = new_message(r, "assistant");
     return message != NULL && add_text(r, item, whole ? "content" : "summary",
                                        message, "reasoning_content", thoughts);

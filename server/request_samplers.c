@@ -1,12 +1,12 @@
-/* What llama-server's requests say of samplers beyond plain numbers: which
- * steps choose a token, in which order, and what DRY breaks at. */
+/* Sampler settings of llama-server's requests other than numbers: the samplers,
+ * their order, and DRY's sequence breakers. */
 #include "request_parse.h"
 #include "sampler_names.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A list of names, or a string with a letter for each. */
+/* Reads the order: a list of names, or a string with a letter for each. */
 static bool read_order(struct request_reader *r)
 {
     const json_t *v = field(&r->f, "samplers");

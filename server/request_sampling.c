@@ -1,4 +1,4 @@
-/* How tokens are chosen, and when a text ends. */
+/* Reads how tokens are sampled, and when a text ends. */
 #include "request_parse.h"
 #include "sampler_names.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 enum {
-    MOST_STOP = 256,        /* strings, */
-    MOST_STOP_BYTES = 1024, /* each as long */
+    MOST_STOP = 256,        /* strings */
+    MOST_STOP_BYTES = 1024, /* of each string */
     MOST_BIAS = 1 << 17,
 };
 
@@ -66,7 +66,7 @@ static bool read_numbers(struct request_reader *r)
         return false;
     s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
     s->dry_allowed_length = (int)dry_allowed;
-    /* -1 is the whole context: of more than a sampler takes, its end. */
+    /* -1 means the whole context; the sampler limits it. */
     s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
                         ? SAMPLER_DRY_LAST_N
                         : (int)dry_last_n;
@@ -77,7 +77,7 @@ static bool read_numbers(struct request_reader *r)
     return true;
 }
 
-/* Later names count more. */
+/* Reads limits; later names take precedence. */
 static bool read_limits(struct request_reader *r)
 {
     static const char *const names[] = {"n_predict", "max_tokens",
@@ -110,7 +110,7 @@ static bool add_stop(struct request_reader *r, const char *name,
     if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
         return field_wrong(&r->f, name, v,
                            "a string of at most 1024 bytes or a list of such");
-    if (json_string_length(v) > 0) /* an empty one never comes */
+    if (json_string_length(v) > 0) /* an empty one never matches */
         r->a->stop[r->a->n_stop++] = json_string_value(v);
     return true;
 }
@@ -173,7 +173,7 @@ static bool add_bias(struct biases *b, int64_t id, float bias)
     return true;
 }
 
-/* A text stands for all tokens that it has. */
+/* Adds a bias to all tokens of a text. */
 static bool add_text_bias(struct biases *b, const char *text, float bias)
 {
     int32_t *ids = NULL;
@@ -196,7 +196,8 @@ static bool add_text_bias(struct biases *b, const char *text, float bias)
     return ok;
 }
 
-/* token: an id, or a text that may be one in digits (`digits`). */
+/* Adds one bias. token: an id, or a text; with `digits` the text may be an id
+ * in decimal. */
 static bool take_bias(struct biases *b, const json_t *id, const char *text,
                       bool digits, const json_t *value)
 {
@@ -252,8 +253,8 @@ static bool read_biases(struct request_reader *r)
     return true;
 }
 
-/* The biases of the rules, which a request's own are added to by replacing
- * them: its list is the whole list. */
+/* Starts from the defaults in rules. A request's list of biases replaces
+ * theirs. */
 bool request_read_sampling(struct request_reader *r)
 {
     struct request *a = r->a;

@@ -1,4 +1,4 @@
-/* Requests become jobs. */
+/* Converts requests to tasks. */
 #include "request_tasks.h"
 
 #include <inttypes.h>
@@ -27,8 +27,8 @@ static pl_status render(const struct request *a, const char *messages,
     return pl_template_render(t, &c, text, len, err);
 }
 
-/* The conversation with an end of its last text that is nowhere else in it:
- * digits, which templates leave as they are. malloc'ed; NULL: no memory. */
+/* Copies the conversation and appends a unique marker to its last text: digits,
+ * which templates do not change. malloc'ed; NULL if out of memory. */
 static char *mark_end(const char *messages, char end[static 32])
 {
     json_t *all = json_loads(messages, 0, NULL), *last, *content;
@@ -49,8 +49,8 @@ static char *mark_end(const char *messages, char end[static 32])
     return marked;
 }
 
-/* The conversation up to the end of its last text, which the template may not
- * have changed. */
+/* Renders the conversation up to the end of its last text, which must appear
+ * unchanged. */
 static pl_status render_begun(const struct request *a, const pl_template *t,
                               int64_t now, char **text, size_t *len,
                               pl_err *err)
@@ -136,7 +136,7 @@ pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
     return s;
 }
 
-/* A piece's own tokens; malloc'ed. */
+/* Sets *ids to a piece's tokens, malloc'ed. */
 static pl_status piece_tokens(const struct request_piece *p, int flags,
                               const pl_tokenizer *words, int32_t **ids,
                               int64_t *n, pl_err *err)

@@ -1,8 +1,8 @@
-/* Tools that a model may call, in each protocol's form. Templates know one:
- * {"type": "function", "function": {"name", "description", "parameters"}}. */
+/* Tools in each protocol's form. Templates know one form: {"type": "function",
+ * "function": {"name", "description", "parameters"}}. */
 #include "request_parse.h"
 
-/* The function of a tool: name, description, parameters. */
+/* Reads the function of a tool: name, description, parameters. */
 static bool read_function(struct request_reader *r, const struct fields *f,
                           const char *schema_name, json_t *list)
 {
@@ -64,8 +64,8 @@ static bool has_tool(const json_t *list, const char *name)
     return false;
 }
 
-/* {"type": "function", "function": {"name"}}; in /v1/messages and
- * /v1/responses the name stands beside the type. */
+/* Reads {"type": "function", "function": {"name"}}; in /v1/messages and
+ * /v1/responses the name is next to the type. */
 static bool read_choice_object(struct request_reader *r, bool *none)
 {
     static const char *const types[] = {"auto", "none", "any", "tool",

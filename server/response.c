@@ -1,4 +1,4 @@
-/* Answers: what all protocols share. */
+/* Responses: the part that all protocols share. */
 #include "response_inner.h"
 
 #include <math.h>
@@ -14,14 +14,14 @@ static const struct response_protocol *const protocols[] = {
     [REQUEST_INFILL] = &protocol_llama,
 };
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------ */
 
 pl_status response_create(struct response **out, const struct request *a,
                           const struct response_about *about, pl_err *err)
 {
     struct response *w = calloc(1, sizeof(*w));
     const char *prefix = protocols[a->kind]->prefix;
-    /* a byte that is no UTF-8 becomes three */
+    /* an invalid byte becomes three */
     size_t n_id = strlen(prefix) + 3 * strlen(about->id) + 1;
 
     *out = w;
@@ -134,7 +134,7 @@ bool response_send_done(struct response *w)
     return !w->failed && write_all(w, done, sizeof(done) - 1);
 }
 
-/* All choices have ended. */
+/* Ends the response when all choices have ended. */
 static bool finish(struct response *w)
 {
     json_t *j;
@@ -197,7 +197,7 @@ static bool begin(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* NULL: no memory. */
+/* Appends a block; NULL if out of memory. */
 static struct response_block *
 add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
 {
@@ -216,7 +216,7 @@ add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
     return &c->block[c->n_block++];
 }
 
-/* Valid text, at the end of the last block. */
+/* Adds valid text to the last block. */
 static bool tell_text(struct response *w, struct response_choice *c,
                       const struct text *t)
 {
@@ -228,7 +228,7 @@ static bool tell_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* The last block is whole. */
+/* Completes the last block. */
 static bool end_block(struct response *w, struct response_choice *c)
 {
     struct text t = {0};
@@ -262,7 +262,7 @@ static bool add_text(struct response *w, struct response_choice *c,
     return !w->failed;
 }
 
-/* Reasoning has ended, where it belongs to the content. */
+/* Closes reasoning that is part of the content. */
 static bool end_thoughts(struct response *w, struct response_choice *c)
 {
     const struct text why =
@@ -284,7 +284,7 @@ static bool end_thoughts(struct response *w, struct response_choice *c)
     return !w->failed;
 }
 
-/* More of the last block, a call. */
+/* Adds to the arguments of the last block, a call. */
 static bool add_arguments(struct response *w, struct response_choice *c,
                           const pl_reply_part *p)
 {
@@ -349,7 +349,7 @@ bool response_part(struct response *w, int choice, const pl_reply_part *p)
     return add_text(w, c, p->kind, p->text, p->len);
 }
 
-/* ---- what else is told --------------------------------------------------- */
+/* ---- other events -------------------------------------------------------- */
 
 bool response_ping(struct response *w)
 {
@@ -389,7 +389,8 @@ bool response_prompt(struct response *w, int choice, int64_t n_prompt,
     return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));
 }
 
-/* JSON has no infinity; -9999 is what OpenAI's API has for "never". */
+/* Writes a token; -9999 replaces minus infinity, as in OpenAI's API, because
+ * JSON has none. */
 static json_t *token_json(const struct response_token *t)
 {
     json_t *bytes = json_array();
@@ -463,7 +464,7 @@ bool response_fail(struct response *w, const struct api_error *why)
     return !w->failed;
 }
 
-/* ---- for protocols ------------------------------------------------------- */
+/* ---- helpers for protocols ----------------------------------------------- */
 
 void response_put(json_t **object, const char *key, json_t *value)
 {
@@ -481,7 +482,7 @@ void response_add(json_t **list, json_t *value)
     *list = NULL;
 }
 
-/* The list's items, of which it keeps none: a token's may take 50 KB. */
+/* Returns the list's items and clears it, because a token's may take 50 KB. */
 static json_t *new_of(json_t *list)
 {
     json_t *new;

@@ -1,8 +1,8 @@
-/* /v1/chat/completions: chunks, each a piece of a message. What llama-server
- * adds is there too: timings, progress, reasoning_content. */
+/* /v1/chat/completions: chunks of messages, with llama-server's additions:
+ * timings, progress, reasoning_content. */
 #include "response_inner.h"
 
-/* {"content": [...]}, of tokens not told yet; NULL: none are. */
+/* Returns {"content": [...]} of tokens not sent yet; NULL if there are none. */
 static json_t *new_probs(struct response_choice *c)
 {
     json_t *probs = response_new_probs(c);
@@ -10,7 +10,7 @@ static json_t *new_probs(struct response_choice *c)
     return probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
 }
 
-/* A chunk of one choice; `delta` is given away. */
+/* Returns a chunk of one choice; takes over `delta`. */
 static json_t *chunk(const struct response *w, struct response_choice *c,
                      json_t *delta, const char *finish)
 {
@@ -63,7 +63,8 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, chunk(w, c, delta, NULL));
 }
 
-/* index: -1: it is whole; else it begins, as the one of that number. */
+/* Returns a call. index: -1 if it is complete; else the number of a call that
+ * begins. */
 static json_t *call_json(const struct response_block *b, int index)
 {
     json_t *j =

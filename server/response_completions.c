@@ -1,8 +1,8 @@
 /* /v1/completions: chunks of plain text. */
 #include "response_inner.h"
 
-/* Probabilities as completions have them, lists side by side, and as
- * llama-server has them, in "content". `list` is given away; NULL: null. */
+/* Returns probabilities both in the form of completions, parallel lists, and in
+ * llama-server's, "content". Takes over `list`; NULL gives null. */
 static json_t *probs_json(json_t *list)
 {
     json_t *tokens = json_array(), *probs = json_array(), *tops = json_array();
@@ -44,7 +44,7 @@ static json_t *choice_json(const struct response_choice *c, json_t *text,
                      "logprobs", probs_json(probs), "finish_reason", finish);
 }
 
-/* `choices` is given away. */
+/* Takes over `choices`. */
 static json_t *around(const struct response *w, json_t *choices)
 {
     return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s}", "choices", choices,
@@ -83,7 +83,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, chunk(w, c, json_text(s, len), NULL));
 }
 
-/* There are no tools here. */
+/* This protocol has no tools. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;

@@ -1,11 +1,11 @@
-/* An answer as its protocols see it. */
+/* A response as its protocols see it. */
 #ifndef SERVER_RESPONSE_INNER_H
 #define SERVER_RESPONSE_INNER_H
 
 #include "json_text.h"
 #include "response.h"
 
-/* What follows each other in an answer. */
+/* A run of output of one kind. */
 struct response_block {
     pl_reply_kind kind;
     struct text text; /* of a call: its arguments */
@@ -16,13 +16,13 @@ struct response_choice {
     int index;
     struct response_block *block; /* [n_block], owned */
     int n_block, cap_block;
-    struct utf8_tail tail; /* of the last block */
-    bool thinks;           /* reasoning is open */
-    json_t *probs, *ids;   /* of all tokens, in streams those that are not told
-                              yet; owned, NULL: not asked for */
+    struct utf8_tail tail; /* incomplete character of the last block */
+    bool thinks;           /* a reasoning section is open */
+    json_t *probs, *ids;   /* of all tokens, or in a stream of those not sent
+                              yet; owned, NULL: not requested */
     int64_t n_prompt, n_cached, n_token;
     bool begun, ended;
-    struct response_end end; /* its string is not kept */
+    struct response_end end; /* its `stop` points to `stop` below */
     struct text prompt, stop;
 };
 
@@ -34,25 +34,28 @@ struct response {
     struct response_choice *choice; /* [n], owned */
     int n, n_ended;
     bool streamed, begun, over, failed;
-    int64_t n_event; /* that were sent */
-    bool open;       /* the last block is open, in protocols that have such */
+    int64_t n_event; /* events sent */
+    bool open;       /* the last block is open, in protocols with block
+                        events */
 };
 
-/* A protocol. `whole` makes the body, NULL: no memory; the others write events
- * and return false as answer_sent does. NULL: nothing to tell. */
+/* A protocol. `whole` makes the body, or returns NULL if out of memory. The
+ * others write events and return false as response_send_event does. NULL:
+ * nothing to write. */
 struct response_protocol {
-    const char *prefix;               /* of ids */
-    bool (*ping)(struct response *w); /* NULL: a comment, not an event */
+    const char *prefix;               /* of response ids */
+    bool (*ping)(struct response *w); /* NULL: a comment is written, not an
+                                         event */
     bool (*progress)(struct response *w, struct response_choice *c,
                      int64_t done, int64_t total, double seconds);
     bool (*begin)(struct response *w, struct response_choice *c);
-    /* `text` is new at the end of the last block. */
+    /* `text` was appended to the last block. */
     bool (*text)(struct response *w, struct response_choice *c,
                  const char *text, size_t len);
-    /* The last block is a call that begins, the n-th of the choice; `text` has
+    /* The last block is a call that begins, the nth of the choice; `text` gets
      * its arguments. */
     bool (*call)(struct response *w, struct response_choice *c, int n);
-    /* The last block is whole; before another or the end. */
+    /* The last block is complete; called before another one or the end. */
     bool (*block_end)(struct response *w, struct response_choice *c);
     bool (*end)(struct response *w, struct response_choice *c);
     bool (*over)(struct response *w); /* all choices have ended */
@@ -63,30 +66,30 @@ struct response_protocol {
 extern const struct response_protocol protocol_chat, protocol_completions,
     protocol_llama, protocol_messages, protocol_responses;
 
-/* Put a value, which is given away, into an object or list. Where that fails,
- * or the value is NULL, nothing is left of it: NULL. */
+/* Put a value into an object or list and take over its reference. If that fails
+ * or the value is NULL, they free the object or list and set it to NULL. */
 void response_put(json_t **object, const char *key, json_t *value);
 void response_add(json_t **list, json_t *value);
-/* Sends one event; `j` is given away, and NULL means no memory. name: NULL,
- * where events have none. */
+/* Sends one event. Takes over `j`, whose NULL means out of memory. name: NULL
+ * for events without a name. */
 bool response_send_event(struct response *w, const char *name, json_t *j);
 bool response_send_done(struct response *w); /* data: [DONE] */
 
 const struct response_block *response_last(const struct response_choice *c);
 int response_count(const struct response_choice *c, pl_reply_kind kind);
-/* All texts of a kind, as one JSON string; NULL: no memory. */
+/* Returns all texts of a kind as one JSON string; NULL if out of memory. */
 json_t *response_joined(const struct response_choice *c, pl_reply_kind kind);
 json_t *response_string(const struct text *t);
-/* Probabilities, ids of tokens that are new since the last call, a new list;
- * NULL: none, or not asked for. */
+/* Return a new list of the probabilities or ids of tokens since the last call;
+ * NULL if there are none or they were not requested. */
 json_t *response_new_probs(struct response_choice *c);
 json_t *response_new_ids(struct response_choice *c);
-/* timings and usage, as llama-server and OpenAI have them. c: NULL: of all
- * choices. */
+/* Return timings and usage in the forms of llama-server and OpenAI. c: NULL for
+ * all choices. */
 json_t *response_timings(const struct response *w,
                          const struct response_choice *c);
 json_t *response_usage(const struct response *w);
-/* Of all choices; each prompt counted once. */
+/* Totals of all choices; each prompt is counted once. */
 struct response_sums {
     int64_t n_prompt, n_cached, n_written;
     double prompt_s, written_s;

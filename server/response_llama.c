@@ -1,9 +1,9 @@
-/* /completion, llama-server's own: flat objects, the last of which has it all.
- * No [DONE] ends a stream: "stop": true does. */
+/* /completion, llama-server's own protocol: flat objects, the last of which has
+ * everything. A stream ends with "stop": true instead of [DONE]. */
 #include "response_inner.h"
 #include "sampler_names.h"
 
-/* What tokens were chosen with. */
+/* Returns the settings that tokens were sampled with. */
 static json_t *settings(const struct request *a)
 {
     json_t *all = sampler_json(&a->sampling), *stop = json_array();
@@ -23,7 +23,7 @@ static json_t *settings(const struct request *a)
     return all;
 }
 
-/* `text` is given away. */
+/* Takes over `text`. */
 static json_t *piece(const struct response *w, struct response_choice *c,
                      json_t *text)
 {
@@ -46,8 +46,8 @@ static const char *stop_type(const struct response_choice *c)
     return types[c->end.why];
 }
 
-/* What "response_fields" names of the last object, which is given away, nested
- * ones ("timings/prompt_n") at its top. */
+/* Returns the parts of the last object that "response_fields" names, nested
+ * ones ("timings/prompt_n") at its top. Takes over `all`. */
 static json_t *chosen(const struct response *w, json_t *all)
 {
     const json_t *names = json_object_get(w->a->body, "response_fields");
@@ -75,7 +75,7 @@ static json_t *chosen(const struct response *w, json_t *all)
     return some;
 }
 
-/* The last object; text, ids and probs are given away. */
+/* Returns the last object; takes over text, ids and probs. */
 static json_t *last(const struct response *w, const struct response_choice *c,
                     json_t *text, json_t *ids, json_t *probs)
 {
@@ -125,7 +125,7 @@ static bool text(struct response *w, struct response_choice *c, const char *s,
     return response_send_event(w, NULL, piece(w, c, json_text(s, len)));
 }
 
-/* There are no tools here. */
+/* This protocol has no tools. */
 static bool call(struct response *w, struct response_choice *c, int n)
 {
     (void)w;
@@ -146,7 +146,7 @@ static bool fail(struct response *w, const struct api_error *why)
     return response_send_event(w, NULL, api_error_json(why, API_ERROR_OPENAI));
 }
 
-/* A list where there are several choices. */
+/* Returns a list if there are several choices. */
 static json_t *whole(const struct response *w)
 {
     json_t *list = json_array(), *only;

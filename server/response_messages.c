@@ -1,7 +1,7 @@
 /* /v1/messages: named events around blocks of content. */
 #include "response_inner.h"
 
-/* input_tokens are those that no cache had. */
+/* Returns the usage; input_tokens excludes cached ones. */
 static json_t *usage(const struct response_choice *c)
 {
     return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
@@ -19,7 +19,7 @@ static const char *reason_of(const struct response_choice *c)
                                                   : "end_turn";
 }
 
-/* content is given away; ended: the reason is known. */
+/* Takes over `content`. ended: the stop reason is known. */
 static json_t *message(const struct response *w,
                        const struct response_choice *c, json_t *content,
                        bool ended)
@@ -45,9 +45,9 @@ static bool begin(struct response *w, struct response_choice *c)
            ping(w);
 }
 
-/* Arguments that break off, as far as their values are whole: what clients make
- * of the pieces of a stream. A number at their end may not be whole. What is no
- * JSON object is an empty one. */
+/* Parses truncated arguments up to their last complete value, as clients do
+ * with a stream. A number at their end may be incomplete. Anything but a JSON
+ * object becomes an empty one. */
 static json_t *input_json(const struct text *t)
 {
     struct text whole = {0};
@@ -62,7 +62,7 @@ static json_t *input_json(const struct text *t)
     return json_object();
 }
 
-/* A block, empty or with what it has. */
+/* Returns a block, empty or with its contents. */
 static json_t *block_json(const struct response_block *b, bool filled)
 {
     json_t *text = filled ? response_string(&b->text) : json_string("");

@@ -1,12 +1,12 @@
-/* /v1/responses: items of output, each with events of its own. Every block is
- * an item: reasoning, a message, a call. */
+/* /v1/responses: output items, each with its own events. Every block is an
+ * item: reasoning, a message, a call. */
 #include "response_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A field of the request as the answer repeats it; `otherwise` (given away) if
- * there is none. */
+/* Returns a request's field for the response; `otherwise`, which it takes over,
+ * if it is absent. */
 static json_t *requested(const struct response *w, const char *name,
                          json_t *otherwise)
 {
@@ -43,7 +43,7 @@ static void item_id(const struct response *w, int i, char id[64])
              w->about.id, i);
 }
 
-/* What an item of text has within; the text is given away. */
+/* Returns the content part of a text item; takes over `text`. */
 static json_t *part_json(const struct response_block *b, json_t *text)
 {
     if (b->kind == PL_REPLY_REASONING)
@@ -52,7 +52,7 @@ static json_t *part_json(const struct response_block *b, json_t *text)
                      text, "annotations", "logprobs");
 }
 
-/* As it begins, or filled with what it has. */
+/* Returns item i, empty or with its contents. */
 static json_t *item_json(const struct response *w, int i, bool filled,
                          const char *status)
 {
@@ -81,7 +81,7 @@ static json_t *item_json(const struct response *w, int i, bool filled,
 
 /* ---- the response -------------------------------------------------------- */
 
-/* Sets what the answer repeats of the request. */
+/* Sets the fields that the response copies from the request. */
 static void repeat(const struct response *w, json_t **j)
 {
     const pl_sampling *s = &w->a->sampling;
@@ -139,7 +139,7 @@ static json_t *response(const struct response *w, const char *status,
 
 /* ---- events -------------------------------------------------------------- */
 
-/* Adds the type and the number that all events have; `j` is given away. */
+/* Adds the type and number that all events have; takes over `j`. */
 static bool event(struct response *w, const char *type, json_t *j)
 {
     response_put(&j, "type", json_string(type));
@@ -147,7 +147,7 @@ static bool event(struct response *w, const char *type, json_t *j)
     return response_send_event(w, type, j);
 }
 
-/* An event of the last item; `value` is given away under `key`. */
+/* Sends an event of the last item; takes over `value`. */
 static bool item_event(struct response *w, const char *type, const char *key,
                        json_t *value)
 {
@@ -166,7 +166,7 @@ static bool item_event(struct response *w, const char *type, const char *key,
     return event(w, type, j);
 }
 
-/* "response.output_item.added" or "done" for the last item. */
+/* Sends "response.output_item.added" or "done" for the last item. */
 static bool about_item(struct response *w, const char *type, bool filled,
                        const char *status)
 {
@@ -219,7 +219,8 @@ static bool call(struct response *w, struct response_choice *c, int n)
     return about_item(w, "response.output_item.added", false, "in_progress");
 }
 
-/* Of the answer, and of its last item: its end is known then. */
+/* Returns the status of the response and of its last item, whose end is
+ * known. */
 static const char *status_of(const struct response_choice *c)
 {
     return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";

@@ -1,11 +1,11 @@
-/* See schedule.h. Clients are kept in the order of their ids. */
+/* See schedule.h. Clients are sorted by id. */
 #include "schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAG_STEPS = 8 }; /* steps that a client may be behind */
+enum { MAX_LAG_STEPS = 8 }; /* most steps that a client may lag behind */
 
 static pl_status no_memory(pl_err *err)
 {
@@ -17,7 +17,7 @@ static pl_status no_memory(pl_err *err)
     return PL_NO_MEMORY;
 }
 
-/* Where a client is, or would be. */
+/* Returns the index of a client, or where it would be inserted. */
 static int client_index(const struct schedule *s, uint64_t id)
 {
     int low = 0, high = s->n_client;
@@ -40,7 +40,7 @@ static struct schedule_client *find(const struct schedule *s, uint64_t id)
     return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
 }
 
-/* What counts of what a client was given. */
+/* Returns a client's counter, raised to the lowest that counts. */
 static int64_t served(const struct schedule *s, const struct schedule_client *c)
 {
     int64_t floor = s->most - MAX_LAG_STEPS * s->step;
@@ -124,8 +124,8 @@ static void charge(struct schedule *s, struct schedule_entry *job, int64_t n)
     s->most = c->given > s->most ? c->given : s->most;
 }
 
-/* The prompt that goes first of those that have nothing of this step yet; NULL:
- * there is none. */
+/* Returns the next prompt to serve of those without tokens in this step, or
+ * NULL. */
 static struct schedule_entry *next_prompt(const struct schedule *s,
                                           struct schedule_entry *job, int n)
 {

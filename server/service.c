@@ -1,4 +1,5 @@
-/* What a path means. See service.h; generation.c has those that write. */
+/* The handlers of a model's paths. See service.h; generation.c has those that
+ * generate. */
 #include "service.h"
 
 #include "json_text.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- responses ----------------------------------------------------------- */
 
 void service_reject(struct http_request *r, const struct api_error *why)
 {
@@ -86,7 +87,8 @@ bool service_render(const struct service *v, const struct request *a,
     return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* The text of each of n tokens, one after another; false: no memory. */
+/* Splits the text into that of each of n tokens. Returns false if out of
+ * memory. */
 static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
                      struct tokens_piece *piece, struct text *all)
 {
@@ -181,7 +183,7 @@ static void on_detokenize(void *user, struct http_request *r)
     tokens_fini(&a);
 }
 
-/* The prompt of a conversation; false: refused. */
+/* Renders a conversation as a prompt. Returns false if it was rejected. */
 static bool read_conversation(const struct service *v, struct http_request *r,
                               enum request_kind kind, char **text, size_t *n,
                               struct api_error *why)
@@ -241,7 +243,7 @@ static void on_count_tokens(void *user, struct http_request *r)
     free(text);
 }
 
-/* ---- the page ------------------------------------------------------------ */
+/* ---- web UI -------------------------------------------------------------- */
 
 static void on_page(void *user, struct http_request *r)
 {
@@ -260,7 +262,7 @@ static void add_text(void *user, const char *s, size_t n)
 {
     struct text *t = user;
 
-    text_add(t, s, n); /* a picture that is cut is seen */
+    text_add(t, s, n); /* a truncated picture is noticed */
 }
 
 static void on_plan(void *user, struct http_request *r)
@@ -280,7 +282,7 @@ static void on_plan(void *user, struct http_request *r)
     text_free(&out);
 }
 
-/* ---- what there is ------------------------------------------------------- */
+/* ---- status -------------------------------------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
 {
@@ -288,7 +290,7 @@ static void on_health(void *user, struct http_request *r)
     respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-/* What tokens are chosen with where a request says nothing. */
+/* Returns the default sampling parameters. */
 static json_t *params_json(const struct service *v)
 {
     json_t *all = sampler_json(&v->sampling);
@@ -390,7 +392,7 @@ static void on_machine(void *user, struct http_request *r)
     machine_respond(user, r);
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- generating ---------------------------------------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \

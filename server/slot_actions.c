@@ -14,14 +14,14 @@
 enum { MAX_BUSY = 16, WAIT_S = 60 };
 
 struct slot_action {
-    struct service *service; /* held once it has begun */
+    struct service *service; /* in use once it has started */
     struct http_request *r;
     enum { SAVE, RESTORE, ERASE } what;
     int slot;
     char name[256]; /* of the file */
     char path[4096];
 
-    /* Of saving: what its job tells. */
+    /* For saving: results of its task. */
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool end;
@@ -80,7 +80,7 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return false;
 }
 
-/* Who ends the server does not wait until the job's turn has come. */
+/* Cancels the task when the server ends, also while it waits. */
 static enum client_state on_poll_client(void *user)
 {
     const struct slot_action *t = user;
@@ -99,7 +99,7 @@ static void on_end(void *user, const struct task_report *report)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* The state of a slot's tokens, computed where it is not kept. */
+/* Gets the state of a slot's tokens, computing what is not cached. */
 static bool fetch(struct slot_action *t, const int32_t *token, int64_t n,
                   struct api_error *why)
 {
@@ -150,7 +150,7 @@ static bool save(struct slot_action *t, struct api_error *why)
 
     if (!loop_slot_tokens(t->service->loop, t->slot, &f.token, &f.n))
         return api_error_set_memory(why);
-    /* The context may be full; a prompt leaves a place in it. */
+    /* A prompt must leave space for a token in the context. */
     if (f.n >= pl_engine_n_ctx(t->service->engine))
         f.n = pl_engine_n_ctx(t->service->engine) - 1;
     ok = f.n > 0 ||
@@ -173,7 +173,7 @@ static bool save(struct slot_action *t, struct api_error *why)
     return ok;
 }
 
-/* ---- restoring, erasing -------------------------------------------------- */
+/* ---- restoring and erasing ----------------------------------------------- */
 
 static bool restore(struct slot_action *t, struct api_error *why)
 {
@@ -225,8 +225,8 @@ static bool erase(struct slot_action *t)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* A state is as large as all that its sequence has in the cache, so that only
- * one is in memory at a time. */
+/* Runs an action. Only one state is in memory at a time, because it is as large
+ * as its sequence in the cache. */
 static bool run_slot_action(struct slot_action *t, struct api_error *why)
 {
     struct slots *s = &t->service->slots;
@@ -256,7 +256,7 @@ static void *task(void *user)
     pthread_cond_destroy(&t->ended);
     pthread_mutex_destroy(&t->lock);
     free(t);
-    service_drop(v); /* it stays for slots_fini all the same */
+    service_drop(v); /* v stays valid until n_busy is decremented */
     pthread_mutex_lock(&s->lock);
     s->n_busy--;
     pthread_cond_broadcast(&s->idle);
@@ -264,8 +264,8 @@ static void *task(void *user)
     return NULL;
 }
 
-/* A file's name and nothing else: no path, no hidden file, nothing that a
- * terminal would take for more. */
+/* Returns true for a plain file name: no path, no hidden or partial file, and
+ * nothing special to a terminal. */
 static bool is_plain_filename(const char *name)
 {
     size_t n = strlen(name);

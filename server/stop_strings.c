@@ -1,6 +1,6 @@
-/* One Knuth-Morris-Pratt automaton a string. What is held back is as long as
- * the longest beginning that any of them has matched, so it costs the same
- * however the text is cut. Source: doi:10.1137/0206024. */
+/* One Knuth-Morris-Pratt automaton per string. The text held back is as long as
+ * the longest prefix that any of them has matched, so the cost does not depend
+ * on how the text is cut. Source: doi:10.1137/0206024. */
 #include "stop_strings.h"
 
 #include <stdio.h>
@@ -8,10 +8,10 @@
 
 struct stop_match {
     char *s;      /* owned, [len] */
-    size_t *back; /* owned, [len]: of s[0..i] the longest proper beginning that
-                     is its end too */
+    size_t *back; /* owned, [len]: for s[0..i], the length of the longest proper
+                     prefix that is its suffix too */
     size_t len;
-    size_t n; /* bytes of it that the text ends with */
+    size_t n; /* length of its prefix that the text ends with */
 };
 
 static bool match_init(struct stop_match *m, const char *s)
@@ -53,7 +53,7 @@ pl_status stop_init(struct stops *s, const char *const *string, int n,
     s->held = malloc(s->cap + 1);
     if (s->match != NULL && s->n == n && s->held != NULL)
         return PL_OK;
-    s->n += s->match != NULL && s->n < n; /* the one that is half made */
+    s->n += s->match != NULL && s->n < n; /* the one that is incomplete */
     stop_fini(s);
     snprintf(err->message, sizeof(err->message),
              "no memory for %d stop strings", n);
@@ -71,7 +71,7 @@ void stop_fini(struct stops *s)
     *s = (struct stops){.hit = -1};
 }
 
-/* One byte goes into all; how many bytes are to be held from here on. */
+/* Advances all automata by a byte. Returns how many bytes must be held. */
 static size_t step(struct stops *s, char b)
 {
     size_t most = 0;
@@ -108,7 +108,7 @@ bool stop_add(struct stops *s, const char *text, size_t len,
         return false;
     memcpy(all, s->held, held);
     memcpy(all + held, text, n);
-    n += held - keep; /* surely text */
+    n += held - keep; /* cannot belong to a stop string */
     s->n_held = s->hit >= 0 ? 0 : keep;
     memcpy(s->held, all + n, s->n_held);
     ok = n == 0 || write(user, all, n);

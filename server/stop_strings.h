@@ -1,5 +1,6 @@
-/* Stop strings over a text that comes in pieces: what may begin one is held
- * back until that is known. How the text is cut makes no difference. */
+/* Finds stop strings in a text that arrives in chunks. Text that may begin one
+ * is held back until that is decided. The result does not depend on how the
+ * text is cut. */
 #ifndef SERVER_STOP_STRINGS_H
 #define SERVER_STOP_STRINGS_H
 
@@ -12,21 +13,22 @@ struct stops {
     int n;
     char *held; /* the end of the text that may begin a string; owned */
     size_t n_held, cap;
-    int hit; /* the string that came; -1: none yet */
+    int hit; /* index of the string found; -1: none yet */
 };
 
 typedef bool stop_write_fn(void *user, const char *text, size_t len);
 
-/* Strings are copied; an empty one gives PL_BAD_ARGUMENT. n may be 0. */
+/* Copies the strings; an empty one is PL_BAD_ARGUMENT. n may be 0. */
 pl_status stop_init(struct stops *s, const char *const *string, int n,
                     pl_err *err);
 void stop_fini(struct stops *s); /* takes {0} */
-/* More of the text. What is surely before any stop string goes to `write`, in
- * at most one call; nothing does once one has come. If several end at one byte
- * the longest counts. False: no memory, or `write` said so. */
+/* Adds text. What cannot belong to a stop string is passed to `write`, in at
+ * most one call, and nothing once a string was found. If several end at one
+ * byte the longest counts. Returns false if out of memory or `write` returned
+ * false. */
 bool stop_add(struct stops *s, const char *text, size_t len,
               stop_write_fn *write, void *user);
-/* The text has ended without one: writes what was held back. */
+/* Ends a text without stop string: writes what was held back. */
 bool stop_end(struct stops *s, stop_write_fn *write, void *user);
 
 #endif

@@ -7,7 +7,7 @@
 struct tier_item {
     struct tier_entry *entry;
     bool dirty;
-    struct tier_item *same; /* in its bucket */
+    struct tier_item *same; /* next in its bucket */
     struct tier_item *next, *before;
 };
 
@@ -40,7 +40,7 @@ static struct tier_item **bucket_of(const struct tier_table *t,
 {
     size_t h;
 
-    memcpy(&h, key, sizeof h); /* a hash already */
+    memcpy(&h, key, sizeof h); /* keys are hashes */
     return &t->bucket[h & t->mask];
 }
 
@@ -54,7 +54,7 @@ static struct tier_item *find(const struct tier_table *t,
     return i;
 }
 
-/* Twice as many, if there is memory for it; it works without. */
+/* Doubles the buckets if there is memory for it; works without. */
 static void grow_buckets(struct tier_table *t)
 {
     size_t n = 2 * (t->mask + 1);
@@ -110,7 +110,7 @@ void tier_table_fini(struct tier_table *t)
     t->bucket = NULL;
 }
 
-/* Makes room for so many bytes more. */
+/* Evicts entries until `bytes` more fit. */
 static void evict_for(struct tier_table *t, uint64_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->limit) {

@@ -1,5 +1,4 @@
-/* The threads between the engine's loop, host memory and the disk. See
- * tiers.h. */
+/* The threads between the engine's loop, host memory and disk. See tiers.h. */
 #include "tiers.h"
 
 #include "tier_disk.h"
@@ -15,16 +14,16 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* bytes that may be on their way, there or back */
-    AGAIN_S = 30,       /* a disk that failed is tried again */
-    FLUSH_S = 5,        /* writing what is owed, at the end */
-    LEAVE_S = 5,        /* behind that, for a disk that hangs */
+    STAGED = 256 << 20, /* most bytes pending in either direction */
+    AGAIN_S = 30,       /* seconds until a failed disk is tried again */
+    FLUSH_S = 5,        /* seconds for writing dirty pages at the end */
+    LEAVE_S = 5,        /* seconds after that, for a disk that hangs */
     HANG_S = 5,
     READ_HANG_S = 1,
     MAX_SEARCH = 256,
 };
 
-/* What was given and not looked at yet. */
+/* A page that was stored and is not inserted yet. */
 struct queued_page {
     struct queued_page *next;
     int32_t *token; /* owned, [n] */
@@ -34,21 +33,21 @@ struct queued_page {
     size_t bytes;
 };
 
-/* What is to be removed from the disk. */
+/* An entry to be removed from the disk. */
 struct bad_entry {
     struct bad_entry *next;
     struct tier_key key;
 };
 
-/* A page of a prompt that is in a tier. */
+/* A page of a prompt that was found in a tier. */
 struct found_page {
     struct tier_key key;
     int n; /* tokens */
     bool resumable;
 };
 
-/* First its pages are found, then they are read, in turns with those of other
- * searches, as long as there is room for more that was not taken. */
+/* A lookup. First its pages are found, then they are read, in turn with those
+ * of other lookups, as long as the limit of unconsumed pages allows. */
 struct tiers_lookup {
     struct tiers_lookup *next; /* in the reader's list */
     int32_t *token;            /* owned, [n] */
@@ -56,19 +55,20 @@ struct tiers_lookup {
     void (*done)(void *user);
     void *user;
     int64_t from;
-    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1] of its pages */
+    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1], of its pages */
     struct found_page *page; /* owned, [n_page] */
     int n_page;
-    bool no_disk;     /* which hangs: host memory alone is asked */
-    atomic_bool over; /* they are found */
+    bool no_disk;     /* it hangs: only host memory is searched */
+    atomic_bool over; /* the pages are found */
 
     /* Guarded. */
-    bool busy;  /* the reader is at it */
-    bool freed; /* nobody wants it any more */
+    bool busy;  /* the reader is serving it */
+    bool freed; /* the caller has freed it */
     bool listed;
-    int end;                   /* pages that come, at most */
-    int n_read, n_taken;       /* of them */
-    struct tier_entry **entry; /* owned, [n_page]: those in between, counted */
+    int end;                   /* pages available, at most */
+    int n_read, n_taken;       /* of these */
+    struct tier_entry **entry; /* owned, [n_page]: those between n_taken and
+                                  n_read, with a reference */
 };
 
 struct tiers {
@@ -76,27 +76,28 @@ struct tiers {
     struct tier_key root;
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
-    bool sorts, writes, reads; /* they run */
-    bool ended, left;          /* they do not; left: one of them hangs */
+    bool sorts, writes, reads; /* they were started */
+    bool ended, left;          /* they were stopped; left: one of them hangs */
     _Atomic double at_read; /* since when the reader waits for the disk; 0: it
                                does not */
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
     bool stops, sorted;    /* sorted: the sorter has ended */
-    double mark_disk_busy; /* since when the writer is there; 0: it is not */
+    double mark_disk_busy; /* since when the writer uses the disk; 0: it does
+                              not */
     double flush_until;
     struct queued_page *queued_page, *last; /* a queue */
     uint64_t given_bytes;
     struct bad_entry *bad_entry;
-    struct tiers_lookup *search, *last_search; /* that the reader may serve */
-    int n_search;                              /* of all that were begun */
-    uint64_t ahead; /* bytes that were read and not taken */
+    struct tiers_lookup *search, *last_search; /* for the reader */
+    int n_search;                              /* all that exist */
+    uint64_t ahead;                            /* bytes read and not consumed */
     struct tier_table table;
     struct tiers_counts counts;
-    double again;          /* the disk failed, and is not written to before; */
-    bool told, told_large; /* and that was said, or that a page is too large.
-                              All are the writer's */
+    double again;          /* no writes before then, because the disk failed */
+    bool told, told_large; /* that was logged; or that a page is too large. All
+                              three belong to the writer */
 };
 
 static double now(void)
@@ -135,7 +136,7 @@ static void free_given(struct queued_page *g)
     free(g);
 }
 
-/* As an entry; NULL: no memory. Takes the data. */
+/* Returns it as an entry, which takes over the data; NULL if out of memory. */
 static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 {
     int64_t first = (g->n - 1) / TIER_TOKENS * TIER_TOKENS;
@@ -154,14 +155,15 @@ static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
     return e;
 }
 
-/* With the lock held. */
+/* Returns true if a write hangs. Caller holds the lock. */
 static bool disk_hangs(const struct tiers *t)
 {
     return t->mark_disk_busy > 0 && now() - t->mark_disk_busy > t->o.hang_s;
 }
 
-/* With the lock held. What a disk that hangs has to write is lost to it: memory
- * has it, where there is any for that, like all else. */
+/* Inserts an entry. Caller holds the lock. While the disk is stalled, dirty
+ * entries are marked clean and counted as lost; host memory keeps them if it is
+ * enabled. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
     bool hangs = disk_hangs(t);
@@ -177,8 +179,9 @@ static void put(struct tiers *t, struct tier_entry *e)
     pthread_cond_signal(&t->to_write);
 }
 
-/* With the lock held, which it gives back meanwhile. A page that came before
- * behind which sequences went on is not replaced by one where they do not. */
+/* Inserts the first queued page. Caller holds the lock, which is released while
+ * hashing. Replaces an existing entry only if the new one is resumable and the
+ * old one is not. */
 static void insert_entry(struct tiers *t)
 {
     struct queued_page *g = t->queued_page;
@@ -219,7 +222,7 @@ static void *insert_thread(void *user)
     return NULL;
 }
 
-/* Is it on the disk already, as good as it is? */
+/* Returns true if the disk already has an equally usable entry. */
 static bool is_written(const struct tiers *t, const struct tier_entry *e)
 {
     bool damaged, good;
@@ -230,7 +233,7 @@ static bool is_written(const struct tiers *t, const struct tier_entry *e)
     return good;
 }
 
-/* Writes it, if it is not there; false, and *error: it could not be. */
+/* Writes an entry unless it is *there. Returns false and *error on failure. */
 static bool write_entry(struct tiers *t, const struct tier_entry *e,
                         bool *there, int *error)
 {
@@ -246,7 +249,7 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
     return ok;
 }
 
-/* Once, until it goes well again. */
+/* Logs a failure once, until a write succeeds again. */
 static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
     if (error == EFBIG ? t->told_large : t->told)
@@ -263,8 +266,8 @@ static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
             strerror(error), AGAIN_S);
 }
 
-/* With the lock held, which it gives back meanwhile. A page that is too large
- * says nothing of others. */
+/* Writes the oldest dirty entry. Caller holds the lock, which is released
+ * meanwhile. A page that is too large does not count as a disk failure. */
 static void write_one(struct tiers *t)
 {
     struct tier_entry *e = tier_entry_ref(tier_table_oldest_dirty(&t->table));
@@ -299,7 +302,7 @@ static void write_one(struct tiers *t)
     tier_entry_unref(e);
 }
 
-/* With the lock held, which it gives back meanwhile. */
+/* Removes one bad entry. Caller holds the lock, which is released meanwhile. */
 static void remove_one(struct tiers *t)
 {
     struct bad_entry *b = t->bad_entry;
@@ -321,7 +324,7 @@ static void *writer_thread(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad_entry) /* before what takes its place */
+        if (t->bad_entry) /* before a replacement is written */
             remove_one(t);
         else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
@@ -370,7 +373,7 @@ void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- looking ------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------- */
 
 static void free_search(struct tiers_lookup *s)
 {
@@ -393,7 +396,7 @@ static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
     return wanted;
 }
 
-/* The reader goes to the disk, or comes back from it. */
+/* Marks when the reader starts or ends a disk access. */
 static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
@@ -423,8 +426,8 @@ static struct tier_entry *read_disk_entry(struct tiers *t,
     return e;
 }
 
-/* Counted once; of the disk, if `head`, without its data. NULL: there is none.
- */
+/* Returns an entry with a reference, or NULL. One from disk has no data if
+ * `head`. */
 static struct tier_entry *find_entry(struct tiers *t,
                                      const struct tiers_lookup *s,
                                      const struct tier_key *key, bool head,
@@ -441,7 +444,7 @@ static struct tier_entry *find_entry(struct tiers *t,
     return e || s->no_disk ? e : read_disk_entry(t, key, head);
 }
 
-/* Adds the page of a key, if there is one. */
+/* Adds the page of a key; returns false if there is none. */
 static bool find_page(struct tiers *t, struct tiers_lookup *s,
                       const struct tier_key *key)
 {
@@ -455,7 +458,7 @@ static bool find_page(struct tiers *t, struct tiers_lookup *s,
     return true;
 }
 
-/* Pages up to the last one behind which a sequence can go on. */
+/* Returns the number of pages up to the last resumable one. */
 static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
@@ -465,7 +468,7 @@ static int n_resumable_pages(const struct tiers_lookup *s)
     return n;
 }
 
-/* Whole pages from s->from on, as far as they are. */
+/* Finds full pages from s->from on, up to the first gap. */
 static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
@@ -473,8 +476,9 @@ static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
             return;
 }
 
-/* The longest of fewer tokens than a page that goes on behind whole pages: such
- * are kept where a state is. Only behind the last good entry, or further. */
+/* Finds the longest partial page that continues full pages; partial ones exist
+ * where a state was cached. Only those after the last resumable page are
+ * tried. */
 static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
     int good = n_resumable_pages(s), whole = s->n_page;
@@ -499,7 +503,8 @@ static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
     }
 }
 
-/* Fewer than the devices have are of no use. */
+/* Finds all pages of a lookup, or none unless they exceed what the devices
+ * have. */
 static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
@@ -510,7 +515,7 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
                       TIER_TOKENS);
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->length; i++) {
         pthread_mutex_lock(&t->lock);
-        tier_table_find(&t->table, &s->key[i + 1]); /* uses it */
+        tier_table_find(&t->table, &s->key[i + 1]); /* marks it as used */
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
             continue;
@@ -518,9 +523,9 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         tier_disk_touch(&t->disk, &s->key[i + 1]);
         mark_disk_busy(t, false);
     }
-    if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
+    if (!is_wanted(t, s)) /* only that was needed, or its task has ended */
         return;
-    /* Behind a state within a page nothing can be put: all of it comes. */
+    /* Pages cannot be appended to a state within a page: find all from 0. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
     match_full_pages(t, s);
     match_partial_page(t, s);
@@ -530,7 +535,7 @@ static void find_all(struct tiers *t, struct tiers_lookup *s)
         s->n_page = 0;
 }
 
-/* Its next page; what comes from the disk is in memory from now on. */
+/* Reads page i; one from disk is put into host memory. */
 static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
                                     int i)
 {
@@ -541,7 +546,7 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
         return NULL;
     pthread_mutex_lock(&t->lock);
     if (!ram && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
-        tier_table_put(&t->table, e, false); /* none came meanwhile */
+        tier_table_put(&t->table, e, false); /* not inserted meanwhile */
     *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
     *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) += e->bytes;
     pthread_mutex_unlock(&t->lock);
@@ -550,7 +555,7 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
 
 /* ---- the reader ---------------------------------------------------------- */
 
-/* The following are called with the lock held. */
+/* Callers of the following hold the lock. */
 
 static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
@@ -561,7 +566,7 @@ static void enlist(struct tiers *t, struct tiers_lookup *s)
     pthread_cond_signal(&t->to_read);
 }
 
-/* Takes it out of the list, behind `before` (NULL: it is the first). */
+/* Removes it from the list, after `before` (NULL: it is the first). */
 static void unlist(struct tiers *t, struct tiers_lookup *s,
                    struct tiers_lookup *before)
 {
@@ -571,13 +576,15 @@ static void unlist(struct tiers *t, struct tiers_lookup *s,
     s->listed = false;
 }
 
-/* May a page be read for it now? One always may, or it would never go on. */
+/* Returns true if a page may be read for it now. One page always may, so that
+ * every lookup progresses. */
 static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
-/* Out of the list; NULL: there is nothing to do for any. */
+/* Removes the next lookup with something to do from the list; NULL if there is
+ * none. */
 static struct tiers_lookup *next_search(struct tiers *t)
 {
     struct tiers_lookup *before = NULL;
@@ -590,7 +597,8 @@ static struct tiers_lookup *next_search(struct tiers *t)
     return NULL;
 }
 
-/* One piece of work, the lock given back meanwhile. */
+/* Serves a lookup once: finds its pages, or reads one. Releases the lock
+ * meanwhile. */
 static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
@@ -618,7 +626,7 @@ static void discard_search(struct tiers *t, struct tiers_lookup *s)
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
     t->n_search--;
-    pthread_cond_signal(&t->to_read); /* for others there is more room */
+    pthread_cond_signal(&t->to_read); /* others have more space */
     free_search(s);
 }
 
@@ -649,7 +657,7 @@ static void *reader_thread(void *user)
     return NULL;
 }
 
-/* All that host memory has of it, without the reader. */
+/* Finds and reads everything from host memory, without the reader. */
 static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;
@@ -745,7 +753,7 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        if (!atomic_load(&s->over)) { /* what it says is used counts */
+        if (!atomic_load(&s->over)) { /* it still marks pages as used */
             pthread_mutex_unlock(&t->lock);
             return;
         }
@@ -753,7 +761,7 @@ void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* else the reader does it */
+    if (!s->busy) /* else the reader discards it */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
@@ -767,7 +775,7 @@ void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
-    if (b) { /* without memory it is found again */
+    if (b) { /* without memory it will be found again */
         b->next = t->bad_entry;
         t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
@@ -786,7 +794,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- creation and end ---------------------------------------------------- */
 
 static pl_status fail(pl_err *err, const char *what)
 {
@@ -862,7 +870,7 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Within one architecture bits are the same. */
+/* Bits are the same within one architecture. */
 #if defined(__x86_64__)
 static const char arch[] = "x86-64";
 #elif defined(__aarch64__)
@@ -871,7 +879,8 @@ static const char arch[] = "aarch64";
 static const char arch[] = "another";
 #endif
 
-/* A state of no token tells nothing but what it would be a state of. */
+/* Makes the key from the state of zero tokens, which has nothing but the
+ * description of what computes it. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
@@ -895,7 +904,7 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
-/* The thread has ended; or it hangs, and is left to itself. */
+/* Waits for a thread until `end`. Returns false if it hangs; it is detached. */
 static bool joined(pthread_t thread, const struct timespec *end)
 {
     if (pthread_timedjoin_np(thread, NULL, end) == 0)
@@ -919,7 +928,7 @@ void tiers_flush(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
-    clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
+    clock_gettime(CLOCK_REALTIME, &end); /* pthread_timedjoin_np uses it */
     end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
     if (t->sorts)
         t->left |= !joined(t->sorter, &end);
@@ -934,7 +943,7 @@ void tiers_free(struct tiers *t)
     if (!t)
         return;
     tiers_flush(t);
-    if (t->left) { /* what the thread looks at stays, but for who hears it */
+    if (t->left) { /* the thread still uses *t, but not the log */
         say(t, PL_LOG_WARN,
             "the cache's folder does not answer; it is left as it is");
         pthread_mutex_lock(&t->lock);

@@ -1,4 +1,4 @@
-/* Texts and tokens in JSON. */
+/* Requests and responses about texts and tokens, in JSON. */
 #include "token_routes.h"
 
 #include "json_field.h"
@@ -70,7 +70,7 @@ void tokens_fini(struct tokens_request *a)
     *a = (struct tokens_request){0};
 }
 
-/* `j` is given away. */
+/* Takes over `j`. */
 static char *body_of(json_t *j)
 {
     char *s = json_dumps(j, JSON_COMPACT);

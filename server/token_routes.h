@@ -1,5 +1,5 @@
-/* Requests about texts and tokens alone: /tokenize, /detokenize,
- * /apply-template (whose request is that of a chat) and counting. */
+/* Parses and answers requests about texts and tokens: /tokenize, /detokenize,
+ * /apply-template (whose request is that of a chat) and token counting. */
 #ifndef SERVER_TOKEN_ROUTES_H
 #define SERVER_TOKEN_ROUTES_H
 
@@ -12,12 +12,12 @@ struct tokens_request {
     const char *text; /* [len], of /tokenize; borrowed from body */
     size_t len;
     bool add_special, parse_special; /* PL_ADD_SPECIAL, PL_PARSE_SPECIAL */
-    bool pieces;                     /* each token's text is asked for, too */
+    bool pieces;                     /* return each token's text, too */
     int32_t *ids;                    /* [n], of /detokenize; owned */
     int64_t n;
 };
 
-/* False: refused, and *a is empty. */
+/* Return false if the request was rejected; then *a is empty. */
 bool tokens_read_text(struct tokens_request *a, const char *body, size_t len,
                       struct api_error *why);
 bool tokens_read_ids(struct tokens_request *a, const char *body, size_t len,
@@ -29,13 +29,14 @@ struct tokens_piece {
     const char *s; /* [n] */
     size_t n;
 };
-/* Bodies, malloc'ed; NULL: no memory. piece: [n], or NULL: ids alone. A piece
- * that is no UTF-8 by itself is a list of its bytes. */
+/* Return response bodies, malloc'ed; NULL if out of memory. piece: [n], or
+ * NULL: ids only. A piece that is not valid UTF-8 becomes a list of its
+ * bytes. */
 char *tokens_ids_body(const int32_t *ids, int64_t n,
                       const struct tokens_piece *piece);
-/* key: "content" of /detokenize, "prompt" of /apply-template. */
+/* key: "content" for /detokenize, "prompt" for /apply-template. */
 char *tokens_text_body(const char *key, const char *s, size_t n);
-/* Of /v1/messages/count_tokens. */
+/* For /v1/messages/count_tokens. */
 char *tokens_count_body(int64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* The page that people look at: ui.html, within the command. */
+/* The web UI: ui.html, embedded in the command. */
 #ifndef SERVER_UI_H
 #define SERVER_UI_H
 
