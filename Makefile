@@ -79,6 +79,7 @@ bench: all
 
 examples: all
 	@scripts/examples.sh $(BUILD)
+	@scripts/installed.sh $(BUILD)
 
 install: all
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"

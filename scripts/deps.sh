@@ -70,6 +70,7 @@ missing_of() {
     fi
     if [ "$1" = gate ]; then
         need ccache has ccache
+        need cmake has cmake
         major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
         need "libclang-rt-${major:-14}-dev" fuzzes
         if [ "${PLAIT_TIER:-}" = long ]; then
