@@ -11,6 +11,7 @@
 #   make test-ptx    the kernels' tests, their PTX run an instruction at a time
 #   make pictures    doc/page.png, doc/machine.png
 #   make examples    examples/, built against an installed copy, and run
+#   make portable    a folder whose command needs glibc alone, and its .tar.xz
 #   make bench       the benches' figures on this machine
 #   make install     headers, libraries, command, pkg-config file; PREFIX=DIR
 BUILD ?= build
@@ -81,6 +82,10 @@ examples: all
 	@scripts/examples.sh $(BUILD)
 	@scripts/installed.sh $(BUILD)
 
+portable: all
+	@scripts/deps.sh portable
+	@scripts/portable.sh $(BUILD) pack
+
 install: all
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"
 	@meson install -C $(BUILD)
@@ -88,4 +93,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check check-symbols hooks ptx check-ptx test-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check check-symbols hooks ptx check-ptx test-ptx check-hip pictures examples portable bench install clean

@@ -1,6 +1,7 @@
 #!/bin/sh
-# deps.sh build|check|test|gate: installs the packages that building, checking,
-# testing or .ci/run needs and this machine lacks. Silent when nothing is missing.
+# deps.sh build|check|test|gate|portable: installs the packages that building,
+# checking, testing, .ci/run or `make portable` needs and this machine lacks.
+# Silent when nothing is missing.
 # Knows apt only; on other systems it names what is missing and stops. Tests go
 # without the packages that only they need: they are skipped.
 set -u
@@ -62,6 +63,9 @@ missing_of() {
     need libgnutls28-dev pkg-config --exists gnutls
     need libedit-dev pkg-config --exists libedit
     need libcmocka-dev pkg-config --exists cmocka
+    if [ "$1" = portable ] || [ "$1" = gate ]; then
+        need patchelf has patchelf
+    fi
     if [ "$1" = check ] || [ "$1" = gate ]; then
         need git has git
         need python3 has python3
