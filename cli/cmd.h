@@ -6,7 +6,7 @@
 
 #include "options.h"
 
-#define COMMAND_DECLARE(upper, lower, text, args)                              \
+#define COMMAND_DECLARE(upper, lower, text, args, example)                     \
     enum exit_code cmd_##lower(const struct options *o);
 COMMAND_MAP(COMMAND_DECLARE)
 #undef COMMAND_DECLARE

@@ -8,7 +8,7 @@
 const char *command_name(enum command command)
 {
     static const char *const names[] = {
-#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = #lower,
+#define COMMAND_ROW(upper, lower, text, args, example) [CMD_##upper] = #lower,
         COMMAND_MAP(COMMAND_ROW)
 #undef COMMAND_ROW
     };

@@ -1,120 +1,118 @@
-/* Options that are none of ours: those of llama.cpp, ignored where they would
- * change no result, else refused by name with what to use instead; and slips of
- * the finger, in commands too, answered with the nearest name.
+/* Options that plait does not have. Those of llama.cpp are ignored where they
+ * would change no result, else refused by name with what to use instead.
+ * Misspelled options and commands are answered with the nearest name.
  *
- * The lists are of names only, from the options llama.cpp's tools document. */
+ * The table has names only, from the options llama.cpp's tools document. */
 #include "option_table.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-/* names split by blanks; what to do instead */
-struct foreign {
-    const char *names;
-    const char *instead;
-};
+#define REFUSED(names, instead)                                                \
+    {                                                                          \
+        names, instead, LLAMA_REFUSED                                          \
+    }
 
-static const struct foreign refused[] = {
-    {"-kvo --kv-offload", "it is the default; -nkvo keeps the cache on the "
-                          "host"},
-    {"-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
-     "--cpu-range-batch --cpu-strict-batch",
-     "name the cores in -dev, like cpu:0-3"},
-    {"--prio --prio-batch", "the nearest is nice(1)"},
-    {"--repack --no-repack -nr --no-host",
-     "weights are always repacked at load; leave it out"},
-    {"--no-op-offload", "use --op-offload off"},
-    {"--swa-full -dt --defrag-thold -kvu --kv-unified",
-     "the cache is paged; the nearest is -c"},
-    {"--keep --context-shift --no-context-shift -ctxcp",
-     "a full context ends the text; the nearest is -c"},
-    {"-np --parallel -ns --sequences -cb --cont-batching",
-     "a command works on one sequence; leave it out"},
-    {"--list-devices", "use `plait devices`"},
-    {"--rpc", "devices are this machine's; the nearest is -dev"},
-    {"-dr --docker-repo", "the nearest is -hf"},
-    {"-cl --cache-list", "the nearest is --offline"},
-    {"-hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v -hffv --hf-file-v",
-     "there is one model; the nearest is -hf"},
-    {"-mm --mmproj -mmu --mmproj-url --no-mmproj --mmproj-auto",
-     "models read text alone; the nearest is -m"},
-    {"-md --model-draft --draft --draft-max --draft-min -devd -ngld -cd -ctkd "
-     "-ctvd --cache-type-k-draft --cache-type-v-draft",
-     "there is no draft model; the nearest is -m"},
-    {"--lora --lora-scaled --control-vector --control-vector-scaled "
-     "--control-vector-layer-range",
-     "weights are used as they are in the file; the nearest is -m"},
-    {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale "
-     "--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow "
-     "--yarn-beta-fast --override-kv",
-     "the file's own values are used; `plait inspect` shows them"},
-    {"--check-tensors", "the nearest is `plait inspect`"},
-    {"-bf --binary-file", "use -f, which takes a file as it is"},
-    {"-e --escape", "it is the default; --no-escape turns it off"},
-    {"-sysf --system-prompt-file", "the nearest is --system TEXT"},
-    {"-cnv --conversation -st --single-turn",
-     "use -i; what is piped in is one message a line"},
-    {"--chat-template", "templates have no names here; use --template FILE"},
-    {"--reasoning-format",
-     "reasoning goes to standard error; the nearest is --reasoning"},
-    {"--reasoning-budget", "the nearest is --reasoning off"},
-    {"-if --interactive-first", "use -i without -p"},
-    {"-mli --multiline-input",
-     "with -i a line that ends with a backslash goes on in the next"},
-    {"-r --reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
-     "the chat template says what stands around messages; the nearest are "
-     "--template and, for tokens a turn, -n"},
-    {"-bs --backend-sampling", "the devices choose no tokens; leave it out"},
-    {"--adaptive-target --adaptive-decay", "the nearest is --mirostat 2"},
-    {"--prompt-cache --prompt-cache-all --prompt-cache-ro",
-     "the nearest are --state-save and --state-load"},
-    {"--verbose-prompt", "use `plait tokenize`"},
-    {"-lv --verbosity --log-verbosity --log-verbose --log-file --log-colors "
-     "--log-disable --log-prefix --log-timestamps",
-     "the nearest is -v; messages go to standard error"},
-    {"--perf --no-perf --show-timings --no-show-timings",
-     "speeds come at the end, on standard error; leave it out"},
-    {"-co --color --simple-io --display-prompt",
-     "the nearest is --no-display-prompt"},
-    {"--ppl-stride --ppl-output-type --hellaswag --winogrande "
-     "--multiple-choice --kl-divergence --all-logits --save-all-logits",
-     "perplexity is measured over windows of -c tokens; the nearest is "
-     "--chunks"},
-    {"--stdin", "use -p -, or redirect"},
-    {"--usage", "use --help"},
-    {"--license --completion-bash", "the nearest is `plait --help`"},
+const struct llama_option llama_options[] = {
+    REFUSED("-kvo --kv-offload",
+            "it is the default; -nkvo keeps the cache on the "
+            "host"),
+    REFUSED(
+        "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb "
+        "--cpu-range-batch --cpu-strict-batch",
+        "name the cores in -dev, like cpu:0-3"),
+    REFUSED("--prio --prio-batch", "the nearest is nice(1)"),
+    REFUSED("--repack --no-repack -nr --no-host",
+            "weights are always repacked at load; leave it out"),
+    REFUSED("--no-op-offload", "use --op-offload off"),
+    REFUSED("--swa-full -dt --defrag-thold -kvu --kv-unified",
+            "the cache is paged; the nearest is -c"),
+    REFUSED("-ctxcp", "use --checkpoints"),
+    REFUSED("--keep --context-shift --no-context-shift",
+            "a full context ends the text; the nearest is -c"),
+    REFUSED("-ns --sequences -cb --cont-batching",
+            "a command works on one sequence; leave it out"),
+    REFUSED("--list-devices", "use `plait devices`"),
+    REFUSED("--rpc", "devices are this machine's; the nearest is -dev"),
+    REFUSED("-dr --docker-repo", "the nearest is -hf"),
+    REFUSED("-cl --cache-list", "the nearest is --offline"),
+    REFUSED(
+        "-hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v -hffv --hf-file-v",
+        "there is one model; the nearest is -hf"),
+    REFUSED("-mm --mmproj -mmu --mmproj-url --no-mmproj --mmproj-auto",
+            "models read text alone; the nearest is -m"),
+    REFUSED("-md --model-draft --draft --draft-max --draft-min -devd -ngld -cd "
+            "-ctkd "
+            "-ctvd --cache-type-k-draft --cache-type-v-draft",
+            "there is no draft model; the nearest is -m"),
+    REFUSED("--lora --lora-scaled --control-vector --control-vector-scaled "
+            "--control-vector-layer-range",
+            "weights are used as they are in the file; the nearest is -m"),
+    REFUSED(
+        "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale "
+        "--yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor --yarn-beta-slow "
+        "--yarn-beta-fast --override-kv",
+        "the file's own values are used; `plait inspect` shows them"),
+    REFUSED("--check-tensors", "the nearest is `plait inspect`"),
+    REFUSED("-bf --binary-file", "use -f, which takes a file as it is"),
+    REFUSED("-e --escape", "it is the default; --no-escape turns it off"),
+    REFUSED("-sysf --system-prompt-file", "the nearest is --system TEXT"),
+    REFUSED("-cnv --conversation -st --single-turn",
+            "use -i; what is piped in is one message a line"),
+    REFUSED("--chat-template",
+            "use --template FILE; templates have no names here"),
+    REFUSED("--reasoning-format",
+            "reasoning goes to standard error; the nearest is --reasoning"),
+    REFUSED("--reasoning-budget", "the nearest is --reasoning off"),
+    REFUSED("-if --interactive-first", "use -i without -p"),
+    REFUSED("-mli --multiline-input",
+            "with -i a line that ends with a backslash goes on in the next"),
+    REFUSED(
+        "--reverse-prompt --in-prefix --in-suffix --in-prefix-bos",
+        "the chat template says what stands around messages; the nearest are "
+        "--template and, for tokens a turn, -n"),
+    REFUSED("-bs --backend-sampling",
+            "the devices choose no tokens; leave it out"),
+    REFUSED("--adaptive-target --adaptive-decay",
+            "the nearest is --mirostat 2"),
+    REFUSED("--prompt-cache --prompt-cache-all --prompt-cache-ro",
+            "the nearest are --state-save and --state-load"),
+    REFUSED("--verbose-prompt", "use `plait tokenize`"),
+    REFUSED(
+        "-lv --verbosity --log-verbosity --log-verbose --log-file --log-colors "
+        "--log-disable --log-prefix --log-timestamps",
+        "the nearest is -v; messages go to standard error"),
+    REFUSED("--perf --no-perf --show-timings --no-show-timings",
+            "speeds come at the end, on standard error; leave it out"),
+    REFUSED("-co --color --simple-io --display-prompt",
+            "the nearest is --no-display-prompt"),
+    REFUSED("--ppl-stride --ppl-output-type --hellaswag --winogrande "
+            "--multiple-choice --kl-divergence --all-logits --save-all-logits",
+            "perplexity is measured over windows of -c tokens; the nearest is "
+            "--chunks"),
+    REFUSED("--stdin", "use -p -, or redirect"),
+    REFUSED("--usage", "use --help"),
+    REFUSED("--license --completion-bash", "the nearest is `plait --help`"),
+    {"-tb --threads-batch", "prompt and generation use the same threads, -t",
+     LLAMA_VALUE},
+    {"--numa", "-dev cpu makes one device of each NUMA node", LLAMA_VALUE},
+    {"--poll --poll-batch", "threads spin, then sleep", LLAMA_VALUE},
+    {"--jinja --no-jinja", "chat templates are always Jinja's", LLAMA_FLAG},
+    {"-fa --flash-attn", "attention always works that way", LLAMA_SWITCH},
+    {"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
+     "weights are read once into the devices' memory", LLAMA_FLAG},
+    {"-mmp -lm --load-mode", "weights are read once into the devices' memory",
+     LLAMA_VALUE},
+    {"--warmup --no-warmup", "bench always warms up, the others never do",
+     LLAMA_FLAG},
 };
+const int n_llama_option = sizeof(llama_options) / sizeof(llama_options[0]);
 
-/* Options that would change no result; why, and whether they have a value. */
-static const struct ignored {
-    struct foreign f;
-    enum { NO_VALUE, VALUE, SWITCH } value;
-} ignored[] = {
-    {{"-tb --threads-batch", "prompt and generation use the same threads, -t"},
-     VALUE},
-    {{"--numa", "-dev cpu makes one device of each NUMA node"}, VALUE},
-    {{"--poll --poll-batch", "threads spin, then sleep"}, VALUE},
-    {{"--jinja --no-jinja", "chat templates are always Jinja's"}, NO_VALUE},
-    {{"-fa --flash-attn", "attention always works that way"}, SWITCH},
-    {{"--mlock --mmap --no-mmap -dio --direct-io -ndio --no-direct-io",
-      "weights are read once into the devices' memory"},
-     NO_VALUE},
-    {{"-mmp -lm --load-mode", "weights are read once into the devices' memory"},
-     VALUE},
-    {{"--warmup --no-warmup", "bench always warms up, the others never do"},
-     NO_VALUE},
-};
-enum {
-    N_REFUSED = sizeof(refused) / sizeof(refused[0]),
-    N_IGNORED = sizeof(ignored) / sizeof(ignored[0]),
-};
-
-/* Does the row list `name`? */
-static bool lists(const struct foreign *f, const char *name)
+static bool lists(const struct llama_option *l, const char *name)
 {
     size_t len = strlen(name);
-    const char *s = f->names;
+    const char *s = l->names;
 
     while (*s != '\0') {
         size_t n = strcspn(s, " ");
@@ -126,22 +124,12 @@ static bool lists(const struct foreign *f, const char *name)
     return false;
 }
 
-static const struct ignored *find_ignored(const char *name)
+static const struct llama_option *find_llama(const char *name)
 {
-    for (int i = 0; i < N_IGNORED; i++)
-        if (lists(&ignored[i].f, name))
-            return &ignored[i];
+    for (int i = 0; i < n_llama_option; i++)
+        if (lists(&llama_options[i], name))
+            return &llama_options[i];
     return NULL;
-}
-
-static const struct foreign *find_foreign(const char *name)
-{
-    const struct ignored *g = find_ignored(name);
-
-    for (int i = 0; i < N_REFUSED; i++)
-        if (lists(&refused[i], name))
-            return &refused[i];
-    return g != NULL ? &g->f : NULL;
 }
 
 static int least(int a, int b)
@@ -223,22 +211,23 @@ bool option_ignore(enum command command, const char *name, const char *next,
                    int *n_word)
 {
     static const char *const switches[] = {"on", "off", "auto", "0", "1"};
-    const struct ignored *g = find_ignored(name);
+    const struct llama_option *l = find_llama(name);
 
-    if (g == NULL || !option_find("-dev", 1u << command))
+    if (l == NULL || l->take == LLAMA_REFUSED ||
+        !option_find("-dev", 1u << command))
         return false;
-    *n_word = g->value == VALUE;
-    for (int i = 0; next != NULL && g->value == SWITCH && i < 5; i++)
+    *n_word = l->take == LLAMA_VALUE;
+    for (int i = 0; next != NULL && l->take == LLAMA_SWITCH && i < 5; i++)
         *n_word |= strcmp(next, switches[i]) == 0;
     complain(command, EXIT_DONE, "%s of llama.cpp changes nothing here: %s",
-             name, g->f.instead);
+             name, l->instead);
     return true;
 }
 
 enum exit_code option_refuse(enum command command, const char *name)
 {
     const struct option_row *row = option_find(name, UINT_MAX);
-    const struct foreign *f = find_foreign(name);
+    const struct llama_option *l = find_llama(name);
     const char *near = nearest(command, name);
 
     if (row != NULL) {
@@ -251,10 +240,10 @@ enum exit_code option_refuse(enum command command, const char *name)
                         "lists those of this command",
                         name, command_name(c), command_name(command));
     }
-    if (f != NULL)
+    if (l != NULL)
         return complain(command, EXIT_USAGE,
                         "%s of llama.cpp is not an option here: %s", name,
-                        f->instead);
+                        l->instead);
     if (near != NULL)
         return complain(command, EXIT_USAGE,
                         "there is no option %s; did you mean %s?", name, near);

@@ -14,7 +14,7 @@
 static bool takes_word(enum command command)
 {
     static const char *const args[] = {
-#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = args,
+#define COMMAND_ROW(upper, lower, text, args, example) [CMD_##upper] = args,
         COMMAND_MAP(COMMAND_ROW)
 #undef COMMAND_ROW
     };
@@ -37,7 +37,7 @@ static void set_defaults(struct options *o, enum command command)
     o->models_wait_s = 30;
     o->n_round = 5;
     o->n_prefix = 1;
-    o->random_seed = true;
+    o->random_seed = command != CMD_BENCH;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')
@@ -170,7 +170,7 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
         if (word[0] == '-' && word[1] != '\0') {
             enum exit_code c = take_option(o, argc, argv, &i);
 
-            if (c != EXIT_DONE || o->help)
+            if (c != EXIT_DONE || o->help || o->help_all)
                 return c;
         } else if (takes_word(command) && o->model == NULL) {
             o->model = word;
@@ -201,49 +201,91 @@ void options_free(struct options *o)
     o->sampling.n_dry_breaker = 0;
 }
 
-/* Names and value, then the help from one column on, broken at blanks; a
- * word wider than the column gets a line of its own. */
-static void print_row(const struct option_row *row)
-{
-    enum { COLUMN = 26, COLUMNS = 79 };
-    const char *s = row->help;
-    int width = 2;
+enum { COLUMN = 26, COLUMNS = 79 }; /* of the text; of all */
 
-    printf("  ");
-    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
-        width += printf("%s%s", k > 0 ? ", " : "", row->name[k]);
-    if (row->arg != NULL)
-        width += printf(" %s", row->arg);
+/* A word wider than the column gets a line of its own. */
+void options_print_row(const char *name, const char *text)
+{
+    int width = printf("  %s", name);
+
     if (width >= COLUMN) {
         printf("\n");
         width = 0;
     }
-    while (*s != '\0') {
-        int n = (int)strlen(s);
+    while (*text != '\0') {
+        int n = (int)strlen(text);
 
         if (n > COLUMNS - COLUMN) {
             n = COLUMNS - COLUMN;
-            while (n > 0 && s[n] != ' ')
+            while (n > 0 && text[n] != ' ')
                 n--;
             if (n == 0)
-                n = (int)strcspn(s, " ");
+                n = (int)strcspn(text, " ");
         }
-        printf("%*s%.*s\n", COLUMN - width, "", n, s);
+        printf("%*s%.*s\n", COLUMN - width, "", n, text);
         width = 0;
-        s += n + strspn(s + n, " ");
+        text += n + strspn(text + n, " ");
     }
 }
 
-void options_print(enum command command)
+/* Returns true if two names leave the text on their line. */
+static bool fits(const struct option_row *row)
 {
+    size_t arg = row->arg != NULL ? strlen(row->arg) + 1 : 0;
+
+    return strlen(row->name[0]) + strlen(row->name[1]) + arg + 6 <= COLUMN;
+}
+
+/* The first sentence of the help, or all of it, and the default. */
+static void print_option(const struct option_row *row, bool all)
+{
+    const char *end = strstr(row->help, ". ");
+    size_t len = strlen(row->help);
+    char name[80] = "", text[1024];
+    int n = 0;
+
+    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
+        if (k == 0 || all || (k == 1 && fits(row)))
+            n += snprintf(name + n, sizeof(name) - (size_t)n, "%s%s",
+                          k > 0 ? ", " : "", row->name[k]);
+    if (row->arg != NULL)
+        snprintf(name + n, sizeof(name) - (size_t)n, " %s", row->arg);
+    if (!all)
+        len = end != NULL ? (size_t)(end - row->help) : len - 1;
+    if (row->value == NULL)
+        snprintf(text, sizeof(text), "%.*s", (int)len, row->help);
+    else
+        snprintf(text, sizeof(text), all ? "%.*s Default: %s." : "%.*s (%s)",
+                 (int)len, row->help, row->value);
+    options_print_row(name, text);
+}
+
+static void print_heading(const char *text, bool all)
+{
+    const char *note = strstr(text, " (");
+
+    printf("\n%.*s:\n",
+           (int)(all || note == NULL ? (ptrdiff_t)strlen(text) : note - text),
+           text);
+}
+
+void options_print(enum command command, bool all)
+{
+    unsigned wanted = 1u << command;
+    const struct option_row *heading = NULL;
+
+    if (!all)
+        wanted = OPTION_BRIEF(wanted);
     for (int i = 0; i < n_option_row; i++) {
         const struct option_row *row = &option_table[i];
 
-        if (!(row->commands & (1u << command)))
-            continue;
         if (row->set == NULL)
-            printf("\n%s:\n", row->help);
-        else
-            print_row(row);
+            heading = row;
+        if (row->set == NULL || !(row->commands & wanted))
+            continue;
+        if (heading != NULL)
+            print_heading(heading->help, all);
+        heading = NULL;
+        print_option(row, all);
     }
 }

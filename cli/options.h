@@ -9,31 +9,55 @@
 
 #include "pl.h"
 
-/* Exit codes of every command. */
+/* Exit codes of every command: name, value, cause. term.h has those
+ * of other signals. */
+#define EXIT_MAP(X)                                                            \
+    X(DONE, 0, "success")                                                      \
+    X(FAILED, 1, "failure")                                                    \
+    X(USAGE, 2, "wrong usage")                                                 \
+    X(HANGUP, 129, "SIGHUP, after saving what Ctrl-C saves")                   \
+    X(INTERRUPTED, 130, "Ctrl-C (SIGINT)")                                     \
+    X(PIPE, 141, "the reader of the output is gone, as with | head")           \
+    X(TERMINATED, 143, "SIGTERM, after saving what Ctrl-C saves")
+
 enum exit_code {
-    EXIT_DONE = 0,
-    EXIT_FAILED = 1,
-    EXIT_USAGE = 2,
-    EXIT_INTERRUPTED = 130, /* 128 + SIGINT; of another signal, see term.h */
-    EXIT_PIPE = 141,        /* 128 + SIGPIPE: nobody reads the output */
+#define EXIT_ENUM(name, value, text) EXIT_##name = value,
+    EXIT_MAP(EXIT_ENUM)
+#undef EXIT_ENUM
 };
 
-/* Command, one line of what it does, arguments beside options. */
+#define COMMAND_MODEL "-m models/fable-moe-Q8_0.gguf "
+
+/* Command, one line about it, arguments besides options, and an example, which
+ * runs from the root of the source tree. */
 #define COMMAND_MAP(X)                                                         \
-    X(RUN, run, "chat, or write on from a prompt", "")                         \
-    X(PLAN, plan, "show how a model would be split", "")                       \
-    X(INSPECT, inspect, "show what is in a GGUF file or a state", "FILE ")     \
-    X(DEVICES, devices, "show what this machine offers", "")                   \
-    X(PERPLEXITY, perplexity, "measure a model on a text", "")                 \
-    X(LOGITS, logits, "write the logits of every position", "")                \
-    X(TOKENIZE, tokenize, "turn text into token ids", "")                      \
-    X(RENDER, render, "show the prompt that a chat template makes", "")        \
-    X(SERVE, serve, "answer requests over HTTP, of many at once", "")          \
-    X(BENCH, bench, "measure how fast models run", "")                         \
-    X(SYNTH, synth, "write a model with random weights", "")
+    X(RUN, run, "Chat with a model, or continue a prompt", "",                 \
+      "plait run " COMMAND_MODEL "-p \"Once upon a time\" -n 40")              \
+    X(SERVE, serve, "Answer requests of many clients over HTTP", "",           \
+      "plait serve " COMMAND_MODEL "--port 8080")                              \
+    X(PLAN, plan, "Show how a model would be split", "",                       \
+      "plait plan " COMMAND_MODEL "-dev \"cpu*3\" -ts 2,1,1")                  \
+    X(INSPECT, inspect, "Show the contents of a GGUF file or a saved state",   \
+      "FILE ", "plait inspect models/fable-moe-Q8_0.gguf")                     \
+    X(DEVICES, devices, "Show the devices of this machine", "",                \
+      "plait devices")                                                         \
+    X(PERPLEXITY, perplexity, "Measure the perplexity of a model on a text",   \
+      "",                                                                      \
+      "plait perplexity " COMMAND_MODEL "-f models/heldout.txt --chunks 4")    \
+    X(LOGITS, logits, "Write the logits of every position", "",                \
+      "plait logits " COMMAND_MODEL "--tokens 1,2,3 -o logits.bin")            \
+    X(TOKENIZE, tokenize, "Convert text to token ids", "",                     \
+      "plait tokenize " COMMAND_MODEL "-p \"Once upon a time\"")               \
+    X(RENDER, render, "Show the prompt that a chat template makes", "",        \
+      "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait "            \
+      "render " COMMAND_MODEL "--messages -")                                  \
+    X(BENCH, bench, "Measure how fast models run", "",                         \
+      "plait bench " COMMAND_MODEL "-p 64 -n 32 -r 3")                         \
+    X(SYNTH, synth, "Write a model with random weights", "",                   \
+      "plait synth --shape qwen3-0.6b --type q4_k_m -o synthetic.gguf")
 
 enum command {
-#define COMMAND_ENUM(upper, lower, text, args) CMD_##upper,
+#define COMMAND_ENUM(upper, lower, text, args, example) CMD_##upper,
     COMMAND_MAP(COMMAND_ENUM)
 #undef COMMAND_ENUM
         N_COMMAND
@@ -140,18 +164,22 @@ struct options {
     bool offline;
     bool measure;
     bool verbose;
-    bool help;
+    bool help, help_all;
 };
 
-/* Fills *o for `command` from the words after it, as far as --help; sets
+/* Fills *o for `command` from the words after it, as far as --help or
+ * --help-all; sets
  * `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with the
  * error printed. options_free takes *o in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv);
 void options_free(struct options *o);
 
-/* The options of a command, one paragraph each, on standard output. */
-void options_print(enum command command);
+/* A command's options on standard output: those that are used most, a line or
+ * two each, or all with all that is known of them. */
+void options_print(enum command command, bool all);
+/* A name, then text from one column on, broken at blanks. */
+void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
 /* The name that a slip of the finger away is `word`, or NULL. */

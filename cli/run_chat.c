@@ -5,6 +5,7 @@
  * holds already is kept, and the rest computed. Where the context has no room
  * for it, the oldest turns are left out. Standard output carries what the model
  * answers, standard error its reasoning. */
+#include "chat_commands.h"
 #include "line_editor.h"
 #include "run.h"
 #include "shown.h"
@@ -397,22 +398,10 @@ static bool take_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
-static const char help_text[] =
-    "/clear       begin anew; --system stays\n"
-    "/regen       write the last answer once more\n"
-    "/save FILE   keep the messages as JSON, as `plait render --messages` "
-    "takes them\n"
-    "/load FILE   go on with such messages\n"
-    "/quit        end, as /exit and Ctrl-D do\n"
-    "/help        this text\n"
-    "A line that ends with a backslash goes on in the next one. A message "
-    "that\n"
-    "begins with a slash needs a blank before it. Ctrl-C stops an answer.\n";
-
-/* True: the model has to write. */
+/* Returns true if the model has to generate. */
 typedef bool command_fn(struct chat *c, const char *file);
 
-static bool clear(struct chat *c, const char *file)
+static bool chat_clear(struct chat *c, const char *file)
 {
     (void)file;
     json_array_clear(c->messages);
@@ -422,7 +411,7 @@ static bool clear(struct chat *c, const char *file)
     return false;
 }
 
-static bool regen(struct chat *c, const char *file)
+static bool chat_regen(struct chat *c, const char *file)
 {
     (void)file;
     if (is_by(last_message(c), "assistant"))
@@ -434,7 +423,7 @@ static bool regen(struct chat *c, const char *file)
     return false;
 }
 
-static bool save(struct chat *c, const char *file)
+static bool chat_save(struct chat *c, const char *file)
 {
     char *json = json_dumps(c->messages, JSON_INDENT(2));
     struct whole_file w = {0};
@@ -453,7 +442,7 @@ static bool save(struct chat *c, const char *file)
     return false;
 }
 
-static bool load(struct chat *c, const char *file)
+static bool chat_load(struct chat *c, const char *file)
 {
     struct input in = {0};
     json_error_t e;
@@ -488,18 +477,27 @@ static bool load(struct chat *c, const char *file)
     return false;
 }
 
-static bool quit(struct chat *c, const char *file)
+static bool chat_quit(struct chat *c, const char *file)
 {
     (void)file;
     c->quits = true;
     return false;
 }
 
-static bool help(struct chat *c, const char *file)
+static bool chat_exit(struct chat *c, const char *file)
+{
+    return chat_quit(c, file);
+}
+
+static bool chat_help(struct chat *c, const char *file)
 {
     (void)c;
     (void)file;
-    fputs(help_text, stderr);
+#define CHAT_LINE(name, arg, text)                                             \
+    fprintf(stderr, "/%-12s%s\n", #name " " arg, text);
+    CHAT_COMMAND_MAP(CHAT_LINE)
+#undef CHAT_LINE
+    fputs(CHAT_COMMAND_NOTE "\n", stderr);
     return false;
 }
 
@@ -508,9 +506,9 @@ static const struct {
     bool takes_file;
     command_fn *run;
 } commands[] = {
-    {"/clear", false, clear}, {"/regen", false, regen}, {"/save", true, save},
-    {"/load", true, load},    {"/quit", false, quit},   {"/exit", false, quit},
-    {"/help", false, help},
+#define CHAT_ROW(name, arg, text) {"/" #name, arg[0] != '\0', chat_##name},
+    CHAT_COMMAND_MAP(CHAT_ROW)
+#undef CHAT_ROW
 };
 enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
 
