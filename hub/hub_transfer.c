@@ -208,8 +208,9 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     return ok;
 }
 
-/* Returns the file of trusted certificates, or NULL for libcurl's own. A libcurl
- * that was taken to another system lacks the file that it was built for. */
+/* Returns the file of trusted certificates, or NULL for libcurl's own. A
+ * libcurl that was taken to another system lacks the file that it was built
+ * for. */
 static const char *certificates(void)
 {
     static const char *const known[] = {
