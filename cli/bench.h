@@ -1,5 +1,5 @@
 /* plait bench in parts: what is measured (cmd_bench.c), how (bench_run.c), what
- * would be the most (bench_limit.c), and the forms of what comes out
+ * would be the most (bench_roofline.c), and the forms of what comes out
  * (bench_print.c, bench_svg.c).
  *
  * A *test* is a prompt of so many tokens, or so many generated one by one, in a
@@ -36,7 +36,8 @@ json_t *bench_text_json(struct bench_text *text);
 double bench_number(const json_t *o, const char *key);
 const char *bench_word(const json_t *o, const char *key);
 
-/* ---- bench_limit.c ------------------------------------------------------- */
+/* ---- bench_roofline.c -------------------------------------------------------
+ */
 
 /* What a model has that must be read and multiplied. */
 struct bench_model {
@@ -72,7 +73,7 @@ struct bench_work {
 struct bench_work bench_work(const struct bench_model *m,
                              const struct bench_test *t, pl_numerics numerics);
 /* The least time that it takes under these limits, in seconds. */
-double bench_least_s(const struct bench_work *w, const pl_limits *l);
+double bench_roofline_s(const struct bench_work *w, const pl_limits *l);
 
 /* ---- bench_run.c --------------------------------------------------------- */
 

@@ -146,7 +146,7 @@ static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
                                                : json_null()) == 0;            \
     } while (0)
     for (int i = 0; i < n && ok && known; i++) {
-        double least_s = bench_least_s(work, &l[i]);
+        double least_s = bench_roofline_s(work, &l[i]);
 
         ok =
             json_array_append_new(limits, json_real(tokens / least_s)) == 0 &&

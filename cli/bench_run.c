@@ -103,8 +103,8 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     double start = term_seconds();
 
     if (logits == NULL)
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "no memory for %d rows of logits", t->n_seq);
+        return cli_error(CMD_BENCH, EXIT_FAILED,
+                         "no memory for %d rows of logits", t->n_seq);
     if (t->n_prompt > 0)
         r = feed(c, t->seq0, t->n_seq, t->n_prompt, logits, &err);
     for (int i = 0; i < n && r == PL_OK; i++)
@@ -130,7 +130,7 @@ static pl_status fill(struct bench_config *c, const struct bench_test *t,
     if (pl_seq_length(c->s.engine, t->seq0) == 0)
         r = feed(c, t->seq0, 1, t->n_depth, NULL, err);
     if (r == PL_OK && t->n_seq > 1)
-        r = pl_state_put_aside(c->s.engine, t->seq0, &data, &bytes, err);
+        r = pl_state_swap_out(c->s.engine, t->seq0, &data, &bytes, err);
     for (int i = 1; i < t->n_seq && r == PL_OK; i++)
         if (pl_seq_length(c->s.engine, t->seq0 + i) == 0)
             r = pl_state_restore_memory(c->s.engine, t->seq0 + i, data, bytes,
@@ -214,7 +214,7 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b)
             (c->share == NULL ||
              !add_events(c, &trace, after.seconds - before.seconds,
                          c->share + i * c->n_dev)))
-            code = complain(CMD_BENCH, EXIT_FAILED, "no memory for a trace");
+            code = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for a trace");
     }
     pl_engine_free(c->s.engine);
     c->s.engine = NULL;

@@ -1,7 +1,7 @@
 /* Who asks when: requests set out at their times or as places become free, all
  * of them in one thread, by libcurl, which is known here alone among cli/. */
 #include "bench_serve.h"
-#include "shown.h"
+#include "printable.h"
 #include "term.h"
 
 #include <curl/curl.h>
@@ -31,7 +31,7 @@ struct flight {
 
 static enum exit_code no_memory(void)
 {
-    return complain(CMD_BENCH, EXIT_FAILED, "no memory for the requests");
+    return cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the requests");
 }
 
 static long status_of(const struct flight *f)
@@ -183,21 +183,21 @@ static enum exit_code ask_models(struct serve_target *t,
     curl_easy_setopt(f->curl, CURLOPT_WRITEDATA, &all);
     code = curl_easy_perform(f->curl);
     if (code != CURLE_OK)
-        c = complain(CMD_BENCH, EXIT_FAILED,
-                     "%s: %s; start a server there first, or give another "
-                     "address",
-                     shown(cut, url),
-                     f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
+        c = cli_error(CMD_BENCH, EXIT_FAILED,
+                      "%s: %s; start a server there first, or give another "
+                      "address",
+                      clip_printable(cut, url),
+                      f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
     else if (status_of(f) == 403 && all.s != NULL) {
         serve_read_error(all.s, all.n, why);
-        c = complain(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
-                     shown(cut, url), why);
+        c = cli_error(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
+                      clip_printable(cut, url), why);
     } else if (status_of(f) == 401 || status_of(f) == 403)
-        c = complain(CMD_BENCH, EXIT_FAILED,
-                     "%s: the server %s; give %s with --api-key",
-                     shown(cut, url),
-                     t->key != NULL ? "takes no such key" : "asks for a key",
-                     t->key != NULL ? "another" : "it");
+        c = cli_error(CMD_BENCH, EXIT_FAILED,
+                      "%s: the server %s; give %s with --api-key",
+                      clip_printable(cut, url),
+                      t->key != NULL ? "takes no such key" : "asks for a key",
+                      t->key != NULL ? "another" : "it");
     list = all.s != NULL ? json_loadb(all.s, all.n, 0, NULL) : NULL;
     take_model(t, o->model, list);
     json_decref(list);
@@ -260,7 +260,7 @@ static int count_failure(struct serve_load *l, int status, const char *said)
 }
 
 /* How a request ended: -1: well. */
-static int judge(struct serve_load *l, struct flight *f, CURLcode code)
+static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
     int status = (int)status_of(f);
@@ -386,7 +386,7 @@ static bool gather_ended(struct run *u)
 
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &f);
         f->r.ended = term_seconds();
-        f->r.failure = judge(u->l, f, code);
+        f->r.failure = failure_index(u->l, f, code);
         if (f->r.n_written == 0)
             f->r.n_written = f->r.n_event;
         if (f->r.n_read == 0)
@@ -412,7 +412,7 @@ static int patience(const struct run *u, double now)
     return u->l->rate > 0 && ms < MOST ? (int)fmax(0, ceil(ms)) : MOST;
 }
 
-static enum exit_code fly(struct run *u)
+static enum exit_code send_load(struct run *u)
 {
     struct term_progress progress = {0};
     bool ok = true;
@@ -455,7 +455,7 @@ enum exit_code serve_run(struct serve_load *l, const struct serve_target *t,
     u.lines = head_lines(t);
     snprintf(u.url, sizeof(u.url), "%s/%s", t->origin,
              o->chat ? "chat/completions" : "completions");
-    c = u.multi != NULL && u.lines != NULL ? fly(&u) : no_memory();
+    c = u.multi != NULL && u.lines != NULL ? send_load(&u) : no_memory();
     curl_multi_cleanup(u.multi);
     curl_slist_free_all(u.lines);
     return c;

@@ -152,7 +152,7 @@ enum exit_code serve_draw_svg(const struct options *o,
 {
     const int high = 2 * HIGH + 20 + 16 * ((n + 3) / 4);
     struct whole_file w;
-    enum exit_code c = whole_open(&w, o, "--svg", o->svg);
+    enum exit_code c = atomic_file_open(&w, o, "--svg", o->svg);
     struct panel p = {.w = &w, .load = load, .n = n};
     bool ok;
 
@@ -171,6 +171,6 @@ enum exit_code serve_draw_svg(const struct options *o,
     draw_names(&w, load, n);
     svg_say(&w, "</svg>\n");
     if (!ok)
-        c = complain(CMD_BENCH, EXIT_FAILED, "no memory for the picture");
-    return whole_close(&w, o, ok, c);
+        c = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the picture");
+    return atomic_file_close(&w, o, ok, c);
 }

@@ -156,7 +156,7 @@ static void draw_panel(struct panel p)
 enum exit_code bench_draw(const struct options *o, json_t *rows)
 {
     struct whole_file w;
-    enum exit_code c = whole_open(&w, o, "--svg", o->svg);
+    enum exit_code c = atomic_file_open(&w, o, "--svg", o->svg);
 
     if (c != EXIT_DONE)
         return c;
@@ -173,5 +173,5 @@ enum exit_code bench_draw(const struct options *o, json_t *rows)
                                   .x0 = i % 2 * WIDE,
                                   .y0 = i / 2 * HIGH});
     svg_say(&w, "</svg>\n");
-    return whole_close(&w, o, true, c);
+    return atomic_file_close(&w, o, true, c);
 }

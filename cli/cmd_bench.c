@@ -13,7 +13,7 @@
 #include "bench_serve.h"
 #include "cmd.h"
 #include "option_table.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     *list = t;
     b->test = t;
     if (t == NULL)
-        return complain(CMD_BENCH, EXIT_FAILED, "no memory for the tests");
+        return cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the tests");
     for (int i = 0; i < d.n; i++) {
         int64_t pages = (d.v[i] + longest) / PAGE + 1;
 
@@ -74,9 +74,9 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
         b->n_ctx += pages * PAGE * most(&s);
     }
     if (b->n_test == 0)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "-p 0 -n 0: nothing is left to measure; give one of "
-                        "them a number of tokens");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-p 0 -n 0: nothing is left to measure; give one of "
+                         "them a number of tokens");
     return EXIT_DONE;
 }
 
@@ -255,11 +255,11 @@ static enum exit_code make_model(const struct options *o, char *path,
     if (dir == NULL || dir[0] == '\0')
         dir = "/tmp";
     if (statvfs(dir, &fs) == 0 && bytes > fs.f_bavail * fs.f_frsize)
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "the model has %.1f GB, but %s only room for %.1f GB; "
-                        "set TMPDIR to a directory with more",
-                        (double)bytes * 1e-9, shown(name, dir),
-                        (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
+        return cli_error(CMD_BENCH, EXIT_FAILED,
+                         "the model has %.1f GB, but %s only room for %.1f GB; "
+                         "set TMPDIR to a directory with more",
+                         (double)bytes * 1e-9, clip_printable(name, dir),
+                         (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
     (void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
     snprintf(path, size, "%s/plait-bench-%ld-%016" PRIx64, dir, (long)getpid(),
              chance);
@@ -267,9 +267,9 @@ static enum exit_code make_model(const struct options *o, char *path,
                       &term_interrupts, &err);
     term_progress_end(progress);
     if (r == PL_IO || r == PL_NOT_FOUND)
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "%s; set TMPDIR to a directory that may be written to",
-                        err.message);
+        return cli_error(CMD_BENCH, EXIT_FAILED,
+                         "%s; set TMPDIR to a directory that may be written to",
+                         err.message);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
@@ -319,7 +319,7 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
     for (int t = 0; t < b->n_test && ok; t++)
         ok = json_array_append_new(rows, bench_row(c, b, t, &m)) == 0;
     return ok ? EXIT_DONE
-              : complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
+              : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
 /* All configurations c[n] of a model; their options are chosen. */
@@ -384,10 +384,10 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
     n_model = combinations(&a, 0, a.n_model);
     n_config = combinations(&a, a.n_model, a.n);
     if (n_config > 1000)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "%" PRId64 " combinations of options; give fewer than "
-                        "1000",
-                        n_config);
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "%" PRId64 " combinations of options; give fewer than "
+                         "1000",
+                         n_config);
     for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
         choose(&chosen, &a, 0, a.n_model, m, none, sizeof(none));
         code = check_model(&chosen);
@@ -406,7 +406,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
                 code = EXIT_FAILED;
         }
         if (c == NULL || code != EXIT_DONE)
-            code = complain(CMD_BENCH, EXIT_FAILED, "no memory for results");
+            code = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for results");
         else
             code = bench_model(c, (int)n_config, b, rows);
         for (int64_t i = 0; c != NULL && i < n_config; i++) {
@@ -438,18 +438,18 @@ enum exit_code cmd_bench(const struct options *o)
     if (o->serve != NULL)
         return bench_serve(o);
     if (of_load(o))
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "--rate, --concurrency and the like are of a server: "
-                        "give its address, --serve http://127.0.0.1:8080");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "--rate, --concurrency and the like are of a server: "
+                         "give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "no model; give a file with -m FILE, or --shape "
-                        "qwen3-0.6b for one with random weights");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "no model; give a file with -m FILE, or --shape "
+                         "qwen3-0.6b for one with random weights");
     if (o->model != NULL && (o->shape != NULL || o->type != NULL))
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "-m names a file, and %s a model with random weights; "
-                        "leave one out",
-                        o->shape != NULL ? "--shape" : "--type");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-m names a file, and %s a model with random weights; "
+                         "leave one out",
+                         o->shape != NULL ? "--shape" : "--type");
     rows = json_array();
     c = make_tests(&b, o, &tests);
     if (c == EXIT_DONE && !o->no_limits)
@@ -474,10 +474,11 @@ enum exit_code cmd_synth(const struct options *o)
     pl_status r;
 
     if (o->shape == NULL || o->output == NULL)
-        return complain(CMD_SYNTH, EXIT_USAGE, "%s; see `plait synth --help`",
-                        o->shape == NULL
-                            ? "no shape; give one with --shape, like qwen3-0.6b"
-                            : "no file to write; give -o FILE");
+        return cli_error(
+            CMD_SYNTH, EXIT_USAGE, "%s; see `plait synth --help`",
+            o->shape == NULL
+                ? "no shape; give one with --shape, like qwen3-0.6b"
+                : "no file to write; give -o FILE");
     term_interrupts_count(1);
     r = pl_synth_save(o->shape, type_of(o), o->output, term_progress, &progress,
                       &term_interrupts, &err);

@@ -2,7 +2,7 @@
  * SIGHUP. */
 #include "cmd.h"
 #include "input.h"
-#include "serve_list.h"
+#include "serve_models.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -63,12 +63,12 @@ static enum exit_code read_keys(struct serve *v)
         ok = ok && add_keys(v, in.s, "\r\n");
     input_free(&in);
     if (c == EXIT_DONE && !ok)
-        c = complain(CMD_SERVE, EXIT_FAILED, "no memory for the keys");
+        c = cli_error(CMD_SERVE, EXIT_FAILED, "no memory for the keys");
     if (c == EXIT_DONE && v->n_key == 0 &&
         (o->api_key != NULL || o->api_key_file != NULL))
-        c = complain(CMD_SERVE, EXIT_USAGE,
-                     "%s has no key in it; give one, or leave it out",
-                     o->api_key != NULL ? "--api-key" : "--api-key-file");
+        c = cli_error(CMD_SERVE, EXIT_USAGE,
+                      "%s has no key in it; give one, or leave it out",
+                      o->api_key != NULL ? "--api-key" : "--api-key-file");
     return c;
 }
 
@@ -79,7 +79,7 @@ static void log_line(void *user, pl_log_level level, const char *text)
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_INFO)
-        complain(o->command, EXIT_DONE, "%s", text);
+        cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
 static enum exit_code make_models(struct serve *v)
@@ -149,17 +149,17 @@ static enum exit_code start_http(struct serve *v)
     int n;
     const struct http_route *routes = models_routes(v->models, &n);
     pl_err err;
-    pl_status s = http_start(&v->http, &ho, routes, n, refusal_body_of_path,
+    pl_status s = http_start(&v->http, &ho, routes, n, api_error_body_of_path,
                              v->models, &err);
 
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return complain(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
-                    v->list.n == 1 ? v->list.about[0].name : "plait",
-                    o->cert_file != NULL ? "s" : "",
-                    o->host != NULL ? o->host : "127.0.0.1",
-                    http_port(v->http));
+    return cli_error(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
+                     v->list.n == 1 ? v->list.about[0].name : "plait",
+                     o->cert_file != NULL ? "s" : "",
+                     o->host != NULL ? o->host : "127.0.0.1",
+                     http_port(v->http));
 }
 
 /* ---- end ----------------------------------------------------------------- */

@@ -162,9 +162,9 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
              "1 to %d",
              OPTION_MAX_DEVICES);
     if (strcmp(value, "row") == 0) {
-        complain(o->command, EXIT_DONE,
-                 "-sm row is taken as tensor: matrices are split by rows or "
-                 "by columns, whichever needs fewer messages");
+        cli_error(o->command, EXIT_DONE,
+                  "-sm row is taken as tensor: matrices are split by rows or "
+                  "by columns, whichever needs fewer messages");
         value = "tensor";
     }
     if (strncmp(value, "hybrid:", 7) == 0) {

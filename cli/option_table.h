@@ -1,6 +1,6 @@
 /* The table of options, one row each. The parser (options.c), --help, the
- * nearest name to a wrong one (foreign.c), and all that scripts/manual.py makes
- * read it: doc/commands.md, the man pages and the shells' completions. */
+ * nearest name to a wrong one (llama_options.c), and all that scripts/manual.py
+ * makes read it: doc/commands.md, the man pages and the shells' completions. */
 #ifndef CLI_OPTION_TABLE_H
 #define CLI_OPTION_TABLE_H
 
@@ -91,6 +91,6 @@ bool option_ignore(enum command command, const char *name, const char *next,
 
 /* Says on standard error that `name` is not an option of `command`, and which
  * one comes nearest. Always EXIT_USAGE. */
-enum exit_code option_refuse(enum command command, const char *name);
+enum exit_code option_unknown(enum command command, const char *name);
 
 #endif

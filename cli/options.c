@@ -4,7 +4,7 @@
  * (`-n -1`, `-p -`); `--name=value` is the same. No bundling of letters: many
  * of llama.cpp's names are letters after one dash. */
 #include "option_table.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,28 +90,29 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
 
         if (!option_ignore(o->command, name,
                            *i + 1 < argc ? argv[*i + 1] : NULL, &n_word))
-            return option_refuse(o->command, name);
+            return option_unknown(o->command, name);
         *i += equals != NULL ? 0 : n_word;
         return EXIT_DONE;
     }
     if (row->arg == NULL && equals != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "%s takes no value; leave \"%s\" out", name,
-                        shown(cut, equals));
+        return cli_error(o->command, EXIT_USAGE,
+                         "%s takes no value; leave \"%s\" out", name,
+                         clip_printable(cut, equals));
     if (row->arg != NULL && equals != NULL) {
         value = equals + 1;
     } else if (row->arg != NULL) {
         if (*i + 1 >= argc)
-            return complain(o->command, EXIT_USAGE,
-                            "%s wants a value after it: %s %s", name, name,
-                            row->arg);
+            return cli_error(o->command, EXIT_USAGE,
+                             "%s wants a value after it: %s %s", name, name,
+                             row->arg);
         value = argv[++*i];
     }
     if (!take_value(o, row, value, want))
-        return complain(o->command, EXIT_USAGE, "%s %s: give %s", name,
-                        value != NULL && value[0] == '\0' ? "\"\""
-                                                          : shown(cut, value),
-                        want);
+        return cli_error(o->command, EXIT_USAGE, "%s %s: give %s", name,
+                         value != NULL && value[0] == '\0'
+                             ? "\"\""
+                             : clip_printable(cut, value),
+                         want);
     return EXIT_DONE;
 }
 
@@ -121,17 +122,17 @@ static enum exit_code refuse_word(const struct options *o, const char *word)
     size_t len = strlen(word);
     char cut[SHOWN];
 
-    shown(cut, word);
+    clip_printable(cut, word);
     if (o->model == NULL && o->command != CMD_DEVICES && len > 5 &&
         strcmp(word + len - 5, ".gguf") == 0)
-        return complain(o->command, EXIT_USAGE,
-                        "\"%s\" has no option before it; a model goes behind "
-                        "one: -m %s",
-                        cut, cut);
-    return complain(o->command, EXIT_USAGE,
-                    "\"%s\" is one word too many; options begin with a dash, "
-                    "a text goes behind -p, and one with blanks needs quotes",
-                    cut);
+        return cli_error(o->command, EXIT_USAGE,
+                         "\"%s\" has no option before it; a model goes behind "
+                         "one: -m %s",
+                         cut, cut);
+    return cli_error(o->command, EXIT_USAGE,
+                     "\"%s\" is one word too many; options begin with a dash, "
+                     "a text goes behind -p, and one with blanks needs quotes",
+                     cut);
 }
 
 enum command command_of_options(int argc, char **argv)

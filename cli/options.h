@@ -1,7 +1,7 @@
 /* What the command line says: one struct that all commands share, filled from
  * one table of flags (option_table.c). llama.cpp's names keep their meaning;
  * what it has and we have not is refused by name, or ignored with a note
- * (foreign.c).
+ * (llama_options.c).
  *
  * Parsing touches neither files nor the library. */
 #ifndef CLI_OPTIONS_H
@@ -189,8 +189,8 @@ enum command command_of_options(int argc, char **argv);
 
 /* "plait run: " and the message, on standard error; gives `code` back. Of
  * N_COMMAND it is "plait: ". */
-enum exit_code complain(enum command command, enum exit_code code,
-                        const char *fmt, ...)
+enum exit_code cli_error(enum command command, enum exit_code code,
+                         const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,11 +1,11 @@
 /* plait, the command: finds the command in a table, hands it its options, and
  * gives its exit code back. All it knows of the library is pl.h. */
+#include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
 #include "option_table.h"
-#include "shown.h"
+#include "printable.h"
 #include "term.h"
-#include "whole_file.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,29 +93,29 @@ static int refuse(int argc, char **argv)
     const char *near = command_nearest(word);
     char cut[SHOWN];
 
-    shown(cut, word);
+    clip_printable(cut, word);
     if (word[0] == '-') {
         enum command c = command_of_options(argc, argv);
 
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "no command before %s; %s%s%s`plait --help` lists the "
-                        "commands",
-                        cut, c < N_COMMAND ? "`plait " : "",
-                        c < N_COMMAND ? commands[c].name : "",
-                        c < N_COMMAND ? "` takes these options; " : "");
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "no command before %s; %s%s%s`plait --help` lists the "
+                         "commands",
+                         cut, c < N_COMMAND ? "`plait " : "",
+                         c < N_COMMAND ? commands[c].name : "",
+                         c < N_COMMAND ? "` takes these options; " : "");
     }
     if (near != NULL)
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "there is no command \"%s\"; did you mean `plait %s`?",
-                        cut, near);
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "there is no command \"%s\"; did you mean `plait %s`?",
+                         cut, near);
     if (access(word, F_OK) == 0)
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "\"%s\" is a file, and no command; `plait run -m "
-                        "FILE` or `plait inspect FILE` may be meant",
-                        cut);
-    return complain(N_COMMAND, EXIT_USAGE,
-                    "there is no command \"%s\"; `plait --help` lists them",
-                    cut);
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "\"%s\" is a file, and no command; `plait run -m "
+                         "FILE` or `plait inspect FILE` may be meant",
+                         cut);
+    return cli_error(N_COMMAND, EXIT_USAGE,
+                     "there is no command \"%s\"; `plait --help` lists them",
+                     cut);
 }
 
 /* `plait help [COMMAND]`, with dashes too. */

@@ -38,13 +38,13 @@ struct run {
 
 /* Adds tokens to the sequence, behind what it holds; the pending one is the
  * caller's business. The logits of the last are kept. `what` is shown. */
-enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
-                   const char *what);
+enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
+                      const char *what);
 /* True if `logits` are those of the sequence as it is. */
 bool run_can_write(const struct run *r);
 /* Samples up to -n tokens. The last one is left pending: whether it has to be
  * computed is not known yet. */
-enum stop run_write_on(struct run *r);
+enum stop run_generate(struct run *r);
 
 /* --state-load, after the samplers are there; */
 enum exit_code run_load_state(struct run *r);
@@ -60,10 +60,10 @@ enum stop run_begin_grammar(struct run *r);
 enum stop run_keep_grammar(struct run *r);
 
 /* To standard output. */
-void run_say(struct run *r, const char *text, size_t len);
+void run_print(struct run *r, const char *text, size_t len);
 /* Ends a line that is begun. */
 void run_end_line(struct run *r);
-void run_say_full(const struct run *r);
+void run_warn_context_full(const struct run *r);
 
 /* A conversation through r->form; run_chat.c. */
 enum exit_code run_chat(struct run *r);

@@ -7,8 +7,8 @@
  * answers, standard error its reasoning. */
 #include "chat_commands.h"
 #include "line_editor.h"
+#include "printable.h"
 #include "run.h"
-#include "shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,7 +33,7 @@ struct chat {
 
 static enum exit_code no_memory(void)
 {
-    return complain(CMD_RUN, EXIT_FAILED, "no memory for the conversation");
+    return cli_error(CMD_RUN, EXIT_FAILED, "no memory for the conversation");
 }
 
 /* ---- prompts ------------------------------------------------------------- */
@@ -67,10 +67,10 @@ static enum exit_code variables(const struct options *o, bool reasons,
     *out = NULL;
     if (!json_is_object(j)) {
         json_decref(j);
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--kwargs %s: this is no JSON object; give one, like "
-                        "'{\"reasoning_effort\": \"high\"}'",
-                        shown(cut, o->kwargs));
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--kwargs %s: this is no JSON object; give one, like "
+                         "'{\"reasoning_effort\": \"high\"}'",
+                         clip_printable(cut, o->kwargs));
     }
     if (o->reasoning != REASONING_AUTO) {
         json_object_set_new(j, "enable_thinking", json_boolean(reasons));
@@ -96,14 +96,14 @@ static enum exit_code check_reasoning(const struct chat *c)
         code = variables(o, on, &extra);
         if (code == EXIT_DONE &&
             render(c->form, asked, extra, &text[on], NULL, &err) != PL_OK)
-            code = complain(CMD_RUN, EXIT_FAILED, "%s", err.message);
+            code = cli_error(CMD_RUN, EXIT_FAILED, "%s", err.message);
         free(extra);
     }
     if (code == EXIT_DONE && strcmp(text[0], text[1]) == 0)
-        code = complain(CMD_RUN, EXIT_USAGE,
-                        "--reasoning %s: the chat template has no switch for "
-                        "it (enable_thinking, thinking); leave it out",
-                        o->reasoning == REASONING_ON ? "on" : "off");
+        code = cli_error(CMD_RUN, EXIT_USAGE,
+                         "--reasoning %s: the chat template has no switch for "
+                         "it (enable_thinking, thinking); leave it out",
+                         o->reasoning == REASONING_ON ? "on" : "off");
     free(text[0]);
     free(text[1]);
     json_decref(asked);
@@ -156,7 +156,7 @@ static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
     for (int64_t i = same; i < n; i++)
         pl_sampler_accept(r->sampler, ids[i]);
     r->pending = -1;
-    stop = run_feed(r, ids + same, n - same, "reading the prompt");
+    stop = run_prefill(r, ids + same, n - same, "reading the prompt");
     r->n_prompt += pl_seq_length(r->s.engine, 0) - same;
     r->prompt_s += term_seconds() - start;
     return stop;
@@ -190,7 +190,7 @@ static void show_part(void *chat, const pl_reply_part *p)
     }
     end_reasoning(c);
     if (p->kind == PL_REPLY_CONTENT)
-        run_say(c->r, p->text, p->len);
+        run_print(c->r, p->text, p->len);
     else
         fprintf(stderr, "calls %s with %.*s\n", p->name, (int)p->len, p->text);
 }
@@ -329,11 +329,12 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
         s = make_prompt(c, p);
     }
     if (c->n_left_out > before)
-        complain(CMD_RUN, EXIT_DONE,
-                 "the context of %" PRId64
-                 " tokens is full: the model no longer sees the oldest %zu "
-                 "message%s; -c %" PRId64 " gives a longer one",
-                 n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "", 2 * n_ctx);
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "the context of %" PRId64
+                  " tokens is full: the model no longer sees the oldest %zu "
+                  "message%s; -c %" PRId64 " gives a longer one",
+                  n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "",
+                  2 * n_ctx);
     return s;
 }
 
@@ -355,7 +356,7 @@ static enum stop answer(struct chat *c, bool *answered)
     if (r->status == PL_OK)
         stop = hold(r, p.ids, p.n);
     if (stop == STOP_END && r->status == PL_OK) {
-        stop = run_write_on(r);
+        stop = run_generate(r);
         kept = keep_reply(c);
         *answered = kept == STOP_END;
         stop = *answered ? stop : kept;
@@ -369,7 +370,7 @@ static enum stop answer(struct chat *c, bool *answered)
 }
 
 /* Has the chat to end? With *code set, if that is an error. */
-static bool take_turn(struct chat *c, enum exit_code *code)
+static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
     bool answered;
@@ -380,15 +381,15 @@ static bool take_turn(struct chat *c, enum exit_code *code)
     if (!answered && is_by(last_message(c), "user"))
         drop_last(c); /* as if it had not been said */
     if (stop == STOP_FULL && answered)
-        run_say_full(r);
+        run_warn_context_full(r);
     else if (stop == STOP_FULL)
-        complain(CMD_RUN, EXIT_DONE,
-                 "the message makes a prompt of %" PRId64
-                 " tokens, and the context has %" PRId64
-                 "; write a shorter one, or give -c %" PRId64,
-                 r->n_refused, r->s.n_ctx, 2 * r->n_refused);
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "the message makes a prompt of %" PRId64
+                  " tokens, and the context has %" PRId64
+                  "; write a shorter one, or give -c %" PRId64,
+                  r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
-        complain(CMD_RUN, EXIT_DONE, "%s", r->err.message);
+        cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
         stop = STOP_END; /* another message may do */
     }
     if (stop == STOP_FAILED)
@@ -418,8 +419,8 @@ static bool chat_regen(struct chat *c, const char *file)
         drop_last(c);
     if (is_by(last_message(c), "user"))
         return true;
-    complain(CMD_RUN, EXIT_DONE,
-             "/regen: nothing was asked yet; write a message");
+    cli_error(CMD_RUN, EXIT_DONE,
+              "/regen: nothing was asked yet; write a message");
     return false;
 }
 
@@ -432,11 +433,11 @@ static bool chat_save(struct chat *c, const char *file)
     if (json == NULL)
         no_memory();
     else
-        code = whole_open(&w, c->r->o, "/save", file);
+        code = atomic_file_open(&w, c->r->o, "/save", file);
     if (code == EXIT_DONE) {
         whole_write(&w, json, strlen(json));
         whole_write(&w, "\n", 1);
-        whole_close(&w, c->r->o, true, EXIT_DONE);
+        atomic_file_close(&w, c->r->o, true, EXIT_DONE);
     }
     free(json);
     return false;
@@ -451,20 +452,21 @@ static bool chat_load(struct chat *c, const char *file)
     pl_err err;
 
     if (strcmp(file, "-") == 0) {
-        complain(CMD_RUN, EXIT_DONE,
-                 "/load -: standard input is where messages are written; "
-                 "name a file");
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "/load -: standard input is where messages are written; "
+                  "name a file");
         return false;
     }
     if (input_file(&in, c->r->o, file) == EXIT_DONE) {
         j = json_loadb(in.s, in.len, 0, &e);
         if (!json_is_array(j))
-            complain(CMD_RUN, EXIT_DONE,
-                     "/load %s: no JSON list of messages%s%s", shown(cut, file),
-                     j == NULL ? ": " : "", j == NULL ? e.text : "");
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "/load %s: no JSON list of messages%s%s",
+                      clip_printable(cut, file), j == NULL ? ": " : "",
+                      j == NULL ? e.text : "");
         else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
-            complain(CMD_RUN, EXIT_DONE, "/load %s: %s", shown(cut, file),
-                     err.message);
+            cli_error(CMD_RUN, EXIT_DONE, "/load %s: %s",
+                      clip_printable(cut, file), err.message);
     }
     if (prompt != NULL) {
         json_decref(c->messages);
@@ -527,15 +529,15 @@ static bool run_command(struct chat *c, char *line)
     while (i < N_COMMAND_ROW && strcmp(commands[i].name, line) != 0)
         i++;
     if (i == N_COMMAND_ROW)
-        complain(CMD_RUN, EXIT_DONE,
-                 "%s: there is no such command; /help lists them, and a "
-                 "message that begins with a slash needs a blank before it",
-                 shown(cut, line));
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "%s: there is no such command; /help lists them, and a "
+                  "message that begins with a slash needs a blank before it",
+                  clip_printable(cut, line));
     else if (commands[i].takes_file && len == 0)
-        complain(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
+        cli_error(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
     else if (!commands[i].takes_file && len > 0)
-        complain(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
-                 line, shown(cut, file));
+        cli_error(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
+                  line, clip_printable(cut, file));
     else
         return commands[i].run(c, file);
     return false;
@@ -557,8 +559,9 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
             if (input_line(line, c->r->o, code))
                 return true;
             if (ferror(stdin) && errno != EINTR)
-                *code = complain(CMD_RUN, EXIT_FAILED,
-                                 "reading standard input: %s", strerror(errno));
+                *code =
+                    cli_error(CMD_RUN, EXIT_FAILED,
+                              "reading standard input: %s", strerror(errno));
         } else {
             size_t len;
             const char *s = line_editor_read(c->editor, prompt, &len);
@@ -623,7 +626,7 @@ static bool is_blank(const char *s)
     return s[strspn(s, " \t\n")] == '\0';
 }
 
-static enum exit_code talk(struct chat *c)
+static enum exit_code chat_loop(struct chat *c)
 {
     enum exit_code code = EXIT_DONE;
     struct input message = c->r->prompt;
@@ -638,12 +641,12 @@ static enum exit_code talk(struct chat *c)
             strchr(message.s, '\n') == NULL) {
             write = run_command(c, message.s);
         } else if (write && !add_message(c, "user", message.s, message.len)) {
-            complain(CMD_RUN, EXIT_DONE,
-                     "the message is no text in UTF-8; give it as such");
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "the message is no text in UTF-8; give it as such");
             write = false;
         }
         given = false;
-        if ((write && take_turn(c, &code)) || code != EXIT_DONE || c->quits)
+        if ((write && chat_turn(c, &code)) || code != EXIT_DONE || c->quits)
             break;
     }
     input_free(&message);
@@ -667,8 +670,8 @@ enum exit_code run_chat(struct run *r)
 
         code = input_escaped(&text, o, o->system);
         if (code == EXIT_DONE && !add_message(&c, "system", text.s, text.len))
-            code = complain(CMD_RUN, EXIT_USAGE,
-                            "--system: this is no text in UTF-8");
+            code = cli_error(CMD_RUN, EXIT_USAGE,
+                             "--system: this is no text in UTF-8");
         input_free(&text);
         c.system = json_incref(last_message(&c));
     }
@@ -677,7 +680,7 @@ enum exit_code run_chat(struct run *r)
         if (isatty(0) && isatty(2))
             fputs("Write a message; /help lists commands, /quit ends.\n",
                   stderr);
-        code = talk(&c);
+        code = chat_loop(&c);
         line_editor_close(c.editor);
     }
     json_decref(c.system);

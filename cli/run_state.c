@@ -8,8 +8,8 @@
  *   4   4  n_logits: the vocabulary's tokens, or 0 where reading was stopped
  *   8      n times 4, token ids
  *          n_logits times 4, floats */
+#include "printable.h"
 #include "run.h"
-#include "shown.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -114,7 +114,7 @@ enum exit_code run_load_state(struct run *r)
                               o->convert ? PL_STATE_CONVERT : 0, &note, &bytes,
                               &r->err);
     if (s != PL_OK)
-        return complain(CMD_RUN, EXIT_FAILED, "%s", r->err.message);
+        return cli_error(CMD_RUN, EXIT_FAILED, "%s", r->err.message);
     r->n_past = pl_seq_length(r->s.engine, 0);
     read_note(r, note, bytes);
     free(note);
@@ -133,13 +133,13 @@ enum exit_code run_save_state(struct run *r)
     if (o->state_save == NULL)
         return EXIT_DONE;
     if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
-        complain(CMD_RUN, EXIT_DONE,
-                 "%s lacks the last token: the context of %" PRId64
-                 " tokens is full",
-                 shown(name, o->state_save), r->s.n_ctx);
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "%s lacks the last token: the context of %" PRId64
+                  " tokens is full",
+                  clip_printable(name, o->state_save), r->s.n_ctx);
     } else if (r->pending >= 0) {
         term_interrupts_clear(); /* it has stopped the writing already */
-        if (run_feed(r, &r->pending, 1, NULL) != STOP_END)
+        if (run_prefill(r, &r->pending, 1, NULL) != STOP_END)
             s = r->status;
     }
     c = whole_compare(o, "--state-save", o->state_save); /* once more */

@@ -18,7 +18,7 @@ static void log_warnings(void *user, pl_log_level level, const char *text)
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_WARN)
-        complain(o->command, EXIT_DONE, "%s", text);
+        cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
 static void log_line(void *user, pl_log_level level, const char *text)
@@ -26,7 +26,7 @@ static void log_line(void *user, pl_log_level level, const char *text)
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_INFO)
-        complain(o->command, EXIT_DONE, "%s", text);
+        cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
 static pl_status fail(pl_err *err, pl_status s, const char *text)
@@ -55,7 +55,7 @@ static pl_status open_template(struct service *v, const struct options *o,
         return s;
     }
     if (s != PL_OK)
-        complain(CMD_SERVE, EXIT_DONE, "no chats: %s", v->no_form.message);
+        cli_error(CMD_SERVE, EXIT_DONE, "no chats: %s", v->no_form.message);
     return PL_OK;
 }
 
@@ -138,10 +138,10 @@ static pl_status load(struct service *v, const struct options *o,
     trained = pl_model_n_ctx_train(v->model);
     n_ctx = pl_engine_n_ctx(v->engine);
     if (trained > 0 && n_ctx > trained)
-        complain(o->command, EXIT_DONE,
-                 "a context of %" PRId64 " tokens, but the model has seen no "
-                 "more than %" PRId64 " in training; expect nonsense there",
-                 n_ctx, trained);
+        cli_error(o->command, EXIT_DONE,
+                  "a context of %" PRId64 " tokens, but the model has seen no "
+                  "more than %" PRId64 " in training; expect nonsense there",
+                  n_ctx, trained);
     return PL_OK;
 }
 

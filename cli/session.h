@@ -3,9 +3,9 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
+#include "atomic_file.h"
 #include "options.h"
 #include "term.h"
-#include "whole_file.h"
 
 struct session {
     pl_options pl; /* o->pl with log and progress set */
@@ -32,8 +32,8 @@ enum exit_code session_load(struct session *s, const struct options *o);
 enum exit_code session_close(struct session *s, enum exit_code c);
 
 /* Fails if the model has no vocabulary to make text of. */
-enum exit_code session_need_words(const struct session *s,
-                                  const struct options *o);
+enum exit_code session_require_tokenizer(const struct session *s,
+                                         const struct options *o);
 
 /* Adds tokens to sequence 0, `piece` at a time, showing progress as `what`
  * unless NULL. The logits [n_vocab] of the last are stored where not NULL. */

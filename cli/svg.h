@@ -2,7 +2,7 @@
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
 
-#include "whole_file.h"
+#include "atomic_file.h"
 
 /* At most 600 bytes at once. */
 void svg_say(struct whole_file *w, const char *fmt, ...)

@@ -82,7 +82,7 @@ int main(int argc, char **argv)
                 continue;
             id = pl_sample(sampler, row);
             row += pl_model_n_vocab(model);
-            if (id < 0 || pl_token_ends(vocab, id))
+            if (id < 0 || pl_token_is_eog(vocab, id))
                 continue; /* this text has ended; the others go on */
             strncat(text[i], pl_detokenize(words[i], id),
                     sizeof text[i] - strlen(text[i]) - 1);

@@ -92,7 +92,7 @@ int main(int argc, char **argv)
             if (s != PL_OK)
                 return die(err.message);
             ids[0] = pl_sample(sampler, batch.logits);
-            if (ids[0] < 0 || pl_token_ends(vocab, ids[0]))
+            if (ids[0] < 0 || pl_token_is_eog(vocab, ids[0]))
                 break;
             strncat(answer, pl_detokenize(words, ids[0]),
                     sizeof answer - strlen(answer) - 1);

@@ -85,7 +85,7 @@ static pl_status answer(const char *text, int fd, pl_err *err)
         s = pl_engine_decode(engine, &b, &stopped, err);
         wanted[b.n - 1] = 0;
         if (s != PL_OK || (ids[0] = pl_sample(sampler, logits)) < 0 ||
-            pl_token_ends(vocab, ids[0]) ||
+            pl_token_is_eog(vocab, ids[0]) ||
             !put(fd, pl_detokenize(words, ids[0])))
             break;
     }

@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     const pl_options opt = {.size = sizeof opt,
                             .devices = argc > 1 ? argv[1] : "cpu*2",
                             .split_mode = PL_SPLIT_TENSOR};
-    const pl_rows step = {.size = sizeof step, .n_tok = N_TOKENS};
+    const pl_step_tokens step = {.size = sizeof step, .n_tok = N_TOKENS};
     static float in[N_TOKENS * N_IN], matrix[N_OUT * N_IN];
     static float out[N_TOKENS * N_OUT];
     pl_graph *g = NULL;

@@ -64,8 +64,8 @@ static pl_status make_folder(struct address *a, const struct hub_options *o,
     hub_sha256_add(&h, a->url, strlen(a->url));
     hub_sha256_end(&h, sum);
     hub_sha256_fini(&h);
-    a->folder = hub_text("%s/url/%.16s", o->cache, sum);
-    below = a->folder != NULL ? hub_text("%s/lock", a->folder) : NULL;
+    a->folder = hub_asprintf("%s/url/%.16s", o->cache, sum);
+    below = a->folder != NULL ? hub_asprintf("%s/lock", a->folder) : NULL;
     if (below == NULL)
         return hub_no_memory(err);
     s = o->offline ? PL_OK : hub_cache_folders(below, err);
@@ -80,7 +80,8 @@ static bool names(const struct address *a, int i, char **url, char **path)
     *url = a->n > 1 ? hub_split_other(a->url, a->name + a->number, i + 1)
                     : strdup(a->url);
     if (*url != NULL)
-        *path = hub_text("%s/%.*s", a->folder, (int)a->n_name, *url + a->name);
+        *path =
+            hub_asprintf("%s/%.*s", a->folder, (int)a->n_name, *url + a->name);
     return *url != NULL && *path != NULL;
 }
 

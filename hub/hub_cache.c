@@ -33,7 +33,7 @@ pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
               (*s >= 'A' && *s <= 'Z') || strchr("-:", *s) != NULL ||
               (*s == '.' && s > host)))
             *s = '_';
-    c->folder = hub_text("%s/hub/%s/%s", o->cache, host, repo);
+    c->folder = hub_asprintf("%s/hub/%s/%s", o->cache, host, repo);
     free(host);
     return c->folder != NULL ? PL_OK : hub_no_memory(err);
 }
@@ -64,8 +64,8 @@ void hub_cache_unlock(struct hub_cache *c)
 char *hub_cache_path(const struct hub_cache *c, const char *revision,
                      const char *path)
 {
-    return hub_text("%s/%s%s%s", c->folder, revision,
-                    path[0] != '\0' ? "/" : "", path);
+    return hub_asprintf("%s/%s%s%s", c->folder, revision,
+                        path[0] != '\0' ? "/" : "", path);
 }
 
 static bool is_whole(const char *path, uint64_t size)
@@ -90,7 +90,7 @@ static char *part_of(const struct hub_cache *c, const char *revision,
                      const char *path, const char *ending)
 {
     char *whole = hub_cache_path(c, revision, path);
-    char *s = whole != NULL ? hub_text("%s%s", whole, ending) : NULL;
+    char *s = whole != NULL ? hub_asprintf("%s%s", whole, ending) : NULL;
 
     free(whole);
     return s;
@@ -170,8 +170,8 @@ static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
     return s == PL_BAD_FILE ? PL_NOT_FOUND : s;
 }
 
-bool hub_cache_serves(const struct hub_cache *c, const char *revision,
-                      const struct hub_pick *p)
+bool hub_cache_is_complete(const struct hub_cache *c, const char *revision,
+                           const struct hub_pick *p)
 {
     struct hub_listing l;
     bool ok = read_kept(&l, c, revision) == PL_OK;
@@ -186,8 +186,8 @@ bool hub_cache_serves(const struct hub_cache *c, const char *revision,
     return ok;
 }
 
-pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
-                         const struct hub_listing *l, pl_err *err)
+pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
+                                 const struct hub_listing *l, pl_err *err)
 {
     char *path = part_of(c, revision, "", ".json");
     char *text = hub_listing_write(l);
@@ -227,8 +227,8 @@ static bool adopt_from(const struct hub_cache *c, const char *from,
     return true;
 }
 
-void hub_cache_adopt(const struct hub_cache *c, const char *revision,
-                     const struct hub_file *f)
+void hub_cache_link_same(const struct hub_cache *c, const char *revision,
+                         const struct hub_file *f)
 {
     struct known *known = malloc(MOST_REVISIONS * sizeof *known);
     int n = known != NULL ? find_revisions(c, known) : 0;

@@ -34,16 +34,16 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
 
 /* Are all files of it there, and a listing that says so? Then the revision is
  * the newest from now on, where that can be written. */
-bool hub_cache_serves(const struct hub_cache *c, const char *revision,
-                      const struct hub_pick *p);
+bool hub_cache_is_complete(const struct hub_cache *c, const char *revision,
+                           const struct hub_pick *p);
 
 /* Under the lock. Keeps a revision's listing, which makes it the newest. */
-pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
-                         const struct hub_listing *l, pl_err *err);
+pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
+                                 const struct hub_listing *l, pl_err *err);
 /* Under the lock. If another revision has the same file, or a part of it, it is
  * this one's too. */
-void hub_cache_adopt(const struct hub_cache *c, const char *revision,
-                     const struct hub_file *f);
+void hub_cache_link_same(const struct hub_cache *c, const char *revision,
+                         const struct hub_file *f);
 
 /* The model in the newest revision that has all files of it; *path is
  * malloc'ed. NOT_FOUND, NO_MEMORY. */

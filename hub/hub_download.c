@@ -45,7 +45,7 @@ static pl_status cannot_write(struct coming *g, int e)
                     strerror(e));
 }
 
-static pl_status begin_anew(struct coming *g)
+static pl_status restart_download(struct coming *g)
 {
     char unused[HUB_SHA256];
 
@@ -72,7 +72,7 @@ static pl_status read_part(struct coming *g, uint64_t n)
         if (got <= 0)
             s = hub_fail(g->err, PL_IO, "%s: %s", g->part,
                          got < 0 ? strerror(errno) : "it became shorter");
-        else if (hub_stopped(g->o))
+        else if (hub_is_cancelled(g->o))
             s = hub_cancelled(g->err);
         if (s == PL_OK) {
             hub_sha256_add(&g->sum, buf, (size_t)got);
@@ -87,9 +87,9 @@ static bool names(struct coming *g)
 {
     const char *path = g->d->path;
 
-    g->part = hub_text("%s.part", path);
-    g->part_etag = hub_text("%s.part.etag", path);
-    g->etag_path = hub_text("%s.etag", path);
+    g->part = hub_asprintf("%s.part", path);
+    g->part_etag = hub_asprintf("%s.part.etag", path);
+    g->etag_path = hub_asprintf("%s.etag", path);
     return g->part != NULL && g->part_etag != NULL && g->etag_path != NULL;
 }
 
@@ -124,7 +124,7 @@ static pl_status open_part(struct coming *g)
     /* Without a tag or a sum nobody knows of which version it is. */
     if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
         (g->has_size && (uint64_t)st.st_size > g->size))
-        return begin_anew(g);
+        return restart_download(g);
     g->resumed = true;
     return read_part(g, (uint64_t)st.st_size);
 }
@@ -164,7 +164,7 @@ static pl_status take_head(struct coming *g, const struct hub_head *h)
                 g->d->name);
         if (!g->d->has_size)
             g->has_size = false; /* it may be another version */
-        s = begin_anew(g);
+        s = restart_download(g);
     }
     if (s == PL_OK && h->status == 206 && h->from != g->have)
         s = hub_fail(g->err, PL_BAD_FILE,
@@ -188,7 +188,7 @@ static bool on_begin(void *user, const struct hub_head *h)
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
     else if (h->status < 300) /* what comes is no file */
-        g->s = hub_api_refused(g->o, h->status, g->d->name, g->d->page, g->err);
+        g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
 
@@ -257,18 +257,18 @@ static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                  (unsigned long long)g->have, (unsigned long long)g->size);
         return PL_OK;
     }
-    *more = hub_status_passes(h->status) || h->status == 416;
+    *more = hub_status_is_transient(h->status) || h->status == 416;
     snprintf(why, HUB_WHY, "the server answers %d", h->status);
     if (h->status == 416)
-        return begin_anew(g);
-    return *more ? PL_OK
-                 : hub_api_refused(g->o, h->status, g->d->name, g->d->page,
-                                   g->err);
+        return restart_download(g);
+    return *more
+               ? PL_OK
+               : hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
 }
 
 static pl_status get_all(struct coming *g, const char *known)
 {
-    struct hub_tries tries = hub_tries(g->o);
+    struct hub_retry_state tries = hub_retry_state(g->o);
     char why[HUB_WHY], said[HUB_WHY + 300];
     struct hub_head h;
     bool more = !g->has_size || g->have < g->size;
@@ -287,10 +287,10 @@ static pl_status get_all(struct coming *g, const char *known)
         if (!more || (g->has_size && g->have == g->size))
             break;
         if (g->have > had)
-            tries = hub_tries(g->o);
+            tries = hub_retry_state(g->o);
         snprintf(said, sizeof said, "%.250s: %s", g->d->name, why);
-        if (!hub_again(g->o, &tries, h.retry_after_s, said))
-            return hub_stopped(g->o)
+        if (!hub_retry(g->o, &tries, h.retry_after_s, said))
+            return hub_is_cancelled(g->o)
                        ? hub_cancelled(g->err)
                        : hub_fail(g->err, PL_IO,
                                   "%s; what has come stays, do the same again "
@@ -327,7 +327,7 @@ static pl_status check_sum(struct coming *g, bool *again)
     if (g->d->sha256[0] == '\0' || strcmp(sum, g->d->sha256) == 0)
         return PL_OK;
     *again = g->resumed;
-    if (begin_anew(g) != PL_OK)
+    if (restart_download(g) != PL_OK)
         return g->err != NULL ? g->err->status : PL_IO;
     if (*again) {
         hub_log(g->o, PL_LOG_WARN,

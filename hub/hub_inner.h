@@ -10,7 +10,7 @@
 pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* malloc'ed; NULL: no memory. */
-char *hub_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+char *hub_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Where an address's host begins, behind a name and a password. */
 size_t hub_host(const char *url);
 pl_status hub_no_memory(pl_err *err);
@@ -18,22 +18,22 @@ pl_status hub_cancelled(pl_err *err);
 
 void hub_log(const struct hub_options *o, pl_log_level level, const char *fmt,
              ...) __attribute__((format(printf, 3, 4)));
-bool hub_stopped(const struct hub_options *o);
+bool hub_is_cancelled(const struct hub_options *o);
 /* "1.23 GB" */
 enum { HUB_BYTES = 24 };
 const char *hub_bytes(char buf[HUB_BYTES], uint64_t n);
 /* False: it was stopped. */
-bool hub_pause(const struct hub_options *o, int ms);
+bool hub_sleep(const struct hub_options *o, int ms);
 
 /* Tries of one request. */
-struct hub_tries {
+struct hub_retry_state {
     int left, pause_ms;
 };
-struct hub_tries hub_tries(const struct hub_options *o);
+struct hub_retry_state hub_retry_state(const struct hub_options *o);
 /* Says why, and pauses for `least_s` seconds at least (60 at most). False: it
  * was the last, or it was stopped. */
-bool hub_again(const struct hub_options *o, struct hub_tries *t, int least_s,
-               const char *why);
+bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
+               int least_s, const char *why);
 
 /* ---- one file ------------------------------------------------------------ */
 

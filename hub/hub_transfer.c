@@ -178,7 +178,7 @@ static bool add_line(struct curl_slist **list, const char *name,
 
     if (value == NULL)
         return true;
-    line = hub_text("%s: %s", name, value);
+    line = hub_asprintf("%s: %s", name, value);
     if (line == NULL)
         return false;
     more = curl_slist_append(*list, line);
@@ -197,7 +197,7 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 
     snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)t->from);
     if (t->token != NULL)
-        token = hub_text("Bearer %s", t->token);
+        token = hub_asprintf("Bearer %s", t->token);
     if (t->token != NULL && token == NULL)
         return false;
     ok = add_line(list, "Authorization", token) &&
@@ -270,7 +270,7 @@ static enum hub_end end_of(CURLcode code, struct flight *f)
     case CURLE_OK:
         return begin(f) ? HUB_WHOLE : HUB_ENDED;
     case CURLE_ABORTED_BY_CALLBACK:
-        return f->silent ? HUB_CUT : HUB_STOPPED;
+        return f->silent ? HUB_RETRYABLE : HUB_STOPPED;
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
@@ -282,7 +282,7 @@ static enum hub_end end_of(CURLcode code, struct flight *f)
     case CURLE_RECV_ERROR:
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
-        return HUB_CUT;
+        return HUB_RETRYABLE;
     default:
         return HUB_FAILED;
     }
@@ -332,7 +332,7 @@ size_t hub_origin(const char *url)
     return host > 0 ? scheme + host : 0;
 }
 
-bool hub_status_passes(int status)
+bool hub_status_is_transient(int status)
 {
     return status == 408 || status == 429 || status == 500 || status == 502 ||
            status == 503 || status == 504;

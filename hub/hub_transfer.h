@@ -31,11 +31,11 @@ struct hub_transfer {
 };
 
 enum hub_end {
-    HUB_WHOLE,   /* the answer is there, whatever its status */
-    HUB_CUT,     /* it may be worth another try */
-    HUB_STOPPED, /* by `stop` */
-    HUB_ENDED,   /* by `begin` or `data` */
-    HUB_FAILED,  /* no try will help */
+    HUB_WHOLE,     /* the answer is there, whatever its status */
+    HUB_RETRYABLE, /* it may be worth another try */
+    HUB_STOPPED,   /* by `stop` */
+    HUB_ENDED,     /* by `begin` or `data` */
+    HUB_FAILED,    /* no try will help */
 };
 
 enum { HUB_WHY = 320 };
@@ -47,6 +47,6 @@ enum hub_end hub_get(const struct hub_transfer *t, struct hub_head *h,
 /* "https://host:port" of an address, n bytes long; 0: it is none of HTTP. */
 size_t hub_origin(const char *url);
 /* Is a status worth another try? */
-bool hub_status_passes(int status);
+bool hub_status_is_transient(int status);
 
 #endif

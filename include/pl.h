@@ -518,17 +518,18 @@ PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
                               int64_t n, int64_t *n_shared, pl_err *err);
 /* The tokens that pl_seq_share would find, with nothing changed; 0 where it
  * would fail. */
-PL_API int64_t pl_kept_length(pl_engine *e, const int32_t *token, int64_t n);
+PL_API int64_t pl_prefix_match_length(pl_engine *e, const int32_t *token,
+                                      int64_t n);
 /* A sequence whose state was restored has these n tokens, which are all that it
  * holds: so it is kept for others when it goes. BAD_ARGUMENT: it has another
  * number of them, or they are known. */
-PL_API pl_status pl_seq_tell(pl_engine *e, int seq, const int32_t *token,
-                             int64_t n, pl_err *err);
+PL_API pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
+                                   int64_t n, pl_err *err);
 /* How many tokens more a sequence could take now, if no other took any and what
  * is kept unused were given up. seq -1: all sequences together, if each began a
  * page of 64 tokens: what is left in the last pages of those that have tokens
  * comes on top. 0: there is no such sequence. */
-PL_API int64_t pl_engine_room(const pl_engine *e, int seq);
+PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
 
@@ -569,8 +570,8 @@ PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
                                       pl_err *err);
 /* All that a sequence has, for this engine alone: others refuse to restore it,
  * and no sum is made for it. *data as before. */
-PL_API pl_status pl_state_put_aside(pl_engine *e, int seq, void **data,
-                                    size_t *bytes, pl_err *err);
+PL_API pl_status pl_state_swap_out(pl_engine *e, int seq, void **data,
+                                   size_t *bytes, pl_err *err);
 /* A file by pl_file_open's rules; those of the engine's model are refused, by
  * whatever name or link. `note` goes with the state, [note_bytes], at most
  * 64 MiB: bytes of the caller's own, such as the tokens; NULL without bytes. */
@@ -612,17 +613,17 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
  * recurrent model sequences go on behind some pages only: *goes_on says so, and
  * a page is given out again when it has become one. `token` has room for `room`
  * ids, pl_engine_n_ctx or more; *data is malloc'ed. *n 0: there is none. */
-PL_API pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t room,
-                              int64_t *n, bool *goes_on, void **data,
-                              size_t *bytes, pl_err *err);
+PL_API pl_status pl_prefix_export_page(pl_engine *e, int32_t *token,
+                                       int64_t room, int64_t *n, bool *goes_on,
+                                       void **data, size_t *bytes, pl_err *err);
 /* A page whose tokens are token[0 .. n-1] goes to the end of a sequence, which
  * has whole pages, all given to pl_engine_decode, pl_seq_share or this. Nothing
  * changes unless it is whole. A recurrent model goes on only behind a page that
  * came with its states: else the sequence is to be trimmed first
  * (pl_seq_trim). */
-PL_API pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token,
-                               int64_t n, const void *data, size_t bytes,
-                               pl_err *err);
+PL_API pl_status pl_seq_import_page(pl_engine *e, int seq, const int32_t *token,
+                                    int64_t n, const void *data, size_t bytes,
+                                    pl_err *err);
 
 /* ---- text -------------------------------------------------------------- */
 
@@ -645,7 +646,7 @@ PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Ends a generation (EOS, end of turn, ...). */
-PL_API bool pl_token_ends(const pl_tokenizer *t, int32_t id);
+PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 
 /* The tokens by which code models are told of a gap to fill: what stands before
  * it follows, what stands behind it, the gap itself; the project's name, a
@@ -767,8 +768,9 @@ PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
 /* The text has ended: tells what was held back. Once. */
 PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
-/* Has the mark come that ends a message, which the tokenizer may not know
- * (pl_token_ends)? What follows it is no part of the message. */
+/* Returns true once the marker that ends a message has been added, which the
+ * tokenizer may not know (pl_token_is_eog). Text after it is not part of the
+ * message. */
 PL_API bool pl_reply_ended(const pl_reply *r);
 /* Is it content that comes next, as far as is known? Not in reasoning, a call,
  * or what stands before a message. */
@@ -902,11 +904,11 @@ PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    bool *reasons, pl_err *err);
 /* After the samplers that have it. */
 PL_API void pl_grammar_free(pl_grammar *g);
-/* From here on pl_sample chooses, before all that pl_sampling says, among the
- * tokens with which what it has chosen since can become a text of the grammar;
- * one that ends (pl_token_ends) is among them exactly where the text is whole.
- * Tokens of pl_sampler_accept are none of the text's. g is borrowed until
- * another is given; NULL: any token may come. On failure all is as it was. */
+/* From now on pl_sample allows only tokens that continue a text of the grammar,
+ * before all that pl_sampling says. The text begins with the next chosen token;
+ * tokens of pl_sampler_accept do not belong to it. A token that ends a text
+ * (pl_token_is_eog) is allowed exactly where the text is complete. Borrows g
+ * until another is set; NULL allows any token. A failure changes nothing. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
 /* Works out beforehand which tokens the grammar allows next, which pl_sample

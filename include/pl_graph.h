@@ -107,17 +107,17 @@ typedef enum pl_layout_kind {
     PL_SPLIT,
 } pl_layout_kind;
 
-typedef struct pl_run {
+typedef struct pl_interval {
     int64_t len;
     uint64_t owners;
-} pl_run;
+} pl_interval;
 
 typedef struct pl_layout {
     pl_layout_kind kind;
     int dim;        /* SPLIT only, counted from the outermost */
     int64_t period; /* SPLIT only */
     int n_run;      /* SPLIT only */
-    const pl_run *run;
+    const pl_interval *run;
 } pl_layout;
 
 typedef struct pl_graph pl_graph; /* opaque */
@@ -448,7 +448,7 @@ PL_API pl_status pl_tensor_set_view(pl_exec *x, pl_tensor t, const pl_view *v,
                                     const void *data, pl_err *err);
 
 /* Tokens of a step, in order; those of one sequence adjacent. */
-typedef struct pl_rows {
+typedef struct pl_step_tokens {
     size_t size;
     int64_t n_tok, n_out;
     const int32_t *pos; /* [n_tok] position in its sequence */
@@ -461,9 +461,9 @@ typedef struct pl_rows {
      * stands before, where these tokens begin. At 0 nothing is read. */
     const int32_t *pages[PL_MAX_POOL];
     int64_t page_stride;
-} pl_rows;
+} pl_step_tokens;
 
-static inline void pl_rows_init(pl_rows *r)
+static inline void pl_rows_init(pl_step_tokens *r)
 {
     if (!r)
         return;
@@ -479,7 +479,8 @@ static inline void pl_rows_init(pl_rows *r)
  * page or slot that the pool does not have; tables for some pools alone; tokens
  * of a state out of order, apart, or before what the state holds; an executor
  * that is an engine's. */
-PL_API pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err);
+PL_API pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows,
+                              pl_err *err);
 
 /* size: sizeof *out. */
 PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size);

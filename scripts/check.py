@@ -161,7 +161,7 @@ def check_kinds(code):
     mention = re.compile('|'.join(kinds), re.I)
     for path in code:
         part = path.split('/')
-        if part[0] != 'src' or path in ('src/device/device_kinds.c',
+        if part[0] != 'src' or path in ('src/device/device_backends.c',
                                         'src/device/device_ops.h'):
             continue
         inside = part[2] if part[1] == 'device' and part[2] in kinds else None
@@ -177,7 +177,7 @@ def check_kinds(code):
                         or f'"device/{kind}/' in named[n - 1]
                         or f'DEVICE_{kind.upper()}' in line):
                     complain(path, n, f'knows the kind {kind}: only its folder '
-                             'and device_kinds.c may')
+                             'and device_backends.c may')
 
 
 # ---- headers, symbols, globals ---------------------------------------------

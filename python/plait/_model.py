@@ -131,7 +131,7 @@ class Tokenizer(Object):
     def ends(self, token: int) -> bool:
         """Returns true if the token ends a generation (EOS, end of turn)."""
         with self._use() as t:
-            return lib.token_ends(t, token)
+            return lib.token_is_eog(t, token)
 
 
 class Detokenizer(Object):

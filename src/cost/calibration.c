@@ -57,8 +57,8 @@ const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
     {FIELD(float_macs_per_s), "weights in floats, Gmac/s", CALIBRATION_SUM},
     {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_SUM},
     {FIELD(link_bytes_per_s), "messages of 2 devices, GB/s", CALIBRATION_RATE},
-    {FIELD(message_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
-    {FIELD(step_s), "a step, beside its work, us", CALIBRATION_SECONDS},
+    {FIELD(collective_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+    {FIELD(insn_s), "a step, beside its work, us", CALIBRATION_SECONDS},
 };
 #undef FIELD
 
@@ -89,7 +89,7 @@ bool calibration_covers(const struct calibration *c,
 }
 
 /* A thread's among n. */
-static struct cost_rates among(const struct calibration *c, int n)
+static struct cost_rates scale_to_threads(const struct calibration *c, int n)
 {
     double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
     struct cost_rates a = c->one, b = c->all, r = {.one_queue = true};
@@ -122,7 +122,7 @@ static struct cost_rates sim(const struct calibration *c,
 
     r.one_queue = false;
     if (d->link_latency_s > 0)
-        r.message_s = d->link_latency_s;
+        r.collective_s = d->link_latency_s;
     if (d->link_bytes_per_s > 0)
         r.link_bytes_per_s = d->link_bytes_per_s;
     return r;
@@ -138,14 +138,14 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
         const struct device_desc *x = &l->dev[d];
         int all = n[x->host] > 0 ? n[x->host] : 1;
 
-        if (cost_by_description(x))
+        if (cost_has_spec_rates(x))
             continue;
         if (!x->on_cores) {
             rates[d] = sim(c, x);
         } else {
-            rates[d] = calibration_times(among(c, all), x->n_thread);
+            rates[d] = calibration_times(scale_to_threads(c, all), x->n_thread);
             /* its own threads are those that its steps meet */
-            rates[d].step_s = among(c, x->n_thread).step_s;
+            rates[d].insn_s = scale_to_threads(c, x->n_thread).insn_s;
         }
         if (weights <= CACHES_HOLD)
             rates[d].read_bytes_per_s = rates[d].cached_bytes_per_s;

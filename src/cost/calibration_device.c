@@ -16,11 +16,12 @@ const struct calibration_field
         {FIELD(float_macs_per_s), "weights in floats, Gmac/s",
          CALIBRATION_RATE},
         {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_RATE},
-        {FIELD(step_s), "a step, beside its work, us", CALIBRATION_SECONDS},
+        {FIELD(insn_s), "a step, beside its work, us", CALIBRATION_SECONDS},
         {FIELD(link_bytes_per_s), "copies from the host, GB/s",
          CALIBRATION_RATE},
         {FIELD(out_bytes_per_s), "copies to the host, GB/s", CALIBRATION_RATE},
-        {FIELD(message_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+        {FIELD(collective_s), "  each, beside its bytes, us",
+         CALIBRATION_SECONDS},
         {FIELD(p2p_bytes_per_s), "messages to its like, GB/s",
          CALIBRATION_RATE},
         {FIELD(p2p_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
@@ -100,7 +101,7 @@ void calibration_device_rates(const struct calibration *c,
         if (!x)
             continue;
         rates[d] = x->rates;
-        rates[d].carries = true;
+        rates[d].has_copy_engine = true;
         rates[d].one_queue = l->dev[d].one_queue;
     }
 }

@@ -63,7 +63,7 @@ static json_t *of_devices(const struct calibration *c)
                   all, json_pack("{s:s, s:s, s:s, s:s, s:i, s:o}", "kind",
                                  d->kind, "name", d->title, "bus", d->bus,
                                  "version", d->version, "island",
-                                 d->rates.island, "rates", r)) == 0;
+                                 d->rates.link_domain, "rates", r)) == 0;
     }
     if (ok)
         return all;
@@ -137,7 +137,7 @@ static bool to_island(struct cost_rates *r, const json_t *o)
 {
     json_int_t n = json_integer_value(o);
 
-    r->island = (int)n;
+    r->link_domain = (int)n;
     return json_is_integer(o) && n >= 0 && n <= INT_MAX &&
            (n == 0 || r->bridge_bytes_per_s > 0);
 }

@@ -32,7 +32,7 @@ static void set_work(struct cost_rates *out, double bytes_per_s,
     out->attention_macs_per_s = float_macs_per_s;
 }
 
-bool cost_by_description(const struct device_desc *d)
+bool cost_has_spec_rates(const struct device_desc *d)
 {
     return d->described || (!d->on_cores && d->mem_bytes_per_s > 0);
 }
@@ -42,19 +42,20 @@ double cost_guessed_macs(const struct device_desc *d)
     return d->mem_bytes_per_s * MACS_PER_BYTE;
 }
 
-unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
+unsigned cost_rates_from_spec(struct cost_rates *out,
+                              const struct device_desc *d)
 {
     double macs = d->float_macs_per_s, block = d->block_macs_per_s;
     unsigned guessed = 0;
 
     *out = (struct cost_rates){
         .link_bytes_per_s = d->link_bytes_per_s,
-        .message_s = d->link_latency_s,
+        .collective_s = d->link_latency_s,
         .p2p_bytes_per_s = d->p2p_bytes_per_s,
         .bridge_bytes_per_s = d->bridge_bytes_per_s,
-        .island = d->island,
-        .carries = d->accelerator,
-        .step_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
+        .link_domain = d->island,
+        .has_copy_engine = d->accelerator,
+        .insn_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
     };
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
@@ -66,15 +67,15 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
     }
     if (!(d->link_latency_s > 0)) {
         guessed |= COST_GUESSED_LATENCY;
-        out->message_s = latency_s;
+        out->collective_s = latency_s;
     }
     set_work(out, d->mem_bytes_per_s * of_bandwidth,
              (block > 0 ? block : macs) * of_peak, macs * of_peak);
     return guessed;
 }
 
-void cost_assumed(struct cost_rates *out, const struct device_desc *d,
-                  enum kernel_set set)
+void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
+                        enum kernel_set set)
 {
     /* of one thread of a server of 2023: bytes, multiply-adds a second */
     static const double rate[KERNEL_SET_COUNT][2] = {
@@ -96,8 +97,8 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     *out = (struct cost_rates){.one_queue = d->one_queue};
     set_work(out, rate[set][0] * d->n_thread, rate[set][1] * d->n_thread,
              rate[set][1] * d->n_thread / 2);
-    out->step_s = 1e-6;
-    out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
+    out->insn_s = 1e-6;
+    out->collective_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
     out->link_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
 }
@@ -133,7 +134,7 @@ static double summed(const struct pack *w, const struct rank_tree *t)
     return n;
 }
 
-static double contraction(const struct program *p, const struct step_kernel *s,
+static double contraction(const struct program *p, const struct insn_kernel *s,
                           const struct cost_rates *r,
                           const struct cost_micro *z)
 {
@@ -172,7 +173,7 @@ static double n_seq(const struct cost_micro *z)
 
 /* Bytes of one position in the cache that is the kernel's operand `arg`. */
 static double position_bytes(const struct program *p,
-                             const struct step_kernel *s, int arg)
+                             const struct insn_kernel *s, int arg)
 {
     const struct prog_tensor *c = &p->tensor[s->arg[arg].tensor];
 
@@ -180,7 +181,7 @@ static double position_bytes(const struct program *p,
            (double)cache_tile_bytes(c->format, c->dim[2].n) / PAGE_TOKENS;
 }
 
-static double attention(const struct program *p, const struct step_kernel *s,
+static double attention(const struct program *p, const struct insn_kernel *s,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
@@ -216,7 +217,7 @@ static double seconds_of_values(const struct cost_rates *r, double n)
     return n * 2 * sizeof(float) / r->cached_bytes_per_s;
 }
 
-static double kernel(const struct program *p, const struct step_kernel *k,
+static double kernel(const struct program *p, const struct insn_kernel *k,
                      const struct cost_rates *r, const struct cost_micro *z)
 {
     if (kernel_is_contraction(k->kernel))
@@ -231,8 +232,7 @@ static double kernel(const struct program *p, const struct step_kernel *k,
                   z));
 }
 
-static double piece_bytes(const struct copy_piece *p,
-                          const struct cost_micro *z)
+static double piece_bytes(const struct copy_desc *p, const struct cost_micro *z)
 {
     return (double)dim_value(p->bytes, &z->sizes) *
            (double)dim_value(p->n0, &z->sizes) *
@@ -240,7 +240,7 @@ static double piece_bytes(const struct copy_piece *p,
 }
 
 /* Bytes that the device takes from its peers where they lie. */
-static double received(const struct program *p, const struct step_merge *s,
+static double received(const struct program *p, const struct insn_merge *s,
                        const struct cost_micro *z)
 {
     double sum = 0;
@@ -261,12 +261,12 @@ static double received(const struct program *p, const struct step_merge *s,
 }
 
 /* Values that an item writes, each as often as one is added to it. */
-static double merged(const struct program *p, const struct step_merge *s,
+static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {
     double bytes = 0;
 
-    if (s->meet || !it->reduce)
+    if (s->barrier || !it->reduce)
         return values(&p->tensor[it->out], z);
     for (int i = 0; i < it->n_piece; i++)
         bytes += piece_bytes(&it->piece[i], z);
@@ -275,19 +275,19 @@ static double merged(const struct program *p, const struct step_merge *s,
 
 /* What is copied before is local here. */
 static double merge(const struct cost_machine *m, int dev,
-                    const struct step_merge *s, const struct cost_micro *z)
+                    const struct insn_merge *s, const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
-    int n_peer = s->meet && s->n_peer > 0 ? s->n_peer : m->n_dev;
-    double t = r->step_s;
+    int n_peer = s->barrier && s->n_peer > 0 ? s->n_peer : m->n_dev;
+    double t = r->insn_s;
 
-    if (s->message && n_peer == 1)
+    if (s->collective && n_peer == 1)
         return t;
     for (int i = 0; i < s->n_item; i++)
         t += seconds_of_values(r, merged(p, s, &s->item[i], z));
-    if (s->message && s->meet)
-        t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
+    if (s->collective && s->barrier)
+        t += r->collective_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
 }
 
@@ -315,7 +315,7 @@ struct route {
 };
 
 /* Past the host, where both ends say how long a message takes by that. */
-static struct route past_host(enum way way, double host_s, double a_s,
+static struct route p2p_route(enum way way, double host_s, double a_s,
                               double b_s, double a, double b)
 {
     return (struct route){a_s > 0 && b_s > 0 ? fmax(a_s, b_s) : host_s,
@@ -325,17 +325,17 @@ static struct route past_host(enum way way, double host_s, double a_s,
 static struct route route(const struct cost_rates *a,
                           const struct cost_rates *b)
 {
-    const double host_s = fmax(a->message_s, b->message_s);
+    const double host_s = fmax(a->collective_s, b->collective_s);
 
-    if (a->carries && !b->carries)
-        return (struct route){a->message_s, out_of(a), WAY_LINK};
-    if (b->carries && !a->carries)
-        return (struct route){b->message_s, b->link_bytes_per_s, WAY_FREE};
-    if (a->island > 0 && a->island == b->island)
-        return past_host(WAY_BRIDGE, host_s, a->bridge_s, b->bridge_s,
+    if (a->has_copy_engine && !b->has_copy_engine)
+        return (struct route){a->collective_s, out_of(a), WAY_LINK};
+    if (b->has_copy_engine && !a->has_copy_engine)
+        return (struct route){b->collective_s, b->link_bytes_per_s, WAY_FREE};
+    if (a->link_domain > 0 && a->link_domain == b->link_domain)
+        return p2p_route(WAY_BRIDGE, host_s, a->bridge_s, b->bridge_s,
                          a->bridge_bytes_per_s, b->bridge_bytes_per_s);
     if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0)
-        return past_host(WAY_P2P, host_s, a->p2p_s, b->p2p_s,
+        return p2p_route(WAY_P2P, host_s, a->p2p_s, b->p2p_s,
                          a->p2p_bytes_per_s, b->p2p_bytes_per_s);
     return (struct route){host_s, fmin(out_of(a), b->link_bytes_per_s),
                           WAY_LINK};
@@ -350,8 +350,8 @@ struct cost_link cost_link_of(const struct cost_rates *from,
 }
 
 /* From another end, too: the slowest of them counts. */
-static void take_end(struct route *w, const struct cost_rates *from,
-                     const struct cost_rates *to)
+static void limit_by_peer(struct route *w, const struct cost_rates *from,
+                          const struct cost_rates *to)
 {
     struct route r = route(from, to);
 
@@ -360,7 +360,7 @@ static void take_end(struct route *w, const struct cost_rates *from,
 }
 
 static double pull(const struct cost_machine *m, int dev,
-                   const struct step_pull *s, const struct cost_micro *z)
+                   const struct insn_pull *s, const struct cost_micro *z)
 {
     struct route w = {0, INFINITY, WAY_FREE};
     double bytes = 0;
@@ -368,7 +368,7 @@ static double pull(const struct cost_machine *m, int dev,
     for (int i = 0; i < s->n_piece; i++) {
         bytes += piece_bytes(&s->piece[i], z);
         if (i == 0 || s->piece[i].src_dev != s->piece[i - 1].src_dev)
-            take_end(&w, &m->rates[s->piece[i].src_dev], &m->rates[dev]);
+            limit_by_peer(&w, &m->rates[s->piece[i].src_dev], &m->rates[dev]);
     }
     return w.latency_s + bytes / w.bytes_per_s;
 }
@@ -376,7 +376,7 @@ static double pull(const struct cost_machine *m, int dev,
 /* The sender's link carries what goes to each over it; they take it side by
  * side, and so does what goes past the host. */
 static double push(const struct cost_machine *m, int dev,
-                   const struct step_push *s, const struct cost_micro *z)
+                   const struct insn_push *s, const struct cost_micro *z)
 {
     const struct cost_rates *from = &m->rates[dev];
     const double port[WAYS] = {INFINITY, out_of(from), from->p2p_bytes_per_s,
@@ -387,7 +387,7 @@ static double push(const struct cost_machine *m, int dev,
         struct route w = route(from, &m->rates[s->to[k].dev]);
         double bytes = 0;
         int n;
-        const struct copy_piece *p = push_pieces(s, k, &n);
+        const struct copy_desc *p = push_pieces(s, k, &n);
 
         for (int i = 0; i < n; i++)
             bytes += piece_bytes(&p[i], z);
@@ -400,12 +400,12 @@ static double push(const struct cost_machine *m, int dev,
     return slowest;
 }
 
-double cost_of_arrival(const struct cost_machine *m, int dev,
-                       const struct step *s)
+double cost_delivery_s(const struct cost_machine *m, int dev,
+                       const struct insn *s)
 {
     double latency = 0;
 
-    if (s->kind != STEP_PUSH)
+    if (s->kind != INSN_PUSH)
         return 0;
     for (int k = 0; k < s->push.n_to; k++)
         latency =
@@ -414,7 +414,7 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
     return latency;
 }
 
-static double pages(const struct cost_machine *m, const struct step_pages *s,
+static double pages(const struct cost_machine *m, const struct insn_pages *s,
                     const struct cost_micro *z)
 {
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
@@ -431,25 +431,25 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
            n_page * n_head * (double)s->tile_bytes / w.bytes_per_s;
 }
 
-double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_micro *z)
+double cost_insn_s(const struct cost_machine *m, int dev, const struct insn *s,
+                   const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
 
     switch (s->kind) {
-    case STEP_KERNEL:
-        return r->step_s + kernel(p, &s->kernel, r, z);
-    case STEP_MERGE:
+    case INSN_KERNEL:
+        return r->insn_s + kernel(p, &s->kernel, r, z);
+    case INSN_MERGE:
         return merge(m, dev, &s->merge, z);
-    case STEP_PULL:
+    case INSN_PULL:
         return pull(m, dev, &s->pull, z);
-    case STEP_PUSH:
+    case INSN_PUSH:
         return push(m, dev, &s->push, z);
-    case STEP_PAGES:
+    case INSN_PAGES:
         return pages(m, &s->pages, z);
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
     return 0;

@@ -18,18 +18,19 @@ struct cost_rates {
     double block_macs_per_s;     /* multiply-adds: of weights in blocks, */
     double float_macs_per_s;     /* of weights that are floats, */
     double attention_macs_per_s; /* and of attention */
-    double step_s;               /* each step of a program beside its work */
-    double message_s;            /* each message or copy beside its bytes */
+    double insn_s;               /* each step of a program beside its work */
+    double collective_s;         /* each message or copy beside its bytes */
     double link_bytes_per_s;     /* of messages and copies */
     double out_bytes_per_s;      /* of those from it to the host; 0: the same */
     double p2p_bytes_per_s; /* of those to devices that have it too; 0: none */
-    double p2p_s;           /* each of these beside its bytes; 0: message_s */
+    double p2p_s; /* each of these beside its bytes; 0: collective_s */
     double bridge_bytes_per_s; /* the same of those to devices of its island */
     double bridge_s;
-    int island;     /* 0: none */
-    bool carries;   /* copies between it and memory of the host are its own
+    int link_domain; /* 0: none */
+    bool
+        has_copy_engine; /* copies between it and memory of the host are its own
                        engine's: its link alone counts */
-    bool one_queue; /* its threads copy too: no copy queue beside them */
+    bool one_queue;      /* its threads copy too: no copy queue beside them */
 };
 
 /* One micro-batch. */
@@ -39,7 +40,7 @@ struct cost_micro {
 };
 
 /* Is it priced by its description: one on paper, or of its own processor? */
-bool cost_by_description(const struct device_desc *d);
+bool cost_has_spec_rates(const struct device_desc *d);
 /* Rates of such a device. Figures it lacks are guessed; returns bits that tell
  * which. */
 enum {
@@ -47,13 +48,14 @@ enum {
     COST_GUESSED_LINK = 2,
     COST_GUESSED_LATENCY = 4,
 };
-unsigned cost_described(struct cost_rates *out, const struct device_desc *d);
+unsigned cost_rates_from_spec(struct cost_rates *out,
+                              const struct device_desc *d);
 /* Multiply-adds a second that a silent description is taken to mean. */
 double cost_guessed_macs(const struct device_desc *d);
 
 /* Rates of any other device that was not measured. */
-void cost_assumed(struct cost_rates *out, const struct device_desc *d,
-                  enum kernel_set set);
+void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
+                        enum kernel_set set);
 
 /* Experts that n_tok tokens are expected to meet, each choosing n_used of
  * n_expert, all alike. */
@@ -75,8 +77,9 @@ struct cost_machine {
 
 /* What a device does in a run; the queues overlap. */
 struct cost_use {
-    double busy_s;    /* kernels and local merges */
-    double message_s; /* collectives of its group: copies, meetings, merges */
+    double busy_s; /* kernels and local merges */
+    double
+        collective_s; /* collectives of its group: copies, meetings, merges */
     double copy_s;    /* copies between groups */
     double hidden_s;  /* of copy_s: while its compute queue was at work */
     double idle_s;    /* neither queue is at work */
@@ -95,17 +98,17 @@ struct cost_link cost_link_of(const struct cost_rates *from,
                               const struct cost_rates *to);
 
 /* Seconds of a step of device `dev`, waiting apart; z: of its micro-batch. */
-double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_micro *z);
+double cost_insn_s(const struct cost_machine *m, int dev, const struct insn *s,
+                   const struct cost_micro *z);
 
 /* Seconds after its end until a PUSH has arrived, which a POST behind it waits
  * for; 0 of other steps. */
-double cost_of_arrival(const struct cost_machine *m, int dev,
-                       const struct step *s);
+double cost_delivery_s(const struct cost_machine *m, int dev,
+                       const struct insn *s);
 
 /* Seconds of one run of `script` with micro-batches z[n_micro]. use[n_dev]
  * may be NULL. Fails for want of memory, or if there is no such script. */
-pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
+pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
                    const struct cost_micro *z, struct cost_use *use,
                    double *seconds, pl_err *err);
 

@@ -30,12 +30,12 @@ static unsigned unmeasured(const struct device_list *l, enum kernel_set set,
     for (int d = 0; d < l->n; d++) {
         const struct device_desc *x = &l->dev[d];
 
-        if (!cost_by_description(x))
-            cost_assumed(&r[d], x, set);
+        if (!cost_has_spec_rates(x))
+            cost_default_rates(&r[d], x, set);
         else if (x->io || (c && calibration_device(c, x)))
-            cost_described(&r[d], x);
+            cost_rates_from_spec(&r[d], x);
         else
-            guessed |= cost_described(&r[d], x);
+            guessed |= cost_rates_from_spec(&r[d], x);
     }
     return guessed;
 }

@@ -3,7 +3,7 @@
  * A device set is the ordered list of devices that one engine uses. Its
  * interface assumes no shared memory: a device's regions are reached only by
  * write, read and the programs' own steps, and a run is begun and waited for.
- * What kinds of devices there are says device_kinds.c; what a kind must do,
+ * What kinds of devices there are says device_backends.c; what a kind must do,
  * device_ops.h. Nothing else asks which kind a device has: what planning needs
  * to know of one stands in its description. */
 #ifndef DEVICE_DEVICE_H
@@ -12,21 +12,21 @@
 #include "device/kernel_set.h"
 #include "program/program.h"
 
-struct device_ops;  /* device_ops.h */
+struct backend_ops; /* device_ops.h */
 struct topology;    /* machine/topology.h */
 struct cpu_kernels; /* cpu/cpu_kernel.h */
 
 /* What is known of a device before anything is opened; the plan reads this. */
 struct device_desc {
-    char name[32];                /* "cpu0", "sim1", "gpu2" */
-    const struct device_ops *ops; /* its kind */
-    int n_thread;                 /* worker threads; 1 where it has none */
-    uint64_t memory_bytes;        /* in all; 0 = unknown */
-    uint64_t available_bytes;     /* of these now; 0 only where these are */
-    double mem_bytes_per_s;       /* of weights; 0 = unknown */
-    double float_macs_per_s;      /* multiply-adds of floats; 0 = unknown */
-    double block_macs_per_s;      /* of weights in blocks; 0 = as of floats */
-    double launch_s;              /* to begin a kernel; 0 = unknown */
+    char name[32];                 /* "cpu0", "sim1", "gpu2" */
+    const struct backend_ops *ops; /* its kind */
+    int n_thread;                  /* worker threads; 1 where it has none */
+    uint64_t memory_bytes;         /* in all; 0 = unknown */
+    uint64_t available_bytes;      /* of these now; 0 only where these are */
+    double mem_bytes_per_s;        /* of weights; 0 = unknown */
+    double float_macs_per_s;       /* multiply-adds of floats; 0 = unknown */
+    double block_macs_per_s;       /* of weights in blocks; 0 = as of floats */
+    double launch_s;               /* to begin a kernel; 0 = unknown */
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     double p2p_bytes_per_s;    /* to those that have it too, past the host; 0 =
                                none */
@@ -176,7 +176,7 @@ pl_status device_flush(struct device_set *s, pl_err *err);
 void *device_map(struct device_set *s, int dev, enum region r);
 
 struct device_run {
-    int script;
+    int variant;
     int n_micro; /* 1 .. the script's */
     struct graph_sizes sizes[PROG_MAX_MICRO];
     /* Pages that a sequence has positions in, at most; 0: unknown. */
@@ -207,7 +207,7 @@ const struct device_timing *device_set_trace(const struct device_set *s,
 
 /* Of the devices whose kernels give other bits than they should, which ones;
  * 0: there are none. Of a set that is loaded. */
-uint64_t device_set_differs(const struct device_set *s);
+uint64_t device_set_inexact_hash(const struct device_set *s);
 
 /* Of one device, since creation. */
 void device_set_device(const struct device_set *s, int dev,

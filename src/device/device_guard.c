@@ -2,7 +2,7 @@
  * may not touch is out of reach, and whoever tries dies of it.
  *
  * Pages are protected for the whole process, so only one thread works at a
- * time. A step may read and write what it says (step_uses) and its device's
+ * time. A step may read and write what it says (insn_accesses) and its device's
  * buffers; regions are the grain. Between
  * runs all is open to the host. */
 #include <pthread.h>
@@ -115,7 +115,7 @@ static bool apply(struct device_set *s)
     return ok;
 }
 
-static void let(void *user, const struct step_use *u)
+static void let(void *user, const struct insn_access *u)
 {
     struct device_set *s = user;
     enum region r = s->dev[u->dev].prog->tensor[u->tensor].region;
@@ -128,7 +128,7 @@ static void let(void *user, const struct step_use *u)
 }
 
 void device_guard_enter(struct device_set *s, const struct device *d,
-                        const struct step *st)
+                        const struct insn *st)
 {
     struct guard *g = s->guard;
 
@@ -138,7 +138,7 @@ void device_guard_enter(struct device_set *s, const struct device *d,
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
     /* Dead buffers are poisoned beside any step. */
     g->want[d - s->dev][REGION_WORK] = WRITE;
-    step_uses(st, (int)(d - s->dev), d->prog->tensor, let, s);
+    insn_accesses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))
         device_fail(s, d, -1, "the system protects no pages");
 }

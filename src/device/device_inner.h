@@ -28,9 +28,9 @@ struct device_shared {
 struct device_set {
     pid_t owner;                  /* the process that made it */
     struct device_shared *shared; /* owned */
-    int n, n_bank;
-    struct device *dev;       /* owned, [n] */
-    struct device_bank *bank; /* owned, [n_bank] */
+    int n, n_backend;
+    struct device *dev;      /* owned, [n] */
+    struct backend *backend; /* owned, [n_backend] */
     struct device_options opt;
     const struct topology *topology; /* held */
     struct guard *guard;             /* owned, NULL if not asked for */
@@ -40,7 +40,8 @@ struct device_set {
     const struct device_run *run;
     uint64_t run_number; /* from 1 */
     bool loaded;
-    bool keeps; /* its memory, whatever becomes of it: device_set_keep() */
+    bool
+        keeps; /* its memory, whatever becomes of it: device_set_quarantine() */
     uint64_t n_run;
     double run_s; /* seconds of all runs */
 };

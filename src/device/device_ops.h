@@ -9,8 +9,8 @@
  *
  * A run: the set calls submit() of every bank, then wait() of every bank.
  * Between them each device goes through its script: the steps of a queue in
- * their order, those that step_runs() leaves out passed over; a WAIT until the
- * flag of its event shows the run's number or more; a POST by setting the
+ * their order, those that insn_enabled() leaves out passed over; a WAIT until
+ * the flag of its event shows the run's number or more; a POST by setting the
  * device's own flag to that number, when all that stands before it in its queue
  * can be seen by those who wait for it. A PUSH writes into the inbox of another
  * device, PAGES may; PULL, PAGES and a MERGE that meets read memory of others;
@@ -27,7 +27,7 @@
 
 #include "device/device.h"
 
-struct device_bank;
+struct backend;
 struct device_item; /* device_spec.h */
 struct gpu_driver;  /* gpu/gpu_driver.h */
 struct gpu_info;    /* listed_gpu.h */
@@ -38,19 +38,20 @@ struct topology;    /* machine/topology.h */
  * may sleep where the writer counts up by device_flag_raise(). */
 struct device_flag {
     _Alignas(128) _Atomic uint64_t v;
-    _Atomic uint32_t bell; /* rung so often, for those who sleep; a futex */
+    _Atomic uint32_t
+        wake_count; /* rung so often, for those who sleep; a futex */
     atomic_int n_asleep;
 };
 
 /* Wakes who sleeps until the flag is higher. */
-void device_flag_ring(struct device_flag *f);
+void device_flag_wake(struct device_flag *f);
 /* Who is about to sleep says so before it looks a last time; here the flag
  * counts up before it is asked who sleeps. */
 static inline void device_flag_raise(struct device_flag *f, uint64_t value)
 {
     atomic_store(&f->v, value);
     if (atomic_load(&f->n_asleep) > 0)
-        device_flag_ring(f);
+        device_flag_wake(f);
 }
 
 /* A device of a set. */
@@ -61,12 +62,12 @@ struct device {
        which is the set's: there from load() to unload(), zeroed, at one address
        in every process. All NULL where desc.memory is -1, but the inbox. */
     unsigned char *at[REGION_COUNT];
-    int fail_step; /* tests: the device fails instead of this step; -1: never */
+    int fail_insn; /* tests: the device fails instead of this step; -1: never */
     uint64_t differs; /* its kernels give other bits than all others': its
                          name's hash; 0: they do not. Set by load() */
     /* ---- the set's; a kind reads them */
     struct device_desc desc;
-    struct device_bank *bank;   /* of its kind */
+    struct backend *backend;    /* of its kind */
     const struct program *prog; /* borrowed while the set is loaded */
     size_t bytes[REGION_COUNT]; /* as the program has them */
     size_t scratch_bytes;       /* what scratch() said; the kind allocates it */
@@ -74,46 +75,47 @@ struct device {
                                    reached it, raised by this device alone; in
                                    memory as the inbox */
     size_t event_bytes;
-    /* ---- counters, by device_count() and device_note() */
+    /* ---- counters, by device_count() and device_trace_add() */
     size_t first_timing; /* its room in the trace */
     int n_timing;
-    uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
+    uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
+        copy_bytes;
     /* Seconds, as pl_device_counters has them; all that the kind can tell. What
        is left of a run is waiting. */
-    struct device_spent {
+    struct device_times {
         double busy_s, reduce_s, copy_s;
     } spent;
 };
 
 /* Adds what a step that touches memory took. */
-static inline void device_spend(struct device_spent *x, const struct step *st,
-                                double seconds)
+static inline void device_add_time(struct device_times *x,
+                                   const struct insn *st, double seconds)
 {
-    if (step_is_copy(st))
+    if (insn_is_group_copy(st))
         x->copy_s += seconds;
-    else if (step_is_message(st) || step_is_transfer(st))
+    else if (insn_is_collective(st) || insn_is_transfer(st))
         x->reduce_s += seconds;
     else
         x->busy_s += seconds;
 }
 
 /* All devices of one kind in a set. */
-struct device_bank {
-    const struct device_ops *ops;
+struct backend {
+    const struct backend_ops *ops;
     struct device_set *set;
     int n, *dev; /* [n] indices in the set, ascending; owned by the set */
     void *own;   /* the kind's; owned by it. NULL: not opened, and unload() is
                     not called */
 };
 
-struct device_ops {
+struct backend_ops {
     const char *name;                /* as -dev and --device-spec spell it */
     const char *accepts;             /* how an item looks, for errors */
     const struct gpu_driver *driver; /* of a kind of GPU; NULL: it takes each
                                         GPU by that of another kind */
-    bool rings; /* its devices raise their events by device_flag_raise(): who
-                   waits for one may sleep */
-    bool works_in_wait; /* wait() has the caller's thread compute, so this
+    bool wakes_waiters; /* its devices raise events by device_flag_raise(), so
+                           waiting threads may sleep */
+    bool uses_caller_thread; /* wait() has the caller's thread compute, so this
                             kind's comes before all others'; one kind can */
 
     /* ---- before anything is opened; pure ---- */
@@ -127,7 +129,7 @@ struct device_ops {
     /* The GPUs that its driver shows, up to `max`, with what memory is free now
      * and why any of them cannot be used: what `plait devices` prints. `ops` is
      * this kind's row. NULL: it has none to show. */
-    pl_status (*show)(const struct device_ops *ops, struct gpu_info *out,
+    pl_status (*show)(const struct backend_ops *ops, struct gpu_info *out,
                       int max, int *n, pl_err *err);
     /* Appends the host's devices, as device_list_add_host has them. NULL: the
      * kind makes no hosts. */
@@ -137,7 +139,7 @@ struct device_ops {
      * program with a kernel that its device lacks is not loaded. */
     bool (*has_kernel)(const struct device_desc *d,
                        const struct device_options *opt,
-                       const struct step_kernel *k,
+                       const struct insn_kernel *k,
                        const struct prog_tensor *t);
     /* The forms that its kernels read weights of a format in, and what they
      * multiply them with; programs are made so. A weight that is wanted in
@@ -154,21 +156,21 @@ struct device_ops {
                       const struct program *p);
     /* May threads of these two of its devices be the same? They could not
      * meet. The bank is open. NULL: never. */
-    bool (*share_threads)(const struct device_bank *b, int dev_a, int dev_b);
+    bool (*share_threads)(const struct backend *b, int dev_a, int dev_b);
 
     /* ---- a bank ---- */
 
     /* Starts what the devices need to run, and sets b->own; they have no
      * programs yet. NULL: the kind can be planned for, not run on. */
-    pl_status (*open)(struct device_bank *b, pl_err *err);
-    void (*close)(struct device_bank *b); /* takes half-opened ones, and those
+    pl_status (*open)(struct backend *b, pl_err *err);
+    void (*close)(struct backend *b); /* takes half-opened ones, and those
                                              whose open() was not called */
     /* Memory for the regions of all its devices, but for the inboxes, which are
      * there, and for their scratch; zeroed or poisoned, since programs read
      * nothing that was not written. Derives from the programs, which passed
      * program_check(), what it needs to know of them. */
-    pl_status (*load)(struct device_bank *b, pl_err *err);
-    void (*unload)(struct device_bank *b); /* takes half-loaded ones, and those
+    pl_status (*load)(struct backend *b, pl_err *err);
+    void (*unload)(struct backend *b); /* takes half-loaded ones, and those
                                               whose load() was not called */
 
     /* ---- memory; ranges are inside the region, which may be the inbox.
@@ -182,23 +184,23 @@ struct device_ops {
     pl_status (*flush)(struct device *d, pl_err *err);
 
     /* ---- a run ---- */
-    /* Takes over the sizes of device_set_now() and sets the devices going,
-     * without waiting for any of them. What fails here fails the run. */
-    void (*submit)(struct device_bank *b);
+    /* Takes over the sizes of device_set_current_run() and sets the devices
+     * going, without waiting for any of them. What fails here fails the run. */
+    void (*submit)(struct backend *b);
     /* Returns when all its devices have gone through their scripts, or have
      * left them. */
-    void (*wait)(struct device_bank *b);
+    void (*wait)(struct backend *b);
     /* All devices of the set have ended the run; the guard is open. May be
      * NULL. */
-    void (*ended)(struct device_bank *b);
+    void (*ended)(struct backend *b);
 };
 
 /* The kinds that -dev and --device-spec know, NULL at the end. A program may
- * link a table of its own: see device_kinds.c. A set takes devices of any kind,
- * in the table or not. */
-extern const struct device_ops *const device_kinds[];
-#define KIND(name) extern const struct device_ops name##_ops;
-#include "device/device_kinds.def"
+ * link a table of its own: see device_backends.c. A set takes devices of any
+ * kind, in the table or not. */
+extern const struct backend_ops *const device_backends[];
+#define KIND(name) extern const struct backend_ops name##_ops;
+#include "device/device_backends.def"
 #undef KIND
 
 /* ---- what a kind may use ------------------------------------------------ */
@@ -210,17 +212,16 @@ const struct topology *device_set_topology(const struct device_set *s);
 const struct device_options *device_set_options(const struct device_set *s);
 /* Threads that the devices of other banks keep busy: with more than the machine
  * has cores none should spin for long. */
-int device_set_threads(const struct device_set *s,
-                       const struct device_bank *but);
+int device_set_threads(const struct device_set *s, const struct backend *but);
 
 /* The run in progress, and its number, which grows from run to run and begins
  * with 1. From submit() until all banks' wait() have returned; any thread. */
-const struct device_run *device_set_now(const struct device_set *s,
-                                        uint64_t *number);
-static inline const struct script *device_script(const struct device *d,
-                                                 const struct device_run *run)
+const struct device_run *device_set_current_run(const struct device_set *s,
+                                                uint64_t *number);
+static inline const struct variant *device_variant(const struct device *d,
+                                                   const struct device_run *run)
 {
-    return &d->prog->script[run->script];
+    return &d->prog->variant[run->variant];
 }
 
 /* For kinds whose devices live in processes of their own, forked while a set is
@@ -242,16 +243,16 @@ bool device_set_is_copy(const struct device_set *s);
 /* A device is lost that may still read and write what it was given of this
  * process's memory: nothing of it is given back any more, nor comes other
  * memory to its place, of which a driver would believe that it has it. */
-void device_set_keep(struct device_set *s);
+void device_set_quarantine(struct device_set *s);
 /* Returns true after that, and in a forked copy. */
-bool device_set_keeps(const struct device_set *s);
+bool device_set_is_quarantined(const struct device_set *s);
 /* Set when a device has failed the run: everybody leaves. */
 const atomic_bool *device_failed(const struct device_set *s);
 
 /* Counts what a step does; once a step, by its device, one thread of it at a
  * time. rows: product of the result's dimensions but the last, for a kernel
  * that has costs; bytes: what a copy moves. */
-void device_count(struct device *d, const struct step *st,
+void device_count(struct device *d, const struct insn *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);
 
 /* Between two looks of a thread that waits without sleeping. */
@@ -275,8 +276,8 @@ double device_clock(const struct device_set *s); /* since the run's start */
 double device_since(const struct device_set *s, double now);
 /* A step of the device has ended, by device_clock(); one thread of it at a
  * time. Only of a set that traces, only steps that touch memory, each once. */
-void device_note(struct device_set *s, struct device *d, int step, double begin,
-                 double end);
+void device_trace_add(struct device_set *s, struct device *d, int step,
+                      double begin, double end);
 
 /* ---- the guard: see device_options.guard. Whoever touches this process's
  * memory for a step does it between enter and leave, which do nothing in a set
@@ -291,7 +292,7 @@ void device_guard_region(struct device_set *s, const struct device *d,
                          enum region r, void *p);
 /* Around a step: nothing else is in reach, and no other thread works. */
 void device_guard_enter(struct device_set *s, const struct device *d,
-                        const struct step *st);
+                        const struct insn *st);
 void device_guard_leave(struct device_set *s);
 
 #endif

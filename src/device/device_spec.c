@@ -26,31 +26,32 @@ static void say_accepted(char s[ACCEPTED])
 {
     int n = snprintf(s, ACCEPTED, "accepted: ");
 
-    for (int i = 0; device_kinds[i]; i++)
-        if (device_kinds[i]->open && n < ACCEPTED)
+    for (int i = 0; device_backends[i]; i++)
+        if (device_backends[i]->open && n < ACCEPTED)
             n += snprintf(s + n, (size_t)(ACCEPTED - n), "%s, ",
-                          device_kinds[i]->accepts);
+                          device_backends[i]->accepts);
     if (n < ACCEPTED)
         snprintf(s + n, (size_t)(ACCEPTED - n),
                  "none; items are separated by commas");
 }
 
-static const struct device_ops *find_kind(const char *name)
+static const struct backend_ops *find_backend(const char *name)
 {
-    for (int i = 0; device_kinds[i]; i++)
-        if (device_kinds[i]->open && strcmp(device_kinds[i]->name, name) == 0)
-            return device_kinds[i];
+    for (int i = 0; device_backends[i]; i++)
+        if (device_backends[i]->open &&
+            strcmp(device_backends[i]->name, name) == 0)
+            return device_backends[i];
     return NULL;
 }
 
 /* The kind of devices that are only described. */
-static const struct device_ops *paper_kind(void)
+static const struct backend_ops *paper_kind(void)
 {
     int i = 0;
 
-    while (device_kinds[i]->open)
+    while (device_backends[i]->open)
         i++;
-    return device_kinds[i];
+    return device_backends[i];
 }
 
 pl_status device_item_bad(const struct device_item *it, pl_err *err,
@@ -329,7 +330,7 @@ static pl_status take_name(struct device_item *it, size_t n, bool paper,
                                most);
     snprintf(it->name, sizeof it->name, "%.*s", (int)n, it->text);
     if (!paper)
-        return strlen(it->name) == n && find_kind(it->name)
+        return strlen(it->name) == n && find_backend(it->name)
                    ? PL_OK
                    : no_such_kind(it, n, err);
     if (n > (size_t)most)
@@ -411,7 +412,7 @@ static pl_status parse(struct device_list *out, const char *spec, bool paper,
         s = cut(&it, p, paper, err);
         if (s != PL_OK)
             break;
-        it.ops = paper ? paper_kind() : find_kind(it.name);
+        it.ops = paper ? paper_kind() : find_backend(it.name);
         s = it.ops->describe(&l, &it, err);
         if (*end == '\0')
             break;
@@ -471,13 +472,13 @@ pl_status device_parse_paper(struct device_list *out, const char *spec,
 
 /* ---- the host ---------------------------------------------------------- */
 
-static const struct device_ops *host_kind(void)
+static const struct backend_ops *host_kind(void)
 {
     int i = 0;
 
-    while (!device_kinds[i]->open || !device_kinds[i]->add_host)
+    while (!device_backends[i]->open || !device_backends[i]->add_host)
         i++;
-    return device_kinds[i];
+    return device_backends[i];
 }
 
 pl_status device_list_add_host_on(struct device_list *l, int n_rank,

@@ -12,7 +12,7 @@ struct device_item {
     const char *text; /* its first character, for messages */
     int len;
     char name[16];
-    const struct device_ops *ops; /* the kind that bears it */
+    const struct backend_ops *ops; /* the kind that bears it */
     const char *field, *end; /* the fields: between the name and the count */
     int count;               /* after '*', or 0 */
     int n_thread;            /* that were asked for; 0: one a core */

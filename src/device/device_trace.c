@@ -24,9 +24,9 @@ pl_status device_trace_load(struct device_set *s, pl_err *err)
         const struct program *p = s->dev[i].prog;
         int most = 0;
 
-        for (int k = 0; k < p->n_script; k++)
-            if (p->script[k].n_step > most)
-                most = p->script[k].n_step;
+        for (int k = 0; k < p->n_variant; k++)
+            if (p->variant[k].n_insn > most)
+                most = p->variant[k].n_insn;
         s->dev[i].first_timing = room;
         room += (size_t)most;
     }
@@ -61,8 +61,8 @@ bool device_traces(const struct device_set *s)
     return s->trace.on;
 }
 
-void device_note(struct device_set *s, struct device *d, int step, double begin,
-                 double end)
+void device_trace_add(struct device_set *s, struct device *d, int step,
+                      double begin, double end)
 {
     s->trace.event[d->first_timing + (size_t)d->n_timing++] =
         (struct device_timing){(int)(d - s->dev), step, begin, end};

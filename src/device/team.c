@@ -48,21 +48,21 @@ struct team_thread {
 /* ---- flags --------------------------------------------------------------- */
 
 /* Devices may be in several processes, and so is the memory of their flags. */
-void device_flag_ring(struct device_flag *f)
+void device_flag_wake(struct device_flag *f)
 {
-    atomic_fetch_add(&f->bell, 1);
-    syscall(SYS_futex, &f->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&f->wake_count, 1);
+    syscall(SYS_futex, &f->wake_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 /* Nobody rings when a run fails: who sleeps looks for that now and then. */
 static void sleep_on(struct device_flag *f, uint64_t target)
 {
     const struct timespec most = {0, LOOK_NS};
-    uint32_t bell = atomic_load(&f->bell);
+    uint32_t bell = atomic_load(&f->wake_count);
 
     atomic_fetch_add(&f->n_asleep, 1);
     if (atomic_load(&f->v) < target)
-        syscall(SYS_futex, &f->bell, FUTEX_WAIT, bell, &most, NULL, 0);
+        syscall(SYS_futex, &f->wake_count, FUTEX_WAIT, bell, &most, NULL, 0);
     atomic_fetch_sub(&f->n_asleep, 1);
 }
 
@@ -93,8 +93,8 @@ bool flag_wait(struct device_flag *f, uint64_t target, int n_spin,
     return there;
 }
 
-bool flag_watch(const struct device_flag *f, uint64_t target, int n_spin,
-                const atomic_bool *stop)
+bool flag_spin(const struct device_flag *f, uint64_t target, int n_spin,
+               const atomic_bool *stop)
 {
     bool there = spin(f, target, n_spin);
 
@@ -174,7 +174,7 @@ static void *work(void *p)
         t->fn(t->user, m->index);
         atomic_fetch_add(&t->done.v, 1);
         if (atomic_load(&t->done.n_asleep) > 0)
-            device_flag_ring(&t->done);
+            device_flag_wake(&t->done);
     }
 }
 

@@ -38,7 +38,7 @@ int team_spins(const struct team *t);
 bool flag_wait(struct device_flag *f, uint64_t target, int n_spin,
                const atomic_bool *stop);
 /* The same for a flag whose writer rings nobody: it never sleeps. */
-bool flag_watch(const struct device_flag *f, uint64_t target, int n_spin,
-                const atomic_bool *stop);
+bool flag_spin(const struct device_flag *f, uint64_t target, int n_spin,
+               const atomic_bool *stop);
 
 #endif

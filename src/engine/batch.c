@@ -101,13 +101,13 @@ static pl_status check_room(const pl_engine *e, pl_err *err)
         for (int i = 0; i < e->n_batch_seq && p->window == 0; i++) {
             int s = e->batch_seq[i];
 
-            need += kv_need(&e->kv, k, s, e->of[s].n_new, false);
+            need += kv_pages_needed(&e->kv, k, s, e->of[s].n_new, false);
         }
-        if (need > kv_available(&e->kv, k))
+        if (need > kv_free_pages(&e->kv, k))
             return err_set(err, PL_FULL,
                            "the batch needs %d pages of %d tokens, %d of %d "
                            "are free: give a larger context or end a sequence",
-                           need, PAGE_TOKENS, kv_available(&e->kv, k),
+                           need, PAGE_TOKENS, kv_free_pages(&e->kv, k),
                            p->n_page);
     }
     return PL_OK;
@@ -284,7 +284,7 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
         for (len = 0; i + len < m->n && m->seq[i + len] == s; len++)
             m->position[i + len] = (int32_t)(e->kv.length[s] + len);
         PL_TRY(kv_reserve(&e->kv, s, len, false, engine_copy_page, e, err));
-        kv_advance(&e->kv, s, len, false);
+        kv_commit(&e->kv, s, len, false);
     }
     return PL_OK;
 }
@@ -365,18 +365,18 @@ static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
 
 static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
-    pl_rows rows[PROG_MAX_MICRO] = {{0}};
+    pl_step_tokens rows[PROG_MAX_MICRO] = {{0}};
 
     for (int k = 0; k < n; k++) {
         const struct micro *m = &e->micro[k];
         size_t all = 4 * (size_t)m->n, out = 4 * (size_t)m->n_out;
 
-        rows[k] = (pl_rows){.size = sizeof rows[k],
-                            .n_tok = m->n,
-                            .n_out = m->n_out,
-                            .pos = m->position,
-                            .seq = m->seq,
-                            .page_stride = e->kv.stride};
+        rows[k] = (pl_step_tokens){.size = sizeof rows[k],
+                                   .n_tok = m->n,
+                                   .n_out = m->n_out,
+                                   .pos = m->position,
+                                   .seq = m->seq,
+                                   .page_stride = e->kv.stride};
         for (int i = 0; i < e->kv.n_pool; i++)
             rows[k].pages[i] = e->kv.pool[i].table;
         PL_TRY(exec_set_input(e->exec, k, e->ids, m->token, 0, all, err));
@@ -384,7 +384,7 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         PL_TRY(exec_set_input(e->exec, k, e->out_ids, m->out_row, 0, out, err));
         PL_TRY(put_hidden(e, b, k, err));
     }
-    PL_TRY(exec_steps(e->exec, n, rows, err));
+    PL_TRY(exec_run_micro_batches(e->exec, n, rows, err));
     for (int k = 0; k < n; k++)
         for (int64_t i = 0; i < e->micro[k].n_out; i++)
             PL_TRY(get_row(e, b, k, i, err));
@@ -417,7 +417,7 @@ static void add_prefixes(pl_engine *e, int n)
         for (int64_t i = 0, len; i < m->n; i += len) {
             for (len = 1; i + len < m->n && m->seq[i + len] == m->seq[i];)
                 len++;
-            prefix_add(&e->kv, m->seq[i], m->position[i], m->token + i, len);
+            prefix_insert(&e->kv, m->seq[i], m->position[i], m->token + i, len);
         }
     }
 }
@@ -441,9 +441,9 @@ static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
         int64_t old = e->of[k].n_old;
 
         if (s == PL_OK) {
-            kv_settle(&e->kv, k);
+            kv_trim_windows(&e->kv, k);
             checkpoint(e, k);
-        } else if (kv_nearest(&e->kv, k, old) == old) {
+        } else if (kv_trimmable_length(&e->kv, k, old) == old) {
             kv_trim(&e->kv, k, old);
         } else {
             kv_trim(&e->kv, k, e->of[k].n_run);

@@ -127,7 +127,7 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
     return PL_OK;
 }
 
-bool pl_token_ends(const pl_tokenizer *t, int32_t id)
+bool pl_token_is_eog(const pl_tokenizer *t, int32_t id)
 {
     return t && tokenizer_is_eog(t->t, id);
 }

@@ -23,7 +23,7 @@ static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;
     int v = p->num->value[node];
-    struct exec_holder e = exec_holder(x, v);
+    struct exec_owners e = exec_owners(x, v);
 
     if (i >= e.n)
         return false;
@@ -34,7 +34,7 @@ static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 
 static int n_ref(const pl_exec *x)
 {
-    return x->plan->low->n_unit;
+    return x->plan->low->n_shard;
 }
 
 /* Opening ---------------------------------------------------------------- */
@@ -232,7 +232,7 @@ pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 {
     const pl_graph *g = x->plan->g;
 
-    PL_TRY(exec_drain(x, err));
+    PL_TRY(exec_wait_async(x, err));
     for (int i = 0; i < g->n_node; i++) {
         if (g->node[i].op != OP_memory || dim_pool(g->node[i].dim[0]) != pool)
             continue;

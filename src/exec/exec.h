@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /* The devices that hold a weight or cache. */
-struct exec_holder {
+struct exec_owners {
     int n;
     const int *dev;                /* [n] */
     const rankset *ranks;          /* [n] */
@@ -25,7 +25,7 @@ struct pl_exec {
     atomic_bool lent;  /* callbacks may read meanwhile, */
     pthread_t lent_to; /* on this thread */
     struct device_set *set;
-    int last_script, last_micro;              /* of the last run */
+    int last_variant, last_micro;             /* of the last run */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last run */
     int32_t *zeros;           /* stands in for absent tables, [n_tok] */
     int32_t *seq;             /* [n_tok] rows of its table that a step's tokens
@@ -48,7 +48,7 @@ struct pl_exec {
 pl_status exec_enter(pl_exec *x, pl_err *err);
 void exec_leave(pl_exec *x);
 /* In between: callbacks of this call may read tensors, until exec_leave. */
-void exec_lend(pl_exec *x);
+void exec_allow_callback_reads(pl_exec *x);
 /* As exec_enter and exec_leave, for reading alone. *lent: a callback does. */
 pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err);
 void exec_leave_reading(pl_exec *x, bool lent);
@@ -59,7 +59,7 @@ bool exec_may_free(pl_exec *x);
 void exec_free(pl_exec *x);
 
 /* Who holds weight or cache `num`; n = 0: nobody. */
-struct exec_holder exec_holder(const pl_exec *x, int num);
+struct exec_owners exec_owners(const pl_exec *x, int num);
 
 /* `p` is borrowed until pl_exec_free. With "guard" in PL_DEBUG, for tests, a
  * kernel that touches another device's memory dies of it, with "merge" sim
@@ -79,7 +79,8 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
 /* A run of up to exec_n_micro() micro-batches, later ones after earlier ones;
  * inputs of micro-batch k were set by exec_set_input. The first one alone is
  * pl_exec_step. */
-pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err);
+pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
+                                 pl_err *err);
 int exec_n_micro(const pl_exec *x);
 /* See pl_engine_devices. */
 int exec_devices(const pl_exec *x, pl_device_counters *out, int n, size_t size);
@@ -91,7 +92,7 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Waits for what was begun by pl_tensor_get_async and _set_async; tells the
  * first failure. At once on the thread that does them. */
-pl_status exec_drain(pl_exec *x, pl_err *err);
+pl_status exec_wait_async(pl_exec *x, pl_err *err);
 void exec_async_free(pl_exec *x);
 
 /* Copies one page of every cache of a pool. */

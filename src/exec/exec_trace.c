@@ -96,9 +96,9 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     for (int d = 0; d < p->list.n; d++) {
         int most = 0;
 
-        for (int k = 0; k < p->low->prog[d].n_script; k++)
-            if (p->low->prog[d].script[k].n_step > most)
-                most = p->low->prog[d].script[k].n_step;
+        for (int k = 0; k < p->low->prog[d].n_variant; k++)
+            if (p->low->prog[d].variant[k].n_insn > most)
+                most = p->low->prog[d].variant[k].n_insn;
         room += (size_t)most;
     }
     t->p = p;
@@ -142,35 +142,35 @@ void exec_trace_start(struct exec_trace *t)
     t->start_s = device_now();
 }
 
-static const struct step *step_of(const struct exec_trace *t, int script,
+static const struct insn *insn_of(const struct exec_trace *t, int variant,
                                   const struct device_timing *e)
 {
-    return &t->p->low->prog[e->dev].script[script].step[e->step];
+    return &t->p->low->prog[e->dev].variant[variant].insn[e->step];
 }
 
 /* What the step does, and its category. */
-static const char *action(const struct exec_trace *t, const struct step *s,
+static const char *action(const struct exec_trace *t, const struct insn *s,
                           const char **category)
 {
     *category = "op";
     switch (s->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         return s->node >= 0 && s->kernel.kernel == KERNEL_custom
                    ? graph_op_name(&t->p->g->node[s->node])
                    : kernel_name(s->kernel.kernel);
-    case STEP_MERGE:
-        *category = step_is_message(s) ? "message" : "op";
-        return step_is_message(s) ? "merge" : "gather";
-    case STEP_PULL:
-    case STEP_PUSH:
-    case STEP_PAGES:
-        *category = step_is_copy(s) ? "copy" : "message";
-        return s->kind == STEP_PAGES  ? "copy pages"
-               : step_is_copy(s)      ? "copy"
-               : s->kind == STEP_PULL ? "pull"
-                                      : "push";
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_MERGE:
+        *category = insn_is_collective(s) ? "message" : "op";
+        return insn_is_collective(s) ? "merge" : "gather";
+    case INSN_PULL:
+    case INSN_PUSH:
+    case INSN_PAGES:
+        *category = insn_is_group_copy(s) ? "copy" : "message";
+        return s->kind == INSN_PAGES   ? "copy pages"
+               : insn_is_group_copy(s) ? "copy"
+               : s->kind == INSN_PULL  ? "pull"
+                                       : "push";
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
     return "";
@@ -188,7 +188,7 @@ static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
     return n;
 }
 
-static void say_event(struct exec_trace *t, const struct step *s,
+static void say_event(struct exec_trace *t, const struct insn *s,
                       const struct device_timing *e)
 {
     int queue = one_queue(t->p, e->dev) ? QUEUE_COMPUTE : (int)s->queue;
@@ -203,7 +203,7 @@ static void say_event(struct exec_trace *t, const struct step *s,
         1e6 * (e->end_s - e->begin_s));
     if (s->node >= 0) {
         say(t, "\"tensor\": ");
-        say_string(t, step_is_transfer(s) ? t->p->g->node[s->node].name
+        say_string(t, insn_is_transfer(s) ? t->p->g->node[s->node].name
                                           : tensor_of(t, s->node)->name);
         say(t, ", \"layer\": %d, ", t->p->g->node[s->node].layer);
     }
@@ -277,23 +277,23 @@ static bool peers(const struct compiled *p, int a, int b)
 }
 
 /* Events come device by device. */
-static void add_copies(struct exec_trace *t, int script,
+static void add_copies(struct exec_trace *t, int variant,
                        const struct device_timing *event, int n)
 {
     for (int d = 0; d < t->p->list.n; d++) {
         int n_copy = 0, n_busy = 0;
 
         for (int i = 0; i < n; i++) {
-            const struct step *s = step_of(t, script, &event[i]);
+            const struct insn *s = insn_of(t, variant, &event[i]);
 
-            if (event[i].dev == d && step_is_copy(s)) {
+            if (event[i].dev == d && insn_is_group_copy(s)) {
                 t->copy[n_copy++] =
                     (struct trace_span){event[i].begin_s, event[i].end_s};
                 t->sum.copy_s += event[i].end_s - event[i].begin_s;
             }
         }
         for (int i = 0; n_copy > 0 && i < n; i++)
-            if (!step_is_transfer(step_of(t, script, &event[i])) &&
+            if (!insn_is_transfer(insn_of(t, variant, &event[i])) &&
                 peers(t->p, event[i].dev, d))
                 t->busy[n_busy++] =
                     (struct trace_span){event[i].begin_s, event[i].end_s};
@@ -301,16 +301,16 @@ static void add_copies(struct exec_trace *t, int script,
     }
 }
 
-void exec_trace_run(struct exec_trace *t, int script,
+void exec_trace_run(struct exec_trace *t, int variant,
                     const struct device_timing *event, int n)
 {
     double end = 0;
 
     for (int i = 0; i < n; i++) {
-        say_event(t, step_of(t, script, &event[i]), &event[i]);
+        say_event(t, insn_of(t, variant, &event[i]), &event[i]);
         end = event[i].end_s > end ? event[i].end_s : end;
     }
-    add_copies(t, script, event, n);
+    add_copies(t, variant, event, n);
     t->sum.runs++;
     t->sum.seconds += end;
 }

@@ -16,7 +16,7 @@ void exec_trace_free(struct exec_trace *t);
 /* The clock of a run that begins now. */
 void exec_trace_start(struct exec_trace *t);
 /* Writes the events of that run, of `script`. */
-void exec_trace_run(struct exec_trace *t, int script,
+void exec_trace_run(struct exec_trace *t, int variant,
                     const struct device_timing *event, int n);
 void exec_trace_sums(const struct exec_trace *t, pl_traced *out);
 

@@ -13,7 +13,7 @@
 /* Bytes a slab has at most, unless a piece has more. */
 enum { STORAGE_SLAB = 2 << 20 };
 
-struct storage {
+struct weight_store {
     int node, dev;
     const struct prog_tensor *t;
     int64_t n; /* pieces, > 0 */
@@ -30,14 +30,15 @@ struct storage {
 /* All storages of weight `node`, or of all weights if it is -1; ascending node.
  * Of those to be read one form is enough. From the arena. */
 pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
-                        struct storage **out, int *n, pl_err *err);
+                        struct weight_store **out, int *n, pl_err *err);
 
 /* The pieces that hold any of rows [lo, hi). */
-void storage_pieces(const struct storage *s, int64_t lo, int64_t hi,
+void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
                     int64_t *first, int64_t *end);
 
 /* Bytes of host memory that a move of n pieces needs beside the device's. */
-size_t storage_staging(const pl_exec *x, const struct storage *s, int64_t n);
+size_t storage_staging(const pl_exec *x, const struct weight_store *s,
+                       int64_t n);
 
 /* Rows of the host's: those of [lo, hi) lie at `data`. */
 struct storage_rows {
@@ -47,14 +48,15 @@ struct storage_rows {
 
 /* Asks for the pages of the rows that the pieces hold, all of which the host
  * has. Not where most of what lies between them is others'. */
-void storage_fetch(const struct storage *s, int64_t first, int64_t n,
-                   const struct storage_rows *r);
+void weight_store_prefetch(const struct weight_store *s, int64_t first,
+                           int64_t n, const struct storage_rows *r);
 
 /* Moves what pieces [first, first + n) have of the rows, at most a slab: to the
  * device if `put`, else to the rows. `staging` is 64-byte aligned and as large
  * as storage_staging says. Any number of threads may move different pieces. */
-pl_status storage_move(pl_exec *x, const struct storage *s, int64_t first,
-                       int64_t n, const struct storage_rows *r, bool put,
-                       unsigned char *staging, pl_err *err);
+pl_status weight_store_copy(pl_exec *x, const struct weight_store *s,
+                            int64_t first, int64_t n,
+                            const struct storage_rows *r, bool put,
+                            unsigned char *staging, pl_err *err);
 
 #endif

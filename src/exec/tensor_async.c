@@ -2,9 +2,9 @@
  *
  * One thread an executor, started by the first such call, does the transfers in
  * the order of the calls. Whatever else touches the executor's memory waits for
- * them first (exec_drain), so a transfer sees the state between two steps and
- * needs no lock on it. The first failure stays until somebody waits; transfers
- * behind it are dropped, since they may rest on it. */
+ * them first (exec_wait_async), so a transfer sees the state between two steps
+ * and needs no lock on it. The first failure stays until somebody waits;
+ * transfers behind it are dropped, since they may rest on it. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -122,7 +122,7 @@ static pl_status queue(pl_exec *x, pl_tensor t, void *data, size_t offset,
     return s;
 }
 
-pl_status exec_drain(pl_exec *x, pl_err *err)
+pl_status exec_wait_async(pl_exec *x, pl_err *err)
 {
     struct exec_async *a = x->async;
     pl_status s;
@@ -183,7 +183,7 @@ pl_status pl_exec_wait(pl_exec *x, pl_err *err)
 
     PL_NEED(x, err);
     PL_TRY(exec_enter(x, err));
-    s = exec_drain(x, err);
+    s = exec_wait_async(x, err);
     exec_leave(x);
     return s;
 }

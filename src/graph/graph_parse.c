@@ -245,7 +245,7 @@ static bool layout(struct parse *p, pl_layout *l)
     const char *kind = word(p, "mirrored, partial or split(...)");
     int64_t dim;
     int cap = 0;
-    pl_run *run = NULL;
+    pl_interval *run = NULL;
 
     *l = (pl_layout){.kind = PL_MIRRORED};
     if (!kind)
@@ -267,7 +267,7 @@ static bool layout(struct parse *p, pl_layout *l)
     l->dim = (int)dim;
     while (!accept(p, ')')) {
         if (l->n_run == cap) { /* the old array is dropped, not freed */
-            pl_run *more;
+            pl_interval *more;
 
             cap = cap ? 2 * cap : 8;
             more = arena_alloc(&p->arena, (size_t)cap, sizeof *more);

@@ -30,14 +30,14 @@ struct kv_pool {
     int32_t *free;  /* owned, [n_page] stack of free pages */
     int n_free;
     /* Where prefixes are kept (prefix.h), else NULL. */
-    int32_t *holder;      /* owned, [n_page] node that holds it; -1: none */
-    struct kv_idle *idle; /* owned, [n_page + 1] ring of idle pages */
+    int32_t *holder;       /* owned, [n_page] node that holds it; -1: none */
+    struct lru_link *idle; /* owned, [n_page + 1] ring of idle pages */
     int n_idle;
     uint64_t clock; /* counts uses, of idle pages and of checkpoints */
 };
 
 /* A page that only a node of the tree of prefixes holds. */
-struct kv_idle {
+struct lru_link {
     int32_t next, before;
     uint64_t since;
 };
@@ -50,8 +50,8 @@ struct kv_checkpoint {
     uint64_t used;
 };
 
-/* Each sequence has a stand-in, sequence kv_stand_in(kv, seq), where a new past
- * can be put together before it takes the old one's place. */
+/* Each sequence has a stand-in, sequence kv_shadow_seq(kv, seq), where a new
+ * past can be put together before it takes the old one's place. */
 struct kv {
     int n_seq, stride; /* stride: words of a row */
     int64_t *length;   /* owned, [2 * n_seq] tokens held */
@@ -80,17 +80,17 @@ static inline int kv_pages_of(int64_t n)
     return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
 /* The first page that a token at position n sees. */
-static inline int kv_first_seen(int64_t window, int64_t n)
+static inline int kv_first_visible(int64_t window, int64_t n)
 {
     return window > 0 && n >= window ? (int)((n - window + 1) / PAGE_TOKENS)
                                      : 0;
 }
 /* Tokens by which a sequence can be trimmed that was not trimmed before. */
-enum { KV_BACK = PAGE_TOKENS };
+enum { KV_MIN_TRIM = PAGE_TOKENS };
 /* The first page that is kept of n tokens. */
 static inline int kv_first_kept(int64_t window, int64_t n)
 {
-    return kv_first_seen(window, n > KV_BACK ? n - KV_BACK : 0);
+    return kv_first_visible(window, n > KV_MIN_TRIM ? n - KV_MIN_TRIM : 0);
 }
 /* Pages that a pool needs, where `stride` are a context: with a window, what
  * n_seq sequences keep and what n_run tokens more of some of them take. */
@@ -104,12 +104,12 @@ static inline int kv_states_planned(int64_t n_seq, int n_checkpoint)
 }
 
 /* Pages of a pool that are free or can be made free. */
-static inline int kv_available(const struct kv *kv, int pool)
+static inline int kv_free_pages(const struct kv *kv, int pool)
 {
     return kv->pool[pool].n_free + kv->pool[pool].n_idle;
 }
 /* So many sequences hold a page, copies and checkpoints counted too. */
-static inline int kv_users(const struct kv_pool *p, int32_t page)
+static inline int kv_seq_refs(const struct kv_pool *p, int32_t page)
 {
     return p->refs[page] - (p->holder && p->holder[page] >= 0);
 }
@@ -117,35 +117,36 @@ static inline int kv_users(const struct kv_pool *p, int32_t page)
 /* Of these, what n more tokens of a sequence would take. `past`:
  * they are all in the past when the next one comes, so that windows skip what
  * that one does not see. */
-int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past);
+int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
+                    bool past);
 /* Makes room for n more tokens; a shared page that would be written is copied
  * first. FULL, with nothing changed, if pages are short. */
 pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
                      kv_copy_fn *copy, void *user, pl_err *err);
 /* Gives reserved pages back: the n tokens did not come. */
-void kv_unreserve(struct kv *kv, int seq, int64_t n);
+void kv_cancel_reserve(struct kv *kv, int seq, int64_t n);
 /* The reserved tokens are there now; if they are in the past, a window has
  * nothing before those that the next one sees. */
-void kv_advance(struct kv *kv, int seq, int64_t n, bool past);
+void kv_commit(struct kv *kv, int seq, int64_t n, bool past);
 /* The run in which they came is over: windows give up what they do not keep. */
-void kv_settle(struct kv *kv, int seq);
+void kv_trim_windows(struct kv *kv, int seq);
 /* Keeps the state that a sequence is in, to go back to, until its slot is
  * needed; the longest unused go first. Nothing where there are no states. */
 void kv_checkpoint(struct kv *kv, int seq);
 /* The least length, 0 apart, at which windows hold what the tokens behind it
  * see. */
-int64_t kv_least(const struct kv *kv, int seq);
+int64_t kv_min_length(const struct kv *kv, int seq);
 /* The greatest length of at most n that a sequence can be trimmed to: what the
  * tokens behind it see is still held, and so is the state there. */
-int64_t kv_nearest(const struct kv *kv, int seq, int64_t n);
-/* Keeps the first n tokens, and no page beyond; kv_nearest() must be n, or be
- * the length before a run that failed. */
+int64_t kv_trimmable_length(const struct kv *kv, int seq, int64_t n);
+/* Keeps the first n tokens, and no page beyond; kv_trimmable_length() must be
+ * n, or be the length before a run that failed. */
 void kv_trim(struct kv *kv, int seq, int64_t n);
 /* dst, emptied, becomes src; a partly filled last page is copied. */
 pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
                   pl_err *err);
 
-static inline int kv_stand_in(const struct kv *kv, int seq)
+static inline int kv_shadow_seq(const struct kv *kv, int seq)
 {
     return kv->n_seq + seq;
 }
@@ -156,9 +157,9 @@ void kv_swap(struct kv *kv, int a, int b);
 /* Tokens at the beginning of `a` that are in pages of `b` too: whole pages, or
  * all of `a`. With windows: what the tokens behind `a` see of them is among
  * what those behind `b` see. */
-int64_t kv_common(const struct kv *kv, int a, int b);
+int64_t kv_shared_length(const struct kv *kv, int a, int b);
 /* Pages of a pool that would be available if the sequence were emptied. */
-int kv_own(const struct kv *kv, int pool, int seq);
+int kv_private_pages(const struct kv *kv, int pool, int seq);
 
 static inline int32_t kv_page(const struct kv *kv, int pool, int seq,
                               int64_t pos)
@@ -167,7 +168,7 @@ static inline int32_t kv_page(const struct kv *kv, int pool, int seq,
 }
 
 /* Where there are states: the slot with the one after n tokens, which is kept
- * (kv_nearest). */
+ * (kv_trimmable_length). */
 int32_t kv_state(const struct kv *kv, int seq, int64_t n);
 /* The slot that a sequence's next state is written to; it was reserved. */
 int32_t kv_state_written(const struct kv *kv, int seq);

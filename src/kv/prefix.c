@@ -21,51 +21,51 @@ static bool holds_all(const struct kv_pool *p)
 /* Pages ------------------------------------------------------------------- */
 
 /* The ring begins and ends at entry n_page, which is no page. */
-void prefix_idle(struct kv_pool *p, int32_t page)
+void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
-    struct kv_idle *end = &p->idle[p->n_page], *own = &p->idle[page];
+    struct lru_link *end = &p->idle[p->n_page], *own = &p->idle[page];
 
-    *own = (struct kv_idle){p->n_page, end->before, ++p->clock};
+    *own = (struct lru_link){p->n_page, end->before, ++p->clock};
     p->idle[end->before].next = page;
     end->before = page;
     p->n_idle++;
 }
 
-void prefix_in_use(struct kv_pool *p, int32_t page)
+void prefix_lru_remove(struct kv_pool *p, int32_t page)
 {
-    const struct kv_idle own = p->idle[page];
+    const struct lru_link own = p->idle[page];
 
     p->idle[own.before].next = own.next;
     p->idle[own.next].before = own.before;
     p->n_idle--;
 }
 
-static void now_fresh(struct prefix *x, int node)
+static void mark_dirty(struct prefix *x, int node)
 {
     struct prefix_node *v = &x->node[node], *end = &x->node[x->n_node];
 
-    if (v->fresh)
+    if (v->dirty)
         return;
-    v->fresh = true;
+    v->dirty = true;
     v->fresh_next = x->n_node;
     v->fresh_before = end->fresh_before;
     x->node[end->fresh_before].fresh_next = node;
     end->fresh_before = node;
 }
 
-static void not_fresh(struct prefix *x, int node)
+static void mark_clean(struct prefix *x, int node)
 {
     struct prefix_node *v = &x->node[node];
 
-    if (!v->fresh)
+    if (!v->dirty)
         return;
-    v->fresh = false;
+    v->dirty = false;
     x->node[v->fresh_before].fresh_next = v->fresh_next;
     x->node[v->fresh_next].fresh_before = v->fresh_before;
 }
 
 /* A node gets a page that a sequence holds. */
-static void adopt(struct kv *kv, int pool, int node, int32_t page)
+static void attach_page(struct kv *kv, int pool, int node, int32_t page)
 {
     struct kv_pool *p = &kv->pool[pool];
 
@@ -73,10 +73,10 @@ static void adopt(struct kv *kv, int pool, int node, int32_t page)
     p->refs[page]++;
     p->holder[page] = node;
     kv->prefix->node[node].page[pool] = page;
-    now_fresh(kv->prefix, node);
+    mark_dirty(kv->prefix, node);
 }
 
-static void release(struct kv *kv, int pool, int node)
+static void detach_page(struct kv *kv, int pool, int node)
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t *page = &kv->prefix->node[node].page[pool];
@@ -84,9 +84,9 @@ static void release(struct kv *kv, int pool, int node)
     if (*page < 0)
         return;
     if (p->refs[*page] == 1)
-        prefix_in_use(p, *page);
+        prefix_lru_remove(p, *page);
     p->holder[*page] = -1;
-    kv_drop(p, page);
+    kv_unref_page(p, page);
 }
 
 /* Nodes ------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static int find(const struct prefix *x, int parent, const int32_t *token, int n)
 }
 
 /* Frees a node without users and all that it holds; gives its parent. */
-static int discard(struct kv *kv, int node)
+static int free_node(struct kv *kv, int node)
 {
     struct prefix *x = kv->prefix;
     struct prefix_node *v = &x->node[node];
@@ -127,11 +127,11 @@ static int discard(struct kv *kv, int node)
 
     assert(v->n_user == 0);
     for (int k = 0; k < kv->n_pool; k++)
-        release(kv, k, node);
+        detach_page(kv, k, node);
     while (*at != node)
         at = &x->node[*at].next;
     *at = v->next;
-    not_fresh(x, node);
+    mark_clean(x, node);
     v->n_tok = 0;
     v->next = x->unused;
     x->unused = node;
@@ -147,35 +147,35 @@ static void prune(struct kv *kv, int node)
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[node].page[k] >= 0)
                 return;
-        node = discard(kv, node);
+        node = free_node(kv, node);
     }
 }
 
 /* A node loses its page of a pool, and goes if it is nothing without. */
-static void let_go(struct kv *kv, int pool, int node)
+static void evict_page(struct kv *kv, int pool, int node)
 {
     if (holds_all(&kv->pool[pool]) ||
         kv->prefix->node[node].n_tok < PAGE_TOKENS) {
-        prune(kv, discard(kv, node));
+        prune(kv, free_node(kv, node));
         return;
     }
-    release(kv, pool, node);
+    detach_page(kv, pool, node);
     prune(kv, node);
 }
 
-bool prefix_give_up(struct kv *kv, int pool)
+bool prefix_evict_lru(struct kv *kv, int pool)
 {
     struct kv_pool *p = &kv->pool[pool];
 
     if (p->n_idle == 0)
         return false;
-    let_go(kv, pool, p->holder[p->idle[p->n_page].next]);
+    evict_page(kv, pool, p->holder[p->idle[p->n_page].next]);
     return true;
 }
 
-void prefix_let_go(struct kv *kv, int pool, int32_t page)
+void prefix_detach_page(struct kv *kv, int pool, int32_t page)
 {
-    let_go(kv, pool, kv->pool[pool].holder[page]);
+    evict_page(kv, pool, kv->pool[pool].holder[page]);
 }
 
 /* A node that holds nothing yet; -1: there is no room. */
@@ -189,7 +189,7 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
     while (x->unused < 0 && found) {
         found = false;
         for (int k = 0; k < kv->n_pool && !found; k++)
-            found = prefix_give_up(kv, k);
+            found = prefix_evict_lru(kv, k);
     }
     if (x->unused < 0)
         return -1;
@@ -230,7 +230,7 @@ static void empty(struct kv *kv)
 
     for (int i = 0; i < x->n_node; i++) {
         x->node[i].n_tok = 0;
-        x->node[i].fresh = false;
+        x->node[i].dirty = false;
         x->node[i].next = i + 1 < x->n_node ? i + 1 : -1;
     }
     x->node[x->n_node].fresh_next = x->n_node;
@@ -254,7 +254,7 @@ static pl_status pool_init(struct kv_pool *p, pl_err *err)
         return err_no_memory(err, "prefixes");
     for (int i = 0; i < p->n_page; i++)
         p->holder[i] = -1;
-    p->idle[p->n_page] = (struct kv_idle){p->n_page, p->n_page, 0};
+    p->idle[p->n_page] = (struct lru_link){p->n_page, p->n_page, 0};
     return PL_OK;
 }
 
@@ -296,21 +296,21 @@ void prefix_fini(struct kv *kv)
     free(kv->prefix);
 }
 
-void prefix_forget(struct kv *kv)
+void prefix_clear(struct kv *kv)
 {
     if (!kv->prefix)
         return;
     for (int i = 0; i < kv->prefix->n_node; i++)
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[i].n_tok > 0)
-                release(kv, k, i);
+                detach_page(kv, k, i);
     empty(kv);
 }
 
 /* Sequences --------------------------------------------------------------- */
 
 /* The last full page of a sequence becomes that of `node`. */
-static void go_to(struct kv *kv, struct prefix_seq *q, int node)
+static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
 {
     int old = q->node;
 
@@ -324,7 +324,7 @@ static void go_to(struct kv *kv, struct prefix_seq *q, int node)
 }
 
 /* Page i of a sequence and what `node` has become one in each pool. */
-static void merge(struct kv *kv, int seq, int64_t i, int node)
+static void dedup_page(struct kv *kv, int seq, int64_t i, int node)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         struct kv_pool *p = &kv->pool[k];
@@ -334,17 +334,17 @@ static void merge(struct kv *kv, int seq, int64_t i, int node)
         if (p->state || *own < 0 || *own == page)
             continue;
         if (page < 0) {
-            adopt(kv, k, node, *own);
+            attach_page(kv, k, node, *own);
             continue;
         }
-        kv_hold(p, page);
-        kv_drop(p, own);
+        kv_ref_page(p, page);
+        kv_unref_page(p, own);
         *own = page;
     }
 }
 
-void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
-                int64_t n)
+void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
+                   int64_t n)
 {
     struct prefix_seq *q;
 
@@ -364,8 +364,8 @@ void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
             q->n -= PAGE_TOKENS;
             return;
         }
-        merge(kv, seq, q->n / PAGE_TOKENS - 1, node);
-        go_to(kv, q, node);
+        dedup_page(kv, seq, q->n / PAGE_TOKENS - 1, node);
+        set_seq_node(kv, q, node);
     }
 }
 
@@ -387,11 +387,11 @@ static int make_leaf(struct kv *kv, int seq, int m)
     node = make(kv, q->node, q->token, m);
     for (int k = 0; k < kv->n_pool && node >= 0; k++)
         if (!kv->pool[k].state)
-            adopt(kv, k, node, kv_row(kv, &kv->pool[k], seq)[i]);
+            attach_page(kv, k, node, kv_row(kv, &kv->pool[k], seq)[i]);
     return node;
 }
 
-void prefix_keep_state(struct kv *kv, int seq)
+void prefix_insert_state(struct kv *kv, int seq)
 {
     const struct prefix_seq *q;
     struct kv_pool *p;
@@ -409,15 +409,15 @@ void prefix_keep_state(struct kv *kv, int seq)
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
     if (slot >= 0 && p->refs[slot] == 1) { /* not for the longest time now */
-        prefix_in_use(p, slot);
-        prefix_idle(p, slot);
+        prefix_lru_remove(p, slot);
+        prefix_lru_add(p, slot);
     }
     if (slot >= 0 || p->holder[w[STATE_READ]] >= 0)
         return;
     if (node < 0)
         node = make_leaf(kv, seq, m);
     if (node >= 0)
-        adopt(kv, kv->states, node, w[STATE_READ]);
+        attach_page(kv, kv->states, node, w[STATE_READ]);
 }
 
 void prefix_trim(struct kv *kv, int seq, int64_t n)
@@ -436,7 +436,7 @@ void prefix_trim(struct kv *kv, int seq, int64_t n)
     for (node = q->node; full > n / PAGE_TOKENS + 1; full--)
         node = kv->prefix->node[node].parent;
     memcpy(q->token, kv->prefix->node[node].token, sizeof q->token);
-    go_to(kv, q, kv->prefix->node[node].parent);
+    set_seq_node(kv, q, kv->prefix->node[node].parent);
 }
 
 void prefix_copy(struct kv *kv, int dst, int src)
@@ -472,13 +472,13 @@ struct path {
 };
 
 /* Can a sequence go on behind a path? */
-static bool goes_on(const struct kv *kv, const struct path *t)
+static bool can_resume(const struct kv *kv, const struct path *t)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         const struct kv_pool *p = &kv->pool[k];
 
         if (p->state ? kv->prefix->node[t->node].page[k] < 0
-                     : t->since[k] > kv_first_seen(p->window, t->n))
+                     : t->since[k] > kv_first_visible(p->window, t->n))
             return false;
     }
     return true;
@@ -499,7 +499,7 @@ static void try_leaves(const struct kv *kv, const struct path *t,
         leaf.n += n;
         if (n < PAGE_TOKENS && n <= most &&
             is(&x->node[i], t->node, token, n) && leaf.n > best->n &&
-            goes_on(kv, &leaf))
+            can_resume(kv, &leaf))
             *best = leaf;
     }
 }
@@ -522,7 +522,7 @@ static struct path longest(const struct kv *kv, const int32_t *token,
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[t.node].page[k] < 0)
                 t.since[k] = kv_pages_of(t.n);
-        if (goes_on(kv, &t))
+        if (can_resume(kv, &t))
             best = t;
     }
     return best;
@@ -540,12 +540,12 @@ static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
         from = t->since[pool];
     for (int node = t->node; i > from; node = kv->prefix->node[node].parent) {
         row[--i] = kv->prefix->node[node].page[pool];
-        kv_hold(p, row[i]);
+        kv_ref_page(p, row[i]);
     }
     p->first[seq] = i;
 }
 
-int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
+int64_t prefix_match(struct kv *kv, int seq, const int32_t *token, int64_t most)
 {
     struct path t;
     struct prefix_seq *q;
@@ -564,21 +564,22 @@ int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
         if (!kv->pool[k].state)
             take_pages(kv, k, seq, &t);
     if (kv->states >= 0)
-        states_take(kv, seq, t.n, last->page[kv->states]);
+        states_attach(kv, seq, t.n, last->page[kv->states]);
     kv->length[seq] = q->n = t.n;
     memcpy(q->token, last->token, (size_t)m * sizeof *q->token);
-    go_to(kv, q, m ? last->parent : t.node);
+    set_seq_node(kv, q, m ? last->parent : t.node);
     return t.n;
 }
 
-int64_t prefix_length(const struct kv *kv, const int32_t *token, int64_t most)
+int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
+                            int64_t most)
 {
     return kv->prefix ? longest(kv, token, most).n : 0;
 }
 
 /* Taking ------------------------------------------------------------------ */
 
-int prefix_fresh(const struct kv *kv)
+int prefix_next_dirty(const struct kv *kv)
 {
     const struct prefix *x = kv->prefix;
     int first = x ? x->node[x->n_node].fresh_next : -1;
@@ -586,10 +587,10 @@ int prefix_fresh(const struct kv *kv)
     return x && first < x->n_node ? first : -1;
 }
 
-void prefix_taken(struct kv *kv, int node)
+void prefix_mark_clean(struct kv *kv, int node)
 {
     if (node >= 0)
-        not_fresh(kv->prefix, node);
+        mark_clean(kv->prefix, node);
 }
 
 int prefix_node_of(const struct kv *kv, int seq)

@@ -8,7 +8,7 @@
  * node: who computed them a second time gives his back.
  *
  * A page that only its node holds is idle. Idle pages count as free
- * (kv_available): where a pool is short of pages the one goes that is idle for
+ * (kv_free_pages): where a pool is short of pages the one goes that is idle for
  * the longest time. In the pool of all tokens its node goes with it, which is a
  * leaf by then: who holds a page of a node has those of its parents, and gives
  * the last ones back first. A pool with a window loses the page alone. Then the
@@ -39,7 +39,7 @@ struct prefix_node {
     int n_tok;  /* PAGE_TOKENS; fewer: a leaf for its state; 0: unused */
     int32_t token[PAGE_TOKENS];
     int32_t page[PL_MAX_POOL]; /* or slot; -1: none is held */
-    bool fresh;
+    bool dirty;
     int fresh_next, fresh_before; /* in the ring of fresh ones */
 };
 
@@ -65,22 +65,23 @@ pl_status prefix_init(struct kv *kv, pl_err *err);
 void prefix_fini(struct kv *kv);
 
 /* n tokens at position `pos` of a sequence have come: full pages enter the
- * tree. Before kv_settle, so that windows still have them. */
-void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
-                int64_t n);
+ * tree. Before kv_trim_windows, so that windows still have them. */
+void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
+                   int64_t n);
 /* The state that a sequence is in enters the tree. */
-void prefix_keep_state(struct kv *kv, int seq);
+void prefix_insert_state(struct kv *kv, int seq);
 /* An empty sequence gets the longest kept prefix of token[0 .. most - 1]; its
  * length. Takes no page. */
-int64_t prefix_share(struct kv *kv, int seq, const int32_t *token,
+int64_t prefix_match(struct kv *kv, int seq, const int32_t *token,
                      int64_t most);
-/* The length that prefix_share would find. */
-int64_t prefix_length(const struct kv *kv, const int32_t *token, int64_t most);
+/* The length that prefix_match would find. */
+int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
+                            int64_t most);
 
 /* The node that is fresh for the longest time; -1: none is. */
-int prefix_fresh(const struct kv *kv);
+int prefix_next_dirty(const struct kv *kv);
 /* It is fresh no longer; -1: nothing. */
-void prefix_taken(struct kv *kv, int node);
+void prefix_mark_clean(struct kv *kv, int node);
 /* The node of a sequence's last full page or, if it ends within a page, of the
  * leaf that has its state; -1: none. */
 int prefix_node_of(const struct kv *kv, int seq);
@@ -89,18 +90,18 @@ int64_t prefix_path(const struct kv *kv, int node, int32_t *token);
 
 /* All nodes go, and no sequence's tokens are known: what computes them has
  * changed. Only who is emptied is known again. */
-void prefix_forget(struct kv *kv);
+void prefix_clear(struct kv *kv);
 
 /* What pages.c and states.c tell and ask ---------------------------------- */
 
 /* Makes free the page that is idle for the longest time; false: none is. */
-bool prefix_give_up(struct kv *kv, int pool);
+bool prefix_evict_lru(struct kv *kv, int pool);
 /* A node lets go of a page that one sequence holds, where no page is free or
  * idle to copy it to. */
-void prefix_let_go(struct kv *kv, int pool, int32_t page);
+void prefix_detach_page(struct kv *kv, int pool, int32_t page);
 /* The page is idle from now on; or no longer. */
-void prefix_idle(struct kv_pool *p, int32_t page);
-void prefix_in_use(struct kv_pool *p, int32_t page);
+void prefix_lru_add(struct kv_pool *p, int32_t page);
+void prefix_lru_remove(struct kv_pool *p, int32_t page);
 void prefix_trim(struct kv *kv, int seq, int64_t n);
 /* dst is empty. */
 void prefix_copy(struct kv *kv, int dst, int src);

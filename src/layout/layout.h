@@ -1,7 +1,7 @@
 /* Layouts as values: compare, print, map; and the one iterator over intervals.
  *
- * The runs of this folder are pl_run: an interval of indices and who owns it.
- * They have nothing to do with the runs of programs.
+ * The runs of this folder are pl_interval: an interval of indices and who owns
+ * it. They have nothing to do with the runs of programs.
  *
  * pl_layout (pl_graph.h) says how ranks hold one logical tensor. Layouts are
  * immutable and live in an arena. "Normal" form: neighbouring runs of equal
@@ -40,7 +40,7 @@ bool layout_contains(const pl_layout *have, const pl_layout *want,
 
 /* Normal form of runs over a dimension of `size`; NULL: out of memory. */
 const pl_layout *layout_split(struct arena *a, int dim, int64_t size, int n_run,
-                              const pl_run *run, int n_rank);
+                              const pl_interval *run, int n_rank);
 
 /* Owners of each index of [0, size) under a SPLIT of that dimension, written
  * run by run through this walker. */

@@ -22,7 +22,7 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
                       const pl_layout **out)
 {
     struct run_walk w;
-    pl_run *run;
+    pl_interval *run;
     int n = 0, cap = 0;
 
     if (start % x->period == 0 && len % x->period == 0) {
@@ -45,7 +45,7 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
             w.pos + w.left < start + len ? w.pos + w.left : start + len;
 
         if (lo < hi)
-            run[n++] = (pl_run){hi - lo, run_walk_owners(&w)};
+            run[n++] = (pl_interval){hi - lo, run_walk_owners(&w)};
     } while (run_walk_next(&w));
     *out = layout_split(a, x->dim, len, n, run, n_rank);
     return *out != NULL;
@@ -75,9 +75,9 @@ static bool reshape(struct arena *a, const struct graph_node *x,
         int d = n->dim[0].symbol != PL_CONST;
 
         if (d < n->n_dim)
-            *out =
-                layout_split(a, d, n->dim[d].n, 1,
-                             &(pl_run){n->dim[d].n, l->run[0].owners}, n_rank);
+            *out = layout_split(a, d, n->dim[d].n, 1,
+                                &(pl_interval){n->dim[d].n, l->run[0].owners},
+                                n_rank);
         return d == n->n_dim || *out;
     }
     while (i < x->n_dim && j < n->n_dim) {
@@ -105,7 +105,7 @@ static bool reshape(struct arena *a, const struct graph_node *x,
                         period % below == 0 &&
                         n->dim[d].n % (period / below) == 0;
             int64_t scale = period / l->period;
-            pl_run *run;
+            pl_interval *run;
 
             for (int k = 0; fits && k < l->n_run; k++)
                 fits = l->run[k].len * scale % below == 0;
@@ -115,8 +115,8 @@ static bool reshape(struct arena *a, const struct graph_node *x,
             if (!run)
                 return false;
             for (int k = 0; k < l->n_run; k++)
-                run[k] =
-                    (pl_run){l->run[k].len * scale / below, l->run[k].owners};
+                run[k] = (pl_interval){l->run[k].len * scale / below,
+                                       l->run[k].owners};
             *out = layout_split(a, d, n->dim[d].n, l->n_run, run, n_rank);
             return *out != NULL;
         }
@@ -133,7 +133,7 @@ static bool concat(struct arena *a, const pl_graph *g,
 {
     int axis = n->attr.axis, k = 0;
     int64_t cap = 0;
-    pl_run *run;
+    pl_interval *run;
 
     for (int i = 0; i < n->n_in; i++) {
         if (x[i]->kind == PL_SPLIT && x[i]->dim != axis)
@@ -153,12 +153,12 @@ static bool concat(struct arena *a, const pl_graph *g,
         struct run_walk w;
 
         if (x[i]->kind != PL_SPLIT) {
-            run[k++] = (pl_run){size, ranks_all(n_rank)};
+            run[k++] = (pl_interval){size, ranks_all(n_rank)};
             continue;
         }
         run_walk_first(&w, x[i], size);
         do
-            run[k++] = (pl_run){w.left, run_walk_owners(&w)};
+            run[k++] = (pl_interval){w.left, run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
     *out = layout_split(a, axis, n->dim[axis].n, k, run, n_rank);

@@ -302,7 +302,7 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
                                const pl_layout *b)
 {
     const pl_layout *both[2] = {a, b};
-    pl_run *run;
+    pl_interval *run;
 
     if (a->kind != PL_SPLIT || b->kind != PL_SPLIT)
         return &layout_mirrored;
@@ -310,7 +310,7 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
     if (!run)
         return NULL;
     for (int64_t h = 0; h < size; h++)
-        run[h] = (pl_run){1, 0};
+        run[h] = (pl_interval){1, 0};
     for (int i = 0; i < 2; i++) {
         struct run_walk w;
 

@@ -86,7 +86,7 @@ static const pl_layout *join(struct arena *a, const struct rule_split *s,
                              int dim, int64_t size, bool outer, int n_rank)
 {
     int64_t r = outer ? s->size / size : size;
-    pl_run *run = arena_alloc(a, (size_t)size, sizeof *run);
+    pl_interval *run = arena_alloc(a, (size_t)size, sizeof *run);
     struct run_walk w;
 
     if (!run)
@@ -135,12 +135,13 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
         if (p->dim == d && dim[d].n == s->size) {
             *out = p;
         } else {
-            pl_run *run = arena_alloc(a, (size_t)p->n_run, sizeof *run);
+            pl_interval *run = arena_alloc(a, (size_t)p->n_run, sizeof *run);
 
             if (!run)
                 return RULE_NO_MEMORY;
             for (int i = 0; i < p->n_run; i++)
-                run[i] = (pl_run){p->run[i].len * factor, p->run[i].owners};
+                run[i] =
+                    (pl_interval){p->run[i].len * factor, p->run[i].owners};
             *out = layout_split(a, d, dim[d].n, p->n_run, run, n_rank);
             if (!*out)
                 return RULE_NO_MEMORY;

@@ -84,14 +84,14 @@ static const struct experiment experiments[] = {
      {PL_F16, MANY, N_SLOT / 2, 1, 0, 0}},
     {measure_layers,
      1,
-     AT(step_s),
-     AT(step_s),
+     AT(insn_s),
+     AT(insn_s),
      true,
      {PL_Q4_K, 1, 0, 24, 256, 256}},
     {measure_layers,
      2,
-     AT(message_s),
-     AT(message_s),
+     AT(collective_s),
+     AT(collective_s),
      true,
      {PL_Q4_K, 1, 0, 12, 256, 1024}},
     {measure_layers,
@@ -134,7 +134,7 @@ static double now(clockid_t clock)
 static pl_status time_run(struct measuring *m, double *seconds)
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
-    pl_rows rows = {
+    pl_step_tokens rows = {
         .size = sizeof rows,
         .n_tok = m->e->z.n_tok,
         .n_out = 1,
@@ -153,7 +153,7 @@ static pl_status time_run(struct measuring *m, double *seconds)
          n++) {
         double before = now(CLOCK_THREAD_CPUTIME_ID);
 
-        PL_TRY(exec_steps(m->x, 1, &rows, m->err));
+        PL_TRY(exec_run_micro_batches(m->x, 1, &rows, m->err));
         *seconds = fmin(*seconds, now(CLOCK_THREAD_CPUTIME_ID) - before);
         end = now(CLOCK_MONOTONIC);
     }

@@ -248,25 +248,26 @@ static pl_status time_runs(const struct probe *p, struct trial *t)
 {
     enum { N_PAGE = (MOST_PAST + MOST_TOK) / PAGE_TOKENS };
     int32_t pos[MOST_TOK], pages[N_PAGE];
-    pl_rows rows = {.size = sizeof rows,
-                    .n_tok = t->z.n_tok,
-                    .n_out = 1,
-                    .pos = pos,
-                    .pages = {pages},
-                    .page_stride = t->q->page_stride};
+    pl_step_tokens rows = {.size = sizeof rows,
+                           .n_tok = t->z.n_tok,
+                           .n_out = 1,
+                           .pos = pos,
+                           .pages = {pages},
+                           .page_stride = t->q->page_stride};
     double sum = 0;
 
     for (int i = 0; i < N_PAGE; i++)
         pages[i] = i;
     for (int64_t i = 0; i < t->z.n_tok; i++)
         pos[i] = (int32_t)(t->z.n_past + i);
-    PL_TRY(exec_steps(t->x, 1, &rows, p->err)); /* kernels are made */
+    PL_TRY(
+        exec_run_micro_batches(t->x, 1, &rows, p->err)); /* kernels are made */
     t->run_s = INFINITY;
     for (int n = 0; n < MOST_RUNS && (n < 3 ? sum < most_runs_s : sum < runs_s);
          n++) {
         double begin = now(p), seconds;
 
-        PL_TRY(exec_steps(t->x, 1, &rows, p->err));
+        PL_TRY(exec_run_micro_batches(t->x, 1, &rows, p->err));
         seconds = fmax(now(p) - begin, 1e-9);
         t->run_s = fmin(t->run_s, seconds);
         sum += seconds;
@@ -413,7 +414,7 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
 {
     double rest = fmax(t->run_s - work_of(t, f), 0);
     double want =
-        fmax(enough_s, fmax(enough_steps * p->rates.step_s, 3 * rest));
+        fmax(enough_s, fmax(enough_steps * p->rates.insn_s, 3 * rest));
     double more = want / work_of(t, f);
     int n;
 
@@ -505,7 +506,7 @@ static pl_status run_stairs(struct probe *p, struct stairs *w)
  * few what a copy does. */
 static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
-    double *step = &p->rates.step_s, *copy = &p->rates.message_s;
+    double *step = &p->rates.insn_s, *copy = &p->rates.collective_s;
     double known[2], times[2], more = w->many.run_s - w->few.run_s;
 
     *step = *copy = 0;
@@ -531,7 +532,7 @@ static void probe_init(struct probe *p, const struct device_list *l, int d,
     p->l = (struct device_list){.n = 1, .dev = p->dev, .topology = l->topology};
     if (peer >= 0)
         p->dev[p->l.n++] = l->dev[peer];
-    p->rates.carries = true;
+    p->rates.has_copy_engine = true;
     p->rates.one_queue = p->dev[0].one_queue;
 }
 
@@ -580,7 +581,7 @@ static pl_status measure_pair(struct probe *p, const struct cost_rates *known,
                               double seconds)
 {
     p->rates = *known;
-    p->rates.carries = true;
+    p->rates.has_copy_engine = true;
     p->rates.one_queue = p->dev[0].one_queue;
     p->rates.p2p_bytes_per_s = INFINITY;
     p->rates.p2p_s = no_time;

@@ -84,15 +84,15 @@ void measure_links_of(const struct measure_links *k, int i,
     hang_together(k, of);
     r->p2p_s = r->p2p_bytes_per_s = 0;
     r->bridge_s = r->bridge_bytes_per_s = 0;
-    r->island = 0;
+    r->link_domain = 0;
     for (int a = 0; a < k->n; a++)
         for (int b = 0; b < a; b++)
             if (of[a] == of[i] && of[b] == of[i])
                 within = fmin(within, k->link[a][b].bytes_per_s);
     if (isfinite(within) && within > closer * slowest(k))
-        r->island = number(k, of[i]);
+        r->link_domain = number(k, of[i]);
     for (int j = 0; j < k->n; j++)
-        if (j != i && r->island && of[j] == of[i])
+        if (j != i && r->link_domain && of[j] == of[i])
             take(&r->bridge_s, &r->bridge_bytes_per_s, &k->link[i][j]);
         else if (j != i)
             take(&r->p2p_s, &r->p2p_bytes_per_s, &k->link[i][j]);

@@ -44,7 +44,7 @@ static const char *part_end(const char *s)
     }
 }
 
-static pl_status parse(struct intent *in, struct arena *a,
+static pl_status parse(struct plan_config *in, struct arena *a,
                        const pl_options *opt, pl_err *err)
 {
     struct override *item;
@@ -165,10 +165,10 @@ static void warn_unmatched(const struct override *o, const pl_graph *g,
     for (int k = 0; k < n && at < sizeof text; k++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s",
                                k ? ", " : "; near it are ", near[k]);
-    notes_add(notes, PL_LOG_WARN,
-              "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
-              "ones match them first%s",
-              o->regex, o->where, text);
+    diag_add(notes, PL_LOG_WARN,
+             "override (-ot) \"%.200s=%.60s\" matches no weight, or earlier "
+             "ones match them first%s",
+             o->regex, o->where, text);
 }
 
 /* ---- matching ---------------------------------------------------------- */
@@ -242,7 +242,7 @@ static pl_status match_one(const struct override *o, int k, const pl_graph *g,
     return s;
 }
 
-pl_status override_read(struct intent *in, struct arena *a,
+pl_status override_read(struct plan_config *in, struct arena *a,
                         const pl_options *opt, struct notes *notes, pl_err *err)
 {
     pcre2_general_context *memory;

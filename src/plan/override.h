@@ -6,13 +6,13 @@
 #ifndef PLAN_OVERRIDE_H
 #define PLAN_OVERRIDE_H
 
-#include "plan/intent.h"
+#include "plan/plan_config.h"
 
 /* Sets the overrides of *in, whose graph is set. A comma ends an override where
  * a plain WHERE stands before it; commas of the expression ("{1,2}") do not.
  * The last '=' counts. Notes: overrides that match no weight, with weights of
  * near names. */
-pl_status override_read(struct intent *in, struct arena *a,
+pl_status override_read(struct plan_config *in, struct arena *a,
                         const pl_options *opt, struct notes *notes,
                         pl_err *err);
 

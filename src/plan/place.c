@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "device/device_spec.h"
-#include "plan/deal.h"
+#include "plan/apportion.h"
 #include "plan/override.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct cut {
     int first, n_dev, width, n_group;
 };
 
-static struct cut cut_devices(const struct intent *in)
+static struct cut cut_devices(const struct plan_config *in)
 {
     int n_dev = in->list.n;
     struct cut c = {.n_dev = n_dev, .width = n_dev};
@@ -68,7 +68,7 @@ static pl_status add_group(struct placement *p, struct arena *a,
         sum += split[i];
     for (int i = 0; i < n; i++)
         weight[i] = sum > 0 ? split[i] : 1;
-    deal_shares(n, weight, p->n_rank, n_rank);
+    apportion(n, weight, p->n_rank, n_rank);
     y->first = p->n_member;
     y->n = n;
     snprintf(y->name, sizeof y->name, "%s", name);
@@ -82,7 +82,7 @@ static pl_status add_group(struct placement *p, struct arena *a,
 /* The ranks and their shares, from the intent and the widest group. In tensor
  * mode shares that are no equal ranks are the devices'. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
-                             const struct intent *in, pl_err *err)
+                             const struct plan_config *in, pl_err *err)
 {
     int widest = c->width > 0 ? c->width : 1;
     bool by_share = in->share && in->mode == PL_SPLIT_TENSOR && in->n_rank == 0;
@@ -98,7 +98,7 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
                        "--ranks, and the last devices stay idle",
                        widest, PL_MAX_RANKS);
     p->n_rank = in->n_rank ? in->n_rank : widest;
-    if (in->n_rank == 0 && !in->share && intent_is_mixed(in, NULL) &&
+    if (in->n_rank == 0 && !in->share && plan_config_is_mixed(in, NULL) &&
         widest < INTENT_MIXED_RANKS)
         p->n_rank = INTENT_MIXED_RANKS;
     for (int r = 0; r < p->n_rank; r++)
@@ -113,7 +113,8 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
  * equals, whose output layer does least in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
-                             const struct intent *in, int n_group, pl_err *err)
+                             const struct plan_config *in, int n_group,
+                             pl_err *err)
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
     int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
@@ -135,12 +136,12 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
                                 : known ? (double)list->dev[d].memory_bytes
                                         : 1;
         }
-    deal_shares(n_group, weight, in->n_on, count);
+    apportion(n_group, weight, in->n_on, count);
     for (int l = 0; l < layer; l++)
-        p->of_layer[l] = p->host;
+        p->layer_group[l] = p->host;
     for (int i = 0; i < n_group; i++)
         for (; count[last - i] > 0; count[last - i]--)
-            p->of_layer[layer++] = i;
+            p->layer_group[layer++] = i;
     return PL_OK;
 }
 
@@ -163,10 +164,10 @@ static bool is_tied(const pl_graph *g)
 
 /* ---- all of it --------------------------------------------------------- */
 
-static bool host_wanted(const struct intent *in)
+static bool host_wanted(const struct plan_config *in)
 {
-    bool wanted =
-        in->n_on < in->n_layer + 1 || in->cache || intent_has_experts(in);
+    bool wanted = in->n_on < in->n_layer + 1 || in->cache ||
+                  plan_config_has_host_experts(in);
 
     for (int i = 0; i < in->n_override; i++)
         wanted |= override_is_host(in->override[i].where);
@@ -174,7 +175,7 @@ static bool host_wanted(const struct intent *in)
 }
 
 pl_status place_groups(struct placement *out, struct arena *a,
-                       struct device_list *list, const struct intent *in,
+                       struct device_list *list, const struct plan_config *in,
                        pl_err *err)
 {
     struct placement p = {.host = PLACE_NOWHERE, .n_layer = in->n_layer};
@@ -192,8 +193,9 @@ pl_status place_groups(struct placement *out, struct arena *a,
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);
-    p.of_layer = arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.of_layer);
-    if (!p.group || !p.member || !p.of_layer)
+    p.layer_group =
+        arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.layer_group);
+    if (!p.group || !p.member || !p.layer_group)
         return err_no_memory(err, "groups of devices");
     for (int i = 0; i < c.n_group; i++) {
         int first = c.first + i * c.width;
@@ -216,8 +218,8 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(deal_layers(&p, a, list, in, c.n_group, err));
     else
         for (int l = 0; l <= p.n_layer; l++)
-            p.of_layer[l] = p.host;
-    p.of_input = p.of_layer[is_tied(in->g) ? p.n_layer : 0];
+            p.layer_group[l] = p.host;
+    p.input_group = p.layer_group[is_tied(in->g) ? p.n_layer : 0];
     *out = p;
     return PL_OK;
 }

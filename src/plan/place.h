@@ -9,7 +9,7 @@
 #define PLAN_PLACE_H
 
 #include "layout/numeric.h"
-#include "plan/intent.h"
+#include "plan/plan_config.h"
 
 /* A device's part in a group: consecutive ranks. */
 struct place_member {
@@ -32,15 +32,15 @@ struct placement {
     struct place_member *member; /* by group */
     int host;                    /* the host's group, or PLACE_NOWHERE */
     int n_layer;
-    int *of_layer; /* [n_layer + 1] group that runs a layer's ops unless a
+    int *layer_group; /* [n_layer + 1] group that runs a layer's ops unless a
                       leaf says otherwise; [n_layer] is the output */
-    int of_input;  /* group of the token embedding */
+    int input_group;  /* group of the token embedding */
 };
 
 /* The groups that `in` asks for. `list` begins with in->list; the host's
  * devices are added to it if anything may live there. */
 pl_status place_groups(struct placement *out, struct arena *a,
-                       struct device_list *list, const struct intent *in,
+                       struct device_list *list, const struct plan_config *in,
                        pl_err *err);
 
 /* home[i], [g->n_node]: the group of each weight and cache, PLACE_NOWHERE for
@@ -48,8 +48,9 @@ pl_status place_groups(struct placement *out, struct arena *a,
  * by an override, else left as it is. Overrides that name a single device add
  * a group to *p. Notes: devices that stay idle. */
 pl_status place_leaves(struct placement *p, struct arena *a,
-                       const struct device_list *list, const struct intent *in,
-                       int *home, const pl_layout **want, struct notes *notes,
+                       const struct device_list *list,
+                       const struct plan_config *in, int *home,
+                       const pl_layout **want, struct notes *notes,
                        pl_err *err);
 
 /* at[i], [num->n]: the group where each node of the numeric plan is computed

@@ -1,12 +1,12 @@
 /* Where each node of the numeric plan is computed.
  *
  * An op that reads a cache or a weight stands with it; a sum stands with its
- * addends, a reshape with what it renames. What is left is glue, and glue.c
+ * addends, a reshape with what it renames. What is left is glue, and mincut.c
  * says where it costs least. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
-#include "plan/glue.h"
+#include "plan/mincut.h"
 #include "quant/format.h"
 
 #include <string.h>
@@ -32,14 +32,14 @@ static int64_t leaf_bytes(const struct graph_node *n)
     return graph_count(n, &weighed) / f->block * f->block_bytes;
 }
 
-static int stands(const struct ops *o, int leaf)
+static int reader_group(const struct ops *o, int leaf)
 {
     return o->away && o->away[leaf] ? place_layer_group(o->p, o->g, leaf)
                                     : o->home[leaf];
 }
 
 /* The group that a node is bound to by what it is or reads, or NOWHERE. */
-static int bound(const struct ops *o, int i)
+static int bound_group(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
     const struct graph_node *x = &o->g->node[n->node];
@@ -61,7 +61,7 @@ static int bound(const struct ops *o, int i)
         cache = graph_memory(o->g, leaf);
         if (cache >= 0) /* what is written into is never away */
             return op_info(x->op)->updates == k ? o->home[cache]
-                                                : stands(o, cache);
+                                                : reader_group(o, cache);
         /* all layers share the frequencies: too few bytes to draw an op */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
@@ -69,7 +69,7 @@ static int bound(const struct ops *o, int i)
              leaf_bytes(&o->g->node[leaf]) > leaf_bytes(&o->g->node[best])))
             best = leaf;
     }
-    return best >= 0 ? stands(o, best) : PLACE_NOWHERE;
+    return best >= 0 ? reader_group(o, best) : PLACE_NOWHERE;
 }
 
 static void find_roots(struct ops *o, int *at)
@@ -84,7 +84,7 @@ static void find_roots(struct ops *o, int *at)
 
         o->root[i] = sum || renamed ? o->root[in] : i;
         o->same[i] = renamed ? o->same[in] : i;
-        at[i] = sum || renamed ? at[o->root[i]] : bound(o, i);
+        at[i] = sum || renamed ? at[o->root[i]] : bound_group(o, i);
     }
 }
 
@@ -103,8 +103,8 @@ static double copies(const struct ops *o, const pl_layout *l)
 }
 
 /* Values and who reads them, by the roots of makers and readers. */
-static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
-                        pl_err *err)
+static pl_status build_mincut(const struct ops *o, struct glue *y,
+                              struct arena *a, pl_err *err)
 {
     const struct numeric *num = o->num;
     size_t n = (size_t)num->n;
@@ -137,7 +137,7 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
     for (int i = 0; i < num->n; i++) {
         const struct num_node *x = &num->node[i];
         const struct graph_node *v = &o->g->node[x->node];
-        struct glue_value *to = &y->value[y->n_value];
+        struct mincut_value *to = &y->value[y->n_value];
         int kept = 0;
 
         if (fill[i] == 0 || v->op == OP_input)
@@ -150,7 +150,7 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
             seen[r] = i + 1;
             y->reader[first[i] + kept++] = r;
         }
-        *to = (struct glue_value){
+        *to = (struct mincut_value){
             .from = o->root[i],
             .first = first[i],
             .n = kept,
@@ -189,10 +189,10 @@ pl_status place_ops(const struct placement *p, const struct numeric *num,
         y.movable[i] = o.root[i] == i && at[i] == PLACE_NOWHERE &&
                        num->g->node[num->node[i].node].op != OP_input;
     y.width = width;
-    y.other = p->of_layer[0];
-    s = values(&o, &y, &a, err);
+    y.other = p->layer_group[0];
+    s = build_mincut(&o, &y, &a, err);
     if (s == PL_OK)
-        s = glue_place(&y, err);
+        s = mincut_solve(&y, err);
     for (int i = 0; i < num->n && s == PL_OK; i++)
         at[i] = num->g->node[num->node[i].node].op == OP_input ? PLACE_NOWHERE
                                                                : at[o.root[i]];

@@ -13,7 +13,7 @@
 #include "plan/roles.h"
 
 #include "base/err.h"
-#include "plan/deal.h"
+#include "plan/apportion.h"
 #include "quant/format.h"
 
 #include <math.h>
@@ -130,8 +130,8 @@ struct deal {
 
 /* Counts of `units` a rank: the whole part of its share, and one more for those
  * furthest behind. */
-static void deal_units(const struct deal *d, int64_t units, double unit_bytes,
-                       int64_t *count)
+static void apportion_units(const struct deal *d, int64_t units,
+                            double unit_bytes, int64_t *count)
 {
     double need[PL_MAX_RANKS];
     int64_t left = units;
@@ -170,18 +170,18 @@ static void account(struct deal *d, const struct dealt *x, const int64_t *count,
 static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
                       int64_t grain)
 {
-    x->l = deal_layout(d->a, 0, x->size, grain, d->n_rank, count);
+    x->l = layout_from_counts(d->a, 0, x->size, grain, d->n_rank, count);
     return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
 /* A width: feed-forward, expert, vocabulary. */
 static pl_status deal_width(struct deal *d, struct dealt *x)
 {
-    int64_t grain = x->quantized ? 32 : deal_grain(x->size, d->n_rank);
+    int64_t grain = x->quantized ? 32 : split_grain(x->size, d->n_rank);
     int64_t units, count[PL_MAX_RANKS];
 
     units = (x->size + grain - 1) / grain;
-    deal_units(d, units, x->bytes / (double)units, count);
+    apportion_units(d, units, x->bytes / (double)units, count);
     account(d, x, count, units);
     return runs(d, x, count, grain);
 }
@@ -201,13 +201,13 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];
     bool by_kv = true;
-    pl_run *kv;
+    pl_interval *kv;
     struct run_walk w;
 
     y->head.size = y->n_head;
     y->kv.size = y->n_kv;
-    deal_units(d, nq, y->head.bytes / (double)nq, cq);
-    deal_units(d, nk, y->head.bytes / (double)nk, ck);
+    apportion_units(d, nq, y->head.bytes / (double)nq, cq);
+    apportion_units(d, nk, y->head.bytes / (double)nk, ck);
     for (int i = 0; i < d->n_rank; i++)
         by_kv &= cq[i] == 0 || ck[i] > 0;
     if (by_kv) {
@@ -246,7 +246,7 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
                        int64_t size, int64_t units, const pl_layout **out)
 {
     int64_t scale = units ? size / units : 0;
-    pl_run *run;
+    pl_interval *run;
 
     *out = NULL;
     if (!l || l->kind != PL_SPLIT || scale == 0 || size % (l->period * scale))
@@ -255,7 +255,7 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     if (!run)
         return err_no_memory(d->err, "layouts");
     for (int i = 0; i < l->n_run; i++)
-        run[i] = (pl_run){l->run[i].len * scale, l->run[i].owners};
+        run[i] = (pl_interval){l->run[i].len * scale, l->run[i].owners};
     *out = layout_split(d->a, dim, size, l->n_run, run, d->n_rank);
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
@@ -270,11 +270,11 @@ static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
 /* Two values a head: of each KV head those of its heads of one kind, then of
  * the other. They are few: where a rank has some of a KV head's heads alone all
  * have all of them, as no layout says what slices of them would be. */
-static pl_status place_gates(const struct deal *d, const struct layer *y,
+static pl_status split_gates(const struct deal *d, const struct layer *y,
                              int dim, int64_t size, const pl_layout **out)
 {
     int64_t r = y->n_kv ? y->n_head / y->n_kv : 0;
-    pl_run *run;
+    pl_interval *run;
     struct run_walk w;
 
     *out = NULL;
@@ -288,7 +288,7 @@ static pl_status place_gates(const struct deal *d, const struct layer *y,
         if (w.pos % r || w.left % r)
             return PL_OK;
         for (int64_t k = w.pos / r; k < (w.pos + w.left) / r; k++)
-            run[k] = (pl_run){2 * r, run_walk_owners(&w)};
+            run[k] = (pl_interval){2 * r, run_walk_owners(&w)};
     } while (run_walk_next(&w));
     *out = layout_split(d->a, dim, size, (int)y->n_kv, run, d->n_rank);
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
@@ -304,7 +304,7 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
                     y->delta ? y->n_head : y->n_kv};
     int64_t scale[3] = {y->d_k, y->d_k, y->d_v};
     int k = 0, cap = 0;
-    pl_run *run;
+    pl_interval *run;
 
     *out = NULL;
     if (!y->n_head || head->kind != PL_SPLIT ||
@@ -318,12 +318,12 @@ static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
         struct run_walk w;
 
         if (part[i]->kind != PL_SPLIT) {
-            run[k++] = (pl_run){n[i] * scale[i], ranks_all(d->n_rank)};
+            run[k++] = (pl_interval){n[i] * scale[i], ranks_all(d->n_rank)};
             continue;
         }
         run_walk_first(&w, part[i], n[i]);
         do
-            run[k++] = (pl_run){w.left * scale[i], run_walk_owners(&w)};
+            run[k++] = (pl_interval){w.left * scale[i], run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
     *out = layout_split(d->a, dim, size, k, run, d->n_rank);
@@ -406,7 +406,7 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
 }
 
 /* Sizes of all axes, from the leaves and the nodes with heads. */
-static void survey(struct deal *d)
+static void collect_axes(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {
         const struct graph_node *n = &d->g->node[i];
@@ -473,7 +473,7 @@ static pl_status leaf_layout(const struct deal *d, const struct graph_node *n,
     case AXIS_QKV:
         return place_qkv(d, h, row->dim, size, out);
     case AXIS_GATES:
-        return place_gates(d, h, row->dim, size, out);
+        return split_gates(d, h, row->dim, size, out);
     case AXIS_FF:
     case AXIS_FF2:
         return place(d, y->ff.l, row->dim, size, size, out);
@@ -509,7 +509,7 @@ pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
     if (!d.layer)
         return err_no_memory(err, "a table of layers");
     find_heads(&d);
-    survey(&d);
+    collect_axes(&d);
     for (int i = 0; i < 2; i++)
         if (d.vocab[i].size)
             PL_TRY(deal_width(&d, &d.vocab[i]));

@@ -72,13 +72,13 @@ bool kernel_arg_is_token_table(enum kernel k, int i);
  * then n_add times the two topmost entries are replaced by their sum
  * (lower + upper). n_out entries remain; entry i goes to out + i * out_stride.
  * A contraction that is not split has one item {0, 0} and n_out = 1. */
-struct rank_item {
+struct tree_addend {
     int32_t rank, n_add;
 };
 struct rank_tree {
     int n, n_out;
-    const struct rank_item *item; /* [n] */
-    int depth;                    /* most entries the stack ever holds */
+    const struct tree_addend *item; /* [n] */
+    int depth;                      /* most entries the stack ever holds */
 };
 
 /* The contracted dimension of plain operands, as this device stores it:

@@ -81,10 +81,10 @@ struct prog_tensor {
 
 /* Two nested strided loops over intervals of bytes; all in bytes, offsets from
  * the start of the tensors. */
-struct copy_piece {
-    int src_dev, src;        /* device in the set, tensor of its program */
-    pl_dim src_off, dst_off; /* what grows with the run */
-    int64_t src_at, dst_at;  /* and what does not, added to it */
+struct copy_desc {
+    int src_dev, src;             /* device in the set, tensor of its program */
+    pl_dim src_off, dst_off;      /* what grows with the run */
+    int64_t src_const, dst_const; /* and what does not, added to it */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
     pl_dim n1, src_s1, dst_s1; /* inner loop */
@@ -106,20 +106,20 @@ struct merge_item {
     bool reduce;
     int out; /* tensor of this program */
     int n_piece;
-    const struct copy_piece *piece;
+    const struct copy_desc *piece;
     int n_addend;
     const struct merge_addend *addend;
     int depth; /* most entries the stack holds */
 };
 
-enum step_kind {
-    STEP_KERNEL,
-    STEP_MERGE, /* a collective or a local copy */
-    STEP_PULL,  /* pieces of other devices' tensors into one of this device */
-    STEP_PAGES, /* pages of a cache, pulled or pushed */
-    STEP_PUSH,  /* pieces of this device's tensors into peers' inboxes */
-    STEP_POST,  /* an event of this device is reached */
-    STEP_WAIT,  /* until events of some devices are reached */
+enum insn_kind {
+    INSN_KERNEL,
+    INSN_MERGE, /* a collective or a local copy */
+    INSN_PULL,  /* pieces of other devices' tensors into one of this device */
+    INSN_PAGES, /* pages of a cache, pulled or pushed */
+    INSN_PUSH,  /* pieces of this device's tensors into peers' inboxes */
+    INSN_POST,  /* an event of this device is reached */
+    INSN_WAIT,  /* until events of some devices are reached */
 };
 
 enum queue { QUEUE_COMPUTE, QUEUE_COPY, QUEUE_COUNT };
@@ -129,7 +129,7 @@ struct kernel_arg {
     enum access access;
 };
 
-struct step_kernel {
+struct insn_kernel {
     enum kernel kernel;
     int n_arg;
     struct kernel_arg arg[KERNEL_MAX_ARG]; /* as kernels.def has them */
@@ -146,27 +146,27 @@ struct step_kernel {
     const struct kernel_cost *cost;
 };
 
-static inline bool step_kernel_is_bf16(const struct step_kernel *k)
+static inline bool insn_kernel_is_bf16(const struct insn_kernel *k)
 {
     return k->attr && k->attr->bf16;
 }
 
-struct step_merge {
+struct insn_merge {
     int n_item;
     const struct merge_item *item;
-    bool meet;
+    bool barrier;
     int group; /* meet: the group that meets, < n_group */
     int n_peer;
     const int *peer; /* meet: the devices that meet, this one among them */
-    bool message;    /* a collective of a group */
+    bool collective; /* a collective of a group */
     bool counted;    /* this device counts the message, its peers do not */
-    pl_dim message_bytes[2]; /* logical bytes: the sum of both */
+    pl_dim collective_bytes[2]; /* logical bytes: the sum of both */
 };
 
-struct step_pull {
+struct insn_pull {
     int out;
     size_t out_bytes; /* written, from the tensor's start; 0: all of it */
-    const struct copy_piece *piece;
+    const struct copy_desc *piece;
     int n_piece;
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
@@ -180,12 +180,12 @@ struct push_to {
 
 /* All pieces go to each of to[n_to]; if `deal`, the k-th piece to the k-th
  * alone. src_dev of the pieces is this device. */
-struct step_push {
+struct insn_push {
     int n_to;
     const struct push_to *to;
-    const struct copy_piece *piece;
+    const struct copy_desc *piece;
     int n_piece;
-    bool deal;
+    bool scatter;
     bool between_groups; /* counts as a copy; else it is part of a message */
 };
 
@@ -194,26 +194,26 @@ struct step_push {
  * `src` of device src_dev; one of them is this device, and what is not its own
  * to write is in its owner's inbox. Tiles of tile_bytes, [page, head]; the
  * numbers of pages are the same on both sides. */
-struct step_pages {
+struct insn_pages {
     int out_dev, out, src_dev, src;
     int token_table;    /* tensor of this device: the micro-batch's table */
     const int32_t *map; /* [heads of out] */
     size_t tile_bytes;
 };
 
-struct step_event {
+struct insn_event {
     int dev, event;
 };
 
 /* For most there is one event; see wait_event(). */
-struct step_wait {
-    struct step_event first;
+struct insn_wait {
+    struct insn_event first;
     int n_more;
-    const struct step_event *more; /* [n_more] */
+    const struct insn_event *more; /* [n_more] */
 };
 
-struct step {
-    enum step_kind kind;
+struct insn {
+    enum insn_kind kind;
     enum queue queue;
     int order; /* its place among the steps of all devices; what meets has
                      the same */
@@ -221,38 +221,38 @@ struct step {
     int node;  /* of the graph, for traces and errors; -1 if none */
     /* The step is in the run of a micro-batch only if so many of n_tok, or of
      * n_out, are in it; most = 0: always. */
-    bool guard_out; /* n_out, else n_tok */
-    int64_t least, most;
+    bool pred_out; /* n_out, else n_tok */
+    int64_t min_rows, max_rows;
     union { /* by kind */
-        struct step_kernel kernel;
-        struct step_merge merge;
-        struct step_pull pull;
-        struct step_push push;
-        struct step_pages pages;
-        struct step_event event; /* POST; of a WAIT the first */
-        struct step_wait wait;
+        struct insn_kernel kernel;
+        struct insn_merge merge;
+        struct insn_pull pull;
+        struct insn_push push;
+        struct insn_pages pages;
+        struct insn_event event; /* POST; of a WAIT the first */
+        struct insn_wait wait;
     };
 };
 
 /* A part of the work region that nobody reads any more once a step after `step`
  * other than POST and WAIT begins; sim devices poison it then. */
-struct prog_death {
-    int step;
+struct dead_range {
+    int insn;
     size_t offset, bytes;
 };
 
 enum {
     PROG_MAX_MICRO = 16,
-    PROG_MAX_SCRIPT = 4,
+    PROG_MAX_VARIANT = 4,
     MERGE_MAX_DEPTH = 64, /* of a stack of addends */
 };
 
-struct script {
+struct variant {
     int n_micro; /* most micro-batches; the same on all devices */
-    int n_step;
-    const struct step *step; /* ascending order */
-    int n_death;
-    const struct prog_death *death; /* ascending step */
+    int n_insn;
+    const struct insn *insn; /* ascending order */
+    int n_dead;
+    const struct dead_range *dead; /* ascending step */
 };
 
 struct program {
@@ -260,8 +260,8 @@ struct program {
     bool active; /* carries ranks of some group */
     int n_tensor;
     const struct prog_tensor *tensor;
-    int n_script; /* the same on all devices */
-    const struct script *script;
+    int n_variant; /* the same on all devices */
+    const struct variant *variant;
     int n_event, n_group;
     size_t bytes[REGION_COUNT];
     struct graph_sizes max; /* largest n_tok, n_out, n_seq of a micro-batch;
@@ -321,82 +321,83 @@ static inline size_t program_buffers(const struct program *p)
 
 /* ---- what steps do, asked without a look at their kind ------------------ */
 
-static inline bool step_meets(const struct step *s)
+static inline bool insn_is_barrier(const struct insn *s)
 {
-    return s->kind == STEP_MERGE && s->merge.meet;
+    return s->kind == INSN_MERGE && s->merge.barrier;
 }
 
-static inline bool step_is_message(const struct step *s)
+static inline bool insn_is_collective(const struct insn *s)
 {
-    return s->kind == STEP_MERGE && s->merge.message;
+    return s->kind == INSN_MERGE && s->merge.collective;
 }
 
 /* Does it only carry bytes between devices? */
-static inline bool step_is_transfer(const struct step *s)
+static inline bool insn_is_transfer(const struct insn *s)
 {
-    return s->kind == STEP_PULL || s->kind == STEP_PAGES ||
-           s->kind == STEP_PUSH;
+    return s->kind == INSN_PULL || s->kind == INSN_PAGES ||
+           s->kind == INSN_PUSH;
 }
 
 /* A copy between groups. */
-static inline bool step_is_copy(const struct step *s)
+static inline bool insn_is_group_copy(const struct insn *s)
 {
-    return s->kind == STEP_PAGES ||
-           (s->kind == STEP_PULL && s->pull.between_groups) ||
-           (s->kind == STEP_PUSH && s->push.between_groups);
+    return s->kind == INSN_PAGES ||
+           (s->kind == INSN_PULL && s->pull.between_groups) ||
+           (s->kind == INSN_PUSH && s->push.between_groups);
 }
 
-static inline bool step_guard(const struct step *s, const struct graph_sizes *z)
+static inline bool insn_predicate_holds(const struct insn *s,
+                                        const struct graph_sizes *z)
 {
-    int64_t n = s->guard_out ? z->n_out : z->n_tok;
+    int64_t n = s->pred_out ? z->n_out : z->n_tok;
 
-    return n >= s->least && n <= s->most;
+    return n >= s->min_rows && n <= s->max_rows;
 }
 
 /* Is it in a run of n_micro micro-batches of these sizes? */
-static inline bool step_runs(const struct step *s, int n_micro,
-                             const struct graph_sizes *sizes)
+static inline bool insn_enabled(const struct insn *s, int n_micro,
+                                const struct graph_sizes *sizes)
 {
     return s->micro < n_micro &&
-           (s->most == 0 || step_guard(s, &sizes[s->micro]));
+           (s->max_rows == 0 || insn_predicate_holds(s, &sizes[s->micro]));
 }
 
 /* The pieces that a PUSH brings to its k-th destination. */
-static inline const struct copy_piece *push_pieces(const struct step_push *p,
-                                                   int k, int *n)
+static inline const struct copy_desc *push_pieces(const struct insn_push *p,
+                                                  int k, int *n)
 {
-    *n = p->deal ? 1 : p->n_piece;
-    return p->deal ? p->piece + k : p->piece;
+    *n = p->scatter ? 1 : p->n_piece;
+    return p->scatter ? p->piece + k : p->piece;
 }
 
-static inline int wait_count(const struct step_wait *w)
+static inline int wait_count(const struct insn_wait *w)
 {
     return 1 + w->n_more;
 }
 
 /* The i-th event that a WAIT waits for. */
-static inline struct step_event wait_event(const struct step_wait *w, int i)
+static inline struct insn_event wait_event(const struct insn_wait *w, int i)
 {
     return i == 0 ? w->first : w->more[i - 1];
 }
 
-static inline bool step_is_event(const struct step *s)
+static inline bool insn_is_event(const struct insn *s)
 {
-    return s->kind == STEP_POST || s->kind == STEP_WAIT;
+    return s->kind == INSN_POST || s->kind == INSN_WAIT;
 }
 
 /* One tensor that a step touches. */
-struct step_use {
+struct insn_access {
     int dev, tensor; /* device in the set, tensor of its program */
     size_t off;      /* bytes from the tensor's start */
     size_t bytes;    /* 0: as many as the tensor has at its largest */
     enum access access;
 };
-typedef void step_use_fn(void *user, const struct step_use *u);
+typedef void insn_access_fn(void *user, const struct insn_access *u);
 
 /* Tells of each tensor that a step of device `dev` touches, on whichever
  * device; one may come more than once. t: this device's tensors. */
-void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
-               step_use_fn *fn, void *user);
+void insn_accesses(const struct insn *s, int dev, const struct prog_tensor *t,
+                   insn_access_fn *fn, void *user);
 
 #endif

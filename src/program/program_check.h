@@ -24,15 +24,15 @@ struct program_device {
 struct program_machine {
     int n_dev;
     const struct program_device *dev; /* [n_dev] */
-    bool (*has_kernel)(void *user, int dev, const struct step_kernel *k);
+    bool (*has_kernel)(void *user, int dev, const struct insn_kernel *k);
     /* Are threads of one threads of the other too? They could not meet. */
     bool (*share_threads)(void *user, int dev_a, int dev_b);
     void *user;
 };
 
 /* The error for a kernel that a device does not have. */
-pl_status program_lacks_kernel(const char *dev, const char *kernels,
-                               const struct step_kernel *k, pl_err *err);
+pl_status program_unsupported_kernel(const char *dev, const char *kernels,
+                                     const struct insn_kernel *k, pl_err *err);
 /* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
  * at all sizes (what grows is looked at where it is largest, what may fall at
  * every end), operands that do not go together, missing kernels, memory that is

@@ -114,7 +114,7 @@ static bool open_result(struct shape *x, const char *dims,
 }
 
 /* The row that says which dimensions are alike; NULL: code does. */
-static const char *dims_of(const struct step_kernel *k)
+static const char *dims_of(const struct insn_kernel *k)
 {
     enum op op = op_from_name(kernel_name(k->kernel));
 
@@ -127,14 +127,14 @@ static const char *dims_of(const struct step_kernel *k)
 }
 
 /* May an operand have one of a dimension where the result has more? */
-static bool repeats(const struct step_kernel *k, const char *dims, int operand)
+static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
            k->kernel == KERNEL_contiguous ||
            (k->kernel == KERNEL_expert_matmul && operand == 0);
 }
 
-static bool shapes_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const char *dims = dims_of(k), *s = dims;
     int first = k->arg[0].access == ACCESS_UPDATE ? 0 : 1;
@@ -208,7 +208,7 @@ static bool is_half(const struct prog_tensor *t)
     return t->format == PL_F16 || t->format == PL_BF16;
 }
 
-static bool formats_fit(const struct step_kernel *k,
+static bool formats_fit(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -226,13 +226,13 @@ static bool formats_fit(const struct step_kernel *k,
 
 /* ---- trees and spans ----------------------------------------------------- */
 
-static bool tree_fits(const struct step_kernel *k)
+static bool tree_fits(const struct insn_kernel *k)
 {
     const struct rank_tree *x = &k->tree;
     int top = 0, depth = 0;
 
     for (int i = 0; i < x->n; i++) {
-        const struct rank_item *r = &x->item[i];
+        const struct tree_addend *r = &x->item[i];
 
         depth = ++top > depth ? top : depth;
         if (r->rank < 0 || r->rank >= PL_MAX_RANKS || r->n_add < 0 ||
@@ -245,7 +245,7 @@ static bool tree_fits(const struct step_kernel *k)
            k->out_stride % sizeof(float) == 0;
 }
 
-static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
     int64_t at = 0; /* what is quantized is so without a gap */
@@ -276,12 +276,12 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
 }
 
 /* Products of BF16 are those of attention and of weights of 16 bits. */
-static bool products_fit(const struct step_kernel *k,
+static bool products_fit(const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
     const struct prog_tensor *w;
 
-    if (!step_kernel_is_bf16(k) || kernel_is_attention(k->kernel))
+    if (!insn_kernel_is_bf16(k) || kernel_is_attention(k->kernel))
         return true;
     if (!kernel_is_contraction(k->kernel))
         return false;
@@ -291,7 +291,7 @@ static bool products_fit(const struct step_kernel *k,
 
 /* ---- attributes ---------------------------------------------------------- */
 
-static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     pl_dim q, kv;
     int many, few;
@@ -309,7 +309,7 @@ static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
 }
 
 /* A head's values are the first ones of its keys. */
-static bool latent_fits(const struct step_kernel *k,
+static bool latent_fits(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     const pl_dim *e = &t[k->arg[0].tensor].dim[2];
@@ -320,7 +320,7 @@ static bool latent_fits(const struct step_kernel *k,
 
 /* A head's state is a matrix of its key's values by its value's; a channel's,
  * its taps but one. */
-static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
+static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     bool delta = k->kernel == KERNEL_delta_net;
     pl_dim d = t[k->arg[delta ? 6 : 3].tensor].dim[2];
@@ -333,7 +333,7 @@ static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
 }
 
 static bool permute_fits(const struct graph_attr *a,
-                         const struct step_kernel *k,
+                         const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -363,7 +363,7 @@ static bool alike_but(int axis, const struct prog_tensor *a,
     return true;
 }
 
-static bool slice_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool slice_fits(const struct graph_attr *a, const struct insn_kernel *k,
                        const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -374,7 +374,7 @@ static bool slice_fits(const struct graph_attr *a, const struct step_kernel *k,
            a->start <= x->dim[a->axis].n - out->dim[a->axis].n;
 }
 
-static bool concat_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool concat_fits(const struct graph_attr *a, const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     int axis = a->axis;
@@ -395,7 +395,7 @@ static bool concat_fits(const struct graph_attr *a, const struct step_kernel *k,
     return left == 0;
 }
 
-static bool rope_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool rope_fits(const struct graph_attr *a, const struct insn_kernel *k,
                       const struct prog_tensor *t)
 {
     const struct prog_tensor *x = &t[k->arg[1].tensor];
@@ -406,7 +406,7 @@ static bool rope_fits(const struct graph_attr *a, const struct step_kernel *k,
            (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
 }
 
-static bool groups_fit(const struct graph_attr *a, const struct step_kernel *k,
+static bool groups_fit(const struct graph_attr *a, const struct insn_kernel *k,
                        const struct prog_tensor *t)
 {
     const struct prog_tensor *x = &t[k->arg[1].tensor];
@@ -415,7 +415,7 @@ static bool groups_fit(const struct graph_attr *a, const struct step_kernel *k,
     return a->n_group <= 1 || (e->symbol == PL_CONST && a->n_group <= e->n);
 }
 
-static bool attributes_fit(const struct step_kernel *k,
+static bool attributes_fit(const struct insn_kernel *k,
                            const struct prog_tensor *t)
 {
     static const struct graph_attr none;
@@ -445,7 +445,7 @@ static bool attributes_fit(const struct step_kernel *k,
     }
 }
 
-const char *program_kernel_fault(const struct step_kernel *k,
+const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t)
 {
     if (!formats_fit(k, t))

@@ -7,7 +7,7 @@
 
 /* What is wrong with the step's kernel, as errors end, or NULL. t: the tensors
  * of its program; its arguments are there and are used as kernels.def says. */
-const char *program_kernel_fault(const struct step_kernel *k,
+const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t);
 
 #endif

@@ -34,7 +34,7 @@ struct form_stack {
 void form_push(struct form_stack *s, int n_add);
 
 /* The tree of a kernel that is told of none. */
-extern const struct rank_item form_whole;
+extern const struct tree_addend form_whole;
 struct rank_tree form_tree(enum kernel k);
 
 /* The place of steps of which no place is told: behind the step above; of a
@@ -42,9 +42,9 @@ struct rank_tree form_tree(enum kernel k);
 struct form_order {
     int dev;
     bool any;         /* there is a step above */
-    struct step last; /* it */
+    struct insn last; /* it */
 };
-int64_t form_order(const struct form_order *o, int dev, const struct step *s);
-void form_order_took(struct form_order *o, int dev, const struct step *s);
+int64_t form_order(const struct form_order *o, int dev, const struct insn *s);
+void form_order_took(struct form_order *o, int dev, const struct insn *s);
 
 #endif

@@ -33,13 +33,13 @@ bool read_heads(struct read *r, const struct read_at *at,
 
 static bool tree_entry(struct read *r, const struct read_at *at, void *out)
 {
-    struct rank_item *it = out;
+    struct tree_addend *it = out;
     int rank, n;
 
     (void)at;
     if (!read_index(r, &rank) || !read_adds(r, &n))
         return false;
-    *it = (struct rank_item){rank, n};
+    *it = (struct tree_addend){rank, n};
     return true;
 }
 
@@ -121,7 +121,7 @@ static bool attribute(struct read *r, struct graph_attr *a)
 }
 
 static bool kernel_word(struct read *r, const struct read_at *at,
-                        struct step_kernel *k, struct graph_attr *a)
+                        struct insn_kernel *k, struct graph_attr *a)
 {
     struct lex *x = &r->x;
     int many, few;
@@ -158,7 +158,7 @@ static bool argument(struct read *r, int *tensor)
     return lex_accept(&r->x, '-') || read_tensor(r, tensor);
 }
 
-static bool operands(struct read *r, struct step_kernel *k)
+static bool operands(struct read *r, struct insn_kernel *k)
 {
     if (!lex_need(&r->x, '('))
         return false;
@@ -179,7 +179,7 @@ static bool operands(struct read *r, struct step_kernel *k)
 }
 
 bool read_kernel(struct read *r, const struct read_at *at,
-                 struct step_kernel *k)
+                 struct insn_kernel *k)
 {
     struct graph_attr a, zero;
     char w[LEX_WORD];

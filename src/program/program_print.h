@@ -12,9 +12,9 @@ static inline void put_comma(struct text_out *o, int i)
 }
 
 /* What stands behind the colon of a step's line. */
-void program_put_step(struct text_out *o, const struct program *all, int n_dev,
-                      int dev, const struct step *s);
+void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
+                      int dev, const struct insn *s);
 /* Why a step cannot be printed; NULL: it can. */
-const char *program_step_oddity(const struct program *p, const struct step *s);
+const char *program_insn_oddity(const struct program *p, const struct insn *s);
 
 #endif

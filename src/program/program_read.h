@@ -17,8 +17,8 @@ struct read_list {
 /* A device as read so far. */
 struct read_dev {
     struct program p;
-    struct read_list tensor, step, death; /* steps, deaths: of this script */
-    struct script script[PROG_MAX_SCRIPT];
+    struct read_list tensor, insn, dead; /* steps, deaths: of this script */
+    struct variant variant[PROG_MAX_VARIANT];
     size_t end[REGION_COUNT]; /* of its tensors, a multiple of 64 */
     int end_event, end_group; /* above the highest that is named */
 };
@@ -29,7 +29,7 @@ struct read {
     int n_dev;             /* as the first line says */
     struct program common; /* largest sizes of devices that tell none */
     struct read_list dev;  /* struct read_dev, as many as there were */
-    int n_script;
+    int n_variant;
     struct form_order order;
     int64_t n_chunk; /* of packings, so far */
     int64_t n_event;
@@ -55,11 +55,11 @@ struct read_at {
 bool read_tensor_line(struct read *r, struct read_dev *d);
 
 /* What stands behind the colon of a step's line, except `dies`. */
-bool read_step(struct read *r, const struct read_at *at, struct step *s);
+bool read_insn(struct read *r, const struct read_at *at, struct insn *s);
 
 /* A kernel's: its result is what stands next. */
 bool read_kernel(struct read *r, const struct read_at *at,
-                 struct step_kernel *k);
+                 struct insn_kernel *k);
 
 /* Entries in parentheses, each taken by `one` into a new element of r->part. */
 typedef bool read_entry_fn(struct read *r, const struct read_at *at, void *out);

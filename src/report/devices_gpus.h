@@ -2,7 +2,7 @@
 #ifndef REPORT_DEVICES_GPUS_H
 #define REPORT_DEVICES_GPUS_H
 
-#include "report/sink.h"
+#include "report/writer.h"
 
 struct gpus; /* what the drivers have told */
 

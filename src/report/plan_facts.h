@@ -66,24 +66,24 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
 /* A sum of two parts, as messages and copies have their bytes. */
-int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z);
+int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z);
 
-/* Copies of SCRIPT_PLAIN or SCRIPT_STREAM; *n 0: there are none. */
+/* Copies of VARIANT_RESIDENT or VARIANT_STREAMED; *n 0: there are none. */
 const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_script script, int *n);
+                                       enum compiled_variant variant, int *n);
 /* "n_tok", "n_out", "both" or "step": what the bytes of a message or copy grow
  * with. */
-const char *plan_per(const pl_dim bytes[2]);
+const char *plan_bytes_symbol(const pl_dim bytes[2]);
 
 /* plan_groups.c: who is in which group and what lives there, what goes between
  * groups, what devices are predicted to do; for people */
 struct sink;
-void plan_say_groups(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to);
-void plan_say_copies(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to);
-void plan_say_times(const pl_plan *p, const struct plan_facts *f,
-                    const struct sink *to);
+void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
+                       const struct sink *to);
+void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
+                       const struct sink *to);
+void plan_print_times(const pl_plan *p, const struct plan_facts *f,
+                      const struct sink *to);
 /* "attn_q" of "blk.7.attn_q.weight", "cache_k" of "cache_k.7", "l_out" of
  * "l_out-7": enough within a layer. */
 enum { PLAN_NAME = 32 };

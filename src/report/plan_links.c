@@ -18,17 +18,17 @@ static bool alike(const struct cost_rates *a, const struct cost_rates *b)
 {
     return a->link_bytes_per_s == b->link_bytes_per_s &&
            a->out_bytes_per_s == b->out_bytes_per_s &&
-           a->message_s == b->message_s &&
+           a->collective_s == b->collective_s &&
            a->p2p_bytes_per_s == b->p2p_bytes_per_s && a->p2p_s == b->p2p_s &&
            a->bridge_bytes_per_s == b->bridge_bytes_per_s &&
-           a->bridge_s == b->bridge_s && a->island == b->island;
+           a->bridge_s == b->bridge_s && a->link_domain == b->link_domain;
 }
 
 static void say_link(const struct sink *to, const char *whose,
                      struct cost_link x)
 {
-    sink_say(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
-             x.latency_s * 1e6);
+    writer_printf(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
+                  x.latency_s * 1e6);
 }
 
 /* Devices d .. end - 1. */
@@ -39,17 +39,17 @@ static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
     const struct cost_rates *r = &f->rates[d];
     struct cost_rates other = *r; /* one that is like it, elsewhere */
 
-    other.island = 0;
-    sink_say(to, "%s", dev[d].name);
+    other.link_domain = 0;
+    writer_printf(to, "%s", dev[d].name);
     if (end > d + 1)
-        sink_say(to, " to %s", dev[end - 1].name);
+        writer_printf(to, " to %s", dev[end - 1].name);
     say_link(to, ": the host", to_host(f, d));
-    if (r->island > 0)
+    if (r->link_domain > 0)
         say_link(to, "; island", cost_link_of(r, r));
     if (r->p2p_bytes_per_s > 0)
-        say_link(to, r->island > 0 ? "; others" : "; each other",
+        say_link(to, r->link_domain > 0 ? "; others" : "; each other",
                  cost_link_of(r, &other));
-    sink_say(to, "\n");
+    writer_printf(to, "\n");
 }
 
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
@@ -63,7 +63,7 @@ void plan_say_links(const pl_plan *p, const struct plan_facts *f,
             continue;
         while (is_linked(p, f, end) && alike(&f->rates[d], &f->rates[end]))
             end++;
-        sink_say(to, "%s", head);
+        writer_printf(to, "%s", head);
         say_run(p, f, d, end, to);
         head = "          ";
     }

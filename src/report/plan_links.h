@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "report/plan_facts.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 /* A line for each run of neighbours that are alike; none where there is no such
  * device. */

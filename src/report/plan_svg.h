@@ -3,7 +3,7 @@
 #define REPORT_PLAN_SVG_H
 
 #include "report/plan_facts.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 enum svg_kind {
     SVG_ATTENTION,
@@ -36,7 +36,7 @@ struct svg_column {
     double x, w;
 };
 
-enum svg_line_kind { SVG_MESSAGE, SVG_COPY, SVG_STREAM, SVG_LINES };
+enum svg_line_kind { SVG_COLLECTIVE, SVG_COPY, SVG_STREAM, SVG_LINES };
 
 /* Messages of a group, or copies from a group to another, of a column. */
 struct svg_line {

@@ -115,7 +115,7 @@ static pl_status check_whole(const struct sampling_options *o, pl_err *err)
     return PL_OK;
 }
 
-static pl_status check_steps(const struct sampling_options *o, pl_err *err)
+static pl_status check_insns(const struct sampling_options *o, pl_err *err)
 {
     bool there[PL_N_STEP] = {false};
 
@@ -151,7 +151,7 @@ static pl_status check(const struct sampling_options *o, int32_t n_vocab,
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: a vocabulary of %d tokens", (int)n_vocab);
     PL_TRY(check_whole(o, err));
-    PL_TRY(check_steps(o, err));
+    PL_TRY(check_insns(o, err));
     if (o->n_bias < 0 || (o->n_bias > 0 && !o->bias))
         return err_set(err, PL_BAD_ARGUMENT, "sampling: n_bias is %lld",
                        (long long)o->n_bias);

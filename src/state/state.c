@@ -61,7 +61,7 @@ int64_t state_chunk(const struct state_seq *s, int64_t pos)
 static int64_t first_there(const struct state_cache *c,
                            const struct state_seq *s)
 {
-    return (int64_t)kv_first_seen(c->window, s->first + s->n) * STATE_CHUNK;
+    return (int64_t)kv_first_visible(c->window, s->first + s->n) * STATE_CHUNK;
 }
 
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,

@@ -124,8 +124,8 @@ pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first, int64_t n,
         bytes, err);
 }
 
-pl_status pl_state_put_aside(pl_engine *e, int seq, void **data, size_t *bytes,
-                             pl_err *err)
+pl_status pl_state_swap_out(pl_engine *e, int seq, void **data, size_t *bytes,
+                            pl_err *err)
 {
     PL_CLEAR(data);
     PL_CLEAR(bytes);

@@ -42,7 +42,7 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
 {
     memset(t, 0, sizeof *t);
     t->e = e;
-    PL_TRY(exec_drain(e->exec, err));
+    PL_TRY(exec_wait_async(e->exec, err));
     PL_TRY(state_describe(&t->ours, &t->arena, e, err));
     return exec_caches_open(&t->io, e->exec, -1, err);
 }
@@ -106,14 +106,15 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
                        n < 0 ? -1 : n, first, seq, end);
     if (n < 0)
         n = end - first;
-    if (n > 0 && kv_nearest(&t->e->kv, seq, first + n) < first + n)
+    if (n > 0 && kv_trimmable_length(&t->e->kv, seq, first + n) < first + n)
         return err_set(err, PL_NOT_FOUND,
                        "%" PRId64 " positions from %" PRId64
                        " on of sequence %d are to be saved; what goes on "
                        "behind them, of its windows or states, is no longer "
                        "held: save to its end, or no more than its first "
                        "%" PRId64,
-                       n, first, seq, kv_nearest(&t->e->kv, seq, first + n));
+                       n, first, seq,
+                       kv_trimmable_length(&t->e->kv, seq, first + n));
     t->ours.seq[0] = (struct state_seq){seq, 0, first, n, 0};
     t->ours.n_seq = 1;
     return PL_OK;
@@ -132,7 +133,7 @@ static void all_seqs(struct trip *t)
             continue;
         *q = (struct state_seq){s, h->n_seq, 0, t->e->kv.length[s], 0};
         for (int i = 0; i < h->n_seq; i++) {
-            int64_t n = kv_common(&t->e->kv, s, h->seq[i].id);
+            int64_t n = kv_shared_length(&t->e->kv, s, h->seq[i].id);
 
             if (n == q->n && t->e->kv.states >= 0) /* the state is to be told */
                 n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
@@ -237,7 +238,7 @@ pl_status state_save(pl_engine *e, const struct state_range *what,
     pl_status s;
 
     PL_TRY(exec_enter(e->exec, err));
-    exec_lend(e->exec);
+    exec_allow_callback_reads(e->exec);
     s = save(e, what, write, user, bytes, err);
     exec_leave(e->exec);
     return s;
@@ -256,7 +257,7 @@ static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
 
-    return t->theirs.seq[i].first > 0 ? dst : kv_stand_in(&t->e->kv, dst);
+    return t->theirs.seq[i].first > 0 ? dst : kv_shadow_seq(&t->e->kv, dst);
 }
 
 static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
@@ -307,19 +308,19 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
     const struct kv_pool *p = &kv->pool[pool];
     int64_t need = 0;
 
-    *freed = h->whole ? p->n_page - kv_available(kv, pool) : 0;
+    *freed = h->whole ? p->n_page - kv_free_pages(kv, pool) : 0;
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
-        int from = kv_first_seen(p->window, q->n);
+        int from = kv_first_visible(p->window, q->n);
 
         if (from < kv_pages_of(q->n_like))
             from = kv_pages_of(q->n_like);
         if (q->first > 0)
-            need += kv_need(kv, pool, target(t, seq, i), q->n, true);
+            need += kv_pages_needed(kv, pool, target(t, seq, i), q->n, true);
         else
             need += kv_pages_of(q->n) - from;
         if (q->first == 0 && !h->whole)
-            *freed += kv_own(kv, pool, target(t, seq, i));
+            *freed += kv_private_pages(kv, pool, target(t, seq, i));
     }
     return need;
 }
@@ -329,7 +330,7 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
 static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
                             bool *in_place, pl_err *err)
 {
-    int n_free = kv_available(&t->e->kv, pool);
+    int n_free = kv_free_pages(&t->e->kv, pool);
     int n_page = t->e->kv.pool[pool].n_page;
     int64_t freed, need = count_pages(t, seq, pool, &freed);
 
@@ -427,7 +428,7 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
             break;
         n_built++;
         if (q->first == 0)
-            kv_advance(kv, row, n, true);
+            kv_commit(kv, row, n, true);
         s = read_seq(t, r, q, row, err);
     }
     if (s == PL_OK && from->rewind)
@@ -441,12 +442,12 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
                 kv_swap(kv, target(t, seq, i), row);
             kv_trim(kv, row, 0);
         } else if (s == PL_OK) {
-            kv_advance(kv, row, q->n, true);
+            kv_commit(kv, row, q->n, true);
         } else if (i < n_built) {
-            kv_unreserve(kv, row, q->n);
+            kv_cancel_reserve(kv, row, q->n);
         }
         if (s == PL_OK)
-            kv_settle(kv, target(t, seq, i));
+            kv_trim_windows(kv, target(t, seq, i));
     }
     return s;
 }

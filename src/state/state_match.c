@@ -10,7 +10,7 @@
 #include "state/state_io.h"
 
 #include "base/err.h"
-#include "plan/notes.h"
+#include "plan/diagnostics.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -173,20 +173,20 @@ void state_note(const pl_engine *e, const struct state_head *theirs,
     char a[32], b[32];
 
     if (converted)
-        notes_add(&notes, PL_LOG_WARN,
-                  "the state's cache was converted from %s to %s",
-                  formats(theirs, a), formats(ours, b));
+        diag_add(&notes, PL_LOG_WARN,
+                 "the state's cache was converted from %s to %s",
+                 formats(theirs, a), formats(ours, b));
     if (theirs->n_rank != ours->n_rank)
-        notes_add(&notes, PL_LOG_WARN,
-                  "the state was computed with %d rank%s, this runs with "
-                  "%d: the past keeps the bits it was computed with",
-                  theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
+        diag_add(&notes, PL_LOG_WARN,
+                 "the state was computed with %d rank%s, this runs with "
+                 "%d: the past keeps the bits it was computed with",
+                 theirs->n_rank, theirs->n_rank > 1 ? "s" : "", ours->n_rank);
     else if (!converted && theirs->numeric != ours->numeric)
-        notes_add(&notes, PL_LOG_WARN,
-                  "the state was computed under other numerics (%016" PRIx64
-                  ", this runs under %016" PRIx64
-                  "): the past keeps the bits it was computed with",
-                  theirs->numeric, ours->numeric);
-    notes_tell(&notes, e->log, e->log_user);
+        diag_add(&notes, PL_LOG_WARN,
+                 "the state was computed under other numerics (%016" PRIx64
+                 ", this runs under %016" PRIx64
+                 "): the past keeps the bits it was computed with",
+                 theirs->numeric, ours->numeric);
+    diag_emit(&notes, e->log, e->log_user);
     arena_fini(&mem);
 }

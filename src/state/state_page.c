@@ -149,10 +149,10 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     bool states = false;
     int node;
 
-    for (; (node = prefix_fresh(kv)) >= 0; *n = 0) {
+    for (; (node = prefix_next_dirty(kv)) >= 0; *n = 0) {
         const struct prefix_node *v = &kv->prefix->node[node];
 
-        prefix_taken(kv, node); /* whatever comes of it */
+        prefix_mark_clean(kv, node); /* whatever comes of it */
         *n = prefix_path(kv, node, token);
         c->seq = (struct state_seq){0, 0, *n - v->n_tok, v->n_tok, 0};
         *goes_on = is_whole(c, v, &states) && (states || kv->states < 0);
@@ -162,8 +162,9 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     return PL_OK;
 }
 
-pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t room, int64_t *n,
-                       bool *goes_on, void **data, size_t *bytes, pl_err *err)
+pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
+                                int64_t *n, bool *goes_on, void **data,
+                                size_t *bytes, pl_err *err)
 {
     struct carrier c = {0};
     struct grown to = {0};
@@ -185,10 +186,10 @@ pl_status pl_kept_next(pl_engine *e, int32_t *token, int64_t room, int64_t *n,
                        "may have %" PRId64 " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
-    s = exec_drain(e->exec, err); /* tensors may be on their way */
+    s = exec_wait_async(e->exec, err); /* tensors may be on their way */
     if (s == PL_OK)
         engine_trust_prefixes(e);
-    if (s == PL_OK && prefix_fresh(&e->kv) >= 0) {
+    if (s == PL_OK && prefix_next_dirty(&e->kv) >= 0) {
         s = carrier_open(&c, e, err);
         if (s == PL_OK)
             s = take(&c, token, n, goes_on, &to, err);
@@ -308,17 +309,17 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     PL_TRY(kv_reserve(kv, seq, n, true, engine_copy_page, c->e, err));
     s = read_page(c, seq, &r, states, err);
     if (s != PL_OK) {
-        kv_unreserve(kv, seq, n);
+        kv_cancel_reserve(kv, seq, n);
         return s;
     }
     if (!states)
         states_unreserve(kv, seq);
-    kv_advance(kv, seq, n, true);
-    prefix_add(kv, seq, kv->length[seq] - n, token, n);
-    kv_settle(kv, seq);
+    kv_commit(kv, seq, n, true);
+    prefix_insert(kv, seq, kv->length[seq] - n, token, n);
+    kv_trim_windows(kv, seq);
     if (states)
-        prefix_keep_state(kv, seq);
-    prefix_taken(kv, prefix_node_of(kv, seq)); /* whoever gave it has it */
+        prefix_insert_state(kv, seq);
+    prefix_mark_clean(kv, prefix_node_of(kv, seq)); /* whoever gave it has it */
     return PL_OK;
 }
 
@@ -353,8 +354,9 @@ static pl_status check_extend(const pl_engine *e, int seq, const int32_t *token,
     return PL_OK;
 }
 
-pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token, int64_t n,
-                        const void *data, size_t bytes, pl_err *err)
+pl_status pl_seq_import_page(pl_engine *e, int seq, const int32_t *token,
+                             int64_t n, const void *data, size_t bytes,
+                             pl_err *err)
 {
     struct carrier c = {0};
     struct given from = {data, bytes, 0};
@@ -364,7 +366,7 @@ pl_status pl_seq_extend(pl_engine *e, int seq, const int32_t *token, int64_t n,
     PL_NEED_ARRAY(token, n, err);
     PL_NEED_ARRAY(data, bytes, err);
     PL_TRY(exec_enter(e->exec, err));
-    s = exec_drain(e->exec, err);
+    s = exec_wait_async(e->exec, err);
     if (s == PL_OK)
         engine_trust_prefixes(e);
     if (s == PL_OK)

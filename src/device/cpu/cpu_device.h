@@ -12,28 +12,29 @@ struct cpu_device {
     unsigned char *scratch; /* owned, for all threads */
     size_t scratch_stride;  /* a thread's */
     bool ready;             /* the image has the sizes of the run */
-    unsigned char *how[PROG_MAX_SCRIPT]; /* owned: see cpu_meetings.h */
+    unsigned char *how[PROG_MAX_VARIANT]; /* owned: see cpu_barriers.h */
     /* who has arrived at which meeting; see cpu_run.c */
     struct device_flag *arrived; /* owned, [n_thread] */
     struct device_flag met, released;
-    struct cpu_taken *taken; /* owned, [2, CPU_HELPED, n_thread]; likewise */
+    struct cpu_steal_counter
+        *taken; /* owned, [2, CPU_STEAL_INSNS, n_thread]; likewise */
 };
 
 /* Steps between two meetings in which threads help each other. */
-enum { CPU_HELPED = 4 };
+enum { CPU_STEAL_INSNS = 4 };
 
 /* What a thread of the team does: the work of a thread of a device, of one of
  * the host, of both; the first also what "io" has to do. */
 enum { CPU_SEATS = 3 };
-struct cpu_seat {
+struct cpu_thread_role {
     int dev, ith; /* device of the set, thread of it */
 };
 struct cpu_seats {
     int n;
-    struct cpu_seat seat[CPU_SEATS];
+    struct cpu_thread_role seat[CPU_SEATS];
 };
 
-struct cpu_bank {
+struct cpu_backend {
     struct cpu_kernels kernels;
     /* Of this machine, where its devices are on several nodes, else NULL. */
     const struct topology *topology;
@@ -48,14 +49,14 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
     return device_of(s, dev)->own;
 }
 
-/* cpu_seats.c: deals the threads of all devices to those of a team, and starts
- * it. */
-pl_status cpu_seats_fill(struct device_bank *b, pl_err *err);
+/* cpu_thread_map.c: deals the threads of all devices to those of a team, and
+ * starts it. */
+pl_status cpu_seats_fill(struct backend *b, pl_err *err);
 /* True if a thread of the one is a thread of the other too. */
-bool cpu_seats_share(const struct device_bank *b, int dev_a, int dev_b);
+bool cpu_seats_share(const struct backend *b, int dev_a, int dev_b);
 
 /* cpu_run.c: a thread of the team goes through the scripts of its devices. */
-void cpu_run(struct device_bank *b, int thread);
+void cpu_run(struct backend *b, int thread);
 
 /* cpu_describe.c: the cores that items of -dev strings mean. */
 pl_status cpu_describe(struct device_list *l, const struct device_item *it,

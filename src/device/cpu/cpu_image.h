@@ -42,12 +42,13 @@ bool cpu_image_sizes(struct cpu_image *m, const struct device_run *run);
 /* Fills in dims for the sizes of a run; sizes hold for it from here on. */
 void cpu_image_resolve(struct cpu_image *m);
 
-/* Has the kernel set of these options this kernel? As device_ops.has_kernel. */
+/* Returns true if the kernel set of these options has the kernel, as
+ * backend_ops.has_kernel does. */
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
-                          const struct step_kernel *k,
+                          const struct insn_kernel *k,
                           const struct prog_tensor *t);
-/* As device_ops.packing and activations. */
+/* As backend_ops.packing and activations. */
 enum packing cpu_image_packing(const struct device_desc *d, pl_format f,
                                enum weight_use use);
 enum activations cpu_image_activations(const struct device_desc *d,
@@ -65,28 +66,30 @@ size_t cpu_image_parts_scratch(const struct device_options *opt,
 
 /* Of any step that touches memory, the part ith of nth. taken: of a kernel, see
  * cpu_call. */
-void cpu_image_step(const struct cpu_image *m, const struct step *st,
-                    void *scratch, int ith, int nth, struct cpu_taken *taken);
+void cpu_image_insn(const struct cpu_image *m, const struct insn *st,
+                    void *scratch, int ith, int nth,
+                    struct cpu_steal_counter *taken);
 /* The same for those who do more by kind of step. */
-void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
-                      void *scratch, int ith, int nth, struct cpu_taken *taken);
-void cpu_image_merge(const struct cpu_image *m, const struct step *st,
+void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
+                      void *scratch, int ith, int nth,
+                      struct cpu_steal_counter *taken);
+void cpu_image_merge(const struct cpu_image *m, const struct insn *st,
                      void *scratch, int ith, int nth);
 /* Piece i of a PULL, or what a PUSH brings to its i-th destination. */
-void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
-                     int ith, int nth);
-void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
+void cpu_image_transfer(const struct cpu_image *m, const struct insn *st, int i,
+                        int ith, int nth);
+void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
                      int nth);
 
 /* Bytes that a transfer moves in this run. */
-double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st);
+double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st);
 /* Seconds that the slower of the links takes for it; 0 where links are free. */
-double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st);
+double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st);
 /* Of that, what passes until the first byte has come. */
-double cpu_image_latency(const struct cpu_image *m, const struct step *st);
+double cpu_image_latency(const struct cpu_image *m, const struct insn *st);
 /* Tells the device what the step does, for its counters. */
 void cpu_image_count(const struct cpu_image *m, struct device *d,
-                     const struct step *st);
+                     const struct insn *st);
 
 /* ---- of these files alone ---- */
 
@@ -111,13 +114,13 @@ static inline unsigned char *cpu_image_inbox(const struct cpu_image *m, int dev,
 /* The table of the step's micro-batch that lies in a tensor of this device,
  * with the pages of memory `of`. */
 static inline struct token_table
-cpu_image_token_table(const struct cpu_image *m, const struct step *st,
+cpu_image_token_table(const struct cpu_image *m, const struct insn *st,
                       int tensor, const struct prog_tensor *of)
 {
     return program_token_table(m->prog, m->tensor[tensor].data,
                                &m->sizes[st->micro], prog_tensor_pool(of));
 }
-size_t cpu_merge_scratch(const struct step *st);
-double cpu_pages_bytes(const struct cpu_image *m, const struct step *st);
+size_t cpu_merge_scratch(const struct insn *st);
+double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st);
 
 #endif

@@ -4,8 +4,8 @@
  * All operands are contiguous, in this device's memory, and hold this device's
  * part only: dim[] are local sizes for this step (a split dimension counts what
  * the device's ranks own, and may be 0). Work is divided over threads inside
- * the kernel by ith/nth (cpu_deal.h); threads meet before a step that needs
- * what another one did (cpu_meetings.h). Kernels cannot fail, allocate nothing
+ * the kernel by ith/nth (cpu_steal.h); threads meet before a step that needs
+ * what another one did (cpu_barriers.h). Kernels cannot fail, allocate nothing
  * and read no global state.
  *
  * Bits. Each kernel's order of operations is part of its definition, written
@@ -37,7 +37,7 @@ struct cpu_tensor {
 
 /* How much of a thread's part of a step is taken, by the thread or by others
  * that help it; alone on its cache lines, as a device_flag is. */
-struct cpu_taken {
+struct cpu_steal_counter {
     _Alignas(128) _Atomic int64_t n;
 };
 
@@ -61,8 +61,9 @@ struct cpu_call {
     size_t out_stride;                  /* bytes between the tree's results */
     void *scratch; /* this thread's, cpu_entry.scratch bytes, 64-aligned */
     int ith, nth;
-    struct cpu_taken *taken; /* [nth] NULL: threads do not help each other */
-    size_t scratch_stride;   /* bytes from a thread's scratch to the next one's;
+    struct cpu_steal_counter
+        *taken;            /* [nth] NULL: threads do not help each other */
+    size_t scratch_stride; /* bytes from a thread's scratch to the next one's;
                                 read with `taken` alone */
 };
 

@@ -6,7 +6,7 @@
 #define DEVICE_CPU_CPU_LANES_BF16_H
 
 #include "base/bf16.h"
-#include "device/cpu/cpu_lanes.h"
+#include "device/cpu/cpu_simd.h"
 
 #if defined(LANES_AVX512) && defined(__AVX512BF16__)
 

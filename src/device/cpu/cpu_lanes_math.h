@@ -4,7 +4,7 @@
 #ifndef DEVICE_CPU_CPU_LANES_MATH_H
 #define DEVICE_CPU_CPU_LANES_MATH_H
 
-#include "device/cpu/cpu_lanes.h"
+#include "device/cpu/cpu_simd.h"
 
 /* The nearest integer, ties to even, for |x| < 2^22. */
 LANES_INLINE lanes lanes_round(lanes x)

@@ -48,7 +48,7 @@ static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
 /* The weight in[1], and in *s what is common to all jobs of the call. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
-                               struct cpu_panel_job *s)
+                               struct cpu_panel_args *s)
 {
     const struct cpu_tensor *t = &c->in[1];
     struct weight w = {
@@ -60,7 +60,7 @@ static struct weight weight_of(const struct cpu_call *c,
     int64_t k = t->dim[t->n_dim - 1];
 
     w.n_panel = (w.n + PACK_ROWS - 1) / PACK_ROWS;
-    *s = (struct cpu_panel_job){
+    *s = (struct cpu_panel_args){
         .pack = t->pack,
         .span = c->span,
         .n_span = c->n_span,
@@ -126,7 +126,7 @@ static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
 }
 
 /* The panel to work on, the first of the job's, and the ones to come. */
-static void panel_set(struct cpu_panel_job *s, const struct weight *w,
+static void panel_set(struct cpu_panel_args *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
 {
@@ -159,7 +159,7 @@ static float *stack_push(struct stack *s)
 }
 
 /* The newest entry is the addend of `item`: what it completes is summed. */
-static void stack_fold(struct stack *s, const struct rank_item *item)
+static void stack_fold(struct stack *s, const struct tree_addend *item)
 {
     for (int a = 0; a < item->n_add; a++) {
         float *upper = s->data + --s->n_entry * s->n;
@@ -190,7 +190,7 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
 
 /* Result rows first .. first+s->n_tok-1 of *p against the panels set in *s. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
-                      struct cpu_panel_job *s, const struct rows *x,
+                      struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
 {
     static const int32_t at[CPU_PANEL_TOK] = {0, 1, 2,  3,  4,  5,  6,  7,
@@ -230,7 +230,7 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
 
 /* Pairs first .. end-1 against panels g0 .. g1-1 of one matrix. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
-                      struct cpu_panel_job *s, const struct rows *x,
+                      struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
                       int64_t matrix, int64_t g0, int64_t g1)
 {
@@ -413,7 +413,7 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
 {
     int64_t batch = many_rows(w->gemm, c->in[1].pack, p->n), rows;
     int64_t blocks = n_block(w), n_part = (p->n + batch - 1) / batch;
-    struct cpu_deal deal;
+    struct cpu_steal deal;
     struct cpu_part part;
     struct many m;
 
@@ -425,9 +425,9 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
     rows = (p->n + n_part - 1) / n_part;
     rows = (rows + w->gemm->tok - 1) / w->gemm->tok * w->gemm->tok;
     n_part = (p->n + rows - 1) / rows;
-    deal = cpu_deal(c, n_part * blocks, 1);
+    deal = cpu_steal(c, n_part * blocks, 1);
     gemm_begin(&m.g);
-    while (cpu_deal_next(&deal, &part))
+    while (cpu_steal_next(&deal, &part))
         while (part.lo < part.hi) {
             int64_t i = part.lo / blocks, b0 = part.lo % blocks;
             int64_t b1 = min64(blocks, b0 + part.hi - part.lo);
@@ -443,12 +443,12 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
  * units of one batch and one panel, so few rows of weights still feed many. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
-    struct cpu_panel_job s;
+    struct cpu_panel_args s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
     struct pairs p = {.n = cpu_rows(&c->in[0]), .share = 1};
     int64_t batch = BATCH;
-    struct cpu_deal deal;
+    struct cpu_steal deal;
     struct cpu_part part;
 
     if (p.n == 0 || w.n == 0)
@@ -460,9 +460,9 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     while (batch > CPU_PANEL_TOK &&
            (p.n + batch - 1) / batch * w.n_panel < 8 * c->nth)
         batch /= 2;
-    deal = cpu_deal(c, (p.n + batch - 1) / batch * w.n_panel,
-                    panel_grain(c, &w, p.n, w.n_panel));
-    while (cpu_deal_next(&deal, &part))
+    deal = cpu_steal(c, (p.n + batch - 1) / batch * w.n_panel,
+                     panel_grain(c, &w, p.n, w.n_panel));
+    while (cpu_steal_next(&deal, &part))
         while (part.lo < part.hi) {
             int64_t b = part.lo / w.n_panel;
             int64_t g0 = part.lo % w.n_panel;
@@ -598,7 +598,7 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
 /* A part in units of one pair and expert_grain() panels; `share` pairs use one
  * row of the activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
-                        struct cpu_panel_job *s, struct many *m,
+                        struct cpu_panel_args *s, struct many *m,
                         const struct rows *x, const struct routing *r,
                         int64_t share, struct cpu_part part)
 {
@@ -634,11 +634,11 @@ static void routed_run(const struct cpu_call *c,
                        const struct routing *r, int64_t n_pair, int64_t most,
                        int64_t share)
 {
-    struct cpu_panel_job s;
+    struct cpu_panel_args s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
     struct many memory, *m = NULL;
-    struct cpu_deal deal;
+    struct cpu_steal deal;
     struct cpu_part part;
     int64_t n_unit;
 
@@ -652,8 +652,8 @@ static void routed_run(const struct cpu_call *c,
         gemm_begin(&m->g);
     }
     n_unit = r->start[c->in[1].dim[0]] * expert_units(&w, m);
-    deal = cpu_deal(c, n_unit, m ? 1 : panel_grain(c, &w, 1, n_unit));
-    while (cpu_deal_next(&deal, &part))
+    deal = cpu_steal(c, n_unit, m ? 1 : panel_grain(c, &w, 1, n_unit));
+    while (cpu_steal_next(&deal, &part))
         expert_part(c, &w, &s, m, &x, r, share, part);
     if (m)
         gemm_end(&m->g);
@@ -807,7 +807,7 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
  * every token's accumulator runs over its experts, ascending. A panel's weights
  * are read in one go. acc: [rank][panel][token][PACK_ROWS]. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
-                         struct cpu_panel_job *s, const struct down *d,
+                         struct cpu_panel_args *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
                          int64_t n)
 {
@@ -851,8 +851,8 @@ static bool has_twice(const struct down *d, int64_t e)
 /* The expert of job block *j, and all its blocks, against n weight blocks from
  * `block` on. Accumulators: [block][token][GEMM_WIDTH]. */
 static void down_jobs(const struct cpu_call *c, const struct weight *w,
-                      struct cpu_panel_job *s, const struct down *d, int64_t *j,
-                      float *acc, int64_t block, int64_t n)
+                      struct cpu_panel_args *s, const struct down *d,
+                      int64_t *j, float *acc, int64_t block, int64_t n)
 {
     int32_t e = expert_of(c, d, d->block[*j]);
     int64_t n_tok = c->in[2].dim[0];
@@ -906,7 +906,7 @@ static void down_gemm(const struct cpu_call *c, const struct weight *w,
 
 /* n weight blocks from `block` on, for all tokens. */
 static void down_many(const struct cpu_call *c, const struct weight *w,
-                      struct cpu_panel_job *s, struct many *m,
+                      struct cpu_panel_args *s, struct many *m,
                       const struct down *d, int64_t block, int64_t n)
 {
     int64_t n_tok = c->in[2].dim[0];
@@ -944,7 +944,7 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
 
 /* n panels from `panel` on, for all tokens. */
 static void down_panels(const struct cpu_call *c, const struct weight *w,
-                        struct cpu_panel_job *s, const struct down *d,
+                        struct cpu_panel_args *s, const struct down *d,
                         int64_t panel, int64_t n)
 {
     int64_t n_tok = c->in[2].dim[0];
@@ -982,12 +982,12 @@ static void down_panels(const struct cpu_call *c, const struct weight *w,
  * k. A slot with an id out of range adds nothing. */
 void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
-    struct cpu_panel_job s;
+    struct cpu_panel_args s;
     struct weight w = weight_of(c, isa, &s);
     struct rows x = rows_of(c, w.q8);
     struct down d = down_plan(c, &x);
     int64_t n_tok = c->in[2].dim[0], group;
-    struct cpu_deal deal;
+    struct cpu_steal deal;
     struct cpu_part part;
 
     if (w.gemm && n_tok >= w.gemm->min_rows) {
@@ -1008,8 +1008,8 @@ void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     if (n_tok > 1)
         w.panels = 1;
     group = down_group(&w, n_tok);
-    deal = cpu_deal(c, w.n_panel, down_grain(c, &w, group));
-    while (cpu_deal_next(&deal, &part))
+    deal = cpu_steal(c, w.n_panel, down_grain(c, &w, group));
+    while (cpu_steal_next(&deal, &part))
         for (int64_t g = part.lo; g < part.hi; g += group)
             down_panels(c, &w, &s, &d, g, min64(group, part.hi - g));
 }

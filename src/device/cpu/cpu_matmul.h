@@ -14,7 +14,7 @@
 
 enum { CPU_PANEL_TOK = 16 }; /* most rows of activations a job takes */
 
-struct cpu_panel_job {
+struct cpu_panel_args {
     /* The weights: panels of a packed matrix, or rows of a plain one. */
     const struct pack *pack; /* NULL: plain */
     const uint8_t *panel;    /* 16 packed rows each; or n_row plain ones */
@@ -67,7 +67,7 @@ struct cpu_panel_job {
  *
  * The kernel set `reference` reads floats in every format and adds the double
  * sum of the job at once. */
-typedef void cpu_panel_fn(const struct cpu_panel_job *s);
+typedef void cpu_panel_fn(const struct cpu_panel_args *s);
 
 /* Where the segment ends that index k of a whole row is in; as chunks do. */
 static inline int64_t cpu_segment_end(int64_t k)
@@ -75,7 +75,7 @@ static inline int64_t cpu_segment_end(int64_t k)
     return (k / Q8_CHUNK + 1) * Q8_CHUNK;
 }
 
-static inline float *cpu_panel_acc(const struct cpu_panel_job *s, int j)
+static inline float *cpu_panel_acc(const struct cpu_panel_args *s, int j)
 {
     return s->acc + PACK_ROWS * (int64_t)s->at[j];
 }
@@ -113,9 +113,9 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa);
 
 /* In plain C, for who lacks better. */
-void cpu_panel_generic(const struct cpu_panel_job *s);       /* any packed */
-void cpu_panel_plain_generic(const struct cpu_panel_job *s); /* any plain */
-void cpu_panel_bf16_generic(const struct cpu_panel_job *s);  /* attr.bf16 */
+void cpu_panel_generic(const struct cpu_panel_args *s);       /* any packed */
+void cpu_panel_plain_generic(const struct cpu_panel_args *s); /* any plain */
+void cpu_panel_bf16_generic(const struct cpu_panel_args *s);  /* attr.bf16 */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
 /* out = in[0] in blocks of 8-bit values, by the given encoder: with a scale for

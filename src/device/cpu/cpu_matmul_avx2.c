@@ -15,7 +15,7 @@ enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_gemm_avx2_tmpl.h"
 
-#include "device/cpu/cpu_few_avx2_tmpl.h"
+#include "device/cpu/cpu_skinny_avx2_tmpl.h"
 
 #define JOBS cpu_jobs_avx2
 #include "device/cpu/cpu_matmul_tmpl.h"

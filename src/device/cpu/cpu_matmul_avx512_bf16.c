@@ -14,7 +14,8 @@ enum {
     SIZE = 2 * PACK_ROWS, /* bytes of one k of a panel */
     AHEAD = 4096,
     RUN = 32, /* values of a row of activations that are rounded at once */
-    FEW = 8,  /* most rows of activations whose sums are in registers */
+    MAX_ALL_TO_ALL =
+        8, /* most rows of activations whose sums are in registers */
 };
 
 /* Weights of 16 rows at k and k + 1, which lie there; without `both`, 0 for
@@ -34,10 +35,11 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 
 /* n values of a segment, RUN at most, whose weights are at `tile`: the sums of
  * n_tok rows of activations, a number known to the compiler, as n should be. */
-TMPL void few_sums(const uint8_t *tile, const float *const x[FEW], int64_t i,
-                   const int n, lanes sum[FEW], const int n_tok, pl_format f)
+TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ALL_TO_ALL],
+                   int64_t i, const int n, lanes sum[MAX_ALL_TO_ALL],
+                   const int n_tok, pl_format f)
 {
-    uint32_t pair[FEW][RUN / 2];
+    uint32_t pair[MAX_ALL_TO_ALL][RUN / 2];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
@@ -55,16 +57,16 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[FEW], int64_t i,
 
 /* Rows of activations first .. first + n - 1; those up to n_tok are the first
  * one again, and go nowhere. */
-TMPL void few_rows(const struct cpu_panel_job *s, const struct pack_chunk *c,
+TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
-    const float *x[FEW];
+    const float *x[MAX_ALL_TO_ALL];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
-        lanes sum[FEW];
+        lanes sum[MAX_ALL_TO_ALL];
 
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
@@ -89,7 +91,7 @@ TMPL void few_rows(const struct cpu_panel_job *s, const struct pack_chunk *c,
     }
 }
 
-TMPL void panel(const struct cpu_panel_job *s, pl_format f)
+TMPL void panel(const struct cpu_panel_args *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -97,7 +99,7 @@ TMPL void panel(const struct cpu_panel_job *s, pl_format f)
         if (c->rank != s->rank)
             continue;
         for (int j = 0, n; j < s->n_tok; j += n) {
-            n = s->n_tok - j < FEW ? s->n_tok - j : FEW;
+            n = s->n_tok - j < MAX_ALL_TO_ALL ? s->n_tok - j : MAX_ALL_TO_ALL;
             if (n == 1)
                 few_rows(s, c, j, n, 1, f);
             else if (n == 2)
@@ -105,17 +107,17 @@ TMPL void panel(const struct cpu_panel_job *s, pl_format f)
             else if (n <= 4)
                 few_rows(s, c, j, n, 4, f);
             else
-                few_rows(s, c, j, n, FEW, f);
+                few_rows(s, c, j, n, MAX_ALL_TO_ALL, f);
         }
     }
 }
 
-static void panel_F16(const struct cpu_panel_job *s)
+static void panel_F16(const struct cpu_panel_args *s)
 {
     panel(s, PL_F16);
 }
 
-static void panel_BF16(const struct cpu_panel_job *s)
+static void panel_BF16(const struct cpu_panel_args *s)
 {
     panel(s, PL_BF16);
 }

@@ -57,7 +57,7 @@ static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
 
 #include "device/cpu/cpu_gemm_vnni_tmpl.h"
 
-#include "device/cpu/cpu_few_dot_tmpl.h"
+#include "device/cpu/cpu_skinny_dot_tmpl.h"
 
 #define JOBS cpu_jobs_avx512_vnni
 #include "device/cpu/cpu_matmul_tmpl.h"

@@ -83,7 +83,7 @@ static float sums_close(const struct lane *l, const struct pack_rule *rule,
     return has_min(rule) ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
 }
 
-static void chunk_quantized(const struct cpu_panel_job *s,
+static void chunk_quantized(const struct cpu_panel_args *s,
                             const struct pack_chunk *c)
 {
     const struct pack_rule *rule = s->pack->rule;
@@ -122,7 +122,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void chunk_float(const struct cpu_panel_job *s,
+static void chunk_float(const struct cpu_panel_args *s,
                         const struct pack_chunk *c)
 {
     const uint8_t *tiles = s->panel + c->off;
@@ -146,7 +146,7 @@ static void chunk_float(const struct cpu_panel_job *s,
     }
 }
 
-void cpu_panel_generic(const struct cpu_panel_job *s)
+void cpu_panel_generic(const struct cpu_panel_args *s)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -162,7 +162,8 @@ void cpu_panel_generic(const struct cpu_panel_job *s)
 
 /* ---- plain rows ---------------------------------------------------------- */
 
-static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
+static void span_plain(const struct cpu_panel_args *s,
+                       const struct rank_span *p)
 {
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = s->x[j];
@@ -184,7 +185,7 @@ static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
     }
 }
 
-void cpu_panel_plain_generic(const struct cpu_panel_job *s)
+void cpu_panel_plain_generic(const struct cpu_panel_args *s)
 {
     if (s->n_span == 0)
         span_plain(s, &(struct rank_span){.n = s->k});

@@ -149,7 +149,7 @@ static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
     FLOATS(SEGMENT_ROW)};
 #endif
 
-#include "device/cpu/cpu_few_dot_tmpl.h"
+#include "device/cpu/cpu_skinny_dot_tmpl.h"
 
 #include "device/cpu/cpu_matmul_tmpl.h"
 

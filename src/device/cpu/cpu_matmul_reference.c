@@ -23,7 +23,7 @@ static double dot(const float *w, const float *x, int64_t n)
 
 /* Values first .. first+n-1 of row r times every row of activations. Pieces
  * are counted from `first`, where a rank's part begins. */
-static void row_add(const struct cpu_panel_job *s, int r, int64_t first,
+static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {
     float w[PIECE];
@@ -43,7 +43,7 @@ static void row_add(const struct cpu_panel_job *s, int r, int64_t first,
     }
 }
 
-static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
+static void sums_add(const struct cpu_panel_args *s, int r, const double *sum)
 {
     for (int j = 0; j < s->n_tok; j++) {
         float *acc = cpu_panel_acc(s, j) + r;
@@ -52,7 +52,7 @@ static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
     }
 }
 
-static void panel_packed(const struct cpu_panel_job *s)
+static void panel_packed(const struct cpu_panel_args *s)
 {
     for (int r = 0; r < s->n_row; r++) {
         double sum[CPU_PANEL_TOK] = {0};
@@ -67,7 +67,7 @@ static void panel_packed(const struct cpu_panel_job *s)
     }
 }
 
-static void panel_plain(const struct cpu_panel_job *s)
+static void panel_plain(const struct cpu_panel_args *s)
 {
     for (int r = 0; r < s->n_row; r++) {
         double sum[CPU_PANEL_TOK] = {0};

@@ -16,9 +16,9 @@
  * first+n-1. n_panel and n_tok of them are computed, numbers known to the
  * compiler, with their sums in registers, of a panel and a row each: rows
  * beyond n are the first one again, and go nowhere. */
-TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
-                      int panel, int first, int n, const int n_panel,
-                      const int n_tok, pl_format f)
+TMPL void float_block(const struct cpu_panel_args *s,
+                      const struct pack_chunk *c, int panel, int first, int n,
+                      const int n_panel, const int n_tok, pl_format f)
 {
     const int size = f == PL_F32 ? 4 : 2;
     const uint8_t *tile[FLOAT_TOK];
@@ -85,7 +85,7 @@ TMPL void float_block(const struct cpu_panel_job *s, const struct pack_chunk *c,
 }
 
 /* One row of activations takes four panels at a time, where a job has them. */
-TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
+TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -113,14 +113,14 @@ TMPL void panel_float(const struct cpu_panel_job *s, pl_format f)
 /* ---- the table ----------------------------------------------------------- */
 
 #define PANEL_Q(name, ...)                                                     \
-    static void panel_##name(const struct cpu_panel_job *s)                    \
+    static void panel_##name(const struct cpu_panel_args *s)                   \
     {                                                                          \
         panel_quantized(s, shape_##name);                                      \
     }
 SHAPES(PANEL_Q)
 SHAPES_TWO_D(PANEL_Q)
 #define PANEL_F(name)                                                          \
-    static void panel_##name(const struct cpu_panel_job *s)                    \
+    static void panel_##name(const struct cpu_panel_args *s)                   \
     {                                                                          \
         panel_float(s, PL_##name);                                             \
     }

@@ -4,7 +4,7 @@
 #ifndef DEVICE_CPU_CPU_OPS_H
 #define DEVICE_CPU_CPU_OPS_H
 
-#include "device/cpu/cpu_deal.h"
+#include "device/cpu/cpu_steal.h"
 
 /* Each fills its ops' entries of the table (cpu_dispatch.c). */
 void cpu_ops_init_generic(struct cpu_kernels *k);

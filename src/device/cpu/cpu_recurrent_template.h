@@ -3,9 +3,9 @@
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
-#include "device/cpu/cpu_deal.h"
 #include "device/cpu/cpu_delta_net_template.h"
 #include "device/cpu/cpu_short_conv_template.h"
+#include "device/cpu/cpu_steal.h"
 
 /* The tokens of a sequence, side by side, and its slots. */
 struct state_run {

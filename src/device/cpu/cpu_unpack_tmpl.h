@@ -16,7 +16,7 @@
  *   v_lookup           every byte c < 16 replaced by table[c]
  *   v_pairs            for each lane, the dot product of two int16 pairs
  *
- * and for cpu_few_dot_tmpl.h:
+ * and for cpu_skinny_dot_tmpl.h:
  *
  *   v_fold             acc + a * b, for a and b that an int16 can hold
  *   v_dot              acc + for each lane the dot product of 4 n codes with
@@ -49,7 +49,7 @@ TMPL int32_t load_dword(const void *p)
 
 /* What is `ahead` bytes ahead of p, which lies in panel i of the job; of what
  * would be beyond it, the panel to come in its place. */
-TMPL const uint8_t *ahead_of(const struct cpu_panel_job *s, int i,
+TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
                              const uint8_t *p, int ahead)
 {
     const size_t panel = s->pack->panel_bytes;

@@ -367,7 +367,7 @@ static pl_status examine(struct gpu *g, int index, pl_err *err)
     return g->api.make->text_open(&g->text, &g->api, &g->device, err);
 }
 
-static pl_status open_at(struct gpu *g, const struct stream_make *make,
+static pl_status open_at(struct gpu *g, const struct stream_vendor *make,
                          int index, pl_err *err)
 {
     int n_device;
@@ -425,7 +425,7 @@ static void close_gpu(struct gpu *g)
     free(g);
 }
 
-static pl_status open_gpu(struct gpu **out, const struct stream_make *make,
+static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
                           int index, pl_err *err)
 {
     struct gpu *g = calloc(1, sizeof *g);
@@ -445,7 +445,7 @@ static pl_status open_gpu(struct gpu **out, const struct stream_make *make,
 
 static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
-    const struct stream_make *make = g->api.make;
+    const struct stream_vendor *make = g->api.make;
     char name[96] = "";
     int version = 0;
 
@@ -580,8 +580,8 @@ struct gpu_graph {
     struct api_graph_exec *exec;
 };
 
-static pl_status make_exec(struct gpu *g, const struct gpu_node *node, int n,
-                           struct api_graph_exec **out, pl_err *err)
+static pl_status make_exec(struct gpu *g, const struct gpu_graph_node *node,
+                           int n, struct api_graph_exec **out, pl_err *err)
 {
     const struct stream_launches l = {
         .node = node, .n = n, .function = g->kernel};
@@ -615,8 +615,8 @@ static void graph_free(struct gpu *g, struct gpu_graph *graph)
     free(graph);
 }
 
-static pl_status graph_make(struct gpu *g, const struct gpu_node *node, int n,
-                            struct gpu_graph **out, pl_err *err)
+static pl_status graph_make(struct gpu *g, const struct gpu_graph_node *node,
+                            int n, struct gpu_graph **out, pl_err *err)
 {
     struct gpu_graph *graph = calloc(1, sizeof *graph);
     int was;
@@ -776,13 +776,15 @@ static void hip_peers(struct gpu_info *gpu, int n)
 /* Rows that are the same in both. */
 #define STREAM_ROWS                                                            \
     .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
-    .identity = identity, .ready = ready, .alloc = alloc, .release = release,  \
-    .host_alloc = host_alloc, .host_release = host_release, .map = map,        \
-    .unmap = unmap, .reach = reach_gpu, .write = write_to, .read = read_from,  \
+    .identity = identity, .compile_kernels = ready, .alloc = alloc,            \
+    .release = release, .host_alloc = host_alloc,                              \
+    .host_release = host_release, .map = map, .unmap = unmap,                  \
+    .enable_peer_access = reach_gpu, .write = write_to, .read = read_from,     \
     .copy = copy, .launch = launch, .graph_make = graph_make,                  \
     .graph_run = graph_run, .graph_free = graph_free, .overlap = overlap,      \
-    .mark = mark, .reached = reached, .await = await, .words = words,          \
-    .post = post, .wait = wait, .flush = flush, .finish = finish
+    .fence_record = mark, .fence_query = reached, .fence_wait = await,         \
+    .has_mem_ops = words, .signal_word = post, .wait_word = wait,              \
+    .flush = flush, .finish = finish
 
 const struct gpu_driver gpu_cuda = {.name = "cuda",
                                     .list = cuda_list,

@@ -6,13 +6,14 @@
 
 /* ---- stream_list.c ---- */
 
-pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
+pl_status stream_list(const struct stream_vendor *make, struct gpu_info *out,
                       int max, int *n, pl_err *err);
 /* Of a device that may be taken; it must not be too old. */
-pl_status stream_free_memory(const struct stream_make *make, int index,
+pl_status stream_free_memory(const struct stream_vendor *make, int index,
                              uint64_t *bytes, pl_err *err);
 /* Which of those that were listed reach which; what fails, does not. */
-void stream_peers(const struct stream_make *make, struct gpu_info *gpu, int n);
+void stream_peers(const struct stream_vendor *make, struct gpu_info *gpu,
+                  int n);
 
 /* ---- stream_range.c ---- */
 
@@ -28,7 +29,7 @@ void stream_range_drop(struct stream_range *r, const struct stream_api *api);
 /* False: it was registered already, by others and maybe in parts. */
 bool stream_range_is_ours(const struct stream_range *r);
 
-/* ---- cuda_text.c ---- */
+/* ---- cuda_source.c ---- */
 
 /* The kernels' text for devices of a capability. */
 struct cuda_text {
@@ -44,7 +45,7 @@ void cuda_text_fini(struct cuda_text *t); /* takes one that is all zero */
 pl_status cuda_text_program(const struct cuda_text *t, enum gpu_kernel k,
                             char **out, pl_err *err);
 
-/* ---- hip_text.c ---- */
+/* ---- hip_source.c ---- */
 
 /* The kernels' text for a device of HIP, and its compiler. */
 struct hip_text {

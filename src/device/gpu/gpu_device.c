@@ -7,9 +7,9 @@
 #include "base/err.h"
 #include "base/hash64.h"
 #include "device/cpu/cpu_image.h"
-#include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
-#include "device/gpu/gpu_overlap.h"
+#include "device/gpu/gpu_pdl.h"
+#include "device/gpu/gpu_selftest.h"
 #include "machine/topology.h"
 
 /* ---- what it can do ------------------------------------------------------ */
@@ -18,11 +18,11 @@
  * are others. */
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
-                    const struct step_kernel *k, const struct prog_tensor *t)
+                    const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct device_options plain = {.kernel_set = KERNEL_SET_GENERIC};
 
-    return gpu_entries[k->kernel].launch != NULL && !step_kernel_is_bf16(k) &&
+    return gpu_entries[k->kernel].launch != NULL && !insn_kernel_is_bf16(k) &&
            !kernel_set_is_float(opt->kernel_set) &&
            cpu_image_has_kernel(d, &plain, k, t);
 }
@@ -44,7 +44,7 @@ static void close_gpu(struct gpu_device *x)
 {
     if (x->ring && !x->lost)
         x->driver->host_release(x->gpu, x->ring);
-    if (!x->lost && !x->kept)
+    if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
     if (device_set_is_copy(x->set)) /* threads of the original may wait */
         return;
@@ -53,17 +53,17 @@ static void close_gpu(struct gpu_device *x)
 }
 
 /* A forked copy has no driver that works: what is a GPU's stays as it is. */
-static void lose_in_copy(struct device_bank *b)
+static void lose_in_copy(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     for (int i = 0; i < b->n && device_set_is_copy(b->set); i++)
         g->dev[i].lost = true;
 }
 
-void gpu_close(struct device_bank *b)
+void gpu_close(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     if (!g)
         return;
@@ -90,9 +90,9 @@ static pl_status open_gpu(struct gpu_device *x, int which, pl_err *err)
     return PL_OK;
 }
 
-static pl_status start_threads(struct device_bank *b, pl_err *err)
+static pl_status start_threads(struct backend *b, pl_err *err)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
     int n = b->n + 1, *core = malloc((size_t)n * sizeof *core);
     pl_status s;
 
@@ -106,9 +106,10 @@ static pl_status start_threads(struct device_bank *b, pl_err *err)
     return s;
 }
 
-pl_status gpu_open(struct device_bank *b, pl_err *err)
+pl_status gpu_open(struct backend *b, pl_err *err)
 {
-    struct gpu_bank *g = calloc(1, sizeof *g + (size_t)b->n * sizeof g->dev[0]);
+    struct gpu_backend *g =
+        calloc(1, sizeof *g + (size_t)b->n * sizeof g->dev[0]);
 
     b->own = g;
     if (!g)
@@ -138,7 +139,7 @@ static void release(struct gpu_device *x, uint64_t *at)
 }
 
 /* What the driver has given. */
-static void give_back(struct gpu_device *x)
+static void release_driver_memory(struct gpu_device *x)
 {
     gpu_region_unload(x);
     release(x, &x->scratch);
@@ -152,7 +153,7 @@ static void give_back(struct gpu_device *x)
 static void settle(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->region[REGION_INBOX]; q++)
-        gpu_settle(x, (enum queue)q, NULL);
+        gpu_drain(x, (enum queue)q, NULL);
 }
 
 static void unload_gpu(struct gpu_device *x)
@@ -163,13 +164,13 @@ static void unload_gpu(struct gpu_device *x)
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
-        give_back(x);
+        release_driver_memory(x);
     free(x->event);
-    free(x->await);
-    free(x->later);
+    free(x->pending_waits);
+    free(x->deferred);
     x->event = NULL;
-    x->await = NULL;
-    x->later = NULL;
+    x->pending_waits = NULL;
+    x->deferred = NULL;
     gpu_image_fini(&x->image);
     x->image.box = NULL;
 }
@@ -183,7 +184,7 @@ static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
 
 /* Who gives memory back waits for all that the GPU is at, so what hangs there
  * keeps its other devices from it. */
-static void lose_neighbours(struct gpu_bank *g, int n)
+static void mark_shared_lost(struct gpu_backend *g, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n && g->dev[i].lost; k++)
@@ -191,14 +192,14 @@ static void lose_neighbours(struct gpu_bank *g, int n)
                 g->dev[k].lost = true;
 }
 
-void gpu_unload(struct device_bank *b)
+void gpu_unload(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     lose_in_copy(b);
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
-    lose_neighbours(g, b->n);
+    mark_shared_lost(g, b->n);
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
     gpu_peer_unload(g);
@@ -206,9 +207,9 @@ void gpu_unload(struct device_bank *b)
 
 static bool has_pages(const struct program *p)
 {
-    for (int i = 0; i < p->n_script; i++)
-        for (int k = 0; k < p->script[i].n_step; k++)
-            if (p->script[i].step[k].kind == STEP_PAGES)
+    for (int i = 0; i < p->n_variant; i++)
+        for (int k = 0; k < p->variant[i].n_insn; k++)
+            if (p->variant[i].insn[k].kind == INSN_PAGES)
                 return true;
     return false;
 }
@@ -222,24 +223,25 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
     x->event = calloc((size_t)p->n_event + 1, sizeof *x->event);
     if (!x->event)
         return err_no_memory(err, "a device's tables");
-    for (int i = 0; i < p->n_script; i++) {
+    for (int i = 0; i < p->n_variant; i++) {
         int n = 0;
 
-        for (int k = 0; k < p->script[i].n_step; k++) {
-            const struct step *st = &p->script[i].step[k];
+        for (int k = 0; k < p->variant[i].n_insn; k++) {
+            const struct insn *st = &p->variant[i].insn[k];
 
-            for (int j = 0; st->kind == STEP_WAIT && j < wait_count(&st->wait);
+            for (int j = 0; st->kind == INSN_WAIT && j < wait_count(&st->wait);
                  j++, n++)
                 if (wait_event(&st->wait, j).dev == p->dev)
                     x->event[wait_event(&st->wait, j).event].crossed = true;
         }
         most = n > most ? n : most;
-        steps = p->script[i].n_step > steps ? p->script[i].n_step : steps;
+        steps = p->variant[i].n_insn > steps ? p->variant[i].n_insn : steps;
     }
-    x->await = calloc((size_t)most + 1, sizeof *x->await);
-    x->later = calloc((size_t)steps + 1, sizeof *x->later);
-    return x->await && x->later ? PL_OK
-                                : err_no_memory(err, "a device's tables");
+    x->pending_waits = calloc((size_t)most + 1, sizeof *x->pending_waits);
+    x->deferred = calloc((size_t)steps + 1, sizeof *x->deferred);
+    return x->pending_waits && x->deferred
+               ? PL_OK
+               : err_no_memory(err, "a device's tables");
 }
 
 static pl_status load_tables(struct gpu_device *x, pl_err *err)
@@ -286,13 +288,13 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     x->n_want = 0;
     if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
         return PL_OK;
-    PL_TRY(gpu_foresee(x->set, x->dev, x->image.box, x->want, err));
+    PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
         x->n_want += x->want[k];
     x->passed = gpu_check_passed(x, x->want);
     p->total += (uint64_t)x->n_want *
-                (uint64_t)((x->driver->ready != NULL) + !x->passed);
+                (uint64_t)((x->driver->compile_kernels != NULL) + !x->passed);
     return PL_OK;
 }
 
@@ -300,7 +302,7 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
  * needs since foresee() looked? */
 static bool passed_since(struct gpu_device *x)
 {
-    const struct gpu_bank *g = x->dev->bank->own;
+    const struct gpu_backend *g = x->dev->backend->own;
 
     return x != &g->dev[0] && gpu_check_passed(x, x->want);
 }
@@ -313,9 +315,9 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
 
     if (x->n_want == 0)
         return PL_OK;
-    if (x->driver->ready) {
-        PL_TRY(
-            x->driver->ready(x->gpu, x->want, t ? t->n_core_quota : 1, p, err));
+    if (x->driver->compile_kernels) {
+        PL_TRY(x->driver->compile_kernels(x->gpu, x->want,
+                                          t ? t->n_core_quota : 1, p, err));
         gpu_tell_done(p, x->n_want);
     }
     x->dev->differs = 0;
@@ -324,7 +326,7 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
             PL_TRY(check_kernels(x, p, err));
         gpu_tell_done(p, x->n_want);
     }
-    return gpu_overlap_check(x, err);
+    return gpu_pdl_check(x, err);
 }
 
 static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
@@ -360,12 +362,12 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
     return PL_OK;
 }
 
-pl_status gpu_load(struct device_bank *b, pl_err *err)
+pl_status gpu_load(struct backend *b, pl_err *err)
 {
     const struct device_options *opt = device_set_options(b->set);
     struct gpu_progress p = {
         .fn = opt->progress, .user = opt->progress_user, .cancel = opt->cancel};
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     PL_TRY(gpu_peer_load(g, b->n, err));
     for (int i = 0; i < b->n; i++)
@@ -415,41 +417,41 @@ pl_status gpu_flush(struct device *d, pl_err *err)
 
 static void thread_run(void *user, int thread)
 {
-    struct device_bank *b = user;
-    struct gpu_bank *g = b->own;
+    struct backend *b = user;
+    struct gpu_backend *g = b->own;
 
     if (thread > 0) /* the first is the caller's, which another bank may want */
         gpu_run(&g->dev[thread - 1]);
 }
 
-void gpu_submit(struct device_bank *b)
+void gpu_submit(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     for (int i = 0; i < b->n; i++) {
-        g->dev[i].run = device_set_now(b->set, &g->dev[i].number);
+        g->dev[i].run = device_set_current_run(b->set, &g->dev[i].number);
         g->dev[i].n_spin = team_spins(g->team);
     }
     team_begin(g->team, thread_run, b);
 }
 
-void gpu_wait(struct device_bank *b)
+void gpu_wait(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     team_end(g->team, thread_run, b);
 }
 
 /* ---- the kinds ----------------------------------------------------------- */
 
-const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
-const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
-const struct device_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
-const struct device_ops opencl_ops =
+const struct backend_ops emu_ops = GPU_KIND(emu, gpu_emu);
+const struct backend_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
+const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
+const struct backend_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
 /* Each GPU by its best driver: its devices are of the other kinds. */
-const struct device_ops gpu_ops = {
+const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",
     .describe = gpu_describe,

@@ -14,29 +14,29 @@ enum {
     GPU_SLOT = 1 << 20, /* bytes: 20 us of a fast link, ten times the start of a
                            copy */
     GPU_RETURNS = 64,   /* most ranges that a slot brings back */
-    GPU_PULSES = 8,     /* see gpu_watch.c */
+    GPU_PULSES = 8,     /* see gpu_watchdog.c */
     GPU_RING = 63,      /* marks of events, in turn */
     GPU_SLOT_MARK = GPU_RING, /* and what the others are for */
     GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
 
-struct gpu_pulse {
+struct gpu_heartbeat {
     int step; /* of the script that comes behind it; 0: none has come yet */
 };
 
 /* A range of a slot that comes from the GPU: bytes of a piece, from byte `from`
  * on of its runs put side by side, which belong at dst and on. */
-struct gpu_return {
+struct pending_readback {
     unsigned char *dst;
-    struct copy_loops loops;
+    struct copy_extent loops;
     size_t from, bytes;
     const unsigned char *at; /* in the slot */
 };
 
 /* Of the ring of staging memory: what queue `queue` takes from there, and what
  * it brings there. */
-struct gpu_slot {
+struct staging_buffer {
     size_t filled; /* bytes, taken by who copies there */
     enum queue queue;
     int n_return;  /* ranges that it brings */
@@ -49,7 +49,7 @@ struct gpu_slot {
 /* An event of this device, which its other queue may wait for. */
 struct gpu_event {
     bool crossed;     /* there is such a wait */
-    bool told;        /* other devices wait for it too */
+    bool external;    /* other devices wait for it too */
     enum queue queue; /* that has posted it */
     uint64_t mark;    /* its number among all that were set; 0: none */
 };
@@ -74,26 +74,26 @@ struct gpu_device {
     bool stages;      /* it copies what it has not mapped */
     bool shared;      /* others may write into the mirror of its inbox, */
     bool reached;     /* and do */
-    bool kept; /* a mirror was not given back, since a lost one may still write
-                  there */
+    bool quarantined; /* a device-side inbox was not freed, since a lost device
+                         may still write there */
 
     /* Of whoever waits for it: the issuing thread, or who holds the lock. */
     bool lost; /* hangs, or another device of the same GPU does: nothing is
                   asked of the driver any more */
-    struct gpu_pulse pulse[GPU_PULSES];
+    struct gpu_heartbeat pulse[GPU_PULSES];
     uint64_t n_pulse, n_reached; /* put into the queues; come to */
     double since;                /* when something was come to last */
-    int n_step;                  /* since the last pulse */
-    int at_step;                 /* the run is at, from 1 */
+    int n_insn;                  /* since the last pulse */
+    int at_insn;                 /* the run is at, from 1 */
 
     /* Between runs several threads write. */
     pthread_mutex_t lock;
     unsigned char *ring; /* owned, of the driver, [GPU_SLOTS][GPU_SLOT] */
-    struct gpu_slot slot[GPU_SLOTS];
-    struct gpu_return back[GPU_SLOTS][GPU_RETURNS]; /* [][n_return] */
-    int filling;                                    /* the slot that is */
-    struct team *crew;      /* owned: who copies in runs; NULL: the thread */
-    pthread_cond_t settled; /* nobody copies into some slot any more */
+    struct staging_buffer slot[GPU_SLOTS];
+    struct pending_readback back[GPU_SLOTS][GPU_RETURNS]; /* [][n_return] */
+    int filling;                                          /* the slot that is */
+    struct team *copy_threads; /* owned: who copies in runs; NULL: the thread */
+    pthread_cond_t settled;    /* nobody copies into some slot any more */
 
     /* ---- the run in progress: the issuing thread's ---- */
     const struct device_run *run;
@@ -103,22 +103,24 @@ struct gpu_device {
     double waited_s;         /* for other devices, by the thread */
     bool slow;               /* a step at a time: traced or guarded */
     bool posts;              /* queues post, not the thread */
-    bool ahead;              /* queues wait for other devices, not the thread */
+    bool queues_wait;        /* queues wait for other devices, not the thread */
     struct gpu_event *event; /* owned, [prog->n_event] */
     uint64_t n_mark;         /* set so far */
-    struct step_event *await; /* owned, [most of a script]: what queues wait
+    struct insn_event
+        *pending_waits; /* owned, [most of a script]: what queues wait
                                  for and the thread has not seen come */
     int n_await;
-    int *later; /* owned, [most of a script]: steps that are put off */
+    int *deferred; /* owned, [most of a script]: steps that are put off */
     int n_later;
     int32_t *table; /* owned, of the driver: the token tables of all
                        micro-batches, where steps of PAGES want them */
 };
 
-struct gpu_bank {
-    struct team *team;   /* owned: the caller's thread, which does nothing, and
+struct gpu_backend {
+    struct team *team; /* owned: the caller's thread, which does nothing, and
                             one for each GPU */
-    struct gpu_box *box; /* owned, [devices of the set], while it is loaded */
+    struct peer_inbox
+        *box; /* owned, [devices of the set], while it is loaded */
     struct gpu_device dev[]; /* [n] of the bank */
 };
 
@@ -140,7 +142,7 @@ pl_status gpu_region_write(struct gpu_device *x, enum region r, size_t offset,
 pl_status gpu_region_read(struct gpu_device *x, enum region r, size_t offset,
                           void *dst, size_t bytes, pl_err *err);
 
-/* ---- gpu_reach.c ---- */
+/* ---- gpu_host_map.c ---- */
 /* Maps the inbox, if that can be, and its own events. */
 pl_status gpu_reach_own(struct gpu_device *x, pl_err *err);
 /* Maps what others have that the program touches; what cannot be, is not. */
@@ -149,12 +151,12 @@ void gpu_reach_end(struct gpu_device *x);
 
 /* ---- gpu_peer.c ---- */
 /* Makes the mirrors of the bank's n GPUs, and finds what is pushed there. */
-pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err);
-void gpu_peer_unload(struct gpu_bank *g); /* but for the mirrors */
+pl_status gpu_peer_load(struct gpu_backend *g, int n, pl_err *err);
+void gpu_peer_unload(struct gpu_backend *g); /* but for the mirrors */
 /* Is what lies there in its inbox pushed to the mirror? */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset);
 
-/* ---- gpu_ring.c ---- */
+/* ---- gpu_staging_ring.c ---- */
 /* Who calls holds the lock. The bytes of slot i: */
 unsigned char *gpu_ring_at(const struct gpu_device *x, int i);
 /* The slot `filling` has room for the queue. */
@@ -167,13 +169,13 @@ pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err);
  * Others may take parts meanwhile. Between runs. */
 pl_status gpu_ring_empty(struct gpu_device *x, pl_err *err);
 
-/* ---- gpu_return.c ---- */
+/* ---- gpu_readback.c ---- */
 /* Puts a piece that comes from the GPU, and belongs at dst in the host's
  * memory, into a queue. It is there when it has been taken: by whoever waits
  * for the queue. In a run: the issuing thread. */
 pl_status gpu_return_runs(struct gpu_device *x, enum queue q,
                           unsigned char *dst, uint64_t src,
-                          const struct copy_loops *l, pl_err *err);
+                          const struct copy_extent *l, pl_err *err);
 /* Has something that a queue brings not been taken yet? */
 bool gpu_return_is_due(struct gpu_device *x, enum queue q);
 /* Takes what has come into slot i. The lock is held. */
@@ -183,7 +185,7 @@ void gpu_return_take_all(struct gpu_device *x, enum queue q);
 /* A run has failed: nobody wants it any more. */
 void gpu_return_forget(struct gpu_device *x);
 
-/* ---- gpu_stage.c ---- */
+/* ---- gpu_upload.c ---- */
 /* A program has been loaded, and its own memory mapped or not: starts what
  * threads runs will want, beside n_busy others. */
 void gpu_stage_begin(struct gpu_device *x, int n_busy);
@@ -194,28 +196,29 @@ pl_status gpu_stage_write(struct gpu_device *x, uint64_t dst, const void *src,
 /* The same of a piece, by a queue: in a run too, where what the source has must
  * be there already. */
 pl_status gpu_stage_runs(struct gpu_device *x, enum queue q, uint64_t dst,
-                         const unsigned char *src, const struct copy_loops *l,
+                         const unsigned char *src, const struct copy_extent *l,
                          pl_err *err);
 pl_status gpu_stage_read(struct gpu_device *x, void *dst, uint64_t src,
                          size_t bytes, pl_err *err);
 pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err);
 
-/* ---- gpu_watch.c ---- */
+/* ---- gpu_watchdog.c ---- */
 /* Seconds in which a GPU must do something. */
-double gpu_limit(const struct gpu_device *x);
+double gpu_timeout_s(const struct gpu_device *x);
 /* An error if it is lost. */
-pl_status gpu_is_there(const struct gpu_device *x, pl_err *err);
+pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err);
 /* A moment of a wait that lasts since `begin`. */
 void gpu_pause(double begin);
 /* Has a mark been reached that was set at `since`? */
-pl_status gpu_come(struct gpu_device *x, int mark, double since, bool *yes,
-                   pl_err *err);
+pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
+                         bool *yes, pl_err *err);
 /* Waits until a queue is empty; what it waits for has come. */
-pl_status gpu_settle(struct gpu_device *x, enum queue q, pl_err *err);
+pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err);
 /* A run begins. */
 void gpu_watch_begin(struct gpu_device *x);
 /* A step has been put into a queue; waits where too much is under way. */
-pl_status gpu_beat(struct gpu_device *x, enum queue q, int step, pl_err *err);
+pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
+                              pl_err *err);
 /* Looks how far it has come. */
 pl_status gpu_watch(struct gpu_device *x, pl_err *err);
 /* The same in a wait for others that lasts since `begin`: not at once.
@@ -223,12 +226,12 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err);
 pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
                          pl_err *err);
 
-/* ---- gpu_carry.c ---- */
+/* ---- gpu_transfer.c ---- */
 /* Puts what a step does into its queue, but for events. */
-pl_status gpu_carry(struct gpu_device *x, const struct step *st, int i,
-                    pl_err *err);
+pl_status gpu_transfer(struct gpu_device *x, const struct insn *st, int i,
+                       pl_err *err);
 /* Are the launches of step i all that there is to do? Not of events. */
-bool gpu_carry_launches_all(const struct gpu_device *x, const struct step *st,
+bool gpu_carry_launches_all(const struct gpu_device *x, const struct insn *st,
                             int i);
 
 /* ---- gpu_run.c ---- */

@@ -18,7 +18,7 @@
 #include "device/listed_gpu.h"
 
 /* A launch of a graph, which begins when some before it have ended. */
-struct gpu_node {
+struct gpu_graph_node {
     enum gpu_kernel kernel;
     int32_t n_group;
     const void *args; /* gpu_kernel_args(kernel) bytes */
@@ -61,8 +61,8 @@ struct gpu_driver {
     /* Has the kernels compiled that a program launches, by up to n_thread
      * threads; others are when they are launched first. Tells how far it is, by
      * what gpu_compile() does. NULL: all are. */
-    pl_status (*ready)(struct gpu *g, const bool want[], int n_thread,
-                       const struct gpu_progress *p, pl_err *err);
+    pl_status (*compile_kernels)(struct gpu *g, const bool want[], int n_thread,
+                                 const struct gpu_progress *p, pl_err *err);
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
@@ -86,7 +86,8 @@ struct gpu_driver {
      * the driver, as it does its own, until one of them is closed. An error
      * says why it cannot. That the bytes come there is for the caller to try:
      * machines are known where they do not. NULL: the driver cannot. */
-    pl_status (*reach)(struct gpu *g, struct gpu *peer, pl_err *err);
+    pl_status (*enable_peer_access)(struct gpu *g, struct gpu *peer,
+                                    pl_err *err);
 
     /* ---- what goes into a queue ---- */
     /* The host's bytes stay as they are, and where they are, until the queue
@@ -105,8 +106,8 @@ struct gpu_driver {
     /* Launches that go into a queue together, as often as wanted; all is taken
      * over. free: of none that is under way; takes NULL. NULL, all three: the
      * driver has no graphs. */
-    pl_status (*graph_make)(struct gpu *g, const struct gpu_node *node, int n,
-                            struct gpu_graph **out, pl_err *err);
+    pl_status (*graph_make)(struct gpu *g, const struct gpu_graph_node *node,
+                            int n, struct gpu_graph **out, pl_err *err);
     pl_status (*graph_run)(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err);
     void (*graph_free)(struct gpu *g, struct gpu_graph *graph);
@@ -114,29 +115,30 @@ struct gpu_driver {
      * wait for it itself? Only if it may, from now on. NULL: none does. */
     bool (*overlap)(struct gpu *g, bool may);
     /* Mark i, 0 .. GPU_MAX_MARKS - 1, is where queue q is now. */
-    pl_status (*mark)(struct gpu *g, enum queue q, int i, pl_err *err);
+    pl_status (*fence_record)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Has the mark, set and sent off before, been reached? NULL: the GPU never
      * hangs, and finish() is waited for. */
-    pl_status (*reached)(struct gpu *g, int i, bool *yes, pl_err *err);
+    pl_status (*fence_query)(struct gpu *g, int i, bool *yes, pl_err *err);
     /* Do this machine's processors its work? So it takes long. NULL: no. */
-    bool (*on_cores)(const struct gpu *g);
+    bool (*runs_on_cpu)(const struct gpu *g);
     /* Queue q goes on when the mark, set before, has been reached. */
-    pl_status (*await)(struct gpu *g, enum queue q, int i, pl_err *err);
+    pl_status (*fence_wait)(struct gpu *g, enum queue q, int i, pl_err *err);
     /* Can queues post() and wait()? NULL: they can, where the driver can. */
-    bool (*words)(const struct gpu *g);
+    bool (*has_mem_ops)(const struct gpu *g);
     /* Stores `value` into a word of map()'ed memory when all that stands before
      * in the queue can be seen by whoever reads the word, on any device.
      * NULL: the issuing thread must finish() and store it. */
-    pl_status (*post)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
-                      uint64_t value, pl_err *err);
+    pl_status (*signal_word)(struct gpu *g, enum queue q,
+                             _Atomic uint64_t *word, uint64_t value,
+                             pl_err *err);
     /* The queue goes on when the word is `value` or more. NULL: the issuing
      * thread must wait. */
-    pl_status (*wait)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
-                      uint64_t value, pl_err *err);
+    pl_status (*wait_word)(struct gpu *g, enum queue q, _Atomic uint64_t *word,
+                           uint64_t value, pl_err *err);
     /* Takes out of the queue all that it has not begun: something failed that
      * it may wait for. NULL: nothing can be taken out, so the issuing thread
      * waits, though wait() be there. */
-    void (*drop)(struct gpu *g, enum queue q);
+    void (*cancel_queue)(struct gpu *g, enum queue q);
     /* Sends off what has been put into the queue; it may have been before. */
     pl_status (*flush)(struct gpu *g, enum queue q, pl_err *err);
 

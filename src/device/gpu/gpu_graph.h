@@ -25,8 +25,8 @@ struct gpu_segment {
 };
 
 /* A script with its sizes. */
-struct gpu_recording {
-    const struct script *script; /* NULL: nothing yet */
+struct gpu_cached_graph {
+    const struct variant *variant; /* NULL: nothing yet */
     int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
@@ -39,8 +39,8 @@ struct gpu_recording {
 };
 
 struct gpu_graphs {
-    struct gpu_recording recording[GPU_GRAPH_RUNS];
-    const struct gpu_recording *now; /* of this run; NULL: it has none */
+    struct gpu_cached_graph recording[GPU_GRAPH_RUNS];
+    const struct gpu_cached_graph *now; /* of this run; NULL: it has none */
 };
 
 struct gpu_device;
@@ -50,7 +50,7 @@ struct gpu_device;
 void gpu_graph_begin(struct gpu_device *x);
 /* Is step i, which the run has, in a graph? Then its launches have been put
  * into its queue now, or with an earlier step. */
-pl_status gpu_graph_step(struct gpu_device *x, int i, bool *is_in, pl_err *err);
+pl_status gpu_graph_insn(struct gpu_device *x, int i, bool *is_in, pl_err *err);
 /* Gives all back; nothing of it is under way. */
 void gpu_graph_end(struct gpu_device *x);
 

@@ -5,15 +5,15 @@
  * sequences are, and on nothing else that changes, so those of a script are
  * made once and kept while these stay. What kernels cannot reach, memory of
  * this process that is not mapped, they do not touch: such steps have no
- * launches, and the issuing thread carries the bytes (gpu_carry.c). */
+ * launches, and the issuing thread carries the bytes (gpu_transfer.c). */
 #ifndef DEVICE_GPU_GPU_IMAGE_H
 #define DEVICE_GPU_GPU_IMAGE_H
 
 #include "base/arena.h"
 #include "device/device_ops.h"
+#include "device/gpu/gpu_access.h"
 #include "device/gpu/gpu_kernel.h"
 #include "device/gpu/gpu_tables.h"
-#include "device/gpu/gpu_touches.h"
 #include "program/copy_loops.h"
 
 /* Bytes that have come, `at` from the start of the inbox and of its mirror. */
@@ -26,17 +26,18 @@ struct gpu_inbox {
     struct gpu_arrival *arrival; /* owned, [n]: what the script copies */
     int n, n_max;
     int *first; /* owned, [most steps of a script + 1] of arrival */
-    bool *brought[QUEUE_COUNT]; /* owned, [prog->n_tensor]: by a step before */
+    bool
+        *is_copied[QUEUE_COUNT]; /* owned, [prog->n_tensor]: by a step before */
     int *pushed; /* owned, [prog->n_tensor] order of the last push to it, in
                     the script `pushed_in` (NULL: none yet); -1: none */
-    const struct script *pushed_in;
+    const struct variant *pushed_in;
     bool no_memory; /* something was left out */
 };
 
 /* Where what is pushed to a GPU comes to (gpu_peer.c). */
-struct gpu_box {
-    uint64_t mirror; /* of its inbox */
-    bool *near;      /* owned, [tensors of its program]: it is pushed there by
+struct peer_inbox {
+    uint64_t device_inbox; /* of its inbox */
+    bool *direct; /* owned, [tensors of its program]: it is pushed there by
                         all who do; NULL: it is none of the bank's */
 };
 
@@ -53,7 +54,7 @@ struct gpu_image {
     struct device_set *set;           /* borrowed */
     const struct program *prog;       /* borrowed */
     int n_unit;                       /* of the GPU */
-    const struct gpu_box *box;        /* borrowed, [devices of the set]; NULL:
+    const struct peer_inbox *box;     /* borrowed, [devices of the set]; NULL:
                                          nothing is pushed to mirrors */
     uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
                                          its mirror */
@@ -69,17 +70,18 @@ struct gpu_image {
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
     int n_micro;
-    const struct script *script; /* that the launches are of; NULL: of none */
-    bool by_step;                /* asked for: each step has its own launches */
-    bool is_by_step;
-    struct gpu_list list; /* owned */
+    const struct variant *variant; /* that the launches are of; NULL: of none */
+    bool by_insn; /* asked for: each step has its own launches */
+    bool is_by_insn;
+    struct launch_list list; /* owned */
     struct gpu_inbox inbox;
-    int *first;   /* owned, [most steps of a script + 1] of list.launch */
-    int *host;    /* owned, [most steps]: the one whose launches do its work */
-    int *queue;   /* owned, [most steps]: for fusing, as the next two */
-    bool *bars;   /* owned, [most steps] */
-    int *touched; /* owned, [most steps + 1] of touches.touch */
-    struct gpu_touches touches;
+    int *first; /* owned, [most steps of a script + 1] of list.launch */
+    int *
+        fused_into; /* owned, [most instructions]: whose launches do its work */
+    int *queue;     /* owned, [most steps]: for fusing, as the next two */
+    bool *is_fusion_barrier; /* owned, [most steps] */
+    int *touched;            /* owned, [most steps + 1] of touches.touch */
+    struct gpu_access_set touches;
 };
 
 /* Of a device that has its program; collects its tables. base[] and
@@ -92,9 +94,9 @@ void gpu_image_fini(struct gpu_image *m);
 
 /* The kernels that runs of its program can launch; needs nothing of a GPU. box:
  * as struct gpu_image has it. */
-pl_status gpu_foresee(struct device_set *set, const struct device *d,
-                      const struct gpu_box *box, bool want[GPU_KERNEL_COUNT],
-                      pl_err *err);
+pl_status gpu_list_kernels(struct device_set *set, const struct device *d,
+                           const struct peer_inbox *box,
+                           bool want[GPU_KERNEL_COUNT], pl_err *err);
 
 /* Makes the launches of a run, if they are not those of the last one. False:
  * there is no memory for them. */
@@ -103,7 +105,7 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
 /* A failed run may have left anything: all is made anew. */
 static inline void gpu_image_forget(struct gpu_image *m)
 {
-    m->script = NULL;
+    m->variant = NULL;
 }
 
 /* Bytes of scratch that the steps of a queue need, on a GPU of so many units;
@@ -122,10 +124,10 @@ bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
                           const int64_t *n_page, const struct device_run *run);
 
 /* Bytes of its queue's scratch that the step needs, at the sizes of the run. */
-size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st);
+size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st);
 
 /* Can kernels reach all that the step touches? */
-bool gpu_image_reaches(const struct gpu_image *m, const struct step *st);
+bool gpu_image_reaches(const struct gpu_image *m, const struct insn *st);
 
 /* Where a byte of a region of the device itself lies; 0: nowhere. */
 static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
@@ -158,7 +160,7 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
 static inline bool gpu_image_near(const struct gpu_image *m, int dev,
                                   int tensor)
 {
-    return m->box && m->box[dev].near && m->box[dev].near[tensor];
+    return m->box && m->box[dev].direct && m->box[dev].direct[tensor];
 }
 
 /* The same where what is pushed comes: of the device's own inbox not the
@@ -170,7 +172,7 @@ static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
 
     if (gpu_image_near(m, dev, tensor))
         return dev == m->prog->dev ? gpu_image_at(m, dev, tensor)
-                                   : m->box[dev].mirror + t->offset;
+                                   : m->box[dev].device_inbox + t->offset;
     if (dev != m->prog->dev || t->region != REGION_INBOX)
         return gpu_image_at(m, dev, tensor);
     return m->inbox.mapped ? m->inbox.mapped + t->offset : 0;
@@ -188,37 +190,37 @@ static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
 
 /* A long run of bytes between the host and the device: copied, as the drivers
  * do best, by no kernel. */
-static inline bool gpu_image_long(const struct copy_loops *l)
+static inline bool gpu_image_long(const struct copy_extent *l)
 {
     return l->n0 == 1 && l->n1 == 1 && l->bytes >= 64 << 10;
 }
 
 /* The table of pages that a PAGES step reads, as the host has it at `data`. */
 struct token_table gpu_image_table(const struct gpu_image *m,
-                                   const struct step *st, const void *data);
+                                   const struct insn *st, const void *data);
 
 /* Tells the device what a step does. pages: of a PAGES step, its table. */
 void gpu_image_count(const struct gpu_image *m, struct device *d,
-                     const struct step *st, const void *pages);
+                     const struct insn *st, const void *pages);
 
 /* ---- of these files alone ---- */
 
 /* Adds what is made of a program's pieces to the tables. */
-void gpu_move_tables(struct gpu_image *m, const struct step *st);
+void gpu_move_tables(struct gpu_image *m, const struct insn *st);
 /* Adds the launches of a step that moves bytes, but for long runs between the
  * host and the device. */
-void gpu_move_launch(struct gpu_image *m, const struct step *st);
+void gpu_move_launch(struct gpu_image *m, const struct insn *st);
 
 /* ---- gpu_inbox.c ---- */
 /* Takes what is zero but for `mapped`. False: there is no memory. */
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
 void gpu_inbox_free(struct gpu_inbox *x);
 /* The steps of script c follow. */
-void gpu_inbox_begin(struct gpu_image *m, const struct script *c);
+void gpu_inbox_begin(struct gpu_image *m, const struct variant *c);
 /* Adds what a step reads and the mirror does not have yet. */
-void gpu_inbox_step(struct gpu_image *m, const struct step *st);
+void gpu_inbox_insn(struct gpu_image *m, const struct insn *st);
 /* Does an item read what has come in the inbox itself? */
-bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
+bool gpu_inbox_direct(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it);
 
 #endif

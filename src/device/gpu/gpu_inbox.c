@@ -27,7 +27,7 @@ void gpu_inbox_free(struct gpu_inbox *x)
     free(x->first);
     free(x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++)
-        free(x->brought[q]);
+        free(x->is_copied[q]);
     *x = (struct gpu_inbox){0};
 }
 
@@ -36,14 +36,14 @@ bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step)
     x->first = calloc((size_t)n_step + 1, sizeof *x->first);
     x->pushed = calloc((size_t)p->n_tensor + 1, sizeof *x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        x->brought[q] = calloc((size_t)p->n_tensor + 1, 1);
-        if (!x->brought[q])
+        x->is_copied[q] = calloc((size_t)p->n_tensor + 1, 1);
+        if (!x->is_copied[q])
             return false;
     }
     return x->first && x->pushed;
 }
 
-static void note_push(struct gpu_image *m, const struct step *st, int dev,
+static void note_push(struct gpu_image *m, const struct insn *st, int dev,
                       int tensor)
 {
     if (dev == m->prog->dev && m->inbox.pushed[tensor] < st->order)
@@ -52,26 +52,26 @@ static void note_push(struct gpu_image *m, const struct step *st, int dev,
 
 /* Where in the order of all steps each tensor is pushed to for the last time.
  * Steps of guards that are not in the run count too. */
-static void look_for_pushes(struct gpu_image *m, const struct script *c)
+static void look_for_pushes(struct gpu_image *m, const struct variant *c)
 {
     for (int i = 0; i < m->prog->n_tensor; i++)
         m->inbox.pushed[i] = -1;
     for (int d = 0; d < device_set_size(m->set); d++) {
         const struct program *p = device_of(m->set, d)->prog;
-        const struct script *its = &p->script[c - m->prog->script];
+        const struct variant *its = &p->variant[c - m->prog->variant];
 
-        for (int i = 0; i < its->n_step; i++) {
-            const struct step *st = &its->step[i];
+        for (int i = 0; i < its->n_insn; i++) {
+            const struct insn *st = &its->insn[i];
 
-            for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+            for (int k = 0; st->kind == INSN_PUSH && k < st->push.n_to; k++)
                 note_push(m, st, st->push.to[k].dev, st->push.to[k].out);
-            if (st->kind == STEP_PAGES && p != m->prog)
+            if (st->kind == INSN_PAGES && p != m->prog)
                 note_push(m, st, st->pages.out_dev, st->pages.out);
         }
     }
 }
 
-void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
+void gpu_inbox_begin(struct gpu_image *m, const struct variant *c)
 {
     const struct program *p = m->prog;
     struct gpu_inbox *x = &m->inbox;
@@ -82,7 +82,7 @@ void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
         look_for_pushes(m, c);
     x->pushed_in = c;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        memset(x->brought[q], 0, (size_t)p->n_tensor);
+        memset(x->is_copied[q], 0, (size_t)p->n_tensor);
 }
 
 static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
@@ -118,17 +118,17 @@ struct extent {
     int64_t begin, end;
 };
 
-static struct extent extent_of(const struct copy_loops *l)
+static struct extent extent_of(const struct copy_extent *l)
 {
     return (struct extent){l->src, l->src + (l->n0 - 1) * l->src_s0 +
                                        (l->n1 - 1) * l->src_s1 + l->bytes};
 }
 
 /* Adds what a piece reads. */
-static void widen(struct extent *e, const struct copy_piece *p,
+static void widen(struct extent *e, const struct copy_desc *p,
                   const struct graph_sizes *z)
 {
-    struct copy_loops l;
+    struct copy_extent l;
     struct extent x;
 
     copy_loops_resolve(&l, p, z);
@@ -144,8 +144,8 @@ static void widen(struct extent *e, const struct copy_piece *p,
 }
 
 /* What pieces p[n] take, neighbours of one tensor together. */
-static void bring_pieces(struct gpu_image *m, const struct step *st,
-                         const struct copy_piece *p, int n)
+static void bring_pieces(struct gpu_image *m, const struct insn *st,
+                         const struct copy_desc *p, int n)
 {
     for (int i = 0, k; i < n; i = k) {
         struct extent e = {0, 0};
@@ -160,7 +160,7 @@ static void bring_pieces(struct gpu_image *m, const struct step *st,
 }
 
 /* What an item reads of each addend. */
-static struct extent summed(const struct gpu_image *m, const struct step *st,
+static struct extent summed(const struct gpu_image *m, const struct insn *st,
                             const struct merge_item *it)
 {
     struct extent e = {0, 0};
@@ -170,13 +170,13 @@ static struct extent summed(const struct gpu_image *m, const struct step *st,
     return e;
 }
 
-static int64_t copied(const struct gpu_image *m, const struct step *st,
+static int64_t copied(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it)
 {
     int64_t bytes = 0;
 
     for (int i = 0; i < it->n_piece; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &it->piece[i], &m->sizes[st->micro]);
         if (in_inbox(m, it->piece[i].src_dev, it->piece[i].src))
@@ -185,7 +185,7 @@ static int64_t copied(const struct gpu_image *m, const struct step *st,
     return bytes;
 }
 
-bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
+bool gpu_inbox_direct(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it)
 {
     struct extent e = {0, 0};
@@ -198,7 +198,7 @@ bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
     return e.end - e.begin <= DIRECT;
 }
 
-static void bring_item(struct gpu_image *m, const struct step *st,
+static void bring_item(struct gpu_image *m, const struct insn *st,
                        const struct merge_item *it)
 {
     struct extent e;
@@ -237,10 +237,10 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 
 struct reader {
     struct gpu_image *m;
-    const struct step *st;
+    const struct insn *st;
 };
 
-static void bring_tensor(void *user, const struct step_use *u)
+static void bring_tensor(void *user, const struct insn_access *u)
 {
     const struct reader *r = user;
     struct gpu_inbox *x = &r->m->inbox;
@@ -248,7 +248,7 @@ static void bring_tensor(void *user, const struct step_use *u)
 
     if (!in_inbox(r->m, u->dev, u->tensor))
         return;
-    brought = &x->brought[r->st->queue][u->tensor];
+    brought = &x->is_copied[r->st->queue][u->tensor];
     if (*brought)
         return;
     *brought = r->st->order > x->pushed[u->tensor];
@@ -257,25 +257,25 @@ static void bring_tensor(void *user, const struct step_use *u)
 
 /* ---- steps --------------------------------------------------------------- */
 
-void gpu_inbox_step(struct gpu_image *m, const struct step *st)
+void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
 {
     struct reader r = {m, st};
 
     switch (st->kind) {
-    case STEP_MERGE:
+    case INSN_MERGE:
         for (int i = 0; i < st->merge.n_item; i++)
             bring_item(m, st, &st->merge.item[i]);
         return;
-    case STEP_PUSH:
+    case INSN_PUSH:
         bring_pieces(m, st, st->push.piece, st->push.n_piece);
         return;
-    case STEP_KERNEL:
-    case STEP_PAGES:
-        step_uses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
+    case INSN_KERNEL:
+    case INSN_PAGES:
+        insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case STEP_PULL: /* what others have */
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_PULL: /* what others have */
+    case INSN_POST:
+    case INSN_WAIT:
         return;
     }
 }

@@ -67,7 +67,7 @@ struct gpu_call {
 void gpu_call_set_table(struct gpu_call *c, const struct token_table *t);
 
 /* Launches, in order; the arguments of one behind another. */
-struct gpu_list {
+struct launch_list {
     int n, n_max; /* n_max: room */
     struct gpu_launch {
         enum gpu_kernel kernel;
@@ -79,13 +79,13 @@ struct gpu_list {
     bool no_memory; /* something was left out */
 };
 
-void gpu_list_free(struct gpu_list *l);
+void gpu_list_free(struct launch_list *l);
 /* Adds a launch; of no groups, nothing. `args` is copied. */
-void gpu_list_add(struct gpu_list *l, enum gpu_kernel k, int64_t n_group,
+void gpu_list_add(struct launch_list *l, enum gpu_kernel k, int64_t n_group,
                   const void *args);
 
 struct gpu_entry {
-    void (*launch)(struct gpu_list *l, const struct gpu_call *c);
+    void (*launch)(struct launch_list *l, const struct gpu_call *c);
     /* Scratch for a call of at most these sizes (addresses unset); NULL:
      * none. */
     size_t (*scratch)(const struct gpu_call *c);

@@ -61,7 +61,7 @@ typedef int64_t s64;
     X(expert_down, gpu_expert_down_scratch)
 
 #define GPU_LAUNCH_DECLARE(name, need)                                         \
-    void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c);
+    void gpu_launch_##name(struct launch_list *l, const struct gpu_call *c);
 GPU_LAUNCH_MAP(GPU_LAUNCH_DECLARE)
 #undef GPU_LAUNCH_DECLARE
 size_t gpu_attention_scratch(const struct gpu_call *c);

@@ -20,7 +20,7 @@ static int32_t unit_of(const struct text_piece *p)
 
 /* Pieces until they are launched, as many as one kernel takes. */
 struct batch {
-    struct gpu_list *list;
+    struct launch_list *list;
     struct copy_pieces_args a;
     int64_t n_group;
 };
@@ -32,8 +32,8 @@ static void send(struct batch *b)
     b->n_group = 0;
 }
 
-static void put_piece(struct batch *b, const struct copy_loops *l, uint64_t dst,
-                      uint64_t src)
+static void put_piece(struct batch *b, const struct copy_extent *l,
+                      uint64_t dst, uint64_t src)
 {
     struct text_piece *p = &b->a.piece[b->a.n];
     int64_t n = copy_loops_bytes(l);
@@ -59,11 +59,11 @@ static void put_piece(struct batch *b, const struct copy_loops *l, uint64_t dst,
 /* What goes between the host's memory and the device: long runs are not copied
  * here. */
 static void put_pieces(struct gpu_image *m, struct batch *b,
-                       const struct copy_piece *p, int n,
+                       const struct copy_desc *p, int n,
                        const struct graph_sizes *z, uint64_t dst)
 {
     for (int i = 0; i < n; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &p[i], z);
         if (!gpu_image_long(&l))
@@ -85,14 +85,14 @@ static uint64_t source(const struct gpu_image *m, int dev, int tensor,
     return gpu_image_at(m, dev, tensor);
 }
 
-static void put_item(struct gpu_image *m, const struct step *st,
+static void put_item(struct gpu_image *m, const struct insn *st,
                      struct batch *b, const struct merge_item *it)
 {
     bool direct = gpu_inbox_direct(m, st, it);
 
     for (int i = 0; i < it->n_piece; i++) {
-        const struct copy_piece *p = &it->piece[i];
-        struct copy_loops l;
+        const struct copy_desc *p = &it->piece[i];
+        struct copy_extent l;
 
         copy_loops_resolve(&l, p, &m->sizes[st->micro]);
         put_piece(b, &l, m->tensor[it->out].at,
@@ -148,7 +148,7 @@ static void add_addends(struct gpu_image *m, const struct merge_item *it,
                    a ? addend_bytes(it) : 0);
 }
 
-static void add_tree(struct gpu_image *m, const struct step *st,
+static void add_tree(struct gpu_image *m, const struct insn *st,
                      const struct merge_item *it)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
@@ -162,7 +162,7 @@ static void add_tree(struct gpu_image *m, const struct step *st,
         .n = it->n_addend};
 
     for (int i = 0; i < it->n_piece; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &it->piece[i], z);
         a.piece =
@@ -187,14 +187,14 @@ static int64_t heads(const struct gpu_image *m, int dev, int tensor)
     return device_of(m->set, dev)->prog->tensor[tensor].dim[1].n;
 }
 
-static size_t map_bytes(const struct gpu_image *m, const struct step_pages *x)
+static size_t map_bytes(const struct gpu_image *m, const struct insn_pages *x)
 {
     return (size_t)heads(m, x->out_dev, x->out) * sizeof *x->map;
 }
 
-static void add_pages(struct gpu_image *m, const struct step *st)
+static void add_pages(struct gpu_image *m, const struct insn *st)
 {
-    const struct step_pages *x = &st->pages;
+    const struct insn_pages *x = &st->pages;
     const struct prog_tensor *of =
         &device_of(m->set, x->out_dev)->prog->tensor[x->out];
     const struct program *p = m->prog;
@@ -223,12 +223,12 @@ static void add_pages(struct gpu_image *m, const struct step *st)
 
 /* ---- steps --------------------------------------------------------------- */
 
-void gpu_move_tables(struct gpu_image *m, const struct step *st)
+void gpu_move_tables(struct gpu_image *m, const struct insn *st)
 {
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         gpu_tables_add(&m->tables, st->pages.map, st->pages.map,
                        map_bytes(m, &st->pages));
-    for (int i = 0; st->kind == STEP_MERGE && i < st->merge.n_item; i++) {
+    for (int i = 0; st->kind == INSN_MERGE && i < st->merge.n_item; i++) {
         const struct merge_item *it = &st->merge.item[i];
 
         if (it->reduce)
@@ -238,7 +238,7 @@ void gpu_move_tables(struct gpu_image *m, const struct step *st)
     }
 }
 
-static void launch_merge(struct gpu_image *m, const struct step *st,
+static void launch_merge(struct gpu_image *m, const struct insn *st,
                          struct batch *b)
 {
     for (int i = 0; i < st->merge.n_item; i++) {
@@ -251,22 +251,22 @@ static void launch_merge(struct gpu_image *m, const struct step *st,
     }
 }
 
-void gpu_move_launch(struct gpu_image *m, const struct step *st)
+void gpu_move_launch(struct gpu_image *m, const struct insn *st)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
     struct batch b = {.list = &m->list};
 
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         add_pages(m, st);
-    if (st->kind == STEP_MERGE)
+    if (st->kind == INSN_MERGE)
         launch_merge(m, st, &b);
-    if (st->kind == STEP_PULL)
+    if (st->kind == INSN_PULL)
         put_pieces(m, &b, st->pull.piece, st->pull.n_piece, z,
                    m->tensor[st->pull.out].at);
-    for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++) {
+    for (int k = 0; st->kind == INSN_PUSH && k < st->push.n_to; k++) {
         const struct push_to *to = &st->push.to[k];
         int n;
-        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+        const struct copy_desc *p = push_pieces(&st->push, k, &n);
 
         put_pieces(m, &b, p, n, z, gpu_image_box(m, to->dev, to->out) + to->at);
     }

@@ -38,7 +38,7 @@ static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
     PL_TRY(gpu_stage_flush(x, err));
     PL_TRY(gpu_stage_flush(w, err));
     PL_TRY(w->driver->copy(w->gpu, QUEUE_COPY, to, from, n, err));
-    PL_TRY(gpu_settle(w, QUEUE_COPY, err));
+    PL_TRY(gpu_drain(w, QUEUE_COPY, err));
     PL_TRY(gpu_stage_read(x, other, to, n, err));
     *arrives = memcmp(sent, other, n) == 0;
     return PL_OK;
@@ -54,7 +54,8 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     n = n < TRIAL ? n : TRIAL;
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
-    if (!device_set_keeps(x->set)) /* else it might wait for what hangs */
+    if (!device_set_is_quarantined(
+            x->set)) /* else it might wait for what hangs */
         w->driver->release(w->gpu, from);
     return s;
 }
@@ -67,8 +68,9 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
     struct gpu_device *w = from->own;
 
     *yes = from == x->dev;
-    if (*yes || !peers || from->bank != x->dev->bank || !x->shared ||
-        !x->driver->reach || x->driver->reach(w->gpu, x->gpu, NULL) != PL_OK)
+    if (*yes || !peers || from->backend != x->dev->backend || !x->shared ||
+        !x->driver->enable_peer_access ||
+        x->driver->enable_peer_access(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
     x->reached = true; /* a trial that hangs may write later, too */
     return try_to_send(w, x, yes, err);
@@ -109,17 +111,17 @@ static void add_part(struct parts *p, const struct part *part)
 /* What a PUSH brings to its k-th destination, at the largest sizes, and all of
  * the tensor before it: a staging of several entries has more bytes than its
  * tensor tells of, and they are read by its name or by one of their own. */
-static void add_push(struct parts *p, const struct step_push *push, int k,
+static void add_push(struct parts *p, const struct insn_push *push, int k,
                      const struct graph_sizes *max)
 {
     const struct push_to *to = &push->to[k];
     const int64_t from = (int64_t)p->to->tensor[to->out].offset;
     struct part part = {.from = from, .to = from, .tensor = -1};
     int n;
-    const struct copy_piece *piece = push_pieces(push, k, &n);
+    const struct copy_desc *piece = push_pieces(push, k, &n);
 
     for (int i = 0; i < n; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
         int64_t end;
 
         copy_loops_resolve(&l, &piece[i], max);
@@ -150,14 +152,14 @@ static void add_tensor(struct parts *p, int tensor, int as)
 /* What a device pushes into the inbox. */
 static void add_pushes(struct parts *p, const struct program *from)
 {
-    for (int i = 0; i < from->n_script; i++)
-        for (int k = 0; k < from->script[i].n_step; k++) {
-            const struct step *st = &from->script[i].step[k];
+    for (int i = 0; i < from->n_variant; i++)
+        for (int k = 0; k < from->variant[i].n_insn; k++) {
+            const struct insn *st = &from->variant[i].insn[k];
 
-            for (int j = 0; st->kind == STEP_PUSH && j < st->push.n_to; j++)
+            for (int j = 0; st->kind == INSN_PUSH && j < st->push.n_to; j++)
                 if (is_inbox(p, st->push.to[j].dev, st->push.to[j].out))
                     add_push(p, &st->push, j, &from->max);
-            if (st->kind == STEP_PAGES &&
+            if (st->kind == INSN_PAGES &&
                 is_inbox(p, st->pages.out_dev, st->pages.out))
                 add_tensor(p, st->pages.out, -1);
         }
@@ -223,18 +225,18 @@ static pl_status add_all(struct gpu_device *x, bool peers, struct parts *p,
     return p->no_memory ? err_no_memory(err, "a device's tables") : PL_OK;
 }
 
-static pl_status fill_box(struct gpu_device *x, bool peers, struct gpu_box *box,
-                          pl_err *err)
+static pl_status fill_box(struct gpu_device *x, bool peers,
+                          struct peer_inbox *box, pl_err *err)
 {
     struct parts p = {.to = x->dev->prog};
     pl_status s;
 
-    box->mirror = x->region[REGION_INBOX];
-    box->near = calloc((size_t)p.to->n_tensor + 1, sizeof *box->near);
-    s = box->near ? add_all(x, peers, &p, err)
-                  : err_no_memory(err, "a device's tables");
+    box->device_inbox = x->region[REGION_INBOX];
+    box->direct = calloc((size_t)p.to->n_tensor + 1, sizeof *box->direct);
+    s = box->direct ? add_all(x, peers, &p, err)
+                    : err_no_memory(err, "a device's tables");
     if (s == PL_OK)
-        deal_all(&p, box->near);
+        deal_all(&p, box->direct);
     free(p.part);
     return s;
 }
@@ -253,7 +255,7 @@ static pl_status make_mirror(struct gpu_device *x, bool peers, pl_err *err)
     return gpu_allocate(x, region_name(REGION_INBOX), bytes, at, err);
 }
 
-pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
+pl_status gpu_peer_load(struct gpu_backend *g, int n, pl_err *err)
 {
     struct device_set *set = g->dev[0].set;
     bool peers;
@@ -278,10 +280,10 @@ pl_status gpu_peer_load(struct gpu_bank *g, int n, pl_err *err)
     return PL_OK;
 }
 
-void gpu_peer_unload(struct gpu_bank *g)
+void gpu_peer_unload(struct gpu_backend *g)
 {
     for (int i = 0; g->box && i < device_set_size(g->dev[0].set); i++)
-        free(g->box[i].near);
+        free(g->box[i].direct);
     free(g->box);
     g->box = NULL;
 }

@@ -140,8 +140,9 @@ void gpu_region_unload(struct gpu_device *x)
             x->driver->release(x->gpu, m->cut[i].at);
     m->n_cut = 0;
     for (int r = 0; r < REGION_COUNT; r++) {
-        if (r == REGION_INBOX && x->reached && device_set_keeps(x->set))
-            x->kept = true;
+        if (r == REGION_INBOX && x->reached &&
+            device_set_is_quarantined(x->set))
+            x->quarantined = true;
         else if (x->region[r])
             x->driver->release(x->gpu, x->region[r]);
         x->region[r] = 0;

@@ -1,5 +1,5 @@
 /* The memory of trials, and the values in it. */
-#include "device/gpu/gpu_trial.h"
+#include "device/gpu/gpu_selftest_case.h"
 
 #include <string.h>
 
@@ -9,13 +9,13 @@ enum { ALIGN = 256 };
 
 /* ---- memory -------------------------------------------------------------- */
 
-uint32_t trial_draw(struct trial *t)
+uint32_t trial_draw(struct selftest_case *t)
 {
     t->random = t->random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(t->random >> 32);
 }
 
-void *trial_room(struct trial *t, size_t bytes)
+void *trial_room(struct selftest_case *t, size_t bytes)
 {
     size_t at = t->n, end = at + (bytes + ALIGN - 1) / ALIGN * ALIGN;
 
@@ -32,7 +32,7 @@ void *trial_room(struct trial *t, size_t bytes)
     return t->image + at;
 }
 
-void *trial_put(struct trial *t, const void *p, size_t bytes)
+void *trial_put(struct selftest_case *t, const void *p, size_t bytes)
 {
     void *to = trial_room(t, bytes);
 
@@ -40,7 +40,7 @@ void *trial_put(struct trial *t, const void *p, size_t bytes)
     return to;
 }
 
-void *trial_result(struct trial *t, size_t bytes)
+void *trial_result(struct selftest_case *t, size_t bytes)
 {
     unsigned char *p = trial_room(t, bytes);
 
@@ -49,7 +49,7 @@ void *trial_result(struct trial *t, size_t bytes)
     return p;
 }
 
-uint64_t trial_at(const struct trial *t, const void *p)
+uint64_t trial_at(const struct selftest_case *t, const void *p)
 {
     return p ? t->at + (uint64_t)((const unsigned char *)p - t->image) : 0;
 }
@@ -84,7 +84,7 @@ static float uniform(uint32_t u, float n)
     return (float)((double)(int32_t)u * 0x1p-31) * n;
 }
 
-static float value(struct trial *t, enum trial_values v)
+static float value(struct selftest_case *t, enum trial_values v)
 {
     uint32_t which = trial_draw(t), u = trial_draw(t);
 
@@ -103,7 +103,8 @@ static float value(struct trial *t, enum trial_values v)
     return uniform(u, 4);
 }
 
-void *trial_values(struct trial *t, enum trial_values v, pl_format f, int64_t n)
+void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
+                   int64_t n)
 {
     size_t size = f == PL_F32 ? 4 : 2;
     unsigned char *p = trial_room(t, (size_t)n * size);
@@ -123,8 +124,8 @@ void *trial_values(struct trial *t, enum trial_values v, pl_format f, int64_t n)
 
 /* ---- tokens -------------------------------------------------------------- */
 
-void trial_tokens(struct trial *t, const struct trial_tokens *k, bool states,
-                  int64_t n_page)
+void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
+                  bool states, int64_t n_page)
 {
     int32_t *pos = trial_room(t, (size_t)k->n_tok * sizeof *pos);
     int32_t *seq = trial_room(t, (size_t)k->n_tok * sizeof *seq);

@@ -216,7 +216,7 @@ static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
 }
 
 /* Tokens first .. end - 1. */
-static void add_spans(struct gpu_list *l, const struct attention *a,
+static void add_spans(struct launch_list *l, const struct attention *a,
                       struct attend_args *s, int64_t first, int64_t end)
 {
     int64_t n_tok = end - first, others;
@@ -234,7 +234,7 @@ static void add_spans(struct gpu_list *l, const struct attention *a,
     gpu_list_add(l, a->kernel, others * s->n_span, s);
 }
 
-static void add_tree(struct gpu_list *l, const struct attention *a,
+static void add_tree(struct launch_list *l, const struct attention *a,
                      const struct attend_args *s)
 {
     const struct gpu_call *c = a->c;
@@ -268,7 +268,7 @@ static void add_tree(struct gpu_list *l, const struct attention *a,
     }
 }
 
-static void attend(struct gpu_list *l, const struct gpu_call *c, bool latent)
+static void attend(struct launch_list *l, const struct gpu_call *c, bool latent)
 {
     struct attention a = {.c = c,
                           .n_head = c->out.dim[1],
@@ -298,12 +298,13 @@ static void attend(struct gpu_list *l, const struct gpu_call *c, bool latent)
     }
 }
 
-void gpu_launch_attention(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_attention(struct launch_list *l, const struct gpu_call *c)
 {
     attend(l, c, false);
 }
 
-void gpu_launch_latent_attention(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_latent_attention(struct launch_list *l,
+                                 const struct gpu_call *c)
 {
     attend(l, c, true);
 }

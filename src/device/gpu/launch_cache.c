@@ -26,7 +26,7 @@ static void set_powers(struct rope_args *a)
     }
 }
 
-void gpu_launch_rope(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_rope(struct launch_list *l, const struct gpu_call *c)
 {
     const struct graph_attr *t = c->attr;
     double width = (double)t->yarn_high - (double)t->yarn_low;
@@ -53,7 +53,7 @@ void gpu_launch_rope(struct gpu_list *l, const struct gpu_call *c)
                  &a);
 }
 
-void gpu_launch_cache_write(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_cache_write(struct launch_list *l, const struct gpu_call *c)
 {
     struct cache_write_args a = {
         .cache = c->out.at,

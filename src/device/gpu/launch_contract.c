@@ -101,7 +101,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
 
 /* A launch that is being filled: of the kernel, so many groups. */
 struct fill {
-    struct gpu_list *l;
+    struct launch_list *l;
     const struct gpu_call *c;
     struct contract_args a;
     enum gpu_kernel kernel;
@@ -225,7 +225,7 @@ static bool reads_q8(const struct gpu_tensor *w)
 }
 
 /* What all contractions have. */
-static struct fill begin(struct gpu_list *l, const struct gpu_call *c)
+static struct fill begin(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *w = &c->in[1];
     int64_t n = w->dim[w->n_dim - 2], k = gpu_last(w),
@@ -278,7 +278,7 @@ static void set_many(struct fill *f, int64_t n_block)
  * n_many of many rows, one of which takes as long as `each` of the others?
  * n_few grows with the rows, n_many is of one block of them: what pays does so
  * with more rows too, on which rely scratch, taken for the most rows, and
- * gpu_foresee.c. */
+ * gpu_kernel_set.c. */
 static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
                      int64_t each)
 {
@@ -301,8 +301,8 @@ static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
                      FEW_IN_MANY));
 }
 
-static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
-                  int64_t n_head)
+static void heads(struct launch_list *l, const struct gpu_call *c,
+                  int64_t n_tok, int64_t n_head)
 {
     struct fill f = begin(l, c);
     int64_t n_block = gpu_groups(n_tok, FEW_TOKENS);
@@ -319,12 +319,12 @@ static void heads(struct gpu_list *l, const struct gpu_call *c, int64_t n_tok,
     add_tree(&f, add_rank);
 }
 
-void gpu_launch_matmul(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_matmul(struct launch_list *l, const struct gpu_call *c)
 {
     heads(l, c, gpu_rows(&c->in[0]), 1);
 }
 
-void gpu_launch_head_matmul(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_head_matmul(struct launch_list *l, const struct gpu_call *c)
 {
     heads(l, c, c->in[0].dim[0], c->in[1].dim[0]);
 }
@@ -403,7 +403,7 @@ static void route(struct fill *f)
     set_many(f, max_blocks(n, r.n_matrix + 1));
 }
 
-void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_expert_matmul(struct launch_list *l, const struct gpu_call *c)
 {
     struct fill f = begin(l, c);
 
@@ -416,7 +416,7 @@ void gpu_launch_expert_matmul(struct gpu_list *l, const struct gpu_call *c)
     add_tree(&f, add_rank);
 }
 
-void gpu_launch_expert_down(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_expert_down(struct launch_list *l, const struct gpu_call *c)
 {
     bool many = experts_are_many(c, CONTRACT_DOWN);
     struct fill f = begin(l, c);

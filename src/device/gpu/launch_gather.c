@@ -42,7 +42,7 @@ static void set_rule(struct gather_args *a, const struct pack_rule *r)
         memcpy(a->level, r->table, sizeof a->level);
 }
 
-void gpu_launch_gather_rows(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_gather_rows(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *t = &c->in[0];
     const struct format_info *info = format_info(t->format);

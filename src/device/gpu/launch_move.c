@@ -37,14 +37,14 @@ struct copies {
     int64_t n_group;
 };
 
-static void copies_flush(struct gpu_list *l, struct copies *x)
+static void copies_flush(struct launch_list *l, struct copies *x)
 {
     gpu_list_add(l, GPU_copy_pieces, x->n_group, &x->a);
     *x = (struct copies){0};
 }
 
 /* Rows of `run` bytes, which lie dst_step and src_step apart. */
-static void copies_rows(struct gpu_list *l, struct copies *x, uint64_t dst,
+static void copies_rows(struct launch_list *l, struct copies *x, uint64_t dst,
                         int64_t dst_step, uint64_t src, int64_t src_step,
                         int64_t run, int64_t n_row)
 {
@@ -71,7 +71,7 @@ static void copies_rows(struct gpu_list *l, struct copies *x, uint64_t dst,
     x->n_group += gpu_turns(run / p->unit * n_row);
 }
 
-void gpu_launch_slice(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_slice(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *in = &c->in[0];
     struct copies x = {0};
@@ -85,7 +85,7 @@ void gpu_launch_slice(struct gpu_list *l, const struct gpu_call *c)
     copies_flush(l, &x);
 }
 
-void gpu_launch_concat(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_concat(struct launch_list *l, const struct gpu_call *c)
 {
     struct copies x = {0};
     int axis = c->attr->axis;
@@ -105,7 +105,7 @@ void gpu_launch_concat(struct gpu_list *l, const struct gpu_call *c)
 
 /* ---- other orders -------------------------------------------------------- */
 
-static void permute(struct gpu_list *l, const struct gpu_call *c,
+static void permute(struct launch_list *l, const struct gpu_call *c,
                     const int64_t *stride)
 {
     struct permute_args a = {.out = c->out.at,
@@ -123,7 +123,7 @@ static void permute(struct gpu_list *l, const struct gpu_call *c,
 }
 
 /* The result's dimension `inner` is the last one of the operand. */
-static void transpose(struct gpu_list *l, const struct gpu_call *c,
+static void transpose(struct launch_list *l, const struct gpu_call *c,
                       const int64_t *stride, int inner)
 {
     int last = c->out.n_dim - 1, n = 2;
@@ -144,7 +144,7 @@ static void transpose(struct gpu_list *l, const struct gpu_call *c,
         gpu_groups(a.n[0], 32) * gpu_groups(a.n[1], 32) * a.n[2] * a.n[3], &a);
 }
 
-void gpu_launch_permute(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
 {
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
                                      c->attr->perm2, c->attr->perm3};
@@ -165,7 +165,7 @@ void gpu_launch_permute(struct gpu_list *l, const struct gpu_call *c)
 }
 
 /* Repeated along the dimensions that the operand lacks or has once. */
-static void broadcast(struct gpu_list *l, const struct gpu_call *c)
+static void broadcast(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *x = &c->in[0];
     int64_t stride[GRAPH_MAX_DIM] = {0}, step = 1;
@@ -178,7 +178,7 @@ static void broadcast(struct gpu_list *l, const struct gpu_call *c)
     permute(l, c, stride);
 }
 
-void gpu_launch_contiguous(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_contiguous(struct launch_list *l, const struct gpu_call *c)
 {
     int64_t bytes = gpu_count(&c->out) * element_bytes(&c->out);
     struct copies x = {0};

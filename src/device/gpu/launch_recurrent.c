@@ -6,7 +6,7 @@ _Static_assert((int)STATE_READ_WORD == (int)STATE_READ &&
                    (int)STATE_AT_WORD == (int)STATE_AT,
                "words of states go to the text as they are");
 
-void gpu_launch_short_conv(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_short_conv(struct launch_list *l, const struct gpu_call *c)
 {
     struct short_conv_args a = {.out = c->out.at,
                                 .x = c->in[0].at,
@@ -59,7 +59,7 @@ static enum gpu_kernel delta_kernel(int64_t d_k)
                         : GPU_delta_net_wide;
 }
 
-void gpu_launch_delta_net(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
 {
     enum { SPLIT = 32 }; /* runs side by side */
     uint64_t at[N_PART];

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "device/gpu/driver_opencl.h"
-#include "device/gpu/gpu_speeds.h"
+#include "device/gpu/gpu_rates.h"
 #include "device/gpu/opencl_api.h"
 
 enum { MAX_PLATFORM = 16 };

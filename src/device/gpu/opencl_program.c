@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/gpu_cache.h"
+#include "device/gpu/gpu_kernel_cache.h"
 #include "device/gpu/opencl_api.h"
 
 struct build {

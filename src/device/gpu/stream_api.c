@@ -36,7 +36,7 @@ void *stream_open_library(const char *variable, const char *const path[],
 static pl_status find_calls(struct stream_api *api, const char *path,
                             pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
 
     for (int c = 0; c < STREAM_CALL_COUNT; c++) {
         void *f = m->symbol[c] ? dlsym(api->handle, m->symbol[c]) : NULL;
@@ -55,7 +55,7 @@ static pl_status find_calls(struct stream_api *api, const char *path,
 
 static pl_status open_library(struct stream_api *api, pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
     const char *path = "", *why;
 
     api->handle = stream_open_library(m->variable, m->path, &path);
@@ -87,7 +87,7 @@ static pl_status count_devices(const struct stream_api *api, int *n,
                         api->make->name, err);
 }
 
-pl_status stream_load(struct stream_api *api, const struct stream_make *make,
+pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
                       int *n_device, pl_err *err)
 {
     pl_status s;
@@ -112,7 +112,7 @@ void stream_unload(struct stream_api *api)
 pl_status stream_check(const struct stream_api *api, unsigned code,
                        enum stream_call call, const char *what, pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
     const char *name, *text;
 
     if (code == API_SUCCESS)

@@ -2,7 +2,7 @@
  * of our own: a library is opened when it is asked for, and no vendor's header
  * is needed. HIP's functions mirror CUDA's, so that one driver
  * (driver_stream.c) works with one table of functions. What differs is a
- * *make*: make_cuda.c, make_hip.c.
+ * *make*: vendor_cuda.c, vendor_hip.c.
  *
  * Source: CUDA Driver API reference, 12.0; HIP Runtime API reference, 5.2. */
 #ifndef DEVICE_GPU_STREAM_API_H
@@ -120,13 +120,13 @@ enum stream_call {
             STREAM_CALL_COUNT
 };
 
-struct stream_make;
+struct stream_vendor;
 struct stream_device;
 
 /* The library: its functions by name; those of the other make are NULL. */
 struct stream_api {
     void *handle;
-    const struct stream_make *make;
+    const struct stream_vendor *make;
 #define MEMBER(name, cuda, suffix, hip, parameters) unsigned(*name) parameters;
     STREAM_CALL_MAP(MEMBER)
 #undef MEMBER
@@ -143,7 +143,7 @@ struct stream_api {
 
 /* Opens the make's library, and makes it ready. On failure nothing is held.
  * PL_UNSUPPORTED: there is none that works. */
-pl_status stream_load(struct stream_api *api, const struct stream_make *make,
+pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
                       int *n_device, pl_err *err);
 void stream_unload(struct stream_api *api); /* takes one that is all zero */
 
@@ -205,12 +205,12 @@ enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 
 /* Launches that shall be a graph: their functions by kernel are there. */
 struct stream_launches {
-    const struct gpu_node *node;
+    const struct gpu_graph_node *node;
     int n;
     struct api_function *const *function; /* [GPU_KERNEL_COUNT] */
 };
 
-struct stream_make {
+struct stream_vendor {
     const char *name, *title;   /* "cuda", "CUDA" */
     const char *variable;       /* of the environment: names the library */
     const char *const *path;    /* else these are tried; NULL ends them */
@@ -292,6 +292,6 @@ struct stream_make {
                        struct api_graph **out, pl_err *err);
 };
 
-extern const struct stream_make make_cuda, make_hip;
+extern const struct stream_vendor make_cuda, make_hip;
 
 #endif

@@ -42,7 +42,7 @@ static pl_status ask_device(const struct stream_api *api, int index,
     return s == PL_OK ? dropped : s;
 }
 
-pl_status stream_free_memory(const struct stream_make *make, int index,
+pl_status stream_free_memory(const struct stream_vendor *make, int index,
                              uint64_t *bytes, pl_err *err)
 {
     struct stream_api api;
@@ -114,7 +114,7 @@ static pl_status ask(const struct stream_api *api, struct gpu_info *i,
     return PL_OK;
 }
 
-pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
+pl_status stream_list(const struct stream_vendor *make, struct gpu_info *out,
                       int max, int *n, pl_err *err)
 {
     struct stream_api api;
@@ -150,7 +150,7 @@ static bool reaches(const struct stream_api *api, const struct gpu_info *from,
            yes;
 }
 
-void stream_peers(const struct stream_make *make, struct gpu_info *gpu, int n)
+void stream_peers(const struct stream_vendor *make, struct gpu_info *gpu, int n)
 {
     struct stream_api api;
     int n_device;

@@ -12,7 +12,7 @@
 
 struct stream_range {
     struct stream_range *next;
-    const struct stream_make *make;
+    const struct stream_vendor *make;
     unsigned char *p;
     size_t bytes;
     int n_holder;
@@ -24,7 +24,7 @@ static struct {
     struct stream_range *first; /* owned */
 } stream_ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static struct stream_range *find(const struct stream_make *make,
+static struct stream_range *find(const struct stream_vendor *make,
                                  const unsigned char *p, size_t bytes)
 {
     for (struct stream_range *r = stream_ranges.first; r; r = r->next)
@@ -35,8 +35,8 @@ static struct stream_range *find(const struct stream_make *make,
 }
 
 /* They would take the pages that they share from one with the other. */
-static bool shares_page(const struct stream_make *make, const unsigned char *p,
-                        size_t bytes)
+static bool shares_page(const struct stream_vendor *make,
+                        const unsigned char *p, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 

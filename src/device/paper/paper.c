@@ -68,12 +68,12 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
 
 static bool has_kernel(const struct device_desc *d,
                        const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
+                       const struct insn_kernel *k, const struct prog_tensor *t)
 {
     (void)d;
     (void)opt;
     (void)t;
-    return !step_kernel_is_bf16(k); /* what described ones have is not known */
+    return !insn_kernel_is_bf16(k); /* what described ones have is not known */
 }
 
 /* What a device of private memory needs that runs this machine's kernels. */
@@ -83,7 +83,7 @@ static size_t scratch(const struct device_desc *d,
     return d->host ? 0 : cpu_image_parts_scratch(opt, p);
 }
 
-const struct device_ops paper_ops = {
+const struct backend_ops paper_ops = {
     .name = "paper",
     .accepts =
         "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"

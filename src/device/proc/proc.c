@@ -51,7 +51,7 @@ static enum activations activations(const struct device_desc *d,
 
 static bool has_kernel(const struct device_desc *d,
                        const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
+                       const struct insn_kernel *k, const struct prog_tensor *t)
 {
     return cpu_ops.has_kernel(d, opt, k, t);
 }
@@ -64,9 +64,9 @@ static size_t scratch(const struct device_desc *d,
 
 /* ---- a bank ---------------------------------------------------------- */
 
-static void close_bank(struct device_bank *b)
+static void close_backend(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     if (!p)
         return;
@@ -79,9 +79,9 @@ static void close_bank(struct device_bank *b)
     b->own = NULL;
 }
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_backend(struct backend *b, pl_err *err)
 {
-    struct proc_bank *p = calloc(1, sizeof *p);
+    struct proc_backend *p = calloc(1, sizeof *p);
 
     if (!p)
         return err_no_memory(err, "a set of devices");
@@ -124,7 +124,7 @@ static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
     return pid;
 }
 
-static pl_status start(struct proc_bank *b, int i, int dev, pl_err *err)
+static pl_status start(struct proc_backend *b, int i, int dev, pl_err *err)
 {
     struct proc_device *p = &b->dev[i];
     pid_t pid;
@@ -155,9 +155,9 @@ static pl_status lost(const struct proc_device *p, pl_err *err)
     return err_set(err, PL_DEVICE, "%s: %s", p->d->desc.name, p->how);
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     proc_end_all(p);
     for (int i = 0; i < p->n; i++) {
@@ -166,9 +166,9 @@ static void unload(struct device_bank *b)
     }
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
     pl_status st = PL_OK;
 
     for (int i = 0; i < p->n; i++)
@@ -246,17 +246,17 @@ static bool send_run(const struct proc_device *p, const struct device_run *run,
                      uint64_t number)
 {
     const struct proc_order o = {
-        .verb = PROC_RUN, .run_number = number, .fail_step = p->d->fail_step};
+        .verb = PROC_RUN, .run_number = number, .fail_insn = p->d->fail_insn};
 
     return proc_send(&p->end, &o, sizeof o) &&
            proc_send(&p->end, run, sizeof *run);
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
+    const struct device_run *run = device_set_current_run(b->set, &number);
 
     proc_run_begins(p);
     for (int i = 0; i < p->n; i++)
@@ -268,16 +268,16 @@ static void take_counters(struct device *d, const struct proc_done *done)
 {
     d->n_timing = done->n_timing;
     memcpy(d->macs, done->macs, sizeof d->macs);
-    d->messages = done->messages;
-    d->message_bytes = done->message_bytes;
+    d->n_collective = done->n_collective;
+    d->collective_bytes = done->collective_bytes;
     d->copies = done->copies;
     d->copy_bytes = done->copy_bytes;
     d->spent = done->spent;
 }
 
-static void await_all(struct device_bank *b)
+static void await_all(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     for (int i = 0; i < p->n; i++) {
         struct proc_done done;
@@ -288,17 +288,17 @@ static void await_all(struct device_bank *b)
     proc_run_ends(p);
 }
 
-const struct device_ops proc_ops = {
+const struct backend_ops proc_ops = {
     .name = "proc",
     .accepts = "proc, proc*N, proc:0-3+8-11 (as cpu, each device a process)",
-    .rings = true,
+    .wakes_waiters = true,
     .describe = describe,
     .has_kernel = has_kernel,
     .packing = packing,
     .activations = activations,
     .scratch = scratch,
-    .open = open_bank,
-    .close = close_bank,
+    .open = open_backend,
+    .close = close_backend,
     .load = load,
     .unload = unload,
     .write = put,

@@ -23,7 +23,7 @@ struct child {
     struct device_set *set;
     struct device *d;
     int dev[1]; /* of the bank: its index */
-    struct device_bank bank;
+    struct backend backend;
     struct proc_end end;
     struct device_run run;
 };
@@ -94,8 +94,8 @@ static void close_files(void)
 static pl_status load(struct child *c, int *parent, pl_err *err)
 {
     PL_TRY(follow_parent(parent, err));
-    PL_TRY(cpu_ops.open(&c->bank, err));
-    return cpu_ops.load(&c->bank, err);
+    PL_TRY(cpu_ops.open(&c->backend, err));
+    return cpu_ops.load(&c->backend, err);
 }
 
 /* ---- its work -------------------------------------------------------- */
@@ -106,14 +106,14 @@ static void run(struct child *c, const struct proc_order *o)
     struct proc_done done;
 
     proc_receive(&c->end, &c->run, sizeof c->run);
-    d->fail_step = o->fail_step;
+    d->fail_insn = o->fail_insn;
     d->n_timing = 0;
     device_set_adopt(c->set, &c->run, o->run_number);
-    cpu_ops.submit(&c->bank);
-    cpu_ops.wait(&c->bank);
+    cpu_ops.submit(&c->backend);
+    cpu_ops.wait(&c->backend);
     done = (struct proc_done){.n_timing = d->n_timing,
-                              .messages = d->messages,
-                              .message_bytes = d->message_bytes,
+                              .n_collective = d->n_collective,
+                              .collective_bytes = d->collective_bytes,
                               .copies = d->copies,
                               .copy_bytes = d->copy_bytes,
                               .spent = d->spent};
@@ -121,7 +121,7 @@ static void run(struct child *c, const struct proc_order *o)
     proc_send(&c->end, &done, sizeof done);
 }
 
-static void obey(struct child *c)
+static void child_loop(struct child *c)
 {
     struct proc_order o;
 
@@ -156,12 +156,12 @@ void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
                               .in = &pipe->to_child,
                               .awake_ns = 80 * 1000,
                               .shares = proc_crowded(s, 1)};
-    c.bank =
-        (struct device_bank){.ops = &cpu_ops, .set = s, .n = 1, .dev = c.dev};
-    c.d->bank = &c.bank;
+    c.backend =
+        (struct backend){.ops = &cpu_ops, .set = s, .n = 1, .dev = c.dev};
+    c.d->backend = &c.backend;
     device_set_inherit(s);
     loaded.status = load(&c, &fd, &loaded.err);
     proc_send(&c.end, &loaded, sizeof loaded);
     for (;;)
-        obey(&c);
+        child_loop(&c);
 }

@@ -24,7 +24,7 @@ struct proc_order {
     enum region region; /* WRITE, READ */
     size_t offset, bytes;
     uint64_t run_number; /* RUN */
-    int fail_step;       /* RUN: the device's */
+    int fail_insn;       /* RUN: the device's */
 };
 
 struct proc_loaded {
@@ -35,8 +35,9 @@ struct proc_loaded {
 /* The device's counters, all since it was made. */
 struct proc_done {
     int n_timing;
-    uint64_t macs[PL_MAX_RANKS], messages, message_bytes, copies, copy_bytes;
-    struct device_spent spent;
+    uint64_t macs[PL_MAX_RANKS], n_collective, collective_bytes, copies,
+        copy_bytes;
+    struct device_times spent;
 };
 
 /* ---- what the parent keeps ----------------------------------------------- */
@@ -55,7 +56,7 @@ struct proc_device {
     long told; /* what the system says that the descriptor is of */
 };
 
-struct proc_bank {
+struct proc_backend {
     struct device_set *set; /* borrowed */
     pid_t owner; /* the process that opened it; in copies of that one only
                     memory is theirs */
@@ -76,16 +77,16 @@ struct proc_bank {
  * there is none to be had, nothing is left of the process. */
 pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err);
 /* Starts to watch the devices, all of which have a process. */
-pl_status proc_watch(struct proc_bank *b, pl_err *err);
+pl_status proc_watch(struct proc_backend *b, pl_err *err);
 /* Ends all processes there are; none is left to be waited for. In a forked copy
  * of the process that opened the bank it lets go of them. */
-void proc_end_all(struct proc_bank *b);
+void proc_end_all(struct proc_backend *b);
 /* What to do about a process that could not be started or watched: by errno. */
 const char *proc_remedy(int e);
 
 /* Around a run: a device that is gone by then, or goes in between, fails it. */
-void proc_run_begins(struct proc_bank *b);
-void proc_run_ends(struct proc_bank *b);
+void proc_run_begins(struct proc_backend *b);
+void proc_run_ends(struct proc_backend *b);
 
 /* ---- proc_child.c ---------------------------------------------------- */
 

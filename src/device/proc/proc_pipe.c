@@ -19,8 +19,8 @@ enum {
 
 static void wake(struct proc_stream *s)
 {
-    atomic_fetch_add(&s->bell, 1);
-    syscall(SYS_futex, &s->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&s->wake_count, 1);
+    syscall(SYS_futex, &s->wake_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void advance(struct proc_stream *s, struct device_flag *f, uint64_t v)
@@ -58,11 +58,11 @@ static bool await(const struct proc_end *e, struct proc_stream *s,
                   const struct device_flag *f, uint64_t target)
 {
     while (!look(e, f, target)) {
-        unsigned bell = atomic_load(&s->bell);
+        unsigned bell = atomic_load(&s->wake_count);
 
         atomic_fetch_add(&s->n_asleep, 1);
         if (!over(e, f, target))
-            syscall(SYS_futex, &s->bell, FUTEX_WAIT, bell, NULL, NULL, 0);
+            syscall(SYS_futex, &s->wake_count, FUTEX_WAIT, bell, NULL, NULL, 0);
         atomic_fetch_sub(&s->n_asleep, 1);
     }
     return atomic_load(&f->v) >= target;

@@ -13,8 +13,8 @@ enum { PROC_RING_BYTES = 1 << 20 };
 
 /* One way. Zeroed memory is an empty stream. */
 struct proc_stream {
-    struct device_flag put, got;    /* bytes written and read so far */
-    _Alignas(128) atomic_uint bell; /* counts up to wake sleepers */
+    struct device_flag put, got;          /* bytes written and read so far */
+    _Alignas(128) atomic_uint wake_count; /* counts up to wake sleepers */
     atomic_uint n_asleep;
     _Alignas(128) unsigned char ring[PROC_RING_BYTES];
 };

@@ -142,7 +142,7 @@ static void end(struct proc_device *p)
 }
 
 /* Lets go of the descriptor, if it is there to be let go of. */
-static void let_go(struct proc_device *p)
+static void close_pidfd(struct proc_device *p)
 {
     if (is_ours(p))
         close(p->pidfd);
@@ -191,7 +191,7 @@ pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
 /* ---- the watch ---------------- */
 
 /* Under the lock. */
-static void is_gone(struct proc_bank *b, struct proc_device *p)
+static void on_child_exit(struct proc_backend *b, struct proc_device *p)
 {
     reap(p, WNOHANG);
     atomic_store(&p->gone, true);
@@ -201,7 +201,7 @@ static void is_gone(struct proc_bank *b, struct proc_device *p)
 }
 
 /* Looks at the device that poll has told of, or at all; how many live. */
-static int look(struct proc_bank *b, bool all)
+static int look(struct proc_backend *b, bool all)
 {
     int n = 0;
 
@@ -211,7 +211,7 @@ static int look(struct proc_bank *b, bool all)
 
         if (!atomic_load(&p->gone) && (all || b->poll[i].revents != 0) &&
             has_ended(p))
-            is_gone(b, p);
+            on_child_exit(b, p);
         b->poll[i].fd = atomic_load(&p->gone) ? -1 : p->pidfd;
         n += !atomic_load(&p->gone);
     }
@@ -224,7 +224,7 @@ static int look(struct proc_bank *b, bool all)
 static void *watch(void *user)
 {
     static const struct timespec nap = {0, 10 * 1000 * 1000};
-    struct proc_bank *b = user;
+    struct proc_backend *b = user;
     int left = look(b, true), before;
 
     while (left > 0) {
@@ -238,7 +238,7 @@ static void *watch(void *user)
     return NULL;
 }
 
-pl_status proc_watch(struct proc_bank *b, pl_err *err)
+pl_status proc_watch(struct proc_backend *b, pl_err *err)
 {
     sigset_t all, before;
     int e;
@@ -255,7 +255,7 @@ pl_status proc_watch(struct proc_bank *b, pl_err *err)
     return PL_OK;
 }
 
-void proc_end_all(struct proc_bank *b)
+void proc_end_all(struct proc_backend *b)
 {
     bool ours = b->owner == getpid();
 
@@ -275,12 +275,12 @@ void proc_end_all(struct proc_bank *b)
             continue;
         if (ours && !b->watched)
             reap(p, 0);
-        let_go(p);
+        close_pidfd(p);
     }
     b->watched = false;
 }
 
-void proc_run_begins(struct proc_bank *b)
+void proc_run_begins(struct proc_backend *b)
 {
     pthread_mutex_lock(&b->lock);
     b->running = true;
@@ -290,7 +290,7 @@ void proc_run_begins(struct proc_bank *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-void proc_run_ends(struct proc_bank *b)
+void proc_run_ends(struct proc_backend *b)
 {
     pthread_mutex_lock(&b->lock);
     b->running = false;

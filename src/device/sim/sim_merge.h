@@ -26,7 +26,7 @@ struct sim_queue {
 
 /* Draws the list of a run of device `dev` into out[c->n_step]. told: room for a
  * byte an event of the device. Steps that the run lacks are in it too. */
-void sim_merge(int *out, const struct script *c, int dev,
+void sim_merge(int *out, const struct variant *c, int dev,
                const struct device_run *run,
                const struct sim_queue queue[QUEUE_COUNT], unsigned char *told,
                uint64_t *random);

@@ -52,12 +52,12 @@ struct sim_device {
     pthread_mutex_t counting; /* of the counters: both queues have copies */
     pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
                               the trace */
-    struct sim_queue queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
+    struct sim_queue queue[PROG_MAX_VARIANT][QUEUE_COUNT];
     int *merged;         /* owned, [most steps of a script]: of a run that has
                             its queues as one */
     unsigned char *told; /* owned, [n_event]: room for sim_merge */
     struct cursor cursor[QUEUE_COUNT]; /* one of them is empty then */
-    const struct script *script;       /* of this run */
+    const struct variant *variant;     /* of this run */
     unsigned char *done;               /* owned, [most steps of a script] */
     int first_open;                    /* all steps before are done */
     int last_begun;
@@ -106,7 +106,7 @@ static void unload_device(struct device_set *set, struct sim_device *d)
 {
     bool copy = device_set_is_copy(set);
 
-    for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
+    for (int k = 0; k < PROG_MAX_VARIANT * QUEUE_COUNT; k++)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
     for (int r = 0; r < REGION_INBOX; r++) {
@@ -132,7 +132,7 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     d->done = NULL;
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
     struct sim *sim = b->own;
 
@@ -140,7 +140,7 @@ static void unload(struct device_bank *b)
         unload_device(b->set, &sim->dev[i]);
 }
 
-static void close_bank(struct device_bank *b)
+static void close_backend(struct backend *b)
 {
     struct sim *sim = b->own;
 
@@ -158,7 +158,7 @@ static void close_bank(struct device_bank *b)
 }
 
 /* One thread plays all devices; with links as many as there are cores. */
-static int count_threads(const struct device_bank *b)
+static int count_threads(const struct backend *b)
 {
     cpu_set_t may;
     int n_core = b->n;
@@ -192,7 +192,7 @@ static void deal_devices(struct sim *sim, uint64_t seed)
     }
 }
 
-static pl_status start_threads(struct device_bank *b, pl_err *err)
+static pl_status start_threads(struct backend *b, pl_err *err)
 {
     struct sim *sim = b->own;
     int n = sim->n_thread + 1, *core = malloc((size_t)n * sizeof *core);
@@ -208,7 +208,7 @@ static pl_status start_threads(struct device_bank *b, pl_err *err)
     return s;
 }
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_backend(struct backend *b, pl_err *err)
 {
     const struct device_options *opt = device_set_options(b->set);
     struct sim *sim = calloc(1, sizeof *sim);
@@ -236,14 +236,14 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     return start_threads(b, err);
 }
 
-static bool sort_queues(struct sim_queue *q, const struct script *c)
+static bool sort_queues(struct sim_queue *q, const struct variant *c)
 {
     for (int k = 0; k < QUEUE_COUNT; k++) {
-        q[k].step = malloc(((size_t)c->n_step + 1) * sizeof *q[k].step);
+        q[k].step = malloc(((size_t)c->n_insn + 1) * sizeof *q[k].step);
         if (!q[k].step)
             return false;
-        for (int i = 0; i < c->n_step; i++)
-            if ((int)c->step[i].queue == k)
+        for (int i = 0; i < c->n_insn; i++)
+            if ((int)c->insn[i].queue == k)
                 q[k].step[q[k].n++] = i;
     }
     return true;
@@ -254,12 +254,12 @@ static bool make_tables(struct sim_device *d)
     const struct program *p = d->dev->prog;
     int n_step = 0;
 
-    for (int i = 0; i < p->n_script; i++) {
-        const struct script *c = &p->script[i];
+    for (int i = 0; i < p->n_variant; i++) {
+        const struct variant *c = &p->variant[i];
 
         if (!sort_queues(d->queue[i], c))
             return false;
-        n_step = c->n_step > n_step ? c->n_step : n_step;
+        n_step = c->n_insn > n_step ? c->n_insn : n_step;
     }
     d->done = calloc((size_t)n_step + 1, 1);
     d->merged = malloc(((size_t)n_step + 1) * sizeof *d->merged);
@@ -291,7 +291,7 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
     return cpu_image_init(&d->image, sim->set, d->dev, &sim->kernels, err);
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
     struct sim *sim = b->own;
 
@@ -324,25 +324,25 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 
 /* ---- a run ------------------------------------------------------------- */
 
-static void step_ends(struct sim_device *d, int step)
+static void insn_ends(struct sim_device *d, int step)
 {
     pthread_mutex_lock(&d->lock);
     d->done[step] = 1;
-    while (d->first_open < d->script->n_step && d->done[d->first_open])
+    while (d->first_open < d->variant->n_insn && d->done[d->first_open])
         d->first_open++;
     pthread_mutex_unlock(&d->lock);
 }
 
 /* Steps that this run does not have count as done. */
-static void pass_over(const struct sim *s, struct sim_device *d,
-                      struct cursor *l)
+static void skip_disabled(const struct sim *s, struct sim_device *d,
+                          struct cursor *l)
 {
     for (; l->head < l->n; l->head++) {
         int i = l->step[l->head];
 
-        if (step_runs(&d->script->step[i], s->run->n_micro, s->run->sizes))
+        if (insn_enabled(&d->variant->insn[i], s->run->n_micro, s->run->sizes))
             return;
-        step_ends(d, i);
+        insn_ends(d, i);
     }
 }
 
@@ -350,20 +350,20 @@ static void pass_over(const struct sim *s, struct sim_device *d,
 static void set_cursors(struct sim *s, struct sim_thread *p,
                         struct sim_device *d)
 {
-    const struct sim_queue *x = d->queue[s->run->script];
+    const struct sim_queue *x = d->queue[s->run->variant];
     bool merge = device_set_options(s->set)->sim_merge;
 
     for (int q = 0; q < QUEUE_COUNT; q++)
         d->cursor[q] = (struct cursor){.step = x[q].step, .n = x[q].n};
     if (merge) {
-        sim_merge(d->merged, d->script, d->dev->prog->dev, s->run, x, d->told,
+        sim_merge(d->merged, d->variant, d->dev->prog->dev, s->run, x, d->told,
                   &p->random);
         d->cursor[QUEUE_COMPUTE] =
-            (struct cursor){.step = d->merged, .n = d->script->n_step};
+            (struct cursor){.step = d->merged, .n = d->variant->n_insn};
         d->cursor[QUEUE_COPY] = (struct cursor){.step = NULL};
     }
     for (int q = 0; q < QUEUE_COUNT; q++)
-        pass_over(s, d, &d->cursor[q]);
+        skip_disabled(s, d, &d->cursor[q]);
 }
 
 static void begin(struct sim *s, struct sim_thread *p, struct sim_device *d)
@@ -372,23 +372,23 @@ static void begin(struct sim *s, struct sim_thread *p, struct sim_device *d)
 
     if (cpu_image_sizes(&d->image, r))
         cpu_image_resolve(&d->image);
-    d->script = device_script(d->dev, r);
-    memset(d->done, 0, (size_t)d->script->n_step);
+    d->variant = device_variant(d->dev, r);
+    memset(d->done, 0, (size_t)d->variant->n_insn);
     d->first_open = d->death = 0;
     d->last_begun = -1;
     set_cursors(s, p, d);
 }
 
-static const struct step *head(const struct sim_device *d,
+static const struct insn *head(const struct sim_device *d,
                                const struct cursor *l)
 {
-    return &d->script->step[l->step[l->head]];
+    return &d->variant->insn[l->step[l->head]];
 }
 
-static bool has_come(const struct sim *s, const struct step_wait *w)
+static bool has_come(const struct sim *s, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
-        struct step_event e = wait_event(w, i);
+        struct insn_event e = wait_event(w, i);
 
         if (atomic_load_explicit(&device_of(s->set, e.dev)->event[e.event].v,
                                  memory_order_acquire) < s->run_number)
@@ -400,11 +400,11 @@ static bool has_come(const struct sim *s, const struct step_wait *w)
 static bool can_run(const struct sim *s, const struct sim_device *d,
                     const struct cursor *l)
 {
-    const struct step *st = head(d, l);
+    const struct insn *st = head(d, l);
 
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return has_come(s, &st->wait);
-    if (st->kind == STEP_POST)
+    if (st->kind == INSN_POST)
         return l->pushed == 0 || device_now() >= l->pushed;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
@@ -414,24 +414,23 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
  * as it can: when the first step after it begins that touches memory. Where
  * that step has overtaken the last readers, in the other queue, it is passed
  * over: the step may be the buffer's next tenant. */
-static void bury(struct sim_device *d, int next)
+static void poison_dead(struct sim_device *d, int next)
 {
-    const struct script *c = d->script;
+    const struct variant *c = d->variant;
 
-    for (; d->death < c->n_death && c->death[d->death].step < next;
-         d->death++) {
-        const struct prog_death *x = &c->death[d->death];
+    for (; d->death < c->n_dead && c->dead[d->death].insn < next; d->death++) {
+        const struct dead_range *x = &c->dead[d->death];
 
-        if (x->step < d->first_open)
+        if (x->insn < d->first_open)
             memset(d->base[REGION_WORK] + x->offset, POISON, x->bytes);
     }
 }
 
-static void step_begins(struct sim_device *d, int step)
+static void insn_begins(struct sim_device *d, int step)
 {
     pthread_mutex_lock(&d->lock);
     if (step > d->last_begun) {
-        bury(d, step);
+        poison_dead(d, step);
         d->last_begun = step;
     }
     pthread_mutex_unlock(&d->lock);
@@ -439,7 +438,7 @@ static void step_begins(struct sim_device *d, int step)
 
 /* Whole, or in parts in any order. */
 static void run_kernel(struct sim_thread *p, struct sim_device *d,
-                       const struct step *st)
+                       const struct insn *st)
 {
     int part[CPU_PARTS];
     int n = 1 + draw(p, CPU_PARTS);
@@ -455,18 +454,18 @@ static void run_kernel(struct sim_thread *p, struct sim_device *d,
 }
 
 /* Sets out: the bytes of a copy arrive when the link has brought them. */
-static void depart(struct sim_thread *p, struct sim_device *d, struct cursor *l,
-                   const struct step *st)
+static void start_transfer(struct sim_thread *p, struct sim_device *d,
+                           struct cursor *l, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&d->image, st);
 
     l->pulling = true;
     l->piece = 0;
-    l->n_piece = st->kind == STEP_PULL   ? st->pull.n_piece
-                 : st->kind == STEP_PUSH ? st->push.n_to
+    l->n_piece = st->kind == INSN_PULL   ? st->pull.n_piece
+                 : st->kind == INSN_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
-    if (st->kind == STEP_PUSH && t > 0) { /* it goes on meanwhile */
+    if (st->kind == INSN_PUSH && t > 0) { /* it goes on meanwhile */
         double late = cpu_image_latency(&d->image, st);
 
         l->pushed = l->due;
@@ -475,11 +474,11 @@ static void depart(struct sim_thread *p, struct sim_device *d, struct cursor *l,
 }
 
 /* One piece; true when all have arrived. */
-static bool arrive(struct sim_device *d, struct cursor *l,
-                   const struct step *st)
+static bool transfer_progress(struct sim_device *d, struct cursor *l,
+                              const struct insn *st)
 {
-    if (l->piece < l->n_piece && st->kind != STEP_PAGES)
-        cpu_image_carry(&d->image, st, l->piece, 0, 1);
+    if (l->piece < l->n_piece && st->kind != INSN_PAGES)
+        cpu_image_transfer(&d->image, st, l->piece, 0, 1);
     else if (l->piece < l->n_piece)
         cpu_image_pages(&d->image, st, l->piece, l->n_piece);
     l->pulling = ++l->piece < l->n_piece;
@@ -488,22 +487,22 @@ static bool arrive(struct sim_device *d, struct cursor *l,
 
 /* A step that touches memory, or a part of a copy; true when it has ended. */
 static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
-                 const struct step *st)
+                 const struct insn *st)
 {
-    step_begins(d, l->step[l->head]);
+    insn_begins(d, l->step[l->head]);
     switch (st->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         run_kernel(p, d, st);
         break;
-    case STEP_MERGE:
+    case INSN_MERGE:
         cpu_image_merge(&d->image, st, d->scratch, 0, 1);
         break;
-    case STEP_PULL:
-    case STEP_PUSH:
-    case STEP_PAGES:
-        return arrive(d, l, st);
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_PULL:
+    case INSN_PUSH:
+    case INSN_PAGES:
+        return transfer_progress(d, l, st);
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
     return true;
@@ -511,22 +510,22 @@ static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
 
 /* True when the head has ended. */
 static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
-                     struct cursor *l, const struct step *st)
+                     struct cursor *l, const struct insn *st)
 {
     bool ended;
     double end;
 
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return true;
-    if (st->kind == STEP_POST) {
+    if (st->kind == INSN_POST) {
         atomic_store_explicit(&d->dev->event[st->event.event].v, s->run_number,
                               memory_order_release);
         return true;
     }
     if (!l->pulling)
         l->begun = device_clock(s->set);
-    if (step_is_transfer(st) && !l->pulling) {
-        depart(p, d, l, st);
+    if (insn_is_transfer(st) && !l->pulling) {
+        start_transfer(p, d, l, st);
         return false;
     }
     device_guard_enter(s->set, d->dev, st);
@@ -537,12 +536,12 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     if (!ended)
         return false;
     end = device_clock(s->set);
-    if (step_is_transfer(st) && l->due > 0)
+    if (insn_is_transfer(st) && l->due > 0)
         end = fmax(device_since(s->set, l->due), l->begun);
     pthread_mutex_lock(&d->lock);
-    device_spend(&d->dev->spent, st, end - l->begun);
+    device_add_time(&d->dev->spent, st, end - l->begun);
     if (device_traces(s->set))
-        device_note(s->set, d->dev, l->step[l->head], l->begun, end);
+        device_trace_add(s->set, d->dev, l->step[l->head], l->begun, end);
     pthread_mutex_unlock(&d->lock);
     return true;
 }
@@ -551,9 +550,9 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                       struct cursor *l)
 {
     int i = l->step[l->head];
-    const struct step *st = &d->script->step[i];
+    const struct insn *st = &d->variant->insn[i];
 
-    if (i == d->dev->fail_step) {
+    if (i == d->dev->fail_insn) {
         device_fail(s->set, d->dev, i, "the device was lost");
         return;
     }
@@ -562,14 +561,14 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     pthread_mutex_lock(&d->counting); /* not the lock: it may want the guard */
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);
-    step_ends(d, i);
+    insn_ends(d, i);
     l->head++;
-    pass_over(s, d, l);
+    skip_disabled(s, d, l);
 }
 
 /* Draws among the queues that can run, those that are held back last. False:
  * none can. */
-static bool play_one(struct sim *s, struct sim_thread *p, bool *left)
+static bool run_random_queue(struct sim *s, struct sim_thread *p, bool *left)
 {
     int n = 0, n_held = 0;
     struct sim_device *d = NULL, *held_d = NULL;
@@ -644,7 +643,7 @@ static void make_ready(struct sim *s, struct sim_thread *p)
     }
 }
 
-static void play(void *user, int thread)
+static void run_devices(void *user, int thread)
 {
     struct sim *s = user;
     struct sim_thread *p;
@@ -656,29 +655,29 @@ static void play(void *user, int thread)
     p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
-        if (play_one(s, p, &left))
+        if (run_random_queue(s, p, &left))
             idle = 0;
         else if (left)
             wait_a_little(++idle);
     }
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
     struct sim *s = b->own;
 
-    s->run = device_set_now(b->set, &s->run_number);
-    team_begin(s->team, play, s);
+    s->run = device_set_current_run(b->set, &s->run_number);
+    team_begin(s->team, run_devices, s);
 }
 
-static void wait(struct device_bank *b)
+static void wait(struct backend *b)
 {
     struct sim *s = b->own;
 
-    team_end(s->team, play, s);
+    team_end(s->team, run_devices, s);
 }
 
-static void ended(struct device_bank *b)
+static void ended(struct backend *b)
 {
     struct sim *s = b->own;
 
@@ -686,7 +685,7 @@ static void ended(struct device_bank *b)
         if (failed(s))
             s->dev[i].image.resize = (uint32_t)-1;
         else
-            bury(&s->dev[i], s->dev[i].script->n_step);
+            poison_dead(&s->dev[i], s->dev[i].variant->n_insn);
     }
 }
 
@@ -715,7 +714,7 @@ static size_t scratch(const struct device_desc *d,
     return cpu_image_parts_scratch(opt, p);
 }
 
-const struct device_ops sim_ops = {
+const struct backend_ops sim_ops = {
     .name = "sim",
     .accepts = "sim[:MEMORY[:available=MEMORY]][:BANDWIDTH/s][:LATENCY][*N] "
                "as in "
@@ -725,8 +724,8 @@ const struct device_ops sim_ops = {
     .packing = cpu_image_packing,
     .activations = cpu_image_activations,
     .scratch = scratch,
-    .open = open_bank,
-    .close = close_bank,
+    .open = open_backend,
+    .close = close_backend,
     .load = load,
     .unload = unload,
     .write = put,

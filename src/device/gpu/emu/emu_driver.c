@@ -356,7 +356,7 @@ static void graph_free(struct gpu *g, struct gpu_graph *graph)
     free(graph);
 }
 
-static bool take_node(struct emu_node *to, const struct gpu_node *from)
+static bool take_node(struct emu_node *to, const struct gpu_graph_node *from)
 {
     to->kernel = from->kernel;
     to->n_group = from->n_group;
@@ -369,8 +369,8 @@ static bool take_node(struct emu_node *to, const struct gpu_node *from)
     return to->after != NULL;
 }
 
-static pl_status graph_make(struct gpu *g, const struct gpu_node *node, int n,
-                            struct gpu_graph **out, pl_err *err)
+static pl_status graph_make(struct gpu *g, const struct gpu_graph_node *node,
+                            int n, struct gpu_graph **out, pl_err *err)
 {
     struct gpu_graph *graph = calloc(1, sizeof *graph);
     void *room = NULL;
@@ -540,7 +540,7 @@ const struct gpu_driver gpu_emu = {
     .host_release = host_release,
     .map = map,
     .unmap = unmap,
-    .reach = reach,
+    .enable_peer_access = reach,
     .write = write_bytes,
     .read = read_bytes,
     .copy = copy_bytes,
@@ -548,13 +548,13 @@ const struct gpu_driver gpu_emu = {
     .graph_make = graph_make,
     .graph_run = graph_run,
     .graph_free = graph_free,
-    .mark = mark,
-    .reached = reached,
-    .on_cores = on_cores,
-    .await = await,
-    .post = post,
-    .wait = wait,
-    .drop = drop,
+    .fence_record = mark,
+    .fence_query = reached,
+    .runs_on_cpu = on_cores,
+    .fence_wait = await,
+    .signal_word = post,
+    .wait_word = wait,
+    .cancel_queue = drop,
     .flush = flush,
     .finish = finish,
 };
