@@ -12,6 +12,8 @@
 #   make test-ptx    the kernels' tests, their PTX run an instruction at a time
 #   make pictures    doc/page.png, doc/machine.png
 #   make examples    examples/, built against an installed copy, and run
+#   make deb         Debian packages in build-deb/
+#   make portable    a folder whose command needs glibc alone, and its .tar.xz
 #   make bench       the benches' figures on this machine
 #   make install     headers, libraries, command, man pages, completions and
 #                    pkg-config file; PREFIX=DIR
@@ -84,6 +86,21 @@ bench: all
 
 examples: all
 	@scripts/examples.sh $(BUILD)
+	@scripts/installed.sh $(BUILD)
+
+# In a copy, because debhelper writes into the tree.
+deb:
+	@scripts/deps.sh deb
+	@rm -rf build-deb
+	@mkdir -p build-deb/plait
+	@tar -c --exclude='./build*' --exclude=./.git . | \
+	    tar -x -C build-deb/plait
+	@cd build-deb/plait && dpkg-buildpackage -b -us -uc
+	@ls build-deb/*.deb
+
+portable: all
+	@scripts/deps.sh portable
+	@scripts/portable.sh $(BUILD) pack
 
 install: all
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"
@@ -92,4 +109,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check check-symbols commands hooks ptx check-ptx test-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check check-symbols commands hooks ptx check-ptx test-ptx check-hip pictures examples deb portable bench install clean

@@ -649,6 +649,8 @@ const struct environment_row environment_table[] = {
      "--measure` found, GPU kernels and downloads."},
     {"HF_ENDPOINT", "URL", "Address of the hub in place of huggingface.co."},
     {"HF_TOKEN", "TOKEN", "Access token of the hub."},
+    {"SSL_CERT_FILE", "FILE",
+     "Certificates that downloads trust. Without it, those of the system."},
     {"TMPDIR", "DIR", "Directory for the models that bench --shape writes."},
     {"NO_COLOR", "1", "Use no colors on a terminal."},
     {"PLAIT_PEER", "0",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct flight {
     const struct hub_transfer *t;
@@ -207,17 +208,44 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     return ok;
 }
 
+/* Returns the file of trusted certificates, or NULL for libcurl's own. A
+ * libcurl that was taken to another system lacks the file that it was built
+ * for. */
+static const char *certificates(void)
+{
+    static const char *const known[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/cert.pem",
+    };
+    const char *stated = getenv("SSL_CERT_FILE");
+    const char *own = curl_version_info(CURLVERSION_NOW)->cainfo;
+
+    if (stated != NULL && stated[0] != '\0')
+        return stated;
+    if (own == NULL || access(own, R_OK) == 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (access(known[i], R_OK) == 0)
+            return known[i];
+    return NULL;
+}
+
 static void set_options(CURL *c, struct flight *f, struct curl_slist *lines,
                         char *text)
 {
     const struct hub_transfer *t = f->t;
     bool tls = strncasecmp(t->url, "https:", 6) == 0;
+    const char *ca = certificates();
 
     curl_easy_setopt(c, CURLOPT_URL, t->url);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "plait");
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, text);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    if (ca != NULL)
+        curl_easy_setopt(c, CURLOPT_CAINFO, ca);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR,
                      tls ? "https" : "http,https");

@@ -245,6 +245,22 @@ def check_defects():
             complain('tests/defects/README.md', 1, line)
 
 
+def check_versions():
+    """The Debian packages and the examples name the version of meson.build, and
+    a package the library's soname."""
+    text = text_of('meson.build')
+    version = re.search(r"version: '(.*)'", text)[1]
+    soversion = re.search(r"soversion = '(.*)'", text)[1]
+    for path, want in (
+            ('debian/changelog', f'plait ({version}) '),
+            ('debian/control', f'\nPackage: libplait{soversion}\n'),
+            ('examples/CMakeLists.txt',
+             f'find_package(plait {version.rpartition(".")[0]} ')):
+        if want not in text_of(path):
+            complain(path, 1, f'not found: "{want.strip()}", as meson.build '
+                     'has it')
+
+
 def check_symbols(build):
     public = set()
     for header in ('include/pl.h', 'include/pl_graph.h'):
@@ -354,8 +370,6 @@ MOST_WORDS = {
     'doc/numerics.md': 1800, 'doc/server.md': 3600, 'doc/testing.md': 2200,
     'doc/user-guide.md': 2600,
 }
-# Pages that are linked before they are written.
-COMING = {'doc/install.md'}
 OPTIONS = re.compile(r'(?<![\w-])--?[a-z][\w-]*[a-z0-9]')
 
 
@@ -381,8 +395,6 @@ def check_links(doc, n, line, there):
             continue
         path = os.path.normpath(os.path.join(os.path.dirname(doc), path)
                                 if path else doc)
-        if path in COMING and not there(path):
-            continue
         if not there(path):
             complain(doc, n, f'links to {path}, which is not there')
         elif anchor and path.endswith('.md') and anchor not in anchors_of(path):
@@ -405,8 +417,8 @@ def check_documents(files):
         if path in docs or re.match(r'tests/refs/|.*\.gguf$', path):
             continue
         words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
-        if re.match(r'(cli|scripts|bench)/|Makefile|tests/main.c|'
-                    r'tests/defects/run.py', path):
+        if re.match(r'(cli|scripts|bench|debian)/|Makefile|Containerfile|'
+                    r'tests/main.c|tests/defects/run.py', path):
             options.update(OPTIONS.findall(text_of(path)))
 
     def there(path):
@@ -703,6 +715,7 @@ def check_tree(build):
     later(check_commands)
     check_ptx()
     check_defects()
+    check_versions()
     check_words(files, code)
     check_documents(files)
     check_quotes(files)

@@ -97,9 +97,10 @@ part_wheel() {
     python3 -m venv build-long/venv && $python -m pip install -q . &&
         $python examples/first_text.py models/fable-moe-Q8_0.gguf
 }
+part_packages() { scripts/deps.sh packages && scripts/packages.py; }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
-parts="short tests ptx clang asan fuzz tsan valgrind wheel defects"
+parts="short tests ptx clang asan fuzz tsan valgrind wheel packages defects"
 [ $# -gt 0 ] && parts=$*
 PLAIT_TIER=long scripts/deps.sh gate && make all || exit 1
 rc=0
