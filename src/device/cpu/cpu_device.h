@@ -36,7 +36,7 @@ struct cpu_seats {
 
 struct cpu_backend {
     struct cpu_kernels kernels;
-    /* Of this machine, if its devices are on several nodes, else NULL. */
+    /* This machine's, if the devices are on several nodes, else NULL. */
     const struct topology *topology;
     bool one_node;           /* all cores are equally near to memory */
     struct team *team;       /* owned */
