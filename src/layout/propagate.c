@@ -328,8 +328,8 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
     return layout_split(s->a, 1, size, (int)size, run, s->p->n_rank);
 }
 
-/* Returns the memory behind operand i of a node. Returns -1 if there is no such
- * operand, or if it is not a memory. */
+/* Returns the memory that operand i of a node refers to. Returns -1 if there is
+ * no such operand, or if it is not a memory. */
 static int memory_of(const pl_graph *g, const struct graph_node *n, int i)
 {
     return i < n->n_in && n->in[i] >= 0 ? graph_memory(g, n->in[i]) : -1;

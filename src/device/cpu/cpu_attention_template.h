@@ -826,8 +826,8 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* Returns the spans of all groups. Returns 0 if threads should share whole
- * groups: if each thread gets equally many, all of equal length. */
+/* Returns the number of spans of all groups, or 0 if threads should share whole
+ * groups, as when each gets equally many of equal length. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;

@@ -197,9 +197,8 @@ double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st)
     return bytes;
 }
 
-/* Returns the seconds of the slowest link of a transfer of `bytes` on this
- * device. A link of another device carries its part of them; of a PUSH to
- * several, what each receives. */
+/* Returns the seconds of the slowest link of a transfer of `bytes`. In a PUSH
+ * to several devices, the link of each carries its share of them. */
 static double slowest(const struct cpu_image *m, const struct insn *st,
                       double bytes)
 {
