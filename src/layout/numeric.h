@@ -16,7 +16,7 @@
     X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
     X(REDUCE_SCATTER, "ReduceScatter") /* PARTIAL to SPLIT */                  \
     X(ALL_GATHER, "AllGather")         /* SPLIT to MIRRORED */                 \
-    X(SLICE, "Slice")                  /* to indices ranks hold: free */      \
+    X(SLICE, "Slice")                  /* to indices ranks hold: free */       \
     X(ALL_TO_ALL, "AllToAll")          /* SPLIT to another SPLIT */
 
 enum num_kind {
