@@ -15,7 +15,7 @@ enum {
     AHEAD = 4096,
     RUN = 32, /* values of an activation row rounded at once */
     /* Most rows of activations whose sums are in registers. */
-    MAX_ALL_TO_ALL = 8,
+    MAX_ROWS = 8,
 };
 
 /* Returns the weights of 16 rows at k and k + 1. Without `both`, those at k + 1
@@ -36,11 +36,11 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 /* Adds n values of a segment, RUN at most, whose weights are at `tile`, to the
  * sums of n_tok rows of activations. n_tok is a compile-time constant, as n
  * should be. */
-TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ALL_TO_ALL],
-                   int64_t i, const int n, lanes sum[MAX_ALL_TO_ALL],
-                   const int n_tok, pl_format f)
+TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
+                   int64_t i, const int n, lanes sum[MAX_ROWS], const int n_tok,
+                   pl_format f)
 {
-    uint32_t pair[MAX_ALL_TO_ALL][RUN / 2];
+    uint32_t pair[MAX_ROWS][RUN / 2];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
@@ -61,13 +61,13 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ALL_TO_ALL],
 TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
-    const float *x[MAX_ALL_TO_ALL];
+    const float *x[MAX_ROWS];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
-        lanes sum[MAX_ALL_TO_ALL];
+        lanes sum[MAX_ROWS];
 
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
@@ -100,7 +100,7 @@ TMPL void panel(const struct cpu_panel_args *s, pl_format f)
         if (c->rank != s->rank)
             continue;
         for (int j = 0, n; j < s->n_tok; j += n) {
-            n = s->n_tok - j < MAX_ALL_TO_ALL ? s->n_tok - j : MAX_ALL_TO_ALL;
+            n = s->n_tok - j < MAX_ROWS ? s->n_tok - j : MAX_ROWS;
             if (n == 1)
                 few_rows(s, c, j, n, 1, f);
             else if (n == 2)
@@ -108,7 +108,7 @@ TMPL void panel(const struct cpu_panel_args *s, pl_format f)
             else if (n <= 4)
                 few_rows(s, c, j, n, 4, f);
             else
-                few_rows(s, c, j, n, MAX_ALL_TO_ALL, f);
+                few_rows(s, c, j, n, MAX_ROWS, f);
         }
     }
 }

@@ -164,13 +164,13 @@ TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 /* ---- few rows of activations --------------------------------------------- */
 
 /* A *cell* is a panel and a row of activations: number p n_tok + t. */
-enum { MAX_ALL_TO_ALL = 8 };
+enum { MAX_CELLS = 8 };
 
 /* n_panel panels of a call, and n_tok rows of activations. Both numbers are
- * compile-time constants, and there are at most MAX_ALL_TO_ALL cells. */
+ * compile-time constants, and there are at most MAX_CELLS cells. */
 struct few {
     const struct cpu_panel_args *s;
-    const struct q8_block *x[MAX_ALL_TO_ALL];
+    const struct q8_block *x[MAX_CELLS];
     const uint8_t *panel; /* the first of the panels */
     int first;            /* its index in the call */
     vu table;
@@ -179,8 +179,8 @@ struct few {
 /* Sums of each cell, in registers: integers over a chunk, floats over all of
  * k. */
 struct few_sums {
-    vi isum[MAX_ALL_TO_ALL][HALVES];
-    vf acc[MAX_ALL_TO_ALL][HALVES];
+    vi isum[MAX_CELLS][HALVES];
+    vf acc[MAX_CELLS][HALVES];
 };
 
 /* Adds tile i of panel p's chunk. */
@@ -225,9 +225,8 @@ TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
 /* Adds the integer sums of panel p's chunk to the accumulators; sums its minima
  * now. */
 TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
-                    const struct few_sums *sum,
-                    float *const acc[MAX_ALL_TO_ALL], const int n_tok,
-                    struct shape f)
+                    const struct few_sums *sum, float *const acc[MAX_CELLS],
+                    const int n_tok, struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32;
@@ -236,7 +235,7 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
 
     UNROLL
     for (int h = 0; h < HALVES; h++) {
-        vi msum[MAX_ALL_TO_ALL];
+        vi msum[MAX_CELLS];
         struct scales k = {0};
 
         UNROLL
@@ -269,7 +268,7 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
     const struct cpu_panel_args *s = w->s;
     const int n_cell = n_panel * n_tok;
     float nowhere[PACK_ROWS] = {0};
-    float *acc[MAX_ALL_TO_ALL];
+    float *acc[MAX_CELLS];
 
     UNROLL
     for (int i = 0; i < n_cell; i++)
@@ -342,8 +341,8 @@ TMPL void panel_quantized(const struct cpu_panel_args *s, struct shape f)
         few_rows(s, table, MAX_PANELS, 2, f);
     else if (s->n_tok <= 4)
         few_rows(s, table, MAX_PANELS < 2 ? MAX_PANELS : 2, 4, f);
-    else if (s->n_tok <= MAX_ALL_TO_ALL)
-        few_rows(s, table, 1, MAX_ALL_TO_ALL, f);
+    else if (s->n_tok <= MAX_CELLS)
+        few_rows(s, table, 1, MAX_CELLS, f);
     else
         more_rows(s, table, f);
 }
