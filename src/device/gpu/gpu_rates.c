@@ -7,9 +7,9 @@
 /* ---- CUDA ---------------------------------------------------------------- */
 
 /* Float lanes of a multiprocessor (CUDA C++ Programming Guide, table of
- * arithmetic throughput), and multiply-adds of quantized weights per lane.
- * Level 61 has the four of dp4a. Matrix instructions have as many as the lanes
- * can apply scales for: 32 in four instructions. 10.3 has few int8 units. */
+ * arithmetic throughput), and multiply-adds of quantized weights per lane: four
+ * with dp4a. Matrix instructions have as many as the lanes can apply scales
+ * for: 32 in four instructions. 10.3 has few int8 units. */
 static const struct {
     int level, lanes, block; /* from this compute capability on */
 } cuda_unit[] = {
