@@ -16,7 +16,7 @@ enum {
     GPU_RETURNS = 64,         /* most readbacks of one staging buffer */
     GPU_PULSES = 8,           /* see gpu_watchdog.c */
     GPU_RING = 63,            /* fences of events, reused in turn */
-    GPU_SLOT_MARK = GPU_RING, /* the remaining fences */
+    GPU_SLOT_MARK = GPU_RING, /* first fence of staging buffers */
     GPU_PULSE_MARK = GPU_SLOT_MARK + GPU_SLOTS,
 };
 _Static_assert(GPU_PULSE_MARK + GPU_PULSES <= GPU_MAX_MARKS, "marks");
@@ -26,8 +26,8 @@ struct gpu_heartbeat {
 };
 
 /* A range of a staging buffer that the GPU reads back: `bytes` bytes of a copy
- * extent, counted from byte `from` of its spans joined end to end. The spans
- * start at dst. */
+ * extent. `from` counts bytes of its spans joined end to end. The spans start
+ * at dst. */
 struct pending_readback {
     unsigned char *dst;
     struct copy_extent loops;

@@ -133,8 +133,8 @@ static bool close_segment(struct draft *d)
 /* ---- a recording --------------------------------------------------------- */
 
 /* Records the instructions of one queue. The other queue's instructions between
- * them may be issued later or earlier, because no segment contains a wait and
- * no wait needs a part of a segment. */
+ * them may be issued later or earlier. No segment contains a wait, and no wait
+ * needs a part of a segment. */
 static bool record_queue(struct draft *d, enum queue q)
 {
     const struct variant *c = d->to->variant;

@@ -1,13 +1,13 @@
 /* Device graphs: launches that an earlier step had too, queued with one call.
  *
  * The launches of a variant depend only on the sizes of its step and on the
- * page count of its longest sequence, rounded to powers of two. Everything else
- * that changes (positions, pages, tokens) is read from memory by the kernels.
- * When a variant runs for the second time with the same small sizes, its
- * launches become device graphs. A graph holds the launches between two events
- * of a queue, except instructions that the thread carries out itself. Events
- * stay what they were. In a graph a launch waits only for launches that access
- * the same bytes. */
+ * pages of its longest sequence, rounded to powers of two. Everything else that
+ * changes (positions, pages, tokens) is read from memory by the kernels. When a
+ * variant runs for the second time with the same small sizes, its launches
+ * become device graphs. A graph holds the launches between two events of a
+ * queue, except instructions that the thread carries out itself. Events stay
+ * what they were. In a graph a launch waits only for launches that access the
+ * same bytes. */
 #ifndef DEVICE_GPU_GPU_GRAPH_H
 #define DEVICE_GPU_GPU_GRAPH_H
 

@@ -1,7 +1,7 @@
 /* The host memory that kernels access in place: the device's inbox and events,
- * and memory of other devices that its program accesses, except what it writes
- * to memory of peers (gpu_peer.c). Kernels keep no working data there; they
- * read it once, or write to an inbox. */
+ * and memory of other devices that its program accesses. Pushes to peers'
+ * memory are not included (gpu_peer.c). Kernels keep no working data there;
+ * they read it once, or write to an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"

@@ -1,13 +1,12 @@
 /* Decides which GPUs write into each other's memory.
  *
- * Each byte for a GPU's inbox takes one of two ways. If all who push a tensor
- * are GPUs with access to this one's memory, or this GPU itself, they write it
- * to the device-side inbox, where it is read; it never passes through host
- * memory. All else passes through the host inbox (gpu_inbox.c). Tensors that
- * share bytes go the same way, whether one is a part of another or they use the
- * bytes in turn: bytes pushed as one tensor may be read as another. Event words
- * are always in host memory. A post comes after all earlier writes, to any
- * memory.
+ * Each byte for a GPU's inbox takes one of two ways. A tensor is written
+ * directly to the device-side inbox, where it is read, if each device that
+ * pushes it is this GPU or has peer access to it. It then never passes through
+ * host memory. All else passes through the host inbox (gpu_inbox.c). Tensors
+ * that share bytes, at once or in turn, go the same way, because bytes pushed
+ * as one tensor may be read as another. Event words are always in host memory.
+ * A post comes after all earlier writes, to any memory.
  *
  * The driver's statement about peer access is tested. On some machines bytes
  * for a peer are lost, and no command fails. */

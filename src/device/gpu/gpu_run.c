@@ -1,7 +1,7 @@
 /* The issuing thread of a GPU: puts the instructions of a variant into their
  * queues, in order. The queues execute them later and in parallel. The order
- * that program.h demands is kept by fences, if one queue waits for an event of
- * the other, and by flags, if a device waits for another device.
+ * that program.h demands is kept by fences between the two queues and by flags
+ * between devices.
  *
  * If the driver's queues can wait for a word themselves, the thread does not
  * stop at a WAIT. It checks the awaited words before it waits for a queue, so

@@ -144,7 +144,7 @@ struct checking {
     bool differs;
 };
 
-/* Counts the kernels of a case that was run. */
+/* Counts the kernels of a finished case. */
 static void count_tried(struct checking *c, const struct selftest_case *t)
 {
     for (int i = 0; i < t->list.n; i++) {

@@ -1,9 +1,9 @@
 /* Queues the work of an instruction: its launches, and copies that kernels do
  * not do. These are long spans between host and device, bytes received in the
  * host inbox, and all access to memory that kernels cannot reach. Such memory
- * is read and written through the staging ring. If a driver gets memory that it
- * has not mapped, it blocks the thread until it has copied it, at half the
- * speed of the link or less. */
+ * is read and written through the staging ring. Given memory that it has not
+ * mapped, a driver blocks the thread until all is copied, at half the speed of
+ * the link or less. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 #include "program/page_walk.h"

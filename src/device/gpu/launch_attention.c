@@ -37,9 +37,9 @@ static int64_t spans_for(int64_t n)
     return (n + TEXT_SPAN - 1) / TEXT_SPAN;
 }
 
-/* Returns the most spans that a token attends to. It is limited by the cache's
- * slots, by the pages of its sequence, of which a step may use only the first
- * ones, and by the window. */
+/* Returns the most spans that a token attends to. Its limits are the cache's
+ * slots, the window, and the pages of its sequence, of which a step may use
+ * only the first ones. */
 static int64_t most_spans(const struct gpu_call *c)
 {
     int64_t n = c->in[1].dim[0], window = c->attr->window, most;

@@ -1,9 +1,9 @@
-/* Merges two queues into one, like hardware whose queues share a channel: in
+/* Merges two queues into one, like hardware whose queues share a channel. In
  * each step, a device executes its instructions strictly in the order of one
  * list. The list is drawn anew for each step, among all orders that a device
- * may have to follow. They keep the order of each queue, a device's own POSTs
- * before its own WAITs for them, and every POST and barrier before a later WAIT
- * for another device and a later barrier. A program that passes program_check
+ * may have to follow. They keep the order of each queue, and a device's own
+ * POSTs before its own WAITs for them. Every POST and barrier stays before a
+ * later barrier or WAIT for another device. A program that passes program_check
  * cannot deadlock. */
 #ifndef DEVICE_SIM_SIM_MERGE_H
 #define DEVICE_SIM_SIM_MERGE_H
