@@ -85,6 +85,7 @@ struct gpu_device {
 
     /* Used by the thread that waits for the GPU: the issuing thread, or the
      * holder of the lock. */
+
     /* the GPU, or another device of the same GPU, hangs: the driver is not
      * called any more */
     bool lost;
