@@ -466,7 +466,7 @@ typedef struct pl_step_tokens {
     const int32_t *pos; /* [n_tok] position in its sequence */
     const int32_t *seq; /* [n_tok] row of pages */
     /* For each pool, [n_seq, page_stride]: the page of 64 slots that holds
-     * positions 64 i .. 64 i + 63. Of a pool with a window, only pages with
+     * positions 64 i .. 64 i + 63. If the pool has a window, only pages with
      * positions that the tokens see are read. For the pool of states, three
      * words: the slot of the state that is read; the slot, the same or another,
      * where the state after the step's tokens is written; and the position that
