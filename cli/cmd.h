@@ -1,6 +1,6 @@
 /* The commands, one file each (inspect and devices share one). They take
- * options and return an exit code. Standard output gets only the command's
- * result; everything else goes to standard error. */
+ * options and return an exit code. They print their result on standard output,
+ * and everything else on standard error. */
 #ifndef CLI_CMD_H
 #define CLI_CMD_H
 

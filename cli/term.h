@@ -1,7 +1,7 @@
 /* The terminal: a progress line, colors, and signals that end the process.
  *
- * Progress goes to standard error, only if that is a terminal that can redraw a
- * line, and only for work that takes over a second. */
+ * Progress is written to standard error, only if that is a terminal that can
+ * redraw a line, and only for work that takes over a second. */
 #ifndef CLI_TERM_H
 #define CLI_TERM_H
 

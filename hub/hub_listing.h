@@ -34,8 +34,7 @@ const struct hub_file *hub_listing_find(const struct hub_listing *l,
  * with a suffix. Control characters and backslashes are not allowed. */
 bool hub_path_is_safe(const char *path);
 
-/* ---- choosing files
- * --------------------------------------------------------- */
+/* ---- choosing files ------------------------------------------------------ */
 
 /* The files of one model. */
 struct hub_pick {

@@ -7,7 +7,7 @@
  * Results. A function that can fail returns a pl_status and takes a `pl_err *`
  * as its last argument, which may be NULL. The message names the subject, the
  * value and the remedy. On failure every result returned through a pointer
- * (`*out`, a count, a malloc'ed text) is NULL or 0, and no object has changed
+ * (`*out`, a count, a malloc'ed text) is NULL or 0. No object has changed
  * unless the comment says so. No function aborts, exits or prints. One
  * exception is hwloc, which finds the cores: it prints on request, or when a
  * machine contradicts itself. With HWLOC_HIDE_ERRORS=2 in the environment it
@@ -17,10 +17,10 @@
  * `cancel`, an array or text whose count is 0, and the argument of a _free
  * function. Others may be NULL only where their comment says so. Otherwise NULL
  * gives PL_BAD_ARGUMENT, and the message names the argument. A function without
- * a status then returns 0, false, NULL or "" (-1 for a token id, a tensor or a
- * number of dimensions), fills a struct with zeros, or does nothing. It does
- * the same if another argument is out of range or if the engine accepts no call
- * now.
+ * a status then returns 0, false, NULL or "", fills a struct with zeros, or
+ * does nothing. If it returns a token id, a tensor or a number of dimensions,
+ * it returns -1. It does the same if another argument is out of range or if the
+ * engine accepts no call now.
  *
  * Statuses. PL_BAD_ARGUMENT: the call is wrong whatever the objects contain:
  * NULL; a number, enumerator, flag, sequence, token or tensor that does not
@@ -32,14 +32,13 @@
  * weights compute NaN.
  *
  * Owners. Objects are opaque, owned by their creator, and freed by one call. A
- * borrowed object must outlive its borrower. Borrowed are: the model of an
- * engine or a plan, the graph of an executor, the tokenizer of a detokenizer or
- * a sampler, the template of a reply, the grammar of a sampler. The library
- * cannot detect pointers to freed objects or arrays that are too small. An
- * object that belongs to another one (a model's tokenizer, an engine's plan and
- * executor) is not freed by the caller; a call that tries does nothing. A
- * callback must not free the object that called it; a call that tries does
- * nothing.
+ * borrowed object must outlive its borrower. An engine and a plan borrow their
+ * model, an executor its graph, and a reply its template. A detokenizer borrows
+ * its tokenizer, and a sampler its tokenizer and grammar. The library cannot
+ * detect pointers to freed objects or arrays that are too small. An object that
+ * belongs to another one (a model's tokenizer, an engine's plan and executor)
+ * is not freed by the caller; a call that tries does nothing. A callback must
+ * not free the object that called it; a call that tries does nothing.
  *
  * Threads. Any number of threads may use models, plans, tokenizers, templates,
  * grammars and finished graphs at once, and any number of engines may share a
@@ -614,8 +613,8 @@ PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
 PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
                                       int64_t n, void **data, size_t *bytes,
                                       pl_err *err);
-/* Saves all that a sequence has, for this engine only: others refuse to restore
- * it, and it needs no checksum of the weights. *data as above. */
+/* Saves all that a sequence has, for this engine only: others reject it, and it
+ * needs no checksum of the weights. *data as above. */
 PL_API pl_status pl_state_swap_out(pl_engine *e, int seq, void **data,
                                    size_t *bytes, pl_err *err);
 /* Saves to a file by pl_file_open's rules. The engine's model files are
@@ -699,10 +698,10 @@ PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
 /* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 
-/* Special tokens of code models for filling a gap: before the text in front of
- * the gap, before the text after it, and before the gap itself; before the name
- * of the project, and of a file. pl_token_fim returns -1 if the model lacks
- * one. */
+/* Special tokens with which code models mark the parts of a prompt that has a
+ * gap to fill. Each precedes its part: the text before the gap, the text after
+ * it, the gap itself, the project's name, a file's name. pl_token_fim returns
+ * -1 if the model lacks one. */
 typedef enum pl_fim {
     PL_FIM_PREFIX,
     PL_FIM_SUFFIX,
@@ -884,12 +883,13 @@ typedef struct pl_sampling {
      * (entropy / greatest entropy) ^ exponent (1); 0 = off. */
     float dynatemp_range, dynatemp_exponent;
 
-    /* "Don't repeat yourself": if the last n tokens, n at least
-     * dry_allowed_length (2), occurred before, multiplier (0 = off) x base
-     * (1.75) ^ (n - allowed) is subtracted from the logit of the token that
-     * followed. Scans the last dry_last_n tokens (4096; at most 2^20), and not
-     * past text that contains one of the breakers. These are strings of at most
-     * 64 bytes; NULL: a newline, a colon, a double quote and an asterisk. */
+    /* "Don't repeat yourself": if the last n tokens occurred before, the token
+     * that followed them there is penalized. For n of at least
+     * dry_allowed_length (2), multiplier (0 = off) x base (1.75) ^ (n -
+     * allowed) is subtracted from its logit. Scans the last dry_last_n tokens
+     * (4096; at most 2^20), and not past text that contains one of the
+     * breakers. These are strings of at most 64 bytes; NULL: a newline, a
+     * colon, a double quote and an asterisk. */
     float dry_multiplier, dry_base;
     int dry_allowed_length, dry_last_n;
     int n_dry_breaker; /* at most 256 */
@@ -1005,7 +1005,7 @@ PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);
 
-/* ---- how fast could it be? --------------------------------------------- */
+/* ---- synthetic models and peak rates ----------------------------------- */
 
 /* Writes a model with the shape of a known one ("qwen3-8b") and random weights
  * of a type ("q4_k_m", "q8_0", any format), by pl_file_open's rules.
@@ -1035,8 +1035,8 @@ typedef struct pl_limits {
     double amx_ops_per_s;  /* tiles of 8-bit integers; 0: none */
     double bf16_ops_per_s; /* vectors of BF16; 0: none */
 } pl_limits;
-/* Measures pl_limits with a thread per core, and with memory of 64 MiB a core,
- * at least 1 GiB, but at most an eighth of what is available. */
+/* Measures pl_limits with a thread per core. Uses 64 MiB of memory per core, at
+ * least 1 GiB, but at most an eighth of what is available. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);

@@ -291,7 +291,7 @@ PL_API pl_tensor pl_slice(pl_graph *g, pl_tensor x, int axis, int64_t start,
                           int64_t len);
 PL_API pl_tensor pl_concat(pl_graph *g, int n, const pl_tensor *x, int axis);
 
-/* Custom ops --------------------------------------------------------- */
+/* ---- custom ops --------------------------------------------------------- */
 
 /* A part of a split dimension that this device holds: indices index .. index +
  * n - 1 lie at at .. at + n - 1. */
@@ -499,15 +499,14 @@ PL_API pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows,
 PL_API void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size);
 PL_API void pl_exec_counters(const pl_exec *x, pl_counters *out, size_t size);
 
-/* ---- the graph of a model
- * -------------------------------------------------- */
+/* ---- the graph of a model ------------------------------------------------ */
 
 /* Returns the graph of a model as planned; valid as long as the plan. */
 PL_API const pl_graph *pl_plan_graph(const pl_plan *p);
-/* Return the engine's executor, to read and set tensors between calls of the
- * engine (kept values are those of its last step), and a tensor by name, or -1.
- * The engine owns the executor: pl_exec_free does nothing, and pl_exec_step
- * gives BAD_ARGUMENT. */
+/* Return the engine's executor, and a tensor by name, or -1. With them tensors
+ * are read and set between calls of the engine; kept values are those of its
+ * last step. The engine owns the executor: pl_exec_free does nothing, and
+ * pl_exec_step gives BAD_ARGUMENT. */
 PL_API pl_exec *pl_engine_exec(pl_engine *e);
 PL_API pl_tensor pl_engine_tensor(const pl_engine *e, const char *name);
 
