@@ -37,8 +37,7 @@ json_t *bench_text_json(struct bench_text *text);
 double bench_number(const json_t *o, const char *key);
 const char *bench_word(const json_t *o, const char *key);
 
-/* ---- bench_roofline.c -------------------------------------------------------
- */
+/* ---- bench_roofline.c ---------------------------------------------------- */
 
 /* The data and work of a model in a step. */
 struct bench_model {
@@ -53,9 +52,9 @@ struct bench_model {
      * 32-bit floats. Indices: for every token, of all experts, per row of
      * logits. */
     double int8[3], half[3], flt[3];
-    /* Sums over layers whose attention has the same window. */
     /* values of a sequence's states, read and written in each step */
     double state;
+    /* Sums over layers whose attention has the same window. */
     struct bench_memory {
         double window;    /* 0: all */
         double cache;     /* bytes per token in the cache */
