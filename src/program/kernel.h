@@ -12,7 +12,7 @@ enum kernel {
     KERNEL_COUNT
 };
 
-/* How an instruction accesses a tensor. */
+/* The access of an instruction to a tensor. */
 enum access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,

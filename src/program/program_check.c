@@ -840,7 +840,7 @@ static pl_status simulate(struct check *c, struct simulate *y)
 
 /* ---- two queues run as one --------------------------------------------- */
 
-/* What a device's queues depend on of each other. */
+/* The dependencies between the two queues of a device. */
 struct law {
     int posted[QUEUE_COUNT]; /* POSTs and barriers so far */
     int known[QUEUE_COUNT];  /* those of the other queue that are known to

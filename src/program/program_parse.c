@@ -261,7 +261,7 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* What precedes the colon. */
+/* The part of a line before the colon. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
