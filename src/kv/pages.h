@@ -157,9 +157,9 @@ static inline int kv_shadow_seq(const struct kv *kv, int seq)
 void kv_share(struct kv *kv, int dst, int src, int64_t n);
 /* Swaps two sequences. */
 void kv_swap(struct kv *kv, int a, int b);
-/* Tokens at the beginning of `a` that are in pages of `b` too: whole pages, or
- * all of `a`. With windows: what the tokens behind `a` see of them is among
- * what those behind `b` see. */
+/* Returns how many tokens at the beginning of `a` are in pages of `b` too:
+ * whole pages, or all of `a`. With windows, what later tokens of `a` see of
+ * them must be among what later tokens of `b` see. */
 int64_t kv_shared_length(const struct kv *kv, int a, int b);
 /* Returns the pages of a pool that would become available if the sequence were
  * emptied. */

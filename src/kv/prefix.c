@@ -467,7 +467,7 @@ void prefix_swap(struct kv *kv, int a, int b)
 
 /* A path, and for each pool the first page from which on all are present. */
 struct path {
-    int node; /* its last one; -1: none */
+    int node; /* its last one, or -1 */
     int64_t n;
     int since[PL_MAX_POOL];
 };
@@ -531,8 +531,8 @@ static struct path longest(const struct kv *kv, const int32_t *token,
     return best;
 }
 
-/* Gives an empty sequence a path's pages of a pool. Of a window it gets those
- * that a sequence of this length keeps, if they are present. */
+/* Gives an empty sequence a path's pages of a pool. If the pool has a window,
+ * these are the pages that a sequence of this length keeps, if present. */
 static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
 {
     struct kv_pool *p = &kv->pool[pool];
