@@ -3,7 +3,7 @@
  *
  * An instruction costs what its kernel must read or multiply, whichever takes
  * longer. A collective or a copy costs its latency and its bytes over the link.
- * cost_run simulates the programs with these costs, so overlaps, waits and
+ * cost_run simulates the programs with these costs. So overlaps, waits and
  * shared threads are as in a real step. Rates are measured (measure/measure.h)
  * or come from a description. Nothing is measured here, and no estimate ever
  * decides a bit. */

@@ -2,10 +2,11 @@
  *
  * A device set is the ordered list of devices that one engine uses. Its
  * interface assumes no shared memory: a device's regions are accessed only by
- * write, read and the programs' own instructions. A run is started and waited
- * for. device_backends.c lists the backends, and device_ops.h says what a
- * backend must implement. No other code depends on a device's backend; what
- * planning needs to know is in its description. */
+ * write, read and the programs' own instructions. A *run* executes one step: it
+ * is started, and the caller waits for it. device_backends.c lists the
+ * backends, and device_ops.h says what a backend must implement. No other code
+ * depends on a device's backend; what planning needs to know is in its
+ * description. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 

@@ -1,6 +1,5 @@
 /* The interface of a backend: one row of functions, and what it may use of its
- * device set. doc/adding.md goes through them in the order in which one writes
- * them.
+ * device set. doc/adding.md describes them in the order of writing them.
  *
  * The devices of one backend in a set are opened together: they may share
  * threads, a driver's context, a connection. The set calls all functions, from
@@ -252,8 +251,8 @@ bool device_set_is_quarantined(const struct device_set *s);
 /* Set when a device has failed the run: all devices leave it. */
 const atomic_bool *device_failed(const struct device_set *s);
 
-/* Counts an instruction; once an instruction, by its device, one thread of it
- * at a time. rows: product of the result's dimensions but the last, for a
+/* Counts an instruction. Called once for each, by its device, by one thread of
+ * it at a time. rows: product of the result's dimensions but the last, for a
  * kernel that has costs. bytes: what a copy moves. */
 void device_count(struct device *d, const struct insn *st,
                   const struct graph_sizes *z, int64_t rows, double bytes);

@@ -41,9 +41,8 @@ static inline bool kernel_set_is_float(enum kernel_set set)
     return set == KERNEL_SET_REFERENCE;
 }
 
-/* Returns true if this machine has instructions for products of BF16
- * (graph_attr.bf16) in the set, or if it computes them in plain C, as generic
- * does. */
+/* Returns true if kernels of the set compute products of BF16 (graph_attr.bf16)
+ * here: with instructions of this machine, or, in `generic`, in plain C. */
 bool kernel_set_has_bf16(enum kernel_set set);
 
 #endif

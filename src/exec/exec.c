@@ -438,8 +438,8 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Steps ------------------------------------------------------------------ */
 
-/* Checks that the state slots of token i are in the pool, and that it follows
- * on the token before, because states are updated token by token. */
+/* Checks that the state slots of token i are in the pool. Checks that it
+ * follows on the token before, because states are updated token by token. */
 static pl_status check_state(const struct token_table *b, int64_t n_slot,
                              int64_t i, pl_err *err)
 {

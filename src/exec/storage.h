@@ -2,8 +2,8 @@
  * holds some of a weight. Copies slabs between the host's rows and such a
  * store.
  *
- * A store consists of *pieces*, which are adjacent in the device's memory:
- * packed panels of 16 rows, or, of plain tensors, rows (values, if rows are
+ * A store consists of *pieces*, which are adjacent in the device's memory. They
+ * are packed panels of 16 rows, or, in plain tensors, rows (values, if rows are
  * split). The host's side is counted in rows (values) of the whole weight.
  * Pieces and rows ascend together. */
 #ifndef EXEC_STORAGE_H
@@ -22,8 +22,7 @@ struct weight_store {
     int64_t slab; /* the most pieces of a slab */
 
     size_t row_bytes; /* of the host's rows or values */
-    /* rows (values) in one index of the split dimension; inner: indices of the
-     * dimensions between it and the row */
+    /* indices of the split dimension; inner: rows (values) in one of them */
     int64_t size, inner;
     struct layout_local split; /* the indices that are held */
     int64_t n_row;             /* rows held of each matrix; packed only */

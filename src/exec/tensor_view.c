@@ -1,7 +1,7 @@
 /* Strided views of tensors on devices: pl_tensor_get_view, pl_tensor_set_view.
  *
  * A view is read by the rows that it touches. A window of whole rows is fetched
- * as a byte range, and values are picked from it, so nothing here depends on
+ * as a byte range, and values are picked from it. So nothing here depends on
  * layouts, packings or pages. Reading rows repeatedly, as a transposed view of
  * a large matrix does, costs time but no memory. */
 #include "exec/exec.h"

@@ -11,8 +11,8 @@ struct mincut_value {
     int from;      /* vertex that produces it */
     int first, n;  /* its readers, in reader[] */
     int64_t bytes; /* of one copy */
-    double copies; /* needed by a group of many members */
-    bool in_ranks; /* needed in any group */
+    double copies; /* at most; a smaller group needs one a member */
+    bool in_ranks; /* all copies, in a smaller group too */
     bool stored;   /* a weight or cache: exists before the step */
 };
 

@@ -21,7 +21,7 @@ enum {
     INTENT_N_OUT = 64,
     INTENT_N_SEQ = 8,
     INTENT_N_CHECKPOINT = 4,
-    INTENT_MIXED_RANKS = 16, /* of groups with different backends */
+    INTENT_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
 };
 
 /* A rule of -ot. `where` is interpreted once groups exist. */

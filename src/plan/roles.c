@@ -1,12 +1,12 @@
 /* One row a role: the axis of the layer that splits it, and its dimension.
  *
- * Attention is split by KV head if every rank with query heads gets a KV head;
- * else by query head, and K and V then have several owners. Layers that read
- * one cache are split alike, so that queries need no transfer. Per-layer
- * embeddings are split once for all layers. Splits along a quantized matrix's
- * rows are at multiples of 32 values. The remainder goes to the ranks that are
- * furthest below their share of bytes so far. So no rank is off by more than
- * one grain in a layer, and the remainders even out over the model.
+ * Attention is split by KV head if every rank with query heads gets a KV head.
+ * Otherwise it is split by query head, and K and V have several owners. Layers
+ * that read one cache are split alike, so that queries need no transfer.
+ * Per-layer embeddings are split once for all layers. Splits along a quantized
+ * matrix's rows are at multiples of 32 values. The remainder goes to the ranks
+ * that are furthest below their share of bytes so far. So no rank is off by
+ * more than one grain in a layer, and the remainders even out over the model.
  *
  * Short names: d is the state of the split, y a layer, x one of its axes. */
 #include "plan/roles.h"
@@ -200,7 +200,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     int64_t r = y->n_head / y->n_kv;
     int64_t block = y->head.quantized ? 32 : 1;
     int64_t d_out = y->n_out ? y->n_out / y->n_head : y->d_v;
-    int64_t uq = block / gcd(block, d_out); /* query heads a grain */
+    int64_t uq = block / gcd(block, d_out); /* query heads a unit */
     int64_t uk = block / gcd(block, y->tiled ? d_out : d_out * r);
     int64_t nq = (y->n_head + uq - 1) / uq, nk = (y->n_kv + uk - 1) / uk;
     int64_t cq[PL_MAX_RANKS], ck[PL_MAX_RANKS];

@@ -1,9 +1,9 @@
 /* Reads and writes rows of a cache's tiles, many positions at once.
  *
- * Keys are transposed in a tile. They are transposed back by square blocks of
- * one word a row, in registers: halves of two words are exchanged, then
- * quarters, then eighths (Knuth, The Art of Computer Programming 4A, section
- * 7.1.3, transposes bits that way). */
+ * Keys are transposed in a tile. They are transposed back in registers, by
+ * square blocks of one word a row. Halves of two words are exchanged, then
+ * quarters, then eighths. Knuth, The Art of Computer Programming 4A, section
+ * 7.1.3, transposes bits that way. */
 #include "program/cache_tile.h"
 
 #include "quant/format.h"

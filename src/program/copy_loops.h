@@ -40,8 +40,8 @@ static inline int64_t copy_loops_bytes(const struct copy_extent *l)
     return l->bytes * l->n0 * l->n1;
 }
 
-/* Sets *n0 and *n1 to the loop counts that remain at an end with strides s0 and
- * s1: the copy splits into n0 * n1 parts whose spans are adjacent there. The
+/* Splits the copy into n0 * n1 parts whose spans are adjacent at one end, the
+ * one with strides s0 and s1. Each of *n0 and *n1 is the loop's count or 1. The
  * copy must have bytes. */
 static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
                                     int64_t s1, int64_t *n0, int64_t *n1)

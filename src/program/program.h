@@ -34,7 +34,7 @@
  * every earlier POST or barrier of that device, whatever the queue. The
  * dependency is the order of one queue and its waits for the other's events. So
  * hardware may run the two queues as one, in any order that these dependencies
- * allow. The first blocked instruction can still make progress.
+ * allow. The first blocked instruction still finds what it waits for.
  *
  * Other devices' memory is accessed in four ways. Devices that share memory use
  * a *barrier*: a MERGE with `barrier`. All threads of the group synchronize,

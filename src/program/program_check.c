@@ -728,7 +728,7 @@ static pl_status points_backward(const struct check *c,
     return PL_OK;
 }
 
-/* Proves that no step deadlocks: an instruction waits only for what is earlier
+/* Proves that no step deadlocks. An instruction waits only for what is earlier
  * in the total order, so the first unfinished one can always run.
  * check_meeting() has checked that a barrier has one position in the order. */
 static pl_status waits_point_backward(struct check *c, const struct simulate *y)

@@ -70,10 +70,10 @@
 #include "base/arena.h"
 #include "program/program.h"
 
-/* Writes p[n_dev]. BAD_ARGUMENT if the text form cannot express them. That is
- * the case if devices are not numbered 0, 1, ..., variants differ, arguments do
- * not follow kernels.def, a barrier has no peer or more than 64, predicates are
- * negative, or heads cannot be counted. */
+/* Writes p[n_dev]. BAD_ARGUMENT if the text form cannot express them. Devices
+ * must be numbered 0, 1, ... and have the same variants, and arguments must
+ * follow kernels.def. A barrier must have 1 to 64 peers, predicates must not be
+ * negative, and heads must be countable. */
 pl_status program_print(const struct program *p, int n_dev, pl_write_fn *write,
                         void *user, pl_err *err);
 

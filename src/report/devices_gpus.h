@@ -10,8 +10,8 @@ struct gpus; /* the results of all drivers */
 struct gpus *gpus_find(void);
 void gpus_free(struct gpus *g); /* takes NULL */
 void gpus_say(const struct gpus *g, const struct sink *to);
-/* Returns a list of GPUs, and an object with the reason why each driver does
- * not work, null if it does; NULL if memory is out. */
+/* Return a list of GPUs, and an object with the reason why each driver does not
+ * work, null if it does. NULL if memory is out. */
 json_t *gpus_json(const struct gpus *g);
 json_t *gpus_json_drivers(const struct gpus *g);
 

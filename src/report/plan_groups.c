@@ -181,9 +181,9 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
 
-/* Returns true if two groups between the first and the last are alike: equally
- * many devices, and one interval of layers of equal length, give or take
- * one. */
+/* Returns true if two groups between the first and the last are alike. They
+ * have equally many devices and one interval of layers, whose lengths differ by
+ * at most one. */
 static bool group_alike(const struct compiled *q, const struct plan_facts *f,
                         int a, int b)
 {

@@ -1,8 +1,8 @@
 /* Describes an engine in a state's head, and decides if an engine can continue
  * from a state with a given head.
  *
- * A model is identified by the inputs of its graph: the hyper-parameters of the
- * file and the name, shape, format and all bytes of each tensor
+ * A model is identified by the inputs of its graph: the file's
+ * hyper-parameters, and each tensor's name, shape, format and bytes
  * (engine/model_sum.h). So a model in another format, fine-tuned, or patched in
  * place is a different model. The file's name, its parts and its vocabulary's
  * texts are ignored. A state that does not outlive its engine has the engine's
