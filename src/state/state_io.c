@@ -23,8 +23,7 @@ struct trip {
     struct exec_caches io;
     struct state_head ours, theirs; /* theirs: the state's, when restoring */
     bool convert;
-    unsigned char
-        *rows;          /* owned: a chunk of one cache, in the state's format */
+    unsigned char *rows; /* owned: a chunk of a cache, in the state's format */
     unsigned char *own; /* owned: the same in this cache's format, converting */
     float *wide;        /* owned: the same as floats, converting */
 };
