@@ -78,11 +78,10 @@ bool span_begins(struct span t, struct span with);
 /* Returns the first position of `part` in t, or t.n if it is absent or
  * empty. */
 size_t span_find(struct span t, struct span part);
+/* Counts the blanks that t begins with. */
+size_t span_blanks(struct span t);
 /* Returns the length of the name that t begins with: letters, digits and any of
  * _-.:/ */
-size_t span_blanks(struct span t);
-/* Returns the length of the name that t begins with: letters, digits and _ - .
- * : / */
 size_t span_name(struct span t);
 
 #endif
