@@ -10,7 +10,7 @@ struct merge_sym {
     uint32_t start, len; /* bytes of the text that the symbol covers */
     int32_t id;          /* the caller's; -1 joins nothing by id */
     int32_t prev, next;  /* neighbours, -1 at the ends */
-    /* Of the pair (this, next) while it is in the heap: */
+    /* The pair (this, next), while it is in the heap: */
     int32_t pos;    /* position in the heap, -1 if the pair does not join */
     int32_t joined; /* the id it becomes */
     double key;     /* smallest first; ties: leftmost */
