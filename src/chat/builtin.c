@@ -245,7 +245,7 @@ static pl_status cycler(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* The local time of the machine, in the words of the C locale. */
+/* Formats the machine's local time, in the words of the C locale. */
 static pl_status strftime_now(struct render *r, const struct call *c,
                               struct value *out)
 {

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- what is there, and how much --------------------------------------- */
+/* ---- defaults, sizes, attributes --------------------------------------- */
 
 static pl_status use_default(struct render *r, const struct call *c,
                              struct value *out)

@@ -443,7 +443,7 @@ static pl_status round_to(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* ---- texts for elsewhere ----------------------------------------------- */
+/* ---- shortening, URLs, HTML -------------------------------------------- */
 
 /* Drops what follows the last blank of s. */
 static pl_status drop_word(struct render *r, struct value s, struct value *out)

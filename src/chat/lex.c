@@ -1,6 +1,6 @@
 /* Splits the text of a template into tokens. Whitespace that "-" and the
- * settings strip is dropped, and so are comments and the markers of {% raw
- * %}. */
+ * settings strip is dropped, and so are comments and the markers of
+ * {% raw %}. */
 #include "chat/syntax.h"
 
 #include "base/ascii.h"

@@ -1,6 +1,6 @@
 /* Markup: strings that |safe and |escape mark as HTML, as in the Python package
- * markupsafe. A string joined with markup is escaped first, so that '<a>' +
- * ('x'|safe) is "&lt;a&gt;x". `~` and output ignore markup. */
+ * markupsafe. A string joined with markup is escaped first, so that
+ * '<a>' + ('x'|safe) is "&lt;a&gt;x". `~` and output ignore markup. */
 #include "chat/strings.h"
 
 #include "base/err.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the same, less, in ------------------------------------------------ */
+/* ---- equality, order, membership --------------------------------------- */
 
 static pl_status lists_equal(struct render *r, const struct list *a,
                              const struct list *b, bool *out)
@@ -433,7 +433,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
     return PL_OK;
 }
 
-/* ---- lists of everything ----------------------------------------------- */
+/* ---- length and items -------------------------------------------------- */
 
 pl_status value_length(struct render *r, struct value v, int64_t *out)
 {

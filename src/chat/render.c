@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- failing, and bounds ----------------------------------------------- */
+/* ---- errors and limits ------------------------------------------------- */
 
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
 {

@@ -61,7 +61,7 @@ struct pl_reply {
     bool fresh;   /* no content yet, or only a call before it */
     bool trimmed; /* blanks here belong to a marker */
     bool ended;
-    bool busy;     /* in a callback for a call */
+    bool busy;     /* in a function of this API, so in its callbacks */
     bool finished; /* by pl_reply_finish */
     int n_bad;
     size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: its start */
@@ -227,7 +227,7 @@ static void leave_arguments(struct pl_reply *r)
     r->args = 0;
 }
 
-/* ---- marks --------------------------------------------------------------- */
+/* ---- markers ------------------------------------------------------------- */
 
 /* Tests if t begins with the marker, or may once more text has arrived. */
 static enum mark try_mark(struct span t, bool last, struct span mark,

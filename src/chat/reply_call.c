@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text that grows ----------------------------------------------------- */
+/* ---- growing text -------------------------------------------------------- */
 
 void reply_add(struct reply_text *t, struct span s)
 {
@@ -60,7 +60,7 @@ void reply_add_string(struct reply_text *t, struct span s)
     add(t, "\"");
 }
 
-/* ---- what tools say ------------------------------------------------------ */
+/* ---- declarations of tools ----------------------------------------------- */
 
 static bool named(const json_t *j, struct span name)
 {
@@ -392,7 +392,7 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     return read_quoted(f, t, made, out);
 }
 
-/* ---- calls that have but begun ------------------------------------------- */
+/* ---- incomplete calls ---------------------------------------------------- */
 
 /* Takes the string that *t begins with, without its quotes. Returns false if it
  * is incomplete. */

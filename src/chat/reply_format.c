@@ -150,8 +150,7 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        if (opens_tag(a.s[i])) /* <function name=...: the difference is its
-                                  name */
+        if (opens_tag(a.s[i])) /* <function name=...: the name */
             return i;
         if (is_blank(a.s[i]))
             break;

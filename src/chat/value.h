@@ -94,8 +94,7 @@ struct pair {
 struct dict {
     size_t n, cap;
     struct pair *pair;         /* [n] of [cap] */
-    uint32_t *slot, slot_mask; /* hash table of pair numbers from 1; NULL:
-                                  few */
+    uint32_t *slot, slot_mask; /* hash table: pairs from 1; NULL: few */
 };
 
 struct iter {

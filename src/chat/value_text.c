@@ -27,8 +27,8 @@ static pl_status put_int(struct render *r, int64_t i)
     return render_puts(r, s);
 }
 
-/* Puts the fewest digits that identify the double. Uses a point for up to 16
- * digits before it and 4 zeros after it, else an exponent. */
+/* Puts the fewest digits that identify the double. Uses an exponent below 1e-4
+ * and from 1e16 on, as Python's repr() does. */
 static pl_status put_float(struct render *r, double f)
 {
     char text[40], digit[20];

@@ -268,7 +268,7 @@ static void shorten_calls(struct automaton *a)
     }
 }
 
-/* ---- which bytes may follow ---------------------------------------------- */
+/* ---- bytes that may follow ----------------------------------------------- */
 
 static bool join(struct byte_set *to, const struct byte_set *from)
 {
@@ -343,7 +343,7 @@ static pl_status find_after(struct maker *m)
     return first && next && a->after ? PL_OK : no_memory(m);
 }
 
-/* ---- states that are alike ----------------------------------------------- */
+/* ---- equivalent states --------------------------------------------------- */
 
 /* Counts the copies still to come in a row, from the i-th on: at most, or the
  * required ones if at_least. Counts above `chars` are equal, because a token of

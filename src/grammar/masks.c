@@ -26,7 +26,7 @@
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
     POOL_BYTES = 32 << 20, /* above that, unused sets are dropped */
-    LARGE_BRANCH = 2,      /* leaves of nodes that are tested before the walk */
+    LARGE_BRANCH = 2,      /* nodes with more leaves are tested first */
 };
 
 struct grammar_masks {
@@ -35,8 +35,7 @@ struct grammar_masks {
     struct stacks stacks;
     size_t pool_bytes;
     struct mask_cache cache;
-    struct grammar_state *state; /* all states, linked; each belongs to its
-                                    owner */
+    struct grammar_state *state; /* all, linked; each belongs to its owner */
     uint32_t n_word;
     struct to_walk {
         struct stack_row *row;
@@ -674,7 +673,7 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
-/* ---- sets that nobody needs ---------------------------------------------- */
+/* ---- unused sets --------------------------------------------------------- */
 
 /* Copies the sets still in use to `to`: those of states, and the tops of cached
  * masks, whose new numbers it returns. */

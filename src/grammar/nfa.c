@@ -310,7 +310,7 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- what is known of rules ---------------------------------------------- */
+/* ---- properties of rules ------------------------------------------------- */
 
 /* With `empty`, returns true if the tree's text may be empty. Otherwise returns
  * true if it has a text that ends. `of` has the same property of each rule. */
@@ -339,7 +339,7 @@ static bool holds(const struct tree *t, const bool *of, bool empty)
     return true;
 }
 
-/* Computes the smallest consistent set of rules. */
+/* Computes `of` for all rules: the least fixed point of holds(). */
 static void find_rules(const struct rules *r, bool *of, bool empty)
 {
     for (bool changed = true; changed;) {
@@ -390,7 +390,7 @@ static pl_status find_endless(struct builder *b)
 }
 
 /* Estimates the nodes of a tree, up to slightly more than matters. A rule that
- * is not inlined counts as more. */
+ * is not inlined makes it count as more. */
 static uint32_t size_of(const struct builder *b, const struct tree *t,
                         bool *loops)
 {

@@ -17,8 +17,9 @@ struct nfa_edge {
     uint8_t kind, lo, hi;
 };
 
-/* The identical copies of a bounded repetition: copy i is nodes [node + i *
- * size ..). The first begins at `node`, and the node before it exists. */
+/* The identical copies of a bounded repetition: copy i is nodes
+ * [node + i * size ..). The first begins at `node`, and the node before it
+ * exists. */
 struct nfa_row {
     uint32_t node, size, n;
     uint32_t min; /* copies that are required */

@@ -891,7 +891,7 @@ static pl_status put_tails(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* The first present member is any one up to the first required one. */
+/* Puts the first present member: any one up to the first required one. */
 static void put_first(struct part *p, const struct members *m)
 {
     size_t i = 0;
@@ -1262,8 +1262,7 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
     uint32_t none;
     pl_status s = PL_OK;
 
-    while (w.n_rule < sums->n_rule && s == PL_OK) /* reserve the existing
-                                                     numbers */
+    while (w.n_rule < sums->n_rule && s == PL_OK) /* existing rules */
         s = rule_new(&w, NULL, &none);
     if (s == PL_OK)
         s = schema_rule(&w, schema, rule);

@@ -4,9 +4,9 @@
  * other way round. Members come in the order of `properties`. Other members
  * come only if additionalProperties allows them, or if no property is named.
  * Blanks are few, numbers have up to 18 digits. Strings that a pattern
- * describes contain only the escapes that JSON requires. Keywords that apply to
- * types other than `type`, and unsupported keywords, are rejected by name and
- * path. */
+ * describes contain only the escapes that JSON requires. Keywords for types
+ * other than those in `type`, and unsupported keywords, are rejected by name
+ * and path. */
 #ifndef GRAMMAR_SCHEMA_H
 #define GRAMMAR_SCHEMA_H
 

@@ -35,8 +35,7 @@ struct stack_row {
     uint32_t set;
     uint16_t depth;
     bool ends;
-    struct stack_row *next[]; /* views of the arena, [n_class]; NULL: not made
-                                 yet */
+    struct stack_row *next[]; /* views of the arena, [n_class]; NULL: unknown */
 };
 
 struct stack_set {
@@ -51,8 +50,7 @@ struct stack_set {
     uint16_t depth;               /* of the deepest stack */
     uint32_t after, past, span;   /* 0: not known, nor are the rest */
     uint32_t n, hash;
-    uint32_t closed; /* the result of stacks_closed, or STACKS_FAILED: not
-                        known */
+    uint32_t closed; /* result of stacks_closed; STACKS_FAILED: not known */
     bool ends;       /* it contains the empty stack */
 };
 

@@ -213,7 +213,7 @@ static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
     }
 }
 
-/* ---- what comes behind a node -------------------------------------------- */
+/* ---- characters after a node --------------------------------------------- */
 
 /* Returns true if `second` may follow `first` in a character (Unicode 15, table
  * 3-7). `first` 0: any byte but a character's first. */

@@ -4,7 +4,7 @@
  * it reads ops.def. The further requirements keep every split that the letters
  * allow computable. A composite dimension that may be split must be in the
  * result too, because a split point may fall inside one index of its outer
- * factor. Whether the kernel keeps the row's promises cannot be checked. */
+ * factor. No check can show that the kernel keeps the row's promises. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/graph.h"

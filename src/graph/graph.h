@@ -145,7 +145,8 @@ struct pl_graph {
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 
-/* In between, builders fail, because plans refer to the graph's tensors. */
+/* Between these two calls builders fail, because plans refer to the graph's
+ * tensors. */
 void graph_hold(const pl_graph *g);
 void graph_let_go(const pl_graph *g);
 /* Returns false if a builder must stop: there is no graph, it failed before, or

@@ -391,8 +391,8 @@ static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
     return bias < 0 ? -1 : pl_gather_rows(b->g, bias, ids);
 }
 
-/* Multiplies x [n_tok, 1, in] by the experts ids [n_tok, n_used]: [n_tok,
- * n_used, out]. */
+/* Multiplies x [n_tok, 1, in] by the experts ids [n_tok, n_used]. Returns
+ * [n_tok, n_used, out]. */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
@@ -459,7 +459,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                            ff.one);
     }
     w = model_heads(b, w, used, 1);
-    /* A scale of an expert's result may scale its hidden values instead. */
+    /* The scale of an expert's result is applied to its hidden values. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, glu(b->g, gate, up), weight);
     weight =

@@ -149,8 +149,8 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
 }
 
-/* Takes c [n_tok, kv_rank], r [n_tok, 1, n_rot], q_n and q_r [n_tok, n_head,
- * *]. Returns [n_tok, n_head, d_value]. */
+/* Takes c [n_tok, kv_rank], r [n_tok, 1, n_rot], and [n_tok, n_head, *] as q_n
+ * and q_r. Returns [n_tok, n_head, d_value]. */
 static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
                             pl_tensor q_n, pl_tensor q_r)
 {

@@ -103,8 +103,8 @@ pl_status model_gemma4_read(struct model *m, pl_err *err)
     return params_softcap(m, err);
 }
 
-/* Returns the per-layer embeddings of the tokens, [n_tok, n_layer,
- * d_per_layer], or -1. x is the first layer's input. */
+/* Returns the per-layer embeddings, [n_tok, n_layer, d_per_layer], or -1. x is
+ * the first layer's input. */
 static pl_tensor per_layer_inputs(struct build *b, pl_tensor x)
 {
     const struct model *m = b->m;

@@ -95,8 +95,8 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
 
 struct model_graph_options {
     pl_format cache_k, cache_v;
-    int64_t mtp; /* 0: the network; N: its Nth block that predicts a further
-                    token, in its place */
+    /* 0: the network. N: its Nth multi-token-prediction block instead. */
+    int64_t mtp;
     pl_numerics numerics;
 };
 

@@ -237,7 +237,7 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
     return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
 }
 
-/* ---- values that decide -------------------------------------------------- */
+/* ---- validated values ---------------------------------------------------- */
 
 /* The valid values of a role; all are vectors. A wrong value in a matrix spoils
  * the logits, which is detected there. A wrong one here leaves them finite but

@@ -134,8 +134,7 @@ pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
     memcpy(p, d->held, held);
     tokenizer_piece(d->t, id, d->flags, p + held, n - held);
     raw = p;
-    if ((d->flags & TOKENIZER_WHOLE) && n > 0) { /* the first token with a
-                                                    text */
+    if ((d->flags & TOKENIZER_WHOLE) && n > 0) { /* the first with a text */
         if (d->t->drops_blank && d->t->vocab.token[id].type == TOKEN_NORMAL &&
             raw[0] == ' ')
             at = 1;

@@ -56,8 +56,7 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len);
 
 enum tokenizer_flag {
     TOKENIZER_ADD_SPECIAL = 1,   /* BOS and EOS where the model asks for them */
-    TOKENIZER_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text becomes that
-                                    token */
+    TOKENIZER_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
     TOKENIZER_SHOW_SPECIAL = 4,  /* decoding: control tokens yield their text */
     TOKENIZER_WHOLE = 8          /* decoding: nothing precedes these tokens */
 };

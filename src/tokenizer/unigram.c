@@ -249,8 +249,8 @@ static pl_status push_best(struct encoder *e, const char *s, size_t len,
 {
     const struct tokenizer *t = e->t;
     int64_t first = e->out->n;
-    bool unknown = false; /* of the following character: adjacent ones become
-                             one token */
+    /* The following character is unknown; adjacent ones become one token. */
+    bool unknown = false;
 
     for (size_t at = len; at > 0; at = (size_t)step[at].from) {
         size_t from = (size_t)step[at].from;
