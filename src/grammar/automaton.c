@@ -347,7 +347,7 @@ static pl_status find_after(struct maker *m)
 
 /* Counts the copies still to come in a row, from the i-th on: at most, or the
  * required ones if at_least. Counts above `chars` are equal, because a token of
- * so many characters cannot distinguish them: each copy takes at least one, or
+ * that length cannot distinguish them: each copy takes at least one, or
  * nothing. */
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)

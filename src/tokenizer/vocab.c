@@ -1,9 +1,8 @@
 /* Tokens and merges in two open-addressing hash tables.
  *
- * A merge is found by the ids of its two sides instead of their text, so that
- * one step of byte-pair encoding takes constant time however long the tokens
- * are. Only checks that a vocabulary is safe to use, not that it makes
- * sense. */
+ * A merge is found by the ids of its two sides instead of their text. So one
+ * step of byte-pair encoding takes constant time however long the tokens are.
+ * Only checks that a vocabulary is safe to use, not that it makes sense. */
 #include "tokenizer/vocab.h"
 
 #include "base/err.h"
