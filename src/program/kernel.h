@@ -30,7 +30,8 @@ enum weight_use {
     USE_VALUES, /* all other readers */
     USE_COUNT
 };
-/* What a contraction multiplies a weight with. This decides bits. */
+/* The form of the activations that a contraction multiplies a weight with. It
+ * decides bits. */
 enum activations {
     ACTIVATIONS_F32,
     ACTIVATIONS_Q8, /* blocks of 8-bit values, of KERNEL_quantize */

@@ -86,7 +86,7 @@ enum pack_sub {
     PACK_SUB_UE4M3X2, /* u8 d[2][16]: NVFP4; a float d[h] per half */
 };
 
-/* How a format is packed; a column of the format table. */
+/* The packing of a format; a column of the format table. */
 struct pack_rule {
     int tile_values; /* 1 (float formats) or 32 */
     int low_bits;    /* 2, 4 or 8; float formats: 16 or 32, a whole element */
