@@ -183,8 +183,8 @@ typedef void pl_write_fn(void *user, const char *text, size_t len);
 typedef struct pl_file pl_file;
 
 enum {
-    PL_FILE_STREAM = 1, /* "-" is standard output, and it, devices and pipes
-                           are written as it comes */
+    PL_FILE_STREAM = 1, /* "-" is standard output; it, character devices and
+                           pipes are written as it comes, disks never */
     PL_FILE_RESUME = 2, /* the name until then is PATH.part, which stays if the
                            file is not finished; if there is one it is gone on
                            with */
