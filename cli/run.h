@@ -31,6 +31,7 @@ struct run {
     int64_t n_prompt, n_written;
     int64_t n_past;    /* tokens of the state that was loaded */
     int64_t n_refused; /* tokens of a text that the context cannot take */
+    bool saves; /* the state is being saved: no first signal stops that */
     double prompt_s, written_s;
     pl_err err;
     pl_status status; /* of STOP_FAILED */

@@ -36,9 +36,11 @@ enum exit_code session_need_words(const struct session *s,
                                   const struct options *o);
 
 /* Adds tokens to sequence 0, `piece` at a time, showing progress as `what`
- * unless NULL. The logits [n_vocab] of the last are stored where not NULL. */
+ * unless NULL. The logits [n_vocab] of the last are stored where not NULL.
+ * `cancel` is pl_engine_decode's. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
-                       float *logits, const char *what, pl_err *err);
+                       float *logits, const char *what,
+                       const volatile int *cancel, pl_err *err);
 
 /* Prints the message of a failed call; what it means as an exit code. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,32 @@ TEST(cli_chat_writes_what_the_terminal_knows)
         ends(&t, pid);
         assert_int_equal(strstr(t.shown, "\033[2m") != NULL, list[i].colors);
         assert_int_equal(strchr(t.shown, '\033') != NULL, list[i].draws);
+    }
+}
+
+/* Also under nohup, where no signal says so. */
+TEST(cli_chat_is_saved_when_its_terminal_goes)
+{
+    const char *saved = test_temp("gone.state");
+    char line[4300];
+    static struct terminal t;
+    int status;
+
+    for (int nohup = 0; nohup < 2; nohup++) {
+        pid_t pid;
+
+        signal(SIGHUP, nohup ? SIG_IGN : SIG_DFL);
+        pid =
+            START(&t, "-i", "--no-template", "-n", "4", "--state-save", saved);
+        signal(SIGHUP, SIG_DFL);
+        await(&t, NULL, "> ");
+        await(&t, "One\r", "> ");
+        close(t.fd);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(command_status(status), nohup ? 1 : 128 + SIGHUP);
+        snprintf(line, sizeof line, "plait inspect %s", saved);
+        sh(0, line);
+        assert_int_equal(unlink(saved), 0);
     }
 }
 
