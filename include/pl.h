@@ -880,9 +880,9 @@ typedef enum pl_grammar_form {
 
 /* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
  * name: what messages call the text; NULL: "grammar". PL_BAD_ARGUMENT: the text
- * is wrong, in that line and column, begins with itself, or is too large.
- * PL_UNSUPPORTED: a schema has a keyword that is not supported, or asks for too
- * much; the message has its path. */
+ * is wrong, in that line and column, begins with itself, or is too large; or a
+ * schema is wrong. PL_UNSUPPORTED: a schema has a keyword that is not
+ * supported, or asks for too much. The message has the path in a schema. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
