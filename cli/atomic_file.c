@@ -109,6 +109,24 @@ static enum exit_code refuse(const struct options *o, const char *option,
         clip_printable(other_name, other_path));
 }
 
+/* Compares an output file with the files that standard input, output and errors
+ * are redirected to. The shell's > and 2> write them, and < reads one. */
+static enum exit_code check_standard(const struct options *o,
+                                     const char *option, const char *path,
+                                     const struct identity *is)
+{
+    static const char *const names[] = {"standard input", "standard output",
+                                        "standard error"};
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct identity std = identify("-", fd);
+
+        if (same(is, &std))
+            return refuse(o, option, path, names[fd], "-");
+    }
+    return EXIT_DONE;
+}
+
 /* Compares an output file with all files that options read, and with those that
  * options before `row` write. row: the option that names the file, or NULL. A
  * state may replace the state that it continues. */
@@ -145,7 +163,8 @@ static enum exit_code check_others(const struct options *o, const char *option,
             is_read(&is, o->axis[i].value))
             return refuse(o, option, path, o->axis[i].row->name[0],
                           o->axis[i].value);
-    return EXIT_DONE;
+    return strcmp(path, "-") == 0 ? EXIT_DONE
+                                  : check_standard(o, option, path, &is);
 }
 
 static enum exit_code cannot(const struct options *o, const char *option,
@@ -179,7 +198,8 @@ static enum exit_code check_output(const struct options *o,
                          option);
     c = check_others(o, option, path, row);
     if (c != EXIT_DONE || std ||
-        (streams && stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+        (streams && stat(path, &st) == 0 &&
+         (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
         return c;
     s = pl_file_open(&f, path, 0, &err); /* and leaves the path as it is */
     pl_file_close(f);

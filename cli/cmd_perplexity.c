@@ -52,7 +52,7 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
     if (m->bos >= 0)
         ids[0] = m->bos;
     if (r == PL_OK)
-        r = session_feed(&m->s, ids, first, NULL, NULL, err);
+        r = session_feed(&m->s, ids, first, NULL, NULL, &term_interrupts, err);
     /* The last position predicts a token of the next window, so it is not
      * scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {

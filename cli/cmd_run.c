@@ -195,7 +195,8 @@ enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
     if (r->n_known >= at) /* unknown for a state without a note */
         r->n_known = at + n;
-    r->status = session_feed(&r->s, ids, n, r->logits, what, &r->err);
+    r->status = session_feed(&r->s, ids, n, r->logits, what,
+                             r->saves ? NULL : &term_interrupts, &r->err);
     if (r->status == PL_OK) {
         r->n_seen = at + n;
         return STOP_END;
@@ -392,7 +393,7 @@ static bool next_line(struct input *line, const struct options *o,
         errno = 0;
         if (input_line(line, o, c))
             return true;
-        if (ferror(stdin) && errno != EINTR)
+        if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
             *c = cli_error(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
                            strerror(errno));
         if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
@@ -456,6 +457,15 @@ static void summary(const struct run *r)
     fprintf(stderr, "plan        %s\n", plan);
 }
 
+/* Returns true if the state is to be saved. A conversation that fails is saved
+ * as one that ends, because its lines are not at hand any more: its terminal
+ * may be gone. A text that fails leaves the file as it was. */
+static bool is_to_be_saved(const struct run *r, enum exit_code c)
+{
+    return c == EXIT_DONE || c == EXIT_INTERRUPTED ||
+           (r->o->interactive && pl_seq_length(r->s.engine, 0) > r->n_past);
+}
+
 enum exit_code cmd_run(const struct options *o)
 {
     struct run r = {.o = o, .pending = -1};
@@ -497,7 +507,7 @@ enum exit_code cmd_run(const struct options *o)
         written = finish_out(o);
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
             summary(&r);
-        if (c == EXIT_DONE || c == EXIT_INTERRUPTED) {
+        if (is_to_be_saved(&r, c)) {
             enum exit_code saved = run_save_state(&r);
 
             if (saved != EXIT_DONE)

@@ -31,6 +31,7 @@ struct run {
     int64_t n_prompt, n_written;
     int64_t n_past;    /* tokens of the loaded state */
     int64_t n_refused; /* tokens of a text that exceeds the context */
+    bool saves; /* the state is being saved: a first signal does not stop it */
     double prompt_s, written_s;
     pl_err err;
     pl_status status; /* for STOP_FAILED */

@@ -558,7 +558,7 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
                 fputs(prompt, stderr);
             if (input_line(line, c->r->o, code))
                 return true;
-            if (ferror(stdin) && errno != EINTR)
+            if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
                 *code =
                     cli_error(CMD_RUN, EXIT_FAILED,
                               "reading standard input: %s", strerror(errno));

@@ -132,15 +132,15 @@ enum exit_code run_save_state(struct run *r)
 
     if (o->state_save == NULL)
         return EXIT_DONE;
+    r->saves = true;
     if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
         cli_error(CMD_RUN, EXIT_DONE,
                   "%s lacks the last token: the context of %" PRId64
                   " tokens is full",
                   clip_printable(name, o->state_save), r->s.n_ctx);
-    } else if (r->pending >= 0) {
-        term_interrupts_clear(); /* they have stopped generation already */
-        if (run_prefill(r, &r->pending, 1, NULL) != STOP_END)
-            s = r->status;
+    } else if (r->pending >= 0 &&
+               run_prefill(r, &r->pending, 1, NULL) != STOP_END) {
+        s = r->status;
     }
     c = whole_compare(o, "--state-save", o->state_save); /* hours may have
                                                             passed */

@@ -203,7 +203,8 @@ enum exit_code session_require_tokenizer(const struct session *s,
 /* ---- tokens ------------------------------------------------------------- */
 
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
-                       float *logits, const char *what, pl_err *err)
+                       float *logits, const char *what,
+                       const volatile int *cancel, pl_err *err)
 {
     pl_status r = PL_OK;
     int64_t piece = n < s->piece ? n : s->piece;
@@ -225,7 +226,7 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
             wanted[b.n - 1] = 1;
         if (what != NULL)
             term_progress(&s->progress, what, (uint64_t)i, (uint64_t)n);
-        r = pl_engine_decode(s->engine, &b, &term_interrupts, err);
+        r = pl_engine_decode(s->engine, &b, cancel, err);
     }
     if (what != NULL)
         term_progress_end(&s->progress);

@@ -37,9 +37,10 @@ enum exit_code session_require_tokenizer(const struct session *s,
 
 /* Appends tokens to sequence 0, `piece` at a time, showing progress as `what`
  * unless NULL. Stores the logits [n_vocab] of the last in `logits` unless
- * NULL. */
+ * NULL. `cancel` is that of pl_engine_decode. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
-                       float *logits, const char *what, pl_err *err);
+                       float *logits, const char *what,
+                       const volatile int *cancel, pl_err *err);
 
 /* Prints the message of a failed call and returns its exit code. */
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err);

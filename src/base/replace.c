@@ -59,17 +59,25 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 
     *mode = -1;
     if (stat(path, &st) != 0) {
-        if (errno == ENOENT && lstat(path, &st) == 0)
+        int error = errno;
+
+        if (lstat(path, &st) == 0) /* the link would be replaced */
             return err_set(err, PL_BAD_ARGUMENT,
-                           "%s: a symbolic link to nothing; remove it, or name "
-                           "the file itself",
-                           path);
-        return PL_OK; /* opening reports other errors */
+                           "%s: a symbolic link that leads to no file (%s); "
+                           "remove it, or name the file itself",
+                           path, strerror(error));
+        errno = error;
+        return error == ENAMETOOLONG
+                   ? failed(path, "", "; give a shorter name", err)
+                   : PL_OK; /* opening reports other errors */
     }
+    if (S_ISDIR(st.st_mode))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: a directory; give the name of a file", path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: no regular file, which alone can be replaced at "
-                       "once; give the name of one",
+                       "%s: not a regular file, and no other can be replaced "
+                       "at once; give the name of one",
                        path);
     if ((st.st_mode & 0222) == 0 || access(path, W_OK) != 0)
         return err_set(err, PL_IO,
@@ -83,10 +91,15 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 /* ---- opening ------------------------------------------------------------- */
 
 /* Gives f->fd an unused name in the directory of the path, or creates a file
- * with that name if there is no f->fd. Returns false with errno set. */
+ * with that name if there is no f->fd. The name begins with the path's own, as
+ * far as the file system's limit allows. Returns false with errno set. */
 static bool take_name(struct pl_file *f, mode_t mode)
 {
-    size_t size = strlen(f->path) + 32;
+    enum { ENDING = 1 + 16 + 5 }; /* ".", digits, ".part" */
+    const char *slash = strrchr(f->path, '/');
+    const char *base = slash ? slash + 1 : f->path;
+    int kept = (int)(base - f->path) + (int)strnlen(base, NAME_MAX - ENDING);
+    size_t size = (size_t)kept + ENDING + 1;
     char *name = malloc(size), self[40];
     bool ok = false;
 
@@ -99,7 +112,7 @@ static bool take_name(struct pl_file *f, mode_t mode)
         uint64_t x = (uint64_t)getpid() << 32 | (uint64_t)i;
 
         (void)!getrandom(&x, sizeof x, GRND_NONBLOCK);
-        snprintf(name, size, "%s.%016" PRIx64 ".part", f->path, x);
+        snprintf(name, size, "%.*s.%016" PRIx64 ".part", kept, f->path, x);
         if (f->fd < 0) {
             f->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
             ok = f->fd >= 0;
@@ -175,12 +188,15 @@ static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
     return f->fd >= 0 ? PL_OK : failed(path, "", "", err);
 }
 
+/* Returns true if PL_FILE_STREAM writes this as it comes. A disk is not among
+ * them, because what is on it would be lost. */
 static bool is_stream(const char *path)
 {
     struct stat st;
 
     return strcmp(path, "-") == 0 ||
-           (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+           (stat(path, &st) == 0 &&
+            (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)));
 }
 
 pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,

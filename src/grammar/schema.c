@@ -96,13 +96,26 @@ static enum keyword_of kind_of(const char *key)
 
 /* ---- messages and paths -------------------------------------------------- */
 
-static pl_status refuse(struct writer *w, const char *keyword, const char *what)
+static pl_status fail(struct writer *w, pl_status s, const char *keyword,
+                      const char *what)
 {
     char path[ERR_SHOWN], key[ERR_SHOWN];
 
-    return err_set(w->err, PL_UNSUPPORTED, "%s: %s: %s %s", w->name,
+    return err_set(w->err, s, "%s: %s: %s %s", w->name,
                    err_shown(path, w->path, strlen(w->path)),
                    err_shown(key, keyword, strlen(keyword)), what);
+}
+
+/* Reports what is not supported, or is too large. */
+static pl_status refuse(struct writer *w, const char *keyword, const char *what)
+{
+    return fail(w, PL_UNSUPPORTED, keyword, what);
+}
+
+/* Reports a mistake: no such schema makes sense. */
+static pl_status wrong(struct writer *w, const char *keyword, const char *what)
+{
+    return fail(w, PL_BAD_ARGUMENT, keyword, what);
 }
 
 static size_t enter(struct writer *w, const char *key)
@@ -240,7 +253,7 @@ static pl_status put_enum(struct part *p, json_t *list)
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return refuse(p->w, "enum", "must be a list of one value or more");
+        return wrong(p->w, "enum", "must be a list of one value or more");
     json_array_foreach (list, i, value) {
         gbnf_put(&p->text, i ? " | " : "");
         PL_TRY(put_json(p->w, &p->text, value));
@@ -300,7 +313,7 @@ static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
         free(key);
     }
     if (!*out)
-        return refuse(w, "$ref", "points at nothing: define what it names");
+        return wrong(w, "$ref", "points at nothing: define what it names");
     return PL_OK;
 }
 
@@ -324,7 +337,7 @@ static pl_status put_any_of(struct part *p, const char *key, json_t *list)
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return refuse(p->w, key, "must be a list of one schema or more");
+        return wrong(p->w, key, "must be a list of one schema or more");
     json_array_foreach (list, i, schema) {
         PL_TRY(rule_at(p->w, key, i, schema, &rule));
         gbnf_print(&p->text, "%ss%u", i ? " | " : "", (unsigned)rule);
@@ -467,17 +480,17 @@ static void put_times(struct gbnf_text *t, int64_t min, int64_t max)
 
 static pl_status put_pattern(struct part *p, const json_t *pattern)
 {
-    const char *wrong, *s = json_string_value(pattern);
+    const char *bad, *s = json_string_value(pattern);
     char what[2 * ERR_SHOWN];
     size_t at;
 
     if (!s)
-        return refuse(p->w, "pattern", "must be a string");
-    wrong = gbnf_put_pattern(&p->text, s, json_string_length(pattern), &at);
-    if (!wrong)
+        return wrong(p->w, "pattern", "must be a string");
+    bad = gbnf_put_pattern(&p->text, s, json_string_length(pattern), &at);
+    if (!bad)
         return PL_OK;
-    numeral_print(what, sizeof what, "(at byte %zu): %s", at, wrong);
-    return refuse(p->w, "pattern", what);
+    numeral_print(what, sizeof what, "(at byte %zu): %s", at, bad);
+    return wrong(p->w, "pattern", what);
 }
 
 static pl_status put_format(struct part *p, const json_t *format)
@@ -530,7 +543,7 @@ static pl_status put_string(struct part *p)
     PL_TRY(get_count(p->w, p->schema, "minLength", 0, &min));
     PL_TRY(get_count(p->w, p->schema, "maxLength", -1, &max));
     if (max >= 0 && max < min)
-        return refuse(p->w, "maxLength", "is below minLength");
+        return wrong(p->w, "maxLength", "is below minLength");
     if (!has_length) {
         gbnf_put(&p->text, "string");
         return PL_OK;
@@ -571,7 +584,7 @@ static pl_status put_integer(struct part *p)
     PL_TRY(get_bound(p->w, p->schema, "minimum", "exclusiveMinimum", 1, &lo));
     PL_TRY(get_bound(p->w, p->schema, "maximum", "exclusiveMaximum", -1, &hi));
     if (lo > hi)
-        return refuse(p->w, "maximum", "is below minimum");
+        return wrong(p->w, "maximum", "is below minimum");
     if (lo == INT64_MIN && hi == INT64_MAX)
         gbnf_put(&p->text, "integer");
     else
@@ -625,12 +638,12 @@ static pl_status read_items(struct part *p, struct items *it)
     *it = (struct items){.prefix = json_object_get(p->schema, "prefixItems"),
                          .more = !json_is_false(items)};
     if (it->prefix && !json_is_array(it->prefix))
-        return refuse(p->w, "prefixItems", "must be a list of schemas");
+        return wrong(p->w, "prefixItems", "must be a list of schemas");
     it->n = (int64_t)json_array_size(it->prefix);
     PL_TRY(get_count(p->w, p->schema, "minItems", 0, &it->min));
     PL_TRY(get_count(p->w, p->schema, "maxItems", -1, &it->max));
     if (it->max >= 0 && it->max < it->min)
-        return refuse(p->w, "maxItems", "is below minItems");
+        return wrong(p->w, "maxItems", "is below minItems");
     if (!it->more && it->min > it->n)
         return refuse(p->w, "minItems", "asks for more items than there are");
     numeral_print(it->rest, sizeof it->rest, "value");
@@ -836,7 +849,7 @@ static pl_status check_required(struct part *p, json_t *properties)
     size_t i;
 
     if (list && !json_is_array(list))
-        return refuse(p->w, "required", "must be a list of names");
+        return wrong(p->w, "required", "must be a list of names");
     json_array_foreach (list, i, name) {
         if (!json_object_get(properties, json_is_string(name)
                                              ? json_string_value(name)
@@ -854,7 +867,7 @@ static pl_status read_members(struct part *p, struct members *m)
     size_t i = 0;
 
     if (properties && !json_is_object(properties))
-        return refuse(p->w, "properties", "must be an object of schemas");
+        return wrong(p->w, "properties", "must be an object of schemas");
     PL_TRY(check_required(p, properties));
     m->n = json_object_size(properties);
     m->rule = calloc(m->n + 1, sizeof *m->rule);
@@ -1003,7 +1016,7 @@ static pl_status merge(struct writer *w, json_t *into, json_t *schema,
         else if (strcmp(key, "required") == 0)
             s = json_array_extend(json_object_get(into, key), v) == 0
                     ? PL_OK
-                    : refuse(w, key, "must be a list of names");
+                    : wrong(w, key, "must be a list of names");
         else if (strcmp(key, "$ref") == 0)
             s = merge_ref(w, into, v, depth - 1);
         else if (strcmp(key, "allOf") == 0)
@@ -1099,13 +1112,13 @@ static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
             type_named(json_is_array(v) ? json_array_get(v, i) : v);
 
         if (!t)
-            return refuse(w, "type",
-                          "must be one or some of object, array, string, "
-                          "integer, number, boolean, null");
+            return wrong(w, "type",
+                         "must be one or some of object, array, string, "
+                         "integer, number, boolean, null");
         *bits |= 1u << (t - types);
     }
     if (v && !*bits)
-        return refuse(w, "type", "names no type");
+        return wrong(w, "type", "names no type");
     return PL_OK;
 }
 
@@ -1197,8 +1210,11 @@ static pl_status put_schema(struct part *p)
         gbnf_put(&p->text, "value");
         return PL_OK;
     }
+    if (json_is_false(p->schema))
+        return refuse(w, "the schema",
+                      "false allows no document: take it away");
     if (!json_is_object(p->schema))
-        return refuse(w, "the schema", "must be an object, or true");
+        return wrong(w, "the schema", "must be an object, or true");
     while (!v && ++i < 6)
         v = json_object_get(p->schema, first[i]);
     if (v && i == 5)

@@ -234,7 +234,7 @@ static pl_status read_limits(struct topology *t, pl_err *err)
         take_memory(t, &now, node);
     }
     free(node);
-    return s == PL_OK && stated ? read_stated(t, stated, err) : s;
+    return s == PL_OK && stated && *stated ? read_stated(t, stated, err) : s;
 }
 
 /* ---- loading ----------------------------------------------------------- */
