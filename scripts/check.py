@@ -7,7 +7,8 @@ tree     reads the files that git tracks and needs no build: layers, headers tha
          compile alone, kernels of AArch64, PTX of the kernels' text, words that
          library code may not use, what depends on the locale, what documents
          name and quote, doc/commands.md, environment variables, prose of new
-         lines, formatting, names, line lengths, sizes of files. Then `symbols`, if the libraries in BUILD are newer than src/.
+         lines, formatting, names, line lengths, sizes of files. Then `symbols`,
+         if the libraries in BUILD are newer than src/.
 symbols  reads the libraries in BUILD: exported symbols, mutable globals.
 staged   reads what the next commit adds, as Git's index has it: formatting, line
          lengths, words, names, sizes. For the hook pre-commit.

@@ -1,4 +1,4 @@
-/* What steps of a program touch on a GPU. */
+/* The memory that instructions of a program touch on a GPU. */
 #ifndef DEVICE_GPU_GPU_ACCESS_H
 #define DEVICE_GPU_GPU_ACCESS_H
 
