@@ -102,6 +102,16 @@ static void on_interrupt(int sig)
     last = sig;
     ends = ends || sig != SIGINT;
     term_interrupts = ends ? interrupts_allowed : term_interrupts + 1;
+    if (ends)
+        alarm(1);
+}
+
+/* A read that begins just after a signal is not interrupted by it, and could
+ * wait for ever. So an alarm follows, each second until the process ends. */
+static void on_alarm(int sig)
+{
+    (void)sig;
+    alarm(1);
 }
 
 /* A descriptor that is closed would be the next file's, and messages would land
@@ -125,6 +135,8 @@ void term_init(void)
     sigaction(SIGTERM, &a, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &a, NULL); /* nohup has it ignored */
+    a.sa_handler = on_alarm;
+    sigaction(SIGALRM, &a, NULL);
     /* A closed pipe and a file at its limit are errors of write, told as such.
      */
     a.sa_handler = SIG_IGN;
