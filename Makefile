@@ -5,14 +5,18 @@
 #   make test-long   all of them; hours
 #   make check       layers, headers, format, words; needs no build
 #   make check-symbols  what the built libraries export
+#   make commands    doc/commands.md anew, after a change of an option
 #   make hooks       Git checks what is staged, and messages, from then on
 #   make ptx         the GPUs' kernels compiled anew for NVIDIA's devices
 #   make check-ptx   what assemblers make of them; check-hip: for AMD's devices
 #   make test-ptx    the kernels' tests, their PTX run an instruction at a time
 #   make pictures    doc/page.png, doc/machine.png
 #   make examples    examples/, built against an installed copy, and run
+#   make deb         Debian packages in build-deb/
+#   make portable    a folder whose command needs glibc alone, and its .tar.xz
 #   make bench       the benches' figures on this machine
-#   make install     headers, libraries, command, pkg-config file; PREFIX=DIR
+#   make install     headers, libraries, command, man pages, completions and
+#                    pkg-config file; PREFIX=DIR
 BUILD ?= build
 MODEL = models/fable-moe-Q8_0.gguf
 DEMO = -m $(MODEL) -dev 'cpu*2'
@@ -47,6 +51,9 @@ check:
 check-symbols: all
 	@scripts/check.py symbols $(BUILD)
 
+commands:
+	@scripts/manual.py md doc/commands.md
+
 # The path is relative, so each worktree has the hooks of its own commit.
 hooks:
 	@scripts/hooks/install.sh
@@ -79,6 +86,21 @@ bench: all
 
 examples: all
 	@scripts/examples.sh $(BUILD)
+	@scripts/installed.sh $(BUILD)
+
+# In a copy, because debhelper writes into the tree.
+deb:
+	@scripts/deps.sh deb
+	@rm -rf build-deb
+	@mkdir -p build-deb/plait
+	@tar -c --exclude='./build*' --exclude=./.git . | \
+	    tar -x -C build-deb/plait
+	@cd build-deb/plait && dpkg-buildpackage -b -us -uc
+	@ls build-deb/*.deb
+
+portable: all
+	@scripts/deps.sh portable
+	@scripts/portable.sh $(BUILD) pack
 
 install: all
 	@[ -z "$(PREFIX)" ] || meson configure $(BUILD) --prefix="$(PREFIX)"
@@ -87,4 +109,4 @@ install: all
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all demo test test-long check check-symbols hooks ptx check-ptx test-ptx check-hip pictures examples bench install clean
+.PHONY: all demo test test-long check check-symbols commands hooks ptx check-ptx test-ptx check-hip pictures examples deb portable bench install clean

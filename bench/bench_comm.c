@@ -30,12 +30,12 @@ enum { T_SEED, T_OWN, T_SUM = T_OWN + 2, N_TENSOR };
 struct group {
     int n;
     struct prog_tensor tensor[N_TENSOR];
-    struct copy_piece piece;
+    struct copy_desc piece;
     struct merge_addend addend[2][MAX_DEV];
     struct merge_item item[2];
-    struct step step[MAX_DEV][2 * ROUNDS + 1];
+    struct insn insn[MAX_DEV][2 * ROUNDS + 1];
     struct graph_attr attr[MAX_DEV][ROUNDS + 1]; /* of kernels */
-    struct script script[MAX_DEV];
+    struct variant variant[MAX_DEV];
     struct program prog[MAX_DEV];
     int dev[MAX_DEV];
 };
@@ -98,9 +98,9 @@ static void make(struct group *g, int n, int64_t values, bool writes)
                                             .region = REGION_WORK,
                                             .offset = (size_t)i * room,
                                             .bytes = bytes};
-    g->piece = (struct copy_piece){.bytes = {(int64_t)bytes, PL_CONST},
-                                   .n0 = {1, PL_CONST},
-                                   .n1 = {1, PL_CONST}};
+    g->piece = (struct copy_desc){.bytes = {(int64_t)bytes, PL_CONST},
+                                  .n0 = {1, PL_CONST},
+                                  .n1 = {1, PL_CONST}};
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < n; i++)
             g->addend[k][i] =
@@ -117,8 +117,8 @@ static void make(struct group *g, int n, int64_t values, bool writes)
         for (int i = 0; i <= ROUNDS; i++) {
             g->attr[d][i] =
                 (struct graph_attr){.start = i, .axis = d, .values = writes};
-            g->step[d][2 * i] = (struct step){
-                .kind = STEP_KERNEL,
+            g->insn[d][2 * i] = (struct insn){
+                .kind = INSN_KERNEL,
                 .order = i * (n + 1) + d,
                 .kernel = {.kernel = KERNEL_contiguous,
                            .n_arg = 2,
@@ -128,24 +128,24 @@ static void make(struct group *g, int n, int64_t values, bool writes)
             };
         }
         for (int i = 0; i < ROUNDS; i++)
-            g->step[d][2 * i + 1] = (struct step){
-                .kind = STEP_MERGE,
+            g->insn[d][2 * i + 1] = (struct insn){
+                .kind = INSN_MERGE,
                 .order = i * (n + 1) + n,
                 .merge = {.n_item = 1,
                           .item = &g->item[i % 2],
-                          .meet = true,
+                          .barrier = true,
                           .n_peer = n,
                           .peer = g->dev},
             };
         g->dev[d] = d;
-        g->script[d] = (struct script){
-            .n_micro = 1, .n_step = 2 * ROUNDS + 1, .step = g->step[d]};
+        g->variant[d] = (struct variant){
+            .n_micro = 1, .n_insn = 2 * ROUNDS + 1, .insn = g->insn[d]};
         g->prog[d] = (struct program){
             .dev = d,
             .n_tensor = N_TENSOR,
             .tensor = g->tensor,
-            .n_script = 1,
-            .script = &g->script[d],
+            .n_variant = 1,
+            .variant = &g->variant[d],
             .n_group = 1,
             .bytes = {[REGION_WORK] = room * N_TENSOR},
             .max = {.n_tok = N_TOK},
@@ -211,7 +211,7 @@ static bool measure_run(struct device_set *s, struct group *g, double seconds,
     size_t n = 0;
 
     for (int d = 0; d < g->n; d++)
-        g->script[d].n_step = 0;
+        g->variant[d].n_insn = 0;
     if (device_set_load(s, g->prog, err) != PL_OK)
         return false;
     do {

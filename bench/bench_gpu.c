@@ -128,8 +128,8 @@ static void step_marks(void *user, int i)
     (void)user;
     (void)i;
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        must(b.d->mark(b.g, (enum queue)q, q, &err), "mark");
-        must(b.d->await(b.g, (enum queue) !q, q, &err), "await");
+        must(b.d->fence_record(b.g, (enum queue)q, q, &err), "mark");
+        must(b.d->fence_wait(b.g, (enum queue) !q, q, &err), "await");
     }
 }
 
@@ -152,14 +152,14 @@ static void copies(void)
 struct job {
     enum kernel kernel;
     struct gpu_call c;
-    struct gpu_list list[MAX_COPY]; /* [n] */
+    struct launch_list list[MAX_COPY]; /* [n] */
     int n;
 };
 
 static void step_job(void *user, int i)
 {
     const struct job *j = user;
-    const struct gpu_list *l = &j->list[i % j->n];
+    const struct launch_list *l = &j->list[i % j->n];
 
     for (int k = 0; k < l->n; k++)
         must(b.d->launch(b.g, QUEUE_COMPUTE, l->launch[k].kernel,
@@ -188,7 +188,7 @@ static double run_job(struct job *j, int first, int n_pooled, size_t bytes)
         for (int k = 0; k < n_pooled; k++)
             j->c.in[first + k].at = b.pool + (uint64_t)i * each +
                                     (uint64_t)k * (each / (size_t)n_pooled);
-        j->list[i] = (struct gpu_list){0};
+        j->list[i] = (struct launch_list){0};
         e->launch(&j->list[i], &j->c);
         if (j->list[i].no_memory)
             bench_die("launches", "no memory");
@@ -210,7 +210,7 @@ static double product(pl_format f, int64_t n, int64_t k, int64_t n_tok,
                       double *bytes)
 {
     static struct job j;
-    static const struct rank_item item = {0, 0};
+    static const struct tree_addend item = {0, 0};
     const struct pack_span span = {0, k, 0};
     struct pack_chunk *chunk =
         calloc((size_t)pack_max_chunks(f, &span, 1), sizeof *chunk);
@@ -353,10 +353,10 @@ static double graph_gap(const struct gpu_graph *graph, int n)
 
 /* The same launch in a row as one graph; what cannot be made runs do without.
  */
-static void graph_launches(const struct gpu_list *l, const char *what)
+static void graph_launches(const struct launch_list *l, const char *what)
 {
     int n = b.size->n_launch;
-    struct gpu_node *node = calloc((size_t)n, sizeof *node);
+    struct gpu_graph_node *node = calloc((size_t)n, sizeof *node);
     int *before = calloc((size_t)n, sizeof *before);
     struct gpu_graph *graph;
 
@@ -364,11 +364,11 @@ static void graph_launches(const struct gpu_list *l, const char *what)
         bench_die("a graph", "no memory");
     for (int i = 0; i < n; i++) {
         before[i] = i - 1;
-        node[i] = (struct gpu_node){.kernel = l->launch[0].kernel,
-                                    .n_group = l->launch[0].n_group,
-                                    .args = l->bytes + l->launch[0].args,
-                                    .after = &before[i],
-                                    .n_after = i > 0};
+        node[i] = (struct gpu_graph_node){.kernel = l->launch[0].kernel,
+                                          .n_group = l->launch[0].n_group,
+                                          .args = l->bytes + l->launch[0].args,
+                                          .after = &before[i],
+                                          .n_after = i > 0};
     }
     if (b.d->graph_make(b.g, node, n, &graph, &err) == PL_OK) {
         printf("%-36s %10.2f us\n", what, 1e6 * graph_gap(graph, n));

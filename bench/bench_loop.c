@@ -30,16 +30,16 @@ static bool on_token(void *user, int32_t id, const float *logits)
     return true;
 }
 
-static enum job_wish on_wish(void *user)
+static enum client_state on_wish(void *user)
 {
     (void)user;
-    return JOB_GO;
+    return CLIENT_READY;
 }
 
-static void on_end(void *user, const struct job_report *report)
+static void on_end(void *user, const struct task_report *report)
 {
     (void)user;
-    if (report->why != JOB_LENGTH)
+    if (report->why != FINISH_LENGTH)
         bench_die("a job", report->err.message);
     n_ended++;
 }
@@ -48,21 +48,21 @@ static void add(struct loop *l, int i, int64_t n_vocab)
 {
     int32_t prompt[N_PROMPT];
     pl_sampling how;
-    struct job job = {
+    struct task_params params = {
         .prompt = prompt,
         .n_prompt = N_PROMPT,
         .max_tokens = N_WRITE,
         .sampling = &how,
         .ignore_end = true,
         .client = 1 + (uint64_t)i % 8,
-        .listener = {.token = on_token, .wish = on_wish, .end = on_end}};
+        .listener = {.token = on_token, .poll_client = on_wish, .end = on_end}};
     pl_err err;
 
     pl_sampling_init(&how);
     how.temperature = 0;
     for (int k = 0; k < N_PROMPT; k++)
         prompt[k] = (int32_t)((i * 7919 + k * 104729) % n_vocab);
-    if (loop_add(l, &job, 1, NULL, &err) != PL_OK)
+    if (loop_add(l, &params, 1, NULL, &err) != PL_OK)
         bench_die("a job", err.message);
 }
 
@@ -82,7 +82,7 @@ static void run_round(struct loop *l, int n, int64_t n_vocab, double *self_us,
         nanosleep(&t, NULL);
     loop_counts(l, &after);
     steps = (double)(after.n_step - before.n_step);
-    *self_us = 1e6 * (after.self_s - before.self_s) / steps;
+    *self_us = 1e6 * (after.overhead_s - before.overhead_s) / steps;
     *step_us = 1e6 * (after.step_s - before.step_s) / steps;
 }
 

@@ -214,7 +214,7 @@ struct work {
     struct q8_block *q8;
     int32_t *id;
     struct cpu_call call;
-    struct rank_item item[MAX_RANK];
+    struct tree_addend item[MAX_RANK];
     void *scratch[MAX_THREAD];
     int nth, n_rank;
 };
@@ -281,7 +281,7 @@ static int ranks_init(struct work *w, struct pack_span *span, int k)
         int lo = k / 32 * r / w->n_rank * 32;
         int hi = k / 32 * (r + 1) / w->n_rank * 32;
 
-        w->item[r] = (struct rank_item){r, __builtin_ctz((unsigned)r + 1)};
+        w->item[r] = (struct tree_addend){r, __builtin_ctz((unsigned)r + 1)};
         if (hi > lo)
             span[n++] = (struct pack_span){lo, hi - lo, r};
     }

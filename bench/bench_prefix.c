@@ -78,10 +78,10 @@ static void give_all(pl_engine *e, struct tiers *ram, struct tiers *disk,
         bool goes_on;
         pl_err err = {0};
 
-        while (tiers_full(ram) || tiers_full(disk))
+        while (tiers_is_full(ram) || tiers_is_full(disk))
             nanosleep(&soon, NULL);
-        if (pl_kept_next(e, token, pl_engine_n_ctx(e), &n, &goes_on, &data,
-                         &bytes, &err))
+        if (pl_prefix_export_page(e, token, pl_engine_n_ctx(e), &n, &goes_on,
+                                  &data, &bytes, &err))
             bench_die("page", err.message);
         if (n > 0) {
             void *again = malloc(bytes);
@@ -89,8 +89,8 @@ static void give_all(pl_engine *e, struct tiers *ram, struct tiers *disk,
             if (!again)
                 bench_die("page", "no memory");
             memcpy(again, data, bytes);
-            tiers_give(ram, token, n, goes_on, data, bytes);
-            tiers_give(disk, token, n, goes_on, again, bytes);
+            tiers_store(ram, token, n, goes_on, data, bytes);
+            tiers_store(disk, token, n, goes_on, again, bytes);
             n_page++;
         }
     }
@@ -116,7 +116,7 @@ static double come_back(pl_engine *e, struct tiers *t, int64_t n,
 {
     const struct timespec soon = {.tv_nsec = 50000};
     double began = bench_now();
-    struct tiers_search *s = tiers_search(t, token, n, 0, nothing, NULL);
+    struct tiers_lookup *s = tiers_search(t, token, n, 0, nothing, NULL);
     const struct tier_entry *page;
     int n_page;
     bool ended;
@@ -130,12 +130,12 @@ static double come_back(pl_engine *e, struct tiers *t, int64_t n,
     if (n_page != (n - 1) / 64)
         bench_die("search", "pages are missing");
     for (int i = 0; i < n_page; i++) {
-        while (!(page = tiers_search_take(t, s, i, &ended)) && !ended)
+        while (!(page = tiers_lookup_page(t, s, i, &ended)) && !ended)
             nanosleep(&soon, NULL);
         if (!page)
             bench_die("search", "a page does not come");
-        if (pl_seq_extend(e, 0, token + page->first, page->n, page->data,
-                          page->bytes, &err))
+        if (pl_seq_import_page(e, 0, token + page->first, page->n, page->data,
+                               page->bytes, &err))
             bench_die("page", err.message);
     }
     tiers_search_free(t, s);

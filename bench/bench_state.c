@@ -65,7 +65,7 @@ static void fill(pl_engine *e)
     if (kv_reserve(&e->kv, 0, N_TOKEN, true, NULL, NULL, &err) ||
         exec_caches_open(&c, e->exec, -1, &err))
         bench_die("sequence", err.message);
-    kv_advance(&e->kv, 0, N_TOKEN, false);
+    kv_commit(&e->kv, 0, N_TOKEN, false);
     for (int i = 0; i < c.n; i++) {
         size_t n =
             (size_t)(PAGE_TOKENS * c.cache[i].n_head) * c.cache[i].row_bytes;

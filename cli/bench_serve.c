@@ -1,5 +1,5 @@
-/* plait bench --serve URL: how a server does under load. Each load of --rate or
- * --concurrency runs by itself, one after another, with the same requests. */
+/* plait bench --serve URL: measures a server under load. The loads of --rate
+ * and --concurrency run one after another, with the same requests. */
 #include "bench_serve.h"
 #include "bench.h"
 #include "option_table.h"
@@ -7,39 +7,42 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Options that describe a run here say nothing of a server elsewhere. */
+/* Rejects options that describe a local run, because they do not apply to a
+ * server elsewhere. */
 static enum exit_code check(const struct options *o)
 {
     for (int i = 0; i < o->n_axis; i++)
         if (o->axis[i].row->offset != offsetof(struct options, model))
-            return complain(CMD_BENCH, EXIT_USAGE,
-                            "%s is of a model that runs here, and the server "
-                            "of --serve has its own: leave it out",
-                            o->axis[i].row->name[0]);
+            return cli_error(CMD_BENCH, EXIT_USAGE,
+                             "%s is of a model that runs here, and the server "
+                             "of --serve has its own: leave it out",
+                             o->axis[i].row->name[0]);
     if (o->n_depth.n > 0 || o->n_seq.n > 0)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "-d and -b are of a model that runs here; with --serve "
-                        "give --prefix for what prompts have in common, and "
-                        "--concurrency for how many come at once");
+        return cli_error(
+            CMD_BENCH, EXIT_USAGE,
+            "-d and -b are of a model that runs here; with --serve "
+            "give --prefix for what prompts have in common, and "
+            "--concurrency for how many come at once");
     if (o->hf_repo != NULL || o->model_url != NULL)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "%s downloads a model to run here; with --serve -m "
-                        "names the model that the server is asked for",
-                        o->hf_repo != NULL ? "-hf" : "-mu");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "%s downloads a model to run here; with --serve -m "
+                         "names the model that the server is asked for",
+                         o->hf_repo != NULL ? "-hf" : "-mu");
     for (int i = 0; i < o->n_prompt.n; i++)
         if (o->n_prompt.v[i] == 0)
-            return complain(CMD_BENCH, EXIT_USAGE,
-                            "-p 0: with --serve a prompt has a token at least");
+            return cli_error(
+                CMD_BENCH, EXIT_USAGE,
+                "-p 0: with --serve a prompt has a token at least");
     for (int i = 0; i < o->n_gen.n; i++)
         if (o->n_gen.v[i] == 0)
-            return complain(
+            return cli_error(
                 CMD_BENCH, EXIT_USAGE,
                 "-n 0: with --serve an answer has a token at least");
     return EXIT_DONE;
 }
 
-/* All pairs of a rate and a number at once; where neither was given, 8 at once.
- * How many; -1: no memory. */
+/* Makes a load of each pair of a rate and a concurrency; by default 8 at once.
+ * Returns their number; -1 if out of memory. */
 static int make_loads(struct serve_load **out, const struct options *o)
 {
     int n_rate = o->rate.n > 0 ? o->rate.n : 1;
@@ -57,8 +60,8 @@ static int make_loads(struct serve_load **out, const struct options *o)
     return l != NULL ? n : -1;
 }
 
-/* Runs them; *n_run ends as how many of them ran, of which the last may be cut
- * short by Ctrl-C. */
+/* Runs the loads. *n_run becomes the number that ran; Ctrl-C may have cut the
+ * last one short. */
 static enum exit_code run_all(struct serve_load *l, int n, int *n_run,
                               const struct options *o, json_t *rows)
 {
@@ -71,15 +74,15 @@ static enum exit_code run_all(struct serve_load *l, int n, int *n_run,
         c = serve_run(&l[i], &t, o);
         if (c == EXIT_DONE &&
             json_array_append_new(rows, serve_row(&l[i], &t, o)) != 0)
-            c = complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
+            c = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
         done += l[i].n_done;
         ++*n_run;
     }
     if (c == EXIT_DONE && done == 0 && term_interrupts == 0)
-        c = complain(CMD_BENCH, EXIT_FAILED, "no request went well: %s",
-                     l[0].n_failure > 0 && l[0].failure[0].why[0] != '\0'
-                         ? l[0].failure[0].why
-                         : "the server said nothing");
+        c = cli_error(CMD_BENCH, EXIT_FAILED, "no request went well: %s",
+                      l[0].n_failure > 0 && l[0].failure[0].why[0] != '\0'
+                          ? l[0].failure[0].why
+                          : "the server said nothing");
     serve_target_fini(&t);
     return c;
 }
@@ -97,7 +100,7 @@ enum exit_code bench_serve(const struct options *given)
     if (c == EXIT_DONE) {
         n = make_loads(&l, &o);
         if (n < 0 || rows == NULL)
-            c = complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
+            c = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
     }
     term_interrupts_count(1);
     if (c == EXIT_DONE)

@@ -1,7 +1,7 @@
-/* Who asks when: requests set out at their times or as places become free, all
- * of them in one thread, by libcurl, which is known here alone among cli/. */
+/* Sends requests at their times or as others end, all of them in one thread
+ * with libcurl. Only this file of cli/ uses it. */
 #include "bench_serve.h"
-#include "shown.h"
+#include "printable.h"
 #include "term.h"
 
 #include <curl/curl.h>
@@ -16,13 +16,13 @@
 
 enum { SAID = 2048 };
 
-/* A request on its way. */
+/* A request in flight. */
 struct flight {
     CURL *curl;
     struct serve_request r;
     struct serve_reader reader;
-    char *body;      /* owned: what is asked */
-    char said[SAID]; /* of an answer that is an error */
+    char *body;      /* owned: the request's body */
+    char said[SAID]; /* body of an error response */
     size_t n_said;
     char why[CURL_ERROR_SIZE];
     bool no_memory;
@@ -31,7 +31,7 @@ struct flight {
 
 static enum exit_code no_memory(void)
 {
-    return complain(CMD_BENCH, EXIT_FAILED, "no memory for the requests");
+    return cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the requests");
 }
 
 static long status_of(const struct flight *f)
@@ -42,7 +42,7 @@ static long status_of(const struct flight *f)
     return status;
 }
 
-/* libcurl's; what came of an answer. */
+/* libcurl's callback for a response's body. */
 static size_t on_data(char *data, size_t one, size_t n, void *user)
 {
     struct flight *f = user;
@@ -60,7 +60,7 @@ static size_t on_data(char *data, size_t one, size_t n, void *user)
     return 0;
 }
 
-/* What is the same for every request. */
+/* Returns the header lines that all requests share. */
 static struct curl_slist *head_lines(const struct serve_target *t)
 {
     static const char type[] = "Content-Type: application/json";
@@ -115,7 +115,7 @@ static void flight_free(struct flight *f)
 
 /* ---- the server ---------------------------------------------------------- */
 
-/* "http://host:port/v1" of what was given: with or without /v1, and a slash. */
+/* Returns "http://host:port/v1" for a URL with or without /v1 and a slash. */
 static char *origin_of(const char *url)
 {
     size_t n = strlen(url);
@@ -128,7 +128,7 @@ static char *origin_of(const char *url)
     return asprintf(&s, "%.*s/v1", (int)n, url) > 0 ? s : NULL;
 }
 
-/* The first model of a list, or the one that was named. */
+/* Takes the first model of a list, or the named one. */
 static void take_model(struct serve_target *t, const char *name,
                        const json_t *list)
 {
@@ -183,21 +183,21 @@ static enum exit_code ask_models(struct serve_target *t,
     curl_easy_setopt(f->curl, CURLOPT_WRITEDATA, &all);
     code = curl_easy_perform(f->curl);
     if (code != CURLE_OK)
-        c = complain(CMD_BENCH, EXIT_FAILED,
-                     "%s: %s; start a server there first, or give another "
-                     "address",
-                     shown(cut, url),
-                     f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
+        c = cli_error(CMD_BENCH, EXIT_FAILED,
+                      "%s: %s; start a server there first, or give another "
+                      "address",
+                      clip_printable(cut, url),
+                      f->why[0] != '\0' ? f->why : curl_easy_strerror(code));
     else if (status_of(f) == 403 && all.s != NULL) {
         serve_read_error(all.s, all.n, why);
-        c = complain(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
-                     shown(cut, url), why);
+        c = cli_error(CMD_BENCH, EXIT_FAILED, "%s: the server refuses: %s",
+                      clip_printable(cut, url), why);
     } else if (status_of(f) == 401 || status_of(f) == 403)
-        c = complain(CMD_BENCH, EXIT_FAILED,
-                     "%s: the server %s; give %s with --api-key",
-                     shown(cut, url),
-                     t->key != NULL ? "takes no such key" : "asks for a key",
-                     t->key != NULL ? "another" : "it");
+        c = cli_error(CMD_BENCH, EXIT_FAILED,
+                      "%s: the server %s; give %s with --api-key",
+                      clip_printable(cut, url),
+                      t->key != NULL ? "takes no such key" : "asks for a key",
+                      t->key != NULL ? "another" : "it");
     list = all.s != NULL ? json_loadb(all.s, all.n, 0, NULL) : NULL;
     take_model(t, o->model, list);
     json_decref(list);
@@ -234,9 +234,10 @@ void serve_target_fini(struct serve_target *t)
     *t = (struct serve_target){0};
 }
 
-/* ---- what came back ------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------- */
 
-/* Counts a failure, whose text may be anything; which of the load's it is. */
+/* Counts a failure, whose text may be anything, and returns its index in the
+ * load. */
 static int count_failure(struct serve_load *l, int status, const char *said)
 {
     char why[SERVE_WHY];
@@ -259,8 +260,8 @@ static int count_failure(struct serve_load *l, int status, const char *said)
     return i;
 }
 
-/* How a request ended: -1: well. */
-static int judge(struct serve_load *l, struct flight *f, CURLcode code)
+/* Returns the index of a request's failure; -1 if it succeeded. */
+static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
     int status = (int)status_of(f);
@@ -307,10 +308,10 @@ struct run {
     CURLM *multi;
     struct curl_slist *lines;
     char url[2048];
-    struct flight *flight; /* those on their way */
+    struct flight *flight; /* requests in flight */
     int n_flight;
     int64_t n_begun;
-    double due; /* of the next, with a rate */
+    double due; /* time of the next, with a rate */
 };
 
 static bool all_begun(const struct run *u, double now)
@@ -373,7 +374,7 @@ static void leave(struct run *u, struct flight *f)
     flight_free(f);
 }
 
-/* Those that have ended. */
+/* Collects the requests that have ended. */
 static bool gather_ended(struct run *u)
 {
     const CURLMsg *m;
@@ -386,7 +387,7 @@ static bool gather_ended(struct run *u)
 
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &f);
         f->r.ended = term_seconds();
-        f->r.failure = judge(u->l, f, code);
+        f->r.failure = failure_index(u->l, f, code);
         if (f->r.n_written == 0)
             f->r.n_written = f->r.n_event;
         if (f->r.n_read == 0)
@@ -397,13 +398,13 @@ static bool gather_ended(struct run *u)
     return ok;
 }
 
-/* Is there nothing to do but to wait? */
+/* Returns true if the loop can only wait. */
 static bool is_idle(const struct run *u, double now)
 {
     return all_begun(u, now) ? u->n_flight > 0 : !may_begin(u, now);
 }
 
-/* Milliseconds until something may have to be done. */
+/* Returns the milliseconds until the loop may have work. */
 static int patience(const struct run *u, double now)
 {
     enum { MOST = 200 };
@@ -412,7 +413,7 @@ static int patience(const struct run *u, double now)
     return u->l->rate > 0 && ms < MOST ? (int)fmax(0, ceil(ms)) : MOST;
 }
 
-static enum exit_code fly(struct run *u)
+static enum exit_code send_load(struct run *u)
 {
     struct term_progress progress = {0};
     bool ok = true;
@@ -455,7 +456,7 @@ enum exit_code serve_run(struct serve_load *l, const struct serve_target *t,
     u.lines = head_lines(t);
     snprintf(u.url, sizeof(u.url), "%s/%s", t->origin,
              o->chat ? "chat/completions" : "completions");
-    c = u.multi != NULL && u.lines != NULL ? fly(&u) : no_memory();
+    c = u.multi != NULL && u.lines != NULL ? send_load(&u) : no_memory();
     curl_multi_cleanup(u.multi);
     curl_slist_free_all(u.lines);
     return c;

@@ -1,19 +1,18 @@
-/* plait bench: how fast models run here, under all combinations of what is
- * given several times; and plait synth, which writes a model with random
- * weights.
+/* plait bench: measures how fast models run here, under all combinations of
+ * options given several times. plait synth: writes a model with random weights.
  *
- * Rounds go over all configurations of a model in turn, so that what else the
- * machine does falls on all alike; where their weights would need more than
- * half of the memory that is free, over as many as do not. The machine's limits
- * are measured before and after each run, which is held against both: where
- * machines are shared, the memory's bandwidth changes by half within seconds.
- * What is measured last, once, is where the time went: noting that takes time
+ * Each round runs all configurations of a model in turn, so that other load
+ * affects all alike. If their weights would need more than half of the free
+ * memory, they are split into batches that do not. The machine's limits are
+ * measured before and after each run, which is compared with both: on shared
+ * machines the memory's bandwidth changes by half within seconds. The trace of
+ * where the time went is taken last, once, because tracing takes time
  * itself. */
 #include "bench.h"
 #include "bench_serve.h"
 #include "cmd.h"
 #include "option_table.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -26,7 +25,7 @@
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* A list, or its default. */
+/* Returns a list, or its default. */
 static struct option_list or_default(const struct option_list *l, int v)
 {
     return l->n > 0 ? *l : (struct option_list){1, {v}};
@@ -41,7 +40,7 @@ static int most(const struct option_list *l)
     return m;
 }
 
-/* All tests. Each depth has sequences of its own. */
+/* Makes all tests. Each depth has its own sequences. */
 static enum exit_code make_tests(struct bench_set *b, const struct options *o,
                                  struct bench_test **list)
 {
@@ -57,7 +56,7 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
     *list = t;
     b->test = t;
     if (t == NULL)
-        return complain(CMD_BENCH, EXIT_FAILED, "no memory for the tests");
+        return cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the tests");
     for (int i = 0; i < d.n; i++) {
         int64_t pages = (d.v[i] + longest) / PAGE + 1;
 
@@ -74,9 +73,9 @@ static enum exit_code make_tests(struct bench_set *b, const struct options *o,
         b->n_ctx += pages * PAGE * most(&s);
     }
     if (b->n_test == 0)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "-p 0 -n 0: nothing is left to measure; give one of "
-                        "them a number of tokens");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-p 0 -n 0: nothing is left to measure; give one of "
+                         "them a number of tokens");
     return EXIT_DONE;
 }
 
@@ -116,7 +115,8 @@ static void find_axes(struct axes *a, const struct options *o)
     }
 }
 
-/* Combinations of rows first .. end-1; the last row changes fastest. */
+/* Returns the number of combinations of rows first .. end-1; the last row
+ * changes fastest. */
 static int64_t combinations(const struct axes *a, int first, int end)
 {
     int64_t n = 1;
@@ -126,7 +126,7 @@ static int64_t combinations(const struct axes *a, int first, int end)
     return n;
 }
 
-/* Is there a column for it anyway? */
+/* Returns true if the option has a column anyway. */
 static bool has_column(const struct option_row *r)
 {
     static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
@@ -137,8 +137,8 @@ static bool has_column(const struct option_row *r)
     return of_model(r);
 }
 
-/* Sets rows first .. end-1 as combination `index` has them; those of several
- * values that have no column are added to `varied`. */
+/* Sets rows first .. end-1 to combination `index`. Values of options without a
+ * column are appended to `varied`. */
 static void choose(struct options *to, const struct axes *a, int first, int end,
                    int64_t index, char *varied, size_t size)
 {
@@ -169,7 +169,7 @@ static enum exit_code begin_limits(struct bench_set *b)
     return r == PL_OK ? EXIT_DONE : report(b->o, r, &err);
 }
 
-/* Measures once more, unless that was done a moment ago. */
+/* Measures the limits again, unless that was done a moment ago. */
 static void renew_limits(struct bench_set *b)
 {
     const double moment = 0.1;
@@ -187,7 +187,7 @@ static void go_halfway(double *to, double from)
     *to = (*to + from) / 2;
 }
 
-/* Halfway between what was measured before a run and after it. */
+/* Returns the mean of the limits before and after a run. */
 static pl_limits around(const pl_limits *before, const pl_limits *after)
 {
     pl_limits x = *after;
@@ -200,7 +200,7 @@ static pl_limits around(const pl_limits *before, const pl_limits *after)
     return x;
 }
 
-/* Runs test `t` once, as round `r`, between two looks at the limits. */
+/* Runs test `t` once, as round `r`, between two measurements of the limits. */
 static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
                                int t, int r)
 {
@@ -223,7 +223,8 @@ static const char *type_of(const struct options *o)
     return o->type != NULL ? o->type : "q4_k_m";
 }
 
-/* Is there such a model? Asked of all before hours go into the first. */
+/* Checks that the model exists. Called for all before hours are spent on the
+ * first. */
 static enum exit_code check_model(const struct options *o)
 {
     pl_model *m = NULL;
@@ -237,8 +238,8 @@ static enum exit_code check_model(const struct options *o)
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Writes a model of random weights into $TMPDIR, after a look at the room that
- * is there; `path` is to be removed. */
+/* Writes a model of random weights into $TMPDIR if there is space; the caller
+ * removes `path`. */
 static enum exit_code make_model(const struct options *o, char *path,
                                  size_t size, struct term_progress *progress)
 {
@@ -248,18 +249,18 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    uint64_t chance = 0; /* nobody else can have made a link of that name */
+    uint64_t chance = 0; /* other users cannot have made a link of that name */
 
     if (r != PL_OK)
         return report(o, r, &err);
     if (dir == NULL || dir[0] == '\0')
         dir = "/tmp";
     if (statvfs(dir, &fs) == 0 && bytes > fs.f_bavail * fs.f_frsize)
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "the model has %.1f GB, but %s only room for %.1f GB; "
-                        "set TMPDIR to a directory with more",
-                        (double)bytes * 1e-9, shown(name, dir),
-                        (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
+        return cli_error(CMD_BENCH, EXIT_FAILED,
+                         "the model has %.1f GB, but %s only room for %.1f GB; "
+                         "set TMPDIR to a directory with more",
+                         (double)bytes * 1e-9, clip_printable(name, dir),
+                         (double)(fs.f_bavail * fs.f_frsize) * 1e-9);
     (void)!getrandom(&chance, sizeof(chance), GRND_NONBLOCK);
     snprintf(path, size, "%s/plait-bench-%ld-%016" PRIx64, dir, (long)getpid(),
              chance);
@@ -267,13 +268,13 @@ static enum exit_code make_model(const struct options *o, char *path,
                       &term_interrupts, &err);
     term_progress_end(progress);
     if (r == PL_IO || r == PL_NOT_FOUND)
-        return complain(CMD_BENCH, EXIT_FAILED,
-                        "%s; set TMPDIR to a directory that may be written to",
-                        err.message);
+        return cli_error(CMD_BENCH, EXIT_FAILED,
+                         "%s; set TMPDIR to a directory that may be written to",
+                         err.message);
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Measures configurations side by side, then frees their engines. */
+/* Measures configurations together, then frees their engines. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
 {
@@ -319,10 +320,10 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
     for (int t = 0; t < b->n_test && ok; t++)
         ok = json_array_append_new(rows, bench_row(c, b, t, &m)) == 0;
     return ok ? EXIT_DONE
-              : complain(CMD_BENCH, EXIT_FAILED, "no memory for the results");
+              : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
-/* All configurations c[n] of a model; their options are chosen. */
+/* Measures all configurations c[n] of a model; their options are set. */
 static enum exit_code bench_model(struct bench_config *c, int n,
                                   struct bench_set *b, json_t *rows)
 {
@@ -384,10 +385,10 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
     n_model = combinations(&a, 0, a.n_model);
     n_config = combinations(&a, a.n_model, a.n);
     if (n_config > 1000)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "%" PRId64 " combinations of options; give fewer than "
-                        "1000",
-                        n_config);
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "%" PRId64 " combinations of options; give fewer than "
+                         "1000",
+                         n_config);
     for (int64_t m = 0; m < n_model && code == EXIT_DONE; m++) {
         choose(&chosen, &a, 0, a.n_model, m, none, sizeof(none));
         code = check_model(&chosen);
@@ -406,7 +407,7 @@ static enum exit_code bench_all(const struct options *o, struct bench_set *b,
                 code = EXIT_FAILED;
         }
         if (c == NULL || code != EXIT_DONE)
-            code = complain(CMD_BENCH, EXIT_FAILED, "no memory for results");
+            code = cli_error(CMD_BENCH, EXIT_FAILED, "no memory for results");
         else
             code = bench_model(c, (int)n_config, b, rows);
         for (int64_t i = 0; c != NULL && i < n_config; i++) {
@@ -438,18 +439,18 @@ enum exit_code cmd_bench(const struct options *o)
     if (o->serve != NULL)
         return bench_serve(o);
     if (of_load(o))
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "--rate, --concurrency and the like are of a server: "
-                        "give its address, --serve http://127.0.0.1:8080");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "--rate, --concurrency and the like are of a server: "
+                         "give its address, --serve http://127.0.0.1:8080");
     if (o->model == NULL && o->shape == NULL)
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "no model; give a file with -m FILE, or --shape "
-                        "qwen3-0.6b for one with random weights");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "no model; give a file with -m FILE, or --shape "
+                         "qwen3-0.6b for one with random weights");
     if (o->model != NULL && (o->shape != NULL || o->type != NULL))
-        return complain(CMD_BENCH, EXIT_USAGE,
-                        "-m names a file, and %s a model with random weights; "
-                        "leave one out",
-                        o->shape != NULL ? "--shape" : "--type");
+        return cli_error(CMD_BENCH, EXIT_USAGE,
+                         "-m names a file, and %s a model with random weights; "
+                         "leave one out",
+                         o->shape != NULL ? "--shape" : "--type");
     rows = json_array();
     c = make_tests(&b, o, &tests);
     if (c == EXIT_DONE && !o->no_limits)
@@ -474,10 +475,11 @@ enum exit_code cmd_synth(const struct options *o)
     pl_status r;
 
     if (o->shape == NULL || o->output == NULL)
-        return complain(CMD_SYNTH, EXIT_USAGE, "%s; see `plait synth --help`",
-                        o->shape == NULL
-                            ? "no shape; give one with --shape, like qwen3-0.6b"
-                            : "no file to write; give -o FILE");
+        return cli_error(
+            CMD_SYNTH, EXIT_USAGE, "%s; see `plait synth --help`",
+            o->shape == NULL
+                ? "no shape; give one with --shape, like qwen3-0.6b"
+                : "no file to write; give -o FILE");
     term_interrupts_count(1);
     r = pl_synth_save(o->shape, type_of(o), o->output, term_progress, &progress,
                       &term_interrupts, &err);

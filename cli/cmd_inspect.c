@@ -1,4 +1,4 @@
-/* plait inspect and plait devices: what a file holds, what a machine offers. */
+/* plait inspect and plait devices: describe a file, or the machine. */
 #include "cmd.h"
 #include "session.h"
 
@@ -8,8 +8,8 @@ enum exit_code cmd_inspect(const struct options *o)
     pl_status r;
 
     if (o->model == NULL || o->model[0] == '\0')
-        return complain(o->command, EXIT_USAGE,
-                        "no file; give one, like models/fable-moe-Q8_0.gguf");
+        return cli_error(o->command, EXIT_USAGE,
+                         "no file; give one, like models/fable-moe-Q8_0.gguf");
     r = pl_inspect(o->model, o->json, write_out, NULL, &err);
     return r == PL_OK ? finish_out(o) : report(o, r, &err);
 }
@@ -20,9 +20,9 @@ enum exit_code cmd_devices(const struct options *o)
     pl_status r;
 
     if (o->pl.devices && !o->measure)
-        return complain(o->command, EXIT_USAGE,
-                        "-dev says what --measure shall measure; without it "
-                        "all that there is is shown");
+        return cli_error(o->command, EXIT_USAGE,
+                         "-dev says what --measure shall measure; without it "
+                         "all that there is is shown");
     r = o->measure ? pl_devices_measure(&o->pl, o->json, write_out, NULL, &err)
                    : pl_devices_print(o->json, write_out, NULL, &err);
 

@@ -1,9 +1,9 @@
-/* plait logits: the raw logits of every position of one sequence, as float32
- * [n_tok, n_vocab], little endian, in a file. Nothing is added to the ids. */
+/* plait logits: writes the raw logits of every position of one sequence to a
+ * file, as float32 [n_tok, n_vocab], little endian. Adds no tokens. */
+#include "atomic_file.h"
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
-#include "whole_file.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static bool write_floats(struct whole_file *w, float *v, size_t n)
     return pl_file_write(w->f, v, n * sizeof(*v));
 }
 
-/* All positions, a piece at a time, so that memory is bounded by the piece. */
+/* Writes all positions, `piece` at a time, which bounds memory. */
 static enum exit_code write_logits(struct session *s, const struct options *o,
                                    const int32_t *ids, int64_t n,
                                    struct whole_file *w)
@@ -34,10 +34,10 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
     pl_err err;
 
     if (logits == NULL)
-        return complain(o->command, EXIT_FAILED,
-                        "no memory for the logits of %" PRId64
-                        " positions; give a smaller -b",
-                        piece);
+        return cli_error(o->command, EXIT_FAILED,
+                         "no memory for the logits of %" PRId64
+                         " positions; give a smaller -b",
+                         piece);
     for (int64_t i = 0; i < n && c == EXIT_DONE; i += piece) {
         pl_batch b = {.size = sizeof b,
                       .n = n - i < piece ? n - i : piece,
@@ -50,7 +50,7 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
         if (r != PL_OK)
             c = report(o, r, &err);
         else if (!write_floats(w, logits, (size_t)b.n * row))
-            break; /* whole_close tells */
+            break; /* atomic_file_close reports it */
     }
     term_progress_end(&s->progress);
     free(logits);
@@ -63,10 +63,10 @@ static enum exit_code check_ids(const struct session *s,
 {
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] >= s->n_vocab)
-            return complain(o->command, EXIT_USAGE,
-                            "--tokens: %" PRId32 " is no token of this model; "
-                            "ids go from 0 to %" PRId64,
-                            ids[i], s->n_vocab - 1);
+            return cli_error(o->command, EXIT_USAGE,
+                             "--tokens: %" PRId32 " is no token of this model; "
+                             "ids go from 0 to %" PRId64,
+                             ids[i], s->n_vocab - 1);
     }
     return EXIT_DONE;
 }
@@ -80,9 +80,10 @@ enum exit_code cmd_logits(const struct options *o)
     enum exit_code c;
 
     if (o->tokens == NULL || o->output == NULL)
-        return complain(o->command, EXIT_USAGE, "%s; see `plait logits --help`",
-                        o->tokens == NULL ? "no tokens; give --tokens 1,2,3"
-                                          : "no file to write; give -o FILE");
+        return cli_error(o->command, EXIT_USAGE,
+                         "%s; see `plait logits --help`",
+                         o->tokens == NULL ? "no tokens; give --tokens 1,2,3"
+                                           : "no file to write; give -o FILE");
     c = input_ids(o, &ids, &n);
     if (c == EXIT_DONE)
         c = session_open(&s, o);
@@ -90,14 +91,14 @@ enum exit_code cmd_logits(const struct options *o)
         c = check_ids(&s, o, ids, n);
     if (c != EXIT_DONE)
         goto done;
-    /* A cache as long as the tokens, and steps as long as -ub: rows of logits
-     * must not cut them shorter. */
+    /* The cache holds all tokens, and steps are as long as -ub: n_out must not
+     * cut them shorter. */
     if (s.pl.n_ctx == 0)
         s.pl.n_ctx = n;
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;
     if (s.pl.n_out > n)
         s.pl.n_out = n;
-    c = whole_open(&w, o, "-o", o->output);
+    c = atomic_file_open(&w, o, "-o", o->output);
     if (c == EXIT_DONE)
         c = session_load(&s, o);
     if (c != EXIT_DONE)
@@ -105,7 +106,7 @@ enum exit_code cmd_logits(const struct options *o)
     term_interrupts_count(1);
     c = write_logits(&s, o, ids, n, &w);
 done:
-    c = whole_close(&w, o, c == EXIT_DONE, c);
+    c = atomic_file_close(&w, o, c == EXIT_DONE, c);
     c = session_close(&s, c);
     free(ids);
     return c;

@@ -1,10 +1,9 @@
-/* plait perplexity: how well a model foretells a text.
- *
- * Measured as llama.cpp's llama-perplexity does: the text is cut into windows
- * of -c tokens that do not overlap; each starts from an empty cache; scored
- * are the predictions from the window's middle to its end. Where the tokenizer
- * asks for a BOS it takes the place of each window's first token. The error is
- * that of the mean over all scored tokens. */
+/* plait perplexity: measures how well a model predicts a text, by the method of
+ * llama.cpp's llama-perplexity. The text is cut into windows of -c tokens that
+ * do not overlap. Each starts from an empty cache, and the predictions from its
+ * middle to its end are scored. If the tokenizer asks for a BOS, that replaces
+ * each window's first token. The error is that of the mean over all scored
+ * tokens. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -15,8 +14,8 @@
 #include <stdlib.h>
 
 enum {
-    WINDOW = 512, /* tokens, without -c */
-    ROWS = 64,    /* logits asked for at once; bounds memory */
+    WINDOW = 512, /* default window, in tokens */
+    ROWS = 64,    /* logits requested at once; bounds memory */
 };
 
 struct measure {
@@ -31,8 +30,8 @@ struct measure {
     int64_t n_scored;
 };
 
-/* -log p(id) under softmax(logits). */
-static double surprise(const float *logits, int64_t n_vocab, int32_t id)
+/* Returns -log p(id) under softmax(logits). */
+static double token_nll(const float *logits, int64_t n_vocab, int32_t id)
 {
     double top = logits[0];
     double sum = 0.0;
@@ -54,7 +53,8 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
         ids[0] = m->bos;
     if (r == PL_OK)
         r = session_feed(&m->s, ids, first, NULL, NULL, &term_interrupts, err);
-    /* The last position foretells a token of the next window: not scored. */
+    /* The last position predicts a token of the next window, so it is not
+     * scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
         pl_batch b = {
@@ -62,8 +62,8 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
 
         r = pl_engine_decode(m->s.engine, &b, &term_interrupts, err);
         for (int64_t k = 0; k < n && r == PL_OK; k++) {
-            double v = surprise(m->logits + k * m->s.n_vocab, m->s.n_vocab,
-                                ids[i + k + 1]);
+            double v = token_nll(m->logits + k * m->s.n_vocab, m->s.n_vocab,
+                                 ids[i + k + 1]);
 
             m->sum += v;
             m->sum2 += v * v;
@@ -84,7 +84,7 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* The running estimate, if all windows will take over a second. */
+/* Shows the running estimate, if all windows will take over a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;
@@ -107,7 +107,7 @@ static enum exit_code prepare(struct measure *m)
     if (c == EXIT_DONE)
         c = session_open(&m->s, o);
     if (c == EXIT_DONE)
-        c = session_need_words(&m->s, o);
+        c = session_require_tokenizer(&m->s, o);
     if (c != EXIT_DONE)
         goto done;
     r = pl_tokenize(m->s.words, in.s, in.len, PL_ADD_SPECIAL, &m->ids, &m->n_id,
@@ -121,22 +121,22 @@ static enum exit_code prepare(struct measure *m)
     m->window = o->pl.n_ctx > 0 ? o->pl.n_ctx : WINDOW;
     m->n_window = m->n_id / m->window;
     if (m->window < 4) {
-        c = complain(o->command, EXIT_USAGE,
-                     "-c %" PRId64 ": a window needs 4 tokens or more",
-                     m->window);
+        c = cli_error(o->command, EXIT_USAGE,
+                      "-c %" PRId64 ": a window needs 4 tokens or more",
+                      m->window);
         goto done;
     }
     if (m->n_window == 0) {
-        c = complain(o->command, EXIT_FAILED,
-                     "the text has %" PRId64 " tokens, a window %" PRId64
-                     "; give a longer text or a smaller -c",
-                     m->n_id, m->window);
+        c = cli_error(o->command, EXIT_FAILED,
+                      "the text has %" PRId64 " tokens, a window %" PRId64
+                      "; give a longer text or a smaller -c",
+                      m->n_id, m->window);
         goto done;
     }
     if (o->n_chunks == 0) {
-        c = complain(o->command, EXIT_USAGE,
-                     "--chunks 0 measures nothing; give 1 or more, or -1 for "
-                     "all");
+        c = cli_error(o->command, EXIT_USAGE,
+                      "--chunks 0 measures nothing; give 1 or more, or -1 for "
+                      "all");
         goto done;
     }
     if (o->n_chunks > 0 && o->n_chunks < m->n_window)
@@ -145,8 +145,8 @@ static enum exit_code prepare(struct measure *m)
     m->s.pl.n_out = ROWS;
     m->logits = malloc(ROWS * (size_t)m->s.n_vocab * sizeof(*m->logits));
     c = m->logits != NULL ? session_load(&m->s, o)
-                          : complain(o->command, EXIT_FAILED,
-                                     "no memory for %d rows of logits", ROWS);
+                          : cli_error(o->command, EXIT_FAILED,
+                                      "no memory for %d rows of logits", ROWS);
 done:
     input_free(&in);
     return c;
@@ -179,7 +179,7 @@ enum exit_code cmd_perplexity(const struct options *o)
     if (done > 0)
         value = perplexity(&m, &error);
     if (done > 0 && !(isfinite(value) && isfinite(error))) {
-        c = complain(
+        c = cli_error(
             o->command, EXIT_FAILED,
             "the perplexity is %g +/- %g: the model gives next to no "
             "chance to the text's tokens; it is damaged, or of another "

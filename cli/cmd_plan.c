@@ -1,21 +1,22 @@
-/* plait plan: what would happen, without reading a weight. */
+/* plait plan: prints the plan without reading any weight. */
+#include "atomic_file.h"
 #include "cmd.h"
 #include "session.h"
-#include "whole_file.h"
 
 #include <string.h>
 
 static enum exit_code draw(const struct options *o, const pl_plan *plan)
 {
     struct whole_file w;
-    enum exit_code c = whole_open(&w, o, "--svg", o->svg);
+    enum exit_code c = atomic_file_open(&w, o, "--svg", o->svg);
     pl_status r;
     pl_err err;
 
     if (c != EXIT_DONE)
         return c;
     r = pl_plan_svg(plan, whole_write, &w, &err);
-    return whole_close(&w, o, r == PL_OK, r == PL_OK ? c : report(o, r, &err));
+    return atomic_file_close(&w, o, r == PL_OK,
+                             r == PL_OK ? c : report(o, r, &err));
 }
 
 enum exit_code cmd_plan(const struct options *o)
@@ -28,13 +29,13 @@ enum exit_code cmd_plan(const struct options *o)
     bool alone = o->svg != NULL && strcmp(o->svg, "-") == 0;
 
     if (alone && o->json)
-        return complain(o->command, EXIT_USAGE,
-                        "--json and --svg - both write to standard output; "
-                        "give --svg a file");
+        return cli_error(o->command, EXIT_USAGE,
+                         "--json and --svg - both write to standard output; "
+                         "give --svg a file");
     if (o->pl.devices != NULL && o->pl.device_spec != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "-dev and --device-spec both name the devices; leave "
-                        "one out");
+        return cli_error(o->command, EXIT_USAGE,
+                         "-dev and --device-spec both name the devices; leave "
+                         "one out");
     c = session_open(&s, o);
     if (c != EXIT_DONE)
         goto done;

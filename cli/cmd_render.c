@@ -1,5 +1,5 @@
-/* plait render: a conversation to the prompt that a model would see, byte for
- * byte as its chat template makes it. */
+/* plait render: renders a conversation to the prompt that a model would see,
+ * byte for byte as its chat template does. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A JSON text in a file, which holds no zero byte. */
+/* Reads a JSON text from a file, which must not contain a zero byte. */
 static enum exit_code json_file(struct input *in, const struct options *o,
                                 const char *option, const char *path)
 {
     enum exit_code c = input_file(in, o, path);
 
     if (c == EXIT_DONE && strlen(in->s) != in->len)
-        c = complain(o->command, EXIT_FAILED,
-                     "%s: a zero byte is no part of JSON", option);
+        c = cli_error(o->command, EXIT_FAILED,
+                      "%s: a zero byte is no part of JSON", option);
     return c;
 }
 
@@ -46,12 +46,12 @@ enum exit_code cmd_render(const struct options *o)
     pl_status s;
 
     if (o->model == NULL && o->chat_template == NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "no model; give a GGUF file with -m FILE, or a "
-                        "template with --template FILE");
+        return cli_error(o->command, EXIT_USAGE,
+                         "no model; give a GGUF file with -m FILE, or a "
+                         "template with --template FILE");
     if (o->messages == NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "no conversation; give one with --messages FILE");
+        return cli_error(o->command, EXIT_USAGE,
+                         "no conversation; give one with --messages FILE");
     if (o->chat_template != NULL)
         c = input_file(&form, o, o->chat_template);
     if (c == EXIT_DONE)
@@ -66,7 +66,7 @@ enum exit_code cmd_render(const struct options *o)
         conversation.no_generation_prompt = o->no_generation_prompt;
         s = render(o, &form, &conversation, &err);
         c = s == PL_OK ? finish_out(o)
-                       : complain(o->command, EXIT_FAILED, "%s", err.message);
+                       : cli_error(o->command, EXIT_FAILED, "%s", err.message);
     }
     input_free(&form);
     input_free(&messages);

@@ -1,13 +1,11 @@
-/* plait run: writes on from a prompt, chats (run_chat.c), or keeps a
- * conversation line by line where there is no chat template.
- *
- * Standard output carries the text alone: the prompt, then what the model
- * writes, piece by piece as it comes. A state carries the text from one run to
- * the next (run_state.c). */
+/* plait run: continues a prompt, chats (run_chat.c), or keeps a conversation
+ * line by line if there is no chat template. Standard output gets only the
+ * text: the prompt, then the generated text as it is produced. A state carries
+ * the text from one run to the next (run_state.c). */
 #include "cmd.h"
+#include "printable.h"
 #include "run.h"
 #include "server/sampler_names.h"
-#include "shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,8 +18,8 @@
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* The biases of the command line, and with --ignore-eos all tokens that end a
- * text forbidden. */
+/* Sets the biases of the command line; --ignore-eos also forbids all tokens
+ * that end a text. */
 static enum exit_code set_biases(struct run *r)
 {
     const pl_sampling *given = &r->o->sampling;
@@ -32,13 +30,13 @@ static enum exit_code set_biases(struct run *r)
     r->bias_id = malloc(cap * sizeof(*r->bias_id));
     r->bias = malloc(cap * sizeof(*r->bias));
     if (r->bias_id == NULL || r->bias == NULL)
-        return complain(CMD_RUN, EXIT_FAILED, "no memory for %zu biases", cap);
+        return cli_error(CMD_RUN, EXIT_FAILED, "no memory for %zu biases", cap);
     for (size_t i = 0; i < n; i++) {
         r->bias_id[i] = given->bias_id[i];
         r->bias[i] = given->bias[i];
     }
     for (int64_t id = 0; r->o->ignore_eos && id < r->s.n_vocab; id++) {
-        if (pl_token_ends(r->s.words, (int32_t)id)) {
+        if (pl_token_is_eog(r->s.words, (int32_t)id)) {
             r->bias_id[n] = (int32_t)id;
             r->bias[n++] = -INFINITY;
         }
@@ -49,7 +47,7 @@ static enum exit_code set_biases(struct run *r)
     return EXIT_DONE;
 }
 
-/* An option that only a chat has, if one is given. */
+/* Returns an option that needs a chat, if one is given. */
 static const char *chat_option(const struct options *o)
 {
     return o->chat_template != NULL         ? "--template"
@@ -59,7 +57,7 @@ static const char *chat_option(const struct options *o)
                                             : NULL;
 }
 
-/* The chat template, if this is to be a chat. */
+/* Opens the chat template for a chat. */
 static enum exit_code open_template(struct run *r)
 {
     const struct options *o = r->o;
@@ -71,9 +69,9 @@ static enum exit_code open_template(struct run *r)
     pl_status s;
 
     if (option != NULL && (o->no_template || !talks))
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "%s goes with a chat, and this is none; %s", option,
-                        o->no_template ? "leave --no-template out" : "give -i");
+        return cli_error(
+            CMD_RUN, EXIT_USAGE, "%s goes with a chat, and this is none; %s",
+            option, o->no_template ? "leave --no-template out" : "give -i");
     if (o->no_template || !talks)
         return EXIT_DONE;
     if (o->chat_template != NULL)
@@ -85,18 +83,18 @@ static enum exit_code open_template(struct run *r)
     if (s == PL_NOT_FOUND && option == NULL)
         return EXIT_DONE;
     if (s != PL_OK)
-        return complain(CMD_RUN, EXIT_FAILED, "%s%s", r->err.message,
-                        o->chat_template == NULL && s != PL_NOT_FOUND &&
-                                s != PL_IO
-                            ? "; --template FILE gives another one, "
-                              "--no-template none"
-                            : "");
+        return cli_error(CMD_RUN, EXIT_FAILED, "%s%s", r->err.message,
+                         o->chat_template == NULL && s != PL_NOT_FOUND &&
+                                 s != PL_IO
+                             ? "; --template FILE gives another one, "
+                               "--no-template none"
+                             : "");
     if (o->state_load != NULL || o->state_save != NULL)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "%s: a state has no messages; /save and /load keep a "
-                        "chat, and --no-template continues a text",
-                        o->state_load != NULL ? "--state-load"
-                                              : "--state-save");
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "%s: a state has no messages; /save and /load keep a "
+                         "chat, and --no-template continues a text",
+                         o->state_load != NULL ? "--state-load"
+                                               : "--state-save");
     return EXIT_DONE;
 }
 
@@ -107,7 +105,7 @@ static enum exit_code prepare(struct run *r)
     pl_status s;
 
     if (c == EXIT_DONE)
-        c = session_need_words(&r->s, o);
+        c = session_require_tokenizer(&r->s, o);
     if (c == EXIT_DONE)
         c = run_open_grammar(r);
     if (c == EXIT_DONE)
@@ -121,7 +119,7 @@ static enum exit_code prepare(struct run *r)
     if (o->random_seed) {
         uint32_t seed = (uint32_t)getpid();
 
-        /* Without entropy any number does: it is printed. */
+        /* Without entropy any seed is fine, because it is printed. */
         (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
         r->sampling.seed = seed;
     }
@@ -134,7 +132,7 @@ static enum exit_code prepare(struct run *r)
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
-    if (s == PL_OK) /* the marks of replies may be special tokens */
+    if (s == PL_OK) /* the markers of replies may be special tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,
                                   o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
@@ -142,9 +140,9 @@ static enum exit_code prepare(struct run *r)
     r->held = malloc(((size_t)r->s.n_ctx + 1) * sizeof(*r->held));
     r->logits = malloc((size_t)r->s.n_vocab * sizeof(*r->logits));
     if (r->logits == NULL || r->held == NULL)
-        return complain(CMD_RUN, EXIT_FAILED,
-                        "no memory for the logits of %" PRId64 " tokens",
-                        r->s.n_vocab);
+        return cli_error(CMD_RUN, EXIT_FAILED,
+                         "no memory for the logits of %" PRId64 " tokens",
+                         r->s.n_vocab);
     return EXIT_DONE;
 }
 
@@ -164,7 +162,7 @@ static enum exit_code run_free(struct run *r, enum exit_code c)
 
 /* ---- text --------------------------------------------------------------- */
 
-void run_say(struct run *r, const char *text, size_t len)
+void run_print(struct run *r, const char *text, size_t len)
 {
     if (len == 0)
         return;
@@ -174,7 +172,7 @@ void run_say(struct run *r, const char *text, size_t len)
 
 static void say(struct run *r, const char *text)
 {
-    run_say(r, text, strlen(text));
+    run_print(r, text, strlen(text));
 }
 
 void run_end_line(struct run *r)
@@ -183,8 +181,8 @@ void run_end_line(struct run *r)
         say(r, "\n");
 }
 
-enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
-                   const char *what)
+enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
+                      const char *what)
 {
     int64_t at = pl_seq_length(r->s.engine, 0);
 
@@ -195,7 +193,7 @@ enum stop run_feed(struct run *r, const int32_t *ids, int64_t n,
     if (n == 0)
         return STOP_END;
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
-    if (r->n_known >= at) /* of a state without a note they are not */
+    if (r->n_known >= at) /* unknown for a state without a note */
         r->n_known = at + n;
     r->status = session_feed(&r->s, ids, n, r->logits, what,
                              r->saves ? NULL : &term_interrupts, &r->err);
@@ -213,8 +211,8 @@ bool run_can_write(const struct run *r)
     return r->n_seen > 0 && r->n_seen == pl_seq_length(r->s.engine, 0);
 }
 
-/* Adds a text to the sequence: its tokens, after the pending one. The text is
- * printed if `show`. */
+/* Appends the tokens of a text to the sequence, after the pending one. Prints
+ * the text if `show`. */
 static enum stop add_text(struct run *r, const char *text, size_t len,
                           int flags, bool show)
 {
@@ -254,14 +252,14 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
     flush_out();
     if (stop == STOP_END)
         r->pending = -1;
-    stop = run_feed(r, ids, n, "reading the prompt");
+    stop = run_prefill(r, ids, n, "reading the prompt");
     free(ids);
     r->n_prompt += pl_seq_length(r->s.engine, 0) - held;
     r->prompt_s += term_seconds() - start;
     return stop;
 }
 
-/* A piece of what is written, to the reply if there is one. */
+/* Passes a piece of generated text to the reply if there is one. */
 static bool take_piece(struct run *r, const char *piece)
 {
     pl_status s = PL_OK;
@@ -275,7 +273,7 @@ static bool take_piece(struct run *r, const char *piece)
     return s == PL_OK;
 }
 
-/* Samples the pending token; STOP_LENGTH: there is one to write. */
+/* Samples the pending token. STOP_LENGTH: there is one to print. */
 static enum stop choose(struct run *r)
 {
     if (run_keep_grammar(r) != STOP_END)
@@ -285,13 +283,13 @@ static enum stop choose(struct run *r)
         r->status = pl_sampler_status(r->sampler, &r->err);
         return STOP_FAILED;
     }
-    if (!pl_token_ends(r->s.words, r->pending))
+    if (!pl_token_is_eog(r->s.words, r->pending))
         return STOP_LENGTH;
     r->pending = -1;
     return STOP_END;
 }
 
-enum stop run_write_on(struct run *r)
+enum stop run_generate(struct run *r)
 {
     const int64_t limit = r->o->n_predict;
     double start = term_seconds();
@@ -301,7 +299,7 @@ enum stop run_write_on(struct run *r)
         return STOP_FAILED;
     for (int64_t n = 0; limit < 0 || n < limit; n++) {
         if (r->pending >= 0) {
-            enum stop fed = run_feed(r, &r->pending, 1, NULL);
+            enum stop fed = run_prefill(r, &r->pending, 1, NULL);
 
             if (fed != STOP_END) {
                 stop = fed;
@@ -321,7 +319,7 @@ enum stop run_write_on(struct run *r)
             stop = STOP_FAILED;
             break;
         }
-        if (!flush_out() || /* finish_out tells */
+        if (!flush_out() || /* finish_out reports it */
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
             break;
@@ -333,22 +331,22 @@ enum stop run_write_on(struct run *r)
     return stop;
 }
 
-/* ---- the two ways ------------------------------------------------------- */
+/* ---- one prompt, and a conversation ------------------------------------- */
 
 static enum exit_code failed(struct run *r)
 {
     return report(r->o, r->status, &r->err);
 }
 
-void run_say_full(const struct run *r)
+void run_warn_context_full(const struct run *r)
 {
-    complain(CMD_RUN, EXIT_DONE,
-             "the context of %" PRId64 " tokens is full; -c %" PRId64
-             " gives a longer one",
-             r->s.n_ctx, 2 * r->s.n_ctx);
+    cli_error(CMD_RUN, EXIT_DONE,
+              "the context of %" PRId64 " tokens is full; -c %" PRId64
+              " gives a longer one",
+              r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
-/* What begins a text does not stand in its middle. */
+/* Adds BOS only at the beginning of a text. */
 static int text_flags(const struct run *r)
 {
     return r->n_past > 0 ? PL_PARSE_SPECIAL : PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
@@ -360,32 +358,32 @@ static enum exit_code run_once(struct run *r)
                               !r->o->no_display_prompt);
 
     if (stop == STOP_FULL)
-        return complain(
+        return cli_error(
             CMD_RUN, EXIT_FAILED,
             "the %s %" PRId64 " tokens, the context %" PRId64
             "; give -c %" PRId64 " or more",
             r->n_past > 0 ? "state and the prompt have" : "prompt has",
             r->n_past + r->n_refused, r->s.n_ctx, r->n_past + r->n_refused + 1);
     if (stop == STOP_END && !run_can_write(r))
-        return complain(CMD_RUN, EXIT_USAGE, "%s; give -p a word",
-                        r->n_past > 0
-                            ? "the state does not tell what comes next: no "
-                              "`plait run` saved it, or one whose prompt was "
-                              "not read whole"
-                            : "the prompt has no token to begin with");
+        return cli_error(CMD_RUN, EXIT_USAGE, "%s; give -p a word",
+                         r->n_past > 0
+                             ? "the state does not tell what comes next: no "
+                               "`plait run` saved it, or one whose prompt was "
+                               "not read whole"
+                             : "the prompt has no token to begin with");
     if (stop == STOP_END)
-        stop = run_write_on(r);
+        stop = run_generate(r);
     if (isatty(1) && r->last != '\n')
         say(r, "\n");
     if (stop == STOP_FAILED)
         return failed(r);
     if (stop == STOP_FULL)
-        run_say_full(r);
+        run_warn_context_full(r);
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* A line of standard input with its newline; false at its end, when Ctrl-C came
- * for the second time, or with *c set. */
+/* Reads a line of standard input with its newline. Returns false at its end,
+ * after a second Ctrl-C, or with *c set. */
 static bool next_line(struct input *line, const struct options *o,
                       enum exit_code *c)
 {
@@ -396,8 +394,8 @@ static bool next_line(struct input *line, const struct options *o,
         if (input_line(line, o, c))
             return true;
         if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
-            *c = complain(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
-                          strerror(errno));
+            *c = cli_error(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
+                           strerror(errno));
         if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
             return false;
         clearerr(stdin);
@@ -427,12 +425,12 @@ static enum exit_code run_conversation(struct run *r)
         }
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && run_can_write(r))
-            stop = run_write_on(r);
-        run_end_line(r); /* a turn is lines */
+            stop = run_generate(r);
+        run_end_line(r); /* a turn ends with a newline */
         if (!flush_out())
             break;
         if (stop == STOP_FULL)
-            run_say_full(r);
+            run_warn_context_full(r);
         if (stop == STOP_FAILED)
             c = failed(r);
         if (stop == STOP_FULL || stop == STOP_FAILED || term_interrupts > 1)
@@ -476,22 +474,23 @@ enum exit_code cmd_run(const struct options *o)
     bool talks;
 
     if (o->model == NULL)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "no model; give one with -m FILE, like -m "
-                        "models/fable-moe-Q8_0.gguf, and a text with -p TEXT");
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "no model; give one with -m FILE, like -m "
+                         "models/fable-moe-Q8_0.gguf, and a text with -p TEXT");
     if (o->interactive && ((o->prompt != NULL && strcmp(o->prompt, "-") == 0) ||
                            (o->file != NULL && strcmp(o->file, "-") == 0)))
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "-i reads its lines from standard input; give the "
-                        "prompt itself, or a file");
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "-i reads its lines from standard input; give the "
+                         "prompt itself, or a file");
     if (o->convert && o->state_load == NULL)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--convert: there is no state to convert; name it with "
-                        "--state-load FILE");
+        return cli_error(
+            CMD_RUN, EXIT_USAGE,
+            "--convert: there is no state to convert; name it with "
+            "--state-load FILE");
     if (o->state_load != NULL && strcmp(o->state_load, "-") == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--state-load -: a state comes from a file; standard "
-                        "input is /dev/stdin");
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--state-load -: a state comes from a file; standard "
+                         "input is /dev/stdin");
     c = open_template(&r);
     talks = o->interactive || r.form != NULL;
     if (c == EXIT_DONE && (!talks || o->prompt != NULL || o->file != NULL))

@@ -1,8 +1,8 @@
-/* plait serve: models behind HTTP, for many at once, until Ctrl-C, SIGTERM or
- * SIGHUP. */
+/* plait serve: serves models over HTTP to many clients, until Ctrl-C, SIGTERM
+ * or SIGHUP. */
 #include "cmd.h"
 #include "input.h"
-#include "serve_list.h"
+#include "serve_models.h"
 #include "session.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAIN_S = 30 }; /* what is being answered has so long to its end */
+enum { DRAIN_S = 30 }; /* seconds that running requests get to finish */
 
 struct serve {
     const struct options *o;
@@ -18,7 +18,7 @@ struct serve {
     struct serve_models all; /* of the list */
     struct models *models;
     struct http *http;
-    char **key; /* owned, [n_key], each too */
+    char **key; /* owned, [n_key], and each element */
     int n_key;
 };
 
@@ -35,7 +35,8 @@ static bool add_key(struct serve *v, const char *key, size_t len)
     return more[v->n_key] != NULL && ++v->n_key > 0;
 }
 
-/* Of --api-key, with commas between, and of a file, one a line. */
+/* Adds the keys of --api-key, separated by commas, or of a file, one per
+ * line. */
 static bool add_keys(struct serve *v, const char *text, const char *ends)
 {
     bool ok = true;
@@ -63,23 +64,23 @@ static enum exit_code read_keys(struct serve *v)
         ok = ok && add_keys(v, in.s, "\r\n");
     input_free(&in);
     if (c == EXIT_DONE && !ok)
-        c = complain(CMD_SERVE, EXIT_FAILED, "no memory for the keys");
+        c = cli_error(CMD_SERVE, EXIT_FAILED, "no memory for the keys");
     if (c == EXIT_DONE && v->n_key == 0 &&
         (o->api_key != NULL || o->api_key_file != NULL))
-        c = complain(CMD_SERVE, EXIT_USAGE,
-                     "%s has no key in it; give one, or leave it out",
-                     o->api_key != NULL ? "--api-key" : "--api-key-file");
+        c = cli_error(CMD_SERVE, EXIT_USAGE,
+                      "%s has no key in it; give one, or leave it out",
+                      o->api_key != NULL ? "--api-key" : "--api-key-file");
     return c;
 }
 
-/* ---- beginning ----------------------------------------------------------- */
+/* ---- start --------------------------------------------------------------- */
 
 static void log_line(void *user, pl_log_level level, const char *text)
 {
     const struct options *o = user;
 
     if (o->verbose || level >= PL_LOG_INFO)
-        complain(o->command, EXIT_DONE, "%s", text);
+        cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
 static enum exit_code make_models(struct serve *v)
@@ -110,8 +111,8 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Those that are there from the beginning, as many as may be; that one of
- * several fails is told to who asks for it. */
+/* Loads the models that are loaded at the start, as many as allowed. If one of
+ * several fails, a client that requests it gets the error. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
@@ -149,17 +150,17 @@ static enum exit_code start_http(struct serve *v)
     int n;
     const struct http_route *routes = models_routes(v->models, &n);
     pl_err err;
-    pl_status s = http_start(&v->http, &ho, routes, n, refusal_body_of_path,
+    pl_status s = http_start(&v->http, &ho, routes, n, api_error_body_of_path,
                              v->models, &err);
 
     if (s != PL_OK)
         return report(o, s, &err);
     models_set_http(v->models, v->http);
-    return complain(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
-                    v->list.n == 1 ? v->list.about[0].name : "plait",
-                    o->cert_file != NULL ? "s" : "",
-                    o->host != NULL ? o->host : "127.0.0.1",
-                    http_port(v->http));
+    return cli_error(CMD_SERVE, EXIT_DONE, "%s listens at http%s://%s:%d",
+                     v->list.n == 1 ? v->list.about[0].name : "plait",
+                     o->cert_file != NULL ? "s" : "",
+                     o->host != NULL ? o->host : "127.0.0.1",
+                     http_port(v->http));
 }
 
 /* ---- end ----------------------------------------------------------------- */
@@ -171,8 +172,8 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* New requests are refused; those that are being answered go on for a while, or
- * until the next signal. */
+/* Rejects new requests. Running ones continue for a while, or until the next
+ * signal. */
 static void drain(struct serve *v)
 {
     double began = term_seconds();
@@ -192,7 +193,7 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    models_free(v->models); /* ends the requests that are left */
+    models_free(v->models); /* ends the remaining requests */
     http_free(v->http);
     serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
@@ -211,7 +212,8 @@ enum exit_code cmd_serve(const struct options *o)
         c = make_models(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* who reads that it listens may end it at once */
+    if (c == EXIT_DONE) { /* a reader of the listening message may stop the
+                             server at once */
         term_interrupts_count(2);
         c = start_http(&v);
     }

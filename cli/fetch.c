@@ -1,5 +1,5 @@
-/* Downloads before a command begins, and what is seen of them: a line that
- * moves on a terminal, elsewhere a line every tenth. */
+/* Downloads before a command begins. Shows a progress line on a terminal, else
+ * a line every tenth. */
 #include "fetch.h"
 #include "session.h"
 #include "term.h"
@@ -14,10 +14,10 @@
 struct watch {
     const struct options *o;
     struct term_progress line;
-    const char *name; /* the file under way; NULL: none */
+    const char *name; /* the current file; NULL: none */
     double start_s, shown_s;
-    uint64_t start; /* bytes that were there before */
-    int tenths;     /* that were told */
+    uint64_t start; /* bytes received earlier */
+    int tenths;     /* last tenth reported */
 };
 
 static void on_log(void *user, pl_log_level level, const char *text)
@@ -27,10 +27,10 @@ static void on_log(void *user, pl_log_level level, const char *text)
     if (level < PL_LOG_INFO && !w->o->verbose)
         return;
     term_progress_end(&w->line);
-    complain(w->o->command, EXIT_DONE, "%s", text);
+    cli_error(w->o->command, EXIT_DONE, "%s", text);
 }
 
-/* "12 min 5 s" */
+/* Formats a time: "12 min 5 s". */
 static const char *time_text(char buf[32], double s)
 {
     long n = s < 1e6 ? (long)s : 1000000;
@@ -84,7 +84,7 @@ static void on_progress(void *user, const char *name, uint64_t done,
         draw(w, now, done, total);
         w->shown_s = now;
     } else if (!isatty(2) && tenths > w->tenths && now - w->shown_s >= 5) {
-        complain(w->o->command, EXIT_DONE, "%s: %d %%", name, 10 * tenths);
+        cli_error(w->o->command, EXIT_DONE, "%s: %d %%", name, 10 * tenths);
         w->tenths = tenths;
         w->shown_s = now;
     }
@@ -116,9 +116,9 @@ static enum exit_code fetch(struct options *o, const char *cache,
             : hub_fetch(&o->fetched, &h, o->hf_repo, o->hf_file, &err);
     term_progress_end(&w.line);
     if (s == PL_CANCELLED)
-        return complain(o->command, EXIT_INTERRUPTED,
-                        "stopped; what has come stays, the same again goes on "
-                        "from there");
+        return cli_error(o->command, EXIT_INTERRUPTED,
+                         "stopped; what has come stays, the same again goes on "
+                         "from there");
     if (s != PL_OK)
         return report(o, s, &err);
     o->model = o->fetched;
@@ -144,20 +144,22 @@ enum exit_code fetch_model_for(struct options *o, const volatile int *cancel)
     pl_status s;
 
     if (o->hf_file != NULL && o->hf_repo == NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "--hf-file %s: of which repository? Give -hf USER/REPO",
-                        o->hf_file);
+        return cli_error(
+            o->command, EXIT_USAGE,
+            "--hf-file %s: of which repository? Give -hf USER/REPO",
+            o->hf_file);
     if (o->hf_repo == NULL && o->model_url == NULL)
         return EXIT_DONE;
     if (o->hf_repo != NULL && o->model_url != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "-hf and -mu name a model each; give one of them");
+        return cli_error(o->command, EXIT_USAGE,
+                         "-hf and -mu name a model each; give one of them");
     if (o->model != NULL || o->shape != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "%s and %s name a model each; give one of them", option,
-                        o->model == NULL            ? "--shape"
-                        : o->command == CMD_INSPECT ? "the file"
-                                                    : "-m");
+        return cli_error(o->command, EXIT_USAGE,
+                         "%s and %s name a model each; give one of them",
+                         option,
+                         o->model == NULL            ? "--shape"
+                         : o->command == CMD_INSPECT ? "the file"
+                                                     : "-m");
     s = hub_cache_folder(&cache, &err);
     c = s == PL_OK ? fetch(o, cache, cancel) : report(o, s, &err);
     free(cache);

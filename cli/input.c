@@ -1,7 +1,7 @@
 /* Text and ids from the command line, a file or standard input. */
 #include "input.h"
 #include "number.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,12 +17,12 @@ void input_free(struct input *in)
 
 static enum exit_code no_memory(const struct options *o, size_t bytes)
 {
-    return complain(o->command, EXIT_FAILED,
-                    "no memory for %zu bytes of text; give a smaller one",
-                    bytes);
+    return cli_error(o->command, EXIT_FAILED,
+                     "no memory for %zu bytes of text; give a smaller one",
+                     bytes);
 }
 
-/* More is no text that anybody meant, but a device or the wrong file. */
+/* Larger input is not a text, but a device or the wrong file. */
 enum { MOST_MIB = 256, LINE_MIB = 16 };
 
 static enum exit_code too_much(const struct options *o, const char *name,
@@ -30,12 +30,12 @@ static enum exit_code too_much(const struct options *o, const char *name,
 {
     char cut[SHOWN];
 
-    return complain(o->command, EXIT_FAILED,
-                    "%s has more than %d MiB; give a smaller text",
-                    shown(cut, name), most_mib);
+    return cli_error(o->command, EXIT_FAILED,
+                     "%s has more than %d MiB; give a smaller text",
+                     clip_printable(cut, name), most_mib);
 }
 
-/* All of `f`, which is called `name` in messages. */
+/* Reads all of `f`, which messages call `name`. */
 static enum exit_code read_all(struct input *in, const struct options *o,
                                FILE *f, const char *name)
 {
@@ -57,8 +57,8 @@ static enum exit_code read_all(struct input *in, const struct options *o,
     } while (in->len == size);
     in->s[in->len] = '\0';
     if (ferror(f))
-        return complain(o->command, EXIT_FAILED, "reading %s: %s",
-                        shown(cut, name), strerror(errno));
+        return cli_error(o->command, EXIT_FAILED, "reading %s: %s",
+                         clip_printable(cut, name), strerror(errno));
     return EXIT_DONE;
 }
 
@@ -74,15 +74,15 @@ enum exit_code input_file(struct input *in, const struct options *o,
         return read_all(in, o, stdin, "standard input");
     f = fopen(path, "rb");
     if (f == NULL)
-        return complain(o->command, EXIT_FAILED, "opening %s: %s",
-                        shown(cut, path), strerror(errno));
+        return cli_error(o->command, EXIT_FAILED, "opening %s: %s",
+                         clip_printable(cut, path), strerror(errno));
     c = read_all(in, o, f, path);
     fclose(f);
     return c;
 }
 
-/* A copy of `s` with \n \r \t \' \" \\ \xHH as the bytes they mean; other
- * backslashes stay. */
+/* Returns a copy of `s` in which \n \r \t \' \" \\ \xHH are replaced by their
+ * bytes; other backslashes stay. */
 static char *unescape(const char *s, size_t *len)
 {
     static const char from[] = "nrt'\"\\";
@@ -135,8 +135,8 @@ enum exit_code input_text(struct input *in, const struct options *o)
 
     *in = (struct input){0};
     if (o->prompt != NULL && o->file != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "-p and -f both give the text; leave one out");
+        return cli_error(o->command, EXIT_USAGE,
+                         "-p and -f both give the text; leave one out");
     if (o->prompt != NULL && !standard)
         return input_escaped(in, o, o->prompt);
     c = input_file(in, o, standard ? "-" : o->file);
@@ -155,11 +155,11 @@ enum exit_code input_prompt(struct input *in, const struct options *o)
     if (given || !isatty(0))
         c = input_text(in, o);
     if (c == EXIT_DONE && !given && in->len == 0 && o->state_load == NULL)
-        c = complain(o->command, EXIT_USAGE,
-                     "no text%s; give it with -p TEXT or -f FILE, or pipe it "
-                     "in%s",
-                     in->s != NULL ? ": standard input is empty" : "",
-                     o->command == CMD_RUN ? "; -i keeps a conversation" : "");
+        c = cli_error(o->command, EXIT_USAGE,
+                      "no text%s; give it with -p TEXT or -f FILE, or pipe it "
+                      "in%s",
+                      in->s != NULL ? ": standard input is empty" : "",
+                      o->command == CMD_RUN ? "; -i keeps a conversation" : "");
     if (c == EXIT_DONE && !literal && in->len > 0 && in->s[in->len - 1] == '\n')
         in->s[--in->len] = '\0';
     if (c != EXIT_DONE)
@@ -196,8 +196,8 @@ bool input_line(struct input *in, const struct options *o, enum exit_code *c)
     return in->len > 0 && !ferror(stdin);
 }
 
-/* The first word of s, at most 20 bytes of it. A file may hold anything: what
- * is no printable ASCII character shows as \xNN. */
+/* Returns the first word of s, at most 20 bytes. A file may contain anything,
+ * so bytes other than printable ASCII appear as \xNN. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
     enum { MOST = 20 };
@@ -224,9 +224,9 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
 
     *ids = NULL;
     if (from_file && s[1] == '\0')
-        return complain(o->command, EXIT_USAGE,
-                        "--tokens @: name a file behind the @, or give the "
-                        "ids themselves");
+        return cli_error(o->command, EXIT_USAGE,
+                         "--tokens @: name a file behind the @, or give the "
+                         "ids themselves");
     if (from_file) {
         c = input_file(&in, o, o->tokens + 1);
         s = in.s;
@@ -238,17 +238,17 @@ enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n)
         } else {
             char word[96];
 
-            c = complain(o->command, EXIT_USAGE,
-                         "--tokens: \"%s\"%s is no token id; give decimal "
-                         "numbers with commas or blanks between",
-                         first_word(s + bad, len - (size_t)bad, word),
-                         from_file ? " in the file" : "");
+            c = cli_error(o->command, EXIT_USAGE,
+                          "--tokens: \"%s\"%s is no token id; give decimal "
+                          "numbers with commas or blanks between",
+                          first_word(s + bad, len - (size_t)bad, word),
+                          from_file ? " in the file" : "");
         }
     } else if (c == EXIT_DONE && *n == 0) {
         free(*ids);
         *ids = NULL;
-        c = complain(o->command, EXIT_USAGE,
-                     "--tokens names no id; give at least one");
+        c = cli_error(o->command, EXIT_USAGE,
+                      "--tokens names no id; give at least one");
     }
     input_free(&in);
     return c;

@@ -1,13 +1,13 @@
-/* What the rows of the table do with a value: check it, store it. */
+/* Setters of the table's rows: they check a value and store it. */
 #include "option_set.h"
 #include "number.h"
 #include "server/sampler_names.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static void *field(struct options *o, const struct option_row *row)
 {
@@ -34,7 +34,7 @@ bool option_set_text(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* An empty prompt means something. */
+/* Accepts an empty prompt. */
 bool option_set_prompt(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -119,39 +119,52 @@ bool option_set_shares(struct options *o, const struct option_row *row,
     return n > 0 && sum > 0.0 && isfinite(sum);
 }
 
-/* One of n words; its number goes to *out. */
-static bool one_of(const char *value, const char *const *words, int n, int *out)
+/* Returns true if `value` is one of the row's words, with its index in *out. On
+ * failure `want` lists the words. */
+static bool one_of(const struct option_row *row, const char *value, int *out,
+                   char want[static OPTION_WANT])
 {
-    for (int i = 0; i < n; i++) {
-        if (strcmp(value, words[i]) != 0)
-            continue;
+    size_t n = 0;
+
+    for (int i = 0; row->words[i] != NULL; i++) {
         *out = i;
-        return true;
+        if (strcmp(value, row->words[i]) == 0)
+            return true;
+        n += (size_t)snprintf(want + n, OPTION_WANT - n, "%s%s",
+                              i == 0                      ? ""
+                              : row->words[i + 1] != NULL ? ", "
+                                                          : " or ",
+                              row->words[i]);
     }
     return false;
+}
+
+/* Stores into a field of an enumeration. */
+bool option_set_word(struct options *o, const struct option_row *row,
+                     const char *value, char want[static OPTION_WANT])
+{
+    int i;
+
+    if (!one_of(row, value, &i, want))
+        return false;
+    memcpy(field(o, row), &i, sizeof(i));
+    return true;
 }
 
 bool option_set_split_mode(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
-    static const char *const modes[] = {
-        [PL_SPLIT_AUTO] = "auto",
-        [PL_SPLIT_NONE] = "none",
-        [PL_SPLIT_LAYER] = "layer",
-        [PL_SPLIT_TENSOR] = "tensor",
-    };
     int64_t n;
     int mode;
 
-    (void)row;
     snprintf(want, OPTION_WANT,
              "none, layer, tensor, auto, or hybrid:N with groups of N devices, "
              "1 to %d",
              OPTION_MAX_DEVICES);
     if (strcmp(value, "row") == 0) {
-        complain(o->command, EXIT_DONE,
-                 "-sm row is taken as tensor: matrices are split by rows or "
-                 "by columns, whichever needs fewer messages");
+        cli_error(o->command, EXIT_DONE,
+                  "-sm row is taken as tensor: matrices are split by rows or "
+                  "by columns, whichever needs fewer messages");
         value = "tensor";
     }
     if (strncmp(value, "hybrid:", 7) == 0) {
@@ -161,13 +174,15 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
         o->pl.split_mode = PL_SPLIT_HYBRID;
         return true;
     }
-    if (!one_of(value, modes, sizeof(modes) / sizeof(modes[0]), &mode))
-        return false;
-    o->pl.split_mode = (pl_split_mode)mode;
-    return true;
+    for (mode = 0; row->words[mode] != NULL; mode++)
+        if (mode != PL_SPLIT_HYBRID && strcmp(value, row->words[mode]) == 0) {
+            o->pl.split_mode = (pl_split_mode)mode;
+            return true;
+        }
+    return false;
 }
 
-/* -1 is what llama.cpp once took for all of them. */
+/* Accepts -1, which llama.cpp once took for all layers. */
 bool option_set_gpu_layers(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
@@ -211,53 +226,19 @@ bool option_set_override(struct options *o, const struct option_row *row,
     return true;
 }
 
-bool option_set_offload(struct options *o, const struct option_row *row,
-                        const char *value, char want[static OPTION_WANT])
-{
-    static const char *const words[] = {
-        [PL_OFFLOAD_AUTO] = "auto",
-        [PL_OFFLOAD_ON] = "on",
-        [PL_OFFLOAD_OFF] = "off",
-    };
-    int when;
-
-    snprintf(want, OPTION_WANT, "on, off or auto");
-    if (!one_of(value, words, 3, &when))
-        return false;
-    *(pl_offload *)field(o, row) = (pl_offload)when;
-    return true;
-}
-
-bool option_set_numerics(struct options *o, const struct option_row *row,
-                         const char *value, char want[static OPTION_WANT])
-{
-    static const char *const words[] = {
-        [PL_NUMERICS_EXACT] = "exact",
-        [PL_NUMERICS_FAST] = "fast",
-    };
-    int which;
-
-    snprintf(want, OPTION_WANT, "exact or fast");
-    if (!one_of(value, words, 2, &which))
-        return false;
-    *(pl_numerics *)field(o, row) = (pl_numerics)which;
-    return true;
-}
-
+/* Stores the inverse: the field is true for "off". */
 bool option_set_fit(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
-    static const char *const words[] = {"on", "off"};
     int off;
 
-    snprintf(want, OPTION_WANT, "on or off");
-    if (!one_of(value, words, 2, &off))
+    if (!one_of(row, value, &off, want))
         return false;
     *(bool *)field(o, row) = off;
     return true;
 }
 
-/* To the library 0 bytes are its default; who asks for none gets one. */
+/* Stores 1 for 0 bytes, because 0 is the library's default. */
 bool option_set_bytes(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
@@ -274,26 +255,22 @@ bool option_set_bytes(struct options *o, const struct option_row *row,
 bool option_set_cache_format(struct options *o, const struct option_row *row,
                              const char *value, char want[static OPTION_WANT])
 {
-    static const struct {
-        const char *name;
-        pl_format format;
-    } formats[] = {
-        {"f16", PL_F16}, {"f32", PL_F32}, {"bf16", PL_BF16}, {"q8_0", PL_Q8_0}};
+    static const pl_format formats[] = {PL_F16, PL_F32, PL_BF16, PL_Q8_0};
+    char lower[8] = "";
+    int i;
 
-    snprintf(want, OPTION_WANT, "f16, f32, bf16 or q8_0");
-    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-        if (strcasecmp(value, formats[i].name) != 0)
-            continue;
-        if (!o->pl.cache_set)
-            o->pl.cache_k = o->pl.cache_v = PL_F16;
-        o->pl.cache_set = true;
-        *(pl_format *)field(o, row) = formats[i].format;
-        return true;
-    }
-    return false;
+    for (size_t k = 0; k < sizeof(lower) - 1 && value[k] != '\0'; k++)
+        lower[k] = (char)tolower((unsigned char)value[k]);
+    if (!one_of(row, lower, &i, want))
+        return false;
+    if (!o->pl.cache_set)
+        o->pl.cache_k = o->pl.cache_v = PL_F16;
+    o->pl.cache_set = true;
+    *(pl_format *)field(o, row) = formats[i];
+    return true;
 }
 
-/* ID+VALUE or ID-VALUE. */
+/* Accepts ID+VALUE or ID-VALUE. */
 bool option_set_bias(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -329,7 +306,7 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* NAME;NAME;..., or with --sampler-seq a letter each. */
+/* Accepts NAME;NAME;..., or one letter each with --sampler-seq. */
 bool option_set_samplers(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
@@ -353,7 +330,7 @@ bool option_set_samplers(struct options *o, const struct option_row *row,
     return s->n_step > 0;
 }
 
-/* One more string that DRY breaks at; "none": it breaks nowhere. */
+/* Adds a string at which DRY breaks; "none": there are no breakers. */
 bool option_set_breaker(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -376,7 +353,7 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Numbers with commas between, behind those given before. */
+/* Appends numbers separated by commas to those given before. */
 bool option_set_list(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -401,7 +378,7 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
-/* Likewise, with points. */
+/* The same for decimal numbers. */
 bool option_set_numbers(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -419,53 +396,5 @@ bool option_set_numbers(struct options *o, const struct option_row *row,
             return false;
         l->v[l->n++] = more[i];
     }
-    return true;
-}
-
-bool option_set_form(struct options *o, const struct option_row *row,
-                     const char *value, char want[static OPTION_WANT])
-{
-    static const char *const words[] = {
-        [FORM_MD] = "md", [FORM_CSV] = "csv", [FORM_JSON] = "json"};
-    int form;
-
-    (void)row;
-    snprintf(want, OPTION_WANT, "md, csv or json");
-    if (!one_of(value, words, 3, &form))
-        return false;
-    o->form = (enum option_form)form;
-    return true;
-}
-
-bool option_set_pooling(struct options *o, const struct option_row *row,
-                        const char *value, char want[static OPTION_WANT])
-{
-    static const char *const words[] = {[POOLING_LAST] = "last",
-                                        [POOLING_MEAN] = "mean",
-                                        [POOLING_CLS] = "cls",
-                                        [POOLING_NONE] = "none"};
-    int how;
-
-    (void)row;
-    snprintf(want, OPTION_WANT, "last, mean, cls or none");
-    if (!one_of(value, words, 4, &how))
-        return false;
-    o->pooling = (enum option_pooling)how;
-    return true;
-}
-
-bool option_set_reasoning(struct options *o, const struct option_row *row,
-                          const char *value, char want[static OPTION_WANT])
-{
-    static const char *const words[] = {[REASONING_AUTO] = "auto",
-                                        [REASONING_ON] = "on",
-                                        [REASONING_OFF] = "off"};
-    int when;
-
-    (void)row;
-    snprintf(want, OPTION_WANT, "on, off or auto");
-    if (!one_of(value, words, 3, &when))
-        return false;
-    o->reasoning = (enum option_reasoning)when;
     return true;
 }

@@ -1,4 +1,4 @@
-/* The setters that rows of the table name, one a kind of value. */
+/* The setters that table rows name, one per type of value. */
 #ifndef CLI_OPTION_SET_H
 #define CLI_OPTION_SET_H
 
@@ -17,9 +17,8 @@ option_set_fn option_set_split_mode;
 option_set_fn option_set_gpu_layers;
 option_set_fn option_set_all_experts;
 option_set_fn option_set_override;
-option_set_fn option_set_offload;
-option_set_fn option_set_numerics;
 option_set_fn option_set_fit;
+option_set_fn option_set_word;
 option_set_fn option_set_bytes;
 option_set_fn option_set_cache_format;
 option_set_fn option_set_bias;
@@ -27,8 +26,5 @@ option_set_fn option_set_samplers;
 option_set_fn option_set_breaker;
 option_set_fn option_set_list;
 option_set_fn option_set_numbers;
-option_set_fn option_set_form;
-option_set_fn option_set_reasoning;
-option_set_fn option_set_pooling;
 
 #endif

@@ -1,20 +1,20 @@
-/* Reads the words after a command by the rows of option_table.c.
- *
- * An option that takes a value takes the next word, whatever it looks like
- * (`-n -1`, `-p -`); `--name=value` is the same. No bundling of letters: many
- * of llama.cpp's names are letters after one dash. */
+/* Parses the words after a command by the rows of option_table.c. An option
+ * that takes a value takes the next word, whatever it is (`-n -1`, `-p -`);
+ * `--name=value` is equivalent. Letters cannot be bundled, because many of
+ * llama.cpp's names are letters after one dash. */
 #include "option_table.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Does it take a file without an option's name before it? */
+/* Returns true if the command takes a file without an option's name before
+ * it. */
 static bool takes_word(enum command command)
 {
     static const char *const args[] = {
-#define COMMAND_ROW(upper, lower, text, args) [CMD_##upper] = args,
+#define COMMAND_ROW(upper, lower, text, args, example) [CMD_##upper] = args,
         COMMAND_MAP(COMMAND_ROW)
 #undef COMMAND_ROW
     };
@@ -37,14 +37,14 @@ static void set_defaults(struct options *o, enum command command)
     o->models_wait_s = 30;
     o->n_round = 5;
     o->n_prefix = 1;
-    o->random_seed = true;
+    o->random_seed = command != CMD_BENCH;
     pl_options_init(&o->pl);
     pl_sampling_init(&o->sampling);
     if (cpu != NULL && cpu[0] != '\0')
         o->pl.cpu = cpu;
 }
 
-/* A value, or with bench each of several, which are kept. */
+/* Takes a value; with bench, collects several. */
 static bool take_value(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -71,7 +71,7 @@ static bool take_value(struct options *o, const struct option_row *row,
     }
 }
 
-/* argv[*i] begins with '-'; *i moves past its value. */
+/* Parses an option. argv[*i] begins with '-'; *i moves past its value. */
 static enum exit_code take_option(struct options *o, int argc, char **argv,
                                   int *i)
 {
@@ -90,48 +90,49 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
 
         if (!option_ignore(o->command, name,
                            *i + 1 < argc ? argv[*i + 1] : NULL, &n_word))
-            return option_refuse(o->command, name);
+            return option_unknown(o->command, name);
         *i += equals != NULL ? 0 : n_word;
         return EXIT_DONE;
     }
     if (row->arg == NULL && equals != NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "%s takes no value; leave \"%s\" out", name,
-                        shown(cut, equals));
+        return cli_error(o->command, EXIT_USAGE,
+                         "%s takes no value; leave \"%s\" out", name,
+                         clip_printable(cut, equals));
     if (row->arg != NULL && equals != NULL) {
         value = equals + 1;
     } else if (row->arg != NULL) {
         if (*i + 1 >= argc)
-            return complain(o->command, EXIT_USAGE,
-                            "%s wants a value after it: %s %s", name, name,
-                            row->arg);
+            return cli_error(o->command, EXIT_USAGE,
+                             "%s wants a value after it: %s %s", name, name,
+                             row->arg);
         value = argv[++*i];
     }
     if (!take_value(o, row, value, want))
-        return complain(o->command, EXIT_USAGE, "%s %s: give %s", name,
-                        value != NULL && value[0] == '\0' ? "\"\""
-                                                          : shown(cut, value),
-                        want);
+        return cli_error(o->command, EXIT_USAGE, "%s %s: give %s", name,
+                         value != NULL && value[0] == '\0'
+                             ? "\"\""
+                             : clip_printable(cut, value),
+                         want);
     return EXIT_DONE;
 }
 
-/* A word that no option takes. */
+/* Rejects a word that no option takes. */
 static enum exit_code refuse_word(const struct options *o, const char *word)
 {
     size_t len = strlen(word);
     char cut[SHOWN];
 
-    shown(cut, word);
+    clip_printable(cut, word);
     if (o->model == NULL && o->command != CMD_DEVICES && len > 5 &&
         strcmp(word + len - 5, ".gguf") == 0)
-        return complain(o->command, EXIT_USAGE,
-                        "\"%s\" has no option before it; a model goes behind "
-                        "one: -m %s",
-                        cut, cut);
-    return complain(o->command, EXIT_USAGE,
-                    "\"%s\" is one word too many; options begin with a dash, "
-                    "a text goes behind -p, and one with blanks needs quotes",
-                    cut);
+        return cli_error(o->command, EXIT_USAGE,
+                         "\"%s\" has no option before it; a model goes behind "
+                         "one: -m %s",
+                         cut, cut);
+    return cli_error(o->command, EXIT_USAGE,
+                     "\"%s\" is one word too many; options begin with a dash, "
+                     "a text goes behind -p, and one with blanks needs quotes",
+                     cut);
 }
 
 enum command command_of_options(int argc, char **argv)
@@ -170,7 +171,7 @@ enum exit_code options_parse(struct options *o, enum command command, int argc,
         if (word[0] == '-' && word[1] != '\0') {
             enum exit_code c = take_option(o, argc, argv, &i);
 
-            if (c != EXIT_DONE || o->help)
+            if (c != EXIT_DONE || o->help || o->help_all)
                 return c;
         } else if (takes_word(command) && o->model == NULL) {
             o->model = word;
@@ -201,49 +202,91 @@ void options_free(struct options *o)
     o->sampling.n_dry_breaker = 0;
 }
 
-/* Names and value, then the help from one column on, broken at blanks; a
- * word wider than the column gets a line of its own. */
-static void print_row(const struct option_row *row)
-{
-    enum { COLUMN = 26, COLUMNS = 79 };
-    const char *s = row->help;
-    int width = 2;
+enum { COLUMN = 26, COLUMNS = 79 }; /* of the text; of the line */
 
-    printf("  ");
-    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
-        width += printf("%s%s", k > 0 ? ", " : "", row->name[k]);
-    if (row->arg != NULL)
-        width += printf(" %s", row->arg);
+/* Prints a word wider than the column on its own line. */
+void options_print_row(const char *name, const char *text)
+{
+    int width = printf("  %s", name);
+
     if (width >= COLUMN) {
         printf("\n");
         width = 0;
     }
-    while (*s != '\0') {
-        int n = (int)strlen(s);
+    while (*text != '\0') {
+        int n = (int)strlen(text);
 
         if (n > COLUMNS - COLUMN) {
             n = COLUMNS - COLUMN;
-            while (n > 0 && s[n] != ' ')
+            while (n > 0 && text[n] != ' ')
                 n--;
             if (n == 0)
-                n = (int)strcspn(s, " ");
+                n = (int)strcspn(text, " ");
         }
-        printf("%*s%.*s\n", COLUMN - width, "", n, s);
+        printf("%*s%.*s\n", COLUMN - width, "", n, text);
         width = 0;
-        s += n + strspn(s + n, " ");
+        text += n + strspn(text + n, " ");
     }
 }
 
-void options_print(enum command command)
+/* Returns true if two names leave the text on their line. */
+static bool fits(const struct option_row *row)
 {
+    size_t arg = row->arg != NULL ? strlen(row->arg) + 1 : 0;
+
+    return strlen(row->name[0]) + strlen(row->name[1]) + arg + 6 <= COLUMN;
+}
+
+/* Prints the first sentence of the help, or all of it, and the default. */
+static void print_option(const struct option_row *row, bool all)
+{
+    const char *end = strstr(row->help, ". ");
+    size_t len = strlen(row->help);
+    char name[80] = "", text[1024];
+    int n = 0;
+
+    for (int k = 0; k < 3 && row->name[k] != NULL; k++)
+        if (k == 0 || all || (k == 1 && fits(row)))
+            n += snprintf(name + n, sizeof(name) - (size_t)n, "%s%s",
+                          k > 0 ? ", " : "", row->name[k]);
+    if (row->arg != NULL)
+        snprintf(name + n, sizeof(name) - (size_t)n, " %s", row->arg);
+    if (!all)
+        len = end != NULL ? (size_t)(end - row->help) : len - 1;
+    if (row->value == NULL)
+        snprintf(text, sizeof(text), "%.*s", (int)len, row->help);
+    else
+        snprintf(text, sizeof(text), all ? "%.*s Default: %s." : "%.*s (%s)",
+                 (int)len, row->help, row->value);
+    options_print_row(name, text);
+}
+
+static void print_heading(const char *text, bool all)
+{
+    const char *note = strstr(text, " (");
+
+    printf("\n%.*s:\n",
+           (int)(all || note == NULL ? (ptrdiff_t)strlen(text) : note - text),
+           text);
+}
+
+void options_print(enum command command, bool all)
+{
+    unsigned wanted = 1u << command;
+    const struct option_row *heading = NULL;
+
+    if (!all)
+        wanted = OPTION_BRIEF(wanted);
     for (int i = 0; i < n_option_row; i++) {
         const struct option_row *row = &option_table[i];
 
-        if (!(row->commands & (1u << command)))
-            continue;
         if (row->set == NULL)
-            printf("\n%s:\n", row->help);
-        else
-            print_row(row);
+            heading = row;
+        if (row->set == NULL || !(row->commands & wanted))
+            continue;
+        if (heading != NULL)
+            print_heading(heading->help, all);
+        heading = NULL;
+        print_option(row, all);
     }
 }

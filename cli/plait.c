@@ -1,72 +1,66 @@
-/* plait, the command: finds the command in a table, hands it its options, and
- * gives its exit code back. All it knows of the library is pl.h. */
+/* The command plait: finds the subcommand in a table, passes it its options,
+ * and returns its exit code. It uses only pl.h of the library. */
+#include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
-#include "shown.h"
+#include "option_table.h"
+#include "printable.h"
 #include "term.h"
-#include "whole_file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Examples run as they stand from the root of the source tree. */
-#define EXAMPLE_RUN                                                            \
-    "plait run -m models/fable-moe-Q8_0.gguf -p \"Once upon a time\" -n 40"
-#define EXAMPLE_PLAN                                                           \
-    "plait plan -m models/fable-moe-Q8_0.gguf -dev \"cpu*3\" -ts 2,1,1"
-#define EXAMPLE_INSPECT "plait inspect models/fable-moe-Q8_0.gguf"
-#define EXAMPLE_DEVICES "plait devices"
-#define EXAMPLE_PERPLEXITY                                                     \
-    "plait perplexity -m models/fable-moe-Q8_0.gguf -f models/heldout.txt "    \
-    "--chunks 4"
-#define EXAMPLE_LOGITS                                                         \
-    "plait logits -m models/fable-moe-Q8_0.gguf --tokens 1,2,3 -o logits.bin"
-#define EXAMPLE_TOKENIZE                                                       \
-    "plait tokenize -m models/fable-moe-Q8_0.gguf -p \"Once upon a time\""
-#define EXAMPLE_RENDER                                                         \
-    "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | plait render "       \
-    "-m models/fable-moe-Q8_0.gguf --messages -"
-#define EXAMPLE_SERVE "plait serve -m models/fable-moe-Q8_0.gguf --port 8080"
-#define EXAMPLE_BENCH                                                          \
-    "plait bench -m models/fable-moe-Q8_0.gguf -p 64 -n 32 -r 3"
-#define EXAMPLE_SYNTH                                                          \
-    "plait synth --shape qwen3-0.6b --type q4_k_m -o synthetic.gguf"
-
-/* One row a command; its example ends its help. */
 static const struct {
     const char *name, *text, *args;
     enum exit_code (*run)(const struct options *o);
     const char *example;
 } commands[] = {
-#define COMMAND_ROW(upper, lower, line, words)                                 \
-    [CMD_##upper] = {#lower, line, words, cmd_##lower, EXAMPLE_##upper},
+#define COMMAND_ROW(upper, lower, text, args, example)                         \
+    [CMD_##upper] = {#lower, text, args, cmd_##lower, example},
     COMMAND_MAP(COMMAND_ROW)
 #undef COMMAND_ROW
 };
 
-static void print_help(void)
+static void print_exit_codes(void)
 {
-    puts("plait runs large language models split over several devices as if "
-         "they were one.\n\nusage: plait COMMAND [OPTION ...]\n");
-    for (int i = 0; i < N_COMMAND; i++)
-        printf("  %-12s%s\n", commands[i].name, commands[i].text);
-    printf("\n`plait COMMAND --help` lists a command's options; `plait "
-           "--version` prints\nthe version. Exit codes: 0, 1 (failed), 2 "
-           "(usage), 130 (interrupted; 143 by SIGTERM, 129 by SIGHUP),\n"
-           "141 (nobody reads the output).\n"
-           "PLAIT_CPU=NAME forces the kernels of a "
-           "CPU; `plait devices` lists the names.\n\nexample:\n  %s\n",
-           commands[CMD_RUN].example);
+#define EXIT_ROW(name, value, text) printf("  %-12d%s\n", value, text);
+    EXIT_MAP(EXIT_ROW)
+#undef EXIT_ROW
 }
 
-static void print_command_help(enum command c)
+static void print_help(bool all)
 {
-    printf("usage: plait %s %s[OPTION ...]\n\nplait %s: %s.\n",
-           commands[c].name, commands[c].args, commands[c].name,
-           commands[c].text);
-    options_print(c);
+    puts("plait runs large language models split over several devices.\n\n"
+         "usage: plait COMMAND [OPTION ...]\n\nCommands:");
+    for (int i = 0; i < N_COMMAND; i++)
+        printf("  %-12s%s\n", commands[i].name, commands[i].text);
+    puts("\nplait COMMAND --help      the options that are used most\n"
+         "plait COMMAND --help-all  all options\n"
+         "plait --help-all          environment variables\n"
+         "plait --version           the version\n\nExit codes:");
+    print_exit_codes();
+    if (all)
+        puts("\nEnvironment variables:");
+    for (int i = 0; all && i < n_environment_row; i++) {
+        const struct environment_row *e = &environment_table[i];
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s=%s", e->name, e->value);
+        options_print_row(name, e->help);
+    }
+    printf("\nexample:\n  %s\n", commands[CMD_RUN].example);
+}
+
+static void print_command_help(enum command c, bool all)
+{
+    printf("usage: plait %s %s[OPTION ...]", commands[c].name,
+           commands[c].args);
+    if (!all)
+        printf(" (all options: plait %s --help-all)", commands[c].name);
+    printf("\n%s.\n", commands[c].text);
+    options_print(c, all);
     printf("\nexample:\n  %s\n", commands[c].example);
 }
 
@@ -92,49 +86,49 @@ static enum command command_find(const char *name)
     return (enum command)c;
 }
 
-/* The first word is no command: says which one is meant. */
+/* Reports a first word that is not a command, with the nearest one. */
 static int refuse(int argc, char **argv)
 {
     const char *word = argv[0];
     const char *near = command_nearest(word);
     char cut[SHOWN];
 
-    shown(cut, word);
+    clip_printable(cut, word);
     if (word[0] == '-') {
         enum command c = command_of_options(argc, argv);
 
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "no command before %s; %s%s%s`plait --help` lists the "
-                        "commands",
-                        cut, c < N_COMMAND ? "`plait " : "",
-                        c < N_COMMAND ? commands[c].name : "",
-                        c < N_COMMAND ? "` takes these options; " : "");
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "no command before %s; %s%s%s`plait --help` lists the "
+                         "commands",
+                         cut, c < N_COMMAND ? "`plait " : "",
+                         c < N_COMMAND ? commands[c].name : "",
+                         c < N_COMMAND ? "` takes these options; " : "");
     }
     if (near != NULL)
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "there is no command \"%s\"; did you mean `plait %s`?",
-                        cut, near);
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "there is no command \"%s\"; did you mean `plait %s`?",
+                         cut, near);
     if (access(word, F_OK) == 0)
-        return complain(N_COMMAND, EXIT_USAGE,
-                        "\"%s\" is a file, and no command; `plait run -m "
-                        "FILE` or `plait inspect FILE` may be meant",
-                        cut);
-    return complain(N_COMMAND, EXIT_USAGE,
-                    "there is no command \"%s\"; `plait --help` lists them",
-                    cut);
+        return cli_error(N_COMMAND, EXIT_USAGE,
+                         "\"%s\" is a file, and no command; `plait run -m "
+                         "FILE` or `plait inspect FILE` may be meant",
+                         cut);
+    return cli_error(N_COMMAND, EXIT_USAGE,
+                     "there is no command \"%s\"; `plait --help` lists them",
+                     cut);
 }
 
-/* `plait help [COMMAND]`, with dashes too. */
-static int help(int argc, char **argv)
+/* Runs `plait help [COMMAND]`, also with dashes. */
+static int help(int argc, char **argv, bool all)
 {
     enum command c = argc > 0 ? command_find(argv[0]) : N_COMMAND;
 
     if (argc > 0 && c == N_COMMAND)
         return refuse(argc, argv);
     if (argc > 0)
-        print_command_help(c);
+        print_command_help(c, all);
     else
-        print_help();
+        print_help(all);
     return written();
 }
 
@@ -161,20 +155,23 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     if (is_one_of(argv[1], helps))
-        return help(argc - 2, argv + 2);
+        return help(argc - 2, argv + 2, false);
+    if (strcmp(argv[1], "--help-all") == 0)
+        return help(argc - 2, argv + 2, true);
     if (is_one_of(argv[1], versions))
         return print_version();
     c = command_find(argv[1]);
     if (c == N_COMMAND)
         return refuse(argc - 1, argv + 1);
     code = options_parse(&o, c, argc - 2, argv + 2);
-    if (code == EXIT_DONE && o.help) {
-        print_command_help(c);
+    if (code == EXIT_DONE && (o.help || o.help_all)) {
+        print_command_help(c, o.help_all);
         code = written();
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
         if (code == EXIT_DONE &&
-            (c != CMD_SERVE || !serve_has_many(&o))) /* come when asked */
+            (c != CMD_SERVE || !serve_has_many(&o))) /* models are downloaded on
+                                                        demand */
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);

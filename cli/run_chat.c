@@ -1,13 +1,13 @@
-/* plait run as a chat: messages through a chat template.
- *
- * What the model sees is always what `plait render` prints of the messages.
- * Each turn the whole conversation is rendered; what of its tokens the sequence
- * holds already is kept, and the rest computed. Where the context has no room
- * for it, the oldest turns are left out. Standard output carries what the model
- * answers, standard error its reasoning. */
+/* plait run as a chat: messages through a chat template. The model always sees
+ * exactly what `plait render` prints for the messages. Each turn renders the
+ * whole conversation, keeps the tokens that the sequence already holds, and
+ * computes the rest. If the context is too small, the oldest turns are left
+ * out. The answer is written to standard output, its reasoning to standard
+ * error. */
+#include "chat_commands.h"
 #include "line_editor.h"
+#include "printable.h"
 #include "run.h"
-#include "shown.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,24 +20,24 @@
 struct chat {
     struct run *r;
     const pl_template *form;
-    char *extra;       /* variables of the template; owned */
-    json_t *system;    /* the message of --system; NULL: there is none */
-    json_t *messages;  /* all, for /save */
-    size_t n_left_out; /* of them, behind the system's */
+    char *extra;                /* variables of the template; owned */
+    json_t *system;             /* the message of --system, or NULL */
+    json_t *messages;           /* all, for /save */
+    size_t n_left_out;          /* number left out, after the system's */
     struct line_editor *editor; /* NULL: lines come from a pipe */
     bool reasons;               /* reasoning is being shown */
-    bool refused; /* the template makes no prompt of the messages */
-    bool quits;   /* the chat is to end */
+    bool refused;               /* the template cannot render the messages */
+    bool quits;                 /* the chat should end */
 };
 
 static enum exit_code no_memory(void)
 {
-    return complain(CMD_RUN, EXIT_FAILED, "no memory for the conversation");
+    return cli_error(CMD_RUN, EXIT_FAILED, "no memory for the conversation");
 }
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* What the template makes of messages; PL_NO_MEMORY without a message. */
+/* Renders messages with the template; PL_NO_MEMORY comes without a message. */
 static pl_status render(const pl_template *form, const json_t *messages,
                         const char *extra, char **text, size_t *len,
                         pl_err *err)
@@ -55,7 +55,7 @@ static pl_status render(const pl_template *form, const json_t *messages,
     return s;
 }
 
-/* The variables of --kwargs and --reasoning. */
+/* Makes the template's variables from --kwargs and --reasoning. */
 static enum exit_code variables(const struct options *o, bool reasons,
                                 char **out)
 {
@@ -66,10 +66,10 @@ static enum exit_code variables(const struct options *o, bool reasons,
     *out = NULL;
     if (!json_is_object(j)) {
         json_decref(j);
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--kwargs %s: this is no JSON object; give one, like "
-                        "'{\"reasoning_effort\": \"high\"}'",
-                        shown(cut, o->kwargs));
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--kwargs %s: this is no JSON object; give one, like "
+                         "'{\"reasoning_effort\": \"high\"}'",
+                         clip_printable(cut, o->kwargs));
     }
     if (o->reasoning != REASONING_AUTO) {
         json_object_set_new(j, "enable_thinking", json_boolean(reasons));
@@ -80,7 +80,7 @@ static enum exit_code variables(const struct options *o, bool reasons,
     return *out != NULL ? EXIT_DONE : no_memory();
 }
 
-/* Does the template know --reasoning? Then its prompts differ. */
+/* Checks that the template supports --reasoning: its prompts then differ. */
 static enum exit_code check_reasoning(const struct chat *c)
 {
     const struct options *o = c->r->o;
@@ -95,21 +95,21 @@ static enum exit_code check_reasoning(const struct chat *c)
         code = variables(o, on, &extra);
         if (code == EXIT_DONE &&
             render(c->form, asked, extra, &text[on], NULL, &err) != PL_OK)
-            code = complain(CMD_RUN, EXIT_FAILED, "%s", err.message);
+            code = cli_error(CMD_RUN, EXIT_FAILED, "%s", err.message);
         free(extra);
     }
     if (code == EXIT_DONE && strcmp(text[0], text[1]) == 0)
-        code = complain(CMD_RUN, EXIT_USAGE,
-                        "--reasoning %s: the chat template has no switch for "
-                        "it (enable_thinking, thinking); leave it out",
-                        o->reasoning == REASONING_ON ? "on" : "off");
+        code = cli_error(CMD_RUN, EXIT_USAGE,
+                         "--reasoning %s: the chat template has no switch for "
+                         "it (enable_thinking, thinking); leave it out",
+                         o->reasoning == REASONING_ON ? "on" : "off");
     free(text[0]);
     free(text[1]);
     json_decref(asked);
     return code;
 }
 
-/* The tokens of a prompt. Its text may name BOS itself; there is one. */
+/* Tokenizes a prompt. The text may contain BOS itself; only one is kept. */
 static pl_status tokenize(struct run *r, const char *text, size_t len,
                           int32_t **ids, int64_t *n)
 {
@@ -135,7 +135,7 @@ static pl_status tokenize(struct run *r, const char *text, size_t len,
     return PL_OK;
 }
 
-/* Makes the sequence hold these tokens, computing no more than it must. */
+/* Makes the sequence hold these tokens, computing as few as possible. */
 static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
 {
     int64_t held = pl_seq_length(r->s.engine, 0), same = 0;
@@ -155,7 +155,7 @@ static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
     for (int64_t i = same; i < n; i++)
         pl_sampler_accept(r->sampler, ids[i]);
     r->pending = -1;
-    stop = run_feed(r, ids + same, n - same, "reading the prompt");
+    stop = run_prefill(r, ids + same, n - same, "reading the prompt");
     r->n_prompt += pl_seq_length(r->s.engine, 0) - same;
     r->prompt_s += term_seconds() - start;
     return stop;
@@ -178,7 +178,7 @@ static void show_part(void *chat, const pl_reply_part *p)
 {
     struct chat *c = chat;
 
-    if (c->r->o->show_special) /* all is shown as it comes */
+    if (c->r->o->show_special) /* all is shown as it is generated */
         return;
     if (p->kind == PL_REPLY_REASONING) {
         if (!c->reasons && term_colors())
@@ -189,7 +189,7 @@ static void show_part(void *chat, const pl_reply_part *p)
     }
     end_reasoning(c);
     if (p->kind == PL_REPLY_CONTENT)
-        run_say(c->r, p->text, p->len);
+        run_print(c->r, p->text, p->len);
     else
         fprintf(stderr, "calls %s with %.*s\n", p->name, (int)p->len, p->text);
 }
@@ -222,7 +222,7 @@ static void drop_last(struct chat *c)
         json_array_remove(c->messages, json_array_size(c->messages) - 1);
 }
 
-/* The reply becomes a message. */
+/* Appends the reply to the messages. */
 static enum stop keep_reply(struct chat *c)
 {
     struct run *r = c->r;
@@ -258,7 +258,7 @@ static void prompt_free(struct prompt *p)
     *p = (struct prompt){0};
 }
 
-/* Messages at the beginning that are kept whatever is left out. */
+/* Returns the number of leading messages that are never left out. */
 static size_t count_lead(const struct chat *c)
 {
     size_t n = 0;
@@ -269,7 +269,7 @@ static size_t count_lead(const struct chat *c)
     return n;
 }
 
-/* The prompt of the messages that are not left out. */
+/* Makes the prompt of the messages that are not left out. */
 static pl_status make_prompt(struct chat *c, struct prompt *p)
 {
     struct run *r = c->r;
@@ -296,8 +296,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Leaves the oldest turn out, up to the next message of the user's; false: the
- * last turn stays. */
+/* Leaves out the oldest turn, up to the next user message. Returns false if
+ * only the last turn is left. */
 static bool leave_turn_out(struct chat *c)
 {
     size_t lead = count_lead(c), i = lead + c->n_left_out + 1;
@@ -311,8 +311,8 @@ static bool leave_turn_out(struct chat *c)
     return true;
 }
 
-/* A prompt with room for an answer behind it. When turns have to go, so many do
- * that it is some time until others have to. */
+/* Makes a prompt that leaves space for an answer. If turns must be left out,
+ * enough are that it is not needed again soon. */
 static pl_status fit_prompt(struct chat *c, struct prompt *p)
 {
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
@@ -328,16 +328,17 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
         s = make_prompt(c, p);
     }
     if (c->n_left_out > before)
-        complain(CMD_RUN, EXIT_DONE,
-                 "the context of %" PRId64
-                 " tokens is full: the model no longer sees the oldest %zu "
-                 "message%s; -c %" PRId64 " gives a longer one",
-                 n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "", 2 * n_ctx);
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "the context of %" PRId64
+                  " tokens is full: the model no longer sees the oldest %zu "
+                  "message%s; -c %" PRId64 " gives a longer one",
+                  n_ctx, c->n_left_out, c->n_left_out > 1 ? "s" : "",
+                  2 * n_ctx);
     return s;
 }
 
-/* The model answers the messages. What could not be begun is no answer: then
- * *answered is false. */
+/* Generates an answer to the messages. *answered is false if that could not
+ * begin. */
 static enum stop answer(struct chat *c, bool *answered)
 {
     struct run *r = c->r;
@@ -354,7 +355,7 @@ static enum stop answer(struct chat *c, bool *answered)
     if (r->status == PL_OK)
         stop = hold(r, p.ids, p.n);
     if (stop == STOP_END && r->status == PL_OK) {
-        stop = run_write_on(r);
+        stop = run_generate(r);
         kept = keep_reply(c);
         *answered = kept == STOP_END;
         stop = *answered ? stop : kept;
@@ -367,8 +368,8 @@ static enum stop answer(struct chat *c, bool *answered)
     return stop;
 }
 
-/* Has the chat to end? With *code set, if that is an error. */
-static bool take_turn(struct chat *c, enum exit_code *code)
+/* Runs a turn. Returns true if the chat must end, with *code set on error. */
+static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
     bool answered;
@@ -377,18 +378,18 @@ static bool take_turn(struct chat *c, enum exit_code *code)
     if (!flush_out())
         return true;
     if (!answered && is_by(last_message(c), "user"))
-        drop_last(c); /* as if it had not been said */
+        drop_last(c); /* as if the message had not been sent */
     if (stop == STOP_FULL && answered)
-        run_say_full(r);
+        run_warn_context_full(r);
     else if (stop == STOP_FULL)
-        complain(CMD_RUN, EXIT_DONE,
-                 "the message makes a prompt of %" PRId64
-                 " tokens, and the context has %" PRId64
-                 "; write a shorter one, or give -c %" PRId64,
-                 r->n_refused, r->s.n_ctx, 2 * r->n_refused);
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "the message makes a prompt of %" PRId64
+                  " tokens, and the context has %" PRId64
+                  "; write a shorter one, or give -c %" PRId64,
+                  r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
-        complain(CMD_RUN, EXIT_DONE, "%s", r->err.message);
-        stop = STOP_END; /* another message may do */
+        cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
+        stop = STOP_END; /* another message may work */
     }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
@@ -397,22 +398,10 @@ static bool take_turn(struct chat *c, enum exit_code *code)
 
 /* ---- commands ------------------------------------------------------------ */
 
-static const char help_text[] =
-    "/clear       begin anew; --system stays\n"
-    "/regen       write the last answer once more\n"
-    "/save FILE   keep the messages as JSON, as `plait render --messages` "
-    "takes them\n"
-    "/load FILE   go on with such messages\n"
-    "/quit        end, as /exit and Ctrl-D do\n"
-    "/help        this text\n"
-    "A line that ends with a backslash goes on in the next one. A message "
-    "that\n"
-    "begins with a slash needs a blank before it. Ctrl-C stops an answer.\n";
-
-/* True: the model has to write. */
+/* Returns true if the model has to generate. */
 typedef bool command_fn(struct chat *c, const char *file);
 
-static bool clear(struct chat *c, const char *file)
+static bool chat_clear(struct chat *c, const char *file)
 {
     (void)file;
     json_array_clear(c->messages);
@@ -422,19 +411,19 @@ static bool clear(struct chat *c, const char *file)
     return false;
 }
 
-static bool regen(struct chat *c, const char *file)
+static bool chat_regen(struct chat *c, const char *file)
 {
     (void)file;
     if (is_by(last_message(c), "assistant"))
         drop_last(c);
     if (is_by(last_message(c), "user"))
         return true;
-    complain(CMD_RUN, EXIT_DONE,
-             "/regen: nothing was asked yet; write a message");
+    cli_error(CMD_RUN, EXIT_DONE,
+              "/regen: nothing was asked yet; write a message");
     return false;
 }
 
-static bool save(struct chat *c, const char *file)
+static bool chat_save(struct chat *c, const char *file)
 {
     char *json = json_dumps(c->messages, JSON_INDENT(2));
     struct whole_file w = {0};
@@ -443,17 +432,17 @@ static bool save(struct chat *c, const char *file)
     if (json == NULL)
         no_memory();
     else
-        code = whole_open(&w, c->r->o, "/save", file);
+        code = atomic_file_open(&w, c->r->o, "/save", file);
     if (code == EXIT_DONE) {
         whole_write(&w, json, strlen(json));
         whole_write(&w, "\n", 1);
-        whole_close(&w, c->r->o, true, EXIT_DONE);
+        atomic_file_close(&w, c->r->o, true, EXIT_DONE);
     }
     free(json);
     return false;
 }
 
-static bool load(struct chat *c, const char *file)
+static bool chat_load(struct chat *c, const char *file)
 {
     struct input in = {0};
     json_error_t e;
@@ -462,20 +451,21 @@ static bool load(struct chat *c, const char *file)
     pl_err err;
 
     if (strcmp(file, "-") == 0) {
-        complain(CMD_RUN, EXIT_DONE,
-                 "/load -: standard input is where messages are written; "
-                 "name a file");
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "/load -: standard input is where messages are written; "
+                  "name a file");
         return false;
     }
     if (input_file(&in, c->r->o, file) == EXIT_DONE) {
         j = json_loadb(in.s, in.len, 0, &e);
         if (!json_is_array(j))
-            complain(CMD_RUN, EXIT_DONE,
-                     "/load %s: no JSON list of messages%s%s", shown(cut, file),
-                     j == NULL ? ": " : "", j == NULL ? e.text : "");
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "/load %s: no JSON list of messages%s%s",
+                      clip_printable(cut, file), j == NULL ? ": " : "",
+                      j == NULL ? e.text : "");
         else if (render(c->form, j, c->extra, &prompt, NULL, &err) != PL_OK)
-            complain(CMD_RUN, EXIT_DONE, "/load %s: %s", shown(cut, file),
-                     err.message);
+            cli_error(CMD_RUN, EXIT_DONE, "/load %s: %s",
+                      clip_printable(cut, file), err.message);
     }
     if (prompt != NULL) {
         json_decref(c->messages);
@@ -488,18 +478,27 @@ static bool load(struct chat *c, const char *file)
     return false;
 }
 
-static bool quit(struct chat *c, const char *file)
+static bool chat_quit(struct chat *c, const char *file)
 {
     (void)file;
     c->quits = true;
     return false;
 }
 
-static bool help(struct chat *c, const char *file)
+static bool chat_exit(struct chat *c, const char *file)
+{
+    return chat_quit(c, file);
+}
+
+static bool chat_help(struct chat *c, const char *file)
 {
     (void)c;
     (void)file;
-    fputs(help_text, stderr);
+#define CHAT_LINE(name, arg, text)                                             \
+    fprintf(stderr, "/%-12s%s\n", #name " " arg, text);
+    CHAT_COMMAND_MAP(CHAT_LINE)
+#undef CHAT_LINE
+    fputs(CHAT_COMMAND_NOTE "\n", stderr);
     return false;
 }
 
@@ -508,13 +507,13 @@ static const struct {
     bool takes_file;
     command_fn *run;
 } commands[] = {
-    {"/clear", false, clear}, {"/regen", false, regen}, {"/save", true, save},
-    {"/load", true, load},    {"/quit", false, quit},   {"/exit", false, quit},
-    {"/help", false, help},
+#define CHAT_ROW(name, arg, text) {"/" #name, arg[0] != '\0', chat_##name},
+    CHAT_COMMAND_MAP(CHAT_ROW)
+#undef CHAT_ROW
 };
 enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
 
-/* A line that begins with a slash, without its newline. */
+/* Runs a line that begins with a slash, without its newline. */
 static bool run_command(struct chat *c, char *line)
 {
     size_t n = strcspn(line, " \t");
@@ -529,15 +528,15 @@ static bool run_command(struct chat *c, char *line)
     while (i < N_COMMAND_ROW && strcmp(commands[i].name, line) != 0)
         i++;
     if (i == N_COMMAND_ROW)
-        complain(CMD_RUN, EXIT_DONE,
-                 "%s: there is no such command; /help lists them, and a "
-                 "message that begins with a slash needs a blank before it",
-                 shown(cut, line));
+        cli_error(CMD_RUN, EXIT_DONE,
+                  "%s: there is no such command; /help lists them, and a "
+                  "message that begins with a slash needs a blank before it",
+                  clip_printable(cut, line));
     else if (commands[i].takes_file && len == 0)
-        complain(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
+        cli_error(CMD_RUN, EXIT_DONE, "%s: name a file: %s FILE", line, line);
     else if (!commands[i].takes_file && len > 0)
-        complain(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
-                 line, shown(cut, file));
+        cli_error(CMD_RUN, EXIT_DONE, "%s takes no value; leave \"%s\" out",
+                  line, clip_printable(cut, file));
     else
         return commands[i].run(c, file);
     return false;
@@ -545,7 +544,8 @@ static bool run_command(struct chat *c, char *line)
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* The next line with its newline; false at the end, or with *code set. */
+/* Reads the next line with its newline; returns false at the end, or with *code
+ * set. */
 static bool next_line(struct chat *c, struct input *line, const char *prompt,
                       enum exit_code *code)
 {
@@ -559,8 +559,9 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
             if (input_line(line, c->r->o, code))
                 return true;
             if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
-                *code = complain(CMD_RUN, EXIT_FAILED,
-                                 "reading standard input: %s", strerror(errno));
+                *code =
+                    cli_error(CMD_RUN, EXIT_FAILED,
+                              "reading standard input: %s", strerror(errno));
         } else {
             size_t len;
             const char *s = line_editor_read(c->editor, prompt, &len);
@@ -582,8 +583,8 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
     }
 }
 
-/* Adds a line to a message without its newline; true: it goes on, as the line
- * ends with a backslash. */
+/* Appends a line to a message without its newline. Returns true if it
+ * continues, because the line ends with a backslash. */
 static bool join(struct input *message, const struct input *line)
 {
     size_t n = line->len;
@@ -604,7 +605,8 @@ static bool join(struct input *message, const struct input *line)
     return goes_on;
 }
 
-/* The next message or command; false at the end, or with *code set. */
+/* Reads the next message or command; returns false at the end, or with *code
+ * set. */
 static bool next_message(struct chat *c, struct input *message,
                          enum exit_code *code)
 {
@@ -625,7 +627,7 @@ static bool is_blank(const char *s)
     return s[strspn(s, " \t\n")] == '\0';
 }
 
-static enum exit_code talk(struct chat *c)
+static enum exit_code chat_loop(struct chat *c)
 {
     enum exit_code code = EXIT_DONE;
     struct input message = c->r->prompt;
@@ -640,12 +642,12 @@ static enum exit_code talk(struct chat *c)
             strchr(message.s, '\n') == NULL) {
             write = run_command(c, message.s);
         } else if (write && !add_message(c, "user", message.s, message.len)) {
-            complain(CMD_RUN, EXIT_DONE,
-                     "the message is no text in UTF-8; give it as such");
+            cli_error(CMD_RUN, EXIT_DONE,
+                      "the message is no text in UTF-8; give it as such");
             write = false;
         }
         given = false;
-        if ((write && take_turn(c, &code)) || code != EXIT_DONE || c->quits)
+        if ((write && chat_turn(c, &code)) || code != EXIT_DONE || c->quits)
             break;
     }
     input_free(&message);
@@ -669,8 +671,8 @@ enum exit_code run_chat(struct run *r)
 
         code = input_escaped(&text, o, o->system);
         if (code == EXIT_DONE && !add_message(&c, "system", text.s, text.len))
-            code = complain(CMD_RUN, EXIT_USAGE,
-                            "--system: this is no text in UTF-8");
+            code = cli_error(CMD_RUN, EXIT_USAGE,
+                             "--system: this is no text in UTF-8");
         input_free(&text);
         c.system = json_incref(last_message(&c));
     }
@@ -679,7 +681,7 @@ enum exit_code run_chat(struct run *r)
         if (isatty(0) && isatty(2))
             fputs("Write a message; /help lists commands, /quit ends.\n",
                   stderr);
-        code = talk(&c);
+        code = chat_loop(&c);
         line_editor_close(c.editor);
     }
     json_decref(c.system);

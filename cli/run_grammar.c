@@ -1,11 +1,11 @@
-/* plait run with a grammar: what the model writes in a turn is one text of it.
- * In a chat that is the answer alone. */
+/* plait run with a grammar: each turn's output is one text of it. In a chat
+ * this covers only the answer, without reasoning. */
+#include "printable.h"
 #include "run.h"
-#include "shown.h"
 
 #include <string.h>
 
-/* What the command line says of it; `text` or `file` is there. */
+/* A grammar on the command line: `text` or `file` is set. */
 struct source {
     const char *option, *text, *file;
     pl_grammar_form form;
@@ -17,17 +17,18 @@ static enum exit_code check_source(const struct options *o,
                                    const struct source *s, int n)
 {
     if (n > 1)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "%s comes beside another grammar; give one", s->option);
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "%s comes beside another grammar; give one",
+                         s->option);
     if (o->ignore_eos)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "--ignore-eos forbids the end that %s asks for; leave "
-                        "one of them out",
-                        s->option);
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "--ignore-eos forbids the end that %s asks for; leave "
+                         "one of them out",
+                         s->option);
     if (s->file != NULL && strcmp(s->file, "-") == 0)
-        return complain(CMD_RUN, EXIT_USAGE,
-                        "%s -: standard input is for texts; name a file",
-                        s->option);
+        return cli_error(CMD_RUN, EXIT_USAGE,
+                         "%s -: standard input is for texts; name a file",
+                         s->option);
     return EXIT_DONE;
 }
 

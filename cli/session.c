@@ -1,6 +1,6 @@
 /* A model on devices, for commands that compute. */
 #include "session.h"
-#include "shown.h"
+#include "printable.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,15 +12,16 @@
 enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
 {
     if (s == PL_CANCELLED)
-        return complain(o->command, EXIT_INTERRUPTED, "stopped");
-    return complain(o->command, s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED,
-                    "%s", err->message);
+        return cli_error(o->command, EXIT_INTERRUPTED, "stopped");
+    return cli_error(o->command,
+                     s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED, "%s",
+                     err->message);
 }
 
-static int out_errno; /* of the first write that failed */
+static int out_errno; /* of the first failed write */
 
-/* Not by stdio, which drops what it holds when a write is interrupted: Ctrl-C
- * ends an answer, not the output. */
+/* Does not use stdio, which drops buffered data when a write is interrupted:
+ * Ctrl-C ends an answer, not the output. */
 void write_out(void *user, const char *text, size_t len)
 {
     (void)user;
@@ -48,18 +49,19 @@ enum exit_code finish_out(const struct options *o)
 {
     if (flush_out())
         return EXIT_DONE;
-    if (out_errno == EPIPE) /* `| head` has what it wants */
+    if (out_errno == EPIPE) /* the reader, such as `| head`, is done */
         return EXIT_PIPE;
-    return complain(o->command, EXIT_FAILED, "writing standard output: %s",
-                    out_errno != 0 ? strerror(out_errno) : "it failed");
+    return cli_error(o->command, EXIT_FAILED, "writing standard output: %s",
+                     out_errno != 0 ? strerror(out_errno) : "it failed");
 }
 
 /* ---- open and close ----------------------------------------------------- */
 
-/* Has this warning been given? `plait bench` opens many engines alike. */
+/* Returns true if this warning was given before: `plait bench` opens many
+ * similar engines. */
 static bool was_said(const char *text)
 {
-    static char *said[32]; /* more are given each time */
+    static char *said[32]; /* later ones are repeated */
     size_t i = 0;
 
     for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
@@ -75,7 +77,7 @@ static void log_quiet(void *user, pl_log_level level, const char *text)
     const struct options *o = user;
 
     if (o->verbose || (level >= PL_LOG_WARN && !was_said(text)))
-        complain(o->command, EXIT_DONE, "%s", text);
+        cli_error(o->command, EXIT_DONE, "%s", text);
 }
 
 void session_settings(pl_options *pl, int64_t *piece, const struct options *o)
@@ -102,9 +104,9 @@ enum exit_code session_open(struct session *s, const struct options *o)
     s->pl.log = log_quiet;
     s->pl.log_user = (void *)o;
     if (o->model == NULL)
-        return complain(o->command, EXIT_USAGE,
-                        "no model; give one with -m FILE, like -m "
-                        "models/fable-moe-Q8_0.gguf");
+        return cli_error(o->command, EXIT_USAGE,
+                         "no model; give one with -m FILE, like -m "
+                         "models/fable-moe-Q8_0.gguf");
     r = pl_model_open(&s->model, o->model, &err);
     if (r != PL_OK)
         return report(o, r, &err);
@@ -121,10 +123,10 @@ static enum exit_code open_trace(struct session *s)
         return EXIT_DONE;
     s->pl.trace = whole_write;
     s->pl.trace_user = &s->trace;
-    return whole_open(&s->trace, s->o, "--trace", s->o->trace);
+    return atomic_file_open(&s->trace, s->o, "--trace", s->o->trace);
 }
 
-/* "1.23 s", "4.56 ms", "0.78 us" */
+/* Formats a time: "1.23 s", "4.56 ms", "0.78 us". */
 static const char *seconds_text(double s, char buf[24])
 {
     static const char *const units[] = {"s", "ms", "us"};
@@ -167,10 +169,10 @@ enum exit_code session_load(struct session *s, const struct options *o)
         return report(o, r, &err);
     s->n_ctx = pl_engine_n_ctx(s->engine);
     if (trained > 0 && s->n_ctx > trained)
-        complain(o->command, EXIT_DONE,
-                 "a context of %" PRId64 " tokens, but the model has seen no "
-                 "more than %" PRId64 " in training; expect nonsense there",
-                 s->n_ctx, trained);
+        cli_error(o->command, EXIT_DONE,
+                  "a context of %" PRId64 " tokens, but the model has seen no "
+                  "more than %" PRId64 " in training; expect nonsense there",
+                  s->n_ctx, trained);
     return EXIT_DONE;
 }
 
@@ -184,18 +186,18 @@ enum exit_code session_close(struct session *s, enum exit_code c)
     pl_model_free(s->model);
     s->engine = NULL;
     s->model = NULL;
-    return whole_close(&s->trace, s->o, ran, c);
+    return atomic_file_close(&s->trace, s->o, ran, c);
 }
 
-enum exit_code session_need_words(const struct session *s,
-                                  const struct options *o)
+enum exit_code session_require_tokenizer(const struct session *s,
+                                         const struct options *o)
 {
     if (s->words != NULL)
         return EXIT_DONE;
-    return complain(o->command, EXIT_FAILED,
-                    "%s has no vocabulary to turn text into tokens; `plait "
-                    "logits` takes ids",
-                    o->model);
+    return cli_error(o->command, EXIT_FAILED,
+                     "%s has no vocabulary to turn text into tokens; `plait "
+                     "logits` takes ids",
+                     o->model);
 }
 
 /* ---- tokens ------------------------------------------------------------- */

@@ -10,7 +10,7 @@ import os
 W, H = 1240, 980
 RANK = ['#2b6cb0', '#63a4e0', '#c05621', '#f0a35e']  # by rank; devices by hue
 INK, GREY, LINE, PALE = '#1a202c', '#596475', '#a0aec0', '#f4f6f9'
-MEET = '#6b46c1'
+BARRIER = '#6b46c1'
 TOP, STEP = 196, 50
 out = []
 
@@ -43,7 +43,7 @@ def line(points, stroke=GREY, width=1.4, arrow=True, dash=''):
 
 
 def layout(x, y, kind, w=96):
-    """How four ranks hold a value; y is the middle of the row."""
+    """Draws how four ranks hold a value; y is the middle of the row."""
     if kind == 'split':
         for r in range(4):
             put(f'<rect x="{x + r * w / 4}" y="{y - 8}" width="{w / 4}" '
@@ -117,15 +117,15 @@ def plan_column(x, w):
         layout(x + w - 126, y, kind)
     for row in REDUCE:
         y = y_of(row)
-        box(x, y - 18, w, 36, '#f1ecfb', MEET, width=1.8)
-        text(x + 10, y + 4.5, 'AllReduce', 13, fill=MEET, weight='bold')
-        text(x + 98, y + 4.5, 'PARTIAL to MIRRORED', 10, fill=MEET)
+        box(x, y - 18, w, 36, '#f1ecfb', BARRIER, width=1.8)
+        text(x + 10, y + 4.5, 'AllReduce', 13, fill=BARRIER, weight='bold')
+        text(x + 98, y + 4.5, 'PARTIAL to MIRRORED', 10, fill=BARRIER)
         layout(x + w - 126, y, 'mirrored')
-        line([(x - 14, y - 25), (x + w + 14, y - 25)], MEET, 1.4, False, '7 4')
+        line([(x - 14, y - 25), (x + w + 14, y - 25)], BARRIER, 1.4, False, '7 4')
     for a, b in zip(done, done[1:]):
         line([(x + w / 2 - 60, y_of(a) + 18), (x + w / 2 - 60, y_of(b) - 19)])
-    text(x + w + 17, y_of(4) - 21, 'cut', 11, fill=MEET)
-    text(x + w + 17, y_of(9) - 21, 'cut', 11, fill=MEET)
+    text(x + w + 17, y_of(4) - 21, 'cut', 11, fill=BARRIER)
+    text(x + w + 17, y_of(9) - 21, 'cut', 11, fill=BARRIER)
 
 
 STEPS = [
@@ -142,8 +142,8 @@ STEPS = [
 
 
 def program_column(x, w):
-    heading(x, w, 'Programs', 'a flat list of steps a device, one order for '
-            'all', 'exec/lower.c  program/program.h')
+    heading(x, w, 'Programs', 'a flat list of instructions a device, one '
+            'order', 'lower/lower.c  program/program.h')
     half = (w - 20) / 2
     for d in range(2):
         xd = x + d * (half + 20)
@@ -159,10 +159,10 @@ def program_column(x, w):
                      RANK[2 * d], 'bold')
     for row in REDUCE:
         y = y_of(row)
-        box(x - 6, y - 18, w + 12, 36, '#f1ecfb', MEET, width=1.8)
-        text(x + 8, y + 4.5, 'MERGE', 12.5, fill=MEET, weight='bold',
+        box(x - 6, y - 18, w + 12, 36, '#f1ecfb', BARRIER, width=1.8)
+        text(x + 8, y + 4.5, 'MERGE', 12.5, fill=BARRIER, weight='bold',
              mono=True)
-        text(x + 66, y + 4.5, 'all meet, read their peers', 11.5, fill=MEET)
+        text(x + 66, y + 4.5, 'barrier, then read peers', 11.5, fill=BARRIER)
         text(x + w - 4, y + 4.5, '(r0 + r1) + (r2 + r3)', 11.5, 'end', INK,
              'bold')
 
@@ -185,7 +185,7 @@ def devices(x, w, y):
 
 def legend(x, y):
     rows = [('mirrored', 'MIRRORED: every rank has all values'),
-            ('split', 'SPLIT: a dimension dealt out'),
+            ('split', 'SPLIT: one dimension in parts'),
             ('partial', 'PARTIAL: every rank has an addend')]
     for i, (kind, s) in enumerate(rows):
         layout(x, y + 32 * i, kind, 72)
@@ -213,15 +213,15 @@ def main():
     text((ga + gw + pa) / 2, y - 10, 'roles,', 11.5, 'middle', GREY)
     text((ga + gw + pa) / 2, y + 19, 'ranks', 11.5, 'middle', GREY)
     line([(pa + pw + 12, y), (ca - 12, y)], INK, 1.8)
-    text((pa + pw + ca) / 2, y - 10, 'who has', 11.5, 'middle', GREY)
-    text((pa + pw + ca) / 2, y + 19, 'which', 11.5, 'middle', GREY)
+    text((pa + pw + ca) / 2, y - 10, 'ranks to', 11.5, 'middle', GREY)
+    text((pa + pw + ca) / 2, y + 19, 'devices', 11.5, 'middle', GREY)
     y = y_of(10) + 58
     devices(ca, cw, y)
     legend(ga, y + 2)
     text(pa + 50, y + 8, 'The cut: of all places where addends may be',
          12)
     text(pa + 50, y + 26, 'summed, the cheapest in bytes; found on the', 12)
-    text(pa + 50, y + 44, 'data flow (layout/cut.c). One message each.', 12)
+    text(pa + 50, y + 44, 'data flow (layout/cut.c). One collective each.', 12)
     y += 100
     left = pa + pw - ga + 10
     box(ga - 10, y, left, 82, '#eaf3ea', '#38855a', width=1.6)
@@ -229,12 +229,12 @@ def main():
     text(ga + 8, y + 45, 'graph, formats, ranks and their shares, layouts, '
          'where sums are taken. All made', 12)
     text(ga + 8, y + 64, 'from the model and the options alone, and hashed. '
-         'Beside it, the order written at each kernel.', 12)
+         'In addition, the order written at each kernel.', 12)
     box(ca - 6, y, cw + 12, 82, PALE, GREY, width=1.6)
     text(ca + 12, y + 24, 'Changes no bit', 14, weight='bold', fill=INK)
-    text(ca + 12, y + 45, 'which device carries which ranks, threads, cpu or '
-         'sim,', 12)
-    text(ca + 12, y + 64, 'micro-batch, company in the batch, pages, queues',
+    text(ca + 12, y + 45, 'which device carries which ranks, backends,'
+         ' threads,', 12)
+    text(ca + 12, y + 64, 'micro-batches, other sequences, pages, queues',
          12)
     put('</svg>')
     here = os.path.dirname(os.path.abspath(__file__))

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
             return die(&err);
         ids[0] = pl_sample(sampler, logits);
         n = 1;
-        if (ids[0] < 0 || pl_token_ends(pl_model_tokenizer(model), ids[0]))
+        if (ids[0] < 0 || pl_token_is_eog(pl_model_tokenizer(model), ids[0]))
             break;
         printf("%s", pl_detokenize(words, ids[0]));
         fflush(stdout);

@@ -1,8 +1,8 @@
 /* Any bytes as a request: the first says of which protocol, the rest is its
  * body. It is read, or refused with a message that fits into JSON; and what was
  * read can be answered. */
-#include "server/answer.h"
-#include "server/tokens.h"
+#include "server/response.h"
+#include "server/token_routes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,24 +30,25 @@ static void is_json(const char *s)
     json_decref(j);
 }
 
-static void check_refusal(const struct refusal *why, enum refusal_shape shape)
+static void check_refusal(const struct api_error *why,
+                          enum api_error_shape shape)
 {
-    char *body = refusal_body(why, shape);
+    char *body = api_error_body(why, shape);
 
     require(why->status >= 400 && strlen(why->message) > 0);
     is_json(body);
     free(body);
 }
 
-static void check_asked(const struct ask *a)
+static void check_asked(const struct request *a)
 {
     size_t n = 0;
-    struct answer_about about = {
+    struct response_about about = {
         .model = "m", .id = "i", .write = count, .user = &n};
     const pl_reply_part part = {
         .kind = PL_REPLY_CONTENT, .text = "x", .len = 1};
-    struct answer_end end = {.why = ANSWER_ENDED};
-    struct answer *w = NULL;
+    struct response_end end = {.why = RESPONSE_ENDED};
+    struct response *w = NULL;
     pl_err err;
 
     require((a->messages != NULL) != (a->prompt != NULL));
@@ -58,48 +59,49 @@ static void check_asked(const struct ask *a)
         is_json(a->tools);
     if (a->extra != NULL)
         is_json(a->extra);
-    require(answer_create(&w, a, &about, &err) == PL_OK);
-    for (int i = 0; i < answer_choices(w); i++)
-        require(answer_prompt(w, i, 1, 0, "p") && answer_part(w, i, &part) &&
-                answer_end(w, i, &end));
+    require(response_create(&w, a, &about, &err) == PL_OK);
+    for (int i = 0; i < response_choices(w); i++)
+        require(response_prompt(w, i, 1, 0, "p") &&
+                response_part(w, i, &part) && response_end(w, i, &end));
     require(n > 0);
-    answer_free(w);
+    response_free(w);
 }
 
 static void check_tokens(const char *body, size_t n)
 {
-    struct tokens_ask a;
-    struct refusal why;
+    struct tokens_request a;
+    struct api_error why;
 
     if (!tokens_read_text(&a, body, n, &why))
-        check_refusal(&why, REFUSAL_OPENAI);
+        check_refusal(&why, API_ERROR_OPENAI);
     tokens_fini(&a);
     if (!tokens_read_ids(&a, body, n, 1000, &why))
-        check_refusal(&why, REFUSAL_OPENAI);
+        check_refusal(&why, API_ERROR_OPENAI);
     tokens_fini(&a);
 }
 
 int fuzz_ask(const uint8_t *data, size_t n)
 {
-    const struct ask_rules rules = {
+    const struct request_rules rules = {
         .n_vocab = 1000,
         .max_tokens = -1,
-        .can = n > 0 && data[0] % 2 != 0 ? ASK_GRAMMAR | ASK_SCHEMA | ASK_CALL
-                                         : 0};
-    enum ask_kind kind = n > 0 ? data[0] / 2 % 7 : 0;
+        .can = n > 0 && data[0] % 2 != 0
+                   ? REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL
+                   : 0};
+    enum request_kind kind = n > 0 ? data[0] / 2 % 7 : 0;
     const char *body = (const char *)data + 1;
-    struct refusal why = {0};
-    struct ask a;
+    struct api_error why = {0};
+    struct request a;
 
     if (n == 0)
         return 0;
-    if (kind > ASK_INFILL)
+    if (kind > REQUEST_INFILL)
         check_tokens(body, n - 1);
-    else if (ask_read(&a, kind, body, n - 1, &rules, &why))
+    else if (request_parse(&a, kind, body, n - 1, &rules, &why))
         check_asked(&a);
     else
-        check_refusal(&why, ask_shape(kind));
-    if (kind <= ASK_INFILL)
-        ask_fini(&a);
+        check_refusal(&why, request_shape(kind));
+    if (kind <= REQUEST_INFILL)
+        request_fini(&a);
     return 0;
 }

@@ -38,7 +38,7 @@ static void on_echo(void *user, struct http_request *r)
 static void on_get(void *user, struct http_request *r)
 {
     (void)user;
-    http_answer(r, 200, "text/plain", "get", 3);
+    http_respond(r, 200, "text/plain", "get", 3);
 }
 
 static char *make_error(int status, const char *message, const char *path)

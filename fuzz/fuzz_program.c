@@ -36,7 +36,7 @@ static void collect(void *user, const char *s, size_t len)
     t->len += len;
 }
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+static bool has_kernel(void *user, int dev, const struct insn_kernel *k)
 {
     (void)user;
     (void)dev;

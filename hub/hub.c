@@ -1,5 +1,5 @@
-/* A repository's model into the cache folder: the hub is asked which revision
- * is the latest and what is in it; what the cache lacks of it is downloaded. */
+/* Downloads a repository's model into the cache folder: queries the latest
+ * revision and its files, and downloads those that the cache lacks. */
 #include "hub_api.h"
 #include "hub_cache.h"
 #include "hub_files.h"
@@ -13,7 +13,7 @@
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* "https://", if it has that; what comes behind may have anything. */
+/* Returns the length of "https://", if present; anything may follow it. */
 static size_t scheme_of(const char *url)
 {
     size_t n = strcspn(url, ":/?#@");
@@ -54,7 +54,7 @@ pl_status hub_fail(pl_err *err, pl_status s, const char *fmt, ...)
     return s;
 }
 
-char *hub_text(const char *fmt, ...)
+char *hub_asprintf(const char *fmt, ...)
 {
     va_list ap;
     char *s;
@@ -110,46 +110,47 @@ const char *hub_bytes(char buf[HUB_BYTES], uint64_t n)
 
 /* ---- pauses -------------------------------------------------------------- */
 
-bool hub_stopped(const struct hub_options *o)
+bool hub_is_cancelled(const struct hub_options *o)
 {
     return o->stop != NULL && __atomic_load_n(o->stop, __ATOMIC_RELAXED) != 0;
 }
 
-bool hub_pause(const struct hub_options *o, int ms)
+bool hub_sleep(const struct hub_options *o, int ms)
 {
-    for (; ms > 0 && !hub_stopped(o); ms -= 20) {
+    for (; ms > 0 && !hub_is_cancelled(o); ms -= 20) {
         int part = ms < 20 ? ms : 20;
         const struct timespec t = {0, part * 1000000L};
 
         nanosleep(&t, NULL);
     }
-    return !hub_stopped(o);
+    return !hub_is_cancelled(o);
 }
 
-struct hub_tries hub_tries(const struct hub_options *o)
+struct hub_retry_state hub_retry_state(const struct hub_options *o)
 {
-    return (struct hub_tries){.left = o->n_try > 0 ? o->n_try : 6,
-                              .pause_ms = o->pause_ms > 0 ? o->pause_ms : 1000};
+    return (struct hub_retry_state){.left = o->n_try > 0 ? o->n_try : 6,
+                                    .pause_ms =
+                                        o->pause_ms > 0 ? o->pause_ms : 1000};
 }
 
-bool hub_again(const struct hub_options *o, struct hub_tries *t, int least_s,
-               const char *why)
+bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
+               int least_s, const char *why)
 {
     enum { MOST_MS = 30000, MOST_S = 60 };
     int ms = t->pause_ms;
 
-    if (--t->left <= 0 || hub_stopped(o))
+    if (--t->left <= 0 || hub_is_cancelled(o))
         return false;
     least_s = least_s < MOST_S ? least_s : MOST_S;
     ms = ms < 1000 * least_s ? 1000 * least_s : ms;
     hub_log(o, PL_LOG_WARN, "%s; trying again in %.3g s", why, ms / 1e3);
     t->pause_ms = 2 * t->pause_ms < MOST_MS ? 2 * t->pause_ms : MOST_MS;
-    return hub_pause(o, ms);
+    return hub_sleep(o, ms);
 }
 
-/* ---- what is asked for --------------------------------------------------- */
+/* ---- names --------------------------------------------------------------- */
 
-/* USER or REPO: what the hub lets names be made of. */
+/* Returns true for a USER or REPO with the characters that the hub allows. */
 static bool is_name(const char *s, size_t n)
 {
     if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
@@ -168,7 +169,8 @@ static bool is_quant(const char *s)
     return n <= 64 && is_name(s, n);
 }
 
-/* *repo is malloc'ed; *quant points behind the colon, or is NULL. */
+/* Splits a name. *repo is malloc'ed; *quant points after the colon, or is
+ * NULL. */
 static pl_status take_name(char **repo, const char **quant, const char *name,
                            pl_err *err)
 {
@@ -217,7 +219,7 @@ static pl_status check_options(const struct hub_options *o, const char *file,
 
 /* ---- downloading --------------------------------------------------------- */
 
-/* Is there room for what is missing? */
+/* Checks that the disk has space for the missing files. */
 static pl_status check_room(const struct hub_cache *c, const char *revision,
                             const struct hub_pick *p, pl_err *err)
 {
@@ -234,7 +236,7 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
             missing += left;
     }
     if (statvfs(c->folder, &v) != 0)
-        return PL_OK; /* then writing says so */
+        return PL_OK; /* then writing reports it */
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
         return PL_OK;
@@ -270,21 +272,22 @@ static pl_status download(const struct hub_options *o,
     return s;
 }
 
-/* What is missing comes under the lock; what another process has brought
- * meanwhile is there then. */
-static pl_status bring(const struct hub_options *o, struct hub_cache *c,
-                       const char *revision, const struct hub_listing *l,
-                       const struct hub_pick *p, pl_err *err)
+/* Downloads the missing files under the lock. Files that another process has
+ * downloaded meanwhile are found. */
+static pl_status download_files(const struct hub_options *o,
+                                struct hub_cache *c, const char *revision,
+                                const struct hub_listing *l,
+                                const struct hub_pick *p, pl_err *err)
 {
     pl_status s = PL_OK;
 
-    if (hub_cache_serves(c, revision, p))
+    if (hub_cache_is_complete(c, revision, p))
         return PL_OK;
     s = hub_cache_lock(c, o, err);
     if (s == PL_OK)
-        s = hub_cache_keep(c, revision, l, err);
+        s = hub_cache_save_listing(c, revision, l, err);
     for (int i = 0; i < p->n && s == PL_OK; i++)
-        hub_cache_adopt(c, revision, p->file[i]);
+        hub_cache_link_same(c, revision, p->file[i]);
     if (s == PL_OK)
         s = check_room(c, revision, p, err);
     for (int i = 0; i < p->n && s == PL_OK; i++)
@@ -296,9 +299,9 @@ static pl_status bring(const struct hub_options *o, struct hub_cache *c,
 
 static pl_status from_hub(char **path, const struct hub_options *o,
                           struct hub_cache *c, const char *quant,
-                          const char *file, bool *away, pl_err *err)
+                          const char *file, bool *unreachable, pl_err *err)
 {
-    /* What is in the cache serves as well, so one try is enough. */
+    /* A cached model serves as well, so one try is enough. */
     bool has = hub_cache_find(path, c, quant, file) == PL_OK;
     struct hub_options once = *o;
     struct hub_listing l = {0};
@@ -310,11 +313,11 @@ static pl_status from_hub(char **path, const struct hub_options *o,
     *path = NULL;
     if (has)
         once.n_try = 1;
-    s = hub_api_list(&once, c->repo, revision, &l, away, err);
+    s = hub_api_list(&once, c->repo, revision, &l, unreachable, err);
     if (s == PL_OK)
         s = hub_pick(&p, &l, c->repo, quant, file, err);
     if (s == PL_OK)
-        s = bring(o, c, revision, &l, &p, err);
+        s = download_files(o, c, revision, &l, &p, err);
     if (s == PL_OK) {
         *path = hub_cache_path(c, revision, p.file[0]->path);
         s = *path != NULL ? PL_OK : hub_no_memory(err);
@@ -349,7 +352,7 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
     struct hub_cache c = {.lock = -1};
     char *repo = NULL;
     const char *quant;
-    bool away = false;
+    bool unreachable = false;
     pl_status s;
 
     *path = NULL;
@@ -361,8 +364,8 @@ pl_status hub_fetch(char **path, const struct hub_options *o, const char *name,
     if (s == PL_OK && o->offline) {
         s = from_cache(path, &c, quant, file, err);
     } else if (s == PL_OK) {
-        s = from_hub(path, o, &c, quant, file, &away, err);
-        if (away && hub_cache_find(path, &c, quant, file) == PL_OK) {
+        s = from_hub(path, o, &c, quant, file, &unreachable, err);
+        if (unreachable && hub_cache_find(path, &c, quant, file) == PL_OK) {
             hub_log(o, PL_LOG_WARN, "%s; what is in the cache is taken: %s",
                     err != NULL ? err->message : "the hub is away", *path);
             s = PL_OK;

@@ -45,7 +45,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* For messages, without what is a secret. */
+/* Returns the endpoint for messages, without secrets. */
 static const char *shown_endpoint(const struct hub_options *o,
                                   char buf[HUB_SHOWN])
 {
@@ -67,8 +67,8 @@ static const char *endpoint(const struct hub_options *o, int *n)
     return s;
 }
 
-pl_status hub_api_refused(const struct hub_options *o, int status,
-                          const char *name, const char *page, pl_err *err)
+pl_status hub_api_error(const struct hub_options *o, int status,
+                        const char *name, const char *page, pl_err *err)
 {
     char buf[HUB_SHOWN];
     const char *at = shown_endpoint(o, buf);
@@ -102,10 +102,10 @@ static pl_status no_repository(const struct hub_options *o, const char *repo,
                     repo, at);
 }
 
-/* The body of an answer with status 200. */
+/* Reads the body of a response with status 200. */
 static pl_status ask(const struct hub_options *o, const char *repo,
                      const char *url, struct text *t, struct hub_head *h,
-                     bool *away, pl_err *err)
+                     bool *unreachable, pl_err *err)
 {
     const struct hub_transfer g = {.url = url,
                                    .token = o->token,
@@ -115,7 +115,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
                                    .begin = on_begin,
                                    .data = on_data,
                                    .user = t};
-    struct hub_tries tries = hub_tries(o);
+    struct hub_retry_state tries = hub_retry_state(o);
     char why[HUB_WHY], said[HUB_WHY + 300];
 
     for (;;) {
@@ -133,24 +133,24 @@ static pl_status ask(const struct hub_options *o, const char *repo,
             return PL_OK;
         if (end == HUB_WHOLE && h->status == 404)
             return no_repository(o, repo, err);
-        if (end == HUB_WHOLE && !hub_status_passes(h->status))
-            return hub_api_refused(o, h->status, repo, repo, err);
+        if (end == HUB_WHOLE && !hub_status_is_transient(h->status))
+            return hub_api_error(o, h->status, repo, repo, err);
         if (end == HUB_WHOLE)
             snprintf(why, sizeof why, "the hub answers %d", h->status);
         snprintf(said, sizeof said, "%.250s: %s", repo, why);
-        *away = true;
-        if (end == HUB_FAILED || !hub_again(o, &tries, h->retry_after_s, said))
+        *unreachable = true;
+        if (end == HUB_FAILED || !hub_retry(o, &tries, h->retry_after_s, said))
             break;
-        *away = false;
+        *unreachable = false;
     }
-    if (hub_stopped(o)) {
-        *away = false;
+    if (hub_is_cancelled(o)) {
+        *unreachable = false;
         return hub_cancelled(err);
     }
     return hub_fail(err, PL_IO, "%s", said);
 }
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- responses ----------------------------------------------------------- */
 
 static bool is_revision(const char *s)
 {
@@ -178,8 +178,8 @@ static pl_status read_revision(char revision[HUB_REVISION],
                          "%s: the hub's answer names no revision", repo);
 }
 
-/* The address of the next page, if it is one of the same server: it gets the
- * token. */
+/* Reads the URL of the next page. It must be on the same server, because it
+ * gets the token. */
 static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
                            const char *repo, pl_err *err)
 {
@@ -197,7 +197,7 @@ static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
 
 static pl_status read_pages(const struct hub_options *o, const char *repo,
                             const char *revision, struct hub_listing *l,
-                            struct text *t, bool *away, pl_err *err)
+                            struct text *t, bool *unreachable, pl_err *err)
 {
     struct hub_head h;
     char url[MOST_URL];
@@ -208,7 +208,7 @@ static pl_status read_pages(const struct hub_options *o, const char *repo,
     snprintf(url, sizeof url, "%.*s/api/models/%s/tree/%s?recursive=true", n,
              at, repo, revision);
     for (int i = 0; s == PL_OK; i++) {
-        s = ask(o, repo, url, t, &h, away, err);
+        s = ask(o, repo, url, t, &h, unreachable, err);
         if (s == PL_OK)
             s = hub_listing_read(l, t->s != NULL ? t->s : "", t->n, err);
         if (s != PL_OK || h.next[0] == '\0')
@@ -224,7 +224,7 @@ static pl_status read_pages(const struct hub_options *o, const char *repo,
 
 pl_status hub_api_list(const struct hub_options *o, const char *repo,
                        char revision[HUB_REVISION], struct hub_listing *l,
-                       bool *away, pl_err *err)
+                       bool *unreachable, pl_err *err)
 {
     struct text t = {0};
     struct hub_head h;
@@ -233,13 +233,13 @@ pl_status hub_api_list(const struct hub_options *o, const char *repo,
     int n;
     const char *at = endpoint(o, &n);
 
-    *away = false;
+    *unreachable = false;
     snprintf(url, sizeof url, "%.*s/api/models/%s/revision/main", n, at, repo);
-    s = ask(o, repo, url, &t, &h, away, err);
+    s = ask(o, repo, url, &t, &h, unreachable, err);
     if (s == PL_OK)
         s = read_revision(revision, &t, repo, err);
     if (s == PL_OK)
-        s = read_pages(o, repo, revision, l, &t, away, err);
+        s = read_pages(o, repo, revision, l, &t, unreachable, err);
     free(t.s);
     return s;
 }

@@ -1,5 +1,5 @@
-/* See hub_cache.h. A revision's files are never changed once they are there, so
- * who only reads needs no lock. */
+/* See hub_cache.h. A revision's files never change once they exist, so readers
+ * need no lock. */
 #include "hub_cache.h"
 
 #include "hub_api.h"
@@ -33,7 +33,7 @@ pl_status hub_cache_open(struct hub_cache *c, const struct hub_options *o,
               (*s >= 'A' && *s <= 'Z') || strchr("-:", *s) != NULL ||
               (*s == '.' && s > host)))
             *s = '_';
-    c->folder = hub_text("%s/hub/%s/%s", o->cache, host, repo);
+    c->folder = hub_asprintf("%s/hub/%s/%s", o->cache, host, repo);
     free(host);
     return c->folder != NULL ? PL_OK : hub_no_memory(err);
 }
@@ -64,8 +64,8 @@ void hub_cache_unlock(struct hub_cache *c)
 char *hub_cache_path(const struct hub_cache *c, const char *revision,
                      const char *path)
 {
-    return hub_text("%s/%s%s%s", c->folder, revision,
-                    path[0] != '\0' ? "/" : "", path);
+    return hub_asprintf("%s/%s%s%s", c->folder, revision,
+                        path[0] != '\0' ? "/" : "", path);
 }
 
 static bool is_whole(const char *path, uint64_t size)
@@ -90,7 +90,7 @@ static char *part_of(const struct hub_cache *c, const char *revision,
                      const char *path, const char *ending)
 {
     char *whole = hub_cache_path(c, revision, path);
-    char *s = whole != NULL ? hub_text("%s%s", whole, ending) : NULL;
+    char *s = whole != NULL ? hub_asprintf("%s%s", whole, ending) : NULL;
 
     free(whole);
     return s;
@@ -113,7 +113,7 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
 
 struct known {
     char revision[HUB_REVISION];
-    struct timespec kept; /* when it was last the newest */
+    struct timespec kept; /* time when it was last the newest */
 };
 
 static int by_time(const void *a, const void *b)
@@ -126,7 +126,7 @@ static int by_time(const void *a, const void *b)
     return x->tv_nsec > y->tv_nsec ? -1 : x->tv_nsec < y->tv_nsec;
 }
 
-/* Those with a listing, the newest first. */
+/* Finds the revisions that have a listing, the newest first. */
 static int find_revisions(const struct hub_cache *c,
                           struct known known[MOST_REVISIONS])
 {
@@ -152,7 +152,7 @@ static int find_revisions(const struct hub_cache *c,
     return n;
 }
 
-/* NOT_FOUND: there is none, or it is damaged. */
+/* Reads a stored listing. NOT_FOUND: absent or damaged. */
 static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
                            const char *revision)
 {
@@ -170,8 +170,8 @@ static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
     return s == PL_BAD_FILE ? PL_NOT_FOUND : s;
 }
 
-bool hub_cache_serves(const struct hub_cache *c, const char *revision,
-                      const struct hub_pick *p)
+bool hub_cache_is_complete(const struct hub_cache *c, const char *revision,
+                           const struct hub_pick *p)
 {
     struct hub_listing l;
     bool ok = read_kept(&l, c, revision) == PL_OK;
@@ -186,8 +186,8 @@ bool hub_cache_serves(const struct hub_cache *c, const char *revision,
     return ok;
 }
 
-pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
-                         const struct hub_listing *l, pl_err *err)
+pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
+                                 const struct hub_listing *l, pl_err *err)
 {
     char *path = part_of(c, revision, "", ".json");
     char *text = hub_listing_write(l);
@@ -199,7 +199,7 @@ pl_status hub_cache_keep(struct hub_cache *c, const char *revision,
     return s;
 }
 
-/* Moves or links one name to another; the latter's folders are made. */
+/* Moves or links a file to another name, whose folders are created. */
 static bool take(const struct hub_cache *c, const char *from_revision,
                  const char *from, const char *revision, const char *to,
                  const char *ending, bool keep)
@@ -227,8 +227,8 @@ static bool adopt_from(const struct hub_cache *c, const char *from,
     return true;
 }
 
-void hub_cache_adopt(const struct hub_cache *c, const char *revision,
-                     const struct hub_file *f)
+void hub_cache_link_same(const struct hub_cache *c, const char *revision,
+                         const struct hub_file *f)
 {
     struct known *known = malloc(MOST_REVISIONS * sizeof *known);
     int n = known != NULL ? find_revisions(c, known) : 0;
@@ -252,7 +252,7 @@ void hub_cache_adopt(const struct hub_cache *c, const char *revision,
 
 /* ---- without the hub ----------------------------------------------------- */
 
-/* *path is NULL at first. */
+/* Finds a model in a revision. *path is NULL at first. */
 static pl_status find_in(char **path, const struct hub_cache *c,
                          const char *revision, const char *quant,
                          const char *file)

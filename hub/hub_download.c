@@ -1,8 +1,8 @@
-/* One file, from its address to its place. It comes into PATH.part, which stays
- * when anything goes wrong and is gone on with by Range (PL_FILE_RESUME);
- * PATH.part.etag says of which version it is. A server that knows no ranges
- * sends all of it again. The sum is taken as bytes come, and of what was there
- * before they do. */
+/* Downloads one file to its path. The bytes are written to PATH.part, which
+ * stays after a failure and is continued with Range (PL_FILE_RESUME);
+ * PATH.part.etag identifies its version. A server without range support sends
+ * the whole file again. The checksum is updated as bytes are received, after
+ * the bytes of the partial file. */
 #include "hub_api.h"
 #include "hub_files.h"
 #include "hub_sha256.h"
@@ -22,17 +22,17 @@ struct coming {
     pl_file *file;                      /* owned */
     int fd;                             /* of file */
     struct hub_sha256 sum;
-    uint64_t have; /* bytes in the file, all of them in the sum */
+    uint64_t have; /* bytes in the file, all included in the sum */
     bool has_size;
     uint64_t size;
-    char etag[HUB_ETAG]; /* of what is there; "": not known */
-    bool resumed;        /* some of it came in an earlier run */
-    bool same;           /* the server has what is at PATH */
-    pl_status s;         /* what a callback found wrong, told in *err */
+    char etag[HUB_ETAG]; /* of the partial file; "": unknown */
+    bool resumed;        /* part of it came from an earlier run */
+    bool same;           /* PATH is up to date */
+    pl_status s;         /* error of a callback, described in *err */
     pl_err *err;
 };
 
-/* ---- the part ------------------------------------------------------------ */
+/* ---- the partial file ---------------------------------------------------- */
 
 static pl_status cannot_write(struct coming *g, int e)
 {
@@ -45,7 +45,7 @@ static pl_status cannot_write(struct coming *g, int e)
                     strerror(e));
 }
 
-static pl_status begin_anew(struct coming *g)
+static pl_status restart_download(struct coming *g)
 {
     char unused[HUB_SHA256];
 
@@ -59,7 +59,7 @@ static pl_status begin_anew(struct coming *g)
     return PL_OK;
 }
 
-/* The sum of what is there. */
+/* Adds the bytes of the partial file to the sum. */
 static pl_status read_part(struct coming *g, uint64_t n)
 {
     enum { BLOCK = 1 << 20 };
@@ -72,7 +72,7 @@ static pl_status read_part(struct coming *g, uint64_t n)
         if (got <= 0)
             s = hub_fail(g->err, PL_IO, "%s: %s", g->part,
                          got < 0 ? strerror(errno) : "it became shorter");
-        else if (hub_stopped(g->o))
+        else if (hub_is_cancelled(g->o))
             s = hub_cancelled(g->err);
         if (s == PL_OK) {
             hub_sha256_add(&g->sum, buf, (size_t)got);
@@ -87,9 +87,9 @@ static bool names(struct coming *g)
 {
     const char *path = g->d->path;
 
-    g->part = hub_text("%s.part", path);
-    g->part_etag = hub_text("%s.part.etag", path);
-    g->etag_path = hub_text("%s.etag", path);
+    g->part = hub_asprintf("%s.part", path);
+    g->part_etag = hub_asprintf("%s.part.etag", path);
+    g->etag_path = hub_asprintf("%s.etag", path);
     return g->part != NULL && g->part_etag != NULL && g->etag_path != NULL;
 }
 
@@ -121,10 +121,10 @@ static pl_status open_part(struct coming *g)
     if (st.st_size == 0)
         return PL_OK;
     read_etag(g->etag, g->part_etag);
-    /* Without a tag or a sum nobody knows of which version it is. */
+    /* Without an ETag or a checksum the version of the part is unknown. */
     if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
         (g->has_size && (uint64_t)st.st_size > g->size))
-        return begin_anew(g);
+        return restart_download(g);
     g->resumed = true;
     return read_part(g, (uint64_t)st.st_size);
 }
@@ -138,7 +138,7 @@ static void close_part(struct coming *g)
     free(g->etag_path);
 }
 
-/* ---- what comes ---------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------- */
 
 static pl_status take_size(struct coming *g, const struct hub_head *h)
 {
@@ -164,7 +164,7 @@ static pl_status take_head(struct coming *g, const struct hub_head *h)
                 g->d->name);
         if (!g->d->has_size)
             g->has_size = false; /* it may be another version */
-        s = begin_anew(g);
+        s = restart_download(g);
     }
     if (s == PL_OK && h->status == 206 && h->from != g->have)
         s = hub_fail(g->err, PL_BAD_FILE,
@@ -187,8 +187,8 @@ static bool on_begin(void *user, const struct hub_head *h)
 
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
-    else if (h->status < 300) /* what comes is no file */
-        g->s = hub_api_refused(g->o, h->status, g->d->name, g->d->page, g->err);
+    else if (h->status < 300) /* the body is not a file */
+        g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
 
@@ -222,7 +222,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* ---- tries --------------------------------------------------------------- */
+/* ---- attempts ------------------------------------------------------------ */
 
 static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
                         char why[HUB_WHY])
@@ -242,7 +242,7 @@ static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
     return hub_get(&t, h, why);
 }
 
-/* After an answer that is whole: is there more to be asked? */
+/* Evaluates a complete response: *more is true if another request is needed. */
 static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                        char why[HUB_WHY])
 {
@@ -257,18 +257,18 @@ static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                  (unsigned long long)g->have, (unsigned long long)g->size);
         return PL_OK;
     }
-    *more = hub_status_passes(h->status) || h->status == 416;
+    *more = hub_status_is_transient(h->status) || h->status == 416;
     snprintf(why, HUB_WHY, "the server answers %d", h->status);
     if (h->status == 416)
-        return begin_anew(g);
-    return *more ? PL_OK
-                 : hub_api_refused(g->o, h->status, g->d->name, g->d->page,
-                                   g->err);
+        return restart_download(g);
+    return *more
+               ? PL_OK
+               : hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
 }
 
 static pl_status get_all(struct coming *g, const char *known)
 {
-    struct hub_tries tries = hub_tries(g->o);
+    struct hub_retry_state tries = hub_retry_state(g->o);
     char why[HUB_WHY], said[HUB_WHY + 300];
     struct hub_head h;
     bool more = !g->has_size || g->have < g->size;
@@ -287,10 +287,10 @@ static pl_status get_all(struct coming *g, const char *known)
         if (!more || (g->has_size && g->have == g->size))
             break;
         if (g->have > had)
-            tries = hub_tries(g->o);
+            tries = hub_retry_state(g->o);
         snprintf(said, sizeof said, "%.250s: %s", g->d->name, why);
-        if (!hub_again(g->o, &tries, h.retry_after_s, said))
-            return hub_stopped(g->o)
+        if (!hub_retry(g->o, &tries, h.retry_after_s, said))
+            return hub_is_cancelled(g->o)
                        ? hub_cancelled(g->err)
                        : hub_fail(g->err, PL_IO,
                                   "%s; what has come stays, do the same again "
@@ -300,13 +300,13 @@ static pl_status get_all(struct coming *g, const char *known)
     return PL_OK;
 }
 
-/* ---- the end ------------------------------------------------------------- */
+/* ---- commit and close ---------------------------------------------------- */
 
 static pl_status take_place(struct coming *g)
 {
     pl_status s;
 
-    unlink(g->etag_path); /* it is not of what comes there now */
+    unlink(g->etag_path); /* it belongs to an older version */
     s = pl_file_commit(g->file, g->err);
     if (s != PL_OK)
         return s;
@@ -316,8 +316,8 @@ static pl_status take_place(struct coming *g)
                : PL_OK;
 }
 
-/* Checks the sum. *again: some of it was here before, so all is to come anew.
- */
+/* Verifies the checksum. *again: part of the file came from an earlier run, so
+ * the download starts over. */
 static pl_status check_sum(struct coming *g, bool *again)
 {
     char sum[HUB_SHA256];
@@ -327,7 +327,7 @@ static pl_status check_sum(struct coming *g, bool *again)
     if (g->d->sha256[0] == '\0' || strcmp(sum, g->d->sha256) == 0)
         return PL_OK;
     *again = g->resumed;
-    if (begin_anew(g) != PL_OK)
+    if (restart_download(g) != PL_OK)
         return g->err != NULL ? g->err->status : PL_IO;
     if (*again) {
         hub_log(g->o, PL_LOG_WARN,

@@ -16,11 +16,11 @@ pl_status hub_cache_folder(char **folder, pl_err *err)
     const char *home = getenv("HOME");
 
     if (own != NULL && own[0] != '\0')
-        *folder = hub_text("%s", own);
+        *folder = hub_asprintf("%s", own);
     else if (xdg != NULL && xdg[0] == '/')
-        *folder = hub_text("%s/plait", xdg);
+        *folder = hub_asprintf("%s/plait", xdg);
     else if (home != NULL && home[0] == '/')
-        *folder = hub_text("%s/.cache/plait", home);
+        *folder = hub_asprintf("%s/.cache/plait", home);
     else
         return hub_fail(err, PL_NOT_FOUND,
                         "no folder for what is downloaded; set PLAIT_CACHE");
@@ -48,7 +48,7 @@ pl_status hub_cache_folders(const char *path, pl_err *err)
 pl_status hub_lock_folder(int *fd, const struct hub_options *o,
                           const char *folder, pl_err *err)
 {
-    char *path = hub_text("%s/lock", folder);
+    char *path = hub_asprintf("%s/lock", folder);
     bool told = false;
 
     if (path == NULL)
@@ -67,7 +67,7 @@ pl_status hub_lock_folder(int *fd, const struct hub_options *o,
                     "another process downloads into %s; waiting for it",
                     folder);
         told = true;
-        if (!hub_pause(o, 100))
+        if (!hub_sleep(o, 100))
             return hub_cancelled(err);
     }
     return PL_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 struct flight {
     const struct hub_transfer *t;
@@ -14,15 +15,16 @@ struct flight {
     struct hub_head *head;
     bool begun;        /* `begin` was called */
     bool ended;        /* by `begin` or `data` */
-    bool silent;       /* for too long */
-    curl_off_t n_came; /* of this answer, at `came_s` */
+    bool silent;       /* no bytes for too long */
+    curl_off_t n_came; /* of this response, at `came_s` */
     double came_s;
-    size_t n_refused; /* bytes of an answer that is an error */
+    size_t n_refused; /* bytes of an error response's body */
 };
 
 /* ---- heads --------------------------------------------------------------- */
 
-/* The value if the line is of this name, blanks around left out. */
+/* Copies the value of a header line with this name, without surrounding
+ * blanks. */
 static bool value_of(const char *line, size_t n, const char *name, char *value,
                      size_t size)
 {
@@ -45,7 +47,7 @@ static bool value_of(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* "bytes 100-199/200", and "bytes * /200" of a 416. */
+/* Parses "bytes 100-199/200", and "bytes * /200" of a 416. */
 static void read_range(struct hub_head *h, const char *value)
 {
     unsigned long long from, to, total;
@@ -58,7 +60,7 @@ static void read_range(struct hub_head *h, const char *value)
     }
 }
 
-/* <https://...?cursor=...>; rel="next" */
+/* Parses <https://...?cursor=...>; rel="next" */
 static void read_link(struct hub_head *h, const char *value)
 {
     const char *begin = strchr(value, '<');
@@ -71,7 +73,8 @@ static void read_link(struct hub_head *h, const char *value)
     h->next[end - begin - 1] = '\0';
 }
 
-/* A tag by which parts of a file are known to be of one: "...", not W/"...". */
+/* Returns true for a strong ETag, "...", by which parts are known to be of the
+ * same file; W/"..." is weak. */
 static bool is_strong(const char *etag)
 {
     size_t n = strlen(etag);
@@ -91,7 +94,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     size_t n = size * count;
     char value[4096];
 
-    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* of the next answer */
+    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* start of the next
+                                                        response */
         *h = (struct hub_head){0};
     else if (value_of(line, n, "etag", value, HUB_ETAG) && is_strong(value))
         strcpy(h->etag, value);
@@ -147,8 +151,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Called once a second at least. libcurl's own limit on low speeds is of a mean
- * over some seconds. */
+/* Called at least once a second. libcurl's own low-speed limit is a mean over
+ * some seconds. */
 static int on_progress(void *user, curl_off_t total, curl_off_t came,
                        curl_off_t to_send, curl_off_t sent)
 {
@@ -177,7 +181,7 @@ static bool add_line(struct curl_slist **list, const char *name,
 
     if (value == NULL)
         return true;
-    line = hub_text("%s: %s", name, value);
+    line = hub_asprintf("%s: %s", name, value);
     if (line == NULL)
         return false;
     more = curl_slist_append(*list, line);
@@ -187,8 +191,9 @@ static bool add_line(struct curl_slist **list, const char *name,
     return more != NULL;
 }
 
-/* libcurl sends a line named Authorization to the first host alone, and to no
- * other port or scheme of it (CURLOPT_UNRESTRICTED_AUTH is off). */
+/* Adds the header lines. libcurl sends a line named Authorization only to the
+ * first host, and to no other port or scheme of it (CURLOPT_UNRESTRICTED_AUTH
+ * is off). */
 static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 {
     char range[48], *token = NULL;
@@ -196,7 +201,7 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 
     snprintf(range, sizeof range, "bytes=%llu-", (unsigned long long)t->from);
     if (t->token != NULL)
-        token = hub_text("Bearer %s", t->token);
+        token = hub_asprintf("Bearer %s", t->token);
     if (t->token != NULL && token == NULL)
         return false;
     ok = add_line(list, "Authorization", token) &&
@@ -207,17 +212,44 @@ static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
     return ok;
 }
 
+/* Returns the file of trusted certificates, or NULL for libcurl's own. A
+ * libcurl that was taken to another system lacks the file that it was built
+ * for. */
+static const char *certificates(void)
+{
+    static const char *const known[] = {
+        "/etc/ssl/certs/ca-certificates.crt", /* Debian, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",   /* Fedora, RHEL */
+        "/etc/ssl/ca-bundle.pem",             /* openSUSE */
+        "/etc/ssl/cert.pem",
+    };
+    const char *stated = getenv("SSL_CERT_FILE");
+    const char *own = curl_version_info(CURLVERSION_NOW)->cainfo;
+
+    if (stated != NULL && stated[0] != '\0')
+        return stated;
+    if (own == NULL || access(own, R_OK) == 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (access(known[i], R_OK) == 0)
+            return known[i];
+    return NULL;
+}
+
 static void set_options(CURL *c, struct flight *f, struct curl_slist *lines,
                         char *text)
 {
     const struct hub_transfer *t = f->t;
     bool tls = strncasecmp(t->url, "https:", 6) == 0;
+    const char *ca = certificates();
 
     curl_easy_setopt(c, CURLOPT_URL, t->url);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, lines);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "plait");
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, text);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    if (ca != NULL)
+        curl_easy_setopt(c, CURLOPT_CAINFO, ca);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR,
                      tls ? "https" : "http,https");
@@ -242,7 +274,7 @@ static enum hub_end end_of(CURLcode code, struct flight *f)
     case CURLE_OK:
         return begin(f) ? HUB_WHOLE : HUB_ENDED;
     case CURLE_ABORTED_BY_CALLBACK:
-        return f->silent ? HUB_CUT : HUB_STOPPED;
+        return f->silent ? HUB_RETRYABLE : HUB_STOPPED;
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
@@ -254,7 +286,7 @@ static enum hub_end end_of(CURLcode code, struct flight *f)
     case CURLE_RECV_ERROR:
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
-        return HUB_CUT;
+        return HUB_RETRYABLE;
     default:
         return HUB_FAILED;
     }
@@ -304,7 +336,7 @@ size_t hub_origin(const char *url)
     return host > 0 ? scheme + host : 0;
 }
 
-bool hub_status_passes(int status)
+bool hub_status_is_transient(int status)
 {
     return status == 408 || status == 429 || status == 500 || status == 502 ||
            status == 503 || status == 504;

@@ -6,8 +6,8 @@ there is any.
 tree     reads the files that git tracks and needs no build: layers, headers that
          compile alone, kernels of AArch64, PTX of the kernels' text, words that
          library code may not use, what depends on the locale, what documents
-         name, prose of new lines, formatting, names, line lengths, sizes of
-         files. Then `symbols`, if the libraries in BUILD are newer than src/.
+         name and quote, doc/commands.md, environment variables, prose of new
+         lines, formatting, names, line lengths, sizes of files. Then `symbols`, if the libraries in BUILD are newer than src/.
 symbols  reads the libraries in BUILD: exported symbols, mutable globals.
 staged   reads what the next commit adds, as Git's index has it: formatting, line
          lengths, words, names, sizes. For the hook pre-commit.
@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 import gpu_ptx
+import manual
 import prose
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -160,7 +161,7 @@ def check_kinds(code):
     mention = re.compile('|'.join(kinds), re.I)
     for path in code:
         part = path.split('/')
-        if part[0] != 'src' or path in ('src/device/device_kinds.c',
+        if part[0] != 'src' or path in ('src/device/device_backends.c',
                                         'src/device/device_ops.h'):
             continue
         inside = part[2] if part[1] == 'device' and part[2] in kinds else None
@@ -176,7 +177,7 @@ def check_kinds(code):
                         or f'"device/{kind}/' in named[n - 1]
                         or f'DEVICE_{kind.upper()}' in line):
                     complain(path, n, f'knows the kind {kind}: only its folder '
-                             'and device_kinds.c may')
+                             'and device_backends.c may')
 
 
 # ---- headers, symbols, globals ---------------------------------------------
@@ -242,6 +243,22 @@ def check_defects():
     if p.returncode != 0:
         for line in (p.stdout + p.stderr).strip().split('\n'):
             complain('tests/defects/README.md', 1, line)
+
+
+def check_versions():
+    """The Debian packages and the examples name the version of meson.build, and
+    a package the library's soname."""
+    text = text_of('meson.build')
+    version = re.search(r"version: '(.*)'", text)[1]
+    soversion = re.search(r"soversion = '(.*)'", text)[1]
+    for path, want in (
+            ('debian/changelog', f'plait ({version}) '),
+            ('debian/control', f'\nPackage: libplait{soversion}\n'),
+            ('examples/CMakeLists.txt',
+             f'find_package(plait {version.rpartition(".")[0]} ')):
+        if want not in text_of(path):
+            complain(path, 1, f'not found: "{want.strip()}", as meson.build '
+                     'has it')
 
 
 def check_symbols(build):
@@ -345,30 +362,81 @@ def check_words(files, code):
 
 # ---- documents -------------------------------------------------------------
 
+# Most words of a page, as wc counts them; more is a warning.
+MOST_WORDS = {
+    'README.md': 1000, 'CONTRIBUTING.md': 500, 'SECURITY.md': 500,
+    'doc/adding.md': 2500, 'doc/architecture.md': 3800,
+    'doc/benchmarks.md': 4000, 'doc/kernels.md': 4000, 'doc/limits.md': 650,
+    'doc/numerics.md': 1800, 'doc/server.md': 3600, 'doc/testing.md': 2200,
+    'doc/user-guide.md': 2600,
+}
+OPTIONS = re.compile(r'(?<![\w-])--?[a-z][\w-]*[a-z0-9]')
+
+
+def anchors_of(path):
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    seen, fenced = [], False
+    for line in lines_of(path):
+        fenced ^= line.startswith('```')
+        m = re.match(r'#+ +(.*)', line)
+        if m and not fenced:
+            text = re.sub(r'\[([^]]*)\]\([^)]*\)|`', r'\1', m[1]).strip()
+            slug = re.sub(r'[^\w\- ]', '', text.lower()).replace(' ', '-')
+            n = sum(re.fullmatch(re.escape(slug) + r'(-\d+)?', s) is not None
+                    for s in seen)
+            seen.append(f'{slug}-{n}' if n else slug)
+    return seen
+
+
+def check_links(doc, n, line, there):
+    for link in re.findall(r'\]\(([^)\s]+)\)', line):
+        path, _, anchor = link.partition('#')
+        if re.match(r'\w+:', path):
+            continue
+        path = os.path.normpath(os.path.join(os.path.dirname(doc), path)
+                                if path else doc)
+        if not there(path):
+            complain(doc, n, f'links to {path}, which is not there')
+        elif anchor and path.endswith('.md') and anchor not in anchors_of(path):
+            complain(doc, n, f'links to {link}; {path} has no such heading')
+COMMANDS = 'doc/commands.md'
+# Read, but no settings of plait: the system's, hwloc's, and one for tests.
+NOT_OF_USERS = {'HOME', 'TERM', 'HWLOC_XMLFILE', 'HWLOC_COMPONENTS',
+                'HWLOC_CPUID_PATH', 'PL_DEBUG'}
+
+
 def check_documents(files):
-    """What README.md and doc/ name in code marks exists: paths and linked
-    files in the tree, identifiers with an underscore in its text."""
-    docs = [f for f in files if re.match(r'README\.md$|doc/.*\.md$', f)]
+    """The documents' links lead to files and headings, and what they name in
+    code marks exists: paths, benches, options of commands, identifiers with an
+    underscore in the tree's text."""
+    docs = [f for f in files if re.match(r'\w+\.md$|doc/.*\.md$', f)]
     folders = {f[:m.start()] for f in files for m in re.finditer('/', f)}
     first = {f.split('/')[0] for f in folders}
-    words = set()
+    words, options = set(), set()
     for path in files:
-        if path not in docs and not re.match(r'tests/refs/|.*\.gguf$', path):
-            words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
+        if path in docs or re.match(r'tests/refs/|.*\.gguf$', path):
+            continue
+        words.update(re.findall(r'\w+', '\n'.join(lines_of(path))))
+        if re.match(r'(cli|scripts|bench|debian)/|Makefile|Containerfile|'
+                    r'tests/main.c|tests/defects/run.py', path):
+            options.update(OPTIONS.findall(text_of(path)))
 
     def there(path):
         return path in files or path.rstrip('/') in folders
 
     for doc in docs:
+        fence = None
         for n, line in enumerate(lines_of(doc), 1):
-            for link in re.findall(r'\]\(([^)#:]+)\)', line):
-                if not there(os.path.normpath(
-                        os.path.join(os.path.dirname(doc), link))):
-                    complain(doc, n, f'links to {link}, which is not there')
-            code = re.findall(r'`([^`]+)`', line)
-            if line.startswith('    '):
-                code = [line]
+            if line.startswith('```'):
+                fence = line[3:] if fence is None else None
+            code = [line] if fence in (None, 'sh') else []
+            if fence is None and not line.startswith('    '):
+                check_links(doc, n, line, there)
+                code = re.findall(r'`([^`]+)`', line)
             for word in ' '.join(code).split():
+                bench = re.fullmatch(r'build/bench-(\w+)', word)
+                if bench and f'bench/bench_{bench[1]}.c' not in files:
+                    complain(doc, n, f'names {word}, which nothing builds')
                 if (re.fullmatch(r'[\w.-]+(/[\w.-]+)+/?', word) and
                         word.split('/')[0] in first and not there(word)):
                     complain(doc, n, f'names {word}, which is not there')
@@ -376,11 +444,73 @@ def check_documents(files):
                         word not in words):
                     complain(doc, n, f'names {word}, which is nowhere in the '
                              'tree')
+                if (word.startswith('--') and OPTIONS.fullmatch(word) and
+                        word not in options):
+                    complain(doc, n, f'names {word}, which no command has')
+    check_lengths(docs)
+
+
+def check_lengths(docs):
+    """Prints the words of each page, and warns where there are too many."""
+    count = {doc: len(text_of(doc).split()) for doc in docs}
+    print('check: words:', ', '.join(f'{re.sub("^doc/", "", doc)} {count[doc]}'
+                                     for doc in docs))
+    for doc, most in MOST_WORDS.items():
+        if count.get(doc, 0) > most:
+            print(f'check: {doc}: {count[doc]} words, {most} are enough')
+
+
+def check_quotes(files):
+    """Code below a line <!-- PATH --> of a document is in that file, line by
+    line."""
+    for doc in files:
+        if not doc.endswith('.md'):
+            continue
+        lines = lines_of(doc)
+        for n, line in enumerate(lines, 1):
+            m = re.fullmatch(r'<!-- (examples/\S+) -->', line)
+            if not m:
+                continue
+            if m[1] not in files or not lines[n].startswith('```'):
+                complain(doc, n, f'{m[1]}: no such file, or no code below')
+                continue
+            end = lines.index('```', n + 1)
+            quote = '\n'.join(lines[n + 1:end])
+            if f'\n{quote}\n' not in f'\n{text_of(m[1])}':
+                complain(doc, n, f'the code below is not in {m[1]}; copy it '
+                         'anew')
+
+
+def check_commands():
+    """doc/commands.md is of the option table, whose environment variables are
+    those that the code reads."""
+    try:
+        t = manual.read_table()
+    except subprocess.CalledProcessError as e:
+        complain('cli/option_table.c', 1, f'does not compile: {e.stderr}')
+        return
+    if not os.path.isfile(COMMANDS) or text_of(COMMANDS) != manual.print_md(t):
+        complain(COMMANDS, 1, 'differs from the option table; `make commands` '
+                 'writes it')
+    known = {name for name, _, _ in t['environment']}
+    found = set()
+    for path in tracked():
+        if re.match(r'(src|cli|server|hub)/.*\.[ch]$', path):
+            for m in re.finditer(r'"(PLAIT_[A-Z_]+)"|getenv\("([A-Z]\w+)"\)',
+                                 text_of(path)):
+                name = m[1] or m[2]
+                found.add(name)
+                if name not in known and name not in NOT_OF_USERS:
+                    complain(path, text_of(path).count('\n', 0, m.start()) + 1,
+                             f'{name}: environment_table of '
+                             'cli/option_table.c lacks it')
+    for name in sorted(known - found):
+        complain('cli/option_table.c', 1, f'{name}: nothing reads it')
 
 
 # ---- files that are written -------------------------------------------------
 
-WRITERS = 'doc/architecture.md'  # its table of places has all that write
+WRITERS = 'doc/files.md'  # its table has all places that write
 # Files that may open for writing, rename or link, beside their table's row:
 # what they call, and why pl_file_open does not do.
 OPENS = {
@@ -562,13 +692,13 @@ def why_not_built(build, files):
     return None
 
 
-def check_prose():
+def check_prose(files):
     since = prose.base() if in_git() else None
     if since is None:
-        print('check: no history of Git, so the prose of new lines is not '
-              'checked')
-        return
-    for path, n, what in prose.complaints(since):
+        print('check: no history of Git, so new lines of old rooms are not '
+              'checked for prose')
+    files = [f for f in files if f != 'tests/defects/README.md']
+    for path, n, what in prose.complaints(since, files):
         complain(path, n, what)
 
 
@@ -576,16 +706,19 @@ def check_tree(build):
     need(CC[0], 'clang', 'clang-format')
     files = tracked()
     code = code_of(files)
-    check_prose()
+    check_prose(files)
     check_headers(code)
     check_form(code)
     check_arm64(code)
     check_layers(code)
     check_kinds(code)
+    later(check_commands)
     check_ptx()
     check_defects()
+    check_versions()
     check_words(files, code)
     check_documents(files)
+    check_quotes(files)
     check_writers(code)
     check_names(files)
     check_sizes(files)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# deps.sh build|check|test|gate: installs the packages that building, checking,
-# testing or .ci/run needs and this machine lacks. Silent when nothing is missing.
+# deps.sh build|check|test|gate|deb|portable|packages: installs the packages that
+# building, checking, testing, .ci/run, `make deb`, `make portable` or the long
+# tier's part `packages` needs and this machine lacks. Silent if none is missing.
 # Knows apt only; on other systems it names what is missing and stops. Tests go
 # without the packages that only they need: they are skipped.
 set -u
@@ -47,6 +48,13 @@ missing_of() {
         fi
         return
     fi
+    if [ "$1" = packages ]; then
+        need debootstrap has debootstrap
+        need lintian has lintian
+        need python3 has python3
+        need systemd has systemd-analyze
+        return
+    fi
     need meson has meson
     need ninja-build has ninja
     if [ -z "${CC:-}" ]; then
@@ -61,7 +69,16 @@ missing_of() {
     need libcurl4-openssl-dev pkg-config --exists libcurl
     need libgnutls28-dev pkg-config --exists gnutls
     need libedit-dev pkg-config --exists libedit
+    if [ "$1" = deb ]; then
+        need build-essential dpkg-query -s build-essential
+        need debhelper has dh
+        need python3 has python3
+        return
+    fi
     need libcmocka-dev pkg-config --exists cmocka
+    if [ "$1" = portable ] || [ "$1" = gate ]; then
+        need patchelf has patchelf
+    fi
     if [ "$1" = check ] || [ "$1" = gate ]; then
         need git has git
         need python3 has python3
@@ -70,6 +87,7 @@ missing_of() {
     fi
     if [ "$1" = gate ]; then
         need ccache has ccache
+        need cmake has cmake
         major=$(clang -dumpversion 2>/dev/null | cut -d. -f1)
         need "libclang-rt-${major:-14}-dev" fuzzes
         if [ "${PLAIT_TIER:-}" = long ]; then

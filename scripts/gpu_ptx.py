@@ -122,7 +122,7 @@ def entries(ptx):
 
 
 def programs(ptx):
-    """The kernels by name, each a program of its own as cuda_text.c cuts it."""
+    """The kernels by name, each a program of its own as cuda_source.c cuts it."""
     head = HEAD.search(ptx)[0]
     return {m[1]: head + m[0] for m in ENTRY.finditer(ptx)}
 

@@ -91,9 +91,16 @@ part_valgrind() {
         test_exec_misuse test_engine_mtp &&
         UNDER=$with scripts/examples.sh build
 }
+# Compiled by pip, as Python's users have it.
+part_wheel() {
+    local python=build-long/venv/bin/python
+    python3 -m venv build-long/venv && $python -m pip install -q . &&
+        $python examples/first_text.py models/fable-moe-Q8_0.gguf
+}
+part_packages() { scripts/deps.sh packages && scripts/packages.py; }
 part_defects() { tests/defects/run.py -j "$jobs" --log "$state/defects.done"; }
 
-parts="short tests ptx clang asan fuzz tsan valgrind defects"
+parts="short tests ptx clang asan fuzz tsan valgrind wheel packages defects"
 [ $# -gt 0 ] && parts=$*
 PLAIT_TIER=long scripts/deps.sh gate && make all || exit 1
 rc=0

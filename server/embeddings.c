@@ -1,9 +1,9 @@
-/* See embeddings.h. A request on its way belongs to the loop's thread from the
- * moment when its jobs are handed over, as in generation.c. */
+/* See embeddings.h. A request belongs to the loop's thread once its tasks are
+ * submitted, as in generation.c. */
 #include "embeddings.h"
 
-#include "ask_job.h"
-#include "ask_read.h"
+#include "request_parse.h"
+#include "request_tasks.h"
 #include "service.h"
 
 #include <math.h>
@@ -13,29 +13,29 @@
 
 enum {
     MOST_TEXTS = 2048,
-    MOST_NUMBERS = 1 << 24, /* of all rows that are told as they are */
+    MOST_NUMBERS = 1 << 24, /* of all rows returned unpooled */
 };
 
-/* A text, and what has come of it. */
+/* A text and its result. */
 struct embedded {
     struct embeddings *of;
-    double *sum;  /* [d_model], owned; of the mean */
-    float *row;   /* [n_row, d_model], owned; one but with EMBEDDINGS_NONE */
-    char *json;   /* owned; its part of the answer, once row is gone */
+    double *sum;  /* [d_model], owned; for the mean */
+    float *row;   /* [n_row, d_model], owned; one row unless EMBEDDINGS_NONE */
+    char *json;   /* owned; its part of the response, replaces row */
     int64_t n;    /* tokens */
-    int64_t seen; /* rows told so far */
+    int64_t seen; /* rows received */
 };
 
 struct embeddings {
     struct service *service; /* borrowed */
     struct http_request *r;
-    struct ask ask; /* its prompts */
+    struct request request; /* its prompts */
     bool plain, base64;
     int norm;
-    int64_t width, n_number; /* of a row; of all that are kept */
+    int64_t width, n_number; /* of a row; of all rows kept */
     atomic_bool gone;
     bool failed;
-    struct refusal why; /* of failed */
+    struct api_error why; /* if failed */
     int n_left, n;
     struct embedded text[]; /* [n] */
 };
@@ -49,7 +49,7 @@ static void embeddings_free(struct embeddings *g)
         free(g->text[i].row);
         free(g->text[i].json);
     }
-    ask_fini(&g->ask);
+    request_fini(&g->request);
     free(g);
     service_drop(v);
 }
@@ -103,7 +103,7 @@ void embeddings_base64(const unsigned char *s, size_t n, char *out)
     *out = '\0';
 }
 
-/* ---- the answer ---------------------------------------------------------- */
+/* ---- the response -------------------------------------------------------- */
 
 static json_t *floats(const float *x, int64_t n)
 {
@@ -117,7 +117,7 @@ static json_t *floats(const float *x, int64_t n)
     return list;
 }
 
-/* Floats as bytes, the low one first. */
+/* Returns floats as base64 of their little-endian bytes. */
 static json_t *packed(const float *x, int64_t n)
 {
     size_t n_byte = 4 * (size_t)n;
@@ -146,7 +146,7 @@ static int64_t rows_of(const struct embedded *t)
     return t->of->service->pooling == EMBEDDINGS_NONE ? t->n : 1;
 }
 
-/* What a text has become: a vector, or a list of such. */
+/* Returns a text's vector, or a list of its vectors. */
 static json_t *vectors(const struct embedded *t)
 {
     const struct embeddings *g = t->of;
@@ -164,23 +164,24 @@ static json_t *vectors(const struct embedded *t)
     return list;
 }
 
-/* JSON has no others. */
+/* Rejects non-finite numbers, because JSON cannot express them. */
 static bool check_numbers(struct embedded *t)
 {
     struct embeddings *g = t->of;
 
     if (embeddings_finite(t->row, (size_t)(rows_of(t) * g->width)))
         return true;
-    return refuse(&g->why, 500, "not_finite", "",
-                  "text %d: the model %.100s computed numbers for it that are "
-                  "not finite (NaN or infinite): its file is damaged, or its "
-                  "values are too large for the formats used; check the file, "
-                  "or try another quantization of the model",
-                  (int)(t - g->text) + 1, g->service->name);
+    return api_error_set(
+        &g->why, 500, "not_finite", "",
+        "text %d: the model %.100s computed numbers for it that are "
+        "not finite (NaN or infinite): its file is damaged, or its "
+        "values are too large for the formats used; check the file, "
+        "or try another quantization of the model",
+        (int)(t - g->text) + 1, g->service->name);
 }
 
-/* A text's part of the answer is written when it ends: the loop waits for that,
- * and for those of a whole request it would wait for seconds. */
+/* Writes a text's part of the response when the text ends. The loop waits for
+ * that; for the parts of a whole request it would wait for seconds. */
 static bool write_part(struct embedded *t)
 {
     struct embeddings *g = t->of;
@@ -193,11 +194,11 @@ static bool write_part(struct embedded *t)
     json_decref(j);
     free(t->row);
     t->row = NULL;
-    return t->json != NULL || refuse_memory(&g->why);
+    return t->json != NULL || api_error_set_memory(&g->why);
 }
 
-/* What stands behind the parts: "{...}" of which the first byte is left out.
- * NULL: no memory. */
+/* Returns what follows the parts: "{...}", of which the caller skips the first
+ * byte. NULL if out of memory. */
 static char *rest_of(const struct embeddings *g)
 {
     const char *name = g->service->name;
@@ -214,7 +215,7 @@ static char *rest_of(const struct embeddings *g)
     return s;
 }
 
-static void answer(struct embeddings *g)
+static void response(struct embeddings *g)
 {
     static const char head[] = "{\"object\":\"list\",\"data\":";
     char *rest = rest_of(g);
@@ -230,10 +231,10 @@ static void answer(struct embeddings *g)
     free(rest);
     if (!ok)
         text_free(&all);
-    service_answer(g->r, all.s);
+    service_respond(g->r, all.s);
 }
 
-/* ---- what the loop tells ------------------------------------------------- */
+/* ---- callbacks of the loop ----------------------------------------------- */
 
 static void on_row(void *user, int64_t at, const float *row)
 {
@@ -262,7 +263,7 @@ static void on_row(void *user, int64_t at, const float *row)
     memcpy(to, row, (size_t)width * sizeof *to);
 }
 
-/* No job of rows writes. */
+/* Never called: tasks with rows do not generate. */
 static bool on_token(void *user, int32_t id, const float *logits)
 {
     (void)user;
@@ -276,27 +277,28 @@ static void set_gone(void *user)
     ((struct embeddings *)user)->gone = true;
 }
 
-static enum job_wish on_wish(void *user)
+static enum client_state on_wish(void *user)
 {
-    return ((struct embedded *)user)->of->gone ? JOB_GIVE_UP : JOB_GO;
+    return ((struct embedded *)user)->of->gone ? CLIENT_GONE : CLIENT_READY;
 }
 
-static void on_end(void *user, const struct job_report *report)
+static void on_end(void *user, const struct task_report *report)
 {
     struct embedded *t = user;
     struct embeddings *g = t->of;
 
     metrics_add(&g->service->metrics, report);
-    if (report->why != JOB_ENDED && !g->failed) {
+    if (report->why != FINISH_EOG && !g->failed) {
         g->failed = true;
-        if (report->why == JOB_FAILED)
-            refuse_status(&g->why, report->err.status, &report->err);
-        else if (report->why == JOB_LATE)
-            refuse(&g->why, 408, "timeout", "",
-                   "the request took longer than the %g s that it may",
-                   g->service->time_s);
+        if (report->why == FINISH_ERROR)
+            api_error_set_status(&g->why, report->err.status, &report->err);
+        else if (report->why == FINISH_TIMEOUT)
+            api_error_set(&g->why, 408, "timeout", "",
+                          "the request took longer than the %g s that it may",
+                          g->service->time_s);
         else
-            refuse(&g->why, 503, "unavailable", "", "the server is stopping");
+            api_error_set(&g->why, 503, "unavailable", "",
+                          "the server is stopping");
         atomic_store(&g->gone, true);
     }
     if (g->service->pooling != EMBEDDINGS_NONE && !g->failed)
@@ -308,15 +310,15 @@ static void on_end(void *user, const struct job_report *report)
     if (--g->n_left > 0)
         return;
     if (g->failed)
-        service_refuse(g->r, &g->why);
+        service_reject(g->r, &g->why);
     else
-        answer(g);
+        response(g);
     embeddings_free(g);
 }
 
 /* ---- the request --------------------------------------------------------- */
 
-/* Fields beside the texts. */
+/* Reads the fields other than the texts. */
 static bool read_form(struct embeddings *g, const struct fields *f)
 {
     static const char *const formats[] = {"float", "base64"};
@@ -330,98 +332,103 @@ static bool read_form(struct embeddings *g, const struct fields *f)
     g->base64 = format == 1;
     g->norm = (int)norm;
     return width == g->width ||
-           refuse(f->why, 400, "unsupported_value", "dimensions",
-                  "dimensions: the model's vectors have %lld, and others are "
-                  "not supported; leave it out",
-                  (long long)g->width);
+           api_error_set(
+               f->why, 400, "unsupported_value", "dimensions",
+               "dimensions: the model's vectors have %lld, and others are "
+               "not supported; leave it out",
+               (long long)g->width);
 }
 
-/* *out: the request with its texts; owned also where it is refused. */
+/* Makes *out, the request with its texts; owned by the caller also if
+ * rejected. */
 static bool read_request(struct service *v, struct http_request *r, bool plain,
-                         struct embeddings **out, struct refusal *why)
+                         struct embeddings **out, struct api_error *why)
 {
-    const struct ask_rules rules = {
+    const struct request_rules rules = {
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_texts = MOST_TEXTS,
     };
-    struct ask a = {.n = 1, .n_prompt = 1};
-    struct ask_reader in = {.f = {.why = why}, .a = &a, .rules = &rules};
+    struct request a = {.n = 1, .n_prompt = 1};
+    struct request_reader in = {.f = {.why = why}, .a = &a, .rules = &rules};
     size_t len;
     const char *body = http_body(r, &len);
     bool ok = fields_read(&in.f, &a.body, body, len, why);
 
     in.prompt = plain && ok && !field(&in.f, "input") ? "content" : "input";
-    ok = ok && ask_read_prompt(&in);
+    ok = ok && request_read_prompt(&in);
     if (ok && !(*out = calloc(1, sizeof **out + (size_t)a.n_prompt *
                                                     sizeof *(*out)->text)))
-        ok = refuse_memory(why);
+        ok = api_error_set_memory(why);
     if (!ok) {
-        ask_fini(&a);
+        request_fini(&a);
         return false;
     }
     **out = (struct embeddings){.service = v,
                                 .r = r,
-                                .ask = a,
+                                .request = a,
                                 .plain = plain,
                                 .width = pl_model_d_model(v->model),
                                 .n = a.n_prompt,
                                 .n_left = a.n_prompt};
     service_hold(v);
     if (!plain && v->pooling == EMBEDDINGS_NONE)
-        return refuse(why, 400, "unsupported_value", "input",
-                      "the server was started with --pooling none, which "
-                      "/v1/embeddings has no form for; ask for /embedding");
+        return api_error_set(
+            why, 400, "unsupported_value", "input",
+            "the server was started with --pooling none, which "
+            "/v1/embeddings has no form for; ask for /embedding");
     return read_form(*out, &in.f);
 }
 
-static bool make_text(struct embeddings *g, int i, struct job *job,
-                      struct refusal *why)
+static bool make_text(struct embeddings *g, int i, struct task_params *params,
+                      struct api_error *why)
 {
     struct embedded *t = &g->text[i];
     const enum embeddings_pooling how = g->service->pooling;
     size_t n_row;
     int32_t *ids = NULL;
     pl_err err;
-    pl_status s = ask_prompt_tokens(&g->ask.prompt[i], g->service->words, &ids,
-                                    &t->n, &err);
+    pl_status s = request_prompt_tokens(&g->request.prompt[i],
+                                        g->service->words, &ids, &t->n, &err);
 
     if (s != PL_OK)
-        return refuse_status(why, s, &err);
+        return api_error_set_status(why, s, &err);
     t->of = g;
     n_row = (size_t)rows_of(t);
     g->n_number += rows_of(t) * g->width;
     if (how == EMBEDDINGS_NONE && g->n_number > MOST_NUMBERS) {
         free(ids);
-        return refuse(why, 400, "invalid_value", "input",
-                      "all vectors of the request's tokens together have more "
-                      "than the %d numbers that may be asked for: give less "
-                      "text at once",
-                      MOST_NUMBERS);
+        return api_error_set(
+            why, 400, "invalid_value", "input",
+            "all vectors of the request's tokens together have more "
+            "than the %d numbers that may be asked for: give less "
+            "text at once",
+            MOST_NUMBERS);
     }
     t->row = calloc(n_row * (size_t)g->width + 1, sizeof *t->row);
     if (how == EMBEDDINGS_MEAN)
         t->sum = calloc((size_t)g->width, sizeof *t->sum);
-    *job = (struct job){.prompt = ids,
-                        .n_prompt = t->n,
-                        .rows = how == EMBEDDINGS_LAST ? JOB_LAST_ROW
-                                                       : JOB_ALL_ROWS,
-                        .no_cache = how != EMBEDDINGS_LAST,
-                        .client = http_client(g->r),
-                        .time_s = g->service->time_s,
-                        .listener = {.row = on_row,
-                                     .token = on_token,
-                                     .wish = on_wish,
-                                     .end = on_end,
-                                     .user = t}};
-    return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) || refuse_memory(why);
+    *params = (struct task_params){
+        .prompt = ids,
+        .n_prompt = t->n,
+        .rows = how == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS,
+        .no_cache = how != EMBEDDINGS_LAST,
+        .client = http_client(g->r),
+        .time_s = g->service->time_s,
+        .listener = {.row = on_row,
+                     .token = on_token,
+                     .poll_client = on_wish,
+                     .end = on_end,
+                     .user = t}};
+    return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) ||
+           api_error_set_memory(why);
 }
 
-/* If all goes well g is the loop's. */
-static bool hand_over(struct embeddings *g, struct refusal *why)
+/* Submits the tasks. If it returns true the loop's thread owns g. */
+static bool hand_over(struct embeddings *g, struct api_error *why)
 {
-    struct job *job = calloc((size_t)g->n + 1, sizeof *job);
-    bool ok = job ? true : refuse_memory(why);
+    struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);
+    bool ok = params ? true : api_error_set_memory(why);
     int n = g->n;
     double retry_s = 0;
     char after[32];
@@ -429,13 +436,13 @@ static bool hand_over(struct embeddings *g, struct refusal *why)
     pl_status s;
 
     for (int i = 0; i < n && ok; i++)
-        ok = make_text(g, i, &job[i], why);
+        ok = make_text(g, i, &params[i], why);
     if (ok) {
         http_on_gone(g->r, set_gone, g);
-        s = loop_add(g->service->loop, job, n, &retry_s, &err);
+        s = loop_add(g->service->loop, params, n, &retry_s, &err);
         if (s != PL_OK) {
             http_on_gone(g->r, NULL, NULL);
-            ok = refuse_status(why, s, &err);
+            ok = api_error_set_status(why, s, &err);
         }
         if (s == PL_FULL) {
             why->status = 429;
@@ -443,23 +450,24 @@ static bool hand_over(struct embeddings *g, struct refusal *why)
             http_set_header(g->r, "Retry-After", after);
         }
     }
-    for (int i = 0; i < n && job; i++)
-        free((int32_t *)job[i].prompt);
-    free(job);
+    for (int i = 0; i < n && params; i++)
+        free((int32_t *)params[i].prompt);
+    free(params);
     return ok;
 }
 
 void embeddings_start(struct service *v, struct http_request *r, bool plain)
 {
     struct embeddings *g = NULL;
-    struct refusal why;
+    struct api_error why;
 
     if (v->pooling == EMBEDDINGS_OFF)
-        refuse(&why, 501, "not_supported", "",
-               "this server gives no embeddings; start it with --embeddings");
+        api_error_set(
+            &why, 501, "not_supported", "",
+            "this server gives no embeddings; start it with --embeddings");
     else if (read_request(v, r, plain, &g, &why) && hand_over(g, &why))
         return;
     if (g)
         embeddings_free(g);
-    service_refuse(r, &why);
+    service_reject(r, &why);
 }

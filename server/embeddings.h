@@ -1,11 +1,10 @@
-/* /v1/embeddings, and llama-server's /embedding: what a model makes of texts,
- * as vectors.
+/* /v1/embeddings, and llama-server's /embedding: a model's vectors for texts.
  *
- * Each text is a job of the loop whose result is rows: what the model's last
- * norm gives for its tokens. They are pooled as they come, in the order of the
- * tokens, so that a text has the same vector alone and in company. A server
- * gives embeddings only where it was started with --embeddings: the engine
- * keeps those rows then, which is a numeric plan of its own. */
+ * Each text is a task of the loop whose result is rows: the output of the
+ * model's last norm for its tokens. Rows are pooled as they arrive, in token
+ * order, so that a text has the same vector alone and in a batch. A server
+ * supports embeddings only if it was started with --embeddings: the engine then
+ * keeps those rows, which is a numeric plan of its own. */
 #ifndef SERVER_EMBEDDINGS_H
 #define SERVER_EMBEDDINGS_H
 
@@ -15,26 +14,27 @@
 struct http_request;
 struct service;
 
-/* What becomes of the rows of a text. */
+/* Pooling of the rows of a text. */
 enum embeddings_pooling {
-    EMBEDDINGS_OFF,  /* the server gives none */
+    EMBEDDINGS_OFF,  /* embeddings are not supported */
     EMBEDDINGS_LAST, /* the last token's */
     EMBEDDINGS_MEAN,
     EMBEDDINGS_CLS,  /* the first token's */
-    EMBEDDINGS_NONE, /* all, as they are; not for /v1/embeddings */
+    EMBEDDINGS_NONE, /* all rows, unpooled; not for /v1/embeddings */
 };
 
-/* plain: llama-server's /embedding; else OpenAI's protocol. */
+/* Handles a request. `plain` selects llama-server's /embedding, else OpenAI's
+ * protocol. */
 void embeddings_start(struct service *v, struct http_request *r, bool plain);
 
-/* Scales x [n] so that its p-norm is 1: p 2 or more; 1: the sum of magnitudes;
- * 0: the largest magnitude is 32,760, as 16-bit integers have it; below 0:
- * nothing is done. Zeros stay zeros. */
+/* Scales x [n] so that its p-norm is 1 for p >= 2. 1: the sum of magnitudes is
+ * 1; 0: the largest magnitude is 32,760, as for 16-bit integers; below 0:
+ * nothing changes. Zeros stay zeros. */
 void embeddings_norm(float *x, size_t n, int p);
-/* Is none of them NaN or infinite? */
+/* Returns true if all are finite (neither NaN nor infinite). */
 bool embeddings_finite(const float *x, size_t n);
-/* n bytes as base64, 4 characters for each 3 begun; out has room for them and
- * a terminator. */
+/* Encodes n bytes as base64: 4 characters for every 3 bytes begun. `out` has
+ * space for them and a terminator. */
 void embeddings_base64(const unsigned char *s, size_t n, char *out);
 
 #endif

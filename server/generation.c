@@ -1,14 +1,14 @@
-/* A request for text on its way: its choices are jobs of the loop, and what
- * they write becomes the answer.
+/* A request for text: its choices are tasks of the loop, whose output becomes
+ * the response.
  *
- * A handler's thread makes all of it and hands the jobs over at once; from then
- * on it belongs to the loop's thread, which frees it behind its last job. A
- * client that leaves only sets a flag. */
-#include "answer.h"
-#include "ask_job.h"
+ * A handler's thread makes all of it and submits the tasks at once. From then
+ * on it belongs to the loop's thread, which frees it after its last task. A
+ * client that disconnects only sets a flag. */
 #include "logprob.h"
+#include "request_tasks.h"
+#include "response.h"
 #include "service.h"
-#include "stop.h"
+#include "stop_strings.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,40 +17,40 @@
 #include <string.h>
 #include <time.h>
 
-/* What a client may leave untaken before its jobs pause. */
+/* Bytes that a client may leave unread before its tasks pause. */
 enum { MAX_BACKLOG = 1 << 20 };
 
 struct choice {
     struct generation *of;
     int index;
     pl_detokenizer *text;
-    pl_detokenizer *piece; /* of single tokens; NULL: nobody asks */
+    pl_detokenizer *piece; /* of single tokens; NULL: not requested */
     struct stops stops;
-    pl_reply *reply; /* NULL: this is no conversation */
-    bool told;       /* that its prompt is read */
-    bool broken;     /* memory was short: its text is not whole */
-    bool called;     /* a tool, */
-    bool full;       /* and no more is wanted: not even another call */
-    bool begins;     /* the reply is told what the client has of it, */
-    size_t n_begun;  /* of which it has told so many bytes */
+    pl_reply *reply; /* NULL: not a conversation */
+    bool told;       /* response_prompt was called */
+    bool broken;     /* memory was short: its text is incomplete */
+    bool called;     /* it called a tool */
+    bool full;       /* it has enough, not even another call is wanted */
+    bool begins;     /* the reply parser is reading request.begun */
+    size_t n_begun;  /* bytes of it that were skipped in the content */
     int64_t n_prompt, n_cached;
-    double wrote; /* when, its last token; 0: none yet */
+    double wrote; /* time of its last token; 0: none yet */
 };
 
 struct generation {
-    struct service *service; /* held */
+    struct service *service; /* in use (service_hold) */
     struct http_request *r;
-    struct ask ask;
-    struct answer *answer;
-    pl_grammar *grammar; /* of the service's; NULL: none */
-    bool reasons;        /* the grammar is of reasoning, too */
-    char *prompt;        /* owned; of a conversation; NULL: of none */
-    double came;         /* seconds of the loop's clock */
-    double spoke;        /* likewise: when something was sent last */
-    atomic_bool gone;    /* the client is */
-    bool begun;          /* a stream is */
-    bool answered;       /* r is ended, or refused */
-    int n_left;          /* jobs that have not ended */
+    struct request request;
+    struct response *response;
+    pl_grammar *grammar; /* counted in service->grammars; NULL: none */
+    bool reasons;        /* the grammar covers reasoning, too */
+    char *prompt;        /* owned; of a conversation; NULL: none */
+    double came;         /* arrival, by loop_now */
+    double spoke;        /* likewise: when data was last sent */
+    atomic_bool gone;    /* the client has disconnected */
+    bool begun;          /* a stream has begun */
+    bool answered;       /* r has ended, or was rejected */
+    int n_left;          /* tasks that have not ended */
     int n_choice;
     struct choice choice[]; /* [n_choice] */
 };
@@ -63,9 +63,9 @@ static void generation_free(struct generation *g)
         stop_fini(&g->choice[i].stops);
         pl_reply_free(g->choice[i].reply);
     }
-    answer_free(g->answer);
+    response_free(g->response);
     grammars_give(&g->service->grammars, g->grammar);
-    ask_fini(&g->ask);
+    request_fini(&g->request);
     free(g->prompt);
     service_drop(g->service);
     free(g);
@@ -77,16 +77,16 @@ static bool write_out(void *user, const void *data, size_t n)
 {
     struct generation *g = user;
 
-    if (g->answered) /* refused, for what became of another choice */
+    if (g->answered) /* rejected because another choice failed */
         return false;
     g->spoke = loop_now();
-    if (g->ask.stream) {
+    if (g->request.stream) {
         if (!g->begun)
-            http_begin(g->r, 200, answer_type(g->answer));
+            http_begin(g->r, 200, response_type(g->response));
         g->begun = true;
         return http_send(g->r, data, n);
     }
-    http_answer(g->r, 200, answer_type(g->answer), data, n);
+    http_respond(g->r, 200, response_type(g->response), data, n);
     g->answered = true;
     return true;
 }
@@ -96,17 +96,17 @@ static void set_gone(void *user)
     ((struct generation *)user)->gone = true;
 }
 
-/* ---- what a choice writes ------------------------------------------------ */
+/* ---- output of a choice -------------------------------------------------- */
 
-/* What the client has of the content is not told again. */
+/* Skips content that the client already has. */
 static void skip_begun(struct choice *c, pl_reply_part *part)
 {
-    const char *begun = c->of->ask.begun;
+    const char *begun = c->of->request.begun;
     size_t n = strlen(begun);
 
     for (; part->len > 0 && c->n_begun < n; c->n_begun++) {
         if (*part->text != begun[c->n_begun]) {
-            c->n_begun = n; /* it spells marks */
+            c->n_begun = n; /* it contains markers */
             return;
         }
         part->text++;
@@ -114,12 +114,12 @@ static void skip_begun(struct choice *c, pl_reply_part *part)
     }
 }
 
-static void tell_part(void *user, const pl_reply_part *part)
+static void send_part(void *user, const pl_reply_part *part)
 {
     struct choice *c = user;
     pl_reply_part rest = *part;
 
-    if (c->of->ask.begun && part->kind == PL_REPLY_CONTENT) {
+    if (c->of->request.begun && part->kind == PL_REPLY_CONTENT) {
         skip_begun(c, &rest);
         if (rest.len == 0)
             return;
@@ -127,21 +127,21 @@ static void tell_part(void *user, const pl_reply_part *part)
     if (c->begins)
         return;
     part = &rest;
-    c->full |=
-        c->called && c->of->ask.single_call && part->kind != PL_REPLY_CALL_MORE;
+    c->full |= c->called && c->of->request.single_call &&
+               part->kind != PL_REPLY_CALL_MORE;
     c->called |= part->kind == PL_REPLY_CALL;
     if (!c->full)
-        c->broken |= !answer_part(c->of->answer, c->index, part);
+        c->broken |= !response_part(c->of->response, c->index, part);
 }
 
-/* Text that is before any stop string. */
+/* Takes text that precedes any stop string. */
 static bool take_text(void *user, const char *text, size_t len)
 {
     struct choice *c = user;
     pl_reply_part part = {.kind = PL_REPLY_CONTENT, .text = text, .len = len};
 
     if (!c->reply)
-        return answer_part(c->of->answer, c->index, &part);
+        return response_part(c->of->response, c->index, &part);
     return pl_reply_add(c->reply, text, len, NULL) == PL_OK && !c->broken;
 }
 
@@ -156,8 +156,8 @@ static void tell_prompt(struct choice *c)
     if (c->told)
         return;
     c->told = true;
-    answer_prompt(c->of->answer, c->index, c->n_prompt, c->n_cached,
-                  c->of->prompt);
+    response_prompt(c->of->response, c->index, c->n_prompt, c->n_cached,
+                    c->of->prompt);
 }
 
 static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
@@ -165,9 +165,9 @@ static void on_progress(void *user, int64_t done, int64_t total, int64_t cached)
     struct choice *c = user;
 
     c->n_cached = cached;
-    if (c->of->ask.progress)
-        answer_progress(c->of->answer, c->index, done, total, cached,
-                        loop_now() - c->of->came);
+    if (c->of->request.progress)
+        response_progress(c->of->response, c->index, done, total, cached,
+                          loop_now() - c->of->came);
 }
 
 /* ---- tokens and their probabilities -------------------------------------- */
@@ -179,7 +179,7 @@ struct piece {
     size_t len;
 };
 
-/* The text of a token by itself. */
+/* Writes the text of a single token. */
 static void name_token(struct choice *c, int32_t id, struct piece *out)
 {
     const char *s = pl_detokenize(c->piece, id);
@@ -194,34 +194,34 @@ static void name_token(struct choice *c, int32_t id, struct piece *out)
     out->len = n + more;
 }
 
-static struct answer_token as_token(struct choice *c, const struct logprob *p,
-                                    struct piece *text)
+static struct response_token as_token(struct choice *c, const struct logprob *p,
+                                      struct piece *text)
 {
     name_token(c, p->id, text);
-    return (struct answer_token){
+    return (struct response_token){
         .id = p->id, .text = text->text, .len = text->len, .logprob = p->p};
 }
 
 static bool tell_token(struct choice *c, int32_t id, const float *logits)
 {
     const struct generation *g = c->of;
-    struct logprob own = {.id = id}, top[ASK_MOST_TOP];
-    struct answer_token t, others[ASK_MOST_TOP];
-    struct piece text[1 + ASK_MOST_TOP];
+    struct logprob own = {.id = id}, top[REQUEST_MAX_TOP];
+    struct response_token t, others[REQUEST_MAX_TOP];
+    struct piece text[1 + REQUEST_MAX_TOP];
     int n = 0;
 
-    if (g->ask.probs)
+    if (g->request.probs)
         n = logprob_read(logits, pl_tokenizer_n_vocab(g->service->words), &own,
-                         top, g->ask.n_top);
+                         top, g->request.n_top);
     t = as_token(c, &own, &text[0]);
     for (int i = 0; i < n; i++)
         others[i] = as_token(c, &top[i], &text[1 + i]);
     t.top = others;
     t.n_top = n;
-    return answer_token(g->answer, c->index, &t);
+    return response_token(g->response, c->index, &t);
 }
 
-/* ---- what the loop tells ------------------------------------------------- */
+/* ---- callbacks of the loop ----------------------------------------------- */
 
 static bool on_token(void *user, int32_t id, const float *logits)
 {
@@ -233,47 +233,49 @@ static bool on_token(void *user, int32_t id, const float *logits)
         metrics_add_token(&c->of->service->metrics, now - c->wrote);
     c->wrote = now;
     tell_prompt(c);
-    if (c->of->ask.probs || c->of->ask.ids)
+    if (c->of->request.probs || c->of->request.ids)
         c->broken |= !tell_token(c, id, logits);
     if (!stop_add(&c->stops, text, strlen(text), take_text, c))
         c->broken = true;
     return !c->broken && !is_written(c);
 }
 
-/* A grammar is of the content, or of calls in its place; what comes before,
- * reasoning say, is free. */
-static bool on_holds(void *user)
+/* Returns true once output is content, or calls in its place: a grammar does
+ * not apply to what comes before, such as reasoning. */
+static bool on_grammar_applies(void *user)
 {
     const struct choice *c = user;
 
     return !c->reply || c->of->reasons || pl_reply_in_content(c->reply);
 }
 
-static enum job_wish on_wish(void *user)
+static enum client_state on_poll_client(void *user)
 {
     const struct generation *g = ((struct choice *)user)->of;
     const double ping_s = g->service->ping_s;
 
     if (g->gone)
-        return JOB_GIVE_UP;
-    if (!g->ask.stream)
-        return JOB_GO;
+        return CLIENT_GONE;
+    if (!g->request.stream)
+        return CLIENT_READY;
     if (http_backlog(g->r) > MAX_BACKLOG)
-        return JOB_PAUSE;
+        return CLIENT_BACKLOGGED;
     if (ping_s > 0 && loop_now() - g->spoke > ping_s)
-        answer_ping(g->answer);
-    return JOB_GO;
+        response_ping(g->response);
+    return CLIENT_READY;
 }
 
-static enum answer_why why_of(const struct choice *c, enum job_end why)
+static enum response_end_reason finish_reason(const struct choice *c,
+                                              enum task_finish why)
 {
     if (c->stops.hit >= 0)
-        return ANSWER_STOP;
-    return why == JOB_LENGTH ? ANSWER_LENGTH : ANSWER_ENDED;
+        return RESPONSE_STOP;
+    return why == FINISH_LENGTH ? RESPONSE_LENGTH : RESPONSE_ENDED;
 }
 
-/* The last of a choice's text; false: memory was short, it is not whole. */
-static bool finish_text(struct choice *c, const struct job_report *report)
+/* Emits the rest of a choice's text. Returns false if memory was short and the
+ * text is incomplete. */
+static bool finish_text(struct choice *c, const struct task_report *report)
 {
     const char *rest = pl_detokenize_flush(c->text);
 
@@ -287,96 +289,97 @@ static bool finish_text(struct choice *c, const struct job_report *report)
     return !c->broken;
 }
 
-static bool tell_end(struct choice *c, const struct job_report *report)
+static bool send_end(struct choice *c, const struct task_report *report)
 {
     const struct generation *g = c->of;
-    struct answer_end end = {.why = why_of(c, report->why),
-                             .n_prompt = report->n_prompt,
-                             .n_cached = report->n_cached,
-                             .n_written = report->n_written,
-                             .prompt_s = report->prompt_s,
-                             .written_s = report->written_s};
+    struct response_end end = {.why = finish_reason(c, report->why),
+                               .n_prompt = report->n_prompt,
+                               .n_cached = report->n_cached,
+                               .n_written = report->n_written,
+                               .prompt_s = report->prompt_s,
+                               .written_s = report->written_s};
 
     end.full =
-        report->why == JOB_LENGTH && report->n_prompt + report->n_written >=
-                                         pl_engine_n_ctx(g->service->engine);
+        report->why == FINISH_LENGTH && report->n_prompt + report->n_written >=
+                                            pl_engine_n_ctx(g->service->engine);
     if (c->stops.hit >= 0)
-        end.stop = g->ask.stop[c->stops.hit];
-    return answer_end(g->answer, c->index, &end);
+        end.stop = g->request.stop[c->stops.hit];
+    return response_end(g->response, c->index, &end);
 }
 
-static void fail_all(struct generation *g, const struct refusal *why)
+static void fail_all(struct generation *g, const struct api_error *why)
 {
     if (g->answered || g->gone)
         return;
     if (g->begun) {
-        answer_fail(g->answer, why);
+        response_fail(g->response, why);
         return;
     }
-    service_refuse(g->r, why);
+    service_reject(g->r, why);
     g->answered = true;
 }
 
-static void refuse_end(struct refusal *why, const struct choice *c,
-                       const struct job_report *report)
+static void reject_end(struct api_error *why, const struct choice *c,
+                       const struct task_report *report)
 {
-    if (report->why == JOB_FAILED)
-        refuse_status(why, report->err.status, &report->err);
-    else if (report->why == JOB_LATE)
-        refuse(why, 408, "timeout", "",
-               "the request took longer than the %g s that it may",
-               c->of->service->time_s);
-    else if (report->why == JOB_CANCELLED)
-        refuse(why, 503, "unavailable", "", "the server is stopping");
+    if (report->why == FINISH_ERROR)
+        api_error_set_status(why, report->err.status, &report->err);
+    else if (report->why == FINISH_TIMEOUT)
+        api_error_set(why, 408, "timeout", "",
+                      "the request took longer than the %g s that it may",
+                      c->of->service->time_s);
+    else if (report->why == FINISH_CANCELLED)
+        api_error_set(why, 503, "unavailable", "", "the server is stopping");
     else
-        refuse_memory(why);
+        api_error_set_memory(why);
 }
 
-static void on_end(void *user, const struct job_report *report)
+static void on_end(void *user, const struct task_report *report)
 {
     struct choice *c = user;
     struct generation *g = c->of;
-    bool ended = report->why == JOB_ENDED || report->why == JOB_TOLD ||
-                 report->why == JOB_LENGTH;
-    struct refusal why;
+    bool ended = report->why == FINISH_EOG || report->why == FINISH_STOPPED ||
+                 report->why == FINISH_LENGTH;
+    struct api_error why;
 
     metrics_add(&g->service->metrics, report);
-    refuse_end(&why, c, report);
+    reject_end(&why, c, report);
     if (c->broken || !ended || !finish_text(c, report) ||
-        !tell_end(c, report)) {
+        !send_end(c, report)) {
         fail_all(g, &why);
-        atomic_store(&g->gone, true); /* what is left of it gives up */
+        atomic_store(&g->gone, true); /* cancels its other tasks */
     }
     if (--g->n_left > 0)
         return;
     if (g->begun)
         http_end(g->r);
     else if (!g->answered)
-        service_refuse(g->r, &why); /* nobody is there to read it */
+        service_reject(g->r, &why); /* the client has disconnected */
     generation_free(g);
 }
 
-/* ---- the beginning ------------------------------------------------------- */
+/* ---- starting ------------------------------------------------------------ */
 
-/* Tokens of prompt p, malloc'ed. */
+/* Sets *ids to the tokens of prompt p, malloc'ed. */
 static bool read_prompt(const struct generation *g, int p, int32_t **ids,
-                        int64_t *n, struct refusal *why)
+                        int64_t *n, struct api_error *why)
 {
     const pl_tokenizer *words = g->service->words;
     pl_err err;
     pl_status s =
         g->prompt
-            ? ask_chat_tokens(words, g->prompt, strlen(g->prompt), ids, n, &err)
-            : ask_prompt_tokens(&g->ask.prompt[p], words, ids, n, &err);
+            ? request_chat_tokens(words, g->prompt, strlen(g->prompt), ids, n,
+                                  &err)
+            : request_prompt_tokens(&g->request.prompt[p], words, ids, n, &err);
 
-    return s == PL_OK || refuse_status(why, s, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* The reply goes on from the text that the client has; what is held back of it,
- * since it may belong to a mark, comes later and is not told then. */
+/* Feeds the reply parser the text that the client already has. Text held back
+ * because it may begin a marker is emitted later, and skipped then. */
 static pl_status begin_reply(struct choice *c, pl_err *err)
 {
-    const char *begun = c->of->ask.begun;
+    const char *begun = c->of->request.begun;
     pl_status s;
 
     c->begins = true;
@@ -385,10 +388,10 @@ static pl_status begin_reply(struct choice *c, pl_err *err)
     return s;
 }
 
-static bool make_choice(struct generation *g, int index, struct refusal *why)
+static bool make_choice(struct generation *g, int index, struct api_error *why)
 {
     struct choice *c = &g->choice[index];
-    const size_t n_begun = g->ask.begun ? strlen(g->ask.begun) : 0;
+    const size_t n_begun = g->request.begun ? strlen(g->request.begun) : 0;
     pl_err err;
     pl_status s;
 
@@ -396,29 +399,29 @@ static bool make_choice(struct generation *g, int index, struct refusal *why)
     c->index = index;
     s = pl_detokenizer_create(&c->text, g->service->words, g->prompt != NULL,
                               &err);
-    if (s == PL_OK && (g->ask.probs || g->ask.ids))
+    if (s == PL_OK && (g->request.probs || g->request.ids))
         s = pl_detokenizer_create(&c->piece, g->service->words, true, &err);
     if (s == PL_OK)
-        s = stop_init(&c->stops, g->ask.stop, g->ask.n_stop, &err);
+        s = stop_init(&c->stops, g->request.stop, g->request.n_stop, &err);
     if (s == PL_OK && g->prompt)
         s = pl_reply_create(&c->reply, g->service->form, g->prompt,
-                            strlen(g->prompt) - n_begun, g->ask.tools,
-                            tell_part, c, &err);
-    if (s == PL_OK && c->reply) /* whole answers say what streams say */
+                            strlen(g->prompt) - n_begun, g->request.tools,
+                            send_part, c, &err);
+    if (s == PL_OK && c->reply) /* whole responses are parsed as streams are */
         pl_reply_in_pieces(c->reply);
-    if (s == PL_OK && c->reply && g->ask.schema)
+    if (s == PL_OK && c->reply && g->request.schema)
         pl_reply_of_document(c->reply);
     if (s == PL_OK && c->reply && n_begun > 0)
         s = begin_reply(c, &err);
-    return s == PL_OK || refuse_status(why, s, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* What the choices of a generation are made of, until they are handed over. */
+/* Parameters of a generation's tasks, until they are submitted. */
 struct making {
-    int n;            /* prompts */
-    int32_t **ids;    /* owned, [n], each too */
-    struct job *job;  /* owned, [choices] */
-    pl_sampling *how; /* likewise */
+    int n;                      /* prompts */
+    int32_t **ids;              /* owned, [n], each too */
+    struct task_params *params; /* owned, [choices] */
+    pl_sampling *how;           /* likewise */
 };
 
 static void making_fini(struct making *m)
@@ -426,41 +429,43 @@ static void making_fini(struct making *m)
     for (int i = 0; m->ids && i < m->n; i++)
         free(m->ids[i]);
     free(m->ids);
-    free(m->job);
+    free(m->params);
     free(m->how);
 }
 
-static bool make_jobs(struct generation *g, struct making *m,
-                      struct refusal *why)
+static bool make_task_params(struct generation *g, struct making *m,
+                             struct api_error *why)
 {
     int64_t n = 0;
 
     for (int i = 0; i < g->n_choice; i++) {
         struct choice *c = &g->choice[i];
-        int p = i / g->ask.n;
+        int p = i / g->request.n;
 
-        if (i % g->ask.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
+        if (i % g->request.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
             return false;
         c->n_prompt = n;
-        ask_fill_job(&g->ask, i % g->ask.n, &m->job[i], &m->how[i]);
-        m->job[i].prompt = m->ids[p];
-        m->job[i].n_prompt = n;
-        m->job[i].grammar = g->grammar;
-        m->job[i].client = http_client(g->r);
-        m->job[i].time_s = g->service->time_s;
-        m->job[i].listener = (struct job_listener){.progress = on_progress,
-                                                   .token = on_token,
-                                                   .holds = on_holds,
-                                                   .wish = on_wish,
-                                                   .end = on_end,
-                                                   .user = c};
+        request_fill_params(&g->request, i % g->request.n, &m->params[i],
+                            &m->how[i]);
+        m->params[i].prompt = m->ids[p];
+        m->params[i].n_prompt = n;
+        m->params[i].grammar = g->grammar;
+        m->params[i].client = http_client(g->r);
+        m->params[i].time_s = g->service->time_s;
+        m->params[i].listener =
+            (struct task_callbacks){.progress = on_progress,
+                                    .token = on_token,
+                                    .grammar_applies = on_grammar_applies,
+                                    .poll_client = on_poll_client,
+                                    .end = on_end,
+                                    .user = c};
     }
     return true;
 }
 
-/* Hands the jobs over, after which g is the loop's; false: it is not. */
-static bool hand_over(struct generation *g, const struct job *job,
-                      struct refusal *why)
+/* Submits the tasks. If it returns true the loop's thread owns g. */
+static bool submit_tasks(struct generation *g, const struct task_params *params,
+                         struct api_error *why)
 {
     double retry_s = 0;
     char after[32];
@@ -469,11 +474,11 @@ static bool hand_over(struct generation *g, const struct job *job,
 
     g->n_left = g->n_choice;
     http_on_gone(g->r, set_gone, g);
-    s = loop_add(g->service->loop, job, g->n_choice, &retry_s, &err);
+    s = loop_add(g->service->loop, params, g->n_choice, &retry_s, &err);
     if (s == PL_OK)
         return true;
     http_on_gone(g->r, NULL, NULL);
-    refuse_status(why, s, &err);
+    api_error_set_status(why, s, &err);
     if (s == PL_FULL) {
         why->status = 429;
         snprintf(after, sizeof after, "%.0f", ceil(retry_s));
@@ -482,65 +487,67 @@ static bool hand_over(struct generation *g, const struct job *job,
     return false;
 }
 
-/* If all goes well g is the loop's. */
-static bool go(struct generation *g, struct refusal *why)
+/* Makes and submits the choices. If it returns true the loop's thread owns
+ * g. */
+static bool go(struct generation *g, struct api_error *why)
 {
     size_t n = (size_t)g->n_choice;
-    struct making m = {.n = g->ask.n_prompt,
-                       .ids =
-                           calloc((size_t)g->ask.n_prompt + 1, sizeof *m.ids),
-                       .job = calloc(n + 1, sizeof *m.job),
-                       .how = calloc(n + 1, sizeof *m.how)};
-    bool ok = m.ids && m.job && m.how ? true : refuse_memory(why);
+    struct making m = {
+        .n = g->request.n_prompt,
+        .ids = calloc((size_t)g->request.n_prompt + 1, sizeof *m.ids),
+        .params = calloc(n + 1, sizeof *m.params),
+        .how = calloc(n + 1, sizeof *m.how)};
+    bool ok = m.ids && m.params && m.how ? true : api_error_set_memory(why);
 
     for (int i = 0; i < (int)n && ok; i++)
         ok = make_choice(g, i, why);
-    ok = ok && make_jobs(g, &m, why) && hand_over(g, m.job, why);
+    ok = ok && make_task_params(g, &m, why) && submit_tasks(g, m.params, why);
     making_fini(&m);
     return ok;
 }
 
 static struct generation *make(struct service *v, struct http_request *r,
-                               struct ask *a)
+                               struct request *a)
 {
     int n = a->n * a->n_prompt;
     struct generation *g = calloc(1, sizeof *g + (size_t)n * sizeof *g->choice);
 
     if (!g) {
-        ask_fini(a);
+        request_fini(a);
         return NULL;
     }
     g->service = v;
     service_hold(v);
     g->came = g->spoke = loop_now();
     g->r = r;
-    g->ask = *a;
+    g->request = *a;
     g->n_choice = n;
     return g;
 }
 
-static bool make_answer(struct generation *g, struct refusal *why)
+static bool make_response(struct generation *g, struct api_error *why)
 {
     char id[48];
-    struct answer_about about = {.model = g->service->name,
-                                 .id = id,
-                                 .created = (int64_t)time(NULL),
-                                 .write = write_out,
-                                 .user = g};
+    struct response_about about = {.model = g->service->name,
+                                   .id = id,
+                                   .created = (int64_t)time(NULL),
+                                   .write = write_out,
+                                   .user = g};
     pl_status s;
     pl_err err;
 
     snprintf(id, sizeof id, "%" PRIx64 "n%" PRIuFAST64, g->service->created,
-             atomic_fetch_add(&g->service->n_answer, 1));
-    s = answer_create(&g->answer, &g->ask, &about, &err);
-    return s == PL_OK || refuse_status(why, s, &err);
+             atomic_fetch_add(&g->service->n_response, 1));
+    s = response_create(&g->response, &g->request, &about, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* Of the calls, one of which has to come, or else a document of `content`. */
-static pl_status take_calls(struct generation *g, const char *content,
-                            pl_err *err)
+/* Sets the grammar of the tool calls: a call is required or, if `content` is
+ * given, a call or a document of that schema. */
+static pl_status set_tool_grammar(struct generation *g, const char *content,
+                                  pl_err *err)
 {
-    const struct ask *a = &g->ask;
+    const struct request *a = &g->request;
     char *text = NULL;
     pl_status s = pl_template_calls(g->service->form, a->tools, a->call,
                                     a->single_call || a->call, content, &text,
@@ -554,60 +561,62 @@ static pl_status take_calls(struct generation *g, const char *content,
     return s;
 }
 
-static bool take_grammar(struct generation *g, struct refusal *why)
+static bool set_grammar(struct generation *g, struct api_error *why)
 {
-    const char *text = g->ask.schema ? g->ask.schema : g->ask.grammar;
+    const char *text =
+        g->request.schema ? g->request.schema : g->request.grammar;
     pl_grammar_form form =
-        g->ask.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
+        g->request.schema ? PL_GRAMMAR_JSON_SCHEMA : PL_GRAMMAR_GBNF;
     pl_err err;
     pl_status s = PL_OK;
 
-    if (g->ask.must_call) {
-        s = take_calls(g, NULL, &err);
+    if (g->request.must_call) {
+        s = set_tool_grammar(g, NULL, &err);
         if (s == PL_OK)
             return true;
         if (s == PL_NO_MEMORY)
-            return refuse_memory(why);
-        return refuse(why, 400, "unsupported_value", "tool_choice",
-                      "tool_choice: %s", err.message);
+            return api_error_set_memory(why);
+        return api_error_set(why, 400, "unsupported_value", "tool_choice",
+                             "tool_choice: %s", err.message);
     }
-    /* Where calls cannot be kept to, a document can. */
-    if (g->ask.schema && g->ask.tools &&
-        take_calls(g, g->ask.schema, &err) == PL_OK)
+    /* If calls cannot be constrained, the document alone is. */
+    if (g->request.schema && g->request.tools &&
+        set_tool_grammar(g, g->request.schema, &err) == PL_OK)
         return true;
     if (text)
         s = grammars_take(&g->service->grammars, form, text,
-                          g->ask.schema ? "the schema" : "grammar", &g->grammar,
-                          &err);
-    return s == PL_OK || refuse_status(why, s, &err);
+                          g->request.schema ? "the schema" : "grammar",
+                          &g->grammar, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
 void generation_start(struct service *v, struct http_request *r,
-                      enum ask_kind kind)
+                      enum request_kind kind)
 {
-    const struct ask_rules rules = {
+    const struct request_rules rules = {
         .sampling = &v->sampling,
         .words = v->words,
         .n_vocab = pl_tokenizer_n_vocab(v->words),
         .max_tokens = v->max_tokens,
-        .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_answer, 1) << 32,
-        .can = ASK_GRAMMAR | ASK_SCHEMA | ASK_CALL,
+        .seed = (uint64_t)time(NULL) ^ atomic_fetch_add(&v->n_response, 1)
+                                           << 32,
+        .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL,
         .calls_as_text = v->calls_as_text};
     struct generation *g = NULL;
-    struct ask a = {0};
-    struct refusal why;
+    struct request a = {0};
+    struct api_error why;
     size_t len;
     const char *body = http_body(r, &len);
-    bool ok = ask_read(&a, kind, body, len, &rules, &why);
+    bool ok = request_parse(&a, kind, body, len, &rules, &why);
 
     if (ok && !(g = make(v, r, &a)))
-        ok = refuse_memory(&why);
-    if (ok && g->ask.messages)
-        ok = service_render(v, &g->ask, &g->prompt, NULL, &why);
-    ok = ok && take_grammar(g, &why) && make_answer(g, &why) && go(g, &why);
+        ok = api_error_set_memory(&why);
+    if (ok && g->request.messages)
+        ok = service_render(v, &g->request, &g->prompt, NULL, &why);
+    ok = ok && set_grammar(g, &why) && make_response(g, &why) && go(g, &why);
     if (ok)
         return;
     if (g)
         generation_free(g);
-    service_refuse(r, &why);
+    service_reject(r, &why);
 }

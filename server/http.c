@@ -1,4 +1,4 @@
-/* The server's HTTP listener: its life, and what libmicrohttpd asks of it. */
+/* The server's HTTP listener: start, stop, and libmicrohttpd's callbacks. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 enum {
     N_WORKER = 4,
     MAX_PEM = 1 << 20,
-    SLOWEST = 1024, /* bytes of a body a second, once the timeout is over */
+    SLOWEST = 1024, /* bytes of a body per second, after the timeout */
 };
 
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
@@ -41,7 +41,7 @@ double http_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- what libmicrohttpd asks ----------------------------------------------*/
+/* ---- libmicrohttpd's callbacks ------------------------------------------- */
 
 static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
                                const char *url, const char *method,
@@ -57,16 +57,17 @@ static enum MHD_Result on_head(struct http *h, struct MHD_Connection *c,
     http_set_busy(h, r->fd, true);
     status = http_route_find(r, &message);
     if (status)
-        http_refuse(r, status, message);
+        http_reject(r, status, message);
     if (!status || !r->has_body)
         return MHD_YES;
     r->early = true;
     return http_proceed(r);
 }
 
-/* While a body comes libmicrohttpd takes no answer; so one is written past it.
- * TLS's clients are just cut. */
-static enum MHD_Result refuse_body(struct http_request *r, int status,
+/* Rejects a body while it is being received. libmicrohttpd accepts no response
+ * then, so this writes one to the socket. TLS connections are cut without
+ * one. */
+static enum MHD_Result reject_body(struct http_request *r, int status,
                                    const char *reason, const char *message)
 {
     struct http *h = r->h;
@@ -96,15 +97,15 @@ static enum MHD_Result on_body(struct http_request *r, const char *data,
     double due = o->timeout_s + (double)r->n_body / SLOWEST;
     pl_status s;
 
-    /* of a chunked body it shows only now that it is too large */
+    /* the size of a chunked body is only known now */
     if (*len > o->max_body - r->n_body)
-        return refuse_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+        return reject_body(r, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
                            "the body is too large");
     if (http_now() - r->began > due)
         return MHD_NO;
     s = http_request_add_body(r, data, *len);
     if (s == PL_FULL)
-        return refuse_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
+        return reject_body(r, MHD_HTTP_SERVICE_UNAVAILABLE,
                            "Service Unavailable",
                            "no memory for the body: try again later");
     *len = 0;
@@ -122,14 +123,14 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *c,
         return on_head(user, c, url, method, version, context);
     if (*len > 0)
         return on_body(r, data, len);
-    if (!r->handed && r->kind == HTTP_NO_ANSWER) {
+    if (!r->handed && r->kind == HTTP_NO_RESPONSE) {
         r->handed = true;
-        http_hand_over(r);
+        http_dispatch(r);
     }
     return http_proceed(r);
 }
 
-/* A text from outside: nothing in it may steer a terminal. */
+/* Copies untrusted text, replacing what could control a terminal. */
 static void show(char *out, size_t size, const char *s)
 {
     size_t n = 0;
@@ -160,7 +161,7 @@ static void log_request(struct http_request *r, bool left)
     pthread_mutex_unlock(&r->h->log_lock);
 }
 
-/* The connection is through with a request. */
+/* Called when the connection has finished with a request. */
 static void on_completed(void *user, struct MHD_Connection *c, void **context,
                          enum MHD_RequestTerminationCode how)
 {
@@ -177,7 +178,7 @@ static void on_completed(void *user, struct MHD_Connection *c, void **context,
     http_unwatch(r);
     r->connection = NULL;
     r->suspended = false;
-    r->dropped = all; /* HEAD has the lines, not the parts */
+    r->dropped = all; /* HEAD: headers without chunks */
     left = !all && !r->early;
     pthread_mutex_unlock(&r->lock);
     http_set_busy(r->h, r->fd, false);
@@ -197,8 +198,7 @@ static void on_connection(void *user, struct MHD_Connection *c, void **context,
                       ->connect_fd);
 }
 
-/* Paths and arguments stay as they came: what they mean is decoded later, when
- * they are taken apart. */
+/* Keeps paths and arguments encoded; they are decoded after they are split. */
 static size_t on_unescape(void *user, struct MHD_Connection *c, char *s)
 {
     (void)user, (void)c;
@@ -274,7 +274,7 @@ static void fill_defaults(struct http_options *o)
         o->drain_s = 1;
 }
 
-/* The text of a file; the caller frees it. */
+/* Reads a file's text; the caller frees it. */
 static pl_status read_pem(char **out, const char *path, pl_err *err)
 {
     FILE *f = fopen(path, "rbe");
@@ -301,9 +301,9 @@ static pl_status read_pem(char **out, const char *path, pl_err *err)
     return s;
 }
 
-/* With poll: its epoll, up to 0.9.75 at least, never sees the end of a
- * connection that came along with the last bytes. Connections that sleep are
- * not polled, so there are few. */
+/* Uses poll because libmicrohttpd's epoll, at least up to 0.9.75, misses the
+ * end of a connection that arrives with the last bytes. Suspended connections
+ * are not polled, so few are. */
 static pl_status start_daemon(struct http *h, pl_err *err)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
@@ -324,7 +324,7 @@ static pl_status start_daemon(struct http *h, pl_err *err)
         tls[1].ptr_value = key;
     }
     if (s == PL_OK) {
-        /* its limit is one a worker, and must never be reached */
+        /* its limit is per worker, and must never be reached */
         h->daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER,
             on_complaint, h, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)N_WORKER,
@@ -352,7 +352,7 @@ static pl_status start_daemon(struct http *h, pl_err *err)
     return s;
 }
 
-/* Descriptors and threads. */
+/* Opens descriptors and starts threads. */
 static pl_status open_all(struct http *h, pl_err *err)
 {
     struct rlimit limit = {0};
@@ -377,7 +377,7 @@ static pl_status open_all(struct http *h, pl_err *err)
     if (s != PL_OK)
         return s;
     h->running = true;
-    if (!http_hands_start(h))
+    if (!http_workers_start(h))
         return http_fail(err, PL_IO, "no threads that handle requests");
     e = pthread_create(&h->thread, NULL, http_listen_thread, h);
     h->has_thread = e == 0;
@@ -440,7 +440,8 @@ void http_drain(struct http *h)
     http_wake(h);
 }
 
-/* A request whose client was not told off yet; held. */
+/* Returns a request that http_stop has not handled yet, with a reference; NULL
+ * if there is none. */
 static struct http_request *next_to_cut(struct http *h)
 {
     struct http_request *r;
@@ -456,8 +457,8 @@ static struct http_request *next_to_cut(struct http *h)
     return r;
 }
 
-/* Every connection must be awake before libmicrohttpd stops; none falls asleep
- * once `stopping` is set. */
+/* Every connection must be resumed before libmicrohttpd stops; none is
+ * suspended once `stopping` is set. */
 void http_stop(struct http *h)
 {
     struct http_request *r;

@@ -1,11 +1,12 @@
-/* What the files of the HTTP layer share; nobody else includes it.
+/* Shared by the files of the HTTP layer; not included elsewhere.
  *
- * Threads: libmicrohttpd's workers read requests and write answers; a few of
- * our own call the handlers of requests that have a body (http_hand.c); one
- * accepts connections and notices clients that leave while their connection
- * sleeps (http_listen.c); handlers' threads make answers. A request's lock may
- * be held when the listener's is taken, never the other way round;
- * libmicrohttpd's own are taken within both. */
+ * Threads: libmicrohttpd's workers read requests and write responses. A few
+ * threads of our own run the handlers of requests that have a body
+ * (http_worker.c). One accepts connections and notices clients that disconnect
+ * while their connection is suspended (http_listen.c). Handlers' threads make
+ * responses. The listener's lock may be taken while a request's lock is held,
+ * never the other way round; libmicrohttpd's own locks are taken within
+ * both. */
 #ifndef SERVER_HTTP_INNER_H
 #define SERVER_HTTP_INNER_H
 
@@ -18,23 +19,23 @@
 #include <stdatomic.h>
 
 enum {
-    HTTP_MAX_SEGMENT = 16, /* of a path, "/a/b" has two */
-    HTTP_MAX_LINGER = 64,  /* connections at once */
-    HTTP_N_HAND = 4,       /* handlers at once */
+    HTTP_MAX_SEGMENT = 16, /* segments of a path; "/a/b" has two */
+    HTTP_MAX_LINGER = 64,  /* lingering connections at once */
+    HTTP_N_HAND = 4,       /* handler threads */
     HTTP_LINGER_BYTES = 64 << 20,
-    HTTP_HEAD_BYTES = 32 << 10, /* of a request line and its headers */
-    HTTP_SMALL_BODY = 64 << 10, /* of a body, what is not counted */
+    HTTP_HEAD_BYTES = 32 << 10, /* for a request line and its headers */
+    HTTP_SMALL_BODY = 64 << 10, /* bytes of a body that are not counted */
 };
 
 struct http_pair {
     const char *name, *value;
 };
 
-/* A connection whose request was refused before its body was read: what still
- * arrives is thrown away for a while, since closing at once would make the
- * kernel throw away the answer instead. */
+/* A connection whose request was rejected before its body was read. What still
+ * arrives is discarded for a while, because closing at once would make the
+ * kernel discard the response. */
 struct http_linger {
-    int fd; /* owned, a copy of the connection's */
+    int fd; /* owned, a duplicate of the connection's */
     double until;
     size_t n_left; /* bytes */
 };
@@ -50,10 +51,10 @@ struct http {
     char said[256]; /* libmicrohttpd's last complaint while it starts */
     bool running;
     int port;
-    bool loopback; /* it listens for this machine alone */
-    int listen_fd; /* -1: none any more; the listening thread's to close */
-    int watch_fd;  /* epoll: sockets of requests that sleep */
-    int wake_fd;   /* eventfd: the listening thread has something to look at */
+    bool loopback; /* listens on a loopback address */
+    int listen_fd; /* -1: closed; closed by the listening thread */
+    int watch_fd;  /* epoll: sockets of suspended requests */
+    int wake_fd;   /* eventfd: wakes the listening thread */
     pthread_t thread;
     bool has_thread;
 
@@ -63,80 +64,86 @@ struct http {
     pthread_t hand[HTTP_N_HAND];
     int n_hand;
 
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t come;  /* a request for a handler has come */
-    struct http_request *queue, *queue_end; /* those; by `behind` */
-    bool no_more;                           /* none come any more */
-    struct http_request *first;             /* all there are */
+    pthread_mutex_t lock;                   /* of the following */
+    pthread_cond_t come;                    /* a request was queued */
+    struct http_request *queue, *queue_end; /* for handler threads, linked by
+                                               `behind` */
+    bool no_more;                           /* no more are accepted */
+    struct http_request *first;             /* of all requests */
     int n_request, n_connection;
     size_t body_bytes; /* of all bodies, beyond HTTP_SMALL_BODY of each */
     double *idle; /* [n_idle], by socket: since when a connection has had no
-                     request; 0: it is none of ours, HTTP_BUSY: it has one */
-    int n_idle, max_fd; /* max_fd: the highest there ever was */
+                     request; 0: not a connection of ours; HTTP_BUSY: it has
+                     one */
+    int n_idle, max_fd; /* max_fd: the highest ever used */
     struct http_linger linger[HTTP_MAX_LINGER];
     int n_linger;
 };
 
-/* A time that never comes. */
+/* A time later than any other. */
 #define HTTP_BUSY 1e300
 
-enum http_kind { HTTP_NO_ANSWER, HTTP_WHOLE, HTTP_PARTS };
+enum http_kind { HTTP_NO_RESPONSE, HTTP_WHOLE, HTTP_PARTS };
 
 struct http_request {
     struct http *h;
     struct http_request *next, *prev; /* h->lock */
     struct http_request *behind;      /* h->lock */
-    http_handler_fn *act;             /* of http_hand; NULL: the route's */
+    http_handler_fn *act;             /* set by http_hand; NULL: the route's */
     void *act_user;
-    bool cut;         /* h->lock: http_stop saw it */
-    atomic_int n_ref; /* the connection, the handler, who looks at it */
+    bool cut;         /* h->lock: http_stop has handled it */
+    atomic_int n_ref; /* held by the connection, the handler, and threads that
+                         inspect it */
 
-    /* What is asked: constant once a handler has it. */
+    /* Constant once a handler has the request. */
     const struct http_route *route;   /* NULL: none */
-    struct http_pair *header, *query; /* owned as one, with their texts */
+    struct http_pair *header, *query; /* owned as one allocation, with their
+                                         strings */
     int n_header, n_query;
     const char *method, *path;
     const char *segment[HTTP_MAX_SEGMENT]; /* of the path, decoded */
     int n_segment;                         /* -1: the path is malformed */
     const char *name;
     uint64_t client;
-    bool odd;       /* a header that no client of good will sends */
-    bool old;       /* of HTTP/1.0 */
-    bool close;     /* what follows on the connection is not to be trusted */
-    char said[512]; /* why it is refused, where that has names in it */
-    char *body;     /* owned, [n_body], a NUL behind */
+    bool odd;       /* a header that no well-behaved client sends */
+    bool old;       /* HTTP/1.0 */
+    bool close;     /* the connection must close: what follows on it cannot be
+                       trusted */
+    char said[512]; /* the error message, if it contains names */
+    char *body;     /* owned, [n_body], terminated */
     size_t n_body, cap_body;
     double began;
 
-    /* Of the worker that has the connection. */
-    bool handed;   /* a handler was given it */
-    bool has_body; /* one is announced */
-    bool early;    /* refused before its body was read */
+    /* Used only by the worker that has the connection. */
+    bool handed;   /* passed to a handler */
+    bool has_body; /* a body is announced */
+    bool early;    /* rejected before its body was read */
 
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of the following */
     pthread_cond_t told;
-    struct MHD_Connection *connection; /* NULL: it is through with this */
+    struct MHD_Connection *connection; /* NULL: it has finished with this
+                                          request */
     int fd;                            /* its socket */
     bool watched, suspended;
-    bool gone;    /* the client is */
-    bool broken;  /* memory ran out: the connection is to be cut */
-    bool dropped; /* the rest of the answer is for nobody: HEAD */
+    bool gone;    /* the client has disconnected */
+    bool broken;  /* out of memory: the connection must be cut */
+    bool dropped; /* the rest of the response is discarded: HEAD */
     bool queued, ended;
     enum http_kind kind;
     int status;
     char *type;             /* owned; NULL: none */
-    struct http_pair *line; /* owned, as are its texts: lines of the answer */
+    struct http_pair *line; /* owned, as are its strings: response headers */
     int n_line;
-    char *data; /* owned, [cap]: the answer, of which from..end is left */
+    char *data; /* owned, [cap]: the response, of which from..end is unsent */
     size_t from, end, cap;
     void (*on_gone)(void *user);
     void *gone_user;
-    bool telling; /* on_gone is being called */
+    bool telling; /* on_gone is running */
 };
 
 /* ---- http.c -------------------------------------------------------------- */
 
-/* Writes a message; as pl.h's functions do. */
+/* Writes an error message, as pl.h's functions do. */
 pl_status http_fail(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 double http_now(void);
@@ -147,56 +154,58 @@ pl_status http_listen(struct http *h, pl_err *err);
 /* Accepts and watches until h->stopping, then closes its sockets. */
 void *http_listen_thread(void *http);
 void http_wake(struct http *h);
-/* A connection has a request; it has none any more, and waits for the next. */
+/* Marks the connection as having a request, or as idle until the next one. */
 void http_set_busy(struct http *h, int fd, bool busy);
-/* A connection was closed. */
+/* Forgets a connection that was closed. */
 void http_forget_fd(struct http *h, int fd);
-/* Tells when the client leaves; with r->lock held. */
+/* Watches for the client disconnecting. Caller holds r->lock. */
 void http_watch(struct http_request *r);
 void http_unwatch(struct http_request *r);
-/* Before the connection of fd is closed. */
+/* Keeps a duplicate of fd open for a while; called before the connection is
+ * closed. */
 void http_keep_open(struct http *h, int fd);
 
-/* ---- http_hand.c: handlers ---------------------------------------------- */
+/* ---- http_worker.c: handlers --------------------------------------------- */
 
-/* False: no threads. */
-bool http_hands_start(struct http *h);
-/* Waits for handlers that run; those that have not begun do not. */
+/* Returns false if a thread cannot be created. */
+bool http_workers_start(struct http *h);
+/* Waits for running handlers; those that have not begun are not run. */
 void http_hands_stop(struct http *h);
-/* Gives a whole request to its handler, which holds it then. */
-void http_hand_over(struct http_request *r);
+/* Passes a complete request to its handler, which then owns a reference. */
+void http_dispatch(struct http_request *r);
 
 /* ---- http_request.c: requests -------------------------------------------- */
 
-/* NULL: no memory. The connection holds it. */
+/* Returns NULL if out of memory. The connection owns the reference. */
 struct http_request *http_request_create(struct http *h,
                                          struct MHD_Connection *c,
                                          const char *method, const char *url,
                                          const char *version);
 void http_request_hold(struct http_request *r);
 void http_request_drop(struct http_request *r);
-/* Is there room for a body of so many bytes, beside those of others? */
+/* Returns true if a body of len bytes fits in addition to those of other
+ * requests. */
 bool http_has_room(struct http *h, size_t len);
-/* FULL: all bodies together are too large. */
+/* Appends to the body. FULL: all bodies together are too large. */
 pl_status http_request_add_body(struct http_request *r, const char *data,
                                 size_t len);
-/* The request's client has left: once, its handler is told. */
+/* Marks the client as gone and notifies the handler once. */
 void http_request_leave(struct http_request *r);
 
-/* ---- http_route.c: who answers what -------------------------------------- */
+/* ---- http_route.c: routing ----------------------------------------------- */
 
-/* A status that refuses the request, with what to say, or 0: r->route is to be
- * asked, its names and its client being known. */
+/* Returns 0 after setting r->route, r->name and r->client, or the status that
+ * rejects the request, with its *message. */
 int http_route_find(struct http_request *r, const char **message);
 
-/* ---- http_answer.c: answers ---------------------------------------------- */
+/* ---- http_response.c: responses ------------------------------------------ */
 
-/* Of libmicrohttpd's worker: gives it the answer, or has the connection sleep
- * until there is one. MHD_NO: cut it. */
+/* Called by libmicrohttpd's worker: queues the response, or suspends the
+ * connection until there is one. MHD_NO: cut the connection. */
 enum MHD_Result http_proceed(struct http_request *r);
-/* The answer that the table of errors gives. */
-void http_refuse(struct http_request *r, int status, const char *message);
-/* With r->lock held: wakes the connection. */
+/* Sets an error response made by http.error. */
+void http_reject(struct http_request *r, int status, const char *message);
+/* Wakes the connection. Caller holds r->lock. */
 void http_resume(struct http_request *r);
 
 #endif

@@ -1,10 +1,10 @@
-/* Sockets: where the server listens, connections that come, clients that leave
- * while their connection sleeps, and what a refused body still brings.
+/* Sockets: listening, new connections, clients that disconnect while their
+ * connection is suspended, and data that follows a rejected body.
  *
  * Connections are accepted here rather than by libmicrohttpd, for three
- * reasons: it cannot stop listening without a race (MHD_quiesce_daemon, when
- * its limit is reached at that moment), its limit is one a thread, and up to
- * 0.9.75 a thread that is beyond its limit keeps a lock for ever. */
+ * reasons. It cannot stop listening without a race (MHD_quiesce_daemon, when
+ * its limit is reached at that moment). Its limit is per thread. Up to 0.9.75,
+ * a thread beyond its limit keeps a lock for ever. */
 #include "http_inner.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 enum {
     LINGER_S = 5,
-    LOOK_MS = 1000, /* between looks at who sends too slowly */
-    BUSY_MS = 100,  /* until accepting is tried again, sockets having run out */
+    LOOK_MS = 1000, /* between checks for slow senders */
+    BUSY_MS = 100,  /* between retries of accepting without sockets */
 };
 
 /* ---- listening ------------------------------------------------------------*/
@@ -48,7 +48,7 @@ static pl_status cannot_listen(const struct http *h, int e, pl_err *err)
                      host_of(h), h->o.port, strerror(e), remedy);
 }
 
-/* A socket that listens at this address, or -1. */
+/* Returns a socket that listens at this address, or -1. */
 static int listen_at(const struct addrinfo *a)
 {
     int fd =
@@ -58,7 +58,7 @@ static int listen_at(const struct addrinfo *a)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (a->ai_family == AF_INET6) /* "::" is IPv4's addresses too */
+    if (a->ai_family == AF_INET6) /* "::" accepts IPv4 too */
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
@@ -70,7 +70,7 @@ static int listen_at(const struct addrinfo *a)
 
 static int port_of(int fd)
 {
-    struct sockaddr_in6 a = {0}; /* its port lies where IPv4's does */
+    struct sockaddr_in6 a = {0}; /* its port has the same offset as IPv4's */
     socklen_t n = sizeof a;
 
     getsockname(fd, (struct sockaddr *)(void *)&a, &n);
@@ -119,10 +119,11 @@ pl_status http_listen(struct http *h, pl_err *err)
     return PL_OK;
 }
 
-/* ---- connections that come ------------------------------------------------*/
+/* ---- new connections ----------------------------------------------------- */
 
-/* A socket that was closed unseen, memory having run out, comes back here as a
- * new one of the same number: then it is counted already. */
+/* Counts a connection; false if its number is too high. A socket that was
+ * closed without notification, because memory ran out, returns here as a new
+ * one with the same number and is already counted. */
 static bool count(struct http *h, int fd)
 {
     bool known = fd < h->n_idle;
@@ -160,11 +161,11 @@ void http_set_busy(struct http *h, int fd, bool busy)
     pthread_mutex_unlock(&h->lock);
 }
 
-/* libmicrohttpd ends connections that are silent; this, those whose request's
- * head, or TLS's greeting, comes a byte now and then; and while the server
- * drains, those that ask for nothing: they get no more to read, what has come
- * is answered still. True: look again in a second. */
-static bool end_dripping(struct http *h)
+/* Closes connections that send a request head or a TLS handshake too slowly;
+ * libmicrohttpd closes only silent ones. While the server drains, stops reading
+ * from idle connections; requests already received are still answered. Returns
+ * true if it must be called again in a second. */
+static bool close_slow_clients(struct http *h)
 {
     bool drains = atomic_load(&h->draining);
     double late = http_now() - (drains ? h->o.drain_s : 2 * h->o.timeout_s);
@@ -190,9 +191,9 @@ static bool has_room(struct http *h)
     return room;
 }
 
-/* Takes all that wait, as far as there is room. False: the system has no more
- * sockets to give for now. */
-static bool take_new(struct http *h)
+/* Accepts all waiting connections up to the limit. Returns false if the system
+ * has run out of sockets. */
+static bool accept_clients(struct http *h)
 {
     while (has_room(h)) {
         struct sockaddr_storage from;
@@ -210,12 +211,12 @@ static bool take_new(struct http *h)
         if (!count(h, fd))
             close(fd);
         else if (MHD_add_connection(h->daemon, fd, a, n) != MHD_YES)
-            http_forget_fd(h, fd); /* closed by it */
+            http_forget_fd(h, fd); /* it has closed fd */
     }
     return true;
 }
 
-/* ---- clients that leave ---------------------------------------------------*/
+/* ---- clients that disconnect --------------------------------------------- */
 
 void http_watch(struct http_request *r)
 {
@@ -240,8 +241,9 @@ void http_unwatch(struct http_request *r)
     r->watched = false;
 }
 
-/* Whoever is found while the lock is held is watched still, and so exists. */
-static void see_leaving(struct http *h)
+/* Handles clients that have disconnected. References are taken under the lock:
+ * a request found then is still watched, so it still exists. */
+static void check_disconnects(struct http *h)
 {
     struct epoll_event e[64];
     int n;
@@ -257,7 +259,7 @@ static void see_leaving(struct http *h)
     }
 }
 
-/* ---- connections that linger ----------------------------------------------*/
+/* ---- lingering connections ----------------------------------------------- */
 
 void http_keep_open(struct http *h, int fd)
 {
@@ -274,7 +276,7 @@ void http_keep_open(struct http *h, int fd)
         http_wake(h);
 }
 
-/* Throws away what has come, or some of it; false: it is over. */
+/* Discards received data. Returns false when lingering ends. */
 static bool linger_on(struct http_linger *l)
 {
     char rest[16 << 10];
@@ -333,7 +335,7 @@ static void stop_listening(struct http *h)
     h->listen_fd = -1;
 }
 
-/* Refused connections hold what they copied no longer than the server runs. */
+/* Closes lingering connections when the server ends. */
 static void stop_lingering(struct http *h)
 {
     pthread_mutex_lock(&h->lock);
@@ -356,7 +358,7 @@ void *http_listen_thread(void *http)
 
         if (http_now() >= look) {
             look = http_now() + 1;
-            watching = end_dripping(h);
+            watching = close_slow_clients(h);
         }
 
         if (atomic_load(&h->draining))
@@ -374,10 +376,10 @@ void *http_listen_thread(void *http)
         if (p[0].revents)
             eventfd_read(h->wake_fd, &woken);
         if (p[1].revents)
-            see_leaving(h);
+            check_disconnects(h);
         sockets_left = true;
         if (p[2].revents && !atomic_load(&h->draining)) {
-            sockets_left = take_new(h);
+            sockets_left = accept_clients(h);
             watching = true;
         }
         see_lingering(h);

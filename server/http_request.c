@@ -1,5 +1,6 @@
-/* Requests as objects: what was asked, copied out of the connection, which may
- * go first; who holds them; and that their client has left. */
+/* Requests as objects: the request, copied out of the connection, which may
+ * close first; its references; and the notice that its client has
+ * disconnected. */
 #include "http_inner.h"
 
 #include <stdlib.h>
@@ -8,19 +9,19 @@
 
 /* ---- copying --------------------------------------------------------------*/
 
-/* What libmicrohttpd tells of headers and arguments, gathered. Blanks behind a
- * value are none of it. */
+/* Collects headers and arguments from libmicrohttpd. Trailing blanks do not
+ * belong to a value. */
 struct gather {
-    struct http_pair *pair; /* NULL: only counted */
+    struct http_pair *pair; /* NULL: only count */
     int n;
     char *text;
     size_t n_text;
     bool odd;
 };
 
-/* Blanks within a name, line ends or zeros within a value: what stands between
- * here and the client may have read another request than this. Source: RFC
- * 9110, 5.1 and 5.5; RFC 9112, 11.2. */
+/* Returns true for blanks in a name, or line ends or zeros in a value: a proxy
+ * may have understood another request. Source: RFC 9110, 5.1 and 5.5; RFC 9112,
+ * 11.2. */
 static bool is_odd(const char *name, size_t n_name, const char *value,
                    size_t n_value)
 {
@@ -82,7 +83,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Replaces %XX in place. False: one is malformed or a NUL; it stays. */
+/* Decodes %XX in place. Returns false if one is malformed or NUL; it stays. */
 static bool decode(char *s)
 {
     bool good = true;
@@ -104,7 +105,8 @@ static bool decode(char *s)
     return good;
 }
 
-/* Behind the prefix; "http://host/path" is a path too. */
+/* Returns the path after the prefix, NULL if it lacks that. "http://host/path"
+ * is a path too. */
 static const char *own_path(const struct http *h, const char *url)
 {
     size_t n = h->o.prefix ? strlen(h->o.prefix) : 0;
@@ -119,7 +121,7 @@ static const char *own_path(const struct http *h, const char *url)
     return n ? NULL : url;
 }
 
-/* The path's pieces between slashes, in `text`, decoded. */
+/* Splits the path in `text` at slashes and decodes the segments. */
 static void split(struct http_request *r, char *text)
 {
     while (text && *text == '/') {
@@ -139,7 +141,7 @@ static void split(struct http_request *r, char *text)
     }
 }
 
-/* Copies all that is asked but the body. */
+/* Copies the request except for its body. */
 static bool copy(struct http_request *r, const char *method, const char *url)
 {
     const char *path = own_path(r->h, url);
@@ -174,9 +176,9 @@ static bool copy(struct http_request *r, const char *method, const char *url)
     return true;
 }
 
-/* ---- life -----------------------------------------------------------------*/
+/* ---- creation and references --------------------------------------------- */
 
-/* A body is announced, by the headers. */
+/* Returns true if the headers announce a body. */
 static bool announces_body(const struct http_request *r)
 {
     const char *length = http_header(r, "Content-Length");
@@ -237,14 +239,14 @@ static void request_free(struct http_request *r)
     free(r);
 }
 
-/* What is counted of a body that takes so many bytes. */
+/* Returns the bytes that count for a body of this capacity. */
 static size_t counted(size_t cap)
 {
     return cap > HTTP_SMALL_BODY ? cap - HTTP_SMALL_BODY : 0;
 }
 
-/* Who looks for requests to hold does so with h->lock held, so the last holder
- * lets go under it too. */
+/* Requests are looked up and referenced under h->lock, so the last reference is
+ * dropped under it too. */
 void http_request_drop(struct http_request *r)
 {
     struct http *h = r->h;
@@ -276,7 +278,8 @@ bool http_has_room(struct http *h, size_t len)
     return room;
 }
 
-/* Counts a body as one of `cap` bytes; false: there is no room. */
+/* Counts a body as one of `cap` bytes. Returns false if that exceeds the
+ * limit. */
 static bool count_body(struct http_request *r, size_t cap)
 {
     struct http *h = r->h;
@@ -314,9 +317,10 @@ pl_status http_request_add_body(struct http_request *r, const char *data,
     return PL_OK;
 }
 
-/* ---- a client that leaves -------------------------------------------------*/
+/* ---- disconnected clients ------------------------------------------------ */
 
-/* With r->lock held, which is let go meanwhile. */
+/* Calls on_gone, at most once. Caller holds r->lock, which is released
+ * meanwhile. */
 static void tell(struct http_request *r)
 {
     void (*gone)(void *user) = r->on_gone;
@@ -365,7 +369,7 @@ bool http_has_left(const struct http_request *r)
     return gone;
 }
 
-/* ---- what is asked --------------------------------------------------------*/
+/* ---- accessors ----------------------------------------------------------- */
 
 const char *http_method(const struct http_request *r)
 {

@@ -1,5 +1,4 @@
-/* Who answers what: paths to routes, methods, keys, and what browsers ask
- * before they ask. */
+/* Routing: paths to routes, methods, keys, and checks of browsers' requests. */
 #include "http_inner.h"
 
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 /* ---- paths ----------------------------------------------------------------*/
 
-/* Whether a route's path is the request's; *name is what its {} stands for. */
+/* Returns true if the request has the route's path; *name is its {}. */
 static bool matches(const struct http_request *r, const char *path,
                     const char **name)
 {
@@ -33,14 +32,15 @@ static bool matches(const struct http_request *r, const char *path,
     return *path == '\0';
 }
 
-/* Does a route of this method serve the request's? */
+/* Returns true if the route serves the method. */
 static bool serves(const struct http_route *route, const char *method)
 {
     return !strcmp(route->method, method) ||
            (!strcmp(route->method, "GET") && !strcmp(method, "HEAD"));
 }
 
-/* The methods of the request's path, for "Allow"; false: no route has it. */
+/* Lists the methods of the request's path for "Allow". Returns false if no
+ * route has the path. */
 static bool allowed(const struct http_request *r, char *text, size_t size)
 {
     const char *name;
@@ -75,7 +75,7 @@ static void find(struct http_request *r)
 
 /* ---- keys -----------------------------------------------------------------*/
 
-/* In a time that only what was given decides. */
+/* Compares in a time that depends only on `given`. */
 static bool equal(const char *given, const char *key)
 {
     size_t n = strlen(given), n_key = strlen(key);
@@ -95,7 +95,7 @@ static bool known(const struct http *h, const char *given)
     return found;
 }
 
-/* The key that lets the request in, or NULL. */
+/* Returns the valid key of the request, or NULL. */
 static const char *key_of(const struct http_request *r)
 {
     const char *bearer = http_header(r, "Authorization");
@@ -109,9 +109,9 @@ static const char *key_of(const struct http_request *r)
     return known(r->h, key) ? key : NULL;
 }
 
-/* ---- pages of elsewhere ---------------------------------------------------*/
+/* ---- foreign pages ------------------------------------------------------- */
 
-/* The host of "host:port", with no brackets and no dot behind it. */
+/* Returns the host of "host:port", without brackets or a trailing dot. */
 static const char *host_of(const char *s, size_t *n)
 {
     if (*s == '[') {
@@ -129,7 +129,7 @@ static bool is_same(const char *host, size_t n, const char *name, size_t n_name)
     return n == n_name && !strncasecmp(host, name, n);
 }
 
-/* Is a host among those of a list with commas between? */
+/* Returns true if a comma-separated list contains the host. */
 static bool is_listed(const char *list, const char *host, size_t n)
 {
     while (list && *list) {
@@ -142,8 +142,9 @@ static bool is_listed(const char *list, const char *host, size_t n)
     return false;
 }
 
-/* Is a host, "host:port", this server, or any address? A name can be made to
- * mean this machine by whoever owns it (DNS rebinding); an address cannot. */
+/* Returns true if "host:port" names this server or is an IP address. Anybody
+ * can make a name resolve to this machine (DNS rebinding), but not an
+ * address. */
 static bool is_ours(const struct http *h, const char *s)
 {
     size_t n;
@@ -159,9 +160,9 @@ static bool is_ours(const struct http *h, const char *s)
            is_listed(h->o.hosts, host, n);
 }
 
-/* Was the request sent to a name that is not this server's? Browsers tell the
- * name that they looked up. */
-static bool is_rebound(const struct http_request *r)
+/* Returns true if the request was sent to a name other than this server's.
+ * Browsers send the name that they resolved. */
+static bool is_dns_rebinding(const struct http_request *r)
 {
     const char *host = http_header(r, "Host"), *let_in = r->h->o.hosts;
 
@@ -171,13 +172,13 @@ static bool is_rebound(const struct http_request *r)
     return !is_ours(r->h, host);
 }
 
-/* Does a browser ask for a page that is neither ours nor let in? It sends what
- * anybody's page has it send, to this machine too, without asking first. To
- * servers of TLS and of this machine it says so. Source: Fetch Metadata Request
- * Headers, 2.4. To others, and to names that were made to mean this machine, it
- * tells the page's origin, "http://host:port" or "null", though not with GET.
- */
-static bool is_foreign(const struct http_request *r)
+/* Returns true if a browser sends the request for a page that is neither ours
+ * nor allowed. A browser sends what any page tells it to, also to this machine,
+ * without a preflight. To servers with TLS and on this machine it reports the
+ * site. Source: Fetch Metadata Request Headers, 2.4. To others, and to names
+ * rebound to this machine, it sends the page's origin, "http://host:port" or
+ * "null", but not with GET. */
+static bool is_cross_origin(const struct http_request *r)
 {
     const char *site = http_header(r, "Sec-Fetch-Site");
     const char *origin = http_header(r, "Origin"), *let_in = r->h->o.origin;
@@ -191,7 +192,7 @@ static bool is_foreign(const struct http_request *r)
     return origin && r->h->loopback && !(host && is_ours(r->h, host + 3));
 }
 
-/* Text of outside, for a message: what may be shown of it. */
+/* Copies untrusted text for a message, replacing unprintable bytes. */
 static void show(char *out, size_t size, const char *s, size_t n)
 {
     size_t i = 0;
@@ -201,15 +202,15 @@ static void show(char *out, size_t size, const char *s, size_t n)
     out[i] = '\0';
 }
 
-/* Who asks on behalf of somebody else's page, where no key is asked for: 0, or
- * a status. */
-static int keeps_out(struct http_request *r, const char **message)
+/* Rejects requests made for foreign pages, if no key is needed. Returns 0 or a
+ * status. */
+static int check_origin(struct http_request *r, const char **message)
 {
     const char *origin = http_header(r, "Origin"), *host = origin;
     char name[96], page[96] = "ORIGIN";
     size_t n;
 
-    if (is_rebound(r)) {
+    if (is_dns_rebinding(r)) {
         host = host_of(http_header(r, "Host"), &n);
         show(name, sizeof name, host, n);
         snprintf(r->said, sizeof r->said,
@@ -217,7 +218,7 @@ static int keeps_out(struct http_request *r, const char **message)
                  "be this server: if it is, start the server with "
                  "--allowed-hosts %s, or with --api-key",
                  name, name);
-    } else if (is_foreign(r)) {
+    } else if (is_cross_origin(r)) {
         if (origin && (host = strstr(origin, "://")))
             show(page, sizeof page, origin, strlen(origin));
         host = host_of(host ? host + 3 : "HOST", &n);
@@ -248,7 +249,8 @@ static uint64_t hash(const void *data, size_t n)
     return x ? x : 1;
 }
 
-/* Who has an IPv6 address has the 2^64 beside it too. */
+/* Hashes the address; of IPv6 only the first 64 bits, because a client usually
+ * has all addresses of its /64. */
 static uint64_t hash_address(const struct http_request *r)
 {
     const struct sockaddr *a =
@@ -267,10 +269,10 @@ static uint64_t hash_address(const struct http_request *r)
     return hash(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
 }
 
-/* ---- all of it ------------------------------------------------------------*/
+/* ---- the whole check ----------------------------------------------------- */
 
-/* What is wrong with how the request is framed, or 0. What can be read in two
- * ways is how one request is smuggled within another. */
+/* Returns 0, or a status if the request's framing is invalid or ambiguous.
+ * Ambiguous framing allows request smuggling. */
 static int framing(const struct http_request *r, const char **message)
 {
     const char *coding = NULL, *length = NULL;
@@ -289,7 +291,7 @@ static int framing(const struct http_request *r, const char **message)
                 *message = "of transfer encodings, only chunked is known";
                 return MHD_HTTP_NOT_IMPLEMENTED;
             }
-            length = coding ? p->value : length; /* refused below */
+            length = coding ? p->value : length; /* rejected below */
             coding = p->value;
         } else if (!strcasecmp(p->name, "Content-Length")) {
             if (length && strcmp(length, p->value) != 0)
@@ -309,9 +311,8 @@ static int framing(const struct http_request *r, const char **message)
     return 0;
 }
 
-/* Whether a body is let in, by the length that it is told to have: 0, or a
- * status. */
-static int admits(struct http_request *r, const char **message)
+/* Checks the announced length of the body. Returns 0 or a status. */
+static int check_body_size(struct http_request *r, const char **message)
 {
     const char *length = http_header(r, "Content-Length");
     unsigned long long n = length ? strtoull(length, NULL, 10) : 0;
@@ -327,7 +328,7 @@ static int admits(struct http_request *r, const char **message)
     return MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 
-/* OPTIONS, and methods that the path does not have. */
+/* Answers OPTIONS, and methods that the path does not have. */
 static int other_method(struct http_request *r, const char **message)
 {
     const char *asked = http_header(r, "Access-Control-Request-Headers");
@@ -378,12 +379,12 @@ int http_route_find(struct http_request *r, const char **message)
     if (!r->route)
         return other_method(r, message);
     if (!h->o.n_key && !(r->route->flags & HTTP_OPEN) &&
-        (status = keeps_out(r, message)))
+        (status = check_origin(r, message)))
         return status;
     if (atomic_load(&h->draining)) {
         http_set_header(r, "Retry-After", "5");
         *message = "the server is stopping";
         return MHD_HTTP_SERVICE_UNAVAILABLE;
     }
-    return admits(r, message);
+    return check_body_size(r, message);
 }

@@ -1,4 +1,4 @@
-/* UTF-8 made valid, byte by byte; and JSON, where it breaks off. */
+/* Makes UTF-8 valid byte by byte, and closes truncated JSON. */
 #include "json_text.h"
 
 #include <stdint.h>
@@ -34,7 +34,7 @@ void text_free(struct text *t)
     *t = (struct text){0};
 }
 
-/* Bytes that a character has which begins so; 0: none does. */
+/* Returns the length of a character with this first byte; 0 if invalid. */
 static size_t length_of(unsigned char lead)
 {
     return lead < 0x80                   ? 1
@@ -44,8 +44,8 @@ static size_t length_of(unsigned char lead)
                                          : 0;
 }
 
-/* May `b` stand behind the n > 0 bytes of a tail? The second byte's range keeps
- * out overlong forms, surrogates and what is above U+10FFFF. */
+/* Returns true if `b` may follow the n > 0 bytes of a tail. The second byte's
+ * range excludes overlong forms, surrogates and values above U+10FFFF. */
 static bool goes_on(const struct utf8_tail *t, unsigned char b)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -107,28 +107,28 @@ char *utf8_copy(const char *s, size_t n)
 
 json_t *json_text(const char *s, size_t n)
 {
-    json_t *j = json_stringn(s, n); /* NULL: perhaps no UTF-8 */
+    json_t *j = json_stringn(s, n); /* NULL: perhaps not UTF-8 */
     struct utf8_tail tail = {0};
     struct text valid = {0};
 
     if (j != NULL)
         return j;
     if (utf8_add(&tail, &valid, s, n) && utf8_end(&tail, &valid) && n > 0 &&
-        (valid.n != n || memcmp(valid.s, s, n) != 0)) /* else it was memory */
+        (valid.n != n || memcmp(valid.s, s, n) != 0)) /* else out of memory */
         j = json_stringn(valid.s, valid.n);
     text_free(&valid);
     return j;
 }
 
-/* ---- what breaks off ----------------------------------------------------- */
+/* ---- truncated JSON ------------------------------------------------------ */
 
-/* Within a text of JSON. */
+/* A position within a JSON text. */
 struct within {
-    struct text open; /* what is, as what closes it */
+    struct text open; /* the closing brackets of what is open */
     bool in_string, escaped;
-    bool is_key;  /* the string is, or what comes next would be */
+    bool is_key;  /* the string is a key, or the next one would be */
     bool in_word; /* a number, true, false, null */
-    size_t end;   /* of the last value that is whole */
+    size_t end;   /* of the last complete value */
 };
 
 static char innermost(const struct within *w)

@@ -1,5 +1,5 @@
-/* Log-softmax in double, and the first few by insertion into a sorted list:
- * most tokens lose against its last at once. */
+/* Log-softmax in double. The likeliest are inserted into a sorted list; most
+ * tokens are rejected by one comparison with its last. */
 #include "logprob.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Probabilities of tokens, by a model's logits as they are: before penalties,
- * biases and whatever else samplers do. */
+/* Probabilities of tokens from a model's raw logits: before penalties, biases
+ * and other samplers. */
 #ifndef SERVER_LOGPROB_H
 #define SERVER_LOGPROB_H
 
@@ -10,8 +10,9 @@ struct logprob {
     double p; /* natural logarithm of the probability */
 };
 
-/* of: the token that was chosen, its id set. top: [n_top], the likeliest
- * first, equal ones by id; returns how many there are, n_vocab at most. */
+/* Computes the probability of the chosen token, whose id is set in *of, and the
+ * n_top likeliest tokens, in descending order and by id if equal. Returns how
+ * many there are, at most n_vocab. */
 int logprob_read(const float *logits, int64_t n_vocab, struct logprob *of,
                  struct logprob *top, int n_top);
 

@@ -1,4 +1,5 @@
-/* The thread, and who asks it. See loop.h; loop_step.c has a step. */
+/* The loop's thread, and the calls of other threads. See loop.h; loop_step.c
+ * has a step. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ double loop_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void loop_say(const struct loop *l, pl_log_level level, const char *form, ...)
+void loop_log(const struct loop *l, pl_log_level level, const char *form, ...)
 {
     char text[1200];
     va_list a;
@@ -49,9 +50,9 @@ static pl_status no_memory(pl_err *err)
     return fail(err, PL_NO_MEMORY, "out of memory for a job of the server");
 }
 
-/* ---- jobs --------------------------------------------------------------- */
+/* ---- tasks --------------------------------------------------------------- */
 
-static void free_work(struct work *w)
+static void task_free(struct task *w)
 {
     if (!w)
         return;
@@ -61,87 +62,87 @@ static void free_work(struct work *w)
     free(w);
 }
 
-int *loop_count_of(struct loop *l, enum work_at at)
+int *loop_state_counter(struct loop *l, enum task_state at)
 {
-    return at == WORK_WAITS  ? &l->counts.n_waiting
-           : at == WORK_RUNS ? &l->counts.n_running
-                             : &l->counts.n_away;
+    return at == TASK_WAITING   ? &l->counts.n_waiting
+           : at == TASK_RUNNING ? &l->counts.n_running
+                                : &l->counts.n_preempted;
 }
 
-void loop_end_work(struct loop *l, struct work *w, enum job_end why,
-                   const pl_err *err)
+void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
+                      const pl_err *err)
 {
-    struct job_report r = {.why = why,
-                           .n_prompt = w->job.n_prompt,
-                           .n_cached = w->n_cached,
-                           .n_written = w->n_written};
-    struct job_listener j;
-    double now = loop_now(), began = w->began > 0 ? w->began : now;
-    double wrote = w->wrote > 0 ? w->wrote : now;
+    struct task_report r = {.why = why,
+                            .n_prompt = w->params.n_prompt,
+                            .n_cached = w->n_cached,
+                            .n_written = w->n_written};
+    struct task_callbacks j;
+    double now = loop_now(), began = w->admitted_s > 0 ? w->admitted_s : now;
+    double wrote = w->first_token_s > 0 ? w->first_token_s : now;
 
     if (err)
         r.err = *err;
-    r.queue_s = began - w->came;
+    r.queue_s = began - w->arrival_s;
     r.prompt_s = wrote - began;
     r.written_s = now - wrote;
-    if (w->at == WORK_RUNS) {
+    if (w->at == TASK_RUNNING) {
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
     }
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work; i++)
-        if (l->work[i] == w) {
-            memmove(&l->work[i], &l->work[i + 1],
-                    (size_t)(--l->n_work - i) * sizeof *l->work);
+    for (int i = 0; i < l->n_task; i++)
+        if (l->task[i] == w) {
+            memmove(&l->task[i], &l->task[i + 1],
+                    (size_t)(--l->n_task - i) * sizeof *l->task);
             break;
         }
-    schedule_leave(&l->schedule, w->job.client);
-    if (w->at == WORK_RUNS)
+    schedule_remove_task(&l->schedule, w->params.client);
+    if (w->at == TASK_RUNNING)
         l->slot[w->seq] = (struct loop_slot){0};
-    --*loop_count_of(l, w->at);
-    l->counts.n_failed += why == JOB_FAILED;
+    --*loop_state_counter(l, w->at);
+    l->counts.n_failed += why == FINISH_ERROR;
     pthread_mutex_unlock(&l->lock);
-    j = w->job.listener;
-    loop_tiers_leave(l, w);
-    if (w->at == WORK_RUNS)
-        loop_remember(l, w);
-    free_work(w); /* before the listener gives up the job's grammar */
+    j = w->params.listener;
+    loop_tiers_cancel(l, w);
+    if (w->at == TASK_RUNNING)
+        loop_save_slot_tokens(l, w);
+    task_free(w); /* before `end`, which may release the task's grammar */
     j.end(j.user, &r);
 }
 
-static pl_status check_job(const struct loop *l, const struct job *job,
-                           pl_err *err)
+static pl_status check_params(const struct loop *l,
+                              const struct task_params *params, pl_err *err)
 {
-    if (job->n_prompt < 1)
+    if (params->n_prompt < 1)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has no token: give one at least");
-    for (int64_t i = 0; i < job->n_prompt; i++)
-        if (job->prompt[i] < 0 || job->prompt[i] >= l->n_vocab)
+    for (int64_t i = 0; i < params->n_prompt; i++)
+        if (params->prompt[i] < 0 || params->prompt[i] >= l->n_vocab)
             return fail(err, PL_BAD_ARGUMENT,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
-                        i, job->prompt[i], l->n_vocab - 1);
-    if (job->place < 0 || job->place > l->o.n_seq)
+                        i, params->prompt[i], l->n_vocab - 1);
+    if (params->slot < 0 || params->slot > l->o.n_seq)
         return fail(err, PL_BAD_ARGUMENT,
                     "id_slot %d: the server has the slots 0 to %d (-np); name "
                     "one of them, or -1 for any",
-                    job->place - 1, l->o.n_seq - 1);
-    if (job->rows && l->o.d_model == 0)
+                    params->slot - 1, l->o.n_seq - 1);
+    if (params->rows && l->o.d_model == 0)
         return fail(err, PL_UNSUPPORTED,
                     "the server gives no embeddings: start it with "
                     "--embeddings");
-    if (job->n_prompt >= l->n_ctx)
+    if (params->n_prompt >= l->n_ctx)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has %" PRId64
                     " tokens; the context has %" PRId64
                     ", and what is written needs one: shorten it, or start "
                     "the server with a larger context (-c)",
-                    job->n_prompt, l->n_ctx);
+                    params->n_prompt, l->n_ctx);
     return PL_OK;
 }
 
-/* DRY's memory is as long as the context at most. */
-static pl_status make_sampler(struct work *w, const struct loop *l,
+/* Creates the sampler; DRY looks back at most n_ctx tokens. */
+static pl_status make_sampler(struct task *w, const struct loop *l,
                               const pl_sampling *given, pl_err *err)
 {
     pl_sampling s;
@@ -155,30 +156,30 @@ static pl_status make_sampler(struct work *w, const struct loop *l,
     return pl_sampler_create(&w->sampler, &s, l->n_vocab, err);
 }
 
-static pl_status make_work(struct work **out, const struct loop *l,
-                           const struct job *job, pl_err *err)
+static pl_status task_create(struct task **out, const struct loop *l,
+                             const struct task_params *params, pl_err *err)
 {
-    struct work *w = calloc(1, sizeof *w);
+    struct task *w = calloc(1, sizeof *w);
     pl_status s;
 
     *out = NULL;
     if (!w)
         return no_memory(err);
-    w->job = *job;
-    w->job.prompt = NULL;
-    w->job.sampling = NULL;
-    w->came = loop_now();
-    w->max_text = job->n_prompt + 64;
+    w->params = *params;
+    w->params.prompt = NULL;
+    w->params.sampling = NULL;
+    w->arrival_s = loop_now();
+    w->max_text = params->n_prompt + 64;
     w->text = malloc((size_t)w->max_text * sizeof *w->text);
     if (!w->text) {
-        free_work(w);
+        task_free(w);
         return no_memory(err);
     }
-    memcpy(w->text, job->prompt, (size_t)job->n_prompt * sizeof *w->text);
-    w->n_text = job->n_prompt;
-    s = make_sampler(w, l, job->sampling, err);
+    memcpy(w->text, params->prompt, (size_t)params->n_prompt * sizeof *w->text);
+    w->n_text = params->n_prompt;
+    s = make_sampler(w, l, params->sampling, err);
     if (s != PL_OK) {
-        free_work(w);
+        task_free(w);
         return s;
     }
     for (int64_t i = 0; i < w->n_text; i++)
@@ -187,18 +188,18 @@ static pl_status make_work(struct work **out, const struct loop *l,
     return PL_OK;
 }
 
-/* Waiting jobs leave at the rate at which jobs have ended so far. */
-static double when_again(const struct loop *l)
+/* Estimates the wait from the mean step time per task so far. */
+static double retry_after_s(const struct loop *l)
 {
     double a_job =
-        l->counts.n_job > 0 ? l->counts.step_s / (double)l->counts.n_job : 1;
+        l->counts.n_task > 0 ? l->counts.step_s / (double)l->counts.n_task : 1;
 
     return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
 }
 
-/* With the lock held: all, or none. */
-static pl_status queue_work(struct loop *l, struct work **w, int n,
-                            double *retry_s, pl_err *err)
+/* Adds all tasks or none. Caller holds the lock. */
+static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
+                               double *retry_s, pl_err *err)
 {
     int k = 0;
 
@@ -213,69 +214,71 @@ static pl_status queue_work(struct loop *l, struct work **w, int n,
                     "--max-waiting",
                     n, l->o.max_waiting);
     if (n > l->o.max_waiting - l->counts.n_waiting ||
-        n > l->max_work - l->n_work) {
-        l->counts.n_refused += (uint64_t)n;
+        n > l->max_task - l->n_task) {
+        l->counts.n_rejected += (uint64_t)n;
         if (retry_s)
-            *retry_s = when_again(l);
+            *retry_s = retry_after_s(l);
         return fail(err, PL_FULL,
                     "%d requests wait already, of %d that may, and %d more "
                     "are too many: try again later",
                     l->counts.n_waiting, l->o.max_waiting, n);
     }
-    while (k < n && schedule_join(&l->schedule, w[k]->job.client, err) == PL_OK)
+    while (k < n &&
+           schedule_add_task(&l->schedule, w[k]->params.client, err) == PL_OK)
         k++;
     if (k < n) {
         while (k-- > 0)
-            schedule_leave(&l->schedule, w[k]->job.client);
+            schedule_remove_task(&l->schedule, w[k]->params.client);
         return PL_NO_MEMORY;
     }
     for (int i = 0; i < n; i++) {
         w[i]->id = ++l->last_id;
-        l->work[l->n_work++] = w[i]; /* max_work: all that may be there */
+        l->task[l->n_task++] = w[i]; /* max_task bounds n_task */
     }
     l->counts.n_waiting += n;
-    l->counts.n_job += (uint64_t)n;
+    l->counts.n_task += (uint64_t)n;
     pthread_cond_signal(&l->come);
     return PL_OK;
 }
 
-pl_status loop_add(struct loop *l, const struct job *job, int n,
+pl_status loop_add(struct loop *l, const struct task_params *params, int n,
                    double *retry_s, pl_err *err)
 {
-    struct work **w = calloc((size_t)n + 1, sizeof *w);
+    struct task **w = calloc((size_t)n + 1, sizeof *w);
     pl_status s = w ? PL_OK : no_memory(err);
 
     for (int i = 0; i < n && s == PL_OK; i++) {
-        s = check_job(l, &job[i], err);
+        s = check_params(l, &params[i], err);
         if (s == PL_OK)
-            s = make_work(&w[i], l, &job[i], err);
+            s = task_create(&w[i], l, &params[i], err);
     }
     if (s == PL_OK) {
         pthread_mutex_lock(&l->lock);
-        s = queue_work(l, w, n, retry_s, err);
+        s = enqueue_tasks(l, w, n, retry_s, err);
         pthread_mutex_unlock(&l->lock);
     }
     for (int i = 0; i < n && w && s != PL_OK; i++)
-        free_work(w[i]);
+        task_free(w[i]);
     free(w);
     return s;
 }
 
-/* ---- errands ------------------------------------------------------------- */
+/* ---- calls between steps ------------------------------------------------- */
 
-pl_status loop_between(struct loop *l,
-                       pl_status (*act)(void *user, pl_engine *e, pl_err *err),
-                       void *user, pl_err *err)
+pl_status loop_run_between_steps(struct loop *l,
+                                 pl_status (*act)(void *user, pl_engine *e,
+                                                  pl_err *err),
+                                 void *user, pl_err *err)
 {
-    struct errand a = {.act = act, .user = user, .err = err};
-    struct errand **end;
+    struct loop_call a = {.act = act, .user = user, .err = err};
+    struct loop_call **end;
 
     pthread_mutex_lock(&l->lock);
     if (l->stops) {
         pthread_mutex_unlock(&l->lock);
         return fail(err, PL_CANCELLED, "the server is stopping");
     }
-    for (end = &l->errand; *end;)
+    for (end = &l->loop_call; *end;)
         end = &(*end)->next;
     *end = &a;
     pthread_cond_signal(&l->come);
@@ -285,24 +288,24 @@ pl_status loop_between(struct loop *l,
     return a.status;
 }
 
-/* With the lock held, which it gives back meanwhile. */
-static void run_errands(struct loop *l)
+/* Caller holds the lock, which is released during each call. */
+static void run_pending_calls(struct loop *l)
 {
-    struct errand *a;
+    struct loop_call *a;
 
-    while ((a = l->errand)) {
-        l->errand = a->next;
+    while ((a = l->loop_call)) {
+        l->loop_call = a->next;
         pthread_mutex_unlock(&l->lock);
         a->status = a->act(a->user, l->e, a->err);
         pthread_mutex_lock(&l->lock);
-        a->done = true; /* from here on its owner may be gone */
+        a->done = true; /* its owner may return and free it from here on */
         pthread_cond_broadcast(&l->done);
     }
 }
 
 /* ---- the thread ---------------------------------------------------------- */
 
-static void *work_on(void *user)
+static void *loop_thread(void *user)
 {
     struct loop *l = user;
     bool stops = false;
@@ -311,15 +314,15 @@ static void *work_on(void *user)
         bool busy = loop_step(l);
 
         pthread_mutex_lock(&l->lock);
-        run_errands(l);
-        while (!busy && !l->stops && !l->errand && l->n_work == 0 &&
-               !loop_tiers_owe(l)) {
+        run_pending_calls(l);
+        while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
+               !loop_tiers_backlogged(l)) {
             pthread_cond_wait(&l->come, &l->lock);
-            busy = l->n_work > 0; /* who has come waits for nothing */
+            busy = l->n_task > 0; /* a new task is served at once */
         }
-        if (!busy && !l->stops && !l->errand) {
-            /* All that run are paused, and nobody tells when clients or tiers
-             * have caught up: ask again soon. */
+        if (!busy && !l->stops && !l->loop_call) {
+            /* All running tasks are paused, and no signal reports when clients
+             * or tiers have caught up: check again soon. */
             struct timespec soon;
 
             clock_gettime(CLOCK_MONOTONIC, &soon);
@@ -331,23 +334,23 @@ static void *work_on(void *user)
         stops = l->stops;
         pthread_mutex_unlock(&l->lock);
     }
-    while (l->n_work > 0)
-        loop_end_work(l, l->work[0], JOB_CANCELLED, NULL);
+    while (l->n_task > 0)
+        loop_finish_task(l, l->task[0], FINISH_CANCELLED, NULL);
     pthread_mutex_lock(&l->lock);
-    run_errands(l);
+    run_pending_calls(l);
     pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-static bool make_room(struct loop *l)
+static bool alloc_buffers(struct loop *l)
 {
     size_t n = (size_t)l->o.n_seq;
     int64_t chunk = l->o.chunk < l->o.step ? l->o.step : l->o.chunk;
 
-    l->max_work = l->o.n_seq + l->o.max_waiting;
+    l->max_task = l->o.n_seq + l->o.max_waiting;
     l->max_batch = chunk + l->o.n_seq;
-    l->work = calloc((size_t)l->max_work, sizeof *l->work);
-    l->client = calloc((size_t)l->max_work, sizeof *l->client);
+    l->task = calloc((size_t)l->max_task, sizeof *l->task);
+    l->client = calloc((size_t)l->max_task, sizeof *l->client);
     l->slot = calloc(n, sizeof *l->slot);
     l->last = calloc(n, sizeof *l->last);
     l->n_device = pl_engine_devices(l->e, NULL, 0, sizeof *l->device);
@@ -363,28 +366,28 @@ static bool make_room(struct loop *l)
     l->rows = calloc(n, sizeof *l->rows);
     if (l->o.d_model > 0)
         l->row = calloc((size_t)(l->max_batch * l->o.d_model), sizeof *l->row);
-    return ahead_init(&l->ahead, l->o.n_seq) && l->work && l->client &&
+    return ahead_init(&l->ahead, l->o.n_seq) && l->task && l->client &&
            l->slot && l->last && l->device && l->run && l->plan && l->taken &&
            l->token && l->seq && l->wanted && l->logits && l->path && l->rows &&
            (l->row || l->o.d_model == 0);
 }
 
-static bool find_ends(struct loop *l)
+static bool find_eog_tokens(struct loop *l)
 {
     int n = 0;
 
     for (int64_t id = 0; id < l->n_vocab; id++)
-        l->n_end += pl_token_ends(l->t, (int32_t)id);
+        l->n_end += pl_token_is_eog(l->t, (int32_t)id);
     l->end = calloc((size_t)l->n_end + 1, sizeof *l->end);
     l->end_logit = calloc((size_t)l->n_end + 1, sizeof *l->end_logit);
     for (int64_t id = 0; id < l->n_vocab && l->end; id++)
-        if (pl_token_ends(l->t, (int32_t)id))
+        if (pl_token_is_eog(l->t, (int32_t)id))
             l->end[n++] = (int32_t)id;
     return l->end && l->end_logit;
 }
 
-/* Waits end by a clock that nobody sets. */
-static bool make_locks(struct loop *l)
+/* Timed waits use the monotonic clock, which is never set. */
+static bool init_locks(struct loop *l)
 {
     pthread_condattr_t a;
 
@@ -404,7 +407,7 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     struct loop *l = calloc(1, sizeof *l);
 
     *out = NULL;
-    if (!l || !make_locks(l)) {
+    if (!l || !init_locks(l)) {
         free(l);
         return no_memory(err);
     }
@@ -420,12 +423,12 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (l->o.chunk == 0)
         l->o.chunk = l->o.step / 4 > 32 ? l->o.step / 4 : 32;
     schedule_init(&l->schedule, l->o.step, l->o.chunk);
-    if (!make_room(l) || !find_ends(l)) {
+    if (!alloc_buffers(l) || !find_eog_tokens(l)) {
         loop_free(l);
         return no_memory(err);
     }
-    loop_look(l);
-    if (pthread_create(&l->thread, NULL, work_on, l) != 0) {
+    loop_read_counters(l);
+    if (pthread_create(&l->thread, NULL, loop_thread, l) != 0) {
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
                     "the thread of the server's loop: the "
@@ -451,7 +454,7 @@ void loop_free(struct loop *l)
     pthread_mutex_destroy(&l->lock);
     schedule_fini(&l->schedule);
     ahead_fini(&l->ahead);
-    free(l->work);
+    free(l->task);
     free(l->client);
     free(l->slot);
     for (int i = 0; i < l->o.n_seq && l->last; i++)
@@ -473,7 +476,7 @@ void loop_free(struct loop *l)
     free(l);
 }
 
-/* ---- what it does -------------------------------------------------------- */
+/* ---- counters ------------------------------------------------------------ */
 
 void loop_counts(struct loop *l, struct loop_counts *out)
 {

@@ -1,11 +1,10 @@
-/* The engine's loop: one thread that steps an engine for all who ask.
+/* The engine loop: one thread that steps the engine for all requests.
  *
- * A job is one text to be written: a prompt, how to choose tokens, when to end.
- * Jobs wait until a sequence and room for their prompt are free, feed the
- * prompt in chunks beside others that write (schedule.h), and leave after any
- * step. When pages run short a job gives its place: what its sequence holds
- * goes to host memory, comes back later, and the job goes on with the same
- * bits. */
+ * A task is one text to generate: a prompt, how to sample tokens, when to end.
+ * Tasks wait until a sequence and space for their prompt are free. They feed
+ * the prompt in chunks while others decode (schedule.h), and may leave after
+ * any step. When pages run out a task is preempted: its sequence is swapped out
+ * to host memory, restored later, and the task continues with the same bits. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -13,151 +12,158 @@
 
 struct loop;
 
-double loop_now(void); /* seconds of its clock */
+double loop_now(void); /* monotonic clock, seconds */
 
-enum job_end {
-    JOB_ENDED,     /* a token that ends a text */
-    JOB_TOLD,      /* the listener had enough */
-    JOB_LENGTH,    /* max_tokens, or the context is full */
-    JOB_CANCELLED, /* the client gave up, or the loop stops */
-    JOB_LATE,      /* its time is over */
-    JOB_FAILED,    /* err says why */
+enum task_finish {
+    FINISH_EOG,       /* an end-of-text token */
+    FINISH_STOPPED,   /* the listener returned false */
+    FINISH_LENGTH,    /* max_tokens, or the context is full */
+    FINISH_CANCELLED, /* the client has disconnected, or the loop is stopping */
+    FINISH_TIMEOUT,   /* its time limit is over */
+    FINISH_ERROR,     /* see err */
 };
 
-/* What its client would like. */
-enum job_wish {
-    JOB_GO,
-    JOB_PAUSE, /* it has not taken yet what was written: in no step for now */
-    JOB_GIVE_UP
+/* The state of a task's client. */
+enum client_state {
+    CLIENT_READY,
+    CLIENT_BACKLOGGED, /* has output to read first; left out of steps */
+    CLIENT_GONE
 };
 
-/* What is told at an end. */
-struct job_report {
-    enum job_end why;
-    pl_err err;                            /* of JOB_FAILED */
-    int64_t n_prompt, n_cached, n_written; /* tokens; cached: not computed */
+/* Passed to task_callbacks.end. */
+struct task_report {
+    enum task_finish why;
+    pl_err err;                            /* for FINISH_ERROR */
+    int64_t n_prompt, n_cached, n_written; /* tokens; n_cached: not computed */
     double queue_s, prompt_s, written_s;
 };
 
-/* Called on the loop's thread between steps: what they do delays everybody, and
- * they must neither wait nor call the loop. */
-struct job_listener {
-    /* Of the prompt's `total` tokens `done` are there, of which `cached` were
-     * not computed; at its end in any case. NULL: not told. */
+/* Called on the loop's thread between steps. They delay all tasks, so they must
+ * neither wait nor call the loop. */
+struct task_callbacks {
+    /* Reports that `done` of the prompt's `total` tokens are in the sequence,
+     * `cached` of them without computing. Always called at the prompt's end.
+     * May be NULL. */
     void (*progress)(void *user, int64_t done, int64_t total, int64_t cached);
-    /* A token was chosen, from these logits [n_vocab]; one that ends the text
-     * is not told. False: it is enough. */
+    /* Passes a sampled token with its logits [n_vocab]; an end-of-text token is
+     * not passed. Returns false to stop the task. */
     bool (*token)(void *user, int32_t id, const float *logits);
-    /* Does the grammar hold for the next token? It does from the first time on
-     * that this says so, and until then no token that ends a text comes; NULL:
-     * from the beginning. */
-    bool (*holds)(void *user);
-    /* Is anybody still there? Asked before every step, from the first on, while
-     * the job waits too; NULL: always. */
-    enum job_wish (*wish)(void *user);
-    /* The last call; the job is gone then. */
-    void (*end)(void *user, const struct job_report *report);
+    /* Returns true if the grammar applies to the next token. It applies from
+     * the first true on; until then no end-of-text token is sampled. NULL: it
+     * applies from the beginning. */
+    bool (*grammar_applies)(void *user);
+    /* Returns the client's state. Called before every step, also while the task
+     * waits. NULL: always ready. */
+    enum client_state (*poll_client)(void *user);
+    /* The last call; the task has been freed. */
+    void (*end)(void *user, const struct task_report *report);
     void *user;
-    /* Of jobs with rows alone: of token `at` of the prompt, what logits would
-     * be made of, [d_model]; in order. At 0 it begins anew: what was told so
-     * far counts no more. */
+    /* Only for tasks with rows: passes the row of prompt token `at` that logits
+     * would be computed from, [d_model], in order. `at` 0 starts over: rows
+     * passed before no longer count. */
     void (*row)(void *user, int64_t at, const float *row);
 };
 
-/* Which rows a job tells in place of writing; with any it ends with its prompt.
- */
-enum job_rows { JOB_NO_ROW, JOB_LAST_ROW, JOB_ALL_ROWS };
+/* The rows that a task returns instead of generating; a task with rows ends
+ * with its prompt. */
+enum task_rows { TASK_NO_ROW, TASK_LAST_ROW, TASK_ALL_ROWS };
 
-struct job {
+struct task_params {
     const int32_t *prompt; /* copied */
-    int64_t n_prompt;      /* 1 at least */
-    int64_t max_tokens;    /* to write; -1: as many as the context takes */
+    int64_t n_prompt;      /* at least 1 */
+    int64_t max_tokens;    /* to generate; -1: as many as the context holds */
     const pl_sampling *sampling; /* NULL: the defaults */
-    pl_grammar *grammar; /* what is written keeps to it; NULL: to none. Must
-                              outlive the job */
-    bool ignore_end;     /* write on behind a token that ends a text */
-    bool no_cache;       /* compute all of the prompt */
-    enum job_rows rows;  /* where loop_options.d_model is given */
-    int place;           /* 1 + the only place that it takes; 0: any */
+    pl_grammar *grammar; /* constrains the output; NULL: none. Must outlive the
+                            task */
+    bool ignore_end;     /* continue after an end-of-text token */
+    bool no_cache;       /* compute the whole prompt */
+    enum task_rows rows; /* needs loop_options.d_model */
+    int slot;            /* 1 + the only slot it may run in; 0: any */
     uint64_t client;     /* see http_client */
-    double time_s;       /* for all of it, waiting too; 0: any */
-    /* With max_tokens 0: its sequence has the whole prompt now. `user` is the
-     * listener's. It is no job that a slot is remembered by. NULL: not told. */
+    double time_s;       /* limit including waiting; 0: none */
+    /* Called once the whole prompt is in the sequence, for tasks with
+     * max_tokens 0; `user` is the listener's. Such a task does not change the
+     * tokens remembered for its slot. May be NULL. */
     void (*keep)(void *user, pl_engine *e, int seq);
-    struct job_listener listener;
+    struct task_callbacks listener;
 };
 
 struct loop_options {
-    int n_seq;           /* sequences of the engine that jobs may have */
-    int max_waiting;     /* jobs that may wait; 0: 16 times n_seq */
-    int64_t step;        /* tokens of a step: the engine's micro-batch */
-    int64_t chunk;       /* of prompts beside others that write; 0: a quarter of
-                        a step, 32 at least */
-    struct tiers *tiers; /* what is kept goes there, and comes back; borrowed,
-                            NULL: none */
-    double look_s;       /* that a job waits for what they know, and for a page;
-                            one that hangs (tiers_hangs) is not waited for;
-                            0: 5 */
-    int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0: it
-                        keeps none */
+    int n_seq;           /* sequences of the engine that tasks may use */
+    int max_waiting;     /* tasks that may wait; 0: 16 times n_seq */
+    int64_t step;        /* tokens per step: the engine's micro-batch */
+    int64_t chunk;       /* prompt tokens per step while others decode; 0: a
+                            quarter of a step, at least 32 */
+    struct tiers *tiers; /* where cached prefixes are stored and loaded from;
+                            borrowed, NULL: none */
+    double look_s;       /* seconds that a task waits for a tier lookup, and for
+                            each page; a stalled disk (tiers_disk_stalled) is
+                            not waited for; 0: 5 */
+    int64_t d_model; /* of the rows that the engine keeps ("result_norm"); 0:
+                        none are kept */
     pl_log_fn *log;
     void *log_user;
-    /* Called once, on the loop's thread, when a device has failed: no jobs are
-     * taken any more, and all that there are end next. NULL: nobody is told. */
+    /* Called once on the loop's thread when a device has failed: no more tasks
+     * are accepted, and all present ones end next. May be NULL. */
     void (*lost)(void *user, const pl_err *err);
     void *lost_user;
 };
 
-/* Since the loop began, but for those "now". */
+/* Since the loop began, except those marked "now". */
 struct loop_counts {
-    int n_waiting, n_running, n_away; /* now; away: gave their place */
-    uint64_t n_job, n_refused, n_failed, n_given; /* given: places */
+    int n_waiting, n_running, n_preempted; /* now; preempted ones wait in host
+                                              memory */
+    uint64_t n_task, n_rejected, n_failed, n_preemptions;
     uint64_t n_step, n_prompt, n_cached, n_written;
     uint64_t messages, message_bytes, copy_bytes; /* see pl_counters */
     pl_cache_counters cache;                      /* now */
-    double step_s;                                /* within steps */
-    double self_s;   /* between them: choosing, telling */
-    uint64_t n_back; /* tokens of prompts that came from tiers; in n_cached */
-    double back_s;   /* putting them there, between steps */
+    double step_s;                                /* in steps */
+    double overhead_s; /* between them: scheduling, callbacks */
+    /* prompt tokens loaded from tiers; part of n_cached */
+    uint64_t n_restored;
+    double restore_s; /* loading them, between steps */
 };
 
-/* One place, as /slots shows it. */
+/* A slot as /slots shows it. */
 struct loop_slot {
-    uint64_t job; /* 0: idle */
+    uint64_t id_task; /* id of its task; 0: idle */
     int64_t n_prompt, n_done, n_written, n_held;
 };
 
-/* e and t are borrowed until loop_free; nobody else calls the engine then. */
+/* Starts a loop. It borrows e and t until loop_free; only the loop may call the
+ * engine until then. */
 pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
                       const struct loop_options *o, pl_err *err);
-/* Cancels what is left and waits for the step that is under way. */
+/* Cancels remaining tasks and waits for the step in progress. */
 void loop_free(struct loop *l);
 
-/* n jobs, all or none. DEVICE: one has failed before. FULL: too many wait, try
- * again in *retry_s seconds or so; BAD_ARGUMENT: one can never run, its prompt
- * being longer than the context, or a token none of the model's. */
-pl_status loop_add(struct loop *l, const struct job *job, int n,
+/* Adds n tasks, all or none. DEVICE: a device has failed before. FULL: too many
+ * wait; try again in about *retry_s seconds. BAD_ARGUMENT: a task can never
+ * run, because its prompt is longer than the context or has a token outside the
+ * vocabulary. */
+pl_status loop_add(struct loop *l, const struct task_params *params, int n,
                    double *retry_s, pl_err *err);
-/* `act` runs on the loop's thread between two steps, and loop_between returns
- * when it has: saving a sequence, say. */
-pl_status loop_between(struct loop *l,
-                       pl_status (*act)(void *user, pl_engine *e, pl_err *err),
-                       void *user, pl_err *err);
+/* Runs `act` on the loop's thread between two steps and returns its result, for
+ * example to save a sequence. */
+pl_status loop_run_between_steps(struct loop *l,
+                                 pl_status (*act)(void *user, pl_engine *e,
+                                                  pl_err *err),
+                                 void *user, pl_err *err);
 void loop_counts(struct loop *l, struct loop_counts *out);
-/* The tokens that the last job of a place had in its sequence, or that
- * loop_restore put there; malloc'ed, *n of them, perhaps 0. False: no memory.
- */
-bool loop_last(struct loop *l, int slot, int32_t **token, int64_t *n);
-/* They are forgotten; how many they were. */
-int64_t loop_erase(struct loop *l, int slot);
-/* A state of n tokens becomes a prefix that is kept, and what a place had last.
- * FULL: all places are taken, or there is no room. */
-pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
-                       int64_t n, const void *state, size_t bytes, pl_err *err);
-/* Of the first n slots; how many there are. */
+/* Copies the tokens of a slot's last task, or those of loop_slot_restore: *n of
+ * them, perhaps 0, malloc'ed. Returns false if out of memory. */
+bool loop_slot_tokens(struct loop *l, int slot, int32_t **token, int64_t *n);
+/* Forgets a slot's tokens and returns how many there were. */
+int64_t loop_slot_erase(struct loop *l, int slot);
+/* Makes a state of n tokens a cached prefix and the slot's last contents. FULL:
+ * all slots are taken, or the cache has no space. */
+pl_status loop_slot_restore(struct loop *l, int slot, const int32_t *token,
+                            int64_t n, const void *state, size_t bytes,
+                            pl_err *err);
+/* Copies the first n slots and returns how many there are. */
 int loop_slots(struct loop *l, struct loop_slot *slot, int n);
-/* The engine's devices as they were after the last step: the first n of them;
- * how many there are. */
+/* Copies the first n devices' counters as of the last step and returns how many
+ * devices there are. */
 int loop_devices(struct loop *l, pl_device_counters *device, int n);
 
 #endif

@@ -1,6 +1,6 @@
-/* What places had last: tokens, so that a client can have what it sees as a
- * slot saved, and brought back. Between jobs no place holds a sequence; what a
- * job computed is kept as a prefix (pl_seq_share). See loop.h. */
+/* The tokens that slots had last, so that a client can save and restore what it
+ * sees as a slot. Between tasks no slot has a sequence; what a task computed is
+ * a cached prefix (pl_seq_share). See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* With the lock held. */
-static void set_last(struct loop *l, int slot, int32_t *token, int64_t n)
+/* Caller holds the lock. */
+static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 {
     free(l->last[slot].token);
     l->last[slot] = (struct last){token, n};
 }
 
-void loop_remember(struct loop *l, struct work *w)
+void loop_save_slot_tokens(struct loop *l, struct task *w)
 {
-    if (w->n_done == 0 || w->job.keep)
+    if (w->n_done == 0 || w->params.keep)
         return;
     pthread_mutex_lock(&l->lock);
-    set_last(l, w->seq, w->text, w->n_done);
+    set_slot_tokens(l, w->seq, w->text, w->n_done);
     pthread_mutex_unlock(&l->lock);
     w->text = NULL;
 }
@@ -33,7 +33,7 @@ static bool copy(const int32_t *token, int64_t n, int32_t **out)
     return *out != NULL;
 }
 
-bool loop_last(struct loop *l, int slot, int32_t **token, int64_t *n)
+bool loop_slot_tokens(struct loop *l, int slot, int32_t **token, int64_t *n)
 {
     bool ok;
 
@@ -44,13 +44,13 @@ bool loop_last(struct loop *l, int slot, int32_t **token, int64_t *n)
     return ok;
 }
 
-int64_t loop_erase(struct loop *l, int slot)
+int64_t loop_slot_erase(struct loop *l, int slot)
 {
     int64_t n;
 
     pthread_mutex_lock(&l->lock);
     n = l->last[slot].n;
-    set_last(l, slot, NULL, 0);
+    set_slot_tokens(l, slot, NULL, 0);
     pthread_mutex_unlock(&l->lock);
     return n;
 }
@@ -65,7 +65,7 @@ struct restore {
     size_t bytes;
 };
 
-/* Into a sequence that nobody has; emptied, it is a kept prefix. */
+/* Restores into a free sequence; emptied, it becomes a cached prefix. */
 static pl_status restore(void *user, pl_engine *e, pl_err *err)
 {
     const struct restore *r = user;
@@ -81,13 +81,14 @@ static pl_status restore(void *user, pl_engine *e, pl_err *err)
     }
     s = pl_state_restore_memory(e, seq, r->state, r->bytes, 0, err);
     if (s == PL_OK)
-        s = pl_seq_tell(e, seq, r->token, r->n, err);
+        s = pl_seq_set_tokens(e, seq, r->token, r->n, err);
     pl_seq_trim(e, seq, 0, NULL, NULL);
     return s;
 }
 
-pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
-                       int64_t n, const void *state, size_t bytes, pl_err *err)
+pl_status loop_slot_restore(struct loop *l, int slot, const int32_t *token,
+                            int64_t n, const void *state, size_t bytes,
+                            pl_err *err)
 {
     struct restore r = {l, token, n, state, bytes};
     int32_t *own;
@@ -98,13 +99,13 @@ pl_status loop_restore(struct loop *l, int slot, const int32_t *token,
                  "out of memory for a slot's tokens");
         return err->status = PL_NO_MEMORY;
     }
-    s = loop_between(l, restore, &r, err);
+    s = loop_run_between_steps(l, restore, &r, err);
     if (s != PL_OK) {
         free(own);
         return s;
     }
     pthread_mutex_lock(&l->lock);
-    set_last(l, slot, own, n);
+    set_slot_tokens(l, slot, own, n);
     pthread_mutex_unlock(&l->lock);
     return PL_OK;
 }

@@ -1,5 +1,4 @@
-/* One step of the loop: who leaves, who comes, what is computed, what is told.
- * See loop.h. */
+/* One step of the loop: retire, admit, compute, emit results. See loop.h. */
 #include "loop_inner.h"
 
 #include <inttypes.h>
@@ -7,155 +6,163 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- who leaves ---------------------------------------------------------- */
+/* ---- retiring ------------------------------------------------------------ */
 
-static bool is_over(const struct work *w, double now, enum job_end *why)
+static bool abort_reason(const struct task *w, double now,
+                         enum task_finish *why)
 {
-    if (w->wish == JOB_GIVE_UP)
-        *why = JOB_CANCELLED;
-    else if (w->job.time_s > 0 && now - w->came > w->job.time_s)
-        *why = JOB_LATE;
+    if (w->client_state == CLIENT_GONE)
+        *why = FINISH_CANCELLED;
+    else if (w->params.time_s > 0 && now - w->arrival_s > w->params.time_s)
+        *why = FINISH_TIMEOUT;
     else
         return false;
     return true;
 }
 
-/* The nth job; NULL: there are no more. The loop's thread alone removes jobs,
- * so that it stays while it is looked at. */
-static struct work *nth(struct loop *l, int n)
+/* Returns task n, or NULL. Only the loop's thread removes tasks, so it stays
+ * valid. */
+static struct task *task_at(struct loop *l, int n)
 {
-    struct work *w;
+    struct task *w;
 
     pthread_mutex_lock(&l->lock);
-    w = n < l->n_work ? l->work[n] : NULL;
+    w = n < l->n_task ? l->task[n] : NULL;
     pthread_mutex_unlock(&l->lock);
     return w;
 }
 
-static void let_go(struct loop *l)
+static void retire_cancelled(struct loop *l)
 {
     const double now = loop_now();
-    enum job_end why = JOB_CANCELLED;
-    struct work *w;
+    enum task_finish why = FINISH_CANCELLED;
+    struct task *w;
 
-    for (int i = 0; (w = nth(l, i)); i++) {
-        const struct job_listener *j = &w->job.listener;
+    for (int i = 0; (w = task_at(l, i)); i++) {
+        const struct task_callbacks *j = &w->params.listener;
 
-        w->wish = j->wish ? j->wish(j->user) : JOB_GO;
-        if (is_over(w, now, &why)) {
-            loop_end_work(l, w, why, NULL);
+        w->client_state =
+            j->poll_client ? j->poll_client(j->user) : CLIENT_READY;
+        if (abort_reason(w, now, &why)) {
+            loop_finish_task(l, w, why, NULL);
             i--;
         }
     }
 }
 
-/* ---- places -------------------------------------------------------------- */
+/* ---- slots --------------------------------------------------------------- */
 
-static void set_place(struct loop *l, struct work *w, enum work_at at)
+static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 {
     pthread_mutex_lock(&l->lock);
-    --*loop_count_of(l, w->at);
-    ++*loop_count_of(l, at);
+    --*loop_state_counter(l, w->at);
+    ++*loop_state_counter(l, at);
     w->at = at;
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A free sequence that a job may have; -1: there is none now. */
-static int free_seq(const struct loop *l, const struct work *w)
+/* Returns a free sequence that the task may have, or -1. */
+static int find_free_slot(const struct loop *l, const struct task *w)
 {
-    const int place = w->job.place - 1;
+    const int slot = w->params.slot - 1;
 
-    if (place >= 0)
-        return l->taken[place] ? -1 : place;
+    if (slot >= 0)
+        return l->taken[slot] ? -1 : slot;
     for (int i = 0; i < l->o.n_seq; i++)
         if (!l->taken[i])
             return i;
     return -1;
 }
 
-/* Room for all that a job has so far and some more to write in, beside some for
- * each that runs, so that nobody has to give a place at once. Where nobody runs
- * there is room for anybody. */
-static bool has_room(struct loop *l, const struct work *w)
+/* Returns true if the cache holds the task's tokens plus 64 to generate, on top
+ * of the uncomputed tokens plus 64 of each running task. The margin avoids an
+ * immediate preemption. A task always fits if none runs. */
+static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
     int64_t wish = w->n_text + TO_WRITE;
     int n = 0;
 
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work; i++) {
-        const struct work *other = l->work[i];
+    for (int i = 0; i < l->n_task; i++) {
+        const struct task *other = l->task[i];
 
-        if (other->at != WORK_RUNS)
+        if (other->at != TASK_RUNNING)
             continue;
         n++;
         wish += other->n_text - other->n_done + TO_WRITE;
     }
     pthread_mutex_unlock(&l->lock);
-    return n == 0 || wish <= pl_engine_room(l->e, -1);
+    return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* With the lock held: who has this place and takes part in no step; NULL:
- * nobody does. */
-static struct work *idle_at(const struct loop *l, int place)
+/* Returns the paused task in slot `slot` - 1, or NULL. Caller holds the lock.
+ */
+static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
-    for (int i = 0; i < l->n_work; i++)
-        if (l->work[i]->at == WORK_RUNS && l->work[i]->seq == place - 1 &&
-            l->work[i]->wish == JOB_PAUSE)
-            return l->work[i];
+    for (int i = 0; i < l->n_task; i++)
+        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot - 1 &&
+            l->task[i]->client_state == CLIENT_BACKLOGGED)
+            return l->task[i];
     return NULL;
 }
 
-/* Who waits for one place, which another has and uses, lets others by. */
-static bool may_come(const struct loop *l, const struct work *w,
-                     enum work_at at)
+/* Returns true if the task is in state `at`, its client is ready, its tier
+ * lookup is done, and a slot is free or can be freed. A task pinned to a busy
+ * slot does not block those after it. */
+static bool is_admissible(const struct loop *l, const struct task *w,
+                          enum task_state at)
 {
-    return w->at == at && w->wish == JOB_GO && !loop_tiers_waits(l, w) &&
-           (w->job.place == 0 || free_seq(l, w) >= 0 ||
-            idle_at(l, w->job.place));
+    return w->at == at && w->client_state == CLIENT_READY &&
+           !loop_tiers_is_pending(l, w) &&
+           (w->params.slot == 0 || find_free_slot(l, w) >= 0 ||
+            paused_task_in_slot(l, w->params.slot));
 }
 
-/* Who gets the next place: those who gave theirs come first, or nobody would be
- * safe to end. Who would take part in no step gets none. NULL: nobody waits. */
-static struct work *next_work(struct loop *l)
+/* Picks the next task to admit: preempted tasks first, so that every admitted
+ * task can finish, then waiting tasks by fair share. NULL if none is
+ * admissible. */
+static struct task *pick_next_task(struct loop *l)
 {
-    struct work *next = NULL;
+    struct task *next = NULL;
     int n = 0, first;
 
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l, l->work[i], WORK_AWAY))
-            next = l->work[i];
-    for (int i = 0; i < l->n_work && !next; i++)
-        if (may_come(l, l->work[i], WORK_WAITS))
-            l->client[n++] = l->work[i]->job.client;
+    for (int i = 0; i < l->n_task && !next; i++)
+        if (is_admissible(l, l->task[i], TASK_PREEMPTED))
+            next = l->task[i];
+    for (int i = 0; i < l->n_task && !next; i++)
+        if (is_admissible(l, l->task[i], TASK_WAITING))
+            l->client[n++] = l->task[i]->params.client;
     first = schedule_next(&l->schedule, l->client, n);
-    for (int i = 0; i < l->n_work && !next && first >= 0; i++)
-        if (may_come(l, l->work[i], WORK_WAITS) && first-- == 0)
-            next = l->work[i];
+    for (int i = 0; i < l->n_task && !next && first >= 0; i++)
+        if (is_admissible(l, l->task[i], TASK_WAITING) && first-- == 0)
+            next = l->task[i];
     pthread_mutex_unlock(&l->lock);
     return next;
 }
 
-/* Who takes part in no step and has the place that w needs, or, where w is NULL
- * or needs no certain one, the newest such; NULL: there is none. */
-static struct work *idle_work(struct loop *l, const struct work *w)
+/* Returns a paused task to preempt: the one in the slot that `w` is pinned to,
+ * else the newest. NULL if none is paused. */
+static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
-    bool named = w && w->job.place > 0 && free_seq(l, w) < 0;
-    struct work *idle = NULL;
+    bool named = w && w->params.slot > 0 && find_free_slot(l, w) < 0;
+    struct task *idle = NULL;
 
     pthread_mutex_lock(&l->lock);
     if (named)
-        idle = idle_at(l, w->job.place);
-    for (int i = 0; i < l->n_work && !named; i++)
-        if (l->work[i]->at == WORK_RUNS && l->work[i]->wish == JOB_PAUSE)
-            idle = l->work[i];
+        idle = paused_task_in_slot(l, w->params.slot);
+    for (int i = 0; i < l->n_task && !named; i++)
+        if (l->task[i]->at == TASK_RUNNING &&
+            l->task[i]->client_state == CLIENT_BACKLOGGED)
+            idle = l->task[i];
     pthread_mutex_unlock(&l->lock);
     return idle;
 }
 
-/* False: it could not, and waits on, or has ended. */
-static bool come_back(struct loop *l, struct work *w)
+/* Restores a preempted task. Returns false if it has to wait on, or has
+ * ended. */
+static bool resume(struct loop *l, struct task *w)
 {
     pl_err err;
     pl_status s = pl_state_restore_memory(l->e, w->seq, w->saved,
@@ -163,109 +170,110 @@ static bool come_back(struct loop *l, struct work *w)
 
     if (s == PL_FULL && l->counts.n_running > 1) { /* others grew */
         l->taken[w->seq] = false;
-        set_place(l, w, WORK_AWAY);
+        set_task_state(l, w, TASK_PREEMPTED);
         return false;
     }
     free(w->saved);
     w->saved = NULL;
-    if (s == PL_OK) /* it is kept as if it had stayed; or not, and goes on */
-        pl_seq_tell(l->e, w->seq, w->text, w->n_done, NULL);
+    if (s == PL_OK) /* to cache its prefix; it runs without, too */
+        pl_seq_set_tokens(l->e, w->seq, w->text, w->n_done, NULL);
     if (s != PL_OK)
-        loop_end_work(l, w, JOB_FAILED, &err);
+        loop_finish_task(l, w, FINISH_ERROR, &err);
     return s == PL_OK;
 }
 
-/* What is kept of its prompt needs not be computed. */
-static void begin(struct loop *l, struct work *w)
+/* Starts a task; the cached part of its prompt is not computed. */
+static void start_prefill(struct loop *l, struct task *w)
 {
-    w->began = loop_now();
-    if (!w->job.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
-                                         &w->n_cached, NULL) != PL_OK)
+    w->admitted_s = loop_now();
+    if (!w->params.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
+                                            &w->n_cached, NULL) != PL_OK)
         w->n_cached = 0;
     w->n_done = w->n_shared = w->n_cached;
-    loop_tiers_begin(l, w);
+    loop_tiers_start(l, w);
 }
 
-/* A job gives its place, and what its sequence holds goes to host memory. */
-static void send_away(struct loop *l, struct work *w)
+/* Preempts a task: swaps its sequence out to host memory. */
+static void preempt(struct loop *l, struct task *w)
 {
     pl_err err;
 
-    loop_tiers_stop(l, w);
-    if (w->n_done > 0 && pl_state_put_aside(l->e, w->seq, &w->saved,
-                                            &w->saved_bytes, &err) != PL_OK) {
-        loop_end_work(l, w, JOB_FAILED, &err);
+    loop_tiers_abort(l, w);
+    if (w->n_done > 0 && pl_state_swap_out(l->e, w->seq, &w->saved,
+                                           &w->saved_bytes, &err) != PL_OK) {
+        loop_finish_task(l, w, FINISH_ERROR, &err);
         return;
     }
     pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
     l->taken[w->seq] = false;
     pthread_mutex_lock(&l->lock);
-    l->counts.n_given++;
+    l->counts.n_preemptions++;
     l->slot[w->seq] = (struct loop_slot){0};
     pthread_mutex_unlock(&l->lock);
-    set_place(l, w, w->n_done > 0 ? WORK_AWAY : WORK_WAITS);
+    set_task_state(l, w, w->n_done > 0 ? TASK_PREEMPTED : TASK_WAITING);
 }
 
-/* False: there is no place for it, or no room. Who takes part in no step gives
- * his place where others need one. */
-static bool find_place(struct loop *l, const struct work *w)
+/* Makes a slot and cache space free for a task, preempting paused tasks.
+ * Returns false if that is not enough. */
+static bool make_slot_free(struct loop *l, const struct task *w)
 {
-    struct work *idle;
+    struct task *idle;
 
-    while (free_seq(l, w) < 0 || !has_room(l, w)) {
-        idle = idle_work(l, w);
+    while (find_free_slot(l, w) < 0 || !fits_in_cache(l, w)) {
+        idle = find_paused_task(l, w);
         if (!idle)
             return false;
-        send_away(l, idle);
+        preempt(l, idle);
     }
     return true;
 }
 
 static void admit(struct loop *l)
 {
-    struct work *w;
+    struct task *w;
 
-    while ((w = next_work(l)) && find_place(l, w)) {
-        bool back = w->at == WORK_AWAY;
+    while ((w = pick_next_task(l)) && make_slot_free(l, w)) {
+        bool back = w->at == TASK_PREEMPTED;
 
-        if (loop_tiers_look(l, w))
+        if (loop_tiers_lookup(l, w))
             continue;
-        w->seq = free_seq(l, w);
+        w->seq = find_free_slot(l, w);
         l->taken[w->seq] = true;
-        set_place(l, w, WORK_RUNS);
+        set_task_state(l, w, TASK_RUNNING);
         if (!back)
-            begin(l, w);
-        else if (!come_back(l, w))
+            start_prefill(l, w);
+        else if (!resume(l, w))
             break;
     }
 }
 
-/* ---- what is computed ---------------------------------------------------- */
+/* ---- computing ----------------------------------------------------------- */
 
-static bool is_writing(const struct work *w)
+static bool is_decoding(const struct task *w)
 {
     return w->n_written > 0 && w->n_text - w->n_done == 1;
 }
 
-/* Tokens of the step, all in all. */
-static int64_t plan_step(struct loop *l)
+/* Plans the step; returns its number of tokens. */
+static int64_t build_step(struct loop *l)
 {
     int64_t n;
 
     l->n_run = 0;
     pthread_mutex_lock(&l->lock);
-    for (int i = 0; i < l->n_work; i++)
-        if (l->work[i]->at == WORK_RUNS)
-            l->run[l->n_run++] = l->work[i];
+    for (int i = 0; i < l->n_task; i++)
+        if (l->task[i]->at == TASK_RUNNING)
+            l->run[l->n_run++] = l->task[i];
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->n_run; i++) {
-        const struct work *w = l->run[i];
+        const struct task *w = l->run[i];
 
-        l->plan[i] = (struct schedule_job){
-            .client = w->job.client,
-            .n_left = is_writing(w) ? 0 : w->n_text - w->n_done,
-            .paused = w->wish == JOB_PAUSE || loop_tiers_puts(w)};
-        l->rows[i] = w->job.rows != JOB_NO_ROW;
+        l->plan[i] = (struct schedule_entry){
+            .client = w->params.client,
+            .n_left = is_decoding(w) ? 0 : w->n_text - w->n_done,
+            .paused = w->client_state == CLIENT_BACKLOGGED ||
+                      loop_tiers_is_loading(w)};
+        l->rows[i] = w->params.rows != TASK_NO_ROW;
     }
     pthread_mutex_lock(&l->lock);
     n = schedule_step(&l->schedule, l->plan, l->n_run);
@@ -273,36 +281,36 @@ static int64_t plan_step(struct loop *l)
     return n;
 }
 
-/* Adds what a job has in this step to the batch. */
-static void gather(struct loop *l, int i, pl_batch *b)
+/* Appends a task's tokens of this step to the batch. */
+static void append_to_batch(struct loop *l, int i, pl_batch *b)
 {
-    const struct work *w = l->run[i];
+    const struct task *w = l->run[i];
     int64_t n = l->plan[i].n_now;
 
     for (int64_t k = 0; k < n; k++) {
         l->token[b->n] = w->text[w->n_done + k];
         l->seq[b->n] = w->seq;
         l->wanted[b->n] =
-            w->n_done + k + 1 == w->n_text || w->job.rows == JOB_ALL_ROWS;
+            w->n_done + k + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS;
         b->n++;
     }
 }
 
-/* Those whose token is chosen behind this step. */
-static void look_ahead(struct loop *l, int from, int to)
+/* Starts computing masks for tasks that sample after this step. */
+static void start_mask_worker(struct loop *l, int from, int to)
 {
     for (int i = from; i < to; i++) {
-        const struct work *w = l->run[i];
+        const struct task *w = l->run[i];
 
-        if (w->held && w->n_done + l->plan[i].n_now == w->n_text)
+        if (w->grammar_active && w->n_done + l->plan[i].n_now == w->n_text)
             ahead_add(&l->ahead, w->sampler);
     }
     ahead_begin(&l->ahead);
 }
 
-/* Of jobs [from, to) those that write, or those that tell rows. */
-static pl_status compute(struct loop *l, int from, int to, bool rows,
-                         pl_err *err)
+/* Computes those of tasks [from, to) that generate, or those with rows. */
+static pl_status decode_batch(struct loop *l, int from, int to, bool rows,
+                              pl_err *err)
 {
     pl_batch b;
     double began = loop_now();
@@ -316,8 +324,8 @@ static pl_status compute(struct loop *l, int from, int to, bool rows,
     b.norm_out = rows ? l->row : NULL;
     for (int i = from; i < to; i++)
         if (l->rows[i] == rows)
-            gather(l, i, &b);
-    look_ahead(l, from, to);
+            append_to_batch(l, i, &b);
+    start_mask_worker(l, from, to);
     s = b.n > 0 ? pl_engine_decode(l->e, &b, NULL, err) : PL_OK;
     ahead_end(&l->ahead);
     pthread_mutex_lock(&l->lock);
@@ -327,33 +335,35 @@ static pl_status compute(struct loop *l, int from, int to, bool rows,
     return s;
 }
 
-/* Pages are short: somebody gives a place, or, being alone, has all of it. */
-static void make_way(struct loop *l, const pl_err *err)
+/* Frees pages by preempting a paused task, else the newest task of the client
+ * served most. A task that runs alone ends: with FINISH_LENGTH if it generated
+ * anything, else with the error. */
+static void preempt_for_pages(struct loop *l, const pl_err *err)
 {
-    struct work *victim = idle_work(l, NULL);
+    struct task *victim = find_paused_task(l, NULL);
     int n = 0;
 
-    if (l->counts.n_running == 1) { /* of any sort */
+    if (l->counts.n_running == 1) { /* tasks of both sorts */
         if (l->run[0]->n_written > 0)
-            loop_end_work(l, l->run[0], JOB_LENGTH, NULL);
+            loop_finish_task(l, l->run[0], FINISH_LENGTH, NULL);
         else
-            loop_end_work(l, l->run[0], JOB_FAILED, err);
+            loop_finish_task(l, l->run[0], FINISH_ERROR, err);
         return;
     }
     for (int i = 0; i < l->n_run; i++)
-        l->client[n++] = l->run[i]->job.client;
+        l->client[n++] = l->run[i]->params.client;
     pthread_mutex_lock(&l->lock);
     if (!victim)
         victim = l->run[schedule_victim(&l->schedule, l->client, n)];
     pthread_mutex_unlock(&l->lock);
-    loop_say(l, PL_LOG_INFO,
-             "job %" PRIu64 " gives its place: the cache is full", victim->id);
-    send_away(l, victim);
+    loop_log(l, PL_LOG_INFO,
+             "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
+    preempt(l, victim);
 }
 
-/* ---- what is told -------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
-static bool keep(struct loop *l, struct work *w, int32_t id)
+static bool append_token(struct loop *l, struct task *w, int32_t id)
 {
     if (w->n_text == w->max_text) {
         int64_t max = 2 * w->max_text;
@@ -372,8 +382,9 @@ static bool keep(struct loop *l, struct work *w, int32_t id)
     return true;
 }
 
-/* Any token but one that ends a text. */
-static int32_t sample_on(const struct loop *l, struct work *w, float *logits)
+/* Samples any token except end-of-text tokens. */
+static int32_t sample_without_eog(const struct loop *l, struct task *w,
+                                  float *logits)
 {
     int32_t id;
 
@@ -382,26 +393,27 @@ static int32_t sample_on(const struct loop *l, struct work *w, float *logits)
         logits[l->end[i]] = -INFINITY;
     }
     id = pl_sample(w->sampler, logits);
-    for (int i = 0; i < l->n_end; i++) /* the listener is told them all */
+    for (int i = 0; i < l->n_end; i++) /* the listener gets all logits */
         logits[l->end[i]] = l->end_logit[i];
     return id;
 }
 
-/* Chooses the next token; where none can be, -1 and why. A text that is to keep
- * to a grammar does not end before that holds. */
-static int32_t choose(const struct loop *l, struct work *w, float *logits,
-                      pl_err *err)
+/* Samples the next token; -1 and *err if that fails. A task whose grammar does
+ * not apply yet cannot end its text. */
+static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
+                           pl_err *err)
 {
-    const struct job_listener *j = &w->job.listener;
+    const struct task_callbacks *j = &w->params.listener;
     int32_t id;
 
-    if (w->job.grammar && !w->held && (!j->holds || j->holds(j->user))) {
-        if (pl_sampler_set_grammar(w->sampler, w->job.grammar, err) != PL_OK)
+    if (w->params.grammar && !w->grammar_active &&
+        (!j->grammar_applies || j->grammar_applies(j->user))) {
+        if (pl_sampler_set_grammar(w->sampler, w->params.grammar, err) != PL_OK)
             return -1;
-        w->held = true;
+        w->grammar_active = true;
     }
-    if (w->job.grammar && !w->held)
-        id = sample_on(l, w, logits);
+    if (w->params.grammar && !w->grammar_active)
+        id = sample_without_eog(l, w, logits);
     else
         id = pl_sample(w->sampler, logits);
     if (id < 0)
@@ -409,48 +421,48 @@ static int32_t choose(const struct loop *l, struct work *w, float *logits,
     return id;
 }
 
-/* The next token of a job; it may have ended then. */
-static void write_on(struct loop *l, struct work *w, float *logits)
+/* Samples and passes on a task's next token; the task may end and be freed. */
+static void emit_next_token(struct loop *l, struct task *w, float *logits)
 {
     pl_err err;
     int32_t id;
 
-    if (w->wrote == 0)
-        w->wrote = loop_now();
-    if (w->job.max_tokens == 0) { /* the prompt alone was wanted */
-        if (w->job.keep)
-            w->job.keep(w->job.listener.user, l->e, w->seq);
-        loop_end_work(l, w, JOB_LENGTH, NULL);
+    if (w->first_token_s == 0)
+        w->first_token_s = loop_now();
+    if (w->params.max_tokens == 0) { /* only the prompt was requested */
+        if (w->params.keep)
+            w->params.keep(w->params.listener.user, l->e, w->seq);
+        loop_finish_task(l, w, FINISH_LENGTH, NULL);
         return;
     }
-    id = choose(l, w, logits, &err);
+    id = sample_next(l, w, logits, &err);
     if (id < 0) {
-        loop_end_work(l, w, JOB_FAILED, &err);
-    } else if (!w->job.ignore_end && pl_token_ends(l->t, id)) {
-        loop_end_work(l, w, JOB_ENDED, NULL);
-    } else if (!keep(l, w, id)) {
+        loop_finish_task(l, w, FINISH_ERROR, &err);
+    } else if (!w->params.ignore_end && pl_token_is_eog(l->t, id)) {
+        loop_finish_task(l, w, FINISH_EOG, NULL);
+    } else if (!append_token(l, w, id)) {
         err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
-        loop_end_work(l, w, JOB_FAILED, &err);
-    } else if (!w->job.listener.token(w->job.listener.user, id, logits)) {
-        loop_end_work(l, w, JOB_TOLD, NULL);
-    } else if (w->n_written == w->job.max_tokens || w->n_text >= l->n_ctx) {
-        loop_end_work(l, w, JOB_LENGTH, NULL);
+        loop_finish_task(l, w, FINISH_ERROR, &err);
+    } else if (!w->params.listener.token(w->params.listener.user, id, logits)) {
+        loop_finish_task(l, w, FINISH_STOPPED, NULL);
+    } else if (w->n_written == w->params.max_tokens || w->n_text >= l->n_ctx) {
+        loop_finish_task(l, w, FINISH_LENGTH, NULL);
     }
 }
 
-/* What was cached of a prompt counts from its first step on: until then less of
- * it may be used than was found. */
-static void show(struct loop *l, struct work *w, int64_t n_prompt)
+/* Updates a task's slot and the totals. Cached tokens are counted at its first
+ * step, because less may be used than was found. */
+static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 {
     pthread_mutex_lock(&l->lock);
     if (!w->counted) {
         l->counts.n_cached += (uint64_t)w->n_cached;
         if (w->n_cached > w->n_shared)
-            l->counts.n_back += (uint64_t)(w->n_cached - w->n_shared);
+            l->counts.n_restored += (uint64_t)(w->n_cached - w->n_shared);
         w->counted = true;
     }
-    l->slot[w->seq] = (struct loop_slot){.job = w->id,
-                                         .n_prompt = w->job.n_prompt,
+    l->slot[w->seq] = (struct loop_slot){.id_task = w->id,
+                                         .n_prompt = w->params.n_prompt,
                                          .n_done = w->n_done,
                                          .n_written = w->n_written,
                                          .n_held = w->n_done};
@@ -458,108 +470,107 @@ static void show(struct loop *l, struct work *w, int64_t n_prompt)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The rows of this step, which are at *row, go to the job; it ends with its
+/* Passes the rows of this step, at *row, to the task, which ends with its
  * prompt. */
-static void tell_rows(struct loop *l, struct work *w, int64_t n_now,
-                      const float **row)
+static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
+                                const float **row)
 {
-    const struct job_listener *j = &w->job.listener;
+    const struct task_callbacks *j = &w->params.listener;
 
     for (int64_t at = w->n_done - n_now; at < w->n_done; at++)
-        if (w->job.rows == JOB_ALL_ROWS || at + 1 == w->n_text) {
+        if (w->params.rows == TASK_ALL_ROWS || at + 1 == w->n_text) {
             j->row(j->user, at, *row);
             *row += l->o.d_model;
         }
     if (w->n_done < w->n_text)
         return;
-    w->wrote = loop_now();
-    loop_end_work(l, w, JOB_ENDED, NULL);
+    w->first_token_s = loop_now();
+    loop_finish_task(l, w, FINISH_EOG, NULL);
 }
 
-/* After jobs [from, to) were computed, those that write or those that tell
- * rows; what they wanted is there in their order. */
-static void tell(struct loop *l, int from, int to, bool rows)
+/* Handles results of those of tasks [from, to) that generate, or those with
+ * rows; logits or rows are in task order. */
+static void emit_results(struct loop *l, int from, int to, bool rows)
 {
     const float *row = l->row;
     float *logits = l->logits;
 
     for (int i = from; i < to; i++) {
-        struct work *w = l->run[i];
+        struct task *w = l->run[i];
         bool writing;
 
         if (l->rows[i] != rows || l->plan[i].n_now == 0)
             continue;
-        writing = is_writing(w);
+        writing = is_decoding(w);
         w->n_done += l->plan[i].n_now;
-        show(l, w, writing ? 0 : l->plan[i].n_now);
-        if (w->job.listener.progress && w->n_written == 0)
-            w->job.listener.progress(w->job.listener.user, w->n_done,
-                                     w->job.n_prompt, w->n_cached);
+        publish_slot(l, w, writing ? 0 : l->plan[i].n_now);
+        if (w->params.listener.progress && w->n_written == 0)
+            w->params.listener.progress(w->params.listener.user, w->n_done,
+                                        w->params.n_prompt, w->n_cached);
         if (rows) {
-            tell_rows(l, w, l->plan[i].n_now, &row);
+            emit_embedding_rows(l, w, l->plan[i].n_now, &row);
         } else if (w->n_done == w->n_text) {
-            write_on(l, w, logits);
+            emit_next_token(l, w, logits);
             logits += l->n_vocab;
         }
     }
 }
 
-/* A device failed: what sequences hold is not to be trusted, and nothing can be
- * computed any more. */
-static void end_lost(struct loop *l, const pl_err *why)
+/* Ends all tasks after a device failure: their sequences may be corrupt, and
+ * nothing can be computed any more. */
+static void fail_all_device_lost(struct loop *l, const pl_err *why)
 {
-    struct work *w;
+    struct task *w;
 
     pthread_mutex_lock(&l->lock);
     l->is_lost = true;
     l->lost = *why;
     pthread_mutex_unlock(&l->lock);
-    loop_say(l, PL_LOG_WARN, "all requests of this model end: %s",
+    loop_log(l, PL_LOG_WARN, "all requests of this model end: %s",
              why->message);
-    /* Told first: who is refused now may ask again at once. */
+    /* First, because a client may retry at once after its error. */
     if (l->o.lost)
         l->o.lost(l->o.lost_user, why);
-    while ((w = nth(l, 0)))
-        loop_end_work(l, w, JOB_FAILED, why);
+    while ((w = task_at(l, 0)))
+        loop_finish_task(l, w, FINISH_ERROR, why);
 }
 
-/* A step of jobs of one sort failed, for a cause that may be one's: each by
- * itself. */
-static void compute_apart(struct loop *l, bool rows, const pl_err *why)
+/* Repeats a failed step task by task, because one of them may be the cause. */
+static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
-    loop_say(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
+    loop_log(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
              why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s;
 
         if (l->rows[i] != rows)
             continue;
-        s = compute(l, i, i + 1, rows, &err);
+        s = decode_batch(l, i, i + 1, rows, &err);
         if (s == PL_DEVICE) {
-            end_lost(l, &err);
+            fail_all_device_lost(l, &err);
             return;
         }
         if (s == PL_OK)
-            tell(l, i, i + 1, rows);
+            emit_results(l, i, i + 1, rows);
         else
-            loop_end_work(l, l->run[i], JOB_FAILED, &err);
+            loop_finish_task(l, l->run[i], FINISH_ERROR, &err);
     }
 }
 
-/* Where sequences stand after a step that failed: those that cannot go back
- * hold what was done. */
-static void look_again(struct loop *l)
+/* Re-reads sequence lengths after a failed step. A sequence whose logits or
+ * rows are lost is emptied and computed again. */
+static void resync_lengths(struct loop *l)
 {
     for (int i = 0; i < l->n_run; i++) {
-        struct work *w = l->run[i];
+        struct task *w = l->run[i];
         const int64_t before = w->n_done;
         int64_t left;
 
         w->n_done = pl_seq_length(l->e, w->seq);
-        if (w->n_done == w->n_text || /* computed, and its logits are lost */
-            (l->rows[i] && w->n_done != before)) { /* or its rows */
+        if (w->n_done == w->n_text || /* computed, but logits are lost */
+            (l->rows[i] && w->n_done != before)) { /* or rows */
             pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
             w->n_done = 0;
         }
@@ -569,7 +580,7 @@ static void look_again(struct loop *l)
     }
 }
 
-void loop_look(struct loop *l)
+void loop_read_counters(struct loop *l)
 {
     pl_counters c;
 
@@ -583,32 +594,32 @@ void loop_look(struct loop *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* What jobs of one sort have in this step; false: it failed, and nobody of
- * `run` may be looked at any more. */
-static bool step_of(struct loop *l, bool rows)
+/* Runs the step of one sort of tasks. Returns false if it failed; `run` is
+ * invalid then. */
+static bool run_sub_batch(struct loop *l, bool rows)
 {
     pl_err err;
-    pl_status s = compute(l, 0, l->n_run, rows, &err);
+    pl_status s = decode_batch(l, 0, l->n_run, rows, &err);
 
     if (s == PL_OK) {
-        tell(l, 0, l->n_run, rows);
+        emit_results(l, 0, l->n_run, rows);
         return true;
     }
     if (s == PL_DEVICE) {
-        end_lost(l, &err);
+        fail_all_device_lost(l, &err);
         return false;
     }
-    look_again(l);
+    resync_lengths(l);
     if (s == PL_FULL)
-        make_way(l, &err);
+        preempt_for_pages(l, &err);
     else
-        compute_apart(l, rows, &err);
+        retry_one_by_one(l, rows, &err);
     return false;
 }
 
-/* Rows come first; those who told them, and may be gone, are none of the step
- * any more. */
-static bool step_of_rows(struct loop *l)
+/* Runs the embedding tasks first, then removes them from `run`, because they
+ * may have been freed. */
+static bool run_embedding_batch(struct loop *l)
 {
     int n = 0;
     bool any = false;
@@ -617,7 +628,7 @@ static bool step_of_rows(struct loop *l)
         any |= l->rows[i];
     if (!any)
         return true;
-    if (!step_of(l, true))
+    if (!run_sub_batch(l, true))
         return false;
     for (int i = 0; i < l->n_run; i++)
         if (!l->rows[i]) {
@@ -634,20 +645,20 @@ bool loop_step(struct loop *l)
     double began = loop_now(), stepped = l->counts.step_s;
     bool put;
 
-    let_go(l);
+    retire_cancelled(l);
     admit(l);
-    put = loop_tiers_put(l);
-    if (plan_step(l) == 0) {
-        loop_look(l);
-        return loop_tiers_give(l, 0) || put;
+    put = loop_tiers_load(l);
+    if (build_step(l) == 0) {
+        loop_read_counters(l);
+        return loop_tiers_offload(l, 0) || put;
     }
-    if (step_of_rows(l) && l->n_run > 0)
-        step_of(l, false);
-    loop_look(l);
+    if (run_embedding_batch(l) && l->n_run > 0)
+        run_sub_batch(l, false);
+    loop_read_counters(l);
     stepped = l->counts.step_s - stepped;
     pthread_mutex_lock(&l->lock);
-    l->counts.self_s += loop_now() - began - stepped;
+    l->counts.overhead_s += loop_now() - began - stepped;
     pthread_mutex_unlock(&l->lock);
-    loop_tiers_give(l, stepped / 16);
+    loop_tiers_offload(l, stepped / 16);
     return true;
 }

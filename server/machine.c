@@ -1,5 +1,5 @@
-/* What the machine does now, as JSON: counters since the server began, of which
- * the page shows the differences. Prometheus reads the same in metrics.c. */
+/* The machine's state as JSON: counters since the start, whose differences the
+ * web UI shows. metrics.c has the same for Prometheus. */
 #include "service.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     for (int i = 0; slot && i < n; i++)
         json_array_append_new(list,
                               json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
-                                        (json_int_t)slot[i].job, "n_prompt",
+                                        (json_int_t)slot[i].id_task, "n_prompt",
                                         (json_int_t)slot[i].n_prompt, "n_done",
                                         (json_int_t)slot[i].n_done, "n_written",
                                         (json_int_t)slot[i].n_written, "n_ctx",
@@ -47,7 +47,7 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     return list;
 }
 
-/* Pages of the cache by where they are, fastest first. */
+/* Returns cache pages by tier, fastest first. */
 static json_t *cache_json(const struct loop_counts *c)
 {
     return json_pack("[{s:s, s:I, s:I, s:I}]", "tier", "devices", "pages",
@@ -56,7 +56,7 @@ static json_t *cache_json(const struct loop_counts *c)
                      (json_int_t)c->cache.n_kept);
 }
 
-void machine_answer(struct service *v, struct http_request *r)
+void machine_respond(struct service *v, struct http_request *r)
 {
     struct loop_counts c;
     char plan[512];
@@ -69,13 +69,13 @@ void machine_answer(struct service *v, struct http_request *r)
         " s:{s:I, s:I, s:I}, s:{s:I, s:I, s:I, s:I}, s:o, s:o, s:o}",
         "model", v->name, "plan", plan, "now_s", loop_now(), "step_s", c.step_s,
         "requests", "running", c.n_running, "waiting", c.n_waiting, "away",
-        c.n_away, "refused", (json_int_t)c.n_refused, "tokens", "prompt",
+        c.n_preempted, "refused", (json_int_t)c.n_rejected, "tokens", "prompt",
         (json_int_t)c.n_prompt, "cached", (json_int_t)c.n_cached, "written",
         (json_int_t)c.n_written, "counts", "steps", (json_int_t)c.n_step,
         "messages", (json_int_t)c.messages, "message_bytes",
         (json_int_t)c.message_bytes, "copy_bytes", (json_int_t)c.copy_bytes,
         "devices", devices_json(v->loop), "cache", cache_json(&c), "slots",
         slots_json(v->loop, pl_engine_n_ctx(v->engine)));
-    service_answer(r, j ? json_dumps(j, JSON_COMPACT) : NULL);
+    service_respond(r, j ? json_dumps(j, JSON_COMPACT) : NULL);
     json_decref(j);
 }

@@ -42,7 +42,7 @@ static void add_rate(struct histogram *h, int64_t n, double s)
         add(h, rate_le, (double)n / s);
 }
 
-void metrics_add(struct metrics *m, const struct job_report *r)
+void metrics_add(struct metrics *m, const struct task_report *r)
 {
     pthread_mutex_lock(&m->lock);
     m->n_end[r->why]++;
@@ -130,12 +130,12 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
 {
     gauge(w, "requests_running", c->n_running, "texts that have a sequence");
     gauge(w, "requests_waiting", c->n_waiting, "texts that wait for one");
-    gauge(w, "requests_away", c->n_away,
+    gauge(w, "requests_away", c->n_preempted,
           "texts that gave their place and wait in host memory");
-    counter(w, "texts_total", c->n_job, "texts asked for");
-    counter(w, "texts_refused_total", c->n_refused,
+    counter(w, "texts_total", c->n_task, "texts asked for");
+    counter(w, "texts_refused_total", c->n_rejected,
             "texts refused since too many waited");
-    counter(w, "places_given_total", c->n_given,
+    counter(w, "places_given_total", c->n_preemptions,
             "times that a text gave its place");
     counter(w, "prompt_tokens_total", c->n_prompt,
             "tokens of prompts, computed");
@@ -144,11 +144,11 @@ static void write_loop(struct writer *w, const struct loop_counts *c)
     counter(w, "written_tokens_total", c->n_written, "tokens written");
     counter(w, "steps_total", c->n_step, "steps of the engine");
     seconds(w, "step_seconds_total", c->step_s, "time within steps");
-    seconds(w, "loop_seconds_total", c->self_s,
+    seconds(w, "loop_seconds_total", c->overhead_s,
             "time between steps, choosing and telling");
 }
 
-/* Pages of 64 tokens and less. */
+/* Counts pages, which have 64 tokens or fewer. */
 static void write_tiers(struct writer *w, const struct loop_counts *c,
                         const struct tiers_counts *t)
 {
@@ -167,10 +167,10 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
     say(w, "plait_cache_tier_bytes{tier=\"ram\"} %" PRIu64 "\n", t->ram_bytes);
     say(w, "plait_cache_tier_bytes{tier=\"disk\"} %" PRIu64 "\n",
         t->disk_bytes);
-    counter(w, "cache_restored_tokens_total", c->n_back,
+    counter(w, "cache_restored_tokens_total", c->n_restored,
             "tokens of prompts, of those found in the cache, that came from "
             "host memory or disk");
-    seconds(w, "cache_restore_seconds_total", c->back_s,
+    seconds(w, "cache_restore_seconds_total", c->restore_s,
             "time between steps for that");
     counter(w, "cache_pages_written_total", t->written,
             "pages written to the disk");
@@ -183,7 +183,7 @@ static void write_tiers(struct writer *w, const struct loop_counts *c,
             "pages that were to be written, and are not");
 }
 
-/* One counter of each device. */
+/* Writes one counter for each device. */
 static void of_devices(struct writer *w, const struct metrics_now *now,
                        const char *name, size_t field, const char *help)
 {
@@ -226,12 +226,12 @@ static void write_cache(struct writer *w, const pl_cache_counters *c)
 static void write_ends(struct writer *w, const struct metrics *m)
 {
     static const char *const why[] = {
-        [JOB_ENDED] = "end",     [JOB_TOLD] = "stop",
-        [JOB_LENGTH] = "length", [JOB_CANCELLED] = "cancelled",
-        [JOB_LATE] = "late",     [JOB_FAILED] = "failed"};
+        [FINISH_EOG] = "end",       [FINISH_STOPPED] = "stop",
+        [FINISH_LENGTH] = "length", [FINISH_CANCELLED] = "cancelled",
+        [FINISH_TIMEOUT] = "late",  [FINISH_ERROR] = "failed"};
 
     head(w, "texts_ended_total", "counter", "texts, by why they ended");
-    for (int i = 0; i <= JOB_FAILED; i++)
+    for (int i = 0; i <= FINISH_ERROR; i++)
         say(w, "plait_texts_ended_total{why=\"%s\"} %" PRIu64 "\n", why[i],
             m->n_end[i]);
 }

@@ -1,4 +1,4 @@
-/* What a server has done, as Prometheus reads it. */
+/* A server's counters in Prometheus's format. */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 
@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-/* The upper end of bucket i stands in a table of metrics.c; the last one has
+/* metrics.c has a table of the buckets' upper bounds; the last bucket has
  * none. */
 enum { METRICS_BUCKETS = 16 };
 struct histogram {
@@ -18,20 +18,20 @@ struct histogram {
 
 struct metrics {
     pthread_mutex_t lock;
-    struct histogram queue;  /* seconds until a job had a sequence */
-    struct histogram prompt; /* from there to its first token */
+    struct histogram queue;  /* seconds until a task got a sequence */
+    struct histogram prompt; /* from then to its first token */
     struct histogram first;  /* both */
     struct histogram next;   /* between tokens */
-    /* Tokens a second, a job each: of its prompt, but for what was cached; of
-       what it wrote, behind the first token. */
+    /* Tokens per second of a task: of its prompt without cached tokens, and of
+     * generation after the first token. */
     struct histogram prompt_rate, rate;
-    uint64_t n_end[JOB_FAILED + 1]; /* jobs, by why they ended */
+    uint64_t n_end[FINISH_ERROR + 1]; /* tasks, by why they ended */
 };
 
-/* What others count. */
+/* Counters of other parts. */
 struct metrics_now {
     struct loop_counts loop;
-    struct tiers_counts tiers;        /* zeros: there are none */
+    struct tiers_counts tiers;        /* all zero if there are none */
     const pl_device_counters *device; /* [n_device] */
     int n_device;
     int n_connection, n_request;
@@ -39,10 +39,10 @@ struct metrics_now {
 
 void metrics_init(struct metrics *m);
 void metrics_fini(struct metrics *m);
-void metrics_add(struct metrics *m, const struct job_report *report);
-/* So many seconds lay between two tokens of a job. */
+void metrics_add(struct metrics *m, const struct task_report *report);
+/* Records the seconds between two tokens of a task. */
 void metrics_add_token(struct metrics *m, double seconds);
-/* Appends the text; false: no memory. */
+/* Appends the text. Returns false if out of memory. */
 bool metrics_write(struct metrics *m, const struct metrics_now *now,
                    struct text *out);
 

@@ -1,4 +1,4 @@
-/* The table of models, and who is counted in it. See models.h. */
+/* The table of models, and the counts of their users. See models.h. */
 #include "models_inner.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
     return s;
 }
 
-/* ---- who uses what ------------------------------------------------------- */
+/* ---- users --------------------------------------------------------------- */
 
 void models_use(struct model *a, int more)
 {
@@ -31,7 +31,7 @@ void models_use(struct model *a, int more)
         pthread_cond_signal(&a->of->come);
 }
 
-/* Of a service that is loaded; its owner's calls. */
+/* Callbacks of a loaded service. */
 static void on_use(void *user, int more)
 {
     struct model *a = user;
@@ -48,28 +48,28 @@ static void on_lost(void *user, const pl_err *err)
     struct model *a = user;
     struct models *m = a->of;
 
-    (void)err; /* the loop has told it */
+    (void)err; /* the loop has logged it */
     pthread_mutex_lock(&m->lock);
-    a->leaves = true;
+    a->unload_pending = true;
     pthread_cond_signal(&m->come);
     pthread_mutex_unlock(&m->lock);
 }
 
 bool models_is_ready(const struct model *a)
 {
-    return a->state == MODEL_LOADED && !a->leaves && !a->yields;
+    return a->state == MODEL_LOADED && !a->unload_pending && !a->evict_pending;
 }
 
-void models_ask(struct models *m, struct model *a)
+void models_request_load(struct models *m, struct model *a)
 {
-    if (a->turn == 0) {
-        a->turn = ++m->last_turn;
+    if (a->queue_pos == 0) {
+        a->queue_pos = ++m->last_turn;
         a->since = loop_now();
     }
     pthread_cond_signal(&m->come);
 }
 
-void models_wake(struct models *m, struct model *a)
+void models_dispatch_waiting(struct models *m, struct model *a)
 {
     struct models_waiting *w, *next;
 
@@ -83,17 +83,17 @@ void models_wake(struct models *m, struct model *a)
         if (run && !http_hand(w->r, models_run, a))
             models_use(a, -1), run = false;
         if (!run)
-            models_refuse_load(w->r, &a->why);
+            models_reject_load(w->r, &a->why);
         free(w);
     }
     a->first = a->last = NULL;
 }
 
-void models_end_turn(struct models *m, struct model *a)
+void models_finish_load(struct models *m, struct model *a)
 {
-    a->turn = 0;
+    a->queue_pos = 0;
     a->n_try++;
-    models_wake(m, a);
+    models_dispatch_waiting(m, a);
     pthread_cond_broadcast(&m->told);
 }
 
@@ -102,16 +102,16 @@ static void stop_load(struct model *a)
     __atomic_store_n(&a->cancel, 1, __ATOMIC_RELAXED);
 }
 
-bool models_give_up(struct models *m, struct model *a)
+bool models_cancel_load(struct models *m, struct model *a)
 {
     if (a->state == MODEL_LOADING) {
         stop_load(a);
         return true;
     }
-    if (a->turn == 0)
+    if (a->queue_pos == 0)
         return false;
     fail(&a->why, PL_CANCELLED, "it was unloaded before its turn had come");
-    models_end_turn(m, a);
+    models_finish_load(m, a);
     return true;
 }
 
@@ -125,8 +125,8 @@ int models_find(const struct models *m, const char *name)
     return -1;
 }
 
-bool models_refuse_name(const struct models *m, const char *name,
-                        struct refusal *why)
+bool models_reject_name(const struct models *m, const char *name,
+                        struct api_error *why)
 {
     char names[400];
     size_t n = 0;
@@ -137,14 +137,14 @@ bool models_refuse_name(const struct models *m, const char *name,
     if (n >= sizeof names)
         memcpy(names + sizeof names - 4, "...", 4);
     if (!name)
-        return refuse(why, 400, "model_required", "model",
-                      "there are several models; name one of %s", names);
-    return refuse(why, 404, "model_not_found", "model",
-                  "there is no model \"%.80s\" here; there are %s", name,
-                  names);
+        return api_error_set(why, 400, "model_required", "model",
+                             "there are several models; name one of %s", names);
+    return api_error_set(why, 404, "model_not_found", "model",
+                         "there is no model \"%.80s\" here; there are %s", name,
+                         names);
 }
 
-/* ---- beginning and end --------------------------------------------------- */
+/* ---- creation and end ---------------------------------------------------- */
 
 static pl_status fill(struct models *m, const struct model_about *about,
                       pl_err *err)
@@ -173,7 +173,7 @@ static void fill_routes(struct models *m)
         m->route[i].handle = models_on_request;
 }
 
-/* Waits end by a clock that nobody sets. */
+/* Timed waits use the monotonic clock, which is never set. */
 static bool make_locks(struct models *m)
 {
     pthread_condattr_t a;
@@ -221,7 +221,8 @@ pl_status models_create(struct models **out, const struct model_about *about,
         s = fill(m, about, err);
     if (s == PL_OK) {
         fill_routes(m);
-        m->has_keeper = pthread_create(&m->keeper, NULL, models_keep, m) == 0;
+        m->has_keeper =
+            pthread_create(&m->keeper, NULL, models_loader_thread, m) == 0;
         if (!m->has_keeper)
             s = fail(err, PL_NO_MEMORY, "no thread that loads models");
     }
@@ -252,11 +253,11 @@ void models_free(struct models *m)
     for (int i = 0; m->model && i < m->n; i++) {
         struct model *a = &m->model[i];
 
-        a->leaves = true; /* whoever still waits is refused */
+        a->unload_pending = true; /* rejects waiting requests */
         fail(&a->why, PL_CANCELLED, "the server is stopping");
-        models_wake(m, a);
+        models_dispatch_waiting(m, a);
         if (a->service)
-            m->o.close(m->o.user, a->service); /* its users end */
+            m->o.close(m->o.user, a->service); /* waits for its users */
         free(a->past);
     }
     pthread_cond_destroy(&m->come);
@@ -276,7 +277,7 @@ pl_status models_load(struct models *m, int i, pl_err *err)
     pthread_mutex_lock(&m->lock);
     n_try = a->n_try;
     if (!models_is_ready(a)) {
-        models_ask(m, a);
+        models_request_load(m, a);
         while (a->n_try == n_try)
             pthread_cond_wait(&m->told, &m->lock);
         if (a->state != MODEL_LOADED)
@@ -302,7 +303,7 @@ void models_set_http(struct models *m, struct http *http)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* What a service tells its table; the keeper sets it. */
+/* Returns the owner that the loader sets for a service. */
 struct service_owner models_owner(struct model *a)
 {
     return (struct service_owner){on_use, on_lost, a};

@@ -1,4 +1,4 @@
-/* What the files of models.h share; nobody else includes it. */
+/* Shared by the files of models.h; not included elsewhere. */
 #ifndef SERVER_MODELS_INNER_H
 #define SERVER_MODELS_INNER_H
 
@@ -18,22 +18,24 @@ struct model {
     struct model_about about;
     /* All guarded by the table's lock. */
     enum model_state state;
-    struct service *service; /* owned; NULL but in LOADED */
+    struct service *service; /* owned; NULL unless LOADED */
     int n_use;
-    bool leaves;    /* to be unloaded as soon as nobody uses it: a client wishes
-                      so, or its devices failed */
-    bool yields;    /* likewise, for somebody who has waited for its place */
-    double used;    /* for the last time, by loop_now */
-    uint64_t asked; /* who was used last has the greatest: counted when a use
-                       begins, since ends of uses may overtake each other */
-    uint64_t turn;  /* who asked first has the least; 0: nobody asks for it */
-    double since;   /* who has asked for it has waited */
-    double loaded;  /* since when */
-    uint64_t n_try; /* loads that ended, well or not */
-    pl_err why;     /* of FAILED, and of a load that was given up */
-    char *past;     /* what it did before it was unloaded, as metrics; owned;
-                       NULL: nothing */
-    int cancel;     /* its load is to end: by atomic operations */
+    bool unload_pending; /* unload it once it is unused: a client asked for
+                            that, or its devices failed */
+    bool evict_pending;  /* likewise, because a request waits for its place */
+    double used;         /* time of the last use, by loop_now */
+    /* Sequence number of the last use, for LRU. Taken when a use begins,
+     * because uses end in any order. */
+    uint64_t requested;
+    /* position in the load queue; 0: not requested */
+    uint64_t queue_pos;
+    double since;   /* when it was first requested */
+    double loaded;  /* time of loading */
+    uint64_t n_try; /* loads that ended, successful or not */
+    pl_err why;     /* of FAILED, or of a cancelled load */
+    char *past;     /* metrics text with the totals of earlier loads; owned;
+                       NULL: none */
+    int cancel;     /* cancels its load; accessed atomically */
     struct models_waiting *first, *last;
 };
 
@@ -41,7 +43,8 @@ struct models {
     struct models_options o;
     struct model *model; /* owned, [n] */
     int n;
-    struct http_route *route; /* owned, [n_route]: own, then the services' */
+    struct http_route *route; /* owned, [n_route]: its own, then the
+                                 services' */
     int n_route, n_own;
     const struct http_route *inner; /* borrowed, [n_route - n_own] */
     int64_t created;                /* seconds since 1970 */
@@ -49,68 +52,70 @@ struct models {
     pthread_t keeper;
     bool has_keeper;
     pthread_mutex_t lock;
-    pthread_cond_t come; /* the keeper may have something to do */
+    pthread_cond_t come; /* the loader may have something to do */
     pthread_cond_t told; /* a load has ended */
     struct http *http;   /* guarded */
     bool stops;          /* guarded */
     int n_waiting;       /* guarded: requests */
     uint64_t last_turn;  /* guarded */
-    uint64_t n_asked;    /* guarded */
-    uint64_t n_load;     /* guarded: loads that went well */
+    uint64_t n_request;  /* guarded */
+    uint64_t n_load;     /* guarded: successful loads */
 };
 
-/* The model of that name, or -1. */
+/* Returns the index of the model of that name, or -1. */
 int models_find(const struct models *m, const char *name);
-/* Why there is no such model; always false. */
-bool models_refuse_name(const struct models *m, const char *name,
-                        struct refusal *why);
+/* Fills *why for an unknown name; returns false. */
+bool models_reject_name(const struct models *m, const char *name,
+                        struct api_error *why);
 
-/* The rest is called with the lock held. */
+/* Callers of the following hold the lock. */
 
-/* Has it loaded at its turn. */
-void models_ask(struct models *m, struct model *a);
-/* May its requests run now? */
+/* Queues a load of it. */
+void models_request_load(struct models *m, struct model *a);
+/* Returns true if its requests may run now. */
 bool models_is_ready(const struct model *a);
 void models_use(struct model *a, int more);
-/* Its load, if there is one, is to be given up; those who wait for a model
- * whose turn has not come yet are refused at once. False: nobody asks for it.
- */
-bool models_give_up(struct models *m, struct model *a);
-/* Nobody has it loaded any more: its turn is over, with a->why. */
-void models_end_turn(struct models *m, struct model *a);
-/* Hands all that wait to their handlers, or refuses them with a->why. */
-void models_wake(struct models *m, struct model *a);
+/* Cancels its load. If the load is only queued, requests that wait for it are
+ * rejected at once. Returns false if it was not requested. */
+bool models_cancel_load(struct models *m, struct model *a);
+/* Takes it out of the load queue: waiting requests run, or are rejected with
+ * a->why. */
+void models_finish_load(struct models *m, struct model *a);
+/* Passes all waiting requests to their handlers, or rejects them with
+ * a->why. */
+void models_dispatch_waiting(struct models *m, struct model *a);
 
-/* What its service tells the table. */
+/* Returns the callbacks by which its service reports to the table. */
 struct service_owner models_owner(struct model *a);
 
-/* models_keeper.c: the thread. */
-void *models_keep(void *models);
+/* models_loader.c: the thread. */
+void *models_loader_thread(void *models);
 
 /* models_metrics.c */
 struct models_text {
-    const char *model, *text; /* a name, and what it has to tell */
+    const char *model, *text; /* a name, and its metrics */
 };
-/* Appends the texts of n models as one; false: no memory. */
+/* Appends the metrics of n models as one text. Returns false if out of
+ * memory. */
 bool models_join_metrics(struct text *out, const struct models_text *part,
                          int n);
 /* Appends `now` with the totals of `past` added: samples of the same name in
- * families that are no gauges. False: no memory. */
+ * families other than gauges. Returns false if out of memory. */
 bool models_add_past(struct text *out, const char *now, const char *past);
-/* Appends `now` as it is when nothing is there: gauges are 0. */
-bool models_rest(struct text *out, const char *now);
-/* All that a model has done when `v` is unloaded, malloc'ed; NULL: nothing, or
- * no memory. Without the lock. */
-char *models_past(struct service *v, const char *past);
+/* Appends `now` with all gauges 0, as for an unloaded model. */
+bool models_zero_gauges(struct text *out, const char *now);
+/* Returns the totals of a model for when `v` is unloaded, malloc'ed; NULL if
+ * there are none or out of memory. Caller does not hold the lock. */
+char *models_saved_totals(struct service *v, const char *past);
 void models_on_metrics(void *models, struct http_request *r);
 
 /* models_routes.c */
 void models_on_request(void *models, struct http_request *r);
 extern const struct http_route models_own_routes[];
 extern const int models_n_own_route;
-/* The answer to a request whose model could not be had. */
-void models_refuse_load(struct http_request *r, const pl_err *why);
-/* Runs the handler that a service has for a request, which uses `model`. */
+/* Answers a request whose model could not be loaded. */
+void models_reject_load(struct http_request *r, const pl_err *why);
+/* Runs the service's handler for a request, which uses `model`. */
 void models_run(void *model, struct http_request *r);
 
 #endif

@@ -1,9 +1,9 @@
-/* What all models have done, in one text for Prometheus: the texts of each,
- * with a label that names it, joined family by family, as the format wants.
+/* The metrics of all models as one Prometheus text: those of each model, with a
+ * label that names it, joined family by family, as the format requires.
  *
- * A service counts from when it was loaded. What it has counted when it is
- * unloaded is kept, as the text that it was, and added to what the next one
- * says: whatever is counted there, totals only grow. */
+ * A service counts from when it was loaded. Its metrics text is kept when it is
+ * unloaded, and added to that of the next load, so that totals only grow,
+ * whatever is counted. */
 #include "models_inner.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A label's value, with what would end it escaped. */
+/* Appends the label of a model, escaped. */
 static bool add_label(struct text *out, const char *name)
 {
     bool ok = text_add(out, "model=\"", 7);
@@ -25,7 +25,7 @@ static bool add_label(struct text *out, const char *name)
     return ok && text_add(out, "\"", 1);
 }
 
-/* A sample, "NAME VALUE" or "NAME{LABELS} VALUE", of a model. */
+/* Appends a sample, "NAME VALUE" or "NAME{LABELS} VALUE", of a model. */
 static bool add_sample(struct text *out, const char *line, size_t n,
                        const char *model)
 {
@@ -40,8 +40,8 @@ static bool add_sample(struct text *out, const char *line, size_t n,
     return ok && text_add(out, "}", 1) && text_add(out, line + end, n - end);
 }
 
-/* Adds the family that *at begins with, without the lines about it if `bare`,
- * and moves *at behind it. */
+/* Appends the family at *at, without its comments if `bare`, and moves *at past
+ * it. */
 static bool add_family(struct text *out, const char **at, const char *model,
                        bool bare)
 {
@@ -82,16 +82,17 @@ bool models_join_metrics(struct text *out, const struct models_text *part,
     return ok;
 }
 
-/* ---- over reloads -------------------------------------------------------- */
+/* ---- totals of earlier loads --------------------------------------------- */
 
-/* A line's end, behind its newline. */
+/* Returns the end of a line, after its newline. */
 static const char *next_line(const char *line)
 {
     line += strcspn(line, "\n");
     return line + (*line == '\n');
 }
 
-/* Bytes of "NAME{LABELS}" in a sample's line; its value is behind a space. */
+/* Returns the length of "NAME{LABELS}" in a sample's line; a space and the
+ * value follow. */
 static size_t key_of(const char *line)
 {
     size_t n = strcspn(line, "\n");
@@ -101,7 +102,7 @@ static size_t key_of(const char *line)
     return n;
 }
 
-/* The sample with the key that `line` has; NULL: there is none. */
+/* Returns the sample with the key of `line`, or NULL. */
 static const char *find_sample(const char *text, const char *line)
 {
     size_t n = key_of(line);
@@ -128,7 +129,7 @@ static bool add_sum(struct text *out, const char *a, const char *b)
     return text_add(out, a, n + 1) && text_add(out, value, strlen(value));
 }
 
-/* Is it "# TYPE NAME gauge"? Such are of now, and no totals. */
+/* Returns true for "# TYPE NAME gauge"; gauges have no totals. */
 static bool is_gauge(const char *line)
 {
     static const char end[] = " gauge\n";
@@ -143,8 +144,8 @@ static bool is_type(const char *line)
     return strncmp(line, "# TYPE ", 7) == 0;
 }
 
-/* What `past` has of the family with this line of its type, and `now` lacks: a
- * device that is no more, say. */
+/* Appends samples of the family with this type line that only `past` has, for
+ * example of a removed device. */
 static bool add_missing(struct text *out, const char *type, const char *now,
                         const char *past)
 {
@@ -180,7 +181,7 @@ bool models_add_past(struct text *out, const char *now, const char *past)
     return ok && (!type || !total || add_missing(out, type, now, past));
 }
 
-bool models_rest(struct text *out, const char *now)
+bool models_zero_gauges(struct text *out, const char *now)
 {
     bool ok = true, total = false;
 
@@ -196,14 +197,14 @@ bool models_rest(struct text *out, const char *now)
     return ok;
 }
 
-/* What a service and those before it have done; v may be NULL. False: no
- * memory. */
+/* Writes the totals of a service and earlier loads; v may be NULL. Returns
+ * false if out of memory. */
 static bool write_totals(struct service *v, const char *past, struct text *out)
 {
     struct text now = {0};
     bool ok = !v || !v->loop || service_metrics(v, &now);
 
-    if (!now.s) /* nothing is there now */
+    if (!now.s) /* nothing is loaded */
         ok = ok && text_add(out, past, strlen(past));
     else
         ok = ok && models_add_past(out, now.s, past);
@@ -211,22 +212,22 @@ static bool write_totals(struct service *v, const char *past, struct text *out)
     return ok;
 }
 
-char *models_past(struct service *v, const char *past)
+char *models_saved_totals(struct service *v, const char *past)
 {
     struct text all = {0}, rest = {0};
 
     if (!write_totals(v, past ? past : "", &all) || !all.s ||
-        !models_rest(&rest, all.s))
+        !models_zero_gauges(&rest, all.s))
         text_free(&rest);
     text_free(&all);
     return rest.s;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- all models ---------------------------------------------------------- */
 
-/* The text of a model, whose user we are meanwhile: without being counted as a
- * use of late, or who reads figures would keep it awake. It stays empty for one
- * that was never loaded. False: no memory. */
+/* Writes the text of a model, counted as a user meanwhile. Not as a recent use,
+ * or reading metrics would keep it loaded. The text stays empty if it was never
+ * loaded. Returns false if out of memory. */
 static bool write_model(struct model *a, struct text *out)
 {
     struct models *m = a->of;
@@ -277,15 +278,15 @@ void models_on_metrics(void *user, struct http_request *r)
     part = calloc((size_t)m->n + 1, sizeof *part);
     ok = text && part;
     n = ok ? write_all(m, text, part, &ok) : 0;
-    if (m->o.any_name) /* there is no other to tell it from */
+    if (m->o.any_name) /* no label is needed */
         ok = ok && (n == 0 || text_add(&out, text[0].s, text[0].n));
     else
         ok = ok && models_join_metrics(&out, part, n);
     if (ok)
-        http_answer(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
-                    out.n);
+        http_respond(r, 200, "text/plain; version=0.0.4", out.s ? out.s : "",
+                     out.n);
     else
-        service_answer(r, NULL);
+        service_respond(r, NULL);
     for (int i = 0; text && i < m->n; i++)
         text_free(&text[i]);
     text_free(&out);

@@ -1,8 +1,8 @@
-/* Which model a request means, and what can be asked of the table itself. See
- * models.h. */
+/* Finds the model that a request means, and answers requests about the table
+ * itself. See models.h. */
 #include "models_inner.h"
 
-#include "field.h"
+#include "json_field.h"
 #include "json_text.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* ---- running ------------------------------------------------------------- */
 
-/* What a service has for a request, of a path that the table may have too. */
+/* Returns the service's route of a request; the table may have its path too. */
 static const struct http_route *inner_of(const struct models *m,
                                          const struct http_request *r)
 {
@@ -24,7 +24,8 @@ static const struct http_route *inner_of(const struct models *m,
     return &m->inner[k];
 }
 
-/* Who looks is no user that keeps a model loaded, or has it loaded. */
+/* Returns true for a read-only request, which neither keeps a model loaded nor
+ * loads it. */
 static bool only_looks(const struct http_request *r)
 {
     return strcmp(http_method(r), "POST") != 0;
@@ -34,14 +35,14 @@ void models_run(void *model, struct http_request *r)
 {
     struct model *a = model;
     struct models *m = a->of;
-    bool looks = only_looks(r); /* r is gone afterwards */
+    bool looks = only_looks(r); /* r is freed afterwards */
 
     if (!looks) {
         pthread_mutex_lock(&m->lock);
-        a->asked = ++m->n_asked;
+        a->requested = ++m->n_request;
         pthread_mutex_unlock(&m->lock);
     }
-    /* It is used, so that its service stays. */
+    /* Its use count keeps the service alive. */
     inner_of(m, r)->handle(a->service, r);
     pthread_mutex_lock(&m->lock);
     models_use(a, -1);
@@ -50,17 +51,17 @@ void models_run(void *model, struct http_request *r)
     pthread_mutex_unlock(&m->lock);
 }
 
-void models_refuse_load(struct http_request *r, const pl_err *err)
+void models_reject_load(struct http_request *r, const pl_err *err)
 {
-    struct refusal why;
+    struct api_error why;
 
-    refuse_status(&why, err->status, err);
-    if (why.status == 400) /* the request is not to blame */
+    api_error_set_status(&why, err->status, err);
+    if (why.status == 400) /* not the request's fault */
         why.status = 500;
     else if (why.status == 429)
         why.status = 503;
     why.code = "model_not_loaded";
-    service_refuse(r, &why);
+    service_reject(r, &why);
 }
 
 static void append(struct model *a, struct models_waiting *w)
@@ -73,7 +74,8 @@ static void append(struct model *a, struct models_waiting *w)
     a->last = w;
 }
 
-/* Whose client has left waits no more; with the lock held. */
+/* Rejects waiting requests whose client has disconnected. Caller holds the
+ * lock. */
 static void end_left(struct models *m, struct model *a)
 {
     const pl_err left = {PL_CANCELLED, "the client has left"};
@@ -87,14 +89,15 @@ static void end_left(struct models *m, struct model *a)
             continue;
         }
         m->n_waiting--;
-        models_refuse_load(w->r, &left); /* nobody is there to read it */
+        models_reject_load(w->r, &left); /* the client has disconnected */
         free(w);
     }
 }
 
-/* The request waits for its model, with the lock held; false: it may not. */
+/* Queues the request for its model. Returns false if it was rejected. Caller
+ * holds the lock. */
 static bool wait_for(struct models *m, struct model *a, struct http_request *r,
-                     struct refusal *why)
+                     struct api_error *why)
 {
     struct models_waiting *w = NULL;
 
@@ -102,19 +105,20 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
         end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
-        return refuse(why, 429, NULL, NULL,
-                      "%d requests wait for models already: try again later",
-                      m->n_waiting);
+        return api_error_set(
+            why, 429, NULL, NULL,
+            "%d requests wait for models already: try again later",
+            m->n_waiting);
     }
     if (m->stops)
-        return refuse(why, 503, "model_not_loaded", NULL,
-                      "the server is stopping");
+        return api_error_set(why, 503, "model_not_loaded", NULL,
+                             "the server is stopping");
     if (!(w = calloc(1, sizeof *w)))
-        return refuse_memory(why);
+        return api_error_set_memory(why);
     w->r = r;
     append(a, w);
     m->n_waiting++;
-    models_ask(m, a);
+    models_request_load(m, a);
     return true;
 }
 
@@ -127,37 +131,40 @@ static bool may_load(const struct models *m, const struct http_request *r)
     return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
 }
 
-/* Runs it, has it wait, or refuses it. */
+/* Runs the request, queues it, or rejects it. */
 static void give_to(struct models *m, struct model *a, struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
-    struct refusal why;
+    struct api_error why;
 
     pthread_mutex_lock(&m->lock);
-    /* Who only looks begins nothing that others would have to wait for. */
+    /* A read-only request runs despite a pending eviction, because it starts
+     * nothing that others would wait for. */
     run = models_is_ready(a) ||
-          (only_looks(r) && a->state == MODEL_LOADED && !a->leaves);
+          (only_looks(r) && a->state == MODEL_LOADED && !a->unload_pending);
     if (run)
         models_use(a, 1);
-    else if (autoload || ((a->turn > 0 || a->yields) && !only_looks(r)))
+    else if (autoload ||
+             ((a->queue_pos > 0 || a->evict_pending) && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
-        refuse(&why, 400, "model_not_loaded", "model",
-               "\"%.80s\" is not loaded, and requests load none here: POST "
-               "/models/load first",
-               a->about.name);
+        api_error_set(
+            &why, 400, "model_not_loaded", "model",
+            "\"%.80s\" is not loaded, and requests load none here: POST "
+            "/models/load first",
+            a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (run)
         models_run(a, r);
     else if (!waits)
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
 /* ---- which model --------------------------------------------------------- */
 
-/* The field "model" of a body, or NULL; *owner has to outlive it. */
+/* Reads the field "model" of a body, or NULL; *owner must outlive it. */
 static bool read_name(const struct http_request *r, const char **name,
-                      json_t **owner, struct refusal *why)
+                      json_t **owner, struct api_error *why)
 {
     size_t len;
     const char *body = http_body(r, &len);
@@ -170,10 +177,10 @@ static bool read_name(const struct http_request *r, const char **name,
            field_text(&f, "model", name);
 }
 
-/* The model that is meant, or NULL. */
+/* Returns the model that is meant, or NULL. */
 static struct model *find_model(const struct models *m,
                                 const struct http_request *r,
-                                struct refusal *why)
+                                struct api_error *why)
 {
     const char *name = NULL;
     json_t *owner = NULL;
@@ -187,7 +194,7 @@ static struct model *find_model(const struct models *m,
         if (i >= 0)
             a = &m->model[i];
         else
-            models_refuse_name(m, name, why);
+            models_reject_name(m, name, why);
     }
     json_decref(owner);
     return a;
@@ -197,7 +204,7 @@ void models_on_request(void *models, struct http_request *r)
 {
     struct models *m = models;
     const struct http_route *route = inner_of(m, r);
-    struct refusal why;
+    struct api_error why;
     struct model *a;
 
     if (route->flags & SERVICE_NONE) {
@@ -208,12 +215,12 @@ void models_on_request(void *models, struct http_request *r)
     if (a)
         give_to(m, a, r);
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* As clients of llama.cpp's server know them. */
+/* As clients of llama.cpp's server expect them. */
 static const char *const state_names[] = {
     [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading",
     [MODEL_LOADED] = "loaded",     [MODEL_UNLOADING] = "unloading",
@@ -229,7 +236,7 @@ static json_t *status_json(const struct model *a)
             args, json_text(a->about.args[i], strlen(a->about.args[i])));
     status =
         json_pack("{s:s, s:o}", "value", state_names[a->state], "args", args);
-    if (a->turn > 0 && a->state != MODEL_LOADING)
+    if (a->queue_pos > 0 && a->state != MODEL_LOADING)
         json_object_set_new(status, "queued", json_true());
     if (a->state == MODEL_FAILED) {
         json_object_set_new(status, "failed", json_true());
@@ -261,12 +268,12 @@ static json_t *model_json(const struct models *m, const struct model *a)
                      a->n_use, "meta", v && v->engine ? meta_json(v) : NULL);
 }
 
-static void answer_json(struct http_request *r, json_t *j)
+static void respond_json(struct http_request *r, json_t *j)
 {
     char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
-    service_answer(r, body);
+    service_respond(r, body);
 }
 
 static void on_list(void *user, struct http_request *r)
@@ -278,42 +285,42 @@ static void on_list(void *user, struct http_request *r)
     for (int i = 0; i < m->n; i++)
         json_array_append_new(list, model_json(m, &m->model[i]));
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    respond_json(r, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* One of them, by its own name alone. */
+/* Answers for one model, by its exact name. */
 static void on_model(void *user, struct http_request *r)
 {
     struct models *m = user;
     const char *name = http_name(r);
     int i = models_find(m, name);
-    struct refusal why;
+    struct api_error why;
     json_t *j;
 
     if (i < 0) {
-        models_refuse_name(m, name, &why);
-        service_refuse(r, &why);
+        models_reject_name(m, name, &why);
+        service_reject(r, &why);
         return;
     }
     pthread_mutex_lock(&m->lock);
     j = model_json(m, &m->model[i]);
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, j);
+    respond_json(r, j);
 }
 
-/* ---- wishes -------------------------------------------------------------- */
+/* ---- loading and unloading ----------------------------------------------- */
 
 static struct model *named(const struct models *m, struct http_request *r)
 {
-    struct refusal why;
+    struct api_error why;
     struct model *a = find_model(m, r, &why);
 
     if (!a)
-        service_refuse(r, &why);
+        service_reject(r, &why);
     return a;
 }
 
-/* Answers at once; the list says how far it is. */
+/* Answers at once; the list shows the progress. */
 static void on_load(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -323,39 +330,39 @@ static void on_load(void *user, struct http_request *r)
         return;
     pthread_mutex_lock(&m->lock);
     if (!models_is_ready(a))
-        models_ask(m, a);
+        models_request_load(m, a);
     pthread_mutex_unlock(&m->lock);
-    answer_json(r, json_pack("{s:b}", "success", 1));
+    respond_json(r, json_pack("{s:b}", "success", 1));
 }
 
-/* Its requests end first; those that come from now on have it loaded anew. A
- * load that has not ended is given up, and who waits for it is refused. */
+/* Unloads a model after its requests have ended; later ones load it again. A
+ * load in progress is cancelled, and requests that wait for it are rejected. */
 static void on_unload(void *user, struct http_request *r)
 {
     struct models *m = user;
     struct model *a = named(m, r);
-    struct refusal why;
+    struct api_error why;
     bool ok;
 
     if (!a)
         return;
     pthread_mutex_lock(&m->lock);
     ok = a->state == MODEL_LOADED;
-    a->leaves |= ok;
+    a->unload_pending |= ok;
     if (ok)
         pthread_cond_signal(&m->come);
-    ok = ok || models_give_up(m, a);
+    ok = ok || models_cancel_load(m, a);
     if (!ok)
-        refuse(&why, 400, "model_not_loaded", "model",
-               "\"%.80s\" is not loaded", a->about.name);
+        api_error_set(&why, 400, "model_not_loaded", "model",
+                      "\"%.80s\" is not loaded", a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
-        answer_json(r, json_pack("{s:b}", "success", 1));
+        respond_json(r, json_pack("{s:b}", "success", 1));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
 }
 
-/* Of the server, where no model is named. */
+/* Answers for the server if no model is named. */
 static void on_props(void *user, struct http_request *r)
 {
     struct models *m = user;
@@ -363,10 +370,10 @@ static void on_props(void *user, struct http_request *r)
     if (m->o.any_name || http_query(r, "model"))
         models_on_request(m, r);
     else
-        answer_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
-                                 "max_instances", m->o.max_loaded,
-                                 "models_autoload", !m->o.no_autoload,
-                                 "build_info", pl_version()));
+        respond_json(r, json_pack("{s:s, s:i, s:b, s:s}", "role", "router",
+                                  "max_instances", m->o.max_loaded,
+                                  "models_autoload", !m->o.no_autoload,
+                                  "build_info", pl_version()));
 }
 
 const struct http_route models_own_routes[] = {

@@ -1,4 +1,4 @@
-/* Lines to sections. See preset.h. */
+/* Parses lines to sections. See preset.h. */
 #include "preset.h"
 
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Text [*s, *n) without blanks around. */
+/* Trims blanks around text [*s, *n). */
 static void trim(const char **s, size_t *n)
 {
     while (*n > 0 && is_blank(**s)) {
@@ -159,7 +159,7 @@ pl_status preset_read(struct preset *p, const char *text, size_t len,
     pl_status s = PL_OK;
 
     *p = (struct preset){0};
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* UTF-8's mark */
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* UTF-8's BOM */
         text += 3;
         len -= 3;
     }

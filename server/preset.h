@@ -1,5 +1,5 @@
-/* Files of presets, as llama.cpp's server has them: options of models, a
- * section a model.
+/* Preset files in the format of llama.cpp's server: options of models, one
+ * section per model.
  *
  *   version = 1            may be left out
  *   [*]                    for all models
@@ -7,21 +7,22 @@
  *   [tales]                a model's name
  *   model = tales.gguf     names of options without their dashes
  *
- * Lines that begin with # or ; say nothing. What keys mean others know. */
+ * Lines that begin with # or ; are comments. The caller interprets the keys. */
 #ifndef SERVER_PRESET_H
 #define SERVER_PRESET_H
 
 #include "pl.h"
 
 struct preset_key {
-    char *key, *value; /* owned; without blanks around; a value may be empty */
+    char *key, *value; /* owned; without surrounding blanks; a value may be
+                          empty */
     int line;          /* of the file, from 1 */
 };
 
 struct preset_section {
     char *name; /* owned */
     int line;
-    struct preset_key *key; /* owned, [n_key], in the file's order */
+    struct preset_key *key; /* owned, [n_key], in file order */
     int n_key;
 };
 
@@ -30,12 +31,12 @@ struct preset {
     int n;
 };
 
-/* BAD_FILE: the message begins with the line. preset_free takes *p in all
- * cases. */
+/* Parses a file. BAD_FILE: the message begins with the line. The caller calls
+ * preset_free in all cases. */
 pl_status preset_read(struct preset *p, const char *text, size_t len,
                       pl_err *err);
 void preset_free(struct preset *p);
-/* NULL: there is none of that name. */
+/* Returns the section of that name, or NULL. */
 const struct preset_section *preset_find(const struct preset *p,
                                          const char *name);
 

@@ -18,7 +18,7 @@ static const struct {
     {"xtc", 'x', PL_STEP_XTC},
     {"temperature", 't', PL_STEP_TEMPERATURE},
     {"infill", 'i', SAMPLER_PASSED_OVER},
-    /* what else people write */
+    /* common alternatives */
     {"top-n-sigma", '\0', PL_STEP_TOP_N_SIGMA},
     {"top-k", '\0', PL_STEP_TOP_K},
     {"typical", '\0', PL_STEP_TYPICAL},

@@ -1,11 +1,11 @@
-/* See schedule.h. Clients are kept in the order of their ids. */
+/* See schedule.h. Clients are sorted by id. */
 #include "schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAG = 8 }; /* steps that a client may be behind */
+enum { MAX_LAG_STEPS = 8 }; /* most steps that a client may lag behind */
 
 static pl_status no_memory(pl_err *err)
 {
@@ -17,8 +17,8 @@ static pl_status no_memory(pl_err *err)
     return PL_NO_MEMORY;
 }
 
-/* Where a client is, or would be. */
-static int place_of(const struct schedule *s, uint64_t id)
+/* Returns the index of a client, or where it would be inserted. */
+static int client_index(const struct schedule *s, uint64_t id)
 {
     int low = 0, high = s->n_client;
 
@@ -35,33 +35,33 @@ static int place_of(const struct schedule *s, uint64_t id)
 
 static struct schedule_client *find(const struct schedule *s, uint64_t id)
 {
-    int i = place_of(s, id);
+    int i = client_index(s, id);
 
     return i < s->n_client && s->client[i].id == id ? &s->client[i] : NULL;
 }
 
-/* What counts of what a client was given. */
-static int64_t level(const struct schedule *s, const struct schedule_client *c)
+/* Returns a client's counter, raised to the lowest that counts. */
+static int64_t served(const struct schedule *s, const struct schedule_client *c)
 {
-    int64_t floor = s->most - LAG * s->step;
+    int64_t floor = s->most - MAX_LAG_STEPS * s->step;
 
     return c->given > floor ? c->given : floor;
 }
 
-static int64_t given(const struct schedule *s, uint64_t id)
+static int64_t served_by_id(const struct schedule *s, uint64_t id)
 {
     const struct schedule_client *c = find(s, id);
 
-    return c ? level(s, c) : 0;
+    return c ? served(s, c) : 0;
 }
 
-static int64_t least_given(const struct schedule *s)
+static int64_t min_served(const struct schedule *s)
 {
-    int64_t least = s->n_client > 0 ? level(s, &s->client[0]) : s->most;
+    int64_t least = s->n_client > 0 ? served(s, &s->client[0]) : s->most;
 
     for (int i = 1; i < s->n_client; i++)
-        if (level(s, &s->client[i]) < least)
-            least = level(s, &s->client[i]);
+        if (served(s, &s->client[i]) < least)
+            least = served(s, &s->client[i]);
     return least;
 }
 
@@ -76,13 +76,13 @@ void schedule_fini(struct schedule *s)
     *s = (struct schedule){0};
 }
 
-pl_status schedule_join(struct schedule *s, uint64_t client, pl_err *err)
+pl_status schedule_add_task(struct schedule *s, uint64_t client, pl_err *err)
 {
-    int64_t least = least_given(s);
-    int i = place_of(s, client);
+    int64_t least = min_served(s);
+    int i = client_index(s, client);
 
     if (i < s->n_client && s->client[i].id == client) {
-        s->client[i].n_job++;
+        s->client[i].n_task++;
         return PL_OK;
     }
     if (s->n_client == s->max_client) {
@@ -98,38 +98,38 @@ pl_status schedule_join(struct schedule *s, uint64_t client, pl_err *err)
             (size_t)(s->n_client - i) * sizeof *s->client);
     s->n_client++;
     s->client[i] =
-        (struct schedule_client){.id = client, .given = least, .n_job = 1};
+        (struct schedule_client){.id = client, .given = least, .n_task = 1};
     return PL_OK;
 }
 
-void schedule_leave(struct schedule *s, uint64_t client)
+void schedule_remove_task(struct schedule *s, uint64_t client)
 {
     struct schedule_client *c = find(s, client);
 
-    if (!c || --c->n_job > 0)
+    if (!c || --c->n_task > 0)
         return;
     s->n_client--;
     memmove(c, c + 1,
             (size_t)(s->client + s->n_client - c) * sizeof *s->client);
 }
 
-static void give(struct schedule *s, struct schedule_job *job, int64_t n)
+static void charge(struct schedule *s, struct schedule_entry *job, int64_t n)
 {
     struct schedule_client *c = find(s, job->client);
 
     job->n_now = n;
     if (!c)
         return;
-    c->given = level(s, c) + n;
+    c->given = served(s, c) + n;
     s->most = c->given > s->most ? c->given : s->most;
 }
 
-/* The prompt that goes first of those that have nothing of this step yet; NULL:
- * there is none. */
-static struct schedule_job *first_prompt(const struct schedule *s,
-                                         struct schedule_job *job, int n)
+/* Returns the next prompt to serve of those without tokens in this step, or
+ * NULL. */
+static struct schedule_entry *next_prompt(const struct schedule *s,
+                                          struct schedule_entry *job, int n)
 {
-    struct schedule_job *first = NULL;
+    struct schedule_entry *first = NULL;
     int64_t least = 0;
 
     for (int i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ static struct schedule_job *first_prompt(const struct schedule *s,
 
         if (job[i].paused || job[i].n_left == 0 || job[i].n_now > 0)
             continue;
-        has = given(s, job[i].client);
+        has = served_by_id(s, job[i].client);
         if (!first || has < least) {
             first = &job[i];
             least = has;
@@ -146,25 +146,25 @@ static struct schedule_job *first_prompt(const struct schedule *s,
     return first;
 }
 
-int64_t schedule_step(struct schedule *s, struct schedule_job *job, int n)
+int64_t schedule_step(struct schedule *s, struct schedule_entry *job, int n)
 {
-    struct schedule_job *prompt;
+    struct schedule_entry *prompt;
     int64_t writing = 0, most, left;
     bool ends = false;
 
     for (int i = 0; i < n; i++) {
         job[i].n_now = 0;
         if (!job[i].paused && job[i].n_left == 0) {
-            give(s, &job[i], 1);
+            charge(s, &job[i], 1);
             writing++;
         }
     }
     most = left = writing > 0 ? s->chunk : s->step;
     while (left > 0 && !(ends && most - left >= s->chunk) &&
-           (prompt = first_prompt(s, job, n))) {
+           (prompt = next_prompt(s, job, n))) {
         int64_t take = prompt->n_left < left ? prompt->n_left : left;
 
-        give(s, prompt, take);
+        charge(s, prompt, take);
         left -= take;
         ends |= take == prompt->n_left;
     }
@@ -177,7 +177,7 @@ int schedule_next(const struct schedule *s, const uint64_t *client, int n)
     int64_t least = 0;
 
     for (int i = 0; i < n; i++) {
-        int64_t has = given(s, client[i]);
+        int64_t has = served_by_id(s, client[i]);
 
         if (first < 0 || has < least) {
             first = i;
@@ -193,7 +193,7 @@ int schedule_victim(const struct schedule *s, const uint64_t *client, int n)
     int64_t most = 0;
 
     for (int i = 0; i < n; i++) {
-        int64_t has = given(s, client[i]);
+        int64_t has = served_by_id(s, client[i]);
 
         if (victim < 0 || has >= most) {
             victim = i;

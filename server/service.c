@@ -1,48 +1,49 @@
-/* What a path means. See service.h; generation.c has those that write. */
+/* The handlers of a model's paths. See service.h; generation.c has those that
+ * generate. */
 #include "service.h"
 
-#include "ask_job.h"
 #include "json_text.h"
-#include "page.h"
+#include "request_tasks.h"
 #include "sampler_names.h"
-#include "tokens.h"
+#include "token_routes.h"
+#include "ui.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- responses ----------------------------------------------------------- */
 
-void service_refuse(struct http_request *r, const struct refusal *why)
+void service_reject(struct http_request *r, const struct api_error *why)
 {
     char *body = strstr(http_path(r), "/messages")
-                     ? refusal_body(why, REFUSAL_BLOCKS)
-                     : refusal_body(why, REFUSAL_OPENAI);
+                     ? api_error_body(why, API_ERROR_BLOCKS)
+                     : api_error_body(why, API_ERROR_OPENAI);
 
-    http_answer(r, why->status, "application/json", body ? body : "{}",
-                body ? strlen(body) : 2);
+    http_respond(r, why->status, "application/json", body ? body : "{}",
+                 body ? strlen(body) : 2);
     free(body);
 }
 
-void service_answer(struct http_request *r, char *body)
+void service_respond(struct http_request *r, char *body)
 {
-    struct refusal why;
+    struct api_error why;
 
     if (body) {
-        http_answer(r, 200, "application/json", body, strlen(body));
+        http_respond(r, 200, "application/json", body, strlen(body));
     } else {
-        refuse_memory(&why);
-        service_refuse(r, &why);
+        api_error_set_memory(&why);
+        service_reject(r, &why);
     }
     free(body);
 }
 
-static void answer_json(struct http_request *r, json_t *j)
+static void respond_json(struct http_request *r, json_t *j)
 {
     char *body = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(j);
-    service_answer(r, body);
+    service_respond(r, body);
 }
 
 /* ---- users -------------------------------------------------------------- */
@@ -69,23 +70,25 @@ void service_lost(void *service, const pl_err *err)
 
 /* ---- texts and tokens ---------------------------------------------------- */
 
-bool service_render(const struct service *v, const struct ask *a, char **text,
-                    size_t *len, struct refusal *why)
+bool service_render(const struct service *v, const struct request *a,
+                    char **text, size_t *len, struct api_error *why)
 {
     pl_status s;
     pl_err err;
 
     if (!v->form)
-        return refuse(why, 400, "no_template", "messages",
-                      "the model has no chat template that can be used (%s): "
-                      "ask for /v1/completions, or start the server with "
-                      "--template",
-                      v->no_form.message);
-    s = ask_render(a, v->form, 0, text, len, &err);
-    return s == PL_OK || refuse_status(why, s, &err);
+        return api_error_set(
+            why, 400, "no_template", "messages",
+            "the model has no chat template that can be used (%s): "
+            "ask for /v1/completions, or start the server with "
+            "--template",
+            v->no_form.message);
+    s = request_render(a, v->form, 0, text, len, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
-/* The text of each of n tokens, one after another; false: no memory. */
+/* Splits the text into that of each of n tokens. Returns false if out of
+ * memory. */
 static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
                      struct tokens_piece *piece, struct text *all)
 {
@@ -112,10 +115,10 @@ static bool name_all(const struct service *v, const int32_t *ids, int64_t n,
 static void on_tokenize(void *user, struct http_request *r)
 {
     const struct service *v = user;
-    struct tokens_ask a = {0};
+    struct tokens_request a = {0};
     struct tokens_piece *piece = NULL;
     struct text all = {0};
-    struct refusal why;
+    struct api_error why;
     int32_t *ids = NULL;
     int64_t n = 0;
     size_t len;
@@ -129,16 +132,17 @@ static void on_tokenize(void *user, struct http_request *r)
                     (a.parse_special ? PL_PARSE_SPECIAL : 0);
 
         s = pl_tokenize(v->words, a.text, a.len, flags, &ids, &n, &err);
-        ok = s == PL_OK || refuse_status(&why, s, &err);
+        ok = s == PL_OK || api_error_set_status(&why, s, &err);
     }
     if (ok && a.pieces) {
         piece = calloc((size_t)n + 1, sizeof *piece);
-        ok = (piece && name_all(v, ids, n, piece, &all)) || refuse_memory(&why);
+        ok = (piece && name_all(v, ids, n, piece, &all)) ||
+             api_error_set_memory(&why);
     }
     if (ok)
-        service_answer(r, tokens_ids_body(ids, n, piece));
+        service_respond(r, tokens_ids_body(ids, n, piece));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
     text_free(&all);
     free(piece);
     free(ids);
@@ -148,9 +152,9 @@ static void on_tokenize(void *user, struct http_request *r)
 static void on_detokenize(void *user, struct http_request *r)
 {
     const struct service *v = user;
-    struct tokens_ask a = {0};
+    struct tokens_request a = {0};
     struct text all = {0};
-    struct refusal why;
+    struct api_error why;
     pl_detokenizer *d = NULL;
     size_t len;
     const char *body = http_body(r, &len);
@@ -159,86 +163,87 @@ static void on_detokenize(void *user, struct http_request *r)
 
     if (ok)
         ok = pl_detokenizer_create(&d, v->words, true, NULL) == PL_OK ||
-             refuse_memory(&why);
+             api_error_set_memory(&why);
     for (int64_t i = 0; i < a.n && ok; i++) {
         const char *s = pl_detokenize(d, a.ids[i]);
 
-        ok = text_add(&all, s, strlen(s)) || refuse_memory(&why);
+        ok = text_add(&all, s, strlen(s)) || api_error_set_memory(&why);
     }
     if (ok) {
         const char *s = pl_detokenize_flush(d);
 
-        ok = text_add(&all, s, strlen(s)) || refuse_memory(&why);
+        ok = text_add(&all, s, strlen(s)) || api_error_set_memory(&why);
     }
     if (ok)
-        service_answer(r, tokens_text_body("content", all.s, all.n));
+        service_respond(r, tokens_text_body("content", all.s, all.n));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
     pl_detokenizer_free(d);
     text_free(&all);
     tokens_fini(&a);
 }
 
-/* The prompt of a conversation; false: refused. */
+/* Renders a conversation as a prompt. Returns false if it was rejected. */
 static bool read_conversation(const struct service *v, struct http_request *r,
-                              enum ask_kind kind, char **text, size_t *n,
-                              struct refusal *why)
+                              enum request_kind kind, char **text, size_t *n,
+                              struct api_error *why)
 {
-    const struct ask_rules rules = {.n_vocab = pl_tokenizer_n_vocab(v->words),
-                                    .words = v->words,
-                                    .sampling = &v->sampling,
-                                    .max_tokens = -1,
-                                    .calls_as_text = v->calls_as_text};
-    struct ask a = {0};
+    const struct request_rules rules = {.n_vocab =
+                                            pl_tokenizer_n_vocab(v->words),
+                                        .words = v->words,
+                                        .sampling = &v->sampling,
+                                        .max_tokens = -1,
+                                        .calls_as_text = v->calls_as_text};
+    struct request a = {0};
     size_t len;
     const char *body = http_body(r, &len);
-    bool ok = ask_read(&a, kind, body, len, &rules, why) &&
+    bool ok = request_parse(&a, kind, body, len, &rules, why) &&
               service_render(v, &a, text, n, why);
 
-    ask_fini(&a);
+    request_fini(&a);
     return ok;
 }
 
 static void on_apply_template(void *user, struct http_request *r)
 {
-    struct refusal why;
+    struct api_error why;
     char *text = NULL;
     size_t n;
 
-    if (read_conversation(user, r, ASK_CHAT, &text, &n, &why))
-        service_answer(r, tokens_text_body("prompt", text, n));
+    if (read_conversation(user, r, REQUEST_CHAT, &text, &n, &why))
+        service_respond(r, tokens_text_body("prompt", text, n));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
     free(text);
 }
 
 static bool count(const struct service *v, const char *text, size_t len,
-                  int64_t *n, struct refusal *why)
+                  int64_t *n, struct api_error *why)
 {
     int32_t *ids = NULL;
     pl_err err;
-    pl_status s = ask_chat_tokens(v->words, text, len, &ids, n, &err);
+    pl_status s = request_chat_tokens(v->words, text, len, &ids, n, &err);
 
     free(ids);
-    return s == PL_OK || refuse_status(why, s, &err);
+    return s == PL_OK || api_error_set_status(why, s, &err);
 }
 
 static void on_count_tokens(void *user, struct http_request *r)
 {
-    struct refusal why;
+    struct api_error why;
     char *text = NULL;
     int64_t n_ids;
     size_t n;
 
-    if (read_conversation(user, r, ASK_MESSAGES, &text, &n, &why) &&
+    if (read_conversation(user, r, REQUEST_MESSAGES, &text, &n, &why) &&
         count(user, text, n, &n_ids, &why))
-        service_answer(r, tokens_count_body(n_ids));
+        service_respond(r, tokens_count_body(n_ids));
     else
-        service_refuse(r, &why);
+        service_reject(r, &why);
     free(text);
 }
 
-/* ---- the page ------------------------------------------------------------ */
+/* ---- web UI -------------------------------------------------------------- */
 
 static void on_page(void *user, struct http_request *r)
 {
@@ -249,43 +254,43 @@ static void on_page(void *user, struct http_request *r)
                     "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                     "frame-ancestors 'none'");
     http_set_header(r, "X-Content-Type-Options", "nosniff");
-    http_answer(r, 200, "text/html; charset=utf-8", server_page,
-                strlen(server_page));
+    http_respond(r, 200, "text/html; charset=utf-8", server_page,
+                 strlen(server_page));
 }
 
 static void add_text(void *user, const char *s, size_t n)
 {
     struct text *t = user;
 
-    text_add(t, s, n); /* a picture that is cut is seen */
+    text_add(t, s, n); /* a truncated picture is noticed */
 }
 
 static void on_plan(void *user, struct http_request *r)
 {
     const struct service *v = user;
     struct text out = {0};
-    struct refusal why;
+    struct api_error why;
     pl_err err;
     pl_status s = pl_plan_svg(pl_engine_plan(v->engine), add_text, &out, &err);
 
     if (s == PL_OK) {
-        http_answer(r, 200, "image/svg+xml", out.s, out.n);
+        http_respond(r, 200, "image/svg+xml", out.s, out.n);
     } else {
-        refuse_status(&why, s, &err);
-        service_refuse(r, &why);
+        api_error_set_status(&why, s, &err);
+        service_reject(r, &why);
     }
     text_free(&out);
 }
 
-/* ---- what there is ------------------------------------------------------- */
+/* ---- status -------------------------------------------------------------- */
 
 static void on_health(void *user, struct http_request *r)
 {
     (void)user;
-    answer_json(r, json_pack("{s:s}", "status", "ok"));
+    respond_json(r, json_pack("{s:s}", "status", "ok"));
 }
 
-/* What tokens are chosen with where a request says nothing. */
+/* Returns the default sampling parameters. */
 static json_t *params_json(const struct service *v)
 {
     json_t *all = sampler_json(&v->sampling);
@@ -306,7 +311,7 @@ static void on_props(void *user, struct http_request *r)
     char summary[512];
 
     pl_plan_summary(pl_engine_plan(v->engine), summary, sizeof summary);
-    answer_json(
+    respond_json(
         r,
         json_pack("{s:{s:I, s:f, s:i, s:f, s:f, s:o}, s:i, s:s, s:s, s:s,"
                   " s:{s:b, s:b}, s:b, s:b}",
@@ -325,8 +330,8 @@ static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
 {
     return json_pack(
         "{s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "id", i, "is_processing",
-        s->job != 0, "id_task", (json_int_t)s->job, "n_ctx", (json_int_t)n_ctx,
-        "n_prompt_tokens", (json_int_t)s->n_prompt, "n_past",
+        s->id_task != 0, "id_task", (json_int_t)s->id_task, "n_ctx",
+        (json_int_t)n_ctx, "n_prompt_tokens", (json_int_t)s->n_prompt, "n_past",
         (json_int_t)s->n_done, "n_decoded", (json_int_t)s->n_written);
 }
 
@@ -343,12 +348,12 @@ static void on_slots(void *user, struct http_request *r)
         json_array_append_new(
             list, slot_json(i, &slot[i], pl_engine_n_ctx(v->engine)));
     free(slot);
-    answer_json(r, list);
+    respond_json(r, list);
 }
 
 void service_settle(struct service *v)
 {
-    tiers_end(v->tiers);
+    tiers_flush(v->tiers);
 }
 
 bool service_metrics(struct service *v, struct text *out)
@@ -376,30 +381,30 @@ static void on_metrics(void *user, struct http_request *r)
     struct text out = {0};
 
     if (service_metrics(user, &out))
-        http_answer(r, 200, "text/plain; version=0.0.4", out.s, out.n);
+        http_respond(r, 200, "text/plain; version=0.0.4", out.s, out.n);
     else
-        service_answer(r, NULL);
+        service_respond(r, NULL);
     text_free(&out);
 }
 
 static void on_machine(void *user, struct http_request *r)
 {
-    machine_answer(user, r);
+    machine_respond(user, r);
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- generating ---------------------------------------------------------- */
 
 #define WRITES(name, kind)                                                     \
     static void on_##name(void *user, struct http_request *r)                  \
     {                                                                          \
         generation_start(user, r, kind);                                       \
     }
-WRITES(chat, ASK_CHAT)
-WRITES(completions, ASK_COMPLETIONS)
-WRITES(completion, ASK_COMPLETION)
-WRITES(messages, ASK_MESSAGES)
-WRITES(responses, ASK_RESPONSES)
-WRITES(infill, ASK_INFILL)
+WRITES(chat, REQUEST_CHAT)
+WRITES(completions, REQUEST_COMPLETIONS)
+WRITES(completion, REQUEST_COMPLETION)
+WRITES(messages, REQUEST_MESSAGES)
+WRITES(responses, REQUEST_RESPONSES)
+WRITES(infill, REQUEST_INFILL)
 #undef WRITES
 
 static void on_embeddings(void *user, struct http_request *r)

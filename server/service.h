@@ -1,22 +1,22 @@
-/* What handlers of a model's requests have at hand: the model on its devices
- * and the loop that steps it. Which of several models a request means, and when
- * each is loaded, is decided in models.h. */
+/* The context of a model's request handlers: the model on its devices and the
+ * loop that steps it. models.h chooses the model of a request and decides when
+ * each is loaded. */
 #ifndef SERVER_SERVICE_H
 #define SERVER_SERVICE_H
 
-#include "ask.h"
 #include "embeddings.h"
-#include "grammars.h"
+#include "grammar_cache.h"
 #include "http.h"
 #include "loop.h"
 #include "metrics.h"
-#include "slots.h"
+#include "request.h"
+#include "slot_actions.h"
 
 #include <stdatomic.h>
 
-/* Who counts the users of a service; all zeros: nobody does. */
+/* Counts the users of a service; all zero: they are not counted. */
 struct service_owner {
-    void (*use)(void *user, int more); /* by so many, +1 or -1 */
+    void (*use)(void *user, int more); /* changes the count by +1 or -1 */
     void (*lost)(void *user, const pl_err *err);
     void *user;
 };
@@ -25,8 +25,8 @@ struct service {
     pl_model *model;
     pl_engine *engine;
     const pl_tokenizer *words; /* the model's */
-    pl_template *form;         /* NULL: the file has none */
-    pl_err no_form;            /* why it has none */
+    pl_template *form;         /* NULL: no usable chat template */
+    pl_err no_form;            /* why there is none */
     struct loop *loop;
     struct tiers *tiers; /* the loop's; NULL: none */
     struct slots slots;
@@ -34,53 +34,55 @@ struct service {
     struct metrics metrics;
     const char *name;     /* for clients */
     int64_t created;      /* seconds since 1970 */
-    pl_sampling sampling; /* where requests say nothing */
+    pl_sampling sampling; /* defaults for requests */
     int64_t max_tokens;   /* likewise; -1: no limit */
-    double time_s;        /* for a request; 0: any */
-    double ping_s;        /* silence after which a stream pings; 0: never */
-    bool calls_as_text;   /* see struct ask_rules */
+    double time_s;        /* per request; 0: no limit */
+    double ping_s;        /* silence after which a stream sends a ping; 0:
+                             never */
+    bool calls_as_text;   /* see struct request_rules */
     enum embeddings_pooling pooling;
-    _Atomic(struct http *) http;   /* for its load; NULL: not there yet */
-    atomic_uint_fast64_t n_answer; /* names answers */
+    _Atomic(struct http *) http;     /* for its load in metrics; NULL: not
+                                        started yet */
+    atomic_uint_fast64_t n_response; /* used in response ids */
     struct service_owner owner;
 };
 
-/* A handler may use its service until it returns. Whoever goes on with it then,
- * for a job of the loop say, holds it before, and drops it when that is done:
- * nobody unloads a model that is held. */
+/* A handler may use its service until it returns. Code that uses it longer, for
+ * example in a task of the loop, calls service_hold before and service_drop
+ * afterwards: a service in use is never unloaded. */
 void service_hold(struct service *v);
-void service_drop(struct service *v); /* v may be gone then */
-/* Its devices failed: it will be unloaded, and loaded anew for who asks then.
- * What a loop is told to call. */
+void service_drop(struct service *v); /* v may have been freed afterwards */
+/* Has it unloaded because its devices failed; a later request loads it again. A
+ * loop_options.lost callback. */
 void service_lost(void *service, const pl_err *err);
 
-/* Answers with an error in the shape that the path's protocol has. */
-void service_refuse(struct http_request *r, const struct refusal *why);
-/* A body that is JSON, malloc'ed, which is freed; NULL: there was no memory. */
-void service_answer(struct http_request *r, char *body);
+/* Answers with an error in the shape of the path's protocol. */
+void service_reject(struct http_request *r, const struct api_error *why);
+/* Answers with a JSON body, malloc'ed, and frees it; NULL: out of memory. */
+void service_respond(struct http_request *r, char *body);
 
-/* generation.c: answers with text. */
+/* generation.c: generates text. */
 void generation_start(struct service *v, struct http_request *r,
-                      enum ask_kind kind);
-/* A conversation as a prompt, malloc'ed and terminated; len may be NULL. */
-bool service_render(const struct service *v, const struct ask *a, char **text,
-                    size_t *len, struct refusal *why);
+                      enum request_kind kind);
+/* Renders a conversation as a prompt, malloc'ed and terminated; len may be
+ * NULL. */
+bool service_render(const struct service *v, const struct request *a,
+                    char **text, size_t *len, struct api_error *why);
 
-enum {
-    SERVICE_NONE = 2
-}; /* a route whose handler asks no model: it gets NULL,
-                              in place of a struct service */
+/* A route that needs no model: its handler gets NULL instead of a struct
+ * service. */
+enum { SERVICE_NONE = 2 };
 
-/* Nobody asks it any more: what it still does, it does now, so that its figures
- * are those of all that it has done. */
+/* Finishes pending writes of a service without users, so that its counters are
+ * final. */
 void service_settle(struct service *v);
-/* Appends what it has done, for Prometheus; false: no memory. */
+/* Appends its metrics for Prometheus. Returns false if out of memory. */
 bool service_metrics(struct service *v, struct text *out);
 
-/* machine.c: what the page's view of the machine shows. */
-void machine_answer(struct service *v, struct http_request *r);
+/* machine.c: answers with the data of the web UI's machine view. */
+void machine_respond(struct service *v, struct http_request *r);
 
-/* The table of what a model serves, for models_create. */
+/* Returns the routes of a model, for models_create. */
 const struct http_route *service_routes(int *n);
 
 #endif

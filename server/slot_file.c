@@ -40,7 +40,7 @@ void slot_file_fini(struct slot_file *f)
     *f = (struct slot_file){0};
 }
 
-/* Head and tokens; `sum` is of them without itself. */
+/* Computes the checksum of head and tokens, without its own field. */
 static void sum_of(const unsigned char *head, const unsigned char *token,
                    int64_t n, struct tier_key *sum, unsigned char *room)
 {
@@ -51,8 +51,8 @@ static void sum_of(const unsigned char *head, const unsigned char *token,
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* Returns PL_OK if there is no file or a slot's: the folder may have a model
- * and whatever else the server was given. */
+/* Returns PL_OK if there is no file or a slot's. The folder may contain a model
+ * or other files that must not be replaced. */
 static pl_status guard(const char *path, pl_err *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -98,7 +98,7 @@ pl_status slot_file_write(struct slot_file *f, const char *path,
     }
     sum_of(head, head + HEAD, f->n, &sum, room);
     memcpy(head + AT_SUM, &sum, sizeof sum);
-    (void)fchmod(pl_file_fd(file), 0600); /* it is empty yet */
+    (void)fchmod(pl_file_fd(file), 0600); /* it is still empty */
     pl_file_write(file, head, n);
     pl_file_write(file, f->state, f->state_bytes);
     s = pl_file_commit(file, err);

@@ -1,5 +1,5 @@
-/* See tier_disk.h. Linux: O_TMPFILE makes a file without a name, linkat gives
- * it one, renameat puts it in its place. */
+/* See tier_disk.h. Linux: O_TMPFILE makes a file without a name, linkat names
+ * it, renameat moves it to its final name. */
 #include "tier_disk.h"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@
 enum {
     HEX = 2 * sizeof(struct tier_key),
     MAX_NAME = HEX + 64,
-    PART_S = 600, /* what was never finished is nobody's after so long */
+    PART_S = 600, /* age at which an unfinished file is abandoned */
 };
 
 static void name_of(const struct tier_key *key, char name[static MAX_NAME])
@@ -45,14 +45,14 @@ struct listing {
     uint64_t bytes;
 };
 
-/* Is it the name of a key's file? The folder may have files of others. */
+/* Returns true for a key's file; the folder may contain other files. */
 static bool is_page(const char *name)
 {
     return strspn(name, "0123456789abcdef") == HEX &&
            strcmp(name + HEX, ENDING) == 0;
 }
 
-/* Is it one of new_file? */
+/* Returns true for a name made by new_file. */
 static bool is_part(const char *name)
 {
     int n = 0;
@@ -62,7 +62,7 @@ static bool is_part(const char *name)
            strcmp(name + n, PART) == 0;
 }
 
-/* Adds a file of ours to the listing; unfinished ones that are old go. */
+/* Adds one of our files to the listing; deletes old unfinished ones. */
 static bool look_at(int dir, const char *name, struct listing *l)
 {
     bool part = is_part(name);
@@ -87,7 +87,7 @@ static bool look_at(int dir, const char *name, struct listing *l)
         l->cap = cap;
     }
     f = &l->file[l->n++];
-    memcpy(f->name, name, strlen(name) + 1); /* it fits: they are ours */
+    memcpy(f->name, name, strlen(name) + 1); /* it fits: the name was checked */
     f->bytes = (uint64_t)st.st_size;
     f->used = st.st_mtim;
     l->bytes += f->bytes;
@@ -121,8 +121,8 @@ static int older(const void *a, const void *b)
     return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Counts the folder; if it and `more` bytes are above the limit the oldest
- * go. */
+/* Scans the folder. If it and `more` bytes exceed the limit, deletes the
+ * oldest. */
 static bool make_room(struct tier_disk *d, uint64_t more)
 {
     struct listing l;
@@ -156,8 +156,8 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     return s;
 }
 
-/* The folder's descriptor; -1, and errno: there is none, or anybody may write
- * to it (EACCES). */
+/* Returns the folder's descriptor, or -1 and errno: it does not exist, or is
+ * world-writable (EACCES). */
 static int open_folder(const char *path, bool *open_to_all)
 {
     struct stat st;
@@ -195,8 +195,8 @@ pl_status tier_disk_open(struct tier_disk *d, const char *path, uint64_t limit,
                        strerror(errno), err);
 }
 
-/* The folder was removed: what is at its path now, under the same number, so
- * that those who read find it too. False: errno. */
+/* Opens the folder at the path again after it was removed, with the same
+ * descriptor, so that readers find it too. Returns false and errno. */
 static bool reopen(struct tier_disk *d)
 {
     bool open_to_all;
@@ -221,13 +221,13 @@ void tier_disk_close(struct tier_disk *d)
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* A file without a name, or, where there is no such thing, with that of an
- * unfinished one. */
+/* Creates a file without a name, or, if that is not supported, with the name of
+ * an unfinished one. */
 static int new_file(struct tier_disk *d, char part[static MAX_NAME],
                     bool *named)
 {
-    /* Of the process: its models may share a folder. Those of two containers
-     * may have one number, so chance tells them apart. */
+    /* Shared by the process, because its models may share a folder. Processes
+     * in two containers may have the same id, so the name has a random part. */
     static uint64_t n_name;
     int fd = openat(d->dir, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
     uint32_t chance = (uint32_t)time(NULL);
@@ -329,7 +329,7 @@ static bool read_whole(int fd, void *data, size_t n)
     return true;
 }
 
-/* NULL with *damaged false: no memory. */
+/* Returns NULL with *damaged false if out of memory. */
 static struct tier_entry *read_open(int fd, const struct tier_key *key,
                                     bool head, bool *damaged)
 {
@@ -371,7 +371,7 @@ struct tier_entry *tier_disk_read(const struct tier_disk *d,
         return NULL;
     e = read_open(fd, key, head, damaged);
     if (e && !head)
-        (void)futimens(fd, NULL); /* its age is only advice */
+        (void)futimens(fd, NULL); /* a wrong age does no harm */
     close(fd);
     if (*damaged)
         tier_disk_drop(d, key);

@@ -1,4 +1,5 @@
-/* See tier_entry.h. SHA-256 is GnuTLS's, which HTTP's TLS brings. */
+/* See tier_entry.h. SHA-256 is from GnuTLS, a dependency of libmicrohttpd's
+ * TLS. */
 #include "tier_entry.h"
 
 #include <endian.h>
@@ -14,8 +15,8 @@ enum { VERSION = 1, AT_PARENT = 40, AT_TOKENS = 72, AT_SUM = 328 };
 
 static void sum(struct tier_key *out, const void *data, size_t n)
 {
-    /* It fails only where the library is not there at all: then no key is that
-     * of any file, since the sum of a head is checked too. */
+    /* Fails only if the library is unusable. Then no file's key matches,
+     * because the checksum of its head fails too. */
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, data, n, out->b) != 0)
         memset(out, 0, sizeof *out);
 }
@@ -67,13 +68,13 @@ struct tier_entry *tier_entry_new(const struct tier_key *parent, int64_t first,
     return e;
 }
 
-struct tier_entry *tier_entry_hold(struct tier_entry *e)
+struct tier_entry *tier_entry_ref(struct tier_entry *e)
 {
     atomic_fetch_add(&e->refs, 1);
     return e;
 }
 
-void tier_entry_drop(struct tier_entry *e)
+void tier_entry_unref(struct tier_entry *e)
 {
     if (!e || atomic_fetch_sub(&e->refs, 1) > 1)
         return;

@@ -6,8 +6,8 @@
 
 struct tier_item {
     struct tier_entry *entry;
-    bool owed;
-    struct tier_item *same; /* in its bucket */
+    bool dirty;
+    struct tier_item *same; /* next in its bucket */
     struct tier_item *next, *before;
 };
 
@@ -16,7 +16,7 @@ struct tier_item {
 static struct tier_list *list_of(struct tier_table *t,
                                  const struct tier_item *i)
 {
-    return i->owed ? &t->owed_list : &t->list;
+    return i->dirty ? &t->owed_list : &t->list;
 }
 
 static void join(struct tier_list *l, struct tier_item *i)
@@ -40,7 +40,7 @@ static struct tier_item **bucket_of(const struct tier_table *t,
 {
     size_t h;
 
-    memcpy(&h, key, sizeof h); /* a hash already */
+    memcpy(&h, key, sizeof h); /* keys are hashes */
     return &t->bucket[h & t->mask];
 }
 
@@ -54,8 +54,8 @@ static struct tier_item *find(const struct tier_table *t,
     return i;
 }
 
-/* Twice as many, if there is memory for it; it works without. */
-static void widen(struct tier_table *t)
+/* Doubles the buckets if there is memory for it; works without. */
+static void grow_buckets(struct tier_table *t)
 {
     size_t n = 2 * (t->mask + 1);
     struct tier_item **old = t->bucket, **more = calloc(n, sizeof(*more));
@@ -94,9 +94,9 @@ static void discard(struct tier_table *t, struct tier_item *i)
     *at = i->same;
     leave(list_of(t, i), i);
     t->bytes -= bytes;
-    t->owed -= i->owed ? bytes : 0;
+    t->owed -= i->dirty ? bytes : 0;
     t->n--;
-    tier_entry_drop(i->entry);
+    tier_entry_unref(i->entry);
     free(i);
 }
 
@@ -110,8 +110,8 @@ void tier_table_fini(struct tier_table *t)
     t->bucket = NULL;
 }
 
-/* Makes room for so many bytes more. */
-static void make_room(struct tier_table *t, uint64_t bytes)
+/* Evicts entries until `bytes` more fit. */
+static void evict_for(struct tier_table *t, uint64_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->limit) {
         struct tier_item *i = t->list.first;
@@ -130,14 +130,14 @@ bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool owed)
         discard(t, i);
     if (bytes > t->limit)
         return false;
-    make_room(t, bytes);
+    evict_for(t, bytes);
     i = calloc(1, sizeof(*i));
     if (!i)
         return false;
     if ((size_t)t->n > t->mask)
-        widen(t);
-    i->entry = tier_entry_hold(e);
-    i->owed = owed;
+        grow_buckets(t);
+    i->entry = tier_entry_ref(e);
+    i->dirty = owed;
     i->same = *bucket_of(t, &e->key);
     *bucket_of(t, &e->key) = i;
     join(list_of(t, i), i);
@@ -167,19 +167,19 @@ void tier_table_drop(struct tier_table *t, const struct tier_key *key)
         discard(t, i);
 }
 
-struct tier_entry *tier_table_owed(const struct tier_table *t)
+struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t)
 {
     return t->owed_list.first ? t->owed_list.first->entry : NULL;
 }
 
-void tier_table_paid(struct tier_table *t, const struct tier_entry *e)
+void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e)
 {
     struct tier_item *i = find(t, &e->key);
 
-    if (!i || i->entry != e || !i->owed)
+    if (!i || i->entry != e || !i->dirty)
         return;
     leave(&t->owed_list, i);
-    i->owed = false;
+    i->dirty = false;
     join(&t->list, i);
     t->owed -= tier_entry_size(e);
 }

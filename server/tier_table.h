@@ -1,9 +1,9 @@
-/* The tier in host memory: which entries are there, which go. Numbers and
- * pointers only: no engine, no thread, no file.
+/* The host memory tier: which entries it has, and which are evicted. Pure
+ * bookkeeping: no engine, thread or file.
  *
- * Entries are found by their keys. The one that was not used for the longest
- * time goes when they are more than they may be; but first those go that are
- * not owed to the tier behind this one. */
+ * Entries are found by their keys. Above the limit, the least recently used is
+ * evicted, clean ones first: a dirty entry still has to be written to the next
+ * tier. */
 #ifndef SERVER_TIER_TABLE_H
 #define SERVER_TIER_TABLE_H
 
@@ -11,33 +11,35 @@
 
 struct tier_item;
 
-/* A list of items that may leave it anywhere. */
+/* A doubly linked list. */
 struct tier_list {
     struct tier_item *first, *last;
 };
 
 struct tier_table {
     uint64_t limit;            /* bytes */
-    uint64_t bytes, owed;      /* of all; of those that are owed */
-    int64_t n, n_lost;         /* lost: gone while they were owed */
+    uint64_t bytes, owed;      /* of all; of dirty ones */
+    int64_t n, n_lost;         /* n_lost: evicted while dirty */
     struct tier_item **bucket; /* owned, [mask + 1] */
     size_t mask;
-    /* By use, those that are owed and the others; the longest unused first. */
+    /* In order of use, dirty ones and clean ones; the least recently used
+     * first. */
     struct tier_list owed_list, list;
 };
 
 bool tier_table_init(struct tier_table *t, uint64_t limit);
 void tier_table_fini(struct tier_table *t);
-/* Counts `e` once more and has it, in place of one with its key; others may go
- * for it, and it goes itself where it is too large. False: it is not kept. */
+/* Adds `e` with a reference of its own and replaces one with its key; others
+ * may be evicted for it. Returns false if it is not stored because it is too
+ * large or memory is short. */
 bool tier_table_put(struct tier_table *t, struct tier_entry *e, bool owed);
-/* It is used now. NULL: there is none. */
+/* Marks it as used now and returns it; NULL if it is not there. */
 struct tier_entry *tier_table_find(struct tier_table *t,
                                    const struct tier_key *key);
 void tier_table_drop(struct tier_table *t, const struct tier_key *key);
-/* Of those that are owed the longest unused one; NULL: none is. */
-struct tier_entry *tier_table_owed(const struct tier_table *t);
-/* It is owed no longer, if it is still there and still this one. */
-void tier_table_paid(struct tier_table *t, const struct tier_entry *e);
+/* Returns the least recently used dirty entry; NULL if there is none. */
+struct tier_entry *tier_table_oldest_dirty(const struct tier_table *t);
+/* Marks it clean, if this very entry is still there. */
+void tier_table_mark_clean(struct tier_table *t, const struct tier_entry *e);
 
 #endif

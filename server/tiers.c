@@ -1,5 +1,4 @@
-/* The threads between the engine's loop, host memory and the disk. See
- * tiers.h. */
+/* The threads between the engine's loop, host memory and disk. See tiers.h. */
 #include "tiers.h"
 
 #include "tier_disk.h"
@@ -15,60 +14,61 @@
 #include <time.h>
 
 enum {
-    STAGED = 256 << 20, /* bytes that may be on their way, there or back */
-    AGAIN_S = 30,       /* a disk that failed is tried again */
-    FLUSH_S = 5,        /* writing what is owed, at the end */
-    LEAVE_S = 5,        /* behind that, for a disk that hangs */
+    STAGED = 256 << 20, /* most bytes pending in either direction */
+    AGAIN_S = 30,       /* seconds until a failed disk is tried again */
+    FLUSH_S = 5,        /* seconds for writing dirty pages at the end */
+    LEAVE_S = 5,        /* seconds after that, for a disk that hangs */
     HANG_S = 5,
     READ_HANG_S = 1,
     MAX_SEARCH = 256,
 };
 
-/* What was given and not looked at yet. */
-struct given {
-    struct given *next;
+/* A page that was stored and is not inserted yet. */
+struct queued_page {
+    struct queued_page *next;
     int32_t *token; /* owned, [n] */
     int64_t n;
-    bool goes_on;
+    bool resumable;
     void *data; /* owned */
     size_t bytes;
 };
 
-/* What is to be removed from the disk. */
-struct bad {
-    struct bad *next;
+/* An entry to be removed from the disk. */
+struct bad_entry {
+    struct bad_entry *next;
     struct tier_key key;
 };
 
-/* A page of a prompt that is in a tier. */
+/* A page of a prompt that was found in a tier. */
 struct found_page {
     struct tier_key key;
     int n; /* tokens */
-    bool goes_on;
+    bool resumable;
 };
 
-/* First its pages are found, then they are read, in turns with those of other
- * searches, as long as there is room for more that was not taken. */
-struct tiers_search {
-    struct tiers_search *next; /* in the reader's list */
+/* A lookup. First its pages are found, then they are read, in turn with those
+ * of other lookups, as long as the limit of unconsumed pages allows. */
+struct tiers_lookup {
+    struct tiers_lookup *next; /* in the reader's list */
     int32_t *token;            /* owned, [n] */
     int64_t n, length;
     void (*done)(void *user);
     void *user;
     int64_t from;
-    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1] of its pages */
+    struct tier_key *key;    /* owned, [n / TIER_TOKENS + 1], of its pages */
     struct found_page *page; /* owned, [n_page] */
     int n_page;
-    bool no_disk;     /* which hangs: host memory alone is asked */
-    atomic_bool over; /* they are found */
+    bool no_disk;     /* it hangs: only host memory is searched */
+    atomic_bool over; /* the pages are found */
 
     /* Guarded. */
-    bool busy;  /* the reader is at it */
-    bool freed; /* nobody wants it any more */
+    bool busy;  /* the reader is serving it */
+    bool freed; /* the caller has freed it */
     bool listed;
-    int end;                   /* pages that come, at most */
-    int n_read, n_taken;       /* of them */
-    struct tier_entry **entry; /* owned, [n_page]: those in between, counted */
+    int end;                   /* pages available, at most */
+    int n_read, n_taken;       /* of these */
+    struct tier_entry **entry; /* owned, [n_page]: those between n_taken and
+                                  n_read, with a reference */
 };
 
 struct tiers {
@@ -76,27 +76,28 @@ struct tiers {
     struct tier_key root;
     struct tier_disk disk;
     pthread_t sorter, writer, reader;
-    bool sorts, writes, reads; /* they run */
-    bool ended, left;          /* they do not; left: one of them hangs */
+    bool sorts, writes, reads; /* they were started */
+    bool ended, left;          /* they were stopped; left: one of them hangs */
     _Atomic double at_read; /* since when the reader waits for the disk; 0: it
                                does not */
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
     bool stops, sorted; /* sorted: the sorter has ended */
-    double at_disk;     /* since when the writer is there; 0: it is not */
+    double disk_busy_s; /* since when the writer uses the disk; 0: it does
+                              not */
     double flush_until;
-    struct given *given, *last; /* a queue */
+    struct queued_page *queued_page, *last; /* a queue */
     uint64_t given_bytes;
-    struct bad *bad;
-    struct tiers_search *search, *last_search; /* that the reader may serve */
-    int n_search;                              /* of all that were begun */
-    uint64_t ahead; /* bytes that were read and not taken */
+    struct bad_entry *bad_entry;
+    struct tiers_lookup *search, *last_search; /* for the reader */
+    int n_search;                              /* all that exist */
+    uint64_t ahead;                            /* bytes read and not consumed */
     struct tier_table table;
     struct tiers_counts counts;
-    double again;          /* the disk failed, and is not written to before; */
-    bool told, told_large; /* and that was said, or that a page is too large.
-                              All are the writer's */
+    double again;          /* no writes before then, because the disk failed */
+    bool told, told_large; /* that was logged; or that a page is too large. All
+                              three belong to the writer */
 };
 
 static double now(void)
@@ -128,15 +129,15 @@ static void say(struct tiers *t, pl_log_level level, const char *form, ...)
 
 /* ---- writing ------------------------------------------------------------- */
 
-static void free_given(struct given *g)
+static void free_given(struct queued_page *g)
 {
     free(g->token);
     free(g->data);
     free(g);
 }
 
-/* As an entry; NULL: no memory. Takes the data. */
-static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
+/* Returns it as an entry, which takes over the data; NULL if out of memory. */
+static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 {
     int64_t first = (g->n - 1) / TIER_TOKENS * TIER_TOKENS;
     struct tier_key key = t->root;
@@ -148,27 +149,28 @@ static struct tier_entry *entry_of(const struct tiers *t, struct given *g)
         tier_key_next(&key, &parent, g->token + at, TIER_TOKENS);
     }
     e = tier_entry_new(&key, first, g->token + first, (int)(g->n - first),
-                       g->goes_on, g->data, g->bytes);
+                       g->resumable, g->data, g->bytes);
     if (e)
         g->data = NULL;
     return e;
 }
 
-/* With the lock held. */
+/* Returns true if a write hangs. Caller holds the lock. */
 static bool disk_hangs(const struct tiers *t)
 {
-    return t->at_disk > 0 && now() - t->at_disk > t->o.hang_s;
+    return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
 }
 
-/* With the lock held. What a disk that hangs has to write is lost to it: memory
- * has it, where there is any for that, like all else. */
+/* Inserts an entry. Caller holds the lock. While the disk is stalled, dirty
+ * entries are marked clean and counted as lost; host memory keeps them if it is
+ * enabled. */
 static void put(struct tiers *t, struct tier_entry *e)
 {
     bool hangs = disk_hangs(t);
     struct tier_entry *owed;
 
-    while (hangs && (owed = tier_table_owed(&t->table))) {
-        tier_table_paid(&t->table, owed);
+    while (hangs && (owed = tier_table_oldest_dirty(&t->table))) {
+        tier_table_mark_clean(&t->table, owed);
         t->counts.lost++;
     }
     t->counts.lost += hangs;
@@ -177,37 +179,38 @@ static void put(struct tiers *t, struct tier_entry *e)
     pthread_cond_signal(&t->to_write);
 }
 
-/* With the lock held, which it gives back meanwhile. A page that came before
- * behind which sequences went on is not replaced by one where they do not. */
-static void sort_in(struct tiers *t)
+/* Inserts the first queued page. Caller holds the lock, which is released while
+ * hashing. Replaces an existing entry only if the new one is resumable and the
+ * old one is not. */
+static void insert_entry(struct tiers *t)
 {
-    struct given *g = t->given;
+    struct queued_page *g = t->queued_page;
     const struct tier_entry *old;
     struct tier_entry *e;
 
     pthread_mutex_unlock(&t->lock);
     e = entry_of(t, g);
     pthread_mutex_lock(&t->lock);
-    t->given = g->next;
-    t->last = t->given ? t->last : NULL;
+    t->queued_page = g->next;
+    t->last = t->queued_page ? t->last : NULL;
     t->given_bytes -= g->bytes;
     old = e ? tier_table_find(&t->table, &e->key) : NULL;
     if (!e)
         t->counts.lost++;
     else if (!old || (e->goes_on && !old->goes_on))
         put(t, e);
-    tier_entry_drop(e);
+    tier_entry_unref(e);
     free_given(g);
 }
 
-static void *sort_on(void *user)
+static void *insert_thread(void *user)
 {
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
     for (;;) {
-        if (t->given)
-            sort_in(t);
+        if (t->queued_page)
+            insert_entry(t);
         else if (t->stops)
             break;
         else
@@ -219,18 +222,18 @@ static void *sort_on(void *user)
     return NULL;
 }
 
-/* Is it on the disk already, as good as it is? */
+/* Returns true if the disk already has an equally usable entry. */
 static bool is_written(const struct tiers *t, const struct tier_entry *e)
 {
     bool damaged, good;
     struct tier_entry *old = tier_disk_read(&t->disk, &e->key, true, &damaged);
 
     good = old && (old->goes_on || !e->goes_on) && old->bytes == e->bytes;
-    tier_entry_drop(old);
+    tier_entry_unref(old);
     return good;
 }
 
-/* Writes it, if it is not there; false, and *error: it could not be. */
+/* Writes an entry unless it is *there. Returns false and *error on failure. */
 static bool write_entry(struct tiers *t, const struct tier_entry *e,
                         bool *there, int *error)
 {
@@ -246,7 +249,7 @@ static bool write_entry(struct tiers *t, const struct tier_entry *e,
     return ok;
 }
 
-/* Once, until it goes well again. */
+/* Logs a failure once, until a write succeeds again. */
 static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
 {
     if (error == EFBIG ? t->told_large : t->told)
@@ -263,19 +266,19 @@ static void tell_failure(struct tiers *t, const struct tier_entry *e, int error)
             strerror(error), AGAIN_S);
 }
 
-/* With the lock held, which it gives back meanwhile. A page that is too large
- * says nothing of others. */
+/* Writes the oldest dirty entry. Caller holds the lock, which is released
+ * meanwhile. A page that is too large does not count as a disk failure. */
 static void write_one(struct tiers *t)
 {
-    struct tier_entry *e = tier_entry_hold(tier_table_owed(&t->table));
+    struct tier_entry *e = tier_entry_ref(tier_table_oldest_dirty(&t->table));
     bool there = false, ok = true;
     int error = 0;
 
     if (now() < t->again) {
-        tier_table_paid(&t->table, e);
+        tier_table_mark_clean(&t->table, e);
         t->counts.lost++;
     } else {
-        t->at_disk = now();
+        t->disk_busy_s = now();
         pthread_mutex_unlock(&t->lock);
         ok = write_entry(t, e, &there, &error);
         if (!ok)
@@ -285,8 +288,8 @@ static void write_one(struct tiers *t)
         else if (!there)
             t->told = t->told_large = false;
         pthread_mutex_lock(&t->lock);
-        t->at_disk = 0;
-        tier_table_paid(&t->table, e);
+        t->disk_busy_s = 0;
+        tier_table_mark_clean(&t->table, e);
         t->counts.failed += !ok;
         t->counts.written += ok && !there;
         t->counts.written_bytes += ok && !there ? e->bytes : 0;
@@ -296,24 +299,24 @@ static void write_one(struct tiers *t)
     }
     if (t->o.ram == 0)
         tier_table_drop(&t->table, &e->key);
-    tier_entry_drop(e);
+    tier_entry_unref(e);
 }
 
-/* With the lock held, which it gives back meanwhile. */
+/* Removes one bad entry. Caller holds the lock, which is released meanwhile. */
 static void remove_one(struct tiers *t)
 {
-    struct bad *b = t->bad;
+    struct bad_entry *b = t->bad_entry;
 
-    t->bad = b->next;
-    t->at_disk = now();
+    t->bad_entry = b->next;
+    t->disk_busy_s = now();
     pthread_mutex_unlock(&t->lock);
     tier_disk_drop(&t->disk, &b->key);
     free(b);
     pthread_mutex_lock(&t->lock);
-    t->at_disk = 0;
+    t->disk_busy_s = 0;
 }
 
-static void *write_on(void *user)
+static void *writer_thread(void *user)
 {
     struct tiers *t = user;
 
@@ -321,9 +324,9 @@ static void *write_on(void *user)
     for (;;) {
         if (t->stops && now() > t->flush_until)
             break;
-        if (t->bad) /* before what takes its place */
+        if (t->bad_entry) /* before a replacement is written */
             remove_one(t);
-        else if (tier_table_owed(&t->table))
+        else if (tier_table_oldest_dirty(&t->table))
             write_one(t);
         else if (t->stops && t->sorted)
             break;
@@ -334,7 +337,7 @@ static void *write_on(void *user)
     return NULL;
 }
 
-bool tiers_full(struct tiers *t)
+bool tiers_is_full(struct tiers *t)
 {
     uint64_t most = t->table.limit / 2 < STAGED ? t->table.limit / 2 : STAGED;
     bool full;
@@ -345,17 +348,17 @@ bool tiers_full(struct tiers *t)
     return full;
 }
 
-void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                void *data, size_t bytes)
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
+                 void *data, size_t bytes)
 {
-    struct given *g = calloc(1, sizeof *g);
+    struct queued_page *g = calloc(1, sizeof *g);
     int32_t *own = malloc((size_t)n * sizeof *own);
 
     if (g && own) {
         memcpy(own, token, (size_t)n * sizeof *own);
-        *g = (struct given){NULL, own, n, goes_on, data, bytes};
+        *g = (struct queued_page){NULL, own, n, goes_on, data, bytes};
         pthread_mutex_lock(&t->lock);
-        *(t->last ? &t->last->next : &t->given) = g;
+        *(t->last ? &t->last->next : &t->queued_page) = g;
         t->last = g;
         t->given_bytes += bytes;
         pthread_cond_signal(&t->to_sort);
@@ -370,12 +373,12 @@ void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- looking ------------------------------------------------------------- */
+/* ---- lookups ------------------------------------------------------------- */
 
-static void free_search(struct tiers_search *s)
+static void free_search(struct tiers_lookup *s)
 {
     for (int i = s->n_taken; i < s->n_read; i++)
-        tier_entry_drop(s->entry[i]);
+        tier_entry_unref(s->entry[i]);
     free(s->entry);
     free(s->page);
     free(s->key);
@@ -383,7 +386,7 @@ static void free_search(struct tiers_search *s)
     free(s);
 }
 
-static bool is_wanted(struct tiers *t, const struct tiers_search *s)
+static bool is_wanted(struct tiers *t, const struct tiers_lookup *s)
 {
     bool wanted;
 
@@ -393,28 +396,28 @@ static bool is_wanted(struct tiers *t, const struct tiers_search *s)
     return wanted;
 }
 
-/* The reader goes to the disk, or comes back from it. */
-static void at_disk(struct tiers *t, bool is)
+/* Marks when the reader starts or ends a disk access. */
+static void mark_disk_busy(struct tiers *t, bool is)
 {
     atomic_store(&t->at_read, is ? now() : 0);
 }
 
-bool tiers_hangs(const struct tiers *t)
+bool tiers_disk_stalled(const struct tiers *t)
 {
     double since = atomic_load(&t->at_read);
 
     return since > 0 && now() - since > t->o.read_hang_s;
 }
 
-static struct tier_entry *look_at_disk(struct tiers *t,
-                                       const struct tier_key *key, bool head)
+static struct tier_entry *read_disk_entry(struct tiers *t,
+                                          const struct tier_key *key, bool head)
 {
     struct tier_entry *e;
     bool damaged;
 
-    at_disk(t, true);
+    mark_disk_busy(t, true);
     e = tier_disk_read(&t->disk, key, head, &damaged);
-    at_disk(t, false);
+    mark_disk_busy(t, false);
     if (damaged) {
         pthread_mutex_lock(&t->lock);
         t->counts.damaged++;
@@ -423,60 +426,62 @@ static struct tier_entry *look_at_disk(struct tiers *t,
     return e;
 }
 
-/* Counted once; of the disk, if `head`, without its data. NULL: there is none.
- */
-static struct tier_entry *look(struct tiers *t, const struct tiers_search *s,
-                               const struct tier_key *key, bool head,
-                               bool *of_ram)
+/* Returns an entry with a reference, or NULL. One from disk has no data if
+ * `head`. */
+static struct tier_entry *find_entry(struct tiers *t,
+                                     const struct tiers_lookup *s,
+                                     const struct tier_key *key, bool head,
+                                     bool *of_ram)
 {
     struct tier_entry *e;
 
     pthread_mutex_lock(&t->lock);
     e = tier_table_find(&t->table, key);
     if (e)
-        tier_entry_hold(e);
+        tier_entry_ref(e);
     pthread_mutex_unlock(&t->lock);
     *of_ram = e != NULL;
-    return e || s->no_disk ? e : look_at_disk(t, key, head);
+    return e || s->no_disk ? e : read_disk_entry(t, key, head);
 }
 
-/* Adds the page of a key, if there is one. */
-static bool find_page(struct tiers *t, struct tiers_search *s,
+/* Adds the page of a key; returns false if there is none. */
+static bool find_page(struct tiers *t, struct tiers_lookup *s,
                       const struct tier_key *key)
 {
     bool of_ram;
-    struct tier_entry *e = look(t, s, key, true, &of_ram);
+    struct tier_entry *e = find_entry(t, s, key, true, &of_ram);
 
     if (!e)
         return false;
     s->page[s->n_page++] = (struct found_page){*key, e->n, e->goes_on};
-    tier_entry_drop(e);
+    tier_entry_unref(e);
     return true;
 }
 
-/* Pages up to the last one behind which a sequence can go on. */
-static int n_good(const struct tiers_search *s)
+/* Returns the number of pages up to the last resumable one. */
+static int n_resumable_pages(const struct tiers_lookup *s)
 {
     int n = s->n_page;
 
-    while (n > 0 && !s->page[n - 1].goes_on)
+    while (n > 0 && !s->page[n - 1].resumable)
         n--;
     return n;
 }
 
-/* Whole pages from s->from on, as far as they are. */
-static void follow(struct tiers *t, struct tiers_search *s)
+/* Finds full pages from s->from on, up to the first gap. */
+static void match_full_pages(struct tiers *t, struct tiers_lookup *s)
 {
     for (int64_t i = s->from / TIER_TOKENS; (i + 1) * TIER_TOKENS < s->n; i++)
         if (!is_wanted(t, s) || !find_page(t, s, &s->key[i + 1]))
             return;
 }
 
-/* The longest of fewer tokens than a page that goes on behind whole pages: such
- * are kept where a state is. Only behind the last good entry, or further. */
-static void follow_part(struct tiers *t, struct tiers_search *s)
+/* Finds the longest partial page that continues full pages; partial ones exist
+ * where a state was cached. Only those after the last resumable page are
+ * tried. */
+static void match_partial_page(struct tiers *t, struct tiers_lookup *s)
 {
-    int good = n_good(s), whole = s->n_page;
+    int good = n_resumable_pages(s), whole = s->n_page;
 
     for (int k = whole; k >= good; k--) {
         int64_t first = s->from + (int64_t)k * TIER_TOKENS;
@@ -498,8 +503,9 @@ static void follow_part(struct tiers *t, struct tiers_search *s)
     }
 }
 
-/* Fewer than the devices have are of no use. */
-static void find_all(struct tiers *t, struct tiers_search *s)
+/* Finds all pages of a lookup, or none unless they exceed what the devices
+ * have. */
+static void find_all(struct tiers *t, struct tiers_lookup *s)
 {
     struct tiers_found f;
 
@@ -509,38 +515,38 @@ static void find_all(struct tiers *t, struct tiers_search *s)
                       TIER_TOKENS);
     for (int64_t i = 0; (i + 1) * TIER_TOKENS <= s->length; i++) {
         pthread_mutex_lock(&t->lock);
-        tier_table_find(&t->table, &s->key[i + 1]); /* uses it */
+        tier_table_find(&t->table, &s->key[i + 1]); /* marks it as used */
         pthread_mutex_unlock(&t->lock);
         if (s->no_disk)
             continue;
-        at_disk(t, true);
+        mark_disk_busy(t, true);
         tier_disk_touch(&t->disk, &s->key[i + 1]);
-        at_disk(t, false);
+        mark_disk_busy(t, false);
     }
-    if (!is_wanted(t, s)) /* it was for that alone, or its job is gone */
+    if (!is_wanted(t, s)) /* only that was needed, or its task has ended */
         return;
-    /* Behind a state within a page nothing can be put: all of it comes. */
+    /* Pages cannot be appended to a state within a page: find all from 0. */
     s->from = s->length % TIER_TOKENS ? 0 : s->length;
-    follow(t, s);
-    follow_part(t, s);
-    s->n_page = n_good(s);
+    match_full_pages(t, s);
+    match_partial_page(t, s);
+    s->n_page = n_resumable_pages(s);
     f = tiers_search_found(s);
     if (f.end <= s->length)
         s->n_page = 0;
 }
 
-/* Its next page; what comes from the disk is in memory from now on. */
-static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
+/* Reads page i; one from disk is put into host memory. */
+static struct tier_entry *read_page(struct tiers *t, struct tiers_lookup *s,
                                     int i)
 {
     bool ram;
-    struct tier_entry *e = look(t, s, &s->page[i].key, false, &ram);
+    struct tier_entry *e = find_entry(t, s, &s->page[i].key, false, &ram);
 
     if (!e)
         return NULL;
     pthread_mutex_lock(&t->lock);
     if (!ram && t->o.ram > 0 && !tier_table_find(&t->table, &e->key))
-        tier_table_put(&t->table, e, false); /* none came meanwhile */
+        tier_table_put(&t->table, e, false); /* not inserted meanwhile */
     *(ram ? &t->counts.ram_hits : &t->counts.disk_hits) += 1;
     *(ram ? &t->counts.ram_hit_bytes : &t->counts.disk_hit_bytes) += e->bytes;
     pthread_mutex_unlock(&t->lock);
@@ -549,9 +555,9 @@ static struct tier_entry *read_page(struct tiers *t, struct tiers_search *s,
 
 /* ---- the reader ---------------------------------------------------------- */
 
-/* The following are called with the lock held. */
+/* Callers of the following hold the lock. */
 
-static void enlist(struct tiers *t, struct tiers_search *s)
+static void enlist(struct tiers *t, struct tiers_lookup *s)
 {
     s->next = NULL;
     s->listed = true;
@@ -560,9 +566,9 @@ static void enlist(struct tiers *t, struct tiers_search *s)
     pthread_cond_signal(&t->to_read);
 }
 
-/* Takes it out of the list, behind `before` (NULL: it is the first). */
-static void unlist(struct tiers *t, struct tiers_search *s,
-                   struct tiers_search *before)
+/* Removes it from the list, after `before` (NULL: it is the first). */
+static void unlist(struct tiers *t, struct tiers_lookup *s,
+                   struct tiers_lookup *before)
 {
     *(before ? &before->next : &t->search) = s->next;
     if (t->last_search == s)
@@ -570,18 +576,20 @@ static void unlist(struct tiers *t, struct tiers_search *s,
     s->listed = false;
 }
 
-/* May a page be read for it now? One always may, or it would never go on. */
-static bool has_room(const struct tiers *t, const struct tiers_search *s)
+/* Returns true if a page may be read for it now. One page always may, so that
+ * every lookup progresses. */
+static bool has_room(const struct tiers *t, const struct tiers_lookup *s)
 {
     return t->ahead < t->o.ahead || s->n_read == s->n_taken;
 }
 
-/* Out of the list; NULL: there is nothing to do for any. */
-static struct tiers_search *next_search(struct tiers *t)
+/* Removes the next lookup with something to do from the list; NULL if there is
+ * none. */
+static struct tiers_lookup *next_search(struct tiers *t)
 {
-    struct tiers_search *before = NULL;
+    struct tiers_lookup *before = NULL;
 
-    for (struct tiers_search *s = t->search; s; before = s, s = s->next)
+    for (struct tiers_lookup *s = t->search; s; before = s, s = s->next)
         if (!atomic_load(&s->over) || has_room(t, s)) {
             unlist(t, s, before);
             return s;
@@ -589,8 +597,9 @@ static struct tiers_search *next_search(struct tiers *t)
     return NULL;
 }
 
-/* One piece of work, the lock given back meanwhile. */
-static void serve(struct tiers *t, struct tiers_search *s)
+/* Serves a lookup once: finds its pages, or reads one. Releases the lock
+ * meanwhile. */
+static void serve_lookup(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e = NULL;
     bool finds = !atomic_load(&s->over);
@@ -612,29 +621,29 @@ static void serve(struct tiers *t, struct tiers_search *s)
     atomic_store(&s->over, true);
 }
 
-static void discard_search(struct tiers *t, struct tiers_search *s)
+static void discard_search(struct tiers *t, struct tiers_lookup *s)
 {
     for (int i = s->n_taken; i < s->n_read; i++)
         t->ahead -= s->entry[i]->bytes;
     t->n_search--;
-    pthread_cond_signal(&t->to_read); /* for others there is more room */
+    pthread_cond_signal(&t->to_read); /* others have more space */
     free_search(s);
 }
 
-static void *read_on(void *user)
+static void *reader_thread(void *user)
 {
     struct tiers *t = user;
 
     pthread_mutex_lock(&t->lock);
     while (!t->stops) {
-        struct tiers_search *s = next_search(t);
+        struct tiers_lookup *s = next_search(t);
 
         if (!s) {
             pthread_cond_wait(&t->to_read, &t->lock);
             continue;
         }
         s->busy = true;
-        serve(t, s);
+        serve_lookup(t, s);
         s->busy = false;
         if (s->freed) {
             discard_search(t, s);
@@ -648,8 +657,8 @@ static void *read_on(void *user)
     return NULL;
 }
 
-/* All that host memory has of it, without the reader. */
-static void search_memory(struct tiers *t, struct tiers_search *s)
+/* Finds and reads everything from host memory, without the reader. */
+static void search_memory(struct tiers *t, struct tiers_lookup *s)
 {
     struct tier_entry *e;
 
@@ -664,11 +673,11 @@ static void search_memory(struct tiers *t, struct tiers_search *s)
     atomic_store(&s->over, true);
 }
 
-struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
+struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user)
 {
-    struct tiers_search *s = calloc(1, sizeof *s);
+    struct tiers_lookup *s = calloc(1, sizeof *s);
     size_t n_page = (size_t)n / TIER_TOKENS + 2;
 
     if (!s)
@@ -694,7 +703,7 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
         return NULL;
     }
     t->n_search++;
-    s->no_disk = tiers_hangs(t);
+    s->no_disk = tiers_disk_stalled(t);
     if (!s->no_disk)
         enlist(t, s);
     pthread_mutex_unlock(&t->lock);
@@ -703,12 +712,12 @@ struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
     return s;
 }
 
-bool tiers_search_done(const struct tiers_search *s)
+bool tiers_search_done(const struct tiers_lookup *s)
 {
     return atomic_load(&s->over);
 }
 
-struct tiers_found tiers_search_found(const struct tiers_search *s)
+struct tiers_found tiers_search_found(const struct tiers_lookup *s)
 {
     struct tiers_found f = {.from = s->from, .end = s->from, .n = s->n_page};
 
@@ -718,14 +727,14 @@ struct tiers_found tiers_search_found(const struct tiers_search *s)
 }
 
 const struct tier_entry *
-tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended)
+tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended)
 {
     const struct tier_entry *e = NULL;
 
     pthread_mutex_lock(&t->lock);
     while (s->n_taken < i && s->n_taken < s->n_read) {
         t->ahead -= s->entry[s->n_taken]->bytes;
-        tier_entry_drop(s->entry[s->n_taken++]);
+        tier_entry_unref(s->entry[s->n_taken++]);
         pthread_cond_signal(&t->to_read);
     }
     *ended = i >= s->end;
@@ -735,16 +744,16 @@ tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended)
     return e;
 }
 
-void tiers_search_free(struct tiers *t, struct tiers_search *s)
+void tiers_search_free(struct tiers *t, struct tiers_lookup *s)
 {
-    struct tiers_search *before = NULL;
+    struct tiers_lookup *before = NULL;
 
     if (!s)
         return;
     pthread_mutex_lock(&t->lock);
     s->freed = true;
     if (s->listed) {
-        if (!atomic_load(&s->over)) { /* what it says is used counts */
+        if (!atomic_load(&s->over)) { /* it still marks pages as used */
             pthread_mutex_unlock(&t->lock);
             return;
         }
@@ -752,23 +761,23 @@ void tiers_search_free(struct tiers *t, struct tiers_search *s)
             before = before ? before->next : t->search;
         unlist(t, s, before);
     }
-    if (!s->busy) /* else the reader does it */
+    if (!s->busy) /* else the reader discards it */
         discard_search(t, s);
     pthread_mutex_unlock(&t->lock);
 }
 
-void tiers_damaged(struct tiers *t, const struct tier_entry *e)
+void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e)
 {
-    struct bad *b = calloc(1, sizeof *b);
+    struct bad_entry *b = calloc(1, sizeof *b);
 
     if (b)
         b->key = e->key;
     pthread_mutex_lock(&t->lock);
     tier_table_drop(&t->table, &e->key);
     t->counts.damaged++;
-    if (b) { /* without memory it is found again */
-        b->next = t->bad;
-        t->bad = b;
+    if (b) { /* without memory it will be found again */
+        b->next = t->bad_entry;
+        t->bad_entry = b;
         pthread_cond_signal(&t->to_write);
     }
     pthread_mutex_unlock(&t->lock);
@@ -785,7 +794,7 @@ void tiers_counts(struct tiers *t, struct tiers_counts *out)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- creation and end ---------------------------------------------------- */
 
 static pl_status fail(pl_err *err, const char *what)
 {
@@ -829,9 +838,9 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         s = tier_disk_open(&t->disk, o->dir, o->disk, err);
     if (s == PL_OK) {
         t->counts.disk_bytes = t->disk.bytes;
-        t->sorts = pthread_create(&t->sorter, NULL, sort_on, t) == 0;
-        t->writes = pthread_create(&t->writer, NULL, write_on, t) == 0;
-        t->reads = pthread_create(&t->reader, NULL, read_on, t) == 0;
+        t->sorts = pthread_create(&t->sorter, NULL, insert_thread, t) == 0;
+        t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
+        t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
         if (!t->sorts || !t->writes || !t->reads)
             s = fail(err, "the system gives no more threads");
     }
@@ -861,7 +870,7 @@ static bool append(void *user, const void *data, size_t n)
     return true;
 }
 
-/* Within one architecture bits are the same. */
+/* Bits are the same within one architecture. */
 #if defined(__x86_64__)
 static const char arch[] = "x86-64";
 #elif defined(__aarch64__)
@@ -870,7 +879,8 @@ static const char arch[] = "aarch64";
 static const char arch[] = "another";
 #endif
 
-/* A state of no token tells nothing but what it would be a state of. */
+/* Makes the key from the state of zero tokens, which has nothing but the
+ * description of what computes it. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err)
 {
     struct bytes head = {0};
@@ -894,7 +904,7 @@ pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
     return s == PL_OK ? tiers_create(out, o, &root, err) : s;
 }
 
-/* The thread has ended; or it hangs, and is left to itself. */
+/* Waits for a thread until `end`. Returns false if it hangs; it is detached. */
 static bool joined(pthread_t thread, const struct timespec *end)
 {
     if (pthread_timedjoin_np(thread, NULL, end) == 0)
@@ -903,7 +913,7 @@ static bool joined(pthread_t thread, const struct timespec *end)
     return false;
 }
 
-void tiers_end(struct tiers *t)
+void tiers_flush(struct tiers *t)
 {
     struct timespec end;
 
@@ -918,7 +928,7 @@ void tiers_end(struct tiers *t)
     pthread_cond_signal(&t->to_write);
     pthread_cond_signal(&t->to_read);
     pthread_mutex_unlock(&t->lock);
-    clock_gettime(CLOCK_REALTIME, &end); /* of which the wait is */
+    clock_gettime(CLOCK_REALTIME, &end); /* pthread_timedjoin_np uses it */
     end.tv_sec += (time_t)t->o.flush_s + LEAVE_S;
     if (t->sorts)
         t->left |= !joined(t->sorter, &end);
@@ -932,8 +942,8 @@ void tiers_free(struct tiers *t)
 {
     if (!t)
         return;
-    tiers_end(t);
-    if (t->left) { /* what the thread looks at stays, but for who hears it */
+    tiers_flush(t);
+    if (t->left) { /* the thread still uses *t, but not the log */
         say(t, PL_LOG_WARN,
             "the cache's folder does not answer; it is left as it is");
         pthread_mutex_lock(&t->lock);
@@ -941,20 +951,20 @@ void tiers_free(struct tiers *t)
         pthread_mutex_unlock(&t->lock);
         return;
     }
-    while (t->given) {
-        struct given *g = t->given;
+    while (t->queued_page) {
+        struct queued_page *g = t->queued_page;
 
-        t->given = g->next;
+        t->queued_page = g->next;
         free_given(g);
     }
-    while (t->bad) {
-        struct bad *b = t->bad;
+    while (t->bad_entry) {
+        struct bad_entry *b = t->bad_entry;
 
-        t->bad = b->next;
+        t->bad_entry = b->next;
         free(b);
     }
     while (t->search) {
-        struct tiers_search *s = t->search;
+        struct tiers_lookup *s = t->search;
 
         t->search = s->next;
         free_search(s);

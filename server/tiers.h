@@ -1,16 +1,16 @@
-/* Kept prefixes in tiers behind the devices' memory: host memory, then a disk.
+/* Cached prefixes in tiers behind device memory: host memory, then disk.
  *
- * What the engine keeps is given here page by page (tiers_give) while it is
- * still on the devices, so that nothing waits when its pages are needed there.
- * Host memory has the last used (tier_table.h); with a folder all of it is
- * written there as well (tier_disk.h), and what host memory gives up is still
- * on the disk. Before a text begins, the longest way on from what the devices
- * have is looked for (tiers_search) and read, a little ahead of who takes it.
+ * The engine's cached pages are stored here one by one (tiers_store) while they
+ * are still on the devices, so that evicting them needs no wait. Host memory
+ * has the most recently used (tier_table.h). With a folder all of them are
+ * written there too (tier_disk.h), so what host memory evicts is still on disk.
+ * Before a task starts, the longest continuation of what the devices have is
+ * looked up (tiers_search) and read, a little ahead of its consumer.
  *
- * Three threads of its own: one that hashes and sorts in, one that writes, and
- * one that looks and reads; no call waits for a disk, and while a disk hangs
- * host memory takes what comes and gives what it has. A disk that fails loses
- * what was to be written, is told of once, and is tried again later. */
+ * Three threads: one hashes and inserts, one writes, one looks up and reads. No
+ * call waits for a disk. While the disk hangs, host memory keeps storing and
+ * serving pages. If the disk fails, pending writes are lost, it is logged once,
+ * and the disk is tried again later. */
 #ifndef SERVER_TIERS_H
 #define SERVER_TIERS_H
 
@@ -18,88 +18,88 @@
 #include "tier_entry.h"
 
 struct tiers;
-struct tiers_search;
+struct tiers_lookup;
 
 struct tiers_options {
     uint64_t ram;    /* bytes of host memory; 0: none */
     const char *dir; /* NULL: no disk */
     uint64_t disk;   /* bytes */
-    uint64_t ahead;  /* bytes of pages that were read and not taken yet, of all
-                        searches, or a page of each if that is more; 0: 256
+    uint64_t ahead;  /* bytes of pages read but not consumed yet, over all
+                        lookups, or one page of each if that is more; 0: 256
                         MiB */
-    double hang_s;   /* a write that takes longer hangs; 0: 5 */
-    double read_hang_s; /* likewise a read; 0: 1 */
-    double flush_s;     /* of writing what is owed, at the end; 0: 5 */
+    double hang_s;   /* seconds after which a write counts as hanging; 0: 5 */
+    double read_hang_s; /* likewise for a read; 0: 1 */
+    double flush_s;     /* seconds for writing dirty pages at the end; 0: 5 */
     pl_log_fn *log;
     void *log_user;
 };
 
-/* Since the beginning, but for what is there "now". Bytes are of pages. */
+/* Since the start, except those marked "now". Bytes are of pages. */
 struct tiers_counts {
-    uint64_t ram_pages, ram_bytes; /* now */
-    uint64_t owed_bytes; /* now: of what was given and is on its way still */
-    uint64_t ram_hits, ram_hit_bytes; /* pages that came back from there */
+    uint64_t ram_pages, ram_bytes;    /* now */
+    uint64_t owed_bytes;              /* now: stored but not written yet */
+    uint64_t ram_hits, ram_hit_bytes; /* pages loaded from there */
     uint64_t disk_hits, disk_hit_bytes;
-    uint64_t disk_bytes;             /* in the folder, as last seen */
+    uint64_t disk_bytes;             /* in the folder, at the last scan */
     uint64_t written, written_bytes; /* to the disk */
-    uint64_t failed, damaged, lost;  /* writes; entries; not written */
+    uint64_t failed, damaged, lost;  /* writes; entries; pages not written */
 };
 
-/* All that decides an engine's bits, in one key. */
+/* Computes one key of everything that decides an engine's bits. */
 pl_status tiers_root(struct tier_key *out, pl_engine *e, pl_err *err);
-/* For what this engine keeps; with a folder it is asked now, and not later,
- * which is known by the sum of its weights (pl_engine_sum). */
+/* Opens the tiers for an engine. With a folder the engine is read now, and not
+ * later; it is identified by the checksum of its weights (pl_engine_sum). */
 pl_status tiers_open(struct tiers **out, const struct tiers_options *o,
                      pl_engine *e, pl_err *err);
-/* The same for one that is known by its root. */
+/* Does the same for an engine identified by its root. */
 pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
                        const struct tier_key *root, pl_err *err);
-/* Writes what is owed, for some seconds at most, and then nothing more; a disk
- * that hangs is not waited for. What it counts is whole from here on. NULL is
- * taken. */
-void tiers_end(struct tiers *t);
-/* Behind that, which it does itself. NULL is taken. */
+/* Writes dirty pages for a limited time, then stops; a hanging disk is not
+ * waited for. Counters are final after it. Takes NULL. */
+void tiers_flush(struct tiers *t);
+/* Flushes, then frees. Takes NULL. */
 void tiers_free(struct tiers *t);
 void tiers_counts(struct tiers *t, struct tiers_counts *out);
 
-/* Is so much on its way that no more should be given for now? */
-bool tiers_full(struct tiers *t);
-/* A page that ends with the last of n tokens, as pl_kept_next has it; `data` is
- * owned from then on. */
-void tiers_give(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
-                void *data, size_t bytes);
+/* Returns true if no more pages should be stored for now, because too many are
+ * pending. */
+bool tiers_is_full(struct tiers *t);
+/* Stores the page that ends with the last of n tokens, in
+ * pl_prefix_export_page's form; owns `data` from then on. */
+void tiers_store(struct tiers *t, const int32_t *token, int64_t n, bool goes_on,
+                 void *data, size_t bytes);
 
-/* Looks for pages by which token[0 .. n - 1], of which the devices have
- * `length`, could begin further on; `done` is called on another thread when
- * that is known, and again for each page that has come, unless the search was
- * freed before: it must not wait, nor call anything here. What the devices have
- * counts as used in the tiers too. While the disk hangs host memory alone is
- * looked at, at once, and `done` not called. NULL: no memory, or too many wait
- * for a slow disk. */
-struct tiers_search *tiers_search(struct tiers *t, const int32_t *token,
+/* Starts a lookup of pages that continue token[0 .. n - 1], of which the
+ * devices have `length`. `done` is called on another thread when the result is
+ * known, and again for each page read, unless the lookup was freed before. It
+ * must neither wait nor call functions of this file. Pages that the devices
+ * have count as used in the tiers too. While the disk hangs, only host memory
+ * is searched, immediately, and `done` is not called. NULL if out of memory, or
+ * if too many wait for a slow disk. */
+struct tiers_lookup *tiers_search(struct tiers *t, const int32_t *token,
                                   int64_t n, int64_t length,
                                   void (*done)(void *user), void *user);
-/* Does the disk not answer who reads? What is not there yet does not come soon,
- * then. Takes no lock. */
-bool tiers_hangs(const struct tiers *t);
-/* Is it known? Takes no lock. */
-bool tiers_search_done(const struct tiers_search *s);
-/* Of one that is done: n pages one behind the other, from the token `from` on
- * up to the token `end`, where a sequence can go on. */
+/* Returns true while a read of the disk hangs, so that pages not loaded yet
+ * will not arrive soon. Takes no lock. */
+bool tiers_disk_stalled(const struct tiers *t);
+/* Returns true if the result is known. Takes no lock. */
+bool tiers_search_done(const struct tiers_lookup *s);
+/* The result of a finished lookup: n consecutive pages, from token `from` to
+ * token `end`, after which a sequence can continue. */
 struct tiers_found {
     int64_t from, end;
     int n;
 };
-struct tiers_found tiers_search_found(const struct tiers_search *s);
-/* The ith page of these, until the next call for this search: those before it
- * are given up, and must not be asked for again. NULL: it is not there yet, or,
- * with *ended, it and those behind it do not come, since they were damaged or
- * have gone meanwhile. */
+struct tiers_found tiers_search_found(const struct tiers_lookup *s);
+/* Returns page i of these, valid until the next call for this lookup. Earlier
+ * pages are released and must not be requested again. NULL: it is not read yet
+ * or, if *ended, it and later ones are not available, because they were damaged
+ * or deleted meanwhile. */
 const struct tier_entry *
-tiers_search_take(struct tiers *t, struct tiers_search *s, int i, bool *ended);
-/* Any time; what it found is given up. NULL is taken. */
-void tiers_search_free(struct tiers *t, struct tiers_search *s);
-/* An entry came back as something else than what was written: it goes. */
-void tiers_damaged(struct tiers *t, const struct tier_entry *e);
+tiers_lookup_page(struct tiers *t, struct tiers_lookup *s, int i, bool *ended);
+/* Frees a lookup and its pages, at any time. Takes NULL. */
+void tiers_search_free(struct tiers *t, struct tiers_lookup *s);
+/* Deletes an entry that failed verification, from memory and from disk. */
+void tiers_report_corrupt(struct tiers *t, const struct tier_entry *e);
 
 #endif

@@ -389,6 +389,8 @@ static void job_start(struct job *j, const struct task *t)
     if (j->pid == 0) {
         setpgid(0, 0); /* so that a hung group is killed with its children */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGHUP, SIG_DFL); /* nohup ignores it, and cases send it */
+        signal(SIGINT, SIG_DFL); /* so does a shell's & */
         dup2(fds[1], STDOUT_FILENO);
         dup2(fds[1], STDERR_FILENO);
         close(fds[0]);

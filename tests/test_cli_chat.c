@@ -87,7 +87,7 @@ TEST(cli_chat_commands_do_what_they_say)
     must_say(r, "/load -: standard input");
     must_say(r, "opening none: No such file");
     must_say(r, "/load bad.json: no JSON list of messages");
-    must_say(r, "/clear       begin anew");
+    must_say(r, "/clear       start a new chat");
     assert_string_equal(r.out, "");
 }
 
@@ -158,7 +158,7 @@ TEST(cli_chat_mistakes_name_option_and_remedy)
         const char *line, *says;
         int code;
     } list[] = {
-        {"plait run " MODEL "-i --reasoning maybe", "on, off or auto", 2},
+        {"plait run " MODEL "-i --reasoning maybe", "auto, on or off", 2},
         {"plait run " MODEL "-i --reasoning on", "no switch for it", 2},
         {"plait run " MODEL "-i --kwargs 3", "no JSON object", 2},
         {"plait run " MODEL "-i --no-template --system x",

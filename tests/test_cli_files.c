@@ -1,7 +1,7 @@
 /* The files that the command writes: none of them is ever one that it reads, or
  * one without write permission, by whatever name or link. A signal that ends
  * saves what Ctrl-C saves, and leaves nothing that is not whole. The options
- * are those of --help, so a new one is tried too. */
+ * are those of --help-all, so a new one is tried too. */
 #include "lib/command.h"
 #include "lib/support.h"
 
@@ -50,7 +50,7 @@ static void find_options(struct used *u, const char *command)
     struct ran help;
 
     *u = (struct used){.command = command};
-    snprintf(line, sizeof line, "plait %s --help", command);
+    snprintf(line, sizeof line, "plait %s --help-all", command);
     help = sh(0, line);
     for (char *s = strtok(help.out, "\n"); s; s = strtok(NULL, "\n")) {
         char name[32] = "";

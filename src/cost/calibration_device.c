@@ -1,4 +1,4 @@
-/* Devices with processors of their own, as GPUs: who was measured. */
+/* Measured devices with their own processors, such as GPUs. */
 #include "cost/calibration.h"
 #include "device/device_ops.h"
 
@@ -16,11 +16,12 @@ const struct calibration_field
         {FIELD(float_macs_per_s), "weights in floats, Gmac/s",
          CALIBRATION_RATE},
         {FIELD(attention_macs_per_s), "attention, Gmac/s", CALIBRATION_RATE},
-        {FIELD(step_s), "a step, beside its work, us", CALIBRATION_SECONDS},
+        {FIELD(insn_s), "a step, beside its work, us", CALIBRATION_SECONDS},
         {FIELD(link_bytes_per_s), "copies from the host, GB/s",
          CALIBRATION_RATE},
         {FIELD(out_bytes_per_s), "copies to the host, GB/s", CALIBRATION_RATE},
-        {FIELD(message_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
+        {FIELD(collective_s), "  each, beside its bytes, us",
+         CALIBRATION_SECONDS},
         {FIELD(p2p_bytes_per_s), "messages to its like, GB/s",
          CALIBRATION_RATE},
         {FIELD(p2p_s), "  each, beside its bytes, us", CALIBRATION_SECONDS},
@@ -38,7 +39,7 @@ bool calibration_may_lack(const struct calibration_field *f)
            f->at == offsetof(struct cost_rates, bridge_s);
 }
 
-/* As JSON text, and short enough. */
+/* Copies `text` as JSON text, truncated. */
 static void name(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%.*s", (int)size - 1, text);
@@ -100,7 +101,7 @@ void calibration_device_rates(const struct calibration *c,
         if (!x)
             continue;
         rates[d] = x->rates;
-        rates[d].carries = true;
+        rates[d].has_copy_engine = true;
         rates[d].one_queue = l->dev[d].one_queue;
     }
 }

@@ -1,10 +1,11 @@
-/* Rates and prices. The roofline model (Williams, Waterman, Patterson, CACM
- * 2009), a step at a time: a contraction takes the longer of reading its
- * weights and multiplying, attention that of reading its cache and multiplying.
- * How steps add up is cost_run.c's.
+/* Rates and costs. The roofline model (Williams, Waterman, Patterson, CACM
+ * 2009), one instruction at a time. A contraction takes the longer of reading
+ * its weights and multiplying, attention that of reading its cache and
+ * multiplying. cost_run.c adds up instructions.
  *
- * Experts are expected to be chosen evenly: of E, n tokens that take k each see
- * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
+ * Experts are assumed to be chosen uniformly: of E, n tokens with k choices
+ * each use E (1 - (1 - k/E)^n). Real routers are less even, so this is a
+ * bound. */
 #include "cost/cost.h"
 
 #include "program/cache_tile.h"
@@ -12,15 +13,15 @@
 
 #include <math.h>
 
-/* What a described device gets where its description is silent. */
+/* Defaults of a described device for what its description lacks. */
 enum { MACS_PER_BYTE = 50 };                 /* of an accelerator's memory */
 static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16, 4.0 x8 */
 static const double latency_s = 10e-6;       /* of a copy between devices */
-static const double launch_s = 2e-6;         /* of a kernel from a graph */
-/* Steps join launches of others (device/gpu/gpu_fuse.h): a token of the bundled
- * model takes 63 for 142 steps. */
+static const double launch_s = 2e-6;         /* of a kernel in a device graph */
+/* Instructions share launches (device/gpu/gpu_fuse.h): a token of the bundled
+ * model takes 63 for 142 instructions. */
 static const double launches_a_step = 0.44;
-/* What kernels reach of a device's figures. */
+/* The fractions of a device's peak figures that kernels reach. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
 static void set_work(struct cost_rates *out, double bytes_per_s,
@@ -32,7 +33,7 @@ static void set_work(struct cost_rates *out, double bytes_per_s,
     out->attention_macs_per_s = float_macs_per_s;
 }
 
-bool cost_by_description(const struct device_desc *d)
+bool cost_has_spec_rates(const struct device_desc *d)
 {
     return d->described || (!d->on_cores && d->mem_bytes_per_s > 0);
 }
@@ -42,19 +43,20 @@ double cost_guessed_macs(const struct device_desc *d)
     return d->mem_bytes_per_s * MACS_PER_BYTE;
 }
 
-unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
+unsigned cost_rates_from_spec(struct cost_rates *out,
+                              const struct device_desc *d)
 {
     double macs = d->float_macs_per_s, block = d->block_macs_per_s;
     unsigned guessed = 0;
 
     *out = (struct cost_rates){
         .link_bytes_per_s = d->link_bytes_per_s,
-        .message_s = d->link_latency_s,
+        .collective_s = d->link_latency_s,
         .p2p_bytes_per_s = d->p2p_bytes_per_s,
         .bridge_bytes_per_s = d->bridge_bytes_per_s,
-        .island = d->island,
-        .carries = d->accelerator,
-        .step_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
+        .link_domain = d->island,
+        .has_copy_engine = d->accelerator,
+        .insn_s = launches_a_step * (d->launch_s > 0 ? d->launch_s : launch_s),
     };
     if (!(macs > 0)) {
         guessed |= COST_GUESSED_FLOPS;
@@ -66,17 +68,17 @@ unsigned cost_described(struct cost_rates *out, const struct device_desc *d)
     }
     if (!(d->link_latency_s > 0)) {
         guessed |= COST_GUESSED_LATENCY;
-        out->message_s = latency_s;
+        out->collective_s = latency_s;
     }
     set_work(out, d->mem_bytes_per_s * of_bandwidth,
              (block > 0 ? block : macs) * of_peak, macs * of_peak);
     return guessed;
 }
 
-void cost_assumed(struct cost_rates *out, const struct device_desc *d,
-                  enum kernel_set set)
+void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
+                        enum kernel_set set)
 {
-    /* of one thread of a server of 2023: bytes, multiply-adds a second */
+    /* one thread of a server of 2023: bytes, multiply-adds a second */
     static const double rate[KERNEL_SET_COUNT][2] = {
         [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
         [KERNEL_SET_GENERIC] = {1e9, 1e9},
@@ -96,8 +98,8 @@ void cost_assumed(struct cost_rates *out, const struct device_desc *d,
     *out = (struct cost_rates){.one_queue = d->one_queue};
     set_work(out, rate[set][0] * d->n_thread, rate[set][1] * d->n_thread,
              rate[set][1] * d->n_thread / 2);
-    out->step_s = 1e-6;
-    out->message_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
+    out->insn_s = 1e-6;
+    out->collective_s = d->link_latency_s > 0 ? d->link_latency_s : 2e-6;
     out->link_bytes_per_s =
         d->link_bytes_per_s > 0 ? d->link_bytes_per_s : memcpy_bytes_per_s;
 }
@@ -109,7 +111,7 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
     return (double)n_expert * (1 - pow(miss, (double)n_tok));
 }
 
-/* Values of a tensor in this step. */
+/* Returns the values of a tensor in this step. */
 static double values(const struct prog_tensor *t, const struct cost_micro *z)
 {
     double n = 1;
@@ -119,7 +121,8 @@ static double values(const struct prog_tensor *t, const struct cost_micro *z)
     return n;
 }
 
-/* Values of a weight's row that the step's ranks sum over. */
+/* Returns the values of a weight's row that the instruction's ranks sum
+ * over. */
 static double summed(const struct pack *w, const struct rank_tree *t)
 {
     double n = 0;
@@ -133,7 +136,7 @@ static double summed(const struct pack *w, const struct rank_tree *t)
     return n;
 }
 
-static double contraction(const struct program *p, const struct step_kernel *s,
+static double contraction(const struct program *p, const struct insn_kernel *s,
                           const struct cost_rates *r,
                           const struct cost_micro *z)
 {
@@ -170,9 +173,10 @@ static double n_seq(const struct cost_micro *z)
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
 }
 
-/* Bytes of one position in the cache that is the kernel's operand `arg`. */
+/* Returns the bytes of one position in the cache that is the kernel's operand
+ * `arg`. */
 static double position_bytes(const struct program *p,
-                             const struct step_kernel *s, int arg)
+                             const struct insn_kernel *s, int arg)
 {
     const struct prog_tensor *c = &p->tensor[s->arg[arg].tensor];
 
@@ -180,13 +184,14 @@ static double position_bytes(const struct program *p,
            (double)cache_tile_bytes(c->format, c->dim[2].n) / PAGE_TOKENS;
 }
 
-static double attention(const struct program *p, const struct step_kernel *s,
+static double attention(const struct program *p, const struct insn_kernel *s,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / n_seq(z);
-    double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
+    double seen = (double)z->n_past + (n + 1) / 2; /* positions seen by a token,
+                                                      on average */
     double macs, bytes;
 
     if (s->attr && s->attr->window > 0)
@@ -199,8 +204,8 @@ static double attention(const struct program *p, const struct step_kernel *s,
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
-/* A step reads and writes each sequence's state, and each token multiplies each
- * of its values four times: decay, key, query, update. */
+/* A recurrent op reads and writes each sequence's state. Each token multiplies
+ * each value of it four times: decay, key, query, update. */
 static double recurrent(const struct prog_tensor *state,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
@@ -216,7 +221,7 @@ static double seconds_of_values(const struct cost_rates *r, double n)
     return n * 2 * sizeof(float) / r->cached_bytes_per_s;
 }
 
-static double kernel(const struct program *p, const struct step_kernel *k,
+static double kernel(const struct program *p, const struct insn_kernel *k,
                      const struct cost_rates *r, const struct cost_micro *z)
 {
     if (kernel_is_contraction(k->kernel))
@@ -225,22 +230,21 @@ static double kernel(const struct program *p, const struct step_kernel *k,
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
         return recurrent(&p->tensor[k->arg[6].tensor], r, z);
-    /* what is updated is written in part, as much as is put in */
+    /* an updated tensor is written only as far as it has new values */
     return seconds_of_values(
         r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
                   z));
 }
 
-static double piece_bytes(const struct copy_piece *p,
-                          const struct cost_micro *z)
+static double piece_bytes(const struct copy_desc *p, const struct cost_micro *z)
 {
     return (double)dim_value(p->bytes, &z->sizes) *
            (double)dim_value(p->n0, &z->sizes) *
            (double)dim_value(p->n1, &z->sizes);
 }
 
-/* Bytes that the device takes from its peers where they lie. */
-static double received(const struct program *p, const struct step_merge *s,
+/* Returns the bytes that the device reads from its peers in place. */
+static double received(const struct program *p, const struct insn_merge *s,
                        const struct cost_micro *z)
 {
     double sum = 0;
@@ -260,62 +264,63 @@ static double received(const struct program *p, const struct step_merge *s,
     return sum;
 }
 
-/* Values that an item writes, each as often as one is added to it. */
-static double merged(const struct program *p, const struct step_merge *s,
+/* Returns the values that an item writes, counted once for each addition. */
+static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {
     double bytes = 0;
 
-    if (s->meet || !it->reduce)
+    if (s->barrier || !it->reduce)
         return values(&p->tensor[it->out], z);
     for (int i = 0; i < it->n_piece; i++)
         bytes += piece_bytes(&it->piece[i], z);
     return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
 }
 
-/* What is copied before is local here. */
+/* Values copied before are local here. */
 static double merge(const struct cost_machine *m, int dev,
-                    const struct step_merge *s, const struct cost_micro *z)
+                    const struct insn_merge *s, const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
-    int n_peer = s->meet && s->n_peer > 0 ? s->n_peer : m->n_dev;
-    double t = r->step_s;
+    int n_peer = s->barrier && s->n_peer > 0 ? s->n_peer : m->n_dev;
+    double t = r->insn_s;
 
-    if (s->message && n_peer == 1)
+    if (s->collective && n_peer == 1)
         return t;
     for (int i = 0; i < s->n_item; i++)
         t += seconds_of_values(r, merged(p, s, &s->item[i], z));
-    if (s->message && s->meet)
-        t += r->message_s + received(p, s, z) / r->link_bytes_per_s;
+    if (s->collective && s->barrier)
+        t += r->collective_s + received(p, s, z) / r->link_bytes_per_s;
     return t;
 }
 
-/* Of bytes that leave the device for the host. */
+/* Returns the rate of bytes from the device to the host. */
 static double out_of(const struct cost_rates *r)
 {
     return r->out_bytes_per_s > 0 ? r->out_bytes_per_s : r->link_bytes_per_s;
 }
 
-/* What a device sends one way adds up; ways go on beside one another. */
+/* The time of a device's sends over one path adds up; paths are concurrent. */
 enum way {
-    WAY_FREE,   /* it is another's to carry */
+    WAY_FREE,   /* does not use the sender's link */
     WAY_LINK,   /* over its one link */
-    WAY_P2P,    /* past the host */
-    WAY_BRIDGE, /* inside its island */
+    WAY_P2P,    /* not via the host */
+    WAY_BRIDGE, /* inside its link domain */
     WAYS
 };
 
-/* From one device to another. The slower end counts; but what an engine carries
- * between its device and the host's memory is as fast as that engine, and what
- * goes past the host as fast as the ends are there. */
+/* A route between devices. The slower end counts. However, a copy engine's
+ * transfers between its device and host memory have that engine's rate.
+ * Transfers not via the host have the ends' rates for these. */
 struct route {
     double latency_s, bytes_per_s;
     enum way way;
 };
 
-/* Past the host, where both ends say how long a message takes by that. */
-static struct route past_host(enum way way, double host_s, double a_s,
+/* Returns a route not via the host, with the ends' own latencies if both have
+ * one. */
+static struct route p2p_route(enum way way, double host_s, double a_s,
                               double b_s, double a, double b)
 {
     return (struct route){a_s > 0 && b_s > 0 ? fmax(a_s, b_s) : host_s,
@@ -325,17 +330,17 @@ static struct route past_host(enum way way, double host_s, double a_s,
 static struct route route(const struct cost_rates *a,
                           const struct cost_rates *b)
 {
-    const double host_s = fmax(a->message_s, b->message_s);
+    const double host_s = fmax(a->collective_s, b->collective_s);
 
-    if (a->carries && !b->carries)
-        return (struct route){a->message_s, out_of(a), WAY_LINK};
-    if (b->carries && !a->carries)
-        return (struct route){b->message_s, b->link_bytes_per_s, WAY_FREE};
-    if (a->island > 0 && a->island == b->island)
-        return past_host(WAY_BRIDGE, host_s, a->bridge_s, b->bridge_s,
+    if (a->has_copy_engine && !b->has_copy_engine)
+        return (struct route){a->collective_s, out_of(a), WAY_LINK};
+    if (b->has_copy_engine && !a->has_copy_engine)
+        return (struct route){b->collective_s, b->link_bytes_per_s, WAY_FREE};
+    if (a->link_domain > 0 && a->link_domain == b->link_domain)
+        return p2p_route(WAY_BRIDGE, host_s, a->bridge_s, b->bridge_s,
                          a->bridge_bytes_per_s, b->bridge_bytes_per_s);
     if (a->p2p_bytes_per_s > 0 && b->p2p_bytes_per_s > 0)
-        return past_host(WAY_P2P, host_s, a->p2p_s, b->p2p_s,
+        return p2p_route(WAY_P2P, host_s, a->p2p_s, b->p2p_s,
                          a->p2p_bytes_per_s, b->p2p_bytes_per_s);
     return (struct route){host_s, fmin(out_of(a), b->link_bytes_per_s),
                           WAY_LINK};
@@ -349,9 +354,9 @@ struct cost_link cost_link_of(const struct cost_rates *from,
     return (struct cost_link){w.latency_s, w.bytes_per_s};
 }
 
-/* From another end, too: the slowest of them counts. */
-static void take_end(struct route *w, const struct cost_rates *from,
-                     const struct cost_rates *to)
+/* Adds another source: the slowest counts. */
+static void limit_by_peer(struct route *w, const struct cost_rates *from,
+                          const struct cost_rates *to)
 {
     struct route r = route(from, to);
 
@@ -360,7 +365,7 @@ static void take_end(struct route *w, const struct cost_rates *from,
 }
 
 static double pull(const struct cost_machine *m, int dev,
-                   const struct step_pull *s, const struct cost_micro *z)
+                   const struct insn_pull *s, const struct cost_micro *z)
 {
     struct route w = {0, INFINITY, WAY_FREE};
     double bytes = 0;
@@ -368,15 +373,15 @@ static double pull(const struct cost_machine *m, int dev,
     for (int i = 0; i < s->n_piece; i++) {
         bytes += piece_bytes(&s->piece[i], z);
         if (i == 0 || s->piece[i].src_dev != s->piece[i - 1].src_dev)
-            take_end(&w, &m->rates[s->piece[i].src_dev], &m->rates[dev]);
+            limit_by_peer(&w, &m->rates[s->piece[i].src_dev], &m->rates[dev]);
     }
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
-/* The sender's link carries what goes to each over it; they take it side by
- * side, and so does what goes past the host. */
+/* The sender's link carries the bytes for all receivers on it in turn.
+ * Receivers work concurrently, and so do transfers not via the host. */
 static double push(const struct cost_machine *m, int dev,
-                   const struct step_push *s, const struct cost_micro *z)
+                   const struct insn_push *s, const struct cost_micro *z)
 {
     const struct cost_rates *from = &m->rates[dev];
     const double port[WAYS] = {INFINITY, out_of(from), from->p2p_bytes_per_s,
@@ -387,7 +392,7 @@ static double push(const struct cost_machine *m, int dev,
         struct route w = route(from, &m->rates[s->to[k].dev]);
         double bytes = 0;
         int n;
-        const struct copy_piece *p = push_pieces(s, k, &n);
+        const struct copy_desc *p = push_pieces(s, k, &n);
 
         for (int i = 0; i < n; i++)
             bytes += piece_bytes(&p[i], z);
@@ -400,12 +405,12 @@ static double push(const struct cost_machine *m, int dev,
     return slowest;
 }
 
-double cost_of_arrival(const struct cost_machine *m, int dev,
-                       const struct step *s)
+double cost_delivery_s(const struct cost_machine *m, int dev,
+                       const struct insn *s)
 {
     double latency = 0;
 
-    if (s->kind != STEP_PUSH)
+    if (s->kind != INSN_PUSH)
         return 0;
     for (int k = 0; k < s->push.n_to; k++)
         latency =
@@ -414,7 +419,7 @@ double cost_of_arrival(const struct cost_machine *m, int dev,
     return latency;
 }
 
-static double pages(const struct cost_machine *m, const struct step_pages *s,
+static double pages(const struct cost_machine *m, const struct insn_pages *s,
                     const struct cost_micro *z)
 {
     double n_pos = (double)z->n_past + (double)z->sizes.n_tok / n_seq(z);
@@ -431,25 +436,25 @@ static double pages(const struct cost_machine *m, const struct step_pages *s,
            n_page * n_head * (double)s->tile_bytes / w.bytes_per_s;
 }
 
-double cost_of_step(const struct cost_machine *m, int dev, const struct step *s,
-                    const struct cost_micro *z)
+double cost_insn_s(const struct cost_machine *m, int dev, const struct insn *s,
+                   const struct cost_micro *z)
 {
     const struct program *p = &m->prog[dev];
     const struct cost_rates *r = &m->rates[dev];
 
     switch (s->kind) {
-    case STEP_KERNEL:
-        return r->step_s + kernel(p, &s->kernel, r, z);
-    case STEP_MERGE:
+    case INSN_KERNEL:
+        return r->insn_s + kernel(p, &s->kernel, r, z);
+    case INSN_MERGE:
         return merge(m, dev, &s->merge, z);
-    case STEP_PULL:
+    case INSN_PULL:
         return pull(m, dev, &s->pull, z);
-    case STEP_PUSH:
+    case INSN_PUSH:
         return push(m, dev, &s->push, z);
-    case STEP_PAGES:
+    case INSN_PAGES:
         return pages(m, &s->pages, z);
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
     return 0;

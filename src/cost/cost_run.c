@@ -1,12 +1,11 @@
-/* The programs played on paper. Steps are taken in the one total order of all
- * devices; a step begins when its queue, its threads and, at a meeting, all its
- * peers are ready, and ends after its price. Since each queue is first in,
- * first out and each wait points backward, one pass is enough: whatever a step
- * waits for has its time already.
+/* Simulates the programs. Instructions are processed in the total order of all
+ * devices. An instruction begins when its queue, its threads and, at a barrier,
+ * all its peers are ready, and ends after its cost. Each queue is first in,
+ * first out, and each wait refers to an earlier post. So one pass is enough,
+ * because the time of everything that an instruction waits for is known.
  *
- * What it leaves out: copies of several devices over one link do not slow each
- * other, and memory that several devices read is as fast for each as the rates
- * say. */
+ * Not modelled: copies of several devices over one link do not slow each other.
+ * Memory that several devices read is as fast for each as its rate. */
 #include "cost/cost.h"
 
 #include "base/err.h"
@@ -16,36 +15,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When a step ran; begin_s < 0: it did not, or takes no time by kind. */
+/* The time of an instruction; begin_s < 0: not executed, or takes no time. */
 struct span {
     double begin_s, end_s;
 };
 
 struct timeline {
     const struct cost_machine *m;
-    int script;
-    double (*queue)[QUEUE_COUNT];  /* [n_dev] when each is free */
-    double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
+    int variant;
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] time at which each is free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all its pushes are
+                                      delivered */
     double *thread;
-    double **event;     /* [n_dev][n_event] when it was posted */
-    int *next;          /* [n_dev] the step that comes */
-    struct span **span; /* [n_dev][n_step], or NULL */
-    /* [n_dev] the meeting a device takes part in next, known since the first
-     * of its peers came to it */
+    double **event;     /* [n_dev][n_event] time of the post */
+    int *next;          /* [n_dev] the next instruction */
+    struct span **span; /* [n_dev][n_insn], or NULL */
+    /* [n_dev] a device's next barrier, known once the first of its peers has
+     * reached it */
     struct gate {
         int order;
         double begin_s;
     } * gate;
-    /* devices with steps left; the least order is on top */
+    /* devices with instructions left, as a heap by order */
     struct turn {
         int order, dev;
     } * heap;
     int n_heap;
 };
 
-static const struct script *script_of(const struct timeline *w, int dev)
+static const struct variant *variant_of(const struct timeline *w, int dev)
 {
-    return &w->m->prog[dev].script[w->script];
+    return &w->m->prog[dev].variant[w->variant];
 }
 
 /* ---- the order --------------------------------------------------------- */
@@ -69,37 +69,37 @@ static void sift_down(struct timeline *w, int i)
     w->heap[i] = t;
 }
 
-static void line_up(struct timeline *w)
+static void heap_build(struct timeline *w)
 {
     for (int d = 0; d < w->m->n_dev; d++)
-        if (script_of(w, d)->n_step > 0)
+        if (variant_of(w, d)->n_insn > 0)
             w->heap[w->n_heap++] =
-                (struct turn){script_of(w, d)->step[0].order, d};
+                (struct turn){variant_of(w, d)->insn[0].order, d};
     for (int i = w->n_heap / 2; i-- > 0;)
         sift_down(w, i);
 }
 
-/* The device on top is one step further. */
+/* Advances the device on top of the heap by one instruction. */
 static void advance(struct timeline *w)
 {
     int dev = w->heap[0].dev;
-    const struct script *x = script_of(w, dev);
+    const struct variant *x = variant_of(w, dev);
 
-    if (++w->next[dev] == x->n_step)
+    if (++w->next[dev] == x->n_insn)
         w->heap[0] = w->heap[--w->n_heap];
     else
-        w->heap[0].order = x->step[w->next[dev]].order;
+        w->heap[0].order = x->insn[w->next[dev]].order;
     sift_down(w, 0);
 }
 
 /* ---- clocks ------------------------------------------------------------ */
 
-static int queue_of(const struct timeline *w, int dev, const struct step *s)
+static int queue_of(const struct timeline *w, int dev, const struct insn *s)
 {
     return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
 }
 
-/* A copy queue beside the threads takes none of them. */
+/* A separate copy queue uses no worker threads. */
 static int threads(const struct timeline *w, int dev, int queue,
                    double **thread)
 {
@@ -127,9 +127,9 @@ static void busy_until(struct timeline *w, int dev, int queue, double t)
         thread[n] = t;
 }
 
-/* All peers have come to the meeting. The first one asks them; all their steps
- * before it have been taken by then. */
-static double met(struct timeline *w, int dev, const struct step *s)
+/* Returns when all peers reach the barrier. The first one computes it; all
+ * their earlier instructions have been processed by then. */
+static double barrier_time_s(struct timeline *w, int dev, const struct insn *s)
 {
     double t = ready(w, dev, QUEUE_COMPUTE);
 
@@ -142,33 +142,34 @@ static double met(struct timeline *w, int dev, const struct step *s)
     return t;
 }
 
-static void play(struct timeline *w, int dev, const struct step *s,
-                 const struct cost_micro *z)
+static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
+                          const struct cost_micro *z)
 {
     const struct cost_machine *m = w->m;
     int queue = queue_of(w, dev, s), at = w->next[dev];
     double begin, end;
 
-    if (s->kind == STEP_POST) {
+    if (s->kind == INSN_POST) {
         w->event[dev][s->event.event] =
             fmax(w->queue[dev][queue], w->pushed[dev][queue]);
         return;
     }
-    if (s->kind == STEP_WAIT) {
+    if (s->kind == INSN_WAIT) {
         begin = ready(w, dev, queue);
         for (int i = 0; i < wait_count(&s->wait); i++) {
-            struct step_event e = wait_event(&s->wait, i);
+            struct insn_event e = wait_event(&s->wait, i);
 
             begin = fmax(begin, w->event[e.dev][e.event]);
         }
         busy_until(w, dev, queue, begin);
         return;
     }
-    begin = step_meets(s) ? met(w, dev, s) : ready(w, dev, queue);
-    end = begin + cost_of_step(m, dev, s, z);
+    begin =
+        insn_is_barrier(s) ? barrier_time_s(w, dev, s) : ready(w, dev, queue);
+    end = begin + cost_insn_s(m, dev, s, z);
     busy_until(w, dev, queue, end);
     w->pushed[dev][queue] =
-        fmax(w->pushed[dev][queue], end + cost_of_arrival(m, dev, s));
+        fmax(w->pushed[dev][queue], end + cost_delivery_s(m, dev, s));
     if (w->span)
         w->span[dev][at] = (struct span){begin, end};
     if (m->seen)
@@ -177,13 +178,14 @@ static void play(struct timeline *w, int dev, const struct step *s,
 
 /* ---- use --------------------------------------------------------------- */
 
-/* The next step of the queue that took time, from `i` on; n_step: none. */
+/* Returns the next instruction of the queue that took time, from `i` on, or
+ * n_insn. */
 static int next_span(const struct timeline *w, int dev, int queue, int i)
 {
-    const struct script *x = script_of(w, dev);
+    const struct variant *x = variant_of(w, dev);
 
-    while (i < x->n_step && (w->span[dev][i].begin_s < 0 ||
-                             queue_of(w, dev, &x->step[i]) != queue))
+    while (i < x->n_insn && (w->span[dev][i].begin_s < 0 ||
+                             queue_of(w, dev, &x->insn[i]) != queue))
         i++;
     return i;
 }
@@ -191,38 +193,37 @@ static int next_span(const struct timeline *w, int dev, int queue, int i)
 static void account(const struct timeline *w, int dev, double seconds,
                     struct cost_use *u)
 {
-    const struct script *x = script_of(w, dev);
+    const struct variant *x = variant_of(w, dev);
     const struct span *a = w->span[dev];
     double both = 0;
 
     *u = (struct cost_use){0};
-    for (int i = 0; i < x->n_step; i++) {
-        const struct step *s = &x->step[i];
+    for (int i = 0; i < x->n_insn; i++) {
+        const struct insn *s = &x->insn[i];
         if (a[i].begin_s >= 0)
-            *(step_is_copy(s)                             ? &u->copy_s
-              : step_is_transfer(s) || step_is_message(s) ? &u->message_s
-                                                          : &u->busy_s) +=
+            *(insn_is_group_copy(s)                          ? &u->copy_s
+              : insn_is_transfer(s) || insn_is_collective(s) ? &u->collective_s
+                                                             : &u->busy_s) +=
                 a[i].end_s - a[i].begin_s;
     }
     for (int i = next_span(w, dev, QUEUE_COMPUTE, 0),
              k = next_span(w, dev, QUEUE_COPY, 0);
-         i < x->n_step && k < x->n_step;) {
+         i < x->n_insn && k < x->n_insn;) {
         double t =
             fmin(a[i].end_s, a[k].end_s) - fmax(a[i].begin_s, a[k].begin_s);
 
         both += fmax(t, 0);
-        u->hidden_s += step_is_copy(&x->step[k]) ? fmax(t, 0) : 0;
+        u->hidden_s += insn_is_group_copy(&x->insn[k]) ? fmax(t, 0) : 0;
         if (a[i].end_s < a[k].end_s)
             i = next_span(w, dev, QUEUE_COMPUTE, i + 1);
         else
             k = next_span(w, dev, QUEUE_COPY, k + 1);
     }
     u->idle_s =
-        fmax(0, seconds - (u->busy_s + u->message_s + u->copy_s - both));
+        fmax(0, seconds - (u->busy_s + u->collective_s + u->copy_s - both));
 }
 
-/* ---- threads
- * -------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------ */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)
@@ -245,7 +246,8 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
         n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_thread[d];
     }
-    for (int d = 0; d < l->n; d++) { /* a host: from its first to its last */
+    for (int d = 0; d < l->n; d++) { /* a host: from its first thread to its
+                                        last */
         int first = n, end = 0;
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
@@ -262,7 +264,7 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
     }
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------- */
 
 static void end(struct timeline *w)
 {
@@ -289,7 +291,7 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
         if (m->thread0 && (size_t)(m->thread0[d] + m->n_thread[d]) > n_thread)
             n_thread = (size_t)(m->thread0[d] + m->n_thread[d]);
         n_event += (size_t)m->prog[d].n_event;
-        n_step += (size_t)script_of(w, d)->n_step;
+        n_step += (size_t)variant_of(w, d)->n_insn;
     }
     w->queue = calloc(n_dev, sizeof *w->queue);
     w->pushed = calloc(n_dev, sizeof *w->pushed);
@@ -313,41 +315,42 @@ static pl_status begin(struct timeline *w, bool use, pl_err *err)
         if (d > 0)
             w->event[d] = w->event[d - 1] + m->prog[d - 1].n_event;
         if (d > 0 && use)
-            w->span[d] = w->span[d - 1] + script_of(w, d - 1)->n_step;
+            w->span[d] = w->span[d - 1] + variant_of(w, d - 1)->n_insn;
         w->gate[d].order = -1;
     }
     return PL_OK;
 }
 
-pl_status cost_run(const struct cost_machine *m, int script, int n_micro,
+pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
                    const struct cost_micro *z, struct cost_use *use,
                    double *seconds, pl_err *err)
 {
-    struct timeline w = {.m = m, .script = script};
+    struct timeline w = {.m = m, .variant = variant};
     pl_status s;
 
     *seconds = 0;
     for (int d = 0; d < m->n_dev; d++)
-        if (script < 0 || script >= m->prog[d].n_script)
+        if (variant < 0 || variant >= m->prog[d].n_variant)
             return err_set(err, PL_BAD_ARGUMENT,
-                           "script %d of the programs, which have %d", script,
-                           m->prog[d].n_script);
+                           "script %d of the programs, which have %d", variant,
+                           m->prog[d].n_variant);
     s = begin(&w, use != NULL, err);
     if (s != PL_OK)
         goto done;
-    line_up(&w);
+    heap_build(&w);
     while (w.n_heap > 0) {
         int dev = w.heap[0].dev;
-        const struct step *x = &script_of(&w, dev)->step[w.next[dev]];
+        const struct insn *x = &variant_of(&w, dev)->insn[w.next[dev]];
 
         if (x->micro < n_micro &&
-            (x->most == 0 || step_guard(x, &z[x->micro].sizes)))
-            play(&w, dev, x, &z[x->micro]);
+            (x->max_rows == 0 || insn_predicate_holds(x, &z[x->micro].sizes)))
+            simulate_insn(&w, dev, x, &z[x->micro]);
         advance(&w);
     }
     for (int d = 0; d < m->n_dev; d++)
         if (m->prog[d].active)
-            for (int q = 0; q < QUEUE_COUNT; q++) /* results have come too */
+            for (int q = 0; q < QUEUE_COUNT; q++) /* pushed results have been
+                                                     delivered, too */
                 *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
     for (int d = 0; use && d < m->n_dev; d++)
         account(&w, d, *seconds, &use[d]);
@@ -359,27 +362,28 @@ done:
 static void add_use(struct cost_use *a, const struct cost_use *b)
 {
     a->busy_s += b->busy_s;
-    a->message_s += b->message_s;
+    a->collective_s += b->collective_s;
     a->copy_s += b->copy_s;
     a->hidden_s += b->hidden_s;
     a->idle_s += b->idle_s;
 }
 
-/* One micro-batch by whichever script for one is fastest; more than one token
- * is what others than the first are for. u: NULL, or [2 * n_dev], of which the
- * first half is told. */
-static pl_status alone(const struct cost_machine *m, const struct cost_micro *z,
-                       struct cost_use *u, double *seconds, pl_err *err)
+/* Simulates one micro-batch with the fastest variant for one. Variants after
+ * the first only help with more than one token. u: NULL, or [2 * n_dev], whose
+ * first half is the result. */
+static pl_status best_single_run(const struct cost_machine *m,
+                                 const struct cost_micro *z, struct cost_use *u,
+                                 double *seconds, pl_err *err)
 {
     const struct program *p = m->prog;
-    int n_script = z->sizes.n_tok > 1 ? p->n_script : 1;
+    int n_variant = z->sizes.n_tok > 1 ? p->n_variant : 1;
     struct cost_use *now = u ? u + m->n_dev : NULL;
 
     *seconds = INFINITY;
-    for (int i = 0; i < n_script; i++) {
+    for (int i = 0; i < n_variant; i++) {
         double t;
 
-        if (p->script[i].n_micro > 1)
+        if (p->variant[i].n_micro > 1)
             continue;
         PL_TRY(cost_run(m, i, 1, z, now, &t, err));
         if (t >= *seconds)
@@ -391,12 +395,12 @@ static pl_status alone(const struct cost_machine *m, const struct cost_micro *z,
     return PL_OK;
 }
 
-/* The script of a pipeline, or -1. */
+/* Returns the pipelined variant, or -1. */
 static int find_pipeline(const struct program *p, int *n_micro)
 {
-    for (int i = 0; i < p->n_script; i++)
-        if (p->script[i].n_micro > 1) {
-            *n_micro = p->script[i].n_micro;
+    for (int i = 0; i < p->n_variant; i++)
+        if (p->variant[i].n_micro > 1) {
+            *n_micro = p->variant[i].n_micro;
             return i;
         }
     *n_micro = 1;
@@ -433,7 +437,7 @@ pl_status cost_tokens(const struct cost_machine *m, int64_t n_tok,
         }
         z[n - 1].sizes.n_out = n_tok == 0;
         s = n > 1 ? cost_run(m, pipeline, n, z, u, &t, err)
-                  : alone(m, z, u, &t, err);
+                  : best_single_run(m, z, u, &t, err);
         *seconds += t;
         for (int d = 0; use && d < m->n_dev && s == PL_OK; d++)
             add_use(&use[d], &u[d]);

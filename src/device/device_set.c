@@ -1,6 +1,6 @@
-/* A set of devices: its life, its memory and its runs. How steps are run is the
- * kinds' affair (device_ops.h); here is what all kinds share, and the checks
- * that keep a run from failing. */
+/* A set of devices: lifetime, memory and runs. Backends execute instructions
+ * (device_ops.h). This file has what all backends share, and the checks that
+ * keep a run from failing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "machine/topology.h"
 #include "program/program_check.h"
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------- */
 
 static pl_status check_list(const struct device_list *l,
                             const struct device_options *opt, pl_err *err)
@@ -36,36 +36,38 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* Puts a device into the bank of its kind, the set's last or one of before. */
-static bool join_bank(struct device_set *s, int dev)
+/* Adds a device to its backend's instance, which may be a new one. */
+static bool add_to_backend(struct device_set *s, int dev)
 {
-    const struct device_ops *ops = s->dev[dev].desc.ops;
-    struct device_bank *b = s->bank;
+    const struct backend_ops *ops = s->dev[dev].desc.ops;
+    struct backend *b = s->backend;
 
-    while (b < s->bank + s->n_bank && b->ops != ops)
+    while (b < s->backend + s->n_backend && b->ops != ops)
         b++;
-    if (b == s->bank + s->n_bank) {
-        *b = (struct device_bank){.ops = ops, .set = s};
+    if (b == s->backend + s->n_backend) {
+        *b = (struct backend){.ops = ops, .set = s};
         b->dev = malloc((size_t)s->n * sizeof *b->dev);
         if (!b->dev)
             return false;
-        s->n_bank++;
+        s->n_backend++;
     }
     b->dev[b->n++] = dev;
-    s->dev[dev].bank = b;
+    s->dev[dev].backend = b;
     return true;
 }
 
-/* A bank for each kind that a device has. The first is the one that the
- * caller's thread works for: until it does, others may wait for its devices. */
-static bool make_banks(struct device_set *s)
+/* Creates an instance for each backend that a device has. The one that uses the
+ * caller's thread comes first: until that thread works, others may wait for its
+ * devices. */
+static bool make_backends(struct device_set *s)
 {
-    s->bank = calloc((size_t)s->n, sizeof *s->bank);
-    if (!s->bank)
+    s->backend = calloc((size_t)s->n, sizeof *s->backend);
+    if (!s->backend)
         return false;
     for (int later = 0; later < 2; later++)
         for (int i = 0; i < s->n; i++)
-            if (s->dev[i].desc.ops->works_in_wait == !later && !join_bank(s, i))
+            if (s->dev[i].desc.ops->uses_caller_thread == !later &&
+                !add_to_backend(s, i))
                 return false;
     return true;
 }
@@ -81,9 +83,9 @@ static bool make_devices(struct device_set *s, const struct device_list *l)
     s->n = l->n;
     for (int i = 0; i < s->n; i++) {
         s->dev[i].desc = l->dev[i];
-        s->dev[i].fail_step = -1;
+        s->dev[i].fail_insn = -1;
     }
-    return make_banks(s);
+    return make_backends(s);
 }
 
 pl_status device_set_create(struct device_set **out,
@@ -107,8 +109,8 @@ pl_status device_set_create(struct device_set **out,
         st = err_no_memory(err, "a set of devices");
     if (st == PL_OK && opt->guard)
         st = device_guard_create(&s->guard, s, err);
-    for (int k = 0; k < s->n_bank && st == PL_OK; k++)
-        st = s->bank[k].ops->open(&s->bank[k], err);
+    for (int k = 0; k < s->n_backend && st == PL_OK; k++)
+        st = s->backend[k].ops->open(&s->backend[k], err);
     if (st == PL_OK)
         *out = s;
     else
@@ -116,13 +118,13 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
-/* The other way round than load: a kind may hold on to memory of one that was
- * there before. */
+/* Unloads in the reverse order of load, because a backend may refer to memory
+ * of an earlier one. */
 static void unload(struct device_set *s)
 {
-    for (int k = s->n_bank - 1; k >= 0; k--)
-        if (s->bank[k].own)
-            s->bank[k].ops->unload(&s->bank[k]);
+    for (int k = s->n_backend - 1; k >= 0; k--)
+        if (s->backend[k].own)
+            s->backend[k].ops->unload(&s->backend[k]);
     for (int i = 0; i < s->n; i++) {
         struct device *d = &s->dev[i];
 
@@ -142,11 +144,11 @@ void device_set_free(struct device_set *s)
     if (!s)
         return;
     unload(s);
-    for (int k = 0; k < s->n_bank; k++) {
-        s->bank[k].ops->close(&s->bank[k]);
-        free(s->bank[k].dev);
+    for (int k = 0; k < s->n_backend; k++) {
+        s->backend[k].ops->close(&s->backend[k]);
+        free(s->backend[k].dev);
     }
-    free(s->bank);
+    free(s->backend);
     device_trace_unload(s);
     device_guard_free(s->guard);
     topology_unshare(s->shared, sizeof *s->shared);
@@ -155,7 +157,7 @@ void device_set_free(struct device_set *s)
     free(s);
 }
 
-/* ---- what kinds ask ---------------------------------------------------- */
+/* ---- queries of backends ----------------------------------------------- */
 
 struct device *device_of(struct device_set *s, int dev)
 {
@@ -172,7 +174,7 @@ const struct topology *device_set_topology(const struct device_set *s)
     return s->topology;
 }
 
-uint64_t device_set_differs(const struct device_set *s)
+uint64_t device_set_inexact_hash(const struct device_set *s)
 {
     uint64_t all = 0;
 
@@ -187,33 +189,34 @@ const struct device_options *device_set_options(const struct device_set *s)
     return &s->opt;
 }
 
-int device_set_threads(const struct device_set *s,
-                       const struct device_bank *but)
+int device_set_threads(const struct device_set *s, const struct backend *but)
 {
     int n = 0;
 
     for (int i = 0; i < s->n; i++)
-        if (s->dev[i].bank != but && s->dev[i].desc.on_cores &&
+        if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
             !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
-    for (int k = 0; k < s->n_bank; k++) /* at least one plays the others */
-        n += &s->bank[k] != but && !s->dev[s->bank[k].dev[0]].desc.on_cores;
+    for (int k = 0; k < s->n_backend; k++) /* at least one thread serves the
+                                              others */
+        n += &s->backend[k] != but &&
+             !s->dev[s->backend[k].dev[0]].desc.on_cores;
     return n;
 }
 
-const struct device_run *device_set_now(const struct device_set *s,
-                                        uint64_t *number)
+const struct device_run *device_set_current_run(const struct device_set *s,
+                                                uint64_t *number)
 {
     *number = s->run_number;
     return s->run;
 }
 
-void device_set_keep(struct device_set *s)
+void device_set_quarantine(struct device_set *s)
 {
     s->keeps = true;
 }
 
-bool device_set_keeps(const struct device_set *s)
+bool device_set_is_quarantined(const struct device_set *s)
 {
     return s->keeps || device_set_is_copy(s);
 }
@@ -225,7 +228,7 @@ bool device_set_is_copy(const struct device_set *s)
 
 void device_set_inherit(struct device_set *s)
 {
-    s->guard = NULL; /* of the parent's memory, with a lock of the parent's */
+    s->guard = NULL; /* the parent's memory, with a lock of the parent's */
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,
@@ -255,19 +258,20 @@ void device_fail(struct device_set *s, const struct device *d, int step,
     atomic_store(&s->shared->failed, true);
 }
 
-void device_count(struct device *d, const struct step *st,
+void device_count(struct device *d, const struct insn *st,
                   const struct graph_sizes *z, int64_t rows, double bytes)
 {
-    if (st->kind == STEP_KERNEL)
+    if (st->kind == INSN_KERNEL)
         for (int i = 0; i < st->kernel.n_cost; i++)
             d->macs[st->kernel.cost[i].rank] +=
                 (uint64_t)(st->kernel.cost[i].macs * rows);
-    if (step_is_message(st) && st->merge.counted) {
-        d->messages++;
-        d->message_bytes += (uint64_t)dim_value(st->merge.message_bytes[0], z) +
-                            (uint64_t)dim_value(st->merge.message_bytes[1], z);
+    if (insn_is_collective(st) && st->merge.counted) {
+        d->n_collective++;
+        d->collective_bytes +=
+            (uint64_t)dim_value(st->merge.collective_bytes[0], z) +
+            (uint64_t)dim_value(st->merge.collective_bytes[1], z);
     }
-    if (step_is_copy(st)) {
+    if (insn_is_group_copy(st)) {
         d->copies++;
         d->copy_bytes += (uint64_t)bytes;
     }
@@ -325,7 +329,7 @@ static pl_status check_memory(const struct device_set *s, pl_err *err)
     return PL_OK;
 }
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+static bool has_kernel(void *user, int dev, const struct insn_kernel *k)
 {
     const struct device_set *s = user;
     const struct device *d = &s->dev[dev];
@@ -336,9 +340,9 @@ static bool has_kernel(void *user, int dev, const struct step_kernel *k)
 static bool share_threads(void *user, int dev_a, int dev_b)
 {
     const struct device_set *s = user;
-    const struct device_bank *b = s->dev[dev_a].bank;
+    const struct backend *b = s->dev[dev_a].backend;
 
-    return b == s->dev[dev_b].bank && b->ops->share_threads &&
+    return b == s->dev[dev_b].backend && b->ops->share_threads &&
            b->ops->share_threads(b, dev_a, dev_b);
 }
 
@@ -396,10 +400,11 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     st = take_programs(s, p, err);
-    if (st == PL_OK) /* before processes may be forked, which write there too */
+    if (st == PL_OK) /* before processes are forked, because they write there
+                        too */
         st = device_trace_load(s, err);
-    for (int k = 0; k < s->n_bank && st == PL_OK; k++)
-        st = s->bank[k].ops->load(&s->bank[k], err);
+    for (int k = 0; k < s->n_backend && st == PL_OK; k++)
+        st = s->backend[k].ops->load(&s->backend[k], err);
     if (st != PL_OK) {
         unload(s);
         return st;
@@ -408,7 +413,7 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
     return PL_OK;
 }
 
-/* Is the range inside its region? */
+/* Checks that the range is inside its region. */
 static pl_status range(const struct device_set *s, int dev, enum region r,
                        size_t offset, size_t bytes, pl_err *err)
 {
@@ -499,14 +504,14 @@ static pl_status check_run(const struct device_set *s,
     if (!s->loaded)
         return err_set(err, PL_BAD_ARGUMENT,
                        "the set of devices has no programs yet");
-    if (run->script < 0 || run->script >= p->n_script)
+    if (run->variant < 0 || run->variant >= p->n_variant)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "script %d of the programs, which have %d", run->script,
-                       p->n_script);
-    if (run->n_micro < 1 || run->n_micro > p->script[run->script].n_micro)
+                       "script %d of the programs, which have %d", run->variant,
+                       p->n_variant);
+    if (run->n_micro < 1 || run->n_micro > p->variant[run->variant].n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a step of %d micro-batches; the script has 1 to %d",
-                       run->n_micro, p->script[run->script].n_micro);
+                       run->n_micro, p->variant[run->variant].n_micro);
     for (int i = 0; i < run->n_micro; i++)
         PL_TRY(check_micro(s, run, i, err));
     return PL_OK;
@@ -523,12 +528,12 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     atomic_flag_clear(&s->shared->err_taken);
     s->shared->err.message[0] = '\0';
     device_trace_start(s);
-    for (int k = 0; k < s->n_bank; k++)
-        s->bank[k].ops->submit(&s->bank[k]);
+    for (int k = 0; k < s->n_backend; k++)
+        s->backend[k].ops->submit(&s->backend[k]);
     return PL_OK;
 }
 
-/* Who wrote it may have been killed over it. */
+/* The writer may have been killed while writing, so terminates the message. */
 static void copy_failure(const struct device_set *s, pl_err *err)
 {
     *err = s->shared->err;
@@ -540,14 +545,14 @@ static void copy_failure(const struct device_set *s, pl_err *err)
 
 pl_status device_set_wait(struct device_set *s, pl_err *err)
 {
-    for (int k = 0; k < s->n_bank; k++)
-        s->bank[k].ops->wait(&s->bank[k]);
+    for (int k = 0; k < s->n_backend; k++)
+        s->backend[k].ops->wait(&s->backend[k]);
     s->run = NULL;
     if (s->guard)
         device_guard_open(s);
-    for (int k = 0; k < s->n_bank; k++)
-        if (s->bank[k].ops->ended)
-            s->bank[k].ops->ended(&s->bank[k]);
+    for (int k = 0; k < s->n_backend; k++)
+        if (s->backend[k].ops->ended)
+            s->backend[k].ops->ended(&s->backend[k]);
     s->run_s += device_clock(s);
     device_trace_end(s, atomic_load(&s->shared->failed));
     if (atomic_load(&s->shared->failed)) {
@@ -570,7 +575,7 @@ void device_set_device(const struct device_set *s, int dev,
                        pl_device_counters *c)
 {
     const struct device *d = &s->dev[dev];
-    const struct device_spent *x = &d->spent;
+    const struct device_times *x = &d->spent;
     bool beside = !d->desc.one_queue;
     double wait = s->run_s - x->busy_s - x->reduce_s - (beside ? 0 : x->copy_s);
 
@@ -592,8 +597,8 @@ void device_set_counters(const struct device_set *s, pl_counters *c)
 
         for (int r = 0; r < PL_MAX_RANKS; r++)
             c->macs[r] += d->macs[r];
-        c->messages += d->messages;
-        c->message_bytes += d->message_bytes;
+        c->messages += d->n_collective;
+        c->message_bytes += d->collective_bytes;
         c->copies += d->copies;
         c->copy_bytes += d->copy_bytes;
     }

@@ -1,5 +1,6 @@
-/* What steps took, for those who asked: one event a step, noted by the device's
- * first thread. All room is there when a run starts. */
+/* Records the time of instructions if requested: one event an instruction,
+ * recorded by the device's first thread. Space is allocated before a run
+ * starts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +25,9 @@ pl_status device_trace_load(struct device_set *s, pl_err *err)
         const struct program *p = s->dev[i].prog;
         int most = 0;
 
-        for (int k = 0; k < p->n_script; k++)
-            if (p->script[k].n_step > most)
-                most = p->script[k].n_step;
+        for (int k = 0; k < p->n_variant; k++)
+            if (p->variant[k].n_insn > most)
+                most = p->variant[k].n_insn;
         s->dev[i].first_timing = room;
         room += (size_t)most;
     }
@@ -61,14 +62,14 @@ bool device_traces(const struct device_set *s)
     return s->trace.on;
 }
 
-void device_note(struct device_set *s, struct device *d, int step, double begin,
-                 double end)
+void device_trace_add(struct device_set *s, struct device *d, int step,
+                      double begin, double end)
 {
     s->trace.event[d->first_timing + (size_t)d->n_timing++] =
         (struct device_timing){(int)(d - s->dev), step, begin, end};
 }
 
-/* Moves the devices' events together. */
+/* Moves the devices' events into one row. */
 void device_trace_end(struct device_set *s, bool failed)
 {
     struct device_timing *e = s->trace.event;

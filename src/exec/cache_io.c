@@ -1,5 +1,5 @@
-/* Rows of caches, in and out; see cache_io.h. The form of a tile is that of
- * cache_tile.h. */
+/* Reads and writes rows of caches; see cache_io.h. cache_tile.h describes the
+ * form of a tile. */
 #include "exec/cache_io.h"
 
 #include "base/err.h"
@@ -17,13 +17,13 @@ struct holder {
     const struct prog_tensor *tensor; /* [n_slot, its heads, d_head] */
 };
 
-/* The i-th holder of a cache; false if it stores none of it. All that is known
- * here of who holds what. */
+/* Returns the i-th holder of a cache; false if it stores none of it. The only
+ * code here that knows who holds which part. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;
     int v = p->num->value[node];
-    struct exec_holder e = exec_holder(x, v);
+    struct exec_owners e = exec_owners(x, v);
 
     if (i >= e.n)
         return false;
@@ -34,7 +34,7 @@ static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 
 static int n_ref(const pl_exec *x)
 {
-    return x->plan->low->n_unit;
+    return x->plan->low->n_shard;
 }
 
 /* Opening ---------------------------------------------------------------- */
@@ -43,11 +43,12 @@ struct cache_part {
     int dev;
     size_t at;      /* of page 0 in the device's region */
     int64_t n_head; /* stored there */
-    int32_t *head;  /* [n_head] which ones */
-    bool *first;    /* [n_head] no part before has it */
+    int32_t *head;  /* [n_head] their indices in the cache */
+    bool *first;    /* [n_head] no earlier part has the head */
 };
 
-/* The heads that a device stores, and whether it is the first to do so. */
+/* Lists the heads that a device stores, and whether it is the first to store
+ * each. */
 static bool part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)
@@ -232,7 +233,7 @@ pl_status exec_copy_page(pl_exec *x, int pool, int from, int to, pl_err *err)
 {
     const pl_graph *g = x->plan->g;
 
-    PL_TRY(exec_drain(x, err));
+    PL_TRY(exec_wait_async(x, err));
     for (int i = 0; i < g->n_node; i++) {
         if (g->node[i].op != OP_memory || dim_pool(g->node[i].dim[0]) != pool)
             continue;

@@ -1,4 +1,4 @@
-/* pl_exec: creation, values in and out, steps. */
+/* pl_exec: creation, transfer of values, steps. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------- */
 
-/* Devices and ranks of each group. */
+/* Lists the devices and ranks of each group. */
 static pl_status group_tables(pl_exec *x, pl_err *err)
 {
     const struct lowered *l = x->plan->low;
@@ -33,14 +33,14 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
         if (!x->group_dev[g] || !x->group_ranks[g])
             return err_no_memory(err, "an executor");
         for (int k = 0; k < l->group[g].n; k++) {
-            x->group_dev[g][k] = l->unit[l->group[g].first + k].dev;
-            x->group_ranks[g][k] = l->unit[l->group[g].first + k].ranks;
+            x->group_dev[g][k] = l->shard[l->group[g].first + k].dev;
+            x->group_ranks[g][k] = l->shard[l->group[g].first + k].ranks;
         }
     }
     return PL_OK;
 }
 
-/* What a step or a range needs, so that neither allocates. */
+/* Allocates what a step or a range needs, so that neither allocates. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct compiled *p = x->plan;
@@ -66,7 +66,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
     return x->page ? PL_OK : err_no_memory(err, "an executor");
 }
 
-/* PL_DEBUG lists, by commas, what a run of tests wants beside. */
+/* Returns true if `word` is in the comma-separated list PL_DEBUG, which tests
+ * set. */
 static bool debug_asks(const char *word)
 {
     const char *s = getenv("PL_DEBUG");
@@ -115,7 +116,7 @@ pl_status exec_create(pl_exec **out, struct compiled *p, const pl_options *opt,
     if (s == PL_OK)
         s = device_set_load(x->set, p->low->prog, err);
     if (s == PL_OK)
-        p->numeric_hash ^= device_set_differs(x->set);
+        p->numeric_hash ^= device_set_inexact_hash(x->set);
     if (s == PL_OK && opt->trace)
         s = exec_trace_create(&x->trace, p, opt->trace, opt->trace_user, err);
 done:
@@ -176,7 +177,7 @@ void exec_free(pl_exec *x)
     free(x);
 }
 
-/* A system call a call of ours: some 50 ns. */
+/* Costs one system call for each public call, about 50 ns. */
 static pl_status check_owner(const pl_exec *x, pl_err *err)
 {
     pid_t here = getpid();
@@ -211,7 +212,7 @@ void exec_leave(pl_exec *x)
     atomic_store_explicit(&x->busy, false, memory_order_release);
 }
 
-void exec_lend(pl_exec *x)
+void exec_allow_callback_reads(pl_exec *x)
 {
     x->lent_to = pthread_self();
     atomic_store_explicit(&x->lent, true, memory_order_release);
@@ -232,14 +233,14 @@ void exec_leave_reading(pl_exec *x, bool lent)
 
 /* ---- ranges ------------------------------------------------------------ */
 
-struct exec_holder exec_holder(const pl_exec *x, int num)
+struct exec_owners exec_owners(const pl_exec *x, int num)
 {
     const struct lowered_placed *h =
         num >= 0 ? lowered_stored(x->plan->low, num) : NULL;
 
     if (!h)
-        return (struct exec_holder){0};
-    return (struct exec_holder){x->plan->low->group[h->group].n,
+        return (struct exec_owners){0};
+    return (struct exec_owners){x->plan->low->group[h->group].n,
                                 x->group_dev[h->group],
                                 x->group_ranks[h->group], h->v};
 }
@@ -249,8 +250,8 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
     return t >= 0 && t < x->plan->g->n_node ? &x->plan->g->node[t] : NULL;
 }
 
-/* A tensor to be read or set: of a micro-batch where it has several. */
-struct subject {
+/* A tensor to be read or set, in one micro-batch. */
+struct tensor_access {
     pl_exec *x;
     pl_tensor t;
     int micro;
@@ -259,7 +260,8 @@ struct subject {
     pl_err *err;
 };
 
-static size_t tensor_bytes(const struct subject *j, const struct graph_node *n)
+static size_t tensor_bytes(const struct tensor_access *j,
+                           const struct graph_node *n)
 {
     struct graph_sizes s = j->sizes;
     int64_t row = dim_value(n->dim[n->n_dim - 1], &s);
@@ -272,7 +274,7 @@ static size_t tensor_bytes(const struct subject *j, const struct graph_node *n)
                : 0;
 }
 
-static pl_status check_range(const struct subject *j, size_t offset,
+static pl_status check_range(const struct tensor_access *j, size_t offset,
                              size_t bytes)
 {
     const struct graph_node *n = node_of(j->x, j->t);
@@ -302,11 +304,12 @@ static pl_status check_range(const struct subject *j, size_t offset,
     return PL_OK;
 }
 
-typedef pl_status part_fn(const struct subject *j, int64_t first, int64_t n,
-                          void *data, bool put);
+typedef pl_status part_fn(const struct tensor_access *j, int64_t first,
+                          int64_t n, void *data, bool put);
 
-/* Widens a byte range to units, values or rows, by way of a copy. */
-static pl_status widened(const struct subject *j, unsigned char *data,
+/* Widens a byte range to whole units, values or rows, through a temporary
+ * copy. */
+static pl_status widened(const struct tensor_access *j, unsigned char *data,
                          size_t offset, size_t bytes, size_t unit,
                          part_fn *part)
 {
@@ -334,15 +337,15 @@ static pl_status widened(const struct subject *j, unsigned char *data,
     return s;
 }
 
-/* Inputs and results are whole in io's memory. */
-static pl_status value_part(const struct subject *j, int64_t first, int64_t n,
-                            void *data, bool put)
+/* Inputs and results are complete in io's memory. */
+static pl_status value_part(const struct tensor_access *j, int64_t first,
+                            int64_t n, void *data, bool put)
 {
     pl_exec *x = j->x;
     const struct lowered *l = x->plan->low;
     size_t at = (size_t)j->micro * (size_t)x->plan->g->n_node + (size_t)j->t;
-    int t =
-        l->input[at] >= 0 ? l->input[at] : l->script[x->last_script].result[at];
+    int t = l->input[at] >= 0 ? l->input[at]
+                              : l->variant[x->last_variant].result[at];
     const struct prog_tensor *p;
     size_t from, bytes = 4 * (size_t)n;
 
@@ -357,25 +360,25 @@ static pl_status value_part(const struct subject *j, int64_t first, int64_t n,
                              j->err);
 }
 
-static pl_status weight_part(const struct subject *j, int64_t first, int64_t n,
-                             void *data, bool put)
+static pl_status weight_part(const struct tensor_access *j, int64_t first,
+                             int64_t n, void *data, bool put)
 {
     return put ? exec_put_rows(j->x, j->t, first, n, data, j->err)
                : exec_get_rows(j->x, j->t, first, n, data, j->err);
 }
 
-static pl_status cache_part(const struct subject *j, int64_t first, int64_t n,
-                            void *data, bool put)
+static pl_status cache_part(const struct tensor_access *j, int64_t first,
+                            int64_t n, void *data, bool put)
 {
     return exec_cache_slots(j->x, j->t, first, n, data, put, j->err);
 }
 
-static pl_status range(const struct subject *j, unsigned char *data,
+static pl_status range(const struct tensor_access *j, unsigned char *data,
                        size_t offset, size_t bytes)
 {
     const struct graph_node *n = node_of(j->x, j->t);
 
-    PL_TRY(exec_drain(j->x, j->err));
+    PL_TRY(exec_wait_async(j->x, j->err));
     PL_TRY(check_range(j, offset, bytes));
     j->x->n_set += j->put && (n->op == OP_weight || n->op == OP_memory);
     if (n->op == OP_weight)
@@ -420,7 +423,7 @@ pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
 pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
                          size_t offset, size_t bytes, pl_err *err)
 {
-    const struct subject j = {x, t, micro, x->sizes[micro], true, err};
+    const struct tensor_access j = {x, t, micro, x->sizes[micro], true, err};
 
     return range(&j, (unsigned char *)data, offset, bytes);
 }
@@ -428,15 +431,15 @@ pl_status exec_set_input(pl_exec *x, int micro, pl_tensor t, const void *data,
 pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
                           size_t offset, size_t bytes, pl_err *err)
 {
-    const struct subject j = {x, t, micro, x->sizes[micro], false, err};
+    const struct tensor_access j = {x, t, micro, x->sizes[micro], false, err};
 
     return range(&j, data, offset, bytes);
 }
 
 /* Steps ------------------------------------------------------------------ */
 
-/* The slots of token i's state are two of the pool's, and it follows on the
- * token before: states are brought up to date token after token. */
+/* Checks that the state slots of token i are in the pool. Checks that it
+ * follows on the token before, because states are updated token by token. */
 static pl_status check_state(const struct token_table *b, int64_t n_slot,
                              int64_t i, pl_err *err)
 {
@@ -467,20 +470,20 @@ static pl_status check_state(const struct token_table *b, int64_t n_slot,
     return PL_OK;
 }
 
-/* Every page of a pool that token i may read or write is one of the pool's. */
+/* Checks that every page that token i may read or write is in the pool. */
 static pl_status check_pages(const pl_exec *x, const struct token_table *b,
                              int pool, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
     const struct graph_pool *rule = &x->plan->g->pool[pool];
     int64_t n_page = x->plan->max.n_slot[pool] / pool_page_slots(rule);
-    int64_t from = kv_first_seen(rule->window, pos);
+    int64_t from = kv_first_visible(rule->window, pos);
 
     if (rule->state)
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        from = b->pos[i - 1] / PAGE_TOKENS; /* those before were looked at */
+        from = b->pos[i - 1] / PAGE_TOKENS; /* earlier ones were checked */
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
 
@@ -492,9 +495,9 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
     return PL_OK;
 }
 
-/* Without a table all tokens share one page, which only a graph with a cache
- * minds. */
-static pl_status check_token(const pl_exec *x, const pl_rows *r,
+/* Without a table all tokens share one page, which matters only to a graph with
+ * a cache. */
+static pl_status check_token(const pl_exec *x, const pl_step_tokens *r,
                              struct token_table *b, int64_t i, pl_err *err)
 {
     int32_t pos = b->pos[i], seq = b->seq[i];
@@ -515,7 +518,8 @@ static pl_status check_token(const pl_exec *x, const pl_rows *r,
     return PL_OK;
 }
 
-static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
+static pl_status check_rows(const pl_exec *x, const pl_step_tokens *r,
+                            pl_err *err)
 {
     const struct compiled *p = x->plan;
 
@@ -529,7 +533,8 @@ static pl_status check_rows(const pl_exec *x, const pl_rows *r, pl_err *err)
                    r->n_tok, r->n_out, p->max.n_tok, p->max.n_out);
 }
 
-static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
+static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
+                              pl_err *err)
 {
     const struct compiled *p = x->plan;
     struct token_table b = {.n_tok = r->n_tok,
@@ -560,7 +565,7 @@ static pl_status check_tokens(const pl_exec *x, const pl_rows *r, pl_err *err)
 
 /* ---- the token table ------------------------------------------------- */
 
-/* Words from `word` on of micro-batch k's table, in io's memory. */
+/* Writes words of micro-batch k's table, from `word`, in io's memory. */
 static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                            int64_t n, pl_err *err)
 {
@@ -571,8 +576,8 @@ static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                         v, 4 * (size_t)n, err);
 }
 
-/* Rows of the table: the step's sequences in the order in which they come. */
-static int64_t number_rows(pl_exec *x, const pl_rows *r)
+/* Assigns table rows to the step's sequences in the order of first use. */
+static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
 {
     int32_t n = 0;
 
@@ -588,14 +593,14 @@ static int64_t number_rows(pl_exec *x, const pl_rows *r)
     return n;
 }
 
-/* The pages of a pool, for the table of micro-batch k. */
-static pl_status put_pages(pl_exec *x, int k, const pl_rows *r, int64_t n_seq,
-                           int pool, pl_err *err)
+/* Writes the pages of a pool to the table of micro-batch k. */
+static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
+                           int64_t n_seq, int pool, pl_err *err)
 {
     int64_t at = program_pages_word(&x->plan->low->prog[x->io], pool);
     int64_t n_row = 0;
 
-    if (!r->pages[pool]) /* all have the first page */
+    if (!r->pages[pool]) /* all use the first page */
         return put_words(x, k, at, x->zeros,
                          x->plan->g->pool[pool].state ? STATE_WORDS : 1, err);
     for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
@@ -611,8 +616,8 @@ static pl_status put_pages(pl_exec *x, int k, const pl_rows *r, int64_t n_seq,
     return PL_OK;
 }
 
-/* Pages that a sequence has positions in, at most. */
-static int64_t pages_reached(const pl_rows *r)
+/* Returns an upper bound of the pages in which a sequence has positions. */
+static int64_t pages_reached(const pl_step_tokens *r)
 {
     int32_t last = 0;
 
@@ -621,8 +626,8 @@ static int64_t pages_reached(const pl_rows *r)
     return last / PAGE_TOKENS + 1;
 }
 
-/* Puts the table of micro-batch k; *n_seq: its sequences. */
-static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
+/* Writes the table of micro-batch k; sets *n_seq to its sequences. */
+static pl_status put_token_table(pl_exec *x, int k, const pl_step_tokens *r,
                                  int64_t *n_seq, int64_t *n_page, pl_err *err)
 {
     int64_t n_tok = x->plan->max.n_tok;
@@ -631,7 +636,7 @@ static pl_status put_token_table(pl_exec *x, int k, const pl_rows *r,
     if (x->plan->g->n_pool == 0)
         return PL_OK;
     if (r->seq)
-        *n_seq = number_rows(x, r);
+        *n_seq = assign_table_rows(x, r);
     *n_page = pages_reached(r);
     PL_TRY(put_words(x, k, 0, r->pos ? r->pos : x->zeros, r->n_tok, err));
     PL_TRY(put_words(x, k, n_tok, r->seq ? x->seq : x->zeros, r->n_tok, err));
@@ -645,24 +650,25 @@ int exec_n_micro(const pl_exec *x)
     return x->n_micro;
 }
 
-/* Which script: the pipeline for several micro-batches, streaming for one of
+/* Chooses the variant: pipelined for several micro-batches, streamed for one of
  * many tokens. */
-static int choose_script(const struct compiled *p, int n, int64_t n_tok)
+static int choose_variant(const struct compiled *p, int n, int64_t n_tok)
 {
     if (n > 1)
-        return p->script[SCRIPT_PIPELINE];
-    if (p->script[SCRIPT_STREAM] >= 0 && n_tok >= p->stream_from)
-        return p->script[SCRIPT_STREAM];
-    return p->script[SCRIPT_PLAIN];
+        return p->variant[VARIANT_PIPELINED];
+    if (p->variant[VARIANT_STREAMED] >= 0 && n_tok >= p->stream_from)
+        return p->variant[VARIANT_STREAMED];
+    return p->variant[VARIANT_RESIDENT];
 }
 
-pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
+pl_status exec_run_micro_batches(pl_exec *x, int n, const pl_step_tokens *rows,
+                                 pl_err *err)
 {
     const struct compiled *p = x->plan;
     struct device_run run = {.n_micro = n};
     const struct device_timing *event;
 
-    PL_TRY(exec_drain(x, err));
+    PL_TRY(exec_wait_async(x, err));
     if (n < 1 || n > x->n_micro)
         return err_set(err, PL_BAD_ARGUMENT,
                        "%d micro-batches at once; 1 to %d are planned", n,
@@ -677,16 +683,16 @@ pl_status exec_steps(pl_exec *x, int n, const pl_rows *rows, pl_err *err)
         *z = graph_sizes_of(&p->max, rows[k].n_tok, rows[k].n_out, 1);
         PL_TRY(put_token_table(x, k, &rows[k], &z->n_seq, &run.n_page[k], err));
     }
-    run.script = choose_script(p, n, rows->n_tok);
+    run.variant = choose_variant(p, n, rows->n_tok);
     memcpy(x->sizes, run.sizes, (size_t)n * sizeof *run.sizes);
-    x->last_script = run.script;
+    x->last_variant = run.variant;
     x->last_micro = n - 1;
     if (!x->trace)
         return device_set_run(x->set, &run, err);
     exec_trace_start(x->trace);
     PL_TRY(device_set_run(x->set, &run, err));
     event = device_set_trace(x->set, &n);
-    exec_trace_run(x->trace, run.script, event, n);
+    exec_trace_run(x->trace, run.variant, event, n);
     return PL_OK;
 }
 
@@ -701,21 +707,21 @@ void pl_exec_traced(const pl_exec *x, pl_traced *out, size_t size)
     sized_write(out, size, &sums, sizeof sums);
 }
 
-pl_status pl_exec_step(pl_exec *x, const pl_rows *rows, pl_err *err)
+pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows, pl_err *err)
 {
-    pl_rows own = {0};
-    const pl_rows *r = rows;
+    pl_step_tokens own = {0};
+    const pl_step_tokens *r = rows;
     pl_status s;
 
     PL_NEED(x, err);
     PL_NEED(rows, err);
     if (r->size != sizeof own) {
-        PL_TRY(sized_read(&own, sizeof own, r, "pl_rows", err));
+        PL_TRY(sized_read(&own, sizeof own, r, "pl_step_tokens", err));
         r = &own;
     }
     PL_TRY(exec_enter(x, err));
     s = x->own_plan
-            ? exec_steps(x, 1, r, err)
+            ? exec_run_micro_batches(x, 1, r, err)
             : err_set(err, PL_BAD_ARGUMENT,
                       "the executor is an engine's, which runs its steps "
                       "itself: call pl_engine_decode, or make an executor of "

@@ -1,5 +1,5 @@
-/* The table of storages, and moves of slabs. All that is written to weights or
- * read from them on devices passes storage_move. */
+/* Lists the stores of weights, and copies slabs. All reads and writes of
+ * weights on devices use weight_store_copy. */
 #include "exec/storage.h"
 
 #include "base/err.h"
@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-/* ---- where rows are ------------------------------------------------------ */
+/* ---- positions of rows --------------------------------------------------- */
 
-/* The row that is the i-th of those held, and how many follow it both here and
- * there, itself among them. */
-static int64_t row_at(const struct storage *s, int64_t i, int64_t *len)
+/* Returns the row of the i-th held one. Sets *len to how many rows from it on
+ * are consecutive on both sides, itself included. */
+static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
     int64_t outer = i / (m->local * s->inner), in = i % (m->local * s->inner);
@@ -26,8 +26,8 @@ static int64_t row_at(const struct storage *s, int64_t i, int64_t *len)
     return (outer * s->size + at) * s->inner + rest;
 }
 
-/* How many rows below `row` are held. */
-static int64_t rows_below(const struct storage *s, int64_t row)
+/* Returns how many rows below `row` are held. */
+static int64_t rows_below(const struct weight_store *s, int64_t row)
 {
     int64_t index = row / s->inner, outer = index / s->size;
     int64_t below = layout_local_below(&s->split, index % s->size);
@@ -43,8 +43,8 @@ static int64_t panels(int64_t n_row)
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* Rows held [*a, *b) that piece i holds. */
-static void piece_rows(const struct storage *s, int64_t i, int64_t *a,
+/* Sets [*a, *b) to the held rows in piece i. */
+static void piece_rows(const struct weight_store *s, int64_t i, int64_t *a,
                        int64_t *b)
 {
     int64_t end;
@@ -59,7 +59,7 @@ static void piece_rows(const struct storage *s, int64_t i, int64_t *a,
     *b = end - *a < PACK_ROWS ? end : *a + PACK_ROWS;
 }
 
-static int64_t piece_of(const struct storage *s, int64_t row_held)
+static int64_t piece_of(const struct weight_store *s, int64_t row_held)
 {
     if (!s->t->pack)
         return row_held;
@@ -67,7 +67,7 @@ static int64_t piece_of(const struct storage *s, int64_t row_held)
            row_held % s->n_row / PACK_ROWS;
 }
 
-void storage_pieces(const struct storage *s, int64_t lo, int64_t hi,
+void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
                     int64_t *first, int64_t *end)
 {
     int64_t a = rows_below(s, lo), b = rows_below(s, hi);
@@ -84,19 +84,19 @@ void storage_pieces(const struct storage *s, int64_t lo, int64_t hi,
 struct table {
     const pl_exec *x;
     struct arena *arena;
-    struct storage *s; /* NULL while they are counted */
+    struct weight_store *s; /* NULL in the counting pass */
     int n;
     pl_err *err;
 };
 
-/* How rows are dealt to the device, and its pieces. */
-static pl_status deal(struct storage *s, const struct graph_node *g,
+/* Computes which rows the device holds, and its pieces. */
+static pl_status deal(struct weight_store *s, const struct graph_node *g,
                       const pl_layout *l, rankset ranks, struct table *tab)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* panels know which part of a row it is */
+    if (s->t->pack && dim == last) { /* panels know their part of a row */
         l = &layout_mirrored;
         dim = 0;
     }
@@ -123,11 +123,12 @@ static pl_status deal(struct storage *s, const struct graph_node *g,
     return PL_OK;
 }
 
-/* Unit u of the holder has num node's value in tensor t; perhaps nothing. */
+/* Adds the store of holder h->dev[u], which may be empty: node nn's value in
+ * tensor t. */
 static pl_status add(struct table *tab, const struct num_node *nn,
-                     const struct exec_holder *h, int u, int t)
+                     const struct exec_owners *h, int u, int t)
 {
-    struct storage s = {.node = nn->node, .dev = h->dev[u]};
+    struct weight_store s = {.node = nn->node, .dev = h->dev[u]};
 
     if (!tab->s) {
         tab->n++;
@@ -141,22 +142,23 @@ static pl_status add(struct table *tab, const struct num_node *nn,
     return PL_OK;
 }
 
-/* A weight may be held under several layouts, and packed and plain. */
+/* Adds all stores of a weight, which may have several layouts, and be packed
+ * and plain. */
 static pl_status add_all(struct table *tab, int node, bool read)
 {
     const struct compiled *p = tab->x->plan;
 
     for (int i = 0; i < p->num->n; i++) {
         const struct num_node *nn = &p->num->node[i];
-        struct exec_holder h;
+        struct exec_owners h;
 
         if (nn->kind != NUM_OP || p->g->node[nn->node].op != OP_weight ||
             (node >= 0 && nn->node != node) ||
             (read && i != p->num->value[nn->node]))
             continue;
-        h = exec_holder(tab->x, i);
+        h = exec_owners(tab->x, i);
         if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
-            h.n = 1; /* the others have the same */
+            h.n = 1; /* the others hold the same */
         for (int u = 0; u < h.n; u++) {
             PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
             if (!read && h.v[u].plain >= 0)
@@ -167,7 +169,7 @@ static pl_status add_all(struct table *tab, int node, bool read)
 }
 
 pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
-                        struct storage **out, int *n, pl_err *err)
+                        struct weight_store **out, int *n, pl_err *err)
 {
     struct table tab = {.x = x, .arena = a, .err = err};
 
@@ -182,15 +184,15 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
     return PL_OK;
 }
 
-/* ---- moves --------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------- */
 
-/* The host's rows of a panel, NULL where there is none. */
+/* The host's rows of a panel, NULL for rows outside the host's range. */
 struct panel_rows {
     const void *row[PACK_ROWS];
     int n, have; /* rows the panel holds; those of the host's range */
 };
 
-static void panel_rows_of(const struct storage *s, int64_t piece,
+static void panel_rows_of(const struct weight_store *s, int64_t piece,
                           const struct storage_rows *r, struct panel_rows *out)
 {
     int64_t a, b, len = 0, row = 0;
@@ -207,7 +209,7 @@ static void panel_rows_of(const struct storage *s, int64_t piece,
     }
 }
 
-static void put_panels(const struct storage *s, int64_t first, int64_t n,
+static void put_panels(const struct weight_store *s, int64_t first, int64_t n,
                        const struct storage_rows *r, unsigned char *g)
 {
     struct panel_rows now, next = {.n = 0};
@@ -227,7 +229,7 @@ static void put_panels(const struct storage *s, int64_t first, int64_t n,
     }
 }
 
-static void get_panels(const struct storage *s, int64_t first, int64_t n,
+static void get_panels(const struct weight_store *s, int64_t first, int64_t n,
                        const struct storage_rows *r, const unsigned char *g)
 {
     for (int64_t i = 0; i < n; i++, g += s->piece_bytes) {
@@ -240,7 +242,7 @@ static void get_panels(const struct storage *s, int64_t first, int64_t n,
     }
 }
 
-static void plain_rows(const struct storage *s, int64_t first, int64_t n,
+static void plain_rows(const struct weight_store *s, int64_t first, int64_t n,
                        const struct storage_rows *r, bool put,
                        unsigned char *at)
 {
@@ -261,8 +263,8 @@ static void plain_rows(const struct storage *s, int64_t first, int64_t n,
     }
 }
 
-/* Are all rows of the pieces among the host's? */
-static bool all_given(const struct storage *s, int64_t first, int64_t n,
+/* Returns true if the host has all rows of the pieces. */
+static bool all_given(const struct weight_store *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {
     int64_t a, b, none, len;
@@ -272,8 +274,8 @@ static bool all_given(const struct storage *s, int64_t first, int64_t n,
     return row_at(s, a, &len) >= r->lo && row_at(s, b - 1, &len) < r->hi;
 }
 
-void storage_fetch(const struct storage *s, int64_t first, int64_t n,
-                   const struct storage_rows *r)
+void weight_store_prefetch(const struct weight_store *s, int64_t first,
+                           int64_t n, const struct storage_rows *r)
 {
     int64_t a, b, none, len;
     size_t bytes;
@@ -287,16 +289,18 @@ void storage_fetch(const struct storage *s, int64_t first, int64_t n,
         topology_fetch(r->data + (size_t)(a - r->lo) * s->row_bytes, bytes);
 }
 
-size_t storage_staging(const pl_exec *x, const struct storage *s, int64_t n)
+size_t storage_staging(const pl_exec *x, const struct weight_store *s,
+                       int64_t n)
 {
     return device_map(x->set, s->dev, s->t->region)
                ? 0
                : (size_t)n * s->piece_bytes;
 }
 
-pl_status storage_move(pl_exec *x, const struct storage *s, int64_t first,
-                       int64_t n, const struct storage_rows *r, bool put,
-                       unsigned char *staging, pl_err *err)
+pl_status weight_store_copy(pl_exec *x, const struct weight_store *s,
+                            int64_t first, int64_t n,
+                            const struct storage_rows *r, bool put,
+                            unsigned char *staging, pl_err *err)
 {
     unsigned char *map = device_map(x->set, s->dev, s->t->region), *p;
     size_t at = s->t->offset + (size_t)first * s->piece_bytes;

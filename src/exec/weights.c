@@ -1,5 +1,6 @@
-/* Weights between the host's rows and the devices: any range of one weight, or
- * all weights by several threads. Where they lie is storage.c's affair. */
+/* Transfers weights between the host's rows and the devices: any range of one
+ * weight, or all weights by several threads. storage.c knows their
+ * locations. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -13,9 +14,10 @@
 
 /* Ranges ----------------------------------------------------------------- */
 
-/* [row0, row0 + n) in what the storage calls rows. */
-static struct storage_rows rows_of(const pl_exec *x, const struct storage *s,
-                                   int64_t row0, int64_t n, unsigned char *data)
+/* Converts [row0, row0 + n) to the store's rows. */
+static struct storage_rows rows_of(const pl_exec *x,
+                                   const struct weight_store *s, int64_t row0,
+                                   int64_t n, unsigned char *data)
 {
     const struct graph_node *g = &x->plan->g->node[s->node];
     size_t row = format_row_bytes(g->format, g->dim[g->n_dim - 1].n);
@@ -24,7 +26,7 @@ static struct storage_rows rows_of(const pl_exec *x, const struct storage *s,
     return (struct storage_rows){row0 * each, (row0 + n) * each, data};
 }
 
-static pl_status move_range(pl_exec *x, const struct storage *s,
+static pl_status move_range(pl_exec *x, const struct weight_store *s,
                             const struct storage_rows *r, bool put, pl_err *err)
 {
     unsigned char *staging = NULL;
@@ -39,7 +41,7 @@ static pl_status move_range(pl_exec *x, const struct storage *s,
         return err_no_memory(err, "a slab of rows");
     for (; first < end && st == PL_OK; first += n) {
         n = end - first < n ? end - first : n;
-        st = storage_move(x, s, first, n, r, put, staging, err);
+        st = weight_store_copy(x, s, first, n, r, put, staging, err);
     }
     free(staging);
     return st;
@@ -49,7 +51,7 @@ static pl_status rows(pl_exec *x, int node, int64_t row0, int64_t n,
                       unsigned char *data, bool put, pl_err *err)
 {
     struct arena a = {0};
-    struct storage *s;
+    struct weight_store *s;
     int n_storage;
     pl_status st = storage_table(x, node, !put, &a, &s, &n_storage, err);
 
@@ -79,28 +81,28 @@ pl_status exec_get_rows(pl_exec *x, int node, int64_t row0, int64_t n,
 enum { LOAD_THREADS = 64 };
 
 struct slab {
-    const struct storage *s;
+    const struct weight_store *s;
     int64_t first, n;
-    int64_t part; /* which the pieces are in */
+    int64_t part; /* the part that holds the pieces */
 };
 
 struct loading {
     pl_exec *x;
     const struct exec_source *from;
     struct arena arena; /* owns the tables */
-    struct storage *storage;
+    struct weight_store *weight_store;
     struct slab *slab;
     int n_storage, n_slab;
-    size_t staging_bytes; /* a thread needs; 0: none */
+    size_t staging_bytes; /* per thread; 0: none */
     atomic_int next;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     uint64_t done, total;
     pl_status status;
     pl_err err;
     const pl_options *opt;
 };
 
-/* One of the threads; its staging memory is its own. */
+/* A loader thread; its staging memory is private. */
 struct loader {
     struct loading *l;
     unsigned char *staging;
@@ -123,9 +125,9 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The host's rows of a part. */
+/* Returns the host's rows of a part. */
 static struct storage_rows part_rows(const struct loading *l,
-                                     const struct storage *s, int64_t part)
+                                     const struct weight_store *s, int64_t part)
 {
     const struct graph_node *g = &l->x->plan->g->node[s->node];
     const struct exec_parts *from = &l->from->weight[s->node];
@@ -156,19 +158,19 @@ static void *load_slabs(void *arg)
         r = part_rows(l, b->s, b->part);
         s = err_cancelled(l->opt->cancel, &err);
         if (s == PL_OK)
-            storage_fetch(b->s, b->first, b->n, &r);
+            weight_store_prefetch(b->s, b->first, b->n, &r);
         if (s == PL_OK && l->from->check)
             s = l->from->check(l->from->user, b->s->node, b->part, &err);
         if (s == PL_OK)
-            s = storage_move(l->x, b->s, b->first, b->n, &r, true, me->staging,
-                             &err);
+            s = weight_store_copy(l->x, b->s, b->first, b->n, &r, true,
+                                  me->staging, &err);
         slab_done(l, b, s, &err);
     }
 }
 
-/* Cuts pieces [first, end), which are in a part, into slabs. */
-static void cut_part(struct loading *l, const struct storage *s, int64_t part,
-                     int64_t first, int64_t end)
+/* Splits pieces [first, end), which belong to a part, into slabs. */
+static void cut_part(struct loading *l, const struct weight_store *s,
+                     int64_t part, int64_t first, int64_t end)
 {
     for (int64_t n; first < end; first += n) {
         n = end - first < s->slab ? end - first : s->slab;
@@ -176,21 +178,22 @@ static void cut_part(struct loading *l, const struct storage *s, int64_t part,
     }
 }
 
-/* The slabs of all storages that have data, in the file's order. */
+/* Lists the slabs of all stores that have data, in the file's order. */
 static pl_status cut_slabs(struct loading *l, pl_err *err)
 {
     int64_t n = 0;
 
-    PL_TRY(storage_table(l->x, -1, false, &l->arena, &l->storage, &l->n_storage,
-                         err));
+    PL_TRY(storage_table(l->x, -1, false, &l->arena, &l->weight_store,
+                         &l->n_storage, err));
     for (int i = 0; i < l->n_storage; i++)
-        n += (l->storage[i].n + l->storage[i].slab - 1) / l->storage[i].slab +
-             l->from->weight[l->storage[i].node].n;
+        n += (l->weight_store[i].n + l->weight_store[i].slab - 1) /
+                 l->weight_store[i].slab +
+             l->from->weight[l->weight_store[i].node].n;
     l->slab = arena_alloc(&l->arena, (size_t)n + 1, sizeof *l->slab);
     if (!l->slab)
         return err_no_memory(err, "loading weights");
     for (int i = 0; i < l->n_storage; i++) {
-        const struct storage *s = &l->storage[i];
+        const struct weight_store *s = &l->weight_store[i];
         size_t staging;
 
         if (l->from->weight[s->node].n == 0)
@@ -210,8 +213,8 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
     return PL_OK;
 }
 
-/* As many threads as the devices have; an accelerator, which has none of its
- * own, wants all cores. */
+/* Returns as many threads as the devices have. An accelerator has none, so it
+ * gets all cores. */
 static int threads_wanted(const struct device_list *l)
 {
     const struct topology *t = l->topology;
@@ -227,7 +230,7 @@ static int threads_wanted(const struct device_list *l)
     return n > LOAD_THREADS ? LOAD_THREADS : n;
 }
 
-/* Fewer threads where the system gives fewer. The caller is one of them. */
+/* Uses fewer threads if the system allows fewer. The caller is one of them. */
 static pl_status load_by_threads(struct loading *l, pl_err *err)
 {
     struct loader loader[LOAD_THREADS] = {0};

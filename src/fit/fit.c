@@ -13,7 +13,7 @@
 #include "fit/fit.h"
 
 #include "base/err.h"
-#include "fit/fit_inner.h"
+#include "fit/fit_internal.h"
 #include "quant/format.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const uint64_t most_margin = (uint64_t)1 << 52;
 
 /* ---- what is open ------------------------------------------------------ */
 
-static void look_at_graph(struct fit *f, bool *experts)
+static void scan_graph(struct fit *f, bool *experts)
 {
     const pl_graph *g = f->asked.g;
     const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
@@ -43,7 +43,7 @@ static void look_at_graph(struct fit *f, bool *experts)
     }
 }
 
-static void look_at_devices(struct fit *f)
+static void scan_devices(struct fit *f)
 {
     const struct device_list *l = &f->asked.list;
 
@@ -90,10 +90,10 @@ static pl_status find_rates(struct fit *f, pl_err *err)
 }
 
 /* f->asked and these options say what may be changed. */
-static pl_status what_is_open(struct fit *f, const pl_options *o,
-                              int64_t n_ctx_train, pl_err *err)
+static pl_status find_free_options(struct fit *f, const pl_options *o,
+                                   int64_t n_ctx_train, pl_err *err)
 {
-    const struct intent *in = &f->asked;
+    const struct plan_config *in = &f->asked;
     bool some = !o->no_fit && in->list.n > 0, experts;
 
     f->ctx_most = INTENT_N_CTX > o->fit_ctx ? INTENT_N_CTX : o->fit_ctx;
@@ -102,9 +102,9 @@ static pl_status what_is_open(struct fit *f, const pl_options *o,
         f->ctx_most = n_ctx_train;
     if (f->ctx_most < f->ctx_least)
         f->ctx_least = f->ctx_most;
-    look_at_graph(f, &experts);
-    look_at_devices(f);
-    f->may = (struct intent_open){
+    scan_graph(f, &experts);
+    scan_devices(f);
+    f->may = (struct plan_config_auto){
         .mode = in->open.mode && in->list.n > 1,
         .share =
             in->open.share && in->list.n > 1 && (!o->no_fit || in->open.mode),
@@ -118,11 +118,11 @@ static pl_status what_is_open(struct fit *f, const pl_options *o,
                 : o->fit_margin <= most_margin ? o->fit_margin
                                                : most_margin;
     f->budget = count_budget(f);
-    f->usual = *in;
+    f->default_config = *in;
     if (in->open.ctx)
-        f->usual.n_ctx = f->ctx_most;
+        f->default_config.n_ctx = f->ctx_most;
     PL_TRY(find_rates(f, err));
-    return in->open.mode ? PL_OK : fit_deal_ranks(f, &f->usual, err);
+    return in->open.mode ? PL_OK : fit_assign_ranks(f, &f->default_config, err);
 }
 
 /* Forgets all guesses. */
@@ -134,7 +134,7 @@ static void forget(struct fit *f)
     fit_unref(f->nearest);
     f->ready = f->best = f->usual_plan = f->nearest = NULL;
     for (int i = 0; i < f->n_lack; i++)
-        fit_unref(f->lack[i]);
+        fit_unref(f->oversized[i]);
     f->n_lack = f->n_plan = 0;
     memset(f->of_mode_s, 0, sizeof f->of_mode_s);
 }
@@ -149,7 +149,7 @@ static void close_fit(struct fit *f)
 
 static pl_status search(struct fit *f, pl_err *err)
 {
-    const struct fit_plan *usual;
+    const struct fit_candidate *usual;
     double clearly;
 
     PL_TRY(fit_search(f, err));
@@ -163,24 +163,25 @@ static pl_status search(struct fit *f, pl_err *err)
 }
 
 /* The mode is given and its plan fits: is it as good as any? */
-static bool settled(const struct fit *f, const struct fit_plan *p)
+static bool is_final(const struct fit *f, const struct fit_candidate *p)
 {
-    bool shares = f->unlike && f->may.share && f->usual.mode != PL_SPLIT_NONE &&
+    bool shares = f->unlike && f->may.share &&
+                  f->default_config.mode != PL_SPLIT_NONE &&
                   f->asked.list.n <= FEW;
 
     return p->missing == 0 && !shares;
 }
 
 /* f->best, if anything fits. */
-static pl_status choose(struct fit *f, bool *searched, pl_err *err)
+static pl_status pick_best(struct fit *f, bool *searched, pl_err *err)
 {
-    struct fit_plan *p = NULL;
+    struct fit_candidate *p = NULL;
 
     if (!f->may.mode) {
-        PL_TRY(fit_compile(f, &f->usual, &p, err));
+        PL_TRY(candidate_compile(f, &f->default_config, &p, err));
         if (!p)
             return PL_OK;
-        if (settled(f, p)) {
+        if (is_final(f, p)) {
             f->best = p;
             return PL_OK;
         }
@@ -195,42 +196,43 @@ static pl_status choose(struct fit *f, bool *searched, pl_err *err)
  * then they stay. */
 static void keep_bits(struct fit *f)
 {
-    const struct intent *x = &f->best->in;
+    const struct plan_config *x = &f->best->in;
 
-    f->usual.mode = x->mode;
-    f->usual.width = x->width;
-    f->usual.share = x->share;
+    f->default_config.mode = x->mode;
+    f->default_config.width = x->width;
+    f->default_config.share = x->share;
     if (x->mode == PL_SPLIT_TENSOR && x->n_rank == 0 && x->share)
         f->may.mode = f->may.share = false;
     else
-        f->usual.n_rank = f->best->q->place.n_rank;
+        f->default_config.n_rank = f->best->q->place.n_rank;
     if (!f->may.mode)
-        f->usual.main_device = x->main_device;
+        f->default_config.main_device = x->main_device;
     forget(f);
-    look_at_devices(f);
+    scan_devices(f);
 }
 
 /* f->best, if anything fits now. */
 static pl_status choose_now(struct fit *f, bool *searched, pl_err *err)
 {
     *searched = f->now = false;
-    PL_TRY(choose(f, searched, err));
+    PL_TRY(pick_best(f, searched, err));
     f->now = true;
     if (!f->best || fit_all_lacks(f, f->best->q) == 0)
         return PL_OK;
     keep_bits(f);
-    return choose(f, searched, err);
+    return pick_best(f, searched, err);
 }
 
 /* ---- explanations ------------------------------------------------------ */
 
 /* With less asked for: does anything fit, and what? */
-static pl_status remedy(const struct fit *f, const pl_options *opt,
-                        int64_t n_ctx_train, bool shorter,
-                        struct intent_text *out, bool *found, pl_err *err)
+static pl_status find_fallback(const struct fit *f, const pl_options *opt,
+                               int64_t n_ctx_train, bool shorter,
+                               struct plan_config_text *out, bool *found,
+                               pl_err *err)
 {
     struct fit *r = calloc(1, sizeof *r);
-    struct intent was = f->usual;
+    struct plan_config was = f->default_config;
     pl_options o = *opt;
     bool searched;
     pl_status s;
@@ -251,13 +253,13 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
         r->asked.open.ctx = true;
         o.fit_ctx = 256;
     }
-    s = what_is_open(r, &o, n_ctx_train, err);
+    s = find_free_options(r, &o, n_ctx_train, err);
     if (s == PL_OK)
         s = choose_now(r, &searched, err);
     *found = s == PL_OK && r->best;
     was.n_rank = f->asked.n_rank;
     if (*found)
-        fit_say_remedy(out, &r->best->in, &was, opt->no_fit);
+        fit_format_options(out, &r->best->in, &was, opt->no_fit);
     close_fit(r);
     free(r);
     return s;
@@ -267,7 +269,8 @@ static pl_status remedy(const struct fit *f, const pl_options *opt,
 static pl_status explain(const struct fit *f, const pl_options *opt,
                          int64_t n_ctx_train, pl_err *err)
 {
-    struct intent_text *t = calloc(2, sizeof *t); /* the table; what fits */
+    struct plan_config_text *t =
+        calloc(2, sizeof *t); /* the table; what fits */
     bool found = false;
     pl_status s = PL_OK;
 
@@ -281,7 +284,7 @@ static pl_status explain(const struct fit *f, const pl_options *opt,
         return err_no_memory(err, "an explanation");
     fit_table(t, f, f->nearest->q);
     for (int shorter = 0; shorter < 2 && !found && s == PL_OK; shorter++)
-        s = remedy(f, opt, n_ctx_train, shorter, t + 1, &found, err);
+        s = find_fallback(f, opt, n_ctx_train, shorter, t + 1, &found, err);
     if (t->n > 700)
         strcpy(t->s + 700, "...");
     if (s == PL_OK && found)
@@ -307,7 +310,7 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
                      int64_t n_ctx_train, pl_err *err)
 {
     struct fit *f = calloc(1, sizeof *f);
-    struct intent_text *t = calloc(1, sizeof *t);
+    struct plan_config_text *t = calloc(1, sizeof *t);
     bool searched = false;
     pl_status s = PL_OK;
 
@@ -319,17 +322,17 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
     }
     f->notes.a = &f->arena;
     f->cancel = opt->cancel;
-    s = intent_read(&f->asked, &f->arena, g, opt, &f->notes, err);
+    s = plan_config_parse(&f->asked, &f->arena, g, opt, &f->notes, err);
     if (s == PL_OK)
-        s = what_is_open(f, opt, n_ctx_train, err);
+        s = find_free_options(f, opt, n_ctx_train, err);
     if (s == PL_OK)
         s = choose_now(f, &searched, err);
     if (s == PL_OK && !f->best)
         s = explain(f, opt, n_ctx_train, err);
-    notes_tell(&f->notes, opt->log, opt->log_user);
+    diag_emit(&f->notes, opt->log, opt->log_user);
     if (s != PL_OK)
         goto done;
-    intent_print(t, &f->best->in, f->best->q->place.n_rank);
+    plan_config_print(t, &f->best->in, f->best->q->place.n_rank);
     *text = strdup(t->s);
     if (!*text) {
         s = err_no_memory(err, "a plan");
@@ -338,16 +341,16 @@ pl_status fit_create(struct compiled **out, char **text, int64_t *n_ctx,
     *n_ctx = f->best->in.n_ctx;
     *out = f->best->q;
     f->best->q = NULL;
-    notes_tell(&(*out)->notes, opt->log, opt->log_user);
+    diag_emit(&(*out)->notes, opt->log, opt->log_user);
     if (searched && opt->log) {
         struct notes told = {.a = &f->arena};
 
-        notes_add(&told, PL_LOG_INFO, "fit: %s", *text);
-        notes_tell(&told, opt->log, opt->log_user);
+        diag_add(&told, PL_LOG_INFO, "fit: %s", *text);
+        diag_emit(&told, opt->log, opt->log_user);
     }
 done:
     if (f) {
-        intent_free(&f->asked);
+        plan_config_free(&f->asked);
         close_fit(f);
     }
     free(f);

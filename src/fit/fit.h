@@ -46,7 +46,7 @@ pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
  * shares memory with, `margin` left free (0: 1/64 of it; FIT_NO_MARGIN: none);
  * below zero: what is left. */
 #define FIT_NO_MARGIN UINT64_MAX
-int64_t fit_missing(const struct compiled *q, int d, uint64_t margin);
+int64_t fit_shortfall(const struct compiled *q, int d, uint64_t margin);
 
 /* Sets from how many tokens on a run streams the host's weights and caches. */
 pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err);

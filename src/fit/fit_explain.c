@@ -1,5 +1,5 @@
 /* What is missing, device by device, and what would fit instead. */
-#include "fit/fit_inner.h"
+#include "fit/fit_internal.h"
 
 #include "base/bytes.h"
 
@@ -20,7 +20,7 @@ static bool is_told(const struct device_list *l, int d)
 }
 
 /* " with cpu1, host": whose bytes count in device d's memory too. */
-static void say_sharers(struct intent_text *t, const struct device_list *l,
+static void say_sharers(struct plan_config_text *t, const struct device_list *l,
                         int d)
 {
     enum { MOST = 3 };
@@ -29,14 +29,15 @@ static void say_sharers(struct intent_text *t, const struct device_list *l,
     for (int k = 0; k < l->n; k++)
         if (k != d && !l->dev[k].io &&
             device_shares_memory(&l->dev[d], &l->dev[k]) && n++ < MOST)
-            intent_say(t, "%s %s", n == 1 ? " with" : ",", l->dev[k].name);
+            plan_config_format(t, "%s %s", n == 1 ? " with" : ",",
+                               l->dev[k].name);
     if (n > MOST)
-        intent_say(t, " and %d more", n - MOST);
+        plan_config_format(t, " and %d more", n - MOST);
 }
 
 /* `missing`, of `has` bytes that are available. */
-static void say_device(struct intent_text *t, const struct compiled *q, int d,
-                       int64_t missing, uint64_t has)
+static void say_device(struct plan_config_text *t, const struct compiled *q,
+                       int d, int64_t missing, uint64_t has)
 {
     const struct device_desc *x = &q->list.dev[d];
     uint64_t bytes[REGION_COUNT] = {0};
@@ -53,20 +54,22 @@ static void say_device(struct intent_text *t, const struct compiled *q, int d,
             program_buffers(p) +
             device_scratch_bytes(&q->list.dev[k], q->kernel_set, p);
     }
-    intent_say(t, "%s", x->name);
+    plan_config_format(t, "%s", x->name);
     if (missing > 0)
-        intent_say(t, ": needs %s more", bytes_text(b, (uint64_t)missing));
+        plan_config_format(t, ": needs %s more",
+                           bytes_text(b, (uint64_t)missing));
     say_sharers(t, &q->list, d);
-    intent_say(t, " (weights %s", bytes_text(b, bytes[REGION_WEIGHTS]));
-    intent_say(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
-    intent_say(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
+    plan_config_format(t, " (weights %s", bytes_text(b, bytes[REGION_WEIGHTS]));
+    plan_config_format(t, ", cache %s", bytes_text(b, bytes[REGION_CACHE]));
+    plan_config_format(t, ", buffers %s", bytes_text(b, bytes[REGION_WORK]));
     if (x->memory_bytes > 0)
-        intent_say(t, "; %s is available now, %s in all", bytes_text(now, has),
-                   bytes_text(b, x->memory_bytes));
-    intent_say(t, ")");
+        plan_config_format(t, "; %s is available now, %s in all",
+                           bytes_text(now, has),
+                           bytes_text(b, x->memory_bytes));
+    plan_config_format(t, ")");
 }
 
-void fit_table(struct intent_text *t, const struct fit *f,
+void fit_table(struct plan_config_text *t, const struct fit *f,
                const struct compiled *q)
 {
     enum { MOST = 6 };
@@ -75,24 +78,24 @@ void fit_table(struct intent_text *t, const struct fit *f,
     for (int d = 0; d < q->list.n; d++) {
         const struct device_desc *x = &q->list.dev[d];
         int64_t missing =
-            f ? fit_lacks(f, q, d) : fit_missing(q, d, FIT_NO_MARGIN);
+            f ? fit_lacks(f, q, d) : fit_shortfall(q, d, FIT_NO_MARGIN);
 
         if (is_told(&q->list, d) ||
             (missing <= 0 && (f || !q->low->prog[d].active)))
             continue;
         if (n++ >= MOST)
             continue;
-        intent_say(t, "%s", n > 1 ? "; " : "");
+        plan_config_format(t, "%s", n > 1 ? "; " : "");
         say_device(t, q, d, missing, f ? fit_memory(f, x) : x->available_bytes);
     }
     if (n > MOST)
-        intent_say(t, "; and %d device%s more", n - MOST,
-                   n - MOST == 1 ? "" : "s");
+        plan_config_format(t, "; and %d device%s more", n - MOST,
+                           n - MOST == 1 ? "" : "s");
 }
 
 void fit_explain(pl_err *err, const struct compiled *q)
 {
-    struct intent_text t = {.n = 0};
+    struct plan_config_text t = {.n = 0};
     size_t at;
 
     if (!err)
@@ -104,7 +107,8 @@ void fit_explain(pl_err *err, const struct compiled *q)
 
 /* ---- remedies ----------------------------------------------------------- */
 
-static bool same_experts(const struct intent *a, const struct intent *b)
+static bool same_experts(const struct plan_config *a,
+                         const struct plan_config *b)
 {
     for (int l = 0; l <= a->n_layer; l++)
         if ((a->experts && a->experts[l]) != (b->experts && b->experts[l]))
@@ -112,31 +116,32 @@ static bool same_experts(const struct intent *a, const struct intent *b)
     return true;
 }
 
-void fit_say_remedy(struct intent_text *out, const struct intent *in,
-                    const struct intent *asked, bool any)
+void fit_format_options(struct plan_config_text *out,
+                        const struct plan_config *in,
+                        const struct plan_config *asked, bool any)
 {
     enum { MOST = 150 }; /* letters of a message for shares */
-    struct intent_text mode = {.n = 0};
+    struct plan_config_text mode = {.n = 0};
 
-    intent_say_mode(&mode, in);
+    plan_config_format_mode(&mode, in);
     if (any && (in->share != asked->share ||
                 (asked->open.mode && asked->list.n > 1))) {
-        intent_say(out, " %s", mode.n < MOST ? mode.s : "another -ts");
+        plan_config_format(out, " %s", mode.n < MOST ? mode.s : "another -ts");
         if (in->n_rank != asked->n_rank)
-            intent_say(out, " --ranks %d", in->n_rank);
+            plan_config_format(out, " --ranks %d", in->n_rank);
     }
     if (in->n_on != asked->n_on) {
-        intent_say(out, " -ngl ");
-        intent_say_layers(out, in);
+        plan_config_format(out, " -ngl ");
+        plan_config_format_layers(out, in);
     }
     if (!same_experts(in, asked)) {
-        intent_say(out, " -ncmoe ");
-        intent_say_experts(out, in);
+        plan_config_format(out, " -ncmoe ");
+        plan_config_format_experts(out, in);
     }
     if (in->n_ubatch < asked->n_ubatch)
-        intent_say(out, " -ub %" PRId64, in->n_ubatch);
+        plan_config_format(out, " -ub %" PRId64, in->n_ubatch);
     if (in->n_ctx < asked->n_ctx)
-        intent_say(out, " -c %" PRId64, in->n_ctx);
+        plan_config_format(out, " -c %" PRId64, in->n_ctx);
     if (out->n == 0)
-        intent_say(out, " %s", mode.n < MOST ? mode.s : "another -sm");
+        plan_config_format(out, " %s", mode.n < MOST ? mode.s : "another -sm");
 }

@@ -2,8 +2,8 @@
  * mode that was asked for with the shares that suggest themselves.
  *
  * Fewer devices are tried as long as that is faster. Guesses that lack memory
- * are kept for fit_relieve.c. */
-#include "fit/fit_inner.h"
+ * are kept for fit_spill.c. */
+#include "fit/fit_internal.h"
 
 #include "base/err.h"
 #include "cost/rates.h"
@@ -88,14 +88,15 @@ static pl_status make_shares(struct fit *f, enum shares kind, int k,
 
 /* Are the k fastest accelerators alone, or none of them one, of a mode that
  * puts both into a group? */
-static bool unmixed(const struct fit *f, const struct intent *c, int k)
+static bool is_homogeneous(const struct fit *f, const struct plan_config *c,
+                           int k)
 {
     const struct device_list *l = &f->asked.list;
     int n_accelerator = 0;
 
     for (int d = 0; d < l->n; d++)
         n_accelerator += among_fastest(f, d, k) && l->dev[d].accelerator;
-    return intent_is_mixed(c, NULL) &&
+    return plan_config_is_mixed(c, NULL) &&
            (n_accelerator == 0 || n_accelerator == k);
 }
 
@@ -103,7 +104,7 @@ static bool unmixed(const struct fit *f, const struct intent *c, int k)
  * and ranks evenly as it comes; both by speed; and ranks by memory where
  * nothing else fits. In mixed groups ranks come dealt by speed. */
 static bool worth_trying(const struct fit *f, enum shares kind, int k,
-                         const struct intent *c, double seconds)
+                         const struct plan_config *c, double seconds)
 {
     bool all = k == f->asked.list.n;
 
@@ -111,18 +112,19 @@ static bool worth_trying(const struct fit *f, enum shares kind, int k,
     case AS_IT_COMES: /* none given, it deals to all */
         return all;
     case EVEN:
-        return f->may.share && !all && (!f->unlike || unmixed(f, c, k));
+        return f->may.share && !all && (!f->unlike || is_homogeneous(f, c, k));
     case BY_SPEED:
-        return f->may.share && f->unlike && !(all && intent_is_mixed(c, NULL));
+        return f->may.share && f->unlike &&
+               !(all && plan_config_is_mixed(c, NULL));
     default:
         return f->may.share && f->unlike && f->known &&
                c->mode == PL_SPLIT_TENSOR && seconds == INFINITY;
     }
 }
 
-pl_status fit_deal_ranks(struct fit *f, struct intent *x, pl_err *err)
+pl_status fit_assign_ranks(struct fit *f, struct plan_config *x, pl_err *err)
 {
-    if (x->n_rank > 0 || x->share || !intent_is_mixed(x, NULL))
+    if (x->n_rank > 0 || x->share || !plan_config_is_mixed(x, NULL))
         return PL_OK;
     x->n_rank = INTENT_MIXED_RANKS;
     return make_shares(f, BY_SPEED, f->asked.list.n, &x->share, err);
@@ -131,16 +133,17 @@ pl_status fit_deal_ranks(struct fit *f, struct intent *x, pl_err *err)
 /* Mode c->mode on the k fastest devices, their shares of a kind. Fewer devices
  * have equal ranks where shares are even; uneven shares are ranks of their own,
  * but of mixed groups, whose ranks are dealt whole. */
-static pl_status share_out(struct fit *f, const struct intent *c, int k,
-                           enum shares kind, struct intent *out, pl_err *err)
+static pl_status share_out(struct fit *f, const struct plan_config *c, int k,
+                           enum shares kind, struct plan_config *out,
+                           pl_err *err)
 {
     *out = *c;
     if (kind == AS_IT_COMES)
-        return fit_deal_ranks(f, out, err);
+        return fit_assign_ranks(f, out, err);
     PL_TRY(make_shares(f, kind, k, &out->share, err));
     if (out->n_rank > 0)
         return PL_OK;
-    if (intent_is_mixed(out, out->share))
+    if (plan_config_is_mixed(out, out->share))
         out->n_rank = INTENT_MIXED_RANKS;
     else if (c->mode == PL_SPLIT_TENSOR && kind == EVEN)
         out->n_rank = k;
@@ -150,7 +153,7 @@ static pl_status share_out(struct fit *f, const struct intent *c, int k,
 /* ---- guesses ----------------------------------------------------------- */
 
 /* Do the k fastest devices lack room for the weights alone? */
-static bool too_small(const struct fit *f, int k)
+static bool cannot_hold_weights(const struct fit *f, int k)
 {
     const struct device_list *l = &f->asked.list;
     uint64_t sum = 0;
@@ -161,26 +164,26 @@ static bool too_small(const struct fit *f, int k)
     return f->known && sum < f->weights;
 }
 
-static pl_status guess(struct fit *f, const struct intent *c, double *seconds,
-                       pl_err *err)
+static pl_status guess(struct fit *f, const struct plan_config *c,
+                       double *seconds, pl_err *err)
 {
-    struct fit_plan *p;
+    struct fit_candidate *p;
 
-    PL_TRY(fit_consider(f, c, &p, err));
+    PL_TRY(candidate_try(f, c, &p, err));
     *seconds = p && p->missing == 0 ? p->seconds : INFINITY;
     if (p && p->missing > 0)
-        fit_keep_short(f, p);
+        fit_keep_oversized(f, p);
     fit_unref(p);
     return PL_OK;
 }
 
 /* Mode c->mode on the k fastest devices, with all shares. */
-static pl_status with_shares(struct fit *f, const struct intent *c, int k,
+static pl_status with_shares(struct fit *f, const struct plan_config *c, int k,
                              double *seconds, pl_err *err)
 {
     *seconds = INFINITY;
     for (int kind = 0; kind < SHARES_COUNT; kind++) {
-        struct intent x;
+        struct plan_config x;
         double s;
 
         if (!worth_trying(f, kind, k, c, *seconds))
@@ -193,13 +196,14 @@ static pl_status with_shares(struct fit *f, const struct intent *c, int k,
 }
 
 /* All devices, then fewer as long as that is faster. */
-static pl_status fewer(struct fit *f, const struct intent *c, pl_err *err)
+static pl_status try_fewer_devices(struct fit *f, const struct plan_config *c,
+                                   pl_err *err)
 {
     double before = INFINITY, s;
 
     for (int k = f->asked.list.n; k > 1;
          k = f->unlike && k <= FEW ? k - 1 : k / 2) {
-        if (k < f->asked.list.n && (!f->may.share || too_small(f, k)))
+        if (k < f->asked.list.n && (!f->may.share || cannot_hold_weights(f, k)))
             break;
         PL_TRY(with_shares(f, c, k, &s, err));
         if (s >= before)
@@ -211,13 +215,14 @@ static pl_status fewer(struct fit *f, const struct intent *c, pl_err *err)
 
 /* Of many devices few, then more as long as that is faster: plans of a tensor
  * split over all of them take longest to make. */
-static pl_status more(struct fit *f, const struct intent *c, pl_err *err)
+static pl_status try_more_devices(struct fit *f, const struct plan_config *c,
+                                  pl_err *err)
 {
     int n = f->asked.list.n, halvings = 0;
     double before = INFINITY, s;
 
     while (f->may.share && n >> (halvings + 1) > FEW &&
-           !too_small(f, n >> (halvings + 1)))
+           !cannot_hold_weights(f, n >> (halvings + 1)))
         halvings++;
     for (; halvings >= 0; halvings--) {
         int k = n >> halvings;
@@ -234,11 +239,12 @@ static pl_status more(struct fit *f, const struct intent *c, pl_err *err)
 
 /* The fastest device; and where that lacks memory, the fastest with more, and
  * with room for all weights if any has that. */
-static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
+static pl_status try_one_device(struct fit *f, const struct plan_config *c,
+                                pl_err *err)
 {
     const struct device_list *l = &f->asked.list;
     uint64_t room = 0, most = 0;
-    struct intent x = *c;
+    struct plan_config x = *c;
     double s = INFINITY;
 
     x.mode = PL_SPLIT_NONE;
@@ -265,7 +271,8 @@ static pl_status alone(struct fit *f, const struct intent *c, pl_err *err)
     return PL_OK;
 }
 
-static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
+static pl_status hybrids(struct fit *f, const struct plan_config *c,
+                         pl_err *err)
 {
     double before = INFINITY, s;
 
@@ -273,7 +280,7 @@ static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
     int widest = f->asked.list.n > MANY ? 8 : PL_MAX_RANKS;
 
     for (int w = 2; w < f->asked.list.n && w <= widest; w++) {
-        struct intent x = *c;
+        struct plan_config x = *c;
 
         if (f->asked.list.n % w != 0 ||
             (f->asked.list.n > MANY && (w & (w - 1)) != 0))
@@ -288,22 +295,23 @@ static pl_status hybrids(struct fit *f, const struct intent *c, pl_err *err)
     return PL_OK;
 }
 
-static pl_status all_modes(struct fit *f, const struct intent *start,
+static pl_status all_modes(struct fit *f, const struct plan_config *start,
                            pl_err *err)
 {
-    struct intent x = *start;
+    struct plan_config x = *start;
 
     if (x.mode == PL_SPLIT_TENSOR)
-        PL_TRY(f->asked.list.n > MANY ? more(f, &x, err) : fewer(f, &x, err));
-    PL_TRY(alone(f, &x, err));
+        PL_TRY(f->asked.list.n > MANY ? try_more_devices(f, &x, err)
+                                      : try_fewer_devices(f, &x, err));
+    PL_TRY(try_one_device(f, &x, err));
     x.mode = PL_SPLIT_LAYER;
-    PL_TRY(fewer(f, &x, err));
+    PL_TRY(try_fewer_devices(f, &x, err));
     return hybrids(f, start, err);
 }
 
 pl_status fit_search(struct fit *f, pl_err *err)
 {
-    const struct intent *start = &f->usual;
+    const struct plan_config *start = &f->default_config;
     double s;
 
     if (f->may.mode)
@@ -313,10 +321,10 @@ pl_status fit_search(struct fit *f, pl_err *err)
     else
         PL_TRY(with_shares(f, start, f->asked.list.n, &s, err));
     if (f->may.mode || start->mode == PL_SPLIT_LAYER)
-        PL_TRY(fit_even_out(f, err));
-    PL_TRY(fit_relieve(f, err));
+        PL_TRY(fit_balance_layers(f, err));
+    PL_TRY(fit_spill(f, err));
     if (!f->best)
         return PL_OK;
-    PL_TRY(fit_climb(f, err));
-    return fit_stretch(f, err);
+    PL_TRY(fit_local_search(f, err));
+    return fit_grow_context(f, err);
 }

@@ -18,8 +18,9 @@ static pl_status faster(const struct compiled *q, const struct cost_machine *m,
     const struct cost_micro z = {.sizes = graph_sizes_of(&q->max, n, 1, 1)};
     double plain, stream;
 
-    PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z, NULL, &plain, err));
-    PL_TRY(cost_run(m, q->script[SCRIPT_STREAM], 1, &z, NULL, &stream, err));
+    PL_TRY(cost_run(m, q->variant[VARIANT_RESIDENT], 1, &z, NULL, &plain, err));
+    PL_TRY(
+        cost_run(m, q->variant[VARIANT_STREAMED], 1, &z, NULL, &stream, err));
     *out = stream < plain;
     return PL_OK;
 }
@@ -36,7 +37,7 @@ pl_status fit_offload(struct compiled *q, pl_offload how, pl_err *err)
     pl_status s = PL_OK;
 
     q->stream_from = 2;
-    if (q->script[SCRIPT_STREAM] < 0 || how == PL_OFFLOAD_ON)
+    if (q->variant[VARIANT_STREAMED] < 0 || how == PL_OFFLOAD_ON)
         return PL_OK;
     r = calloc(n, sizeof *r);
     thread = calloc(2 * n, sizeof *thread);

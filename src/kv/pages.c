@@ -1,5 +1,5 @@
-/* A free stack and reference counts a pool; see pages.h. Pools of states are
- * states.c, the tree of prefixes prefix.c. */
+/* A free stack and reference counts a pool; see pages.h. states.c has the pools
+ * of states, prefix.c the prefix tree. */
 #include "kv/pages.h"
 
 #include "base/err.h"
@@ -70,9 +70,10 @@ void kv_fini(struct kv *kv)
 
 int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 {
-    /* The tokens that are kept, the first and the last page of them in part;
-     * of new ones each sequence may begin a page. */
-    int64_t kept = (window - 1 + KV_BACK + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
+    /* The kept tokens, whose first and last pages may be partial. Each sequence
+     * may begin a page of new ones. */
+    int64_t kept =
+        (window - 1 + KV_MIN_TRIM + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
     int64_t begun = n_seq < n_run ? n_seq : n_run;
     int64_t n =
         n_seq * kept + (n_run + begun * (PAGE_TOKENS - 1)) / PAGE_TOKENS;
@@ -85,15 +86,15 @@ static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
     return kv_row(kv, p, seq);
 }
 
-/* The first page that n more tokens need to be there. */
+/* Returns the first page that n more tokens require. */
 static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
                         bool past)
 {
-    return kv_first_seen(p->window, past ? length + n : length);
+    return kv_first_visible(p->window, past ? length + n : length);
 }
 
-/* The page that the next token goes into, if it goes into one that is there;
- * else -1. */
+/* Returns the existing page that the next token is written to, or -1 if it
+ * needs a new one. */
 static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
@@ -101,7 +102,8 @@ static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
     return n % PAGE_TOKENS ? row(kv, p, seq)[n / PAGE_TOKENS] : -1;
 }
 
-int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
+int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
+                    bool past)
 {
     const struct kv_pool *p = &kv->pool[pool];
     int have = kv_pages_of(kv->length[seq]);
@@ -110,56 +112,56 @@ int kv_need(const struct kv *kv, int pool, int seq, int64_t n, bool past)
 
     if (n == 0 || p->state)
         return 0;
-    /* A last page that a node shares is idle once it was copied. */
+    /* A last page shared only with a node becomes evictable after the copy. */
     last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
-           (last >= 0 && kv_users(p, last) > 1);
+           (last >= 0 && kv_seq_refs(p, last) > 1);
 }
 
-int32_t kv_take(struct kv *kv, int pool)
+int32_t kv_alloc_page(struct kv *kv, int pool)
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t page;
 
     if (p->n_free == 0)
-        prefix_give_up(kv, pool);
+        prefix_evict_lru(kv, pool);
     page = p->free[--p->n_free];
     p->refs[page] = 1;
     return page;
 }
 
-void kv_hold(struct kv_pool *p, int32_t page)
+void kv_ref_page(struct kv_pool *p, int32_t page)
 {
-    if (p->refs[page]++ == 1 && kv_users(p, page) == 1)
-        prefix_in_use(p, page);
+    if (p->refs[page]++ == 1 && kv_seq_refs(p, page) == 1)
+        prefix_lru_remove(p, page);
 }
 
-void kv_drop(struct kv_pool *p, int32_t *page)
+void kv_unref_page(struct kv_pool *p, int32_t *page)
 {
     if (*page >= 0 && --p->refs[*page] == 0)
         p->free[p->n_free++] = *page;
-    else if (*page >= 0 && kv_users(p, *page) == 0)
-        prefix_idle(p, *page);
+    else if (*page >= 0 && kv_seq_refs(p, *page) == 0)
+        prefix_lru_add(p, *page);
     *page = -1;
 }
 
-/* A last page of its own, with the contents of the shared one; where there is
- * no other page, that one, which then only a node shares. */
-static pl_status own_last(struct kv *kv, int pool, int seq, kv_copy_fn *copy,
-                          void *user, pl_err *err)
+/* Copies the shared last page before it is written. If no page is free, takes
+ * it from the prefix tree, its only other holder. */
+static pl_status copy_last_on_write(struct kv *kv, int pool, int seq,
+                                    kv_copy_fn *copy, void *user, pl_err *err)
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t *last = &row(kv, p, seq)[kv->length[seq] / PAGE_TOKENS];
     int32_t page;
     pl_status s;
 
-    if (kv_available(kv, pool) == 0) {
-        prefix_let_go(kv, pool, *last);
+    if (kv_free_pages(kv, pool) == 0) {
+        prefix_detach_page(kv, pool, *last);
         return PL_OK;
     }
-    page = kv_take(kv, pool);
+    page = kv_alloc_page(kv, pool);
     s = copy(user, pool, *last, page, err);
-    kv_drop(p, s == PL_OK ? last : &page);
+    kv_unref_page(p, s == PL_OK ? last : &page);
     if (s == PL_OK)
         *last = page;
     return s;
@@ -174,15 +176,15 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
 
     for (int k = 0; k < kv->n_pool; k++) {
         const struct kv_pool *p = &kv->pool[k];
-        int need = kv_need(kv, k, seq, n, past);
+        int need = kv_pages_needed(kv, k, seq, n, past);
 
-        if (need > kv_available(kv, k) || want > kv->stride)
+        if (need > kv_free_pages(kv, k) || want > kv->stride)
             return err_set(err, PL_FULL,
                            "sequence %d has %" PRId64 " tokens and %" PRId64
                            " more need %d pages of %d; %d of %d are free: give "
                            "a larger context",
                            seq, kv->length[seq], n, need, PAGE_TOKENS,
-                           kv_available(kv, k), p->n_page);
+                           kv_free_pages(kv, k), p->n_page);
     }
     if (n == 0)
         return PL_OK;
@@ -193,7 +195,7 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
 
         if (last >= 0 && p->refs[last] > 1 &&
             first_needed(p, kv->length[seq], n, past) < have)
-            s = own_last(kv, k, seq, copy, user, err);
+            s = copy_last_on_write(kv, k, seq, copy, user, err);
     }
     if (s != PL_OK) {
         states_unreserve(kv, seq);
@@ -206,20 +208,20 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
         if (p->state)
             continue;
         for (int i = from > have ? from : have; i < want; i++)
-            row(kv, p, seq)[i] = kv_take(kv, k);
+            row(kv, p, seq)[i] = kv_alloc_page(kv, k);
     }
     return PL_OK;
 }
 
-/* Gives up the pages from .. end - 1 of a sequence, the last one first. */
+/* Frees pages from .. end - 1 of a sequence, the last one first. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
     for (int i = end; i-- > from && !p->state;)
-        kv_drop(p, &row(kv, p, seq)[i]);
+        kv_unref_page(p, &row(kv, p, seq)[i]);
 }
 
-void kv_unreserve(struct kv *kv, int seq, int64_t n)
+void kv_cancel_reserve(struct kv *kv, int seq, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++)
         drop_range(kv, &kv->pool[k], seq, kv_pages_of(kv->length[seq]),
@@ -227,7 +229,7 @@ void kv_unreserve(struct kv *kv, int seq, int64_t n)
     states_unreserve(kv, seq);
 }
 
-void kv_advance(struct kv *kv, int seq, int64_t n, bool past)
+void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
 {
     int have = kv_pages_of(kv->length[seq]);
 
@@ -235,7 +237,7 @@ void kv_advance(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        if (!past || from < have) /* all that came since is there */
+        if (!past || from < have) /* all computed pages exist */
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
         p->first[seq] = from;
@@ -243,7 +245,7 @@ void kv_advance(struct kv *kv, int seq, int64_t n, bool past)
     kv->length[seq] += n;
 }
 
-void kv_settle(struct kv *kv, int seq)
+void kv_trim_windows(struct kv *kv, int seq)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         struct kv_pool *p = &kv->pool[k];
@@ -254,16 +256,16 @@ void kv_settle(struct kv *kv, int seq)
             continue;
         if (keep < p->first[seq])
             keep = p->first[seq];
-        /* A past that was put there whole lacks what nobody sees. */
+        /* A past assembled as a whole lacks the pages that no token sees. */
         while (from > keep && row(kv, p, seq)[from - 1] >= 0)
             from--;
         drop_range(kv, p, seq, p->first[seq], from);
         p->first[seq] = from;
     }
-    states_settle(kv, seq);
+    states_commit(kv, seq);
 }
 
-int64_t kv_least(const struct kv *kv, int seq)
+int64_t kv_min_length(const struct kv *kv, int seq)
 {
     int64_t n = 0;
 
@@ -277,10 +279,10 @@ int64_t kv_least(const struct kv *kv, int seq)
     return n;
 }
 
-int64_t kv_nearest(const struct kv *kv, int seq, int64_t n)
+int64_t kv_trimmable_length(const struct kv *kv, int seq, int64_t n)
 {
     n = states_nearest(kv, seq, n);
-    return n >= kv_least(kv, seq) ? n : 0;
+    return n >= kv_min_length(kv, seq) ? n : 0;
 }
 
 void kv_trim(struct kv *kv, int seq, int64_t n)
@@ -299,7 +301,7 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
     prefix_trim(kv, seq, n);
 }
 
-/* dst has no pages; it gets those of src before page `end`. */
+/* Gives dst, which has no pages, those of src before page `end`. */
 static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 {
     if (p->state)
@@ -310,7 +312,7 @@ static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 
         row(kv, p, dst)[i] = page;
         if (page >= 0)
-            kv_hold(p, page);
+            kv_ref_page(p, page);
     }
 }
 
@@ -331,14 +333,14 @@ pl_status kv_copy(struct kv *kv, int dst, int src, kv_copy_fn *copy, void *user,
 
         if (p->state)
             continue;
-        if (kv_available(kv, k) == 0) {
+        if (kv_free_pages(kv, k) == 0) {
             s = err_set(err, PL_FULL,
                         "no page is free to copy sequence %d (%" PRId64
                         " tokens): give a larger context",
                         src, n);
             break;
         }
-        *page = kv_take(kv, k);
+        *page = kv_alloc_page(kv, k);
         s = copy(user, k, row(kv, p, src)[full], *page, err);
     }
     if (s != PL_OK) {
@@ -385,23 +387,24 @@ void kv_swap(struct kv *kv, int a, int b)
     prefix_swap(kv, a, b);
 }
 
-/* Is position n of `a` and `b` in one page, where it must be? */
+/* Returns true if position n of `a` and `b` is in the same page, in every pool
+ * where later tokens of `a` see it. */
 static bool common_at(const struct kv *kv, int a, int b, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         const struct kv_pool *p = &kv->pool[k];
         int64_t i = n / PAGE_TOKENS;
 
-        if (p->state || i < kv_first_seen(p->window, kv->length[a]))
+        if (p->state || i < kv_first_visible(p->window, kv->length[a]))
             continue;
-        if (i < kv_first_seen(p->window, kv->length[b]) ||
+        if (i < kv_first_visible(p->window, kv->length[b]) ||
             row(kv, p, a)[i] != row(kv, p, b)[i])
             return false;
     }
     return kv->n_pool > 0;
 }
 
-int64_t kv_common(const struct kv *kv, int a, int b)
+int64_t kv_shared_length(const struct kv *kv, int a, int b)
 {
     int64_t least =
         kv->length[a] < kv->length[b] ? kv->length[a] : kv->length[b];
@@ -414,7 +417,7 @@ int64_t kv_common(const struct kv *kv, int a, int b)
     return least == kv->length[a] ? least : n - PAGE_TOKENS;
 }
 
-int kv_own(const struct kv *kv, int pool, int seq)
+int kv_private_pages(const struct kv *kv, int pool, int seq)
 {
     const struct kv_pool *p = &kv->pool[pool];
     int n = 0;
@@ -423,7 +426,7 @@ int kv_own(const struct kv *kv, int pool, int seq)
          i++) {
         int32_t page = row(kv, p, seq)[i];
 
-        n += page >= 0 && kv_users(p, page) == 1;
+        n += page >= 0 && kv_seq_refs(p, page) == 1;
     }
     return n;
 }

@@ -1,6 +1,6 @@
-/* A tree of pages by tokens, and rings of idle ones; see prefix.h. The idea of
- * whole pages found by the hash of a path is vLLM's (automatic prefix caching);
- * that of a tree whose leaves go first SGLang's (RadixAttention,
+/* A tree of pages by tokens, and LRU rings of evictable ones; see prefix.h.
+ * Finding whole pages by the hash of a path is vLLM's idea (automatic prefix
+ * caching). The tree that evicts leaves first is SGLang's (RadixAttention,
  * arXiv:2312.07104). */
 #include "kv/prefix.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does a pool hold all tokens? */
+/* Returns true if a pool holds all tokens. */
 static bool holds_all(const struct kv_pool *p)
 {
     return !p->state && p->window == 0;
@@ -20,52 +20,52 @@ static bool holds_all(const struct kv_pool *p)
 
 /* Pages ------------------------------------------------------------------- */
 
-/* The ring begins and ends at entry n_page, which is no page. */
-void prefix_idle(struct kv_pool *p, int32_t page)
+/* Entry n_page is the sentinel of the ring. */
+void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
-    struct kv_idle *end = &p->idle[p->n_page], *own = &p->idle[page];
+    struct lru_link *end = &p->idle[p->n_page], *own = &p->idle[page];
 
-    *own = (struct kv_idle){p->n_page, end->before, ++p->clock};
+    *own = (struct lru_link){p->n_page, end->before, ++p->clock};
     p->idle[end->before].next = page;
     end->before = page;
     p->n_idle++;
 }
 
-void prefix_in_use(struct kv_pool *p, int32_t page)
+void prefix_lru_remove(struct kv_pool *p, int32_t page)
 {
-    const struct kv_idle own = p->idle[page];
+    const struct lru_link own = p->idle[page];
 
     p->idle[own.before].next = own.next;
     p->idle[own.next].before = own.before;
     p->n_idle--;
 }
 
-static void now_fresh(struct prefix *x, int node)
+static void mark_dirty(struct prefix *x, int node)
 {
     struct prefix_node *v = &x->node[node], *end = &x->node[x->n_node];
 
-    if (v->fresh)
+    if (v->dirty)
         return;
-    v->fresh = true;
+    v->dirty = true;
     v->fresh_next = x->n_node;
     v->fresh_before = end->fresh_before;
     x->node[end->fresh_before].fresh_next = node;
     end->fresh_before = node;
 }
 
-static void not_fresh(struct prefix *x, int node)
+static void mark_clean(struct prefix *x, int node)
 {
     struct prefix_node *v = &x->node[node];
 
-    if (!v->fresh)
+    if (!v->dirty)
         return;
-    v->fresh = false;
+    v->dirty = false;
     x->node[v->fresh_before].fresh_next = v->fresh_next;
     x->node[v->fresh_next].fresh_before = v->fresh_before;
 }
 
-/* A node gets a page that a sequence holds. */
-static void adopt(struct kv *kv, int pool, int node, int32_t page)
+/* Adds the node's reference to a page that a sequence holds. */
+static void attach_page(struct kv *kv, int pool, int node, int32_t page)
 {
     struct kv_pool *p = &kv->pool[pool];
 
@@ -73,10 +73,10 @@ static void adopt(struct kv *kv, int pool, int node, int32_t page)
     p->refs[page]++;
     p->holder[page] = node;
     kv->prefix->node[node].page[pool] = page;
-    now_fresh(kv->prefix, node);
+    mark_dirty(kv->prefix, node);
 }
 
-static void release(struct kv *kv, int pool, int node)
+static void detach_page(struct kv *kv, int pool, int node)
 {
     struct kv_pool *p = &kv->pool[pool];
     int32_t *page = &kv->prefix->node[node].page[pool];
@@ -84,15 +84,15 @@ static void release(struct kv *kv, int pool, int node)
     if (*page < 0)
         return;
     if (p->refs[*page] == 1)
-        prefix_in_use(p, *page);
+        prefix_lru_remove(p, *page);
     p->holder[*page] = -1;
-    kv_drop(p, page);
+    kv_unref_page(p, page);
 }
 
 /* Nodes ------------------------------------------------------------------- */
 
-/* Leaves that are no full pages stand in one bucket with others of a parent,
- * since nobody who looks for them knows how long they are. */
+/* Partial leaves of one parent share a bucket, because a lookup does not know
+ * their length. */
 static int *bucket_of(const struct prefix *x, int parent, const int32_t *token,
                       int n)
 {
@@ -117,8 +117,8 @@ static int find(const struct prefix *x, int parent, const int32_t *token, int n)
     return i;
 }
 
-/* Frees a node without users and all that it holds; gives its parent. */
-static int discard(struct kv *kv, int node)
+/* Frees a node without users and all that it holds; returns its parent. */
+static int free_node(struct kv *kv, int node)
 {
     struct prefix *x = kv->prefix;
     struct prefix_node *v = &x->node[node];
@@ -127,11 +127,11 @@ static int discard(struct kv *kv, int node)
 
     assert(v->n_user == 0);
     for (int k = 0; k < kv->n_pool; k++)
-        release(kv, k, node);
+        detach_page(kv, k, node);
     while (*at != node)
         at = &x->node[*at].next;
     *at = v->next;
-    not_fresh(x, node);
+    mark_clean(x, node);
     v->n_tok = 0;
     v->next = x->unused;
     x->unused = node;
@@ -140,45 +140,46 @@ static int discard(struct kv *kv, int node)
     return parent;
 }
 
-/* Frees a node that holds nothing and that nobody needs, and so its parents. */
+/* Frees a node without pages and users, then its parents likewise. */
 static void prune(struct kv *kv, int node)
 {
     while (node >= 0 && kv->prefix->node[node].n_user == 0) {
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[node].page[k] >= 0)
                 return;
-        node = discard(kv, node);
+        node = free_node(kv, node);
     }
 }
 
-/* A node loses its page of a pool, and goes if it is nothing without. */
-static void let_go(struct kv *kv, int pool, int node)
+/* Releases a node's page of a pool. Frees the node if it has no use without the
+ * page. */
+static void evict_page(struct kv *kv, int pool, int node)
 {
     if (holds_all(&kv->pool[pool]) ||
         kv->prefix->node[node].n_tok < PAGE_TOKENS) {
-        prune(kv, discard(kv, node));
+        prune(kv, free_node(kv, node));
         return;
     }
-    release(kv, pool, node);
+    detach_page(kv, pool, node);
     prune(kv, node);
 }
 
-bool prefix_give_up(struct kv *kv, int pool)
+bool prefix_evict_lru(struct kv *kv, int pool)
 {
     struct kv_pool *p = &kv->pool[pool];
 
     if (p->n_idle == 0)
         return false;
-    let_go(kv, pool, p->holder[p->idle[p->n_page].next]);
+    evict_page(kv, pool, p->holder[p->idle[p->n_page].next]);
     return true;
 }
 
-void prefix_let_go(struct kv *kv, int pool, int32_t page)
+void prefix_detach_page(struct kv *kv, int pool, int32_t page)
 {
-    let_go(kv, pool, kv->pool[pool].holder[page]);
+    evict_page(kv, pool, kv->pool[pool].holder[page]);
 }
 
-/* A node that holds nothing yet; -1: there is no room. */
+/* Returns a new node without pages; -1 if none can be freed. */
 static int make(struct kv *kv, int parent, const int32_t *token, int n)
 {
     struct prefix *x = kv->prefix;
@@ -189,7 +190,7 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
     while (x->unused < 0 && found) {
         found = false;
         for (int k = 0; k < kv->n_pool && !found; k++)
-            found = prefix_give_up(kv, k);
+            found = prefix_evict_lru(kv, k);
     }
     if (x->unused < 0)
         return -1;
@@ -207,10 +208,10 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
     return node;
 }
 
-/* The whole --------------------------------------------------------------- */
+/* The tree --------------------------------------------------------------- */
 
-/* Each node has a page of its own in a pool of all tokens; where there is none
- * the paths of some contexts have room. */
+/* In a pool of all tokens each node has a page. Without such a pool there are
+ * nodes for the paths of a few contexts. */
 static int64_t count_nodes(const struct kv *kv)
 {
     int64_t n = 4 * (int64_t)kv->stride;
@@ -223,14 +224,14 @@ static int64_t count_nodes(const struct kv *kv)
     return n;
 }
 
-/* All nodes are unused, no tokens known. */
+/* Marks all nodes unused and all tokens unknown. */
 static void empty(struct kv *kv)
 {
     struct prefix *x = kv->prefix;
 
     for (int i = 0; i < x->n_node; i++) {
         x->node[i].n_tok = 0;
-        x->node[i].fresh = false;
+        x->node[i].dirty = false;
         x->node[i].next = i + 1 < x->n_node ? i + 1 : -1;
     }
     x->node[x->n_node].fresh_next = x->n_node;
@@ -254,7 +255,7 @@ static pl_status pool_init(struct kv_pool *p, pl_err *err)
         return err_no_memory(err, "prefixes");
     for (int i = 0; i < p->n_page; i++)
         p->holder[i] = -1;
-    p->idle[p->n_page] = (struct kv_idle){p->n_page, p->n_page, 0};
+    p->idle[p->n_page] = (struct lru_link){p->n_page, p->n_page, 0};
     return PL_OK;
 }
 
@@ -296,21 +297,21 @@ void prefix_fini(struct kv *kv)
     free(kv->prefix);
 }
 
-void prefix_forget(struct kv *kv)
+void prefix_clear(struct kv *kv)
 {
     if (!kv->prefix)
         return;
     for (int i = 0; i < kv->prefix->n_node; i++)
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[i].n_tok > 0)
-                release(kv, k, i);
+                detach_page(kv, k, i);
     empty(kv);
 }
 
 /* Sequences --------------------------------------------------------------- */
 
-/* The last full page of a sequence becomes that of `node`. */
-static void go_to(struct kv *kv, struct prefix_seq *q, int node)
+/* Sets the node of a sequence's last full page. */
+static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
 {
     int old = q->node;
 
@@ -323,8 +324,8 @@ static void go_to(struct kv *kv, struct prefix_seq *q, int node)
     prune(kv, old);
 }
 
-/* Page i of a sequence and what `node` has become one in each pool. */
-static void merge(struct kv *kv, int seq, int64_t i, int node)
+/* Unifies page i of a sequence with that of `node`, in each pool. */
+static void dedup_page(struct kv *kv, int seq, int64_t i, int node)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         struct kv_pool *p = &kv->pool[k];
@@ -334,17 +335,17 @@ static void merge(struct kv *kv, int seq, int64_t i, int node)
         if (p->state || *own < 0 || *own == page)
             continue;
         if (page < 0) {
-            adopt(kv, k, node, *own);
+            attach_page(kv, k, node, *own);
             continue;
         }
-        kv_hold(p, page);
-        kv_drop(p, own);
+        kv_ref_page(p, page);
+        kv_unref_page(p, own);
         *own = page;
     }
 }
 
-void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
-                int64_t n)
+void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
+                   int64_t n)
 {
     struct prefix_seq *q;
 
@@ -360,17 +361,17 @@ void prefix_add(struct kv *kv, int seq, int64_t pos, const int32_t *token,
         node = find(kv->prefix, q->node, q->token, PAGE_TOKENS);
         if (node < 0)
             node = make(kv, q->node, q->token, PAGE_TOKENS);
-        if (node < 0) { /* unknown from this page on */
+        if (node < 0) { /* tokens from this page on are not recorded */
             q->n -= PAGE_TOKENS;
             return;
         }
-        merge(kv, seq, q->n / PAGE_TOKENS - 1, node);
-        go_to(kv, q, node);
+        dedup_page(kv, seq, q->n / PAGE_TOKENS - 1, node);
+        set_seq_node(kv, q, node);
     }
 }
 
-/* A leaf for the state behind a sequence's known tokens, of which m are in its
- * last page; -1: none. */
+/* Creates a leaf for the state after a sequence's known tokens, of which m are
+ * in its last page; -1 if it cannot. */
 static int make_leaf(struct kv *kv, int seq, int m)
 {
     const struct prefix_seq *q = &kv->prefix->seq[seq];
@@ -387,11 +388,11 @@ static int make_leaf(struct kv *kv, int seq, int m)
     node = make(kv, q->node, q->token, m);
     for (int k = 0; k < kv->n_pool && node >= 0; k++)
         if (!kv->pool[k].state)
-            adopt(kv, k, node, kv_row(kv, &kv->pool[k], seq)[i]);
+            attach_page(kv, k, node, kv_row(kv, &kv->pool[k], seq)[i]);
     return node;
 }
 
-void prefix_keep_state(struct kv *kv, int seq)
+void prefix_insert_state(struct kv *kv, int seq)
 {
     const struct prefix_seq *q;
     struct kv_pool *p;
@@ -408,16 +409,16 @@ void prefix_keep_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    if (slot >= 0 && p->refs[slot] == 1) { /* not for the longest time now */
-        prefix_in_use(p, slot);
-        prefix_idle(p, slot);
+    if (slot >= 0 && p->refs[slot] == 1) { /* now the most recently used */
+        prefix_lru_remove(p, slot);
+        prefix_lru_add(p, slot);
     }
     if (slot >= 0 || p->holder[w[STATE_READ]] >= 0)
         return;
     if (node < 0)
         node = make_leaf(kv, seq, m);
     if (node >= 0)
-        adopt(kv, kv->states, node, w[STATE_READ]);
+        attach_page(kv, kv->states, node, w[STATE_READ]);
 }
 
 void prefix_trim(struct kv *kv, int seq, int64_t n)
@@ -436,7 +437,7 @@ void prefix_trim(struct kv *kv, int seq, int64_t n)
     for (node = q->node; full > n / PAGE_TOKENS + 1; full--)
         node = kv->prefix->node[node].parent;
     memcpy(q->token, kv->prefix->node[node].token, sizeof q->token);
-    go_to(kv, q, kv->prefix->node[node].parent);
+    set_seq_node(kv, q, kv->prefix->node[node].parent);
 }
 
 void prefix_copy(struct kv *kv, int dst, int src)
@@ -464,27 +465,28 @@ void prefix_swap(struct kv *kv, int a, int b)
 
 /* Sharing ----------------------------------------------------------------- */
 
-/* A path, and of each pool the first page from which on all are there. */
+/* A path, and for each pool the first page from which on all are present. */
 struct path {
-    int node; /* its last one; -1: none */
+    int node; /* its last one, or -1 */
     int64_t n;
     int since[PL_MAX_POOL];
 };
 
-/* Can a sequence go on behind a path? */
-static bool goes_on(const struct kv *kv, const struct path *t)
+/* Returns true if a sequence can continue after a path. */
+static bool can_resume(const struct kv *kv, const struct path *t)
 {
     for (int k = 0; k < kv->n_pool; k++) {
         const struct kv_pool *p = &kv->pool[k];
 
         if (p->state ? kv->prefix->node[t->node].page[k] < 0
-                     : t->since[k] > kv_first_seen(p->window, t->n))
+                     : t->since[k] > kv_first_visible(p->window, t->n))
             return false;
     }
     return true;
 }
 
-/* The longest leaf behind a path that has the next tokens, `most` of them. */
+/* Finds the longest leaf after a path that matches the next tokens, up to
+ * `most`. */
 static void try_leaves(const struct kv *kv, const struct path *t,
                        const int32_t *token, int64_t most, struct path *best)
 {
@@ -499,12 +501,13 @@ static void try_leaves(const struct kv *kv, const struct path *t,
         leaf.n += n;
         if (n < PAGE_TOKENS && n <= most &&
             is(&x->node[i], t->node, token, n) && leaf.n > best->n &&
-            goes_on(kv, &leaf))
+            can_resume(kv, &leaf))
             *best = leaf;
     }
 }
 
-/* The longest path with these tokens that a sequence can go on behind. */
+/* Returns the longest path with these tokens after which a sequence can
+ * continue. */
 static struct path longest(const struct kv *kv, const int32_t *token,
                            int64_t most)
 {
@@ -522,14 +525,14 @@ static struct path longest(const struct kv *kv, const int32_t *token,
         for (int k = 0; k < kv->n_pool; k++)
             if (kv->prefix->node[t.node].page[k] < 0)
                 t.since[k] = kv_pages_of(t.n);
-        if (goes_on(kv, &t))
+        if (can_resume(kv, &t))
             best = t;
     }
     return best;
 }
 
-/* An empty sequence gets a path's pages of a pool; of a window those that a
- * sequence of this length keeps, if they are there. */
+/* Gives an empty sequence a path's pages of a pool. If the pool has a window,
+ * these are the pages that a sequence of this length keeps, if present. */
 static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -540,12 +543,12 @@ static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
         from = t->since[pool];
     for (int node = t->node; i > from; node = kv->prefix->node[node].parent) {
         row[--i] = kv->prefix->node[node].page[pool];
-        kv_hold(p, row[i]);
+        kv_ref_page(p, row[i]);
     }
     p->first[seq] = i;
 }
 
-int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
+int64_t prefix_match(struct kv *kv, int seq, const int32_t *token, int64_t most)
 {
     struct path t;
     struct prefix_seq *q;
@@ -564,21 +567,22 @@ int64_t prefix_share(struct kv *kv, int seq, const int32_t *token, int64_t most)
         if (!kv->pool[k].state)
             take_pages(kv, k, seq, &t);
     if (kv->states >= 0)
-        states_take(kv, seq, t.n, last->page[kv->states]);
+        states_attach(kv, seq, t.n, last->page[kv->states]);
     kv->length[seq] = q->n = t.n;
     memcpy(q->token, last->token, (size_t)m * sizeof *q->token);
-    go_to(kv, q, m ? last->parent : t.node);
+    set_seq_node(kv, q, m ? last->parent : t.node);
     return t.n;
 }
 
-int64_t prefix_length(const struct kv *kv, const int32_t *token, int64_t most)
+int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
+                            int64_t most)
 {
     return kv->prefix ? longest(kv, token, most).n : 0;
 }
 
-/* Taking ------------------------------------------------------------------ */
+/* Copying to tiers -------------------------------------------------------- */
 
-int prefix_fresh(const struct kv *kv)
+int prefix_next_dirty(const struct kv *kv)
 {
     const struct prefix *x = kv->prefix;
     int first = x ? x->node[x->n_node].fresh_next : -1;
@@ -586,10 +590,10 @@ int prefix_fresh(const struct kv *kv)
     return x && first < x->n_node ? first : -1;
 }
 
-void prefix_taken(struct kv *kv, int node)
+void prefix_mark_clean(struct kv *kv, int node)
 {
     if (node >= 0)
-        not_fresh(kv->prefix, node);
+        mark_clean(kv->prefix, node);
 }
 
 int prefix_node_of(const struct kv *kv, int seq)

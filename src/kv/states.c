@@ -1,5 +1,5 @@
-/* Slots of states, and checkpoints; see pages.h. A slot that somebody else
- * holds too is never written: each run writes a slot of its own. */
+/* State slots and checkpoints; see pages.h. A slot that others hold too is
+ * never written: each step writes its own slot. */
 #include "kv/states.h"
 
 #include "base/err.h"
@@ -38,13 +38,13 @@ pl_status states_init(struct kv *kv, pl_err *err)
     return PL_OK;
 }
 
-static void forget(struct kv *kv, int i)
+static void drop_checkpoint(struct kv *kv, int i)
 {
-    kv_drop(pool(kv), &kv->checkpoint[i].slot);
+    kv_unref_page(pool(kv), &kv->checkpoint[i].slot);
     kv->checkpoint[i] = kv->checkpoint[--kv->n_checkpoint];
 }
 
-/* The one that was not used for the longest time; -1: there is none. */
+/* Returns the least recently used checkpoint, or -1. */
 static int oldest(const struct kv *kv)
 {
     int k = kv->n_checkpoint > 0 ? 0 : -1;
@@ -55,22 +55,22 @@ static int oldest(const struct kv *kv)
     return k;
 }
 
-/* Gives up what was not used for the longest time, a checkpoint or an idle
- * slot; false: there is neither. */
-static bool give_up(struct kv *kv)
+/* Evicts what was least recently used, a checkpoint or a slot of the prefix
+ * tree; false if there is neither. */
+static bool evict_checkpoint(struct kv *kv)
 {
     const struct kv_pool *p = pool(kv);
     int k = oldest(kv);
 
     if (p->n_idle > 0 && (k < 0 || p->idle[p->idle[p->n_page].next].since <
                                        kv->checkpoint[k].used))
-        return prefix_give_up(kv, kv->states);
+        return prefix_evict_lru(kv, kv->states);
     if (k >= 0)
-        forget(kv, k);
+        drop_checkpoint(kv, k);
     return k >= 0;
 }
 
-/* The checkpoint of a sequence after n tokens; -1: there is none. */
+/* Returns the checkpoint of a sequence after n tokens, or -1. */
 static int find(const struct kv *kv, int seq, int64_t n)
 {
     for (int i = 0; i < kv->n_checkpoint; i++)
@@ -81,7 +81,7 @@ static int find(const struct kv *kv, int seq, int64_t n)
 
 static void add(struct kv *kv, int seq, int64_t n, int32_t slot, uint64_t used)
 {
-    kv_hold(pool(kv), slot);
+    kv_ref_page(pool(kv), slot);
     kv->checkpoint[kv->n_checkpoint++] =
         (struct kv_checkpoint){seq, n, slot, used};
 }
@@ -92,14 +92,14 @@ void kv_checkpoint(struct kv *kv, int seq)
 
     if (kv->states < 0 || words(kv, seq)[STATE_READ] < 0)
         return;
-    prefix_keep_state(kv, seq);
+    prefix_insert_state(kv, seq);
     i = find(kv, seq, words(kv, seq)[STATE_AT]);
     if (i >= 0) {
         kv->checkpoint[i].used = ++pool(kv)->clock;
         return;
     }
     if (kv->n_checkpoint == kv->max_checkpoint)
-        forget(kv, oldest(kv));
+        drop_checkpoint(kv, oldest(kv));
     add(kv, seq, words(kv, seq)[STATE_AT], words(kv, seq)[STATE_READ],
         ++pool(kv)->clock);
 }
@@ -108,24 +108,24 @@ pl_status states_reserve(struct kv *kv, int seq, pl_err *err)
 {
     if (kv->states < 0 || words(kv, seq)[STATE_WRITTEN] >= 0)
         return PL_OK;
-    while (pool(kv)->n_free == 0 && give_up(kv))
+    while (pool(kv)->n_free == 0 && evict_checkpoint(kv))
         continue;
     if (pool(kv)->n_free == 0)
         return err_set(err, PL_FULL,
                        "no slot of %d is free for the state of sequence %d: "
                        "plan for more sequences",
                        pool(kv)->n_page, seq);
-    words(kv, seq)[STATE_WRITTEN] = kv_take(kv, kv->states);
+    words(kv, seq)[STATE_WRITTEN] = kv_alloc_page(kv, kv->states);
     return PL_OK;
 }
 
 void states_unreserve(struct kv *kv, int seq)
 {
     if (kv->states >= 0)
-        kv_drop(pool(kv), &words(kv, seq)[STATE_WRITTEN]);
+        kv_unref_page(pool(kv), &words(kv, seq)[STATE_WRITTEN]);
 }
 
-void states_settle(struct kv *kv, int seq)
+void states_commit(struct kv *kv, int seq)
 {
     int32_t *w;
 
@@ -134,7 +134,7 @@ void states_settle(struct kv *kv, int seq)
     w = words(kv, seq);
     if (w[STATE_WRITTEN] < 0)
         return;
-    kv_drop(pool(kv), &w[STATE_READ]);
+    kv_unref_page(pool(kv), &w[STATE_READ]);
     w[STATE_READ] = w[STATE_WRITTEN];
     w[STATE_WRITTEN] = -1;
     w[STATE_AT] = (int32_t)kv->length[seq];
@@ -162,21 +162,21 @@ void states_trim(struct kv *kv, int seq, int64_t n)
     if (kv->states < 0)
         return;
     w = words(kv, seq);
-    kv_drop(pool(kv), &w[STATE_WRITTEN]);
+    kv_unref_page(pool(kv), &w[STATE_WRITTEN]);
     if (n != w[STATE_AT]) {
         int i = find(kv, seq, n);
 
-        kv_drop(pool(kv), &w[STATE_READ]);
+        kv_unref_page(pool(kv), &w[STATE_READ]);
         if (i >= 0) {
             w[STATE_READ] = kv->checkpoint[i].slot;
-            kv_hold(pool(kv), w[STATE_READ]);
+            kv_ref_page(pool(kv), w[STATE_READ]);
             kv->checkpoint[i].used = ++pool(kv)->clock;
         }
         w[STATE_AT] = (int32_t)n;
     }
     for (int i = kv->n_checkpoint - 1; i >= 0; i--)
         if (kv->checkpoint[i].seq == seq && (n == 0 || kv->checkpoint[i].n > n))
-            forget(kv, i);
+            drop_checkpoint(kv, i);
 }
 
 void states_copy(struct kv *kv, int dst, int src)
@@ -190,7 +190,7 @@ void states_copy(struct kv *kv, int dst, int src)
     to[STATE_READ] = words(kv, src)[STATE_READ];
     to[STATE_AT] = words(kv, src)[STATE_AT];
     if (to[STATE_READ] >= 0)
-        kv_hold(pool(kv), to[STATE_READ]);
+        kv_ref_page(pool(kv), to[STATE_READ]);
     for (int i = 0; i < n && kv->n_checkpoint < kv->max_checkpoint; i++) {
         const struct kv_checkpoint c = kv->checkpoint[i];
 
@@ -215,13 +215,13 @@ void states_swap(struct kv *kv, int a, int b)
     }
 }
 
-void states_take(struct kv *kv, int seq, int64_t n, int32_t slot)
+void states_attach(struct kv *kv, int seq, int64_t n, int32_t slot)
 {
     int32_t *w = words(kv, seq);
 
     w[STATE_READ] = slot;
     w[STATE_AT] = (int32_t)n;
-    kv_hold(pool(kv), slot);
+    kv_ref_page(pool(kv), slot);
 }
 
 int32_t kv_state(const struct kv *kv, int seq, int64_t n)

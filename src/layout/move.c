@@ -1,9 +1,9 @@
-/* Reshape, permute, slice and concat move runs: the result's layout is a pure
- * function of the operand's. Where runs cannot express it, the caller gathers
- * the operand first. */
+/* Reshape, permute, slice and concat move intervals: the result's layout is a
+ * pure function of the operand's. If intervals cannot express it, the caller
+ * gathers the operand first. */
 #include "layout/rules.h"
 
-enum { MAX_RUNS = 4096 }; /* of an unrolled range; beyond that, gather */
+enum { MAX_RUNS = 4096 }; /* limit when unrolling a range; beyond it, gather */
 
 static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
 {
@@ -16,13 +16,14 @@ static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
     return l;
 }
 
-/* The layout of indices [start, start + len) of x's split dimension. */
+/* Computes the layout of indices [start, start + len) of x's split
+ * dimension. */
 static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
                       int64_t start, int64_t len, int n_rank,
                       const pl_layout **out)
 {
     struct run_walk w;
-    pl_run *run;
+    pl_interval *run;
     int n = 0, cap = 0;
 
     if (start % x->period == 0 && len % x->period == 0) {
@@ -45,14 +46,14 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
             w.pos + w.left < start + len ? w.pos + w.left : start + len;
 
         if (lo < hi)
-            run[n++] = (pl_run){hi - lo, run_walk_owners(&w)};
+            run[n++] = (pl_interval){hi - lo, run_walk_owners(&w)};
     } while (run_walk_next(&w));
     *out = layout_split(a, x->dim, len, n, run, n_rank);
     return *out != NULL;
 }
 
-/* Is the symbolic dimension inside `dim`, so that its strides bear the
- * symbol? */
+/* Returns true if the symbolic dimension is inside `dim`, so that the strides
+ * of `dim` contain the symbol. */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)
@@ -61,23 +62,24 @@ static bool symbol_below(const struct graph_node *n, int dim)
     return false;
 }
 
-/* Old and new dimensions fall into groups of equal products; inside a group
- * the split dimension is flattened (its runs scaled by what lies below it) and
- * then found again as one new dimension. A symbol counts as 1: it is a factor
- * of the strides of both, or of neither. */
+/* Old and new dimensions form groups of equal products. Inside a group the
+ * split dimension is flattened (its intervals scaled by the product of the
+ * dimensions below it) and then matched to one new dimension. A symbol counts
+ * as 1: it is a factor of the strides of both, or of neither. */
 static bool reshape(struct arena *a, const struct graph_node *x,
                     const struct graph_node *n, const pl_layout *l, int n_rank,
                     const pl_layout **out)
 {
     int i = 0, j = 0;
 
-    if (l->n_run == 1) { /* one set of ranks has it all: any dimension tells */
+    /* One set of ranks holds everything, so any dimension will do. */
+    if (l->n_run == 1) {
         int d = n->dim[0].symbol != PL_CONST;
 
         if (d < n->n_dim)
-            *out =
-                layout_split(a, d, n->dim[d].n, 1,
-                             &(pl_run){n->dim[d].n, l->run[0].owners}, n_rank);
+            *out = layout_split(a, d, n->dim[d].n, 1,
+                                &(pl_interval){n->dim[d].n, l->run[0].owners},
+                                n_rank);
         return d == n->n_dim || *out;
     }
     while (i < x->n_dim && j < n->n_dim) {
@@ -105,7 +107,7 @@ static bool reshape(struct arena *a, const struct graph_node *x,
                         period % below == 0 &&
                         n->dim[d].n % (period / below) == 0;
             int64_t scale = period / l->period;
-            pl_run *run;
+            pl_interval *run;
 
             for (int k = 0; fits && k < l->n_run; k++)
                 fits = l->run[k].len * scale % below == 0;
@@ -115,8 +117,8 @@ static bool reshape(struct arena *a, const struct graph_node *x,
             if (!run)
                 return false;
             for (int k = 0; k < l->n_run; k++)
-                run[k] =
-                    (pl_run){l->run[k].len * scale / below, l->run[k].owners};
+                run[k] = (pl_interval){l->run[k].len * scale / below,
+                                       l->run[k].owners};
             *out = layout_split(a, d, n->dim[d].n, l->n_run, run, n_rank);
             return *out != NULL;
         }
@@ -125,15 +127,15 @@ static bool reshape(struct arena *a, const struct graph_node *x,
     return true;
 }
 
-/* Along its own axis the operands' runs follow one another; what is MIRRORED is
- * a run that all own. */
+/* Along its own axis the operands' intervals are concatenated. A MIRRORED
+ * operand is an interval that all ranks own. */
 static bool concat(struct arena *a, const pl_graph *g,
                    const struct graph_node *n, const pl_layout *const *x,
                    int n_rank, const pl_layout **out)
 {
     int axis = n->attr.axis, k = 0;
     int64_t cap = 0;
-    pl_run *run;
+    pl_interval *run;
 
     for (int i = 0; i < n->n_in; i++) {
         if (x[i]->kind == PL_SPLIT && x[i]->dim != axis)
@@ -153,12 +155,12 @@ static bool concat(struct arena *a, const pl_graph *g,
         struct run_walk w;
 
         if (x[i]->kind != PL_SPLIT) {
-            run[k++] = (pl_run){size, ranks_all(n_rank)};
+            run[k++] = (pl_interval){size, ranks_all(n_rank)};
             continue;
         }
         run_walk_first(&w, x[i], size);
         do
-            run[k++] = (pl_run){w.left, run_walk_owners(&w)};
+            run[k++] = (pl_interval){w.left, run_walk_owners(&w)};
         while (run_walk_next(&w));
     }
     *out = layout_split(a, axis, n->dim[axis].n, k, run, n_rank);

@@ -70,7 +70,7 @@ static size_t take(struct space *s, size_t bytes)
 }
 
 struct order {
-    int birth, death, id;
+    int birth, dead, id;
 };
 
 static int by_birth(const void *a, const void *b)
@@ -81,12 +81,12 @@ static int by_birth(const void *a, const void *b)
                                 : (x->id > y->id) - (x->id < y->id);
 }
 
-static int by_death(const void *a, const void *b)
+static int by_dead(const void *a, const void *b)
 {
     const struct order *x = a, *y = b;
 
-    return x->death != y->death ? (x->death > y->death) - (x->death < y->death)
-                                : (x->id > y->id) - (x->id < y->id);
+    return x->dead != y->dead ? (x->dead > y->dead) - (x->dead < y->dead)
+                              : (x->id > y->id) - (x->id < y->id);
 }
 
 bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
@@ -108,11 +108,11 @@ bool buffers_place(struct buffer *b, int n_buffer, enum region region, int rest,
         int k = 0;
 
         qsort(born, (size_t)n, sizeof *born, by_birth);
-        qsort(dead, (size_t)n, sizeof *dead, by_death);
+        qsort(dead, (size_t)n, sizeof *dead, by_dead);
         for (int i = 0; i < n; i++) {
             struct buffer *x = &b[born[i].id];
 
-            for (; k < n && dead[k].death + rest < x->birth; k++)
+            for (; k < n && dead[k].dead + rest < x->birth; k++)
                 if (b[dead[k].id].bytes)
                     give(&s, b[dead[k].id].offset, b[dead[k].id].bytes);
             x->offset = x->bytes ? take(&s, x->bytes) : 0;

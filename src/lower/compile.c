@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_sizes(struct compiled *p, const struct intent *in)
+static void set_sizes(struct compiled *p, const struct plan_config *in)
 {
     p->max.n_seq = in->n_seq;
     p->page_stride = kv_pages_of(in->n_ctx);
@@ -40,11 +40,11 @@ static void warn_threads(struct compiled *p)
             least = d;
     }
     if (least)
-        notes_add(&p->notes, PL_LOG_WARN,
-                  "-t %d: %s has %d core%s, and threads that share a core wait "
-                  "for one another; give -t %d or less",
-                  least->n_thread, least->name, least->n_core,
-                  least->n_core == 1 ? "" : "s", least->n_core);
+        diag_add(&p->notes, PL_LOG_WARN,
+                 "-t %d: %s has %d core%s, and threads that share a core wait "
+                 "for one another; give -t %d or less",
+                 least->n_thread, least->name, least->n_core,
+                 least->n_core == 1 ? "" : "s", least->n_core);
 }
 
 void compiled_ranks(const struct compiled *p, int d, int *rank0, int *n_rank)
@@ -102,13 +102,13 @@ static pl_status check_activations(const struct compiled *p,
 }
 
 /* Groups and units as the lowering wants them. */
-static pl_status units(struct compiled *p, struct lower_options *lo,
-                       pl_err *err)
+static pl_status fill_shards(struct compiled *p, struct lower_options *lo,
+                             pl_err *err)
 {
     const struct placement *y = &p->place;
     struct lower_group *g =
         arena_alloc(&p->arena, (size_t)y->n_group, sizeof *g);
-    struct lower_unit *u =
+    struct lower_shard *u =
         arena_alloc(&p->arena, (size_t)y->n_member, sizeof *u);
     struct lower_device *dev =
         arena_alloc(&p->arena, (size_t)p->list.n, sizeof *dev);
@@ -116,15 +116,15 @@ static pl_status units(struct compiled *p, struct lower_options *lo,
     if (!g || !u || !dev)
         return err_no_memory(err, "a plan");
     for (int i = 0; i < y->n_group; i++) {
-        g[i].first = lo->n_unit;
+        g[i].first = lo->n_shard;
         for (int k = 0; k < y->group[i].n; k++) {
             const struct place_member *m = &y->member[y->group[i].first + k];
 
             if (m->n_rank == 0)
                 continue;
-            u[lo->n_unit++] =
-                (struct lower_unit){i, m->dev, m->rank0, m->n_rank,
-                                    ranks_all(m->n_rank) << m->rank0};
+            u[lo->n_shard++] =
+                (struct lower_shard){i, m->dev, m->rank0, m->n_rank,
+                                     ranks_all(m->n_rank) << m->rank0};
             g[i].n++;
         }
     }
@@ -134,14 +134,14 @@ static pl_status units(struct compiled *p, struct lower_options *lo,
     lo->n_dev = p->list.n;
     lo->n_group = y->n_group;
     lo->group = g;
-    lo->unit = u;
+    lo->shard = u;
     lo->dev = dev;
     return PL_OK;
 }
 
 /* Weights and caches on the host whose layer is elsewhere: they could be
  * streamed. */
-static int find_away(const struct compiled *p, bool *away)
+static int find_streamable(const struct compiled *p, bool *away)
 {
     int n = 0;
 
@@ -150,7 +150,7 @@ static int find_away(const struct compiled *p, bool *away)
 
         away[i] =
             p->home[i] >= 0 && p->home[i] == p->place.host && x->layer >= 0 &&
-            p->place.of_layer[x->layer] != p->place.host &&
+            p->place.layer_group[x->layer] != p->place.host &&
             (x->op == OP_memory || (x->op == OP_weight && graph_is_experts(x)));
         n += away[i];
     }
@@ -160,14 +160,14 @@ static int find_away(const struct compiled *p, bool *away)
 static bool pipelined(const struct placement *y)
 {
     for (int i = 1; i <= y->n_layer; i++)
-        if (y->of_layer[i] != y->of_layer[0])
+        if (y->layer_group[i] != y->layer_group[0])
             return true;
     return false;
 }
 
 /* What is made of inputs alone lives as they do wherever it is read: with its
  * first reader. */
-static void place_rest(const struct compiled *p, int *at)
+static void place_input_only_nodes(const struct compiled *p, int *at)
 {
     for (int i = p->num->n - 1; i >= 0; i--)
         for (int k = 0; at[i] >= 0 && k < p->num->node[i].n_in; k++) {
@@ -178,7 +178,7 @@ static void place_rest(const struct compiled *p, int *at)
         }
     for (int i = 0; i < p->num->n; i++)
         if (at[i] < 0)
-            at[i] = p->place.of_input;
+            at[i] = p->place.input_group;
 }
 
 /* Slots of each pool, for the largest run. */
@@ -195,27 +195,27 @@ static void set_slots(struct compiled *p)
                                     p->max.n_seq, n));
 }
 
-static pl_status add_script(struct compiled *p, struct lower_options *lo,
-                            struct lower_script *script,
-                            enum compiled_script kind, const int *home,
-                            const bool *away, pl_err *err)
+static pl_status add_variant(struct compiled *p, struct lower_options *lo,
+                             struct lower_variant *variant,
+                             enum compiled_variant kind, const int *home,
+                             const bool *away, pl_err *err)
 {
     int *at = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *at);
 
     if (!at)
         return err_no_memory(err, "a plan");
     PL_TRY(place_ops(&p->place, p->num, home, away, at, err));
-    place_rest(p, at);
-    script[lo->n_script] = (struct lower_script){
-        kind == SCRIPT_PIPELINE ? COMPILED_PIPELINE : 1, at};
-    p->script[kind] = lo->n_script++;
+    place_input_only_nodes(p, at);
+    variant[lo->n_variant] = (struct lower_variant){
+        kind == VARIANT_PIPELINED ? COMPILED_PIPELINE : 1, at};
+    p->variant[kind] = lo->n_variant++;
     return PL_OK;
 }
 
 static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
 {
     struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
-    struct lower_script script[SCRIPT_COUNT];
+    struct lower_variant variant[SCRIPT_COUNT];
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
     pl_status s;
@@ -226,22 +226,23 @@ static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
     for (int i = 0; i < p->num->n; i++)
         home[i] = p->home[p->num->node[i].node];
     for (int k = 0; k < SCRIPT_COUNT; k++)
-        p->script[k] = -1;
-    PL_TRY(units(p, &lo, err));
+        p->variant[k] = -1;
+    PL_TRY(fill_shards(p, &lo, err));
     lo.home = home;
-    lo.script = script;
-    PL_TRY(add_script(p, &lo, script, SCRIPT_PLAIN, p->home, NULL, err));
+    lo.variant = variant;
+    PL_TRY(add_variant(p, &lo, variant, VARIANT_RESIDENT, p->home, NULL, err));
     if (pipelined(&p->place))
-        PL_TRY(add_script(p, &lo, script, SCRIPT_PIPELINE, p->home, NULL, err));
-    if (offload == PL_OFFLOAD_OFF || find_away(p, away) == 0)
+        PL_TRY(add_variant(p, &lo, variant, VARIANT_PIPELINED, p->home, NULL,
+                           err));
+    if (offload == PL_OFFLOAD_OFF || find_streamable(p, away) == 0)
         return lower(&p->low, p->num, &lo, err);
-    PL_TRY(add_script(p, &lo, script, SCRIPT_STREAM, p->home, away, err));
+    PL_TRY(add_variant(p, &lo, variant, VARIANT_STREAMED, p->home, away, err));
     s = lower(&p->low, p->num, &lo, &e);
     if (s == PL_UNSUPPORTED) {
-        notes_add(&p->notes, PL_LOG_WARN, "%s; the host computes with it",
-                  e.message);
-        p->script[SCRIPT_STREAM] = -1;
-        lo.n_script--;
+        diag_add(&p->notes, PL_LOG_WARN, "%s; the host computes with it",
+                 e.message);
+        p->variant[VARIANT_STREAMED] = -1;
+        lo.n_variant--;
         s = lower(&p->low, p->num, &lo, &e);
     }
     if (s != PL_OK && err)
@@ -250,7 +251,7 @@ static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
 }
 
 /* "mirrored", "split:1": a layout as an override names it. */
-static void say_layout(char s[16], const pl_layout *l)
+static void format_layout(char s[16], const pl_layout *l)
 {
     if (l->kind == PL_SPLIT)
         snprintf(s, 16, "split:%d", l->dim);
@@ -280,17 +281,16 @@ static void warn_layouts(struct compiled *p, const pl_layout *const *usual,
         if (n++ > 0)
             continue;
         first = i;
-        say_layout(is, stored);
-        say_layout(asked, leaf[i]);
+        format_layout(is, stored);
+        format_layout(asked, leaf[i]);
     }
     if (n > 1)
         snprintf(others, sizeof others, "; so with %d more", n - 1);
     if (n > 0)
-        notes_add(
-            &p->notes, PL_LOG_WARN,
-            "override (-ot): %s is stored %s, not %s, since what reads it "
-            "cannot have it so%s",
-            p->g->node[first].name, is, asked, others);
+        diag_add(&p->notes, PL_LOG_WARN,
+                 "override (-ot): %s is stored %s, not %s, since what reads it "
+                 "cannot have it so%s",
+                 p->g->node[first].name, is, asked, others);
 }
 
 /* ---- the stages ---------------------------------------------------------- */
@@ -302,14 +302,16 @@ struct leaf_layouts {
 };
 
 /* Groups of devices, and who carries which ranks. */
-static pl_status group(struct compiled *p, const struct intent *in, pl_err *err)
+static pl_status group(struct compiled *p, const struct plan_config *in,
+                       pl_err *err)
 {
     PL_TRY(device_list_copy(&p->list, &in->list, err));
     return place_groups(&p->place, &p->arena, &p->list, in, err);
 }
 
 /* Layouts of the leaves by their roles, before overrides. */
-static pl_status deal(struct compiled *p, struct leaf_layouts *y, pl_err *err)
+static pl_status split_leaves(struct compiled *p, struct leaf_layouts *y,
+                              pl_err *err)
 {
     size_t n = (size_t)p->g->n_node + 1;
 
@@ -324,8 +326,9 @@ static pl_status deal(struct compiled *p, struct leaf_layouts *y, pl_err *err)
 }
 
 /* A home for each weight and cache; overrides of their layouts. */
-static pl_status settle_leaves(struct compiled *p, const struct intent *in,
-                               struct leaf_layouts *y, pl_err *err)
+static pl_status place_leaves_and_layouts(struct compiled *p,
+                                          const struct plan_config *in,
+                                          struct leaf_layouts *y, pl_err *err)
 {
     p->home = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, sizeof *p->home);
     if (!p->home)
@@ -345,16 +348,16 @@ static pl_status propagate(struct compiled *p, const struct leaf_layouts *y,
     return PL_OK;
 }
 
-static pl_status stages(struct compiled *p, const struct intent *in,
-                        pl_err *err)
+static pl_status run_passes(struct compiled *p, const struct plan_config *in,
+                            pl_err *err)
 {
     struct leaf_layouts y;
 
     PL_TRY(pl_graph_check(p->g, err));
     PL_TRY(group(p, in, err));
     set_slots(p);
-    PL_TRY(deal(p, &y, err));
-    PL_TRY(settle_leaves(p, in, &y, err));
+    PL_TRY(split_leaves(p, &y, err));
+    PL_TRY(place_leaves_and_layouts(p, in, &y, err));
     warn_threads(p);
     PL_TRY(device_list_add_io(&p->list, p->paper, err));
     PL_TRY(propagate(p, &y, err));
@@ -369,20 +372,20 @@ static pl_status check_device(const struct compiled *p, int dev, pl_err *err)
     const struct program *g = &p->low->prog[dev];
     bool seen[KERNEL_COUNT][2] = {{false}};
 
-    for (int i = 0; i < g->n_script; i++)
-        for (int n = 0; n < g->script[i].n_step; n++) {
-            const struct step *st = &g->script[i].step[n];
+    for (int i = 0; i < g->n_variant; i++)
+        for (int n = 0; n < g->variant[i].n_insn; n++) {
+            const struct insn *st = &g->variant[i].insn[n];
             bool *is_seen;
 
-            if (st->kind != STEP_KERNEL)
+            if (st->kind != INSN_KERNEL)
                 continue;
             is_seen =
-                &seen[st->kernel.kernel][step_kernel_is_bf16(&st->kernel)];
+                &seen[st->kernel.kernel][insn_kernel_is_bf16(&st->kernel)];
             if (*is_seen)
                 continue;
             *is_seen = true;
             if (!d->ops->has_kernel(d, &opt, &st->kernel, g->tensor))
-                return program_lacks_kernel(
+                return program_unsupported_kernel(
                     d->name, kernel_set_name(p->kernel_set), &st->kernel, err);
         }
     return PL_OK;
@@ -395,7 +398,7 @@ pl_status compiled_check_kernels(const struct compiled *p, pl_err *err)
     return PL_OK;
 }
 
-pl_status compile_intent(struct compiled **out, const struct intent *in,
+pl_status compile_config(struct compiled **out, const struct plan_config *in,
                          pl_err *err)
 {
     struct compiled *p = calloc(1, sizeof *p);
@@ -410,7 +413,7 @@ pl_status compile_intent(struct compiled **out, const struct intent *in,
     p->kernel_set = in->kernel_set;
     p->stream_from = 2;
     set_sizes(p, in);
-    s = stages(p, in, err);
+    s = run_passes(p, in, err);
     if (s == PL_OK)
         *out = p;
     else
@@ -423,18 +426,18 @@ pl_status compile_graph(struct compiled **out, const pl_graph *g,
 {
     struct arena a = {0};
     struct notes notes = {.a = &a};
-    struct intent in = {0};
+    struct plan_config in = {0};
     pl_status s = pl_graph_check(g, err);
 
     *out = NULL;
     if (s == PL_OK)
-        s = intent_read(&in, &a, g, opt, &notes, err);
+        s = plan_config_parse(&in, &a, g, opt, &notes, err);
     if (s == PL_OK)
-        s = compile_intent(out, &in, err);
-    notes_tell(&notes, opt->log, opt->log_user);
+        s = compile_config(out, &in, err);
+    diag_emit(&notes, opt->log, opt->log_user);
     if (s == PL_OK)
-        notes_tell(&(*out)->notes, opt->log, opt->log_user);
-    intent_free(&in);
+        diag_emit(&(*out)->notes, opt->log, opt->log_user);
+    plan_config_free(&in);
     arena_fini(&a);
     return s;
 }
@@ -445,7 +448,7 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
 {
     struct arena a = {0};
     struct notes notes = {.a = &a};
-    struct intent in = {0};
+    struct plan_config in = {0};
     pl_options own = *opt;
     pl_status s = pl_graph_check(g, err);
 
@@ -453,14 +456,14 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
     own.devices = "none";
     own.device_spec = NULL;
     if (s == PL_OK)
-        s = intent_read(&in, &a, g, &own, &notes, err);
-    intent_free(&in);
+        s = plan_config_parse(&in, &a, g, &own, &notes, err);
+    plan_config_free(&in);
     if (s == PL_OK)
         s = device_list_copy(&in.list, l, err);
     in.n_on = in.n_layer + 1;
     if (s == PL_OK)
-        s = compile_intent(out, &in, err);
-    intent_free(&in);
+        s = compile_config(out, &in, err);
+    plan_config_free(&in);
     arena_fini(&a);
     return s;
 }

@@ -11,11 +11,11 @@
 #include "plan/place.h"
 
 /* What the programs' scripts are for. */
-enum compiled_script {
-    SCRIPT_PLAIN,    /* one micro-batch; everything computed where it lives */
-    SCRIPT_STREAM,   /* one; weights and caches of the host streamed to the
+enum compiled_variant {
+    VARIANT_RESIDENT,  /* one micro-batch; everything computed where it lives */
+    VARIANT_STREAMED,  /* one; weights and caches of the host streamed to the
                         devices */
-    SCRIPT_PIPELINE, /* several; everything computed where it lives */
+    VARIANT_PIPELINED, /* several; everything computed where it lives */
     SCRIPT_COUNT
 };
 
@@ -29,11 +29,11 @@ struct compiled {
     enum kernel_set kernel_set;
     struct numeric *num;
     struct lowered *low;
-    int script[SCRIPT_COUNT]; /* its script, -1: there is none */
-    int64_t stream_from;      /* least tokens of a step for SCRIPT_STREAM */
-    struct graph_sizes max;   /* of one micro-batch */
-    int n_checkpoint;         /* states that sequences can go back to */
-    int page_stride;          /* entries of a sequence in a table of pages */
+    int variant[SCRIPT_COUNT]; /* its script, -1: there is none */
+    int64_t stream_from;       /* least tokens of a step for VARIANT_STREAMED */
+    struct graph_sizes max;    /* of one micro-batch */
+    int n_checkpoint;          /* states that sequences can go back to */
+    int page_stride;           /* entries of a sequence in a table of pages */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };
@@ -47,7 +47,7 @@ static inline int compiled_devices(const struct compiled *p)
 enum { COMPILED_PIPELINE = 8 }; /* micro-batches of a pipeline */
 
 /* What `in` asks for. Its warnings are in notes. */
-pl_status compile_intent(struct compiled **out, const struct intent *in,
+pl_status compile_config(struct compiled **out, const struct plan_config *in,
                          pl_err *err);
 /* What `opt` asks for, what it leaves open by default; warnings go to its
  * log. */

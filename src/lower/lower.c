@@ -28,7 +28,7 @@ struct order {
 };
 
 /* All that waits: its PARTIAL sources first, then a message for each group. */
-static pl_status flush(struct lower *w, struct order *o)
+static pl_status emit_pending_collectives(struct lower *w, struct order *o)
 {
     int *mine = o->mine, n = o->n_item;
 
@@ -37,19 +37,19 @@ static pl_status flush(struct lower *w, struct order *o)
     o->n_item = 0;
     PL_TRY(lower_partial_operands(w, n, o->item));
     for (int k = 0; k < n; k++) {
-        int group = w->script.at[o->item[k]], m = 0;
+        int group = w->variant.at[o->item[k]], m = 0;
 
         if (!o->waits[o->item[k]])
             continue; /* went with an earlier one */
         for (int j = k; j < n; j++)
-            if (w->script.at[o->item[j]] == group) {
+            if (w->variant.at[o->item[j]] == group) {
                 mine[m++] = o->item[j];
                 o->waits[o->item[j]] = false;
             }
-        PL_TRY(lower_message(w, group, m, mine));
+        PL_TRY(lower_collective(w, group, m, mine));
     }
     for (int k = 0; k < n; k++)
-        PL_TRY(lower_send(w, o->item[k]));
+        PL_TRY(lower_start_copies(w, o->item[k]));
     return PL_OK;
 }
 
@@ -60,14 +60,14 @@ static bool is_leaf(const struct lower *w, int i)
 }
 
 /* Does conversion i take its operand straight from another group? */
-static bool crosses(const struct lower *w, int i)
+static bool is_group_crossing(const struct lower *w, int i)
 {
     int from = w->num->node[i].in[0];
 
-    return !is_leaf(w, from) && w->script.at[from] != w->script.at[i];
+    return !is_leaf(w, from) && w->variant.at[from] != w->variant.at[i];
 }
 
-static pl_status one_node(struct lower *w, struct order *o, int i)
+static pl_status emit_node(struct lower *w, struct order *o, int i)
 {
     const struct num_node *x = &w->num->node[i];
     bool flush_first = false;
@@ -77,26 +77,26 @@ static pl_status one_node(struct lower *w, struct order *o, int i)
     for (int k = 0; k < x->n_in; k++)
         flush_first |= x->in[k] >= 0 && o->waits[x->in[k]];
     if (flush_first)
-        PL_TRY(flush(w, o));
-    if (x->kind != NUM_OP && crosses(w, i)) {
+        PL_TRY(emit_pending_collectives(w, o));
+    if (x->kind != NUM_OP && is_group_crossing(w, i)) {
         PL_TRY(lower_convert_copy(w, i));
-        return lower_send(w, i);
+        return lower_start_copies(w, i);
     }
     if (x->kind == NUM_SLICE) {
         PL_TRY(lower_slice(w, i));
-        return lower_send(w, i);
+        return lower_start_copies(w, i);
     }
     if (x->kind != NUM_OP) {
         if (is_leaf(w, x->in[0]))
-            PL_TRY(lower_fetch(w, x->in[0], w->script.at[i]));
+            PL_TRY(lower_copy_to_group(w, x->in[0], w->variant.at[i]));
         o->waits[i] = true;
         o->item[o->n_item++] = i;
         return PL_OK;
     }
     if (x->layout->kind == PL_PARTIAL)
         return PL_OK;
-    PL_TRY(lower_everywhere(w, i));
-    return lower_send(w, i);
+    PL_TRY(lower_op_all_shards(w, i));
+    return lower_start_copies(w, i);
 }
 
 /* First node of each stage. */
@@ -105,9 +105,9 @@ static int find_stages(const struct lower *w, int *first)
     int n = 0, group = -1;
 
     for (int i = 0; i < w->num->n; i++) {
-        if (is_leaf(w, i) || w->script.at[i] == group)
+        if (is_leaf(w, i) || w->variant.at[i] == group)
             continue;
-        group = w->script.at[i];
+        group = w->variant.at[i];
         first[n] = n ? i : 0;
         n++;
     }
@@ -115,9 +115,9 @@ static int find_stages(const struct lower *w, int *first)
     return n;
 }
 
-pl_status lower_order(struct lower *w, struct lowered_script *script)
+pl_status lower_order(struct lower *w, struct lowered_variant *variant)
 {
-    int n_micro = script->n_micro;
+    int n_micro = variant->n_micro;
     struct order *o = arena_alloc(w->a, (size_t)n_micro, sizeof *o);
     int *first = arena_alloc(w->a, (size_t)w->num->n + 1, sizeof *first);
     size_t n = (size_t)w->num->n + 1;
@@ -132,13 +132,13 @@ pl_status lower_order(struct lower *w, struct lowered_script *script)
         if (!o[k].waits || !o[k].item || !o[k].mine)
             return err_no_memory(w->err, "a program");
     }
-    PL_TRY(lower_io_begin(w, script));
+    PL_TRY(lower_io_begin(w, variant));
     PL_TRY(lower_find_streams(w));
     n_stage = find_stages(w, first);
     if (n_micro == 1) { /* messages may travel together over stages */
         for (int i = 0; i < w->num->n; i++)
-            PL_TRY(one_node(w, o, i));
-        return flush(w, o);
+            PL_TRY(emit_node(w, o, i));
+        return emit_pending_collectives(w, o);
     }
     for (int t = 0; t < n_stage + n_micro - 1; t++)
         for (int s = n_stage - 1; s >= 0; s--) {
@@ -148,8 +148,8 @@ pl_status lower_order(struct lower *w, struct lowered_script *script)
                 continue;
             w->now.micro = k;
             for (int i = first[s]; i < first[s + 1]; i++)
-                PL_TRY(one_node(w, &o[k], i));
-            PL_TRY(flush(w, &o[k]));
+                PL_TRY(emit_node(w, &o[k], i));
+            PL_TRY(emit_pending_collectives(w, &o[k]));
         }
     w->now.micro = 0;
     return PL_OK;
@@ -157,25 +157,26 @@ pl_status lower_order(struct lower *w, struct lowered_script *script)
 
 /* Scripts ---------------------------------------------------------------- */
 
-static pl_status one_script(struct lower *w, int k)
+static pl_status lower_variant(struct lower *w, int k)
 {
-    const struct lower_script *script = &w->opt->script[k];
-    struct lowered_script *o = &w->out->script[k];
+    const struct lower_variant *variant = &w->opt->variant[k];
+    struct lowered_variant *o = &w->out->variant[k];
     size_t n = (size_t)w->num->n + 1;
     struct placed ***value =
-        arena_alloc(w->a, (size_t)script->n_micro, sizeof *value);
+        arena_alloc(w->a, (size_t)variant->n_micro, sizeof *value);
 
-    o->n_micro = script->n_micro;
-    o->message = arena_alloc(w->a, n, sizeof *o->message);
-    o->at = arena_memdup(w->a, script->at, n - 1, sizeof *script->at);
-    if (!o->message || !o->at || !value)
+    o->n_micro = variant->n_micro;
+    o->collective = arena_alloc(w->a, n, sizeof *o->collective);
+    o->at = arena_memdup(w->a, variant->at, n - 1, sizeof *variant->at);
+    if (!o->collective || !o->at || !value)
         return err_no_memory(w->err, "a program");
-    for (int i = 0; i < script->n_micro; i++) {
+    for (int i = 0; i < variant->n_micro; i++) {
         value[i] = arena_alloc(w->a, n, sizeof **value);
         if (!value[i])
             return err_no_memory(w->err, "a program");
     }
-    w->script = (struct script_draft){.index = k, .at = o->at, .value = value};
+    w->variant =
+        (struct variant_builder){.index = k, .at = o->at, .value = value};
     return lower_passes(w, o);
 }
 
@@ -232,61 +233,61 @@ static pl_status add_io(struct lower *w, const struct lower_options *opt,
 {
     struct lower_group *g =
         arena_alloc(w->a, (size_t)opt->n_group + 1, sizeof *g);
-    struct lower_unit *u =
-        arena_alloc(w->a, (size_t)opt->n_unit + 1, sizeof *u);
+    struct lower_shard *u =
+        arena_alloc(w->a, (size_t)opt->n_shard + 1, sizeof *u);
 
     if (!g || !u)
         return err_no_memory(w->err, "programs");
     memcpy(g, opt->group, (size_t)opt->n_group * sizeof *g);
-    memcpy(u, opt->unit, (size_t)opt->n_unit * sizeof *u);
-    g[opt->n_group] = (struct lower_group){opt->n_unit, 1};
-    u[opt->n_unit] =
-        (struct lower_unit){opt->n_group, opt->n_dev - 1, 0, w->num->n_rank,
-                            ranks_all(w->num->n_rank)};
+    memcpy(u, opt->shard, (size_t)opt->n_shard * sizeof *u);
+    g[opt->n_group] = (struct lower_group){opt->n_shard, 1};
+    u[opt->n_shard] =
+        (struct lower_shard){opt->n_group, opt->n_dev - 1, 0, w->num->n_rank,
+                             ranks_all(w->num->n_rank)};
     *all = *opt;
     all->group = g;
-    all->unit = u;
+    all->shard = u;
     all->n_group++;
-    all->n_unit++;
+    all->n_shard++;
     w->out->group = g;
-    w->out->unit = u;
+    w->out->shard = u;
     w->opt = all;
     return PL_OK;
 }
 
-static pl_status start(struct lower *w)
+static pl_status init_lowering(struct lower *w)
 {
     const struct lower_options *opt = w->opt;
     struct lowered *o = w->out;
     size_t n_dev = (size_t)opt->n_dev, n = (size_t)w->num->n + 1;
 
     o->prog = arena_alloc(w->a, n_dev, sizeof *o->prog);
-    o->script = arena_alloc(w->a, (size_t)opt->n_script, sizeof *o->script);
+    o->variant = arena_alloc(w->a, (size_t)opt->n_variant, sizeof *o->variant);
     o->stored = arena_alloc(w->a, n, sizeof *o->stored);
     w->dev = arena_alloc(w->a, n_dev, sizeof *w->dev);
-    w->unit = arena_alloc(w->a, (size_t)opt->n_unit, sizeof *w->unit);
+    w->shard = arena_alloc(w->a, (size_t)opt->n_shard, sizeof *w->shard);
     w->stored = arena_alloc(w->a, n, sizeof *w->stored);
-    if (!o->prog || !o->script || !o->stored || !w->dev || !w->unit ||
+    if (!o->prog || !o->variant || !o->stored || !w->dev || !w->shard ||
         !w->stored)
         return err_no_memory(w->err, "programs");
     for (int d = 0; d < opt->n_dev; d++)
-        lower_open_events(&w->dev[d].events);
-    for (int u = 0; u < opt->n_unit; u++) {
-        w->unit[u].u = opt->unit[u];
-        w->unit[u].local = u - opt->group[opt->unit[u].group].first;
+        lower_reset_events(&w->dev[d].events);
+    for (int u = 0; u < opt->n_shard; u++) {
+        w->shard[u].u = opt->shard[u];
+        w->shard[u].local = u - opt->group[opt->shard[u].group].first;
         for (int i = 0; i < PROG_MAX_MICRO; i++)
-            w->unit[u].messages.free_from[i] = -1;
-        o->prog[opt->unit[u].dev].active = u < opt->n_unit - 1;
+            w->shard[u].collectives.reusable_from[i] = -1;
+        o->prog[opt->shard[u].dev].active = u < opt->n_shard - 1;
     }
     for (int d = 0; d < opt->n_dev; d++) {
-        o->prog[d].script =
-            arena_alloc(w->a, (size_t)opt->n_script, sizeof *o->prog[d].script);
-        if (!o->prog[d].script)
+        o->prog[d].variant = arena_alloc(w->a, (size_t)opt->n_variant,
+                                         sizeof *o->prog[d].variant);
+        if (!o->prog[d].variant)
             return err_no_memory(w->err, "programs");
     }
     PL_TRY(find_users(w));
     PL_TRY(find_group_devs(w));
-    PL_TRY(lower_presence(w));
+    PL_TRY(lower_find_addend_ranks(w));
     PL_TRY(lower_stored(w));
     PL_TRY(lower_io(w));
     for (int i = 0; i < w->num->n; i++)
@@ -294,9 +295,9 @@ static pl_status start(struct lower *w)
     return PL_OK;
 }
 
-static pl_status finish(struct lower *w, int d)
+static pl_status build_program(struct lower *w, int d)
 {
-    struct draft *v = &w->dev[d];
+    struct program_builder *v = &w->dev[d];
     struct program *p = &w->out->prog[d];
 
     p->dev = d;
@@ -305,7 +306,7 @@ static pl_status finish(struct lower *w, int d)
     if (!p->tensor)
         return err_no_memory(w->err, "a program");
     p->n_tensor = v->n_tensor;
-    p->n_script = w->opt->n_script;
+    p->n_variant = w->opt->n_variant;
     p->n_event = v->events.n;
     p->n_group = w->opt->n_group;
     memcpy(p->bytes, v->bytes, sizeof p->bytes);
@@ -329,17 +330,17 @@ pl_status lower(struct lowered **out, const struct numeric *num,
     o->num = num;
     o->n_dev = opt->n_dev;
     o->n_group = opt->n_group;
-    o->n_unit = opt->n_unit;
-    o->n_script = opt->n_script;
+    o->n_shard = opt->n_shard;
+    o->n_variant = opt->n_variant;
     s = add_io(&w, opt, &all);
     if (s == PL_OK)
-        s = start(&w);
-    for (int k = 0; k < opt->n_script && s == PL_OK; k++)
-        s = one_script(&w, k);
+        s = init_lowering(&w);
+    for (int k = 0; k < opt->n_variant && s == PL_OK; k++)
+        s = lower_variant(&w, k);
     for (int d = 0; d < opt->n_dev && s == PL_OK; d++)
-        s = finish(&w, d);
+        s = build_program(&w, d);
     for (int d = 0; w.dev && d < opt->n_dev; d++) {
-        free(w.dev[d].step);
+        free(w.dev[d].insn);
         free(w.dev[d].tensor);
         free(w.dev[d].buffer);
         free(w.dev[d].inside);

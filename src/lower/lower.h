@@ -7,9 +7,9 @@
  * changes no bit: all that decides bits is in the numeric plan.
  *
  * Names: lower_X is asked for, lowered_X is what comes of it beside the
- * programs. A script is told of four times: a lower_script asks for it, a
- * script_draft (lower_inner.h) is the one being written, a lowered_script says
- * what it sends, and the program's struct script has its steps. */
+ * programs. A script is told of four times: a lower_variant asks for it, a
+ * variant_builder (lower_inner.h) is the one being written, a lowered_variant
+ * says what it sends, and the program's struct script has its steps. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
 
@@ -17,7 +17,7 @@
 #include "program/program.h"
 
 /* A device's part in a group. Only those with ranks are units. */
-struct lower_unit {
+struct lower_shard {
     int group, dev;
     int rank0, n_rank; /* consecutive */
     rankset ranks;
@@ -40,20 +40,20 @@ struct lower_device {
 
 /* A script that is asked for: where each node is computed. A weight or cache
  * that is read in another group than its home is streamed there. */
-struct lower_script {
+struct lower_variant {
     int n_micro;
     const int *at; /* [num->n] group; leaves: any */
 };
 
 struct lower_options {
-    int n_dev, n_group, n_unit,
-        n_script;                    /* the last device is "io": lower_io.c */
+    int n_dev, n_group, n_shard,
+        n_variant;                   /* the last device is "io": lower_io.c */
     const struct lower_group *group; /* [n_group] */
-    const struct lower_unit *unit;   /* [n_unit], by group */
+    const struct lower_shard *shard; /* [n_unit], by group */
     const int *home;                 /* [num->n] group of weights and caches */
-    const struct lower_script *script; /* [n_script] */
-    const struct lower_device *dev;    /* [n_dev] */
-    struct graph_sizes max;            /* n_slot: exact */
+    const struct lower_variant *variant; /* [n_variant] */
+    const struct lower_device *dev;      /* [n_dev] */
+    struct graph_sizes max;              /* n_slot: exact */
     int page_stride;
 };
 
@@ -70,7 +70,7 @@ struct lowered_placed {
     struct lowered_placed *next; /* another group's */
 };
 
-struct lowered_message {
+struct lowered_collective {
     int layer; /* of the first value of it, -1: of none */
     int group;
     enum num_kind kind;
@@ -89,11 +89,11 @@ struct lowered_copy {
 };
 
 /* What a script of the programs exchanges, and where its results are. */
-struct lowered_script {
+struct lowered_variant {
     int n_micro;
     const int *at; /* [num->n] */
-    int n_message;
-    struct lowered_message *message; /* of one micro-batch */
+    int n_collective;
+    struct lowered_collective *collective; /* of one micro-batch */
     int n_copy;
     struct lowered_copy *copy; /* of one micro-batch */
     int *result; /* [n_micro][g->n_node] tensor of "io" where a result is
@@ -103,9 +103,9 @@ struct lowered_script {
 struct lowered {
     struct arena arena;
     const struct numeric *num; /* borrowed */
-    int n_dev, n_group, n_unit;
+    int n_dev, n_group, n_shard;
     const struct lower_group *group;
-    const struct lower_unit *unit;
+    const struct lower_shard *shard;
     struct program *prog;           /* [n_dev] */
     struct lowered_placed **stored; /* [num->n] of weights and caches */
     int n_micro;                    /* most micro-batches of a script */
@@ -113,8 +113,8 @@ struct lowered {
                          put before the run; -1: it is none */
     int *token_table; /* [n_micro] tensor of "io" where the token table is put
                          (program_token_table); -1: no cache, no table */
-    int n_script;     /* scripts of the programs */
-    struct lowered_script *script;
+    int n_variant;    /* scripts of the programs */
+    struct lowered_variant *variant;
 };
 
 pl_status lower(struct lowered **out, const struct numeric *num,

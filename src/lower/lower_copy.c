@@ -5,68 +5,68 @@
  * when the value is there, or, where the receivers pull and have no copy queue,
  * when it is wanted. What is not computed comes in ways of its own: inputs
  * (lower_io.c), weights (lower_stream.c), caches (lower_pages.c). */
-#include "lower/lower_deliver.h"
+#include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
 /* ---- values -------------------------------------------------------------- */
 
 /* All units of the group that has the value say that it is there. */
-static pl_status announce(struct lower *w, struct placed *h)
+static pl_status post_ready(struct lower *w, struct placed *h)
 {
     const struct lower_group *g = lower_group(w, h->h.group);
     int event;
 
     for (int m = 0; m < g->n; m++)
-        PL_TRY(lower_ready(w, h, g->first + m, &event));
+        PL_TRY(lower_ready_event(w, h, g->first + m, &event));
     return PL_OK;
 }
 
 /* Value i of group a to value j (itself, or a conversion of it) in group b. */
 static pl_status copy_value(struct lower *w, int i, int j, int b)
 {
-    int a = w->script.at[i];
+    int a = w->variant.at[i];
     const struct graph_node *x = lower_node(w, j);
     struct placed *src = lower_find(w, i, a), *dst;
     struct arrival done = {0};
     pl_dim sum[2] = {{0, PL_CONST}, {0, PL_CONST}};
 
-    PL_TRY(announce(w, src));
-    PL_TRY(lower_place(w, j, b, &dst));
-    w->script.wave++;
+    PL_TRY(post_ready(w, src));
+    PL_TRY(lower_add_value(w, j, b, &dst));
+    w->variant.copy_batch++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
+        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
         struct lower_pieces none = {0}, p = {0};
         pl_dim dim[GRAPH_MAX_DIM];
 
         y.src = src;
         lower_dims(w, y.u, j, dim);
         PL_TRY(lower_pieces(w, y.u, a, i, j, &none, &p));
-        PL_TRY(lower_room(w, &y,
-                          lower_is_pushed(w, lower_dev(w, y.u), p.p, p.n),
-                          x->format, x->n_dim, dim, 1, NULL));
+        PL_TRY(lower_alloc_dst(w, &y,
+                               lower_needs_push(w, lower_dev(w, y.u), p.p, p.n),
+                               x->format, x->n_dim, dim, 1, NULL));
         dst->h.v[m].tensor = y.out;
         lower_count_pieces(sum, p.p, p.n);
-        PL_TRY(lower_deliver(w, &y, p.p, p.n, 0));
+        PL_TRY(lower_transfer(w, &y, p.p, p.n, 0));
     }
-    PL_TRY(lower_lend(w, src, b, &done, false));
-    return lower_note_copy(w, j, a, b, false, sum);
+    PL_TRY(lower_track_inflight(w, src, b, &done, false));
+    return lower_record_copy(w, j, a, b, false, sum);
 }
 
 pl_status lower_convert_copy(struct lower *w, int j)
 {
-    return lower_find(w, j, w->script.at[j])
+    return lower_find(w, j, w->variant.at[j])
                ? PL_OK
-               : copy_value(w, w->num->node[j].in[0], j, w->script.at[j]);
+               : copy_value(w, w->num->node[j].in[0], j, w->variant.at[j]);
 }
 
 /* The addends of unit u's ranks of PARTIAL value i, from group a, as pieces
  * into entries that lie `stride` apart. */
 static int rank_pieces(const struct lower *w, int i, int a, int u,
                        const struct placed *src, size_t stride,
-                       struct copy_piece *p)
+                       struct copy_desc *p)
 {
-    const struct lower_unit *v = &w->unit[u].u;
+    const struct lower_shard *v = &w->shard[u].u;
     const struct graph_node *x = lower_node(w, i);
     int n = 0;
 
@@ -76,14 +76,14 @@ static int rank_pieces(const struct lower *w, int i, int a, int u,
 
         if (!(w->present[i] >> rank & 1))
             continue;
-        while (!(w->unit[su].u.ranks >> rank & 1))
+        while (!(w->shard[su].u.ranks >> rank & 1))
             su++;
-        at = __builtin_popcountll(w->present[i] & w->unit[su].u.ranks & below);
-        p[n] = (struct copy_piece){
+        at = __builtin_popcountll(w->present[i] & w->shard[su].u.ranks & below);
+        p[n] = (struct copy_desc){
             .src_dev = lower_dev(w, su),
-            .src = src->by_rank[w->unit[su].local].tensor,
-            .src_at = at * (int64_t)src->by_rank[w->unit[su].local].stride,
-            .dst_at = n * (int64_t)stride,
+            .src = src->by_rank[w->shard[su].local].tensor,
+            .src_const = at * (int64_t)src->by_rank[w->shard[su].local].stride,
+            .dst_const = n * (int64_t)stride,
             .bytes = lower_product(x->dim, 0, x->n_dim, 4),
             .n0 = {1, PL_CONST},
             .n1 = {1, PL_CONST},
@@ -95,7 +95,7 @@ static int rank_pieces(const struct lower *w, int i, int a, int u,
 
 pl_status lower_copy_ranks(struct lower *w, int i, int b)
 {
-    int a = w->script.at[i];
+    int a = w->variant.at[i];
     const struct graph_node *x = lower_node(w, i);
     struct placed *src = lower_find(w, i, a), *dst;
     struct arrival done = {0};
@@ -103,13 +103,13 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
 
     if (lower_find(w, i, b))
         return PL_OK;
-    PL_TRY(lower_place(w, i, b, &dst));
-    w->script.wave++;
+    PL_TRY(lower_add_value(w, i, b, &dst));
+    w->variant.copy_batch++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
-        const struct lower_unit *v = &w->unit[y.u].u;
+        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
+        const struct lower_shard *v = &w->shard[y.u].u;
         struct addends *to = &dst->by_rank[m];
-        struct copy_piece *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
+        struct copy_desc *p = arena_alloc(w->a, (size_t)v->n_rank, sizeof *p);
         int n;
 
         if (!p)
@@ -118,23 +118,23 @@ pl_status lower_copy_ranks(struct lower *w, int i, int b)
         n = rank_pieces(w, i, a, y.u, src, 0, p);
         if (n == 0)
             continue;
-        PL_TRY(lower_room(w, &y, lower_is_pushed(w, v->dev, p, n), x->format,
-                          x->n_dim, x->dim, n, &to->stride));
+        PL_TRY(lower_alloc_dst(w, &y, lower_needs_push(w, v->dev, p, n),
+                               x->format, x->n_dim, x->dim, n, &to->stride));
         to->tensor = y.out;
         rank_pieces(w, i, a, y.u, src, to->stride, p);
         lower_count_pieces(sum, p, n);
-        PL_TRY(lower_deliver(w, &y, p, n, (size_t)n * to->stride));
+        PL_TRY(lower_transfer(w, &y, p, n, (size_t)n * to->stride));
     }
-    PL_TRY(lower_lend(w, src, b, &done, true));
-    return lower_note_copy(w, i, a, b, false, sum);
+    PL_TRY(lower_track_inflight(w, src, b, &done, true));
+    return lower_record_copy(w, i, a, b, false, sum);
 }
 
 /* ---- anything ------------------------------------------------------------ */
 
-pl_status lower_fetch(struct lower *w, int i, int b)
+pl_status lower_copy_to_group(struct lower *w, int i, int b)
 {
     if (lower_is(w, i, OP_weight))
-        return w->opt->home[i] == b ? PL_OK : lower_ahead(w, i, b);
+        return w->opt->home[i] == b ? PL_OK : lower_prefetch_weights(w, i, b);
     if (lower_find(w, i, b))
         return PL_OK;
     if (lower_is(w, i, OP_input))
@@ -145,28 +145,29 @@ pl_status lower_fetch(struct lower *w, int i, int b)
     return copy_value(w, i, i, b);
 }
 
-pl_status lower_send(struct lower *w, int i)
+pl_status lower_start_copies(struct lower *w, int i)
 {
-    bool pipeline = w->opt->script[w->script.index].n_micro > 1;
-    struct placed *h = lower_find(w, i, w->script.at[i]);
+    bool pipeline = w->opt->variant[w->variant.index].n_micro > 1;
+    struct placed *h = lower_find(w, i, w->variant.at[i]);
 
-    PL_TRY(lower_result(w, i));
+    PL_TRY(lower_output(w, i));
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++) {
-        int j = w->user[k], b = w->script.at[j];
+        int j = w->user[k], b = w->variant.at[j];
 
-        if (b == w->script.at[i])
+        if (b == w->variant.at[i])
             continue;
-        if (lower_one_queue(w, b) && lower_all_read(w, w->script.at[i], b)) {
+        if (lower_one_queue(w, b) &&
+            lower_all_can_read(w, w->variant.at[i], b)) {
             /* They pull later. In a pipeline this group goes on with another
                micro-batch, which they must not wait for. */
             if (pipeline && h)
-                PL_TRY(announce(w, h));
+                PL_TRY(post_ready(w, h));
             continue;
         }
         if (w->num->node[j].kind != NUM_OP)
             PL_TRY(lower_convert_copy(w, j));
         else
-            PL_TRY(lower_fetch(w, i, b));
+            PL_TRY(lower_copy_to_group(w, i, b));
     }
     return PL_OK;
 }

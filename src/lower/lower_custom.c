@@ -70,10 +70,10 @@ static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
     const struct graph_node *x = lower_node(w, i);
     int axis = w->num->node[i].layout->dim, n, d = lower_dev(w, u);
     struct merge_item *m = arena_alloc(w->a, 1, sizeof *m);
-    struct step st = {.kind = STEP_MERGE, .node = (int)(x - w->g->node)};
+    struct insn st = {.kind = INSN_MERGE, .node = (int)(x - w->g->node)};
     pl_dim have[GRAPH_MAX_DIM], want[GRAPH_MAX_DIM];
     const pl_dim one = {1, PL_CONST}, zero = {0, PL_CONST};
-    struct copy_piece *piece;
+    struct copy_desc *piece;
     pl_op_part *p;
     int64_t at = 0;
 
@@ -84,7 +84,7 @@ static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
     lower_dims(w, u, i, have);
     memcpy(want, have, sizeof want);
     for (int k = 0; k < n; k++) {
-        piece[k] = (struct copy_piece){
+        piece[k] = (struct copy_desc){
             .src_dev = d,
             .src = *in,
             .src_off = bytes_of(have, axis + 1, x->n_dim, p[k].at),
@@ -112,10 +112,10 @@ static pl_status rank_part(struct lower *w, int u, int i, int rank, int *in,
     m->n_piece = n;
     st.merge.item = m;
     st.merge.n_item = 1;
-    return n ? lower_step(w, d, &st) : PL_OK;
+    return n ? lower_insn(w, d, &st) : PL_OK;
 }
 
-pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s)
+pl_status lower_custom(struct lower *w, int u, int i, struct insn_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     struct kernel_custom *c = arena_alloc(w->a, 1, sizeof *c);

@@ -18,8 +18,8 @@
  * as they have passed this one, which they do when this device has posted: a
  * place in the inbox is its message's from the device's POST of the message
  * before. */
-#include "lower/lower_deliver.h"
-#include "lower/lower_message.h"
+#include "lower/lower_collective.h"
+#include "lower/lower_transfer.h"
 
 #include "base/err.h"
 #include "graph/shape.h"
@@ -28,17 +28,17 @@
 #include <string.h>
 
 /* What goes to one peer. */
-struct parcel {
+struct peer_push {
     struct push_to to;
-    const struct copy_piece *p;
+    const struct copy_desc *p;
     int n;
 };
 
 /* What one device pushes to its peers. */
 struct pushes {
     int n;
-    struct parcel *parcel;    /* [units] */
-    struct copy_piece *range; /* [units] pieces that are made on the way */
+    struct peer_push *peer_push; /* [units] */
+    struct copy_desc *range;     /* [units] pieces that are made on the way */
 };
 
 /* A message of one group under way. */
@@ -49,7 +49,7 @@ struct exchange {
     const int *item;          /* [n] conversions */
     struct lower_item *it;    /* [units][n] */
     const pl_dim *bytes;      /* [2] */
-    struct step_event *event; /* [units] of the shot under way */
+    struct insn_event *event; /* [units] of the shot under way */
     struct pushes out;
 };
 
@@ -70,18 +70,18 @@ static bool is_all_reduce(const struct exchange *e, int j)
 
 /* ---- one PUSH to many ---------------------------------------------------- */
 
-static bool piece_equal(const struct copy_piece *a, const struct copy_piece *b)
+static bool piece_equal(const struct copy_desc *a, const struct copy_desc *b)
 {
     return a->src_dev == b->src_dev && a->src == b->src &&
            dim_equal(a->src_off, b->src_off) &&
-           dim_equal(a->dst_off, b->dst_off) && a->src_at == b->src_at &&
-           a->dst_at == b->dst_at && dim_equal(a->bytes, b->bytes) &&
+           dim_equal(a->dst_off, b->dst_off) && a->src_const == b->src_const &&
+           a->dst_const == b->dst_const && dim_equal(a->bytes, b->bytes) &&
            dim_equal(a->n0, b->n0) && dim_equal(a->src_s0, b->src_s0) &&
            dim_equal(a->dst_s0, b->dst_s0) && dim_equal(a->n1, b->n1) &&
            dim_equal(a->src_s1, b->src_s1) && dim_equal(a->dst_s1, b->dst_s1);
 }
 
-static bool same_pieces(const struct parcel *a, const struct parcel *b)
+static bool same_pieces(const struct peer_push *a, const struct peer_push *b)
 {
     bool same = a->n == b->n;
 
@@ -91,20 +91,20 @@ static bool same_pieces(const struct parcel *a, const struct parcel *b)
 }
 
 static void push_later(struct pushes *x, int dev, int out, size_t at,
-                       const struct copy_piece *p, int n)
+                       const struct copy_desc *p, int n)
 {
     if (n > 0)
-        x->parcel[x->n++] = (struct parcel){{dev, out, at}, p, n};
+        x->peer_push[x->n++] = (struct peer_push){{dev, out, at}, p, n};
 }
 
 /* The step for parcels x[n], which are alike, or of a piece each. */
-static pl_status push_some(struct lower *w, int from, const struct parcel *x,
+static pl_status emit_push(struct lower *w, int from, const struct peer_push *x,
                            int n, bool deal)
 {
     int n_piece = deal ? n : x->n;
     struct push_to *to = arena_alloc(w->a, (size_t)n, sizeof *to);
-    struct copy_piece *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
-    struct step s = {.kind = STEP_PUSH, .node = -1};
+    struct copy_desc *p = arena_alloc(w->a, (size_t)n_piece, sizeof *p);
+    struct insn s = {.kind = INSN_PUSH, .node = -1};
 
     if (!to || !p)
         return err_no_memory(w->err, "a program");
@@ -112,25 +112,25 @@ static pl_status push_some(struct lower *w, int from, const struct parcel *x,
         to[i] = x[i].to;
     for (int i = 0; i < n_piece; i++)
         p[i] = deal ? x[i].p[0] : x->p[i];
-    s.push = (struct step_push){
-        .n_to = n, .to = to, .piece = p, .n_piece = n_piece, .deal = deal};
-    return lower_step(w, from, &s);
+    s.push = (struct insn_push){
+        .n_to = n, .to = to, .piece = p, .n_piece = n_piece, .scatter = deal};
+    return lower_insn(w, from, &s);
 }
 
 /* As few steps as can be: neighbours that get the same, or a piece each, are
  * one. */
-static pl_status push_all(struct lower *w, int from, struct pushes *x)
+static pl_status emit_merged_pushes(struct lower *w, int from, struct pushes *x)
 {
     for (int k = 0, n; k < x->n; k += n) {
         bool deal;
 
         for (n = 1; k + n < x->n; n++)
-            if (!same_pieces(&x->parcel[k], &x->parcel[k + n]))
+            if (!same_pieces(&x->peer_push[k], &x->peer_push[k + n]))
                 break;
-        deal = n == 1 && x->parcel[k].n == 1;
-        while (deal && k + n < x->n && x->parcel[k + n].n == 1)
+        deal = n == 1 && x->peer_push[k].n == 1;
+        while (deal && k + n < x->n && x->peer_push[k + n].n == 1)
             n++;
-        PL_TRY(push_some(w, from, x->parcel + k, n, deal && n > 1));
+        PL_TRY(emit_push(w, from, x->peer_push + k, n, deal && n > 1));
     }
     x->n = 0;
     return PL_OK;
@@ -170,8 +170,9 @@ static pl_status make_staging(const struct exchange *e, int k,
 }
 
 /* The addend, which comes into the next entry of the staging; *at: where. */
-static void take_entry(const struct exchange *e, int k, struct staging *b,
-                       struct merge_addend *ad, pl_dim skip, size_t *at)
+static void add_staged_addend(const struct exchange *e, int k,
+                              struct staging *b, struct merge_addend *ad,
+                              pl_dim skip, size_t *at)
 {
     *at = (size_t)b->n++ * b->entry_bytes;
     *ad = (struct merge_addend){.dev = dev_of(e, k),
@@ -195,11 +196,11 @@ static pl_status entry_of(const struct exchange *e, int j,
 
 /* The pieces of a sum that unit k wants, p[n], from an entry of the sender into
  * the same places of an entry. A single one is kept until all are pushed. */
-static pl_status staged(const struct exchange *e, int k,
-                        const struct copy_piece *p, int n, int from, int entry,
-                        const struct copy_piece **out)
+static pl_status staged_copies(const struct exchange *e, int k,
+                               const struct copy_desc *p, int n, int from,
+                               int entry, const struct copy_desc **out)
 {
-    struct copy_piece *q = &e->out.range[k];
+    struct copy_desc *q = &e->out.range[k];
 
     if (n > 1)
         q = arena_alloc(e->w->a, (size_t)n, sizeof *q);
@@ -210,7 +211,7 @@ static pl_status staged(const struct exchange *e, int k,
         q[i].src_dev = from;
         q[i].src = entry;
         q[i].dst_off = p[i].src_off;
-        q[i].dst_at = p[i].src_at;
+        q[i].dst_const = p[i].src_const;
         q[i].dst_s0 = p[i].src_s0;
         q[i].dst_s1 = p[i].src_s1;
     }
@@ -236,11 +237,11 @@ static pl_dim range_at(const struct exchange *e, int j, int k)
     return (pl_dim){all.n * k / e->g->n * 4, all.symbol};
 }
 
-static struct copy_piece range_piece(const struct exchange *e, int j, int k)
+static struct copy_desc range_piece(const struct exchange *e, int j, int k)
 {
     pl_dim at = range_at(e, j, k), end = range_at(e, j, k + 1);
 
-    return (struct copy_piece){
+    return (struct copy_desc){
         .src_off = at,
         .dst_off = at,
         .bytes = {end.n - at.n, at.symbol},
@@ -253,7 +254,7 @@ static struct copy_piece range_piece(const struct exchange *e, int j, int k)
 
 /* The staging of a shot, [units][n], and items that read from them. ranges: of
  * sums only each unit's own range; most: rows, 0: as many as there may be. */
-struct shot {
+struct first_shot {
     bool ranges;
     int64_t most;
     struct staging *staging;
@@ -261,7 +262,7 @@ struct shot {
 };
 
 /* What unit k stages of one addend of sum j, at its largest. */
-static size_t staged_bytes(const struct exchange *e, const struct shot *x,
+static size_t staged_bytes(const struct exchange *e, const struct first_shot *x,
                            int k, int j)
 {
     const struct graph_sizes *max = &e->w->opt->max;
@@ -281,7 +282,7 @@ static size_t staged_bytes(const struct exchange *e, const struct shot *x,
 }
 
 /* Items as they are before addends are pointed at what is staged. */
-static pl_status open_shot(const struct exchange *e, struct shot *x)
+static pl_status open_shot(const struct exchange *e, struct first_shot *x)
 {
     struct lower *w = e->w;
     size_t n = (size_t)(e->n * e->g->n) + 1;
@@ -300,7 +301,7 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
         if (m->n_addend > 0 && !m->addend)
             return err_no_memory(w->err, "a program");
         if (x->ranges && is_all_reduce(e, j)) {
-            struct copy_piece *p = arena_alloc(w->a, 1, sizeof *p);
+            struct copy_desc *p = arena_alloc(w->a, 1, sizeof *p);
 
             if (!p)
                 return err_no_memory(w->err, "a program");
@@ -317,11 +318,11 @@ static pl_status open_shot(const struct exchange *e, struct shot *x)
 
 /* Unit k's range, from an entry of the sender to the beginning of a staged
  * one. */
-static const struct copy_piece *ranged(const struct exchange *e,
-                                       const struct merge_item *m, int k,
-                                       int from, int entry)
+static const struct copy_desc *range_copy(const struct exchange *e,
+                                          const struct merge_item *m, int k,
+                                          int from, int entry)
 {
-    struct copy_piece *p = &e->out.range[k];
+    struct copy_desc *p = &e->out.range[k];
 
     *p = *m->piece;
     p->src_dev = from;
@@ -331,12 +332,12 @@ static const struct copy_piece *ranged(const struct exchange *e,
 }
 
 /* Addend a of sum j, from unit s to all others. */
-static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
-                             int j, int a)
+static pl_status push_addend(struct exchange *e, const struct first_shot *x,
+                             int s, int j, int a)
 {
     const struct merge_addend from = item_of(e, s, j)->m.addend[a];
-    struct parcel like = {.n = -1}; /* what is staged as it is wanted */
-    const struct copy_piece *p = NULL;
+    struct peer_push like = {.n = -1}; /* what is staged as it is wanted */
+    const struct copy_desc *p = NULL;
     bool range = x->ranges && is_all_reduce(e, j);
     int entry;
 
@@ -345,29 +346,31 @@ static pl_status push_addend(struct exchange *e, const struct shot *x, int s,
         int k = (s + i) % e->g->n;
         struct merge_item *m = &x->m[k * e->n + j];
         struct staging *b = &x->staging[k * e->n + j];
-        const struct parcel now = {.p = m->piece, .n = m->n_piece};
+        const struct peer_push now = {.p = m->piece, .n = m->n_piece};
         size_t at;
 
         if (m->n_piece == 0)
             continue;
         if (range) {
-            p = ranged(e, m, k, from.dev, entry);
+            p = range_copy(e, m, k, from.dev, entry);
         } else if (!same_pieces(&like, &now)) {
-            PL_TRY(staged(e, k, m->piece, m->n_piece, from.dev, entry, &p));
+            PL_TRY(
+                staged_copies(e, k, m->piece, m->n_piece, from.dev, entry, &p));
             like = now;
         }
-        take_entry(e, k, b, (struct merge_addend *)&m->addend[a],
-                   range ? range_at(e, j, k) : (pl_dim){0, PL_CONST}, &at);
+        add_staged_addend(e, k, b, (struct merge_addend *)&m->addend[a],
+                          range ? range_at(e, j, k) : (pl_dim){0, PL_CONST},
+                          &at);
         push_later(&e->out, dev_of(e, k), b->tensor, at, p, m->n_piece);
     }
-    return push_all(e->w, from.dev, &e->out);
+    return emit_merged_pushes(e->w, from.dev, &e->out);
 }
 
 /* ---- rooms --------------------------------------------------------------- */
 
 /* Room in unit k's inbox for what peers have of value j, which lies there as in
  * the result. */
-static pl_status make_room(const struct exchange *e, int k, int j)
+static pl_status alloc_gather_buffer(const struct exchange *e, int k, int j)
 {
     struct lower_item *it = item_of(e, k, j);
     int d = dev_of(e, k);
@@ -379,22 +382,22 @@ static pl_status make_room(const struct exchange *e, int k, int j)
 }
 
 /* A piece of what has come to unit k's room, to its place in the result. */
-static struct copy_piece from_room(const struct exchange *e, int k, int j,
-                                   const struct copy_piece *came)
+static struct copy_desc gather_copy(const struct exchange *e, int k, int j,
+                                    const struct copy_desc *came)
 {
-    struct copy_piece p = *came;
+    struct copy_desc p = *came;
 
     p.src_dev = dev_of(e, k);
     p.src = item_of(e, k, j)->room;
     p.src_off = p.dst_off;
-    p.src_at = p.dst_at;
+    p.src_const = p.dst_const;
     p.src_s0 = p.dst_s0;
     p.src_s1 = p.dst_s1;
     return p;
 }
 
 /* Gathers take what peers have out of rooms of their own. */
-static pl_status gather_from_rooms(const struct exchange *e)
+static pl_status gather_from_buffers(const struct exchange *e)
 {
     for (int i = 0; i < e->g->n * e->n; i++) {
         int k = i / e->n, j = i % e->n;
@@ -403,11 +406,11 @@ static pl_status gather_from_rooms(const struct exchange *e)
 
         if (it->m.reduce || it->remote.n == 0)
             continue;
-        PL_TRY(make_room(e, k, j));
+        PL_TRY(alloc_gather_buffer(e, k, j));
         for (int b = 0; b < it->m.n_piece; b++)
             PL_TRY(lower_add_piece(e->w, &p, &it->m.piece[b]));
         for (int b = 0; b < it->remote.n; b++) {
-            const struct copy_piece c = from_room(e, k, j, &it->remote.p[b]);
+            const struct copy_desc c = gather_copy(e, k, j, &it->remote.p[b]);
 
             PL_TRY(lower_add_piece(e->w, &p, &c));
         }
@@ -429,11 +432,11 @@ static pl_status push_parts(struct exchange *e, int s, int j)
             if (it->remote.p[b].src_dev != dev_of(e, s))
                 continue;
             if (e->out.n == e->g->n)
-                PL_TRY(push_all(e->w, dev_of(e, s), &e->out));
+                PL_TRY(emit_merged_pushes(e->w, dev_of(e, s), &e->out));
             push_later(&e->out, dev_of(e, k), it->room, 0, it->remote.p + b, n);
         }
     }
-    return push_all(e->w, dev_of(e, s), &e->out);
+    return emit_merged_pushes(e->w, dev_of(e, s), &e->out);
 }
 
 static pl_status post_pushed(const struct exchange *e, int k)
@@ -456,7 +459,7 @@ static pl_status wait_pushed(const struct exchange *e, int k)
 }
 
 /* The first shot: all push, and each puts together what has come. */
-static pl_status shot(struct exchange *e, struct shot *x)
+static pl_status first_shot(struct exchange *e, struct first_shot *x)
 {
     PL_TRY(new_events(e));
     PL_TRY(open_shot(e, x));
@@ -473,7 +476,7 @@ static pl_status shot(struct exchange *e, struct shot *x)
         PL_TRY(post_pushed(e, s));
     }
     for (int k = 0; k < e->g->n; k++) {
-        struct step s = {.queue = QUEUE_COMPUTE};
+        struct insn s = {.queue = QUEUE_COMPUTE};
 
         PL_TRY(wait_pushed(e, k));
         PL_TRY(lower_merge(e->w, e->g->first + k, e->n, e->item,
@@ -485,7 +488,7 @@ static pl_status shot(struct exchange *e, struct shot *x)
 /* Unit k has its range of sum j, and pushes it into the rooms of all. */
 static pl_status push_sum(struct exchange *e, int k, int j)
 {
-    struct copy_piece *p = e->out.range;
+    struct copy_desc *p = e->out.range;
 
     *p = range_piece(e, j, k);
     p->src_dev = dev_of(e, k);
@@ -496,7 +499,7 @@ static pl_status push_sum(struct exchange *e, int k, int j)
         push_later(&e->out, dev_of(e, s), item_of(e, s, j)->room, 0, p,
                    p->bytes.n > 0);
     }
-    return push_all(e->w, dev_of(e, k), &e->out);
+    return emit_merged_pushes(e->w, dev_of(e, k), &e->out);
 }
 
 /* Unit k puts the ranges that have come beside its own. */
@@ -504,7 +507,7 @@ static pl_status take_sums(const struct exchange *e, int k)
 {
     struct lower *w = e->w;
     struct merge_item *m = arena_alloc(w->a, (size_t)e->n, sizeof *m);
-    struct step s = {.kind = STEP_MERGE,
+    struct insn s = {.kind = INSN_MERGE,
                      .node = w->num->node[e->item[0]].node,
                      .merge = {.item = m}};
 
@@ -514,9 +517,9 @@ static pl_status take_sums(const struct exchange *e, int k)
         struct lower_pieces p = {0};
 
         for (int i = 1; i < e->g->n && is_all_reduce(e, j); i++) {
-            struct copy_piece c = range_piece(e, j, (k + i) % e->g->n);
+            struct copy_desc c = range_piece(e, j, (k + i) % e->g->n);
 
-            c = from_room(e, k, j, &c);
+            c = gather_copy(e, k, j, &c);
             if (c.bytes.n > 0)
                 PL_TRY(lower_add_piece(w, &p, &c));
         }
@@ -524,14 +527,14 @@ static pl_status take_sums(const struct exchange *e, int k)
             m[s.merge.n_item++] = (struct merge_item){
                 .out = item_of(e, k, j)->m.out, .piece = p.p, .n_piece = p.n};
     }
-    return s.merge.n_item > 0 ? lower_step(w, dev_of(e, k), &s) : PL_OK;
+    return s.merge.n_item > 0 ? lower_insn(w, dev_of(e, k), &s) : PL_OK;
 }
 
 static pl_status second_shot(struct exchange *e)
 {
     for (int i = 0; i < e->g->n * e->n; i++)
         if (is_all_reduce(e, i % e->n))
-            PL_TRY(make_room(e, i / e->n, i % e->n));
+            PL_TRY(alloc_gather_buffer(e, i / e->n, i % e->n));
     PL_TRY(new_events(e));
     for (int k = 0; k < e->g->n; k++) {
         for (int j = 0; j < e->n; j++)
@@ -567,7 +570,7 @@ static double bytes_of_a_shot(const struct exchange *e)
 /* Rows up to which one shot is taken: while the bytes that two would save go
  * over the link sooner than another shot begins, and no more are staged than
  * the value has at its largest, a quarter. */
-static int64_t few_rows(const struct exchange *e, int j)
+static int64_t max_one_shot_rows(const struct exchange *e, int j)
 {
     int64_t row = elements(e, j).n * 4, n = e->g->n;
     int64_t most = e->w->opt->max.n_tok / (4 * (n - 1));
@@ -580,7 +583,8 @@ static int64_t few_rows(const struct exchange *e, int j)
 }
 
 /* Guards of the two ways; GUARD_NONE twice: one way does. */
-static void guards(const struct exchange *e, enum guard *few, enum guard *many)
+static void set_predicates(const struct exchange *e, enum predicate *few,
+                           enum predicate *many)
 {
     *few = *many = GUARD_NONE;
     for (int j = 0; j < e->n && e->g->n > 2; j++) {
@@ -588,10 +592,10 @@ static void guards(const struct exchange *e, enum guard *few, enum guard *many)
 
         if (!is_all_reduce(e, j) || (s != PL_N_TOK && s != PL_N_OUT))
             continue;
-        if (e->w->few == 0)
-            e->w->few = few_rows(e, j);
-        *few = s == PL_N_TOK ? GUARD_FEW_TOK : GUARD_FEW_OUT;
-        *many = s == PL_N_TOK ? GUARD_MANY_TOK : GUARD_MANY_OUT;
+        if (e->w->one_shot_rows == 0)
+            e->w->one_shot_rows = max_one_shot_rows(e, j);
+        *few = s == PL_N_TOK ? PRED_ONE_SHOT_TOK : GUARD_FEW_OUT;
+        *many = s == PL_N_TOK ? PRED_TWO_SHOT_TOK : GUARD_MANY_OUT;
         return;
     }
 }
@@ -599,18 +603,19 @@ static void guards(const struct exchange *e, enum guard *few, enum guard *many)
 /* Most rows that the message has where it takes one shot, which is how much is
  * staged for it: those that guard `few` lets through. 0: any number, since
  * there is no guard, or some value's rows are not the ones that it counts. */
-static int64_t most_of(const struct exchange *e, enum guard few)
+static int64_t max_rows_of(const struct exchange *e, enum predicate few)
 {
-    pl_symbol s = few == GUARD_FEW_TOK ? PL_N_TOK : PL_N_OUT;
+    pl_symbol s = few == PRED_ONE_SHOT_TOK ? PL_N_TOK : PL_N_OUT;
 
     for (int j = 0; j < e->n; j++)
         if (elements(e, j).symbol != s)
             return 0;
-    return few == GUARD_NONE ? 0 : e->w->few;
+    return few == GUARD_NONE ? 0 : e->w->one_shot_rows;
 }
 
-pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
-                         struct lower_item *it, const pl_dim bytes[2])
+pl_status lower_collective_inbox(struct lower *w, int group, int n,
+                                 const int *item, struct lower_item *it,
+                                 const pl_dim bytes[2])
 {
     struct exchange e = {.w = w,
                          .group = group,
@@ -619,30 +624,32 @@ pl_status lower_exchange(struct lower *w, int group, int n, const int *item,
                          .item = item,
                          .it = it,
                          .bytes = bytes};
-    enum guard few, many;
-    struct shot one = {.ranges = false}, two = {.ranges = true};
+    enum predicate few, many;
+    struct first_shot one = {.ranges = false}, two = {.ranges = true};
     int *first;
 
-    guards(&e, &few, &many);
-    one.most = most_of(&e, few);
+    set_predicates(&e, &few, &many);
+    one.most = max_rows_of(&e, few);
     first = arena_alloc(w->a, (size_t)e.g->n, sizeof *first);
-    e.out.parcel = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.parcel);
+    e.out.peer_push =
+        arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.peer_push);
     e.out.range = arena_alloc(w->a, (size_t)e.g->n, sizeof *e.out.range);
-    if (!first || !e.out.parcel || !e.out.range)
+    if (!first || !e.out.peer_push || !e.out.range)
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < e.g->n;
          k++) /* whatever follows, its POST comes later */
-        first[k] = w->dev[dev_of(&e, k)].n_step;
-    PL_TRY(gather_from_rooms(&e));
-    w->now.guard = few;
-    PL_TRY(shot(&e, &one));
+        first[k] = w->dev[dev_of(&e, k)].n_insn;
+    PL_TRY(gather_from_buffers(&e));
+    w->now.predicate = few;
+    PL_TRY(first_shot(&e, &one));
     if (few != GUARD_NONE) {
-        w->now.guard = many;
-        PL_TRY(shot(&e, &two));
+        w->now.predicate = many;
+        PL_TRY(first_shot(&e, &two));
         PL_TRY(second_shot(&e));
     }
-    w->now.guard = GUARD_NONE;
+    w->now.predicate = GUARD_NONE;
     for (int k = 0; k < e.g->n; k++)
-        w->unit[e.g->first + k].messages.free_from[w->now.micro] = first[k];
+        w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
+            first[k];
     return PL_OK;
 }

@@ -9,10 +9,10 @@
 
 /* In which runs steps are: those of a message are there twice, for few rows and
  * for many. Rows are n_tok or n_out. */
-enum guard {
+enum predicate {
     GUARD_NONE,
-    GUARD_FEW_TOK,
-    GUARD_MANY_TOK,
+    PRED_ONE_SHOT_TOK,
+    PRED_TWO_SHOT_TOK,
     GUARD_FEW_OUT,
     GUARD_MANY_OUT,
     GUARD_COUNT
@@ -21,21 +21,21 @@ enum guard {
 /* What the next steps are made for. Who makes some for another micro-batch in
  * between sets it and puts it back. */
 struct cursor {
-    int micro;        /* micro-batch */
-    enum guard guard; /* which runs have them */
+    int micro;                /* micro-batch */
+    enum predicate predicate; /* which runs have them */
 };
 
 /* ---- a device's program being written ------------------------------------ */
 
 /* An event of the device. One of a copy queue is posted as late as it can be:
  * when somebody waits for it, or before copies of another wave. */
-struct draft_event {
+struct builder_event {
     bool late; /* to be posted later */
-    int micro, wave;
+    int micro, copy_batch;
     int as;     /* another event that was posted in its place, or -1 */
     int number; /* among the posts of its queue, micro-batch and guard; 0: not
                    yet */
-    enum guard guard;
+    enum predicate predicate;
     enum queue queue;
 };
 
@@ -48,10 +48,10 @@ struct posts {
 /* All of a device's: lower_event.c's. */
 struct draft_events {
     int n, cap; /* of all scripts */
-    struct draft_event *event;
-    int owed;       /* to be posted once values have come, or -1 */
-    int owed_micro; /* which waits for them */
-    int first_late; /* the first event that may be one */
+    struct builder_event *event;
+    int batched_post; /* to be posted once values have come, or -1 */
+    int owed_micro;   /* which waits for them */
+    int first_late;   /* the first event that may be one */
     struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
 };
 
@@ -63,7 +63,7 @@ struct draft_q8 {
     const struct rank_span *span;
 };
 
-struct draft {
+struct program_builder {
     /* of all scripts */
     struct prog_tensor *tensor;
     int *buffer;         /* [n_tensor] its buffer; -1: weights and caches */
@@ -72,8 +72,8 @@ struct draft {
     int n_tensor, tensor_cap;
     size_t bytes[REGION_COUNT];
     /* of the script being written */
-    struct step *step;
-    int n_step, step_cap;
+    struct insn *insn;
+    int n_insn, insn_cap;
     struct buffer *buf;
     int n_buf, buf_cap;
     int first_tensor;
@@ -91,7 +91,7 @@ struct addends {
 /* What must have happened before a value that is on its way is there. */
 struct arrival {
     int n;
-    struct step_event *event; /* [n] */
+    struct insn_event *event; /* [n] */
 };
 
 /* A value as a group holds it, while its script is written. */
@@ -106,44 +106,45 @@ struct placed {
 /* ---- a device in a group ------------------------------------------------- */
 
 /* A tensor that peers read until they have taken another message. */
-struct lent {
+struct peer_read {
     int tensor, micro;
 };
 
 /* What a unit's messages have read and written so far. */
-struct unit_messages {
+struct shard_collectives {
     /* By micro-batch: the step with which the last message by inboxes began.
        Its peers push the next one only after this one's POST, which comes
        later, so a place in the inbox is free from there on. -1: there was
        none. */
-    int free_from[PROG_MAX_MICRO];
-    struct lent *lent; /* read in messages not yet followed by another */
+    int reusable_from[PROG_MAX_MICRO];
+    struct peer_read
+        *peer_read; /* read in messages not yet followed by another */
     int n_lent, lent_cap;
 };
 
 /* The token table of a micro-batch, as far as a unit has it: lower_io.c's. */
-struct unit_token_table {
-    int tensor; /* -1: not here */
-    int ready;  /* event that says to the copy queue that it is, or -1 */
-    bool lent;  /* the copy queue reads it, nobody says until when */
+struct shard_token_table {
+    int tensor;     /* -1: not here */
+    int ready;      /* event that says to the copy queue that it is, or -1 */
+    bool peer_read; /* the copy queue reads it, nobody says until when */
 };
 
-struct unit {
-    struct lower_unit u;
+struct shard {
+    struct lower_shard u;
     int local; /* index in its group */
-    struct unit_messages messages;
-    struct unit_token_table token_table[PROG_MAX_MICRO];
+    struct shard_collectives collectives;
+    struct shard_token_table token_table[PROG_MAX_MICRO];
 };
 
 /* ---- the lowering -------------------------------------------------------- */
 
 /* The script being written. */
-struct script_draft {
+struct variant_builder {
     int index;              /* among the scripts */
     const int *at;          /* [num->n] group that computes each node */
     struct placed ***value; /* [n_micro][num->n]; NULL: no script yet */
     int order;              /* of the next step, in the total order */
-    int wave;               /* of copies that set out together */
+    int copy_batch;         /* of copies that set out together */
     int copy_cap;           /* of the lowered script's copies */
 };
 
@@ -159,18 +160,20 @@ struct lower {
     const int **group_dev;  /* [n_group] devices of its units */
     struct placed **stored; /* [num->n] weights and caches, for all scripts */
     uint64_t *present;      /* [num->n] PARTIAL: ranks that have an addend */
-    int64_t few; /* most rows for which a message takes one shot: what the first
-                    sum that needs two has, then of all; 0: none did yet */
+    int64_t one_shot_rows;  /* most rows for which a collective takes one shot:
+                               those of the first sum that needs two; 0: none
+                               did yet */
 
-    struct draft *dev; /* [n_dev] */
-    struct unit *unit; /* [n_unit] */
-    struct script_draft script;
+    struct program_builder *dev; /* [n_dev] */
+    struct shard *shard;         /* [n_unit] */
+    struct variant_builder variant;
     struct cursor now;
 
     /* one file's own each; in w->a */
     struct partials *partials; /* lower_partial.c */
-    struct transits *transits; /* lower_lend.c; NULL: nothing was lent yet */
-    struct streams *streams;   /* lower_stream.c, of the script */
+    struct transits
+        *transits;           /* lower_inflight.c; NULL: nothing was lent yet */
+    struct streams *streams; /* lower_stream.c, of the script */
 };
 
 /* The graph's node of value i. */
@@ -194,22 +197,23 @@ static inline const struct lower_group *lower_group(const struct lower *w,
 /* The device of unit u. */
 static inline int lower_dev(const struct lower *w, int u)
 {
-    return w->unit[u].u.dev;
+    return w->shard[u].u.dev;
 }
 
 /* ---- lower.c, lower_passes.c --------------------------------------------- */
 
 /* Emits the steps of a script, in the total order. */
-pl_status lower_order(struct lower *w, struct lowered_script *script);
+pl_status lower_order(struct lower *w, struct lowered_variant *variant);
 /* All passes over a script: w->script is there. */
-pl_status lower_passes(struct lower *w, struct lowered_script *script);
+pl_status lower_passes(struct lower *w, struct lowered_variant *variant);
 
-/* ---- lower_draft.c ------------------------------------------------------- */
+/* ---- lower_builder.c -------------------------------------------------------
+ */
 
 /* Room for one more than the n that *p has: by realloc, to be freed; or in
  * w->a. False: out of memory. */
 bool lower_grow(void **p, int n, int *cap, size_t size);
-bool lower_more(struct lower *w, void **p, int n, int *cap, size_t size);
+bool lower_grow_arena(struct lower *w, void **p, int n, int *cap, size_t size);
 /* Value i's dimensions as unit u stores them. */
 void lower_dims(const struct lower *w, int u, int i, pl_dim *dim);
 /* How unit u stores value i's dimension `dim`. */
@@ -234,15 +238,15 @@ pl_status lower_inbox_tensor(struct lower *w, int d, pl_format f, int n_dim,
                              const pl_dim *dim, int birth, int64_t most,
                              int *out);
 /* Tensor t, just made, lies in the inbox, and its buffer is born at `birth`. */
-void lower_to_inbox(struct draft *v, int t, int birth);
+void lower_to_inbox(struct program_builder *v, int t, int birth);
 /* The same memory under other dimensions, `offset` bytes in. */
 pl_status lower_alias(struct lower *w, int d, int tensor, int n_dim,
                       const pl_dim *dim, size_t offset, int *out);
 /* Appends a step and counts its uses of buffers. Its micro-batch and order are
  * the current ones; a meeting's order is given. */
-pl_status lower_step(struct lower *w, int d, const struct step *s);
+pl_status lower_insn(struct lower *w, int d, const struct insn *s);
 /* The buffer of `tensor` is touched at step `at`. */
-void lower_use(struct draft *v, int tensor, int at);
+void lower_use(struct program_builder *v, int tensor, int at);
 
 /* ---- lower_event.c ------------------------------------------------------- */
 
@@ -252,47 +256,50 @@ pl_status lower_wait(struct lower *w, int d, enum queue q, int dev, int event);
 /* A WAIT of the compute queue for events that lower_post() gave, of the compute
  * queues of several devices, this one perhaps among them. e[n] is the caller's
  * to keep in w->a; several devices may have the same. */
-pl_status lower_wait_all(struct lower *w, int d, const struct step_event *e,
+pl_status lower_wait_all(struct lower *w, int d, const struct insn_event *e,
                          int n);
 /* The event of a POST in the compute queue that the device owes: it comes
  * before its next step other than transfers and waits, so that threads meet
  * once for all that they pull in a row. */
-pl_status lower_post_later(struct lower *w, int d, int *event);
+pl_status lower_post_batched(struct lower *w, int d, int *event);
 /* Makes the POST that is owed, if one is. Comes before a meeting's order is
  * taken. */
-pl_status lower_post_owed(struct lower *w, int d);
+pl_status lower_flush_batched_post(struct lower *w, int d);
 /* The event of a POST in device d's copy queue that comes as late as it can:
- * see struct draft_event. */
-pl_status lower_post_late(struct lower *w, int d, int *event);
+ * see struct builder_event. */
+pl_status lower_post_deferred(struct lower *w, int d, int *event);
 /* Before copies of another wave enter the queue. */
-pl_status lower_post_wave(struct lower *w, int d);
+pl_status lower_flush_deferred_posts(struct lower *w, int d);
 /* A WAIT for another device, or a meeting, is about to follow in the queue: it
  * must depend on all that the device has posted in the other one. */
-pl_status lower_link(struct lower *w, int d, enum queue q);
+pl_status lower_order_after_queue(struct lower *w, int d, enum queue q);
 /* A draft's events before its first script, and between two. */
-void lower_open_events(struct draft_events *e);
+void lower_reset_events(struct draft_events *e);
 
-/* ---- lower_placed.c ------------------------------------------------------ */
+/* ---- lower_value.c ------------------------------------------------------ */
 
 /* Value i in a group, NULL: not there. */
 struct placed *lower_find(const struct lower *w, int i, int group);
 /* Value i in a group from now on, all its tensors -1. */
-pl_status lower_place(struct lower *w, int i, int group, struct placed **out);
+pl_status lower_add_value(struct lower *w, int i, int group,
+                          struct placed **out);
 /* The tensor of value i (of a weight: packed or plain form) at unit u, which
  * must hold it. */
 static inline struct lowered_value *lower_value(const struct placed *h,
-                                                const struct unit *u)
+                                                const struct shard *u)
 {
     return &h->h.v[u->local];
 }
 /* The value is about to be used at unit u. */
-pl_status lower_arrive(struct lower *w, const struct placed *h, int u);
+pl_status lower_await_value(struct lower *w, const struct placed *h, int u);
 /* The event that says that unit u has its part of the value. */
-pl_status lower_ready(struct lower *w, struct placed *h, int u, int *event);
+pl_status lower_ready_event(struct lower *w, struct placed *h, int u,
+                            int *event);
 /* The script ends: what nobody has waited for may come until then. */
 void lower_end_arrivals(struct lower *w, int n_micro);
 
-/* ---- lower_stored.c ------------------------------------------------------ */
+/* ---- lower_resident.c ------------------------------------------------------
+ */
 
 /* What operand k of this op, if it is a weight, is read for. */
 enum weight_use lower_weight_use(enum op op, int k);
@@ -307,14 +314,15 @@ pl_status lower_pack(struct lower *w, int u, int i, struct pack **out);
 /* Matrices of weight i that unit u holds: experts, or one. */
 int64_t lower_matrices(const struct lower *w, int u, int i);
 /* Gives tensor t, which has no buffer, the next `bytes` of a region. */
-void lower_append(struct draft *v, int t, enum region r, size_t bytes);
+void lower_append(struct program_builder *v, int t, enum region r,
+                  size_t bytes);
 
 /* ---- lower_io.c -------------------------------------------------------- */
 
 /* Memory of "io" for inputs: for good. */
 pl_status lower_io(struct lower *w);
 /* A script begins: io has its inputs, and no results. */
-pl_status lower_io_begin(struct lower *w, struct lowered_script *o);
+pl_status lower_io_begin(struct lower *w, struct lowered_variant *o);
 /* Input i in a group, with the others that are read there. */
 pl_status lower_input(struct lower *w, int i, int group);
 /* The micro-batch's token table at unit u. */
@@ -324,7 +332,7 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor);
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event);
 /* Value i is there: to io, if the caller may want it. */
-pl_status lower_result(struct lower *w, int i);
+pl_status lower_output(struct lower *w, int i);
 /* The script ends: token tables that the copy queue may still read. */
 void lower_end_token_tables(struct lower *w, int n_micro);
 
@@ -336,16 +344,16 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8);
 /* What the step of an op of the caller's own carries beside; if a letter is
  * summed over, also the copies before it: what its rank has of operands. */
-pl_status lower_custom(struct lower *w, int u, int i, struct step_kernel *s);
+pl_status lower_custom(struct lower *w, int u, int i, struct insn_kernel *s);
 /* The tensor that op i reads as operand k at unit u; -1: absent. Waits for it
  * if it is on its way. */
 pl_status lower_operand(struct lower *w, int u, int i, int k, int *out);
 /* Op i, not PARTIAL, at all units of its group. */
-pl_status lower_everywhere(struct lower *w, int i);
+pl_status lower_op_all_shards(struct lower *w, int i);
 
 /* ---- lower_partial.c --------------------------------------------------- */
 
-pl_status lower_presence(struct lower *w);
+pl_status lower_find_addend_ranks(struct lower *w);
 /* Computes the PARTIAL operands of conversions item[n], and what these need. */
 pl_status lower_partial_operands(struct lower *w, int n, const int *item);
 
@@ -354,42 +362,44 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item);
 /* Copies from value `from`, as group a holds it, to unit u's part of value `to`
  * of the same graph value: from u itself, and from other devices. */
 struct lower_pieces {
-    struct copy_piece *p;
+    struct copy_desc *p;
     int n, cap;
 };
 pl_status lower_pieces(struct lower *w, int u, int a, int from, int to,
                        struct lower_pieces *local, struct lower_pieces *remote);
 pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
-                          const struct copy_piece *p);
+                          const struct copy_desc *p);
 
-/* ---- lower_slice.c, lower_message.c -------------------------------------- */
+/* ---- lower_slice.c, lower_collective.c --------------------------------------
+ */
 
 /* Slice conversion i, in its group. */
 pl_status lower_slice(struct lower *w, int i);
 /* The message of conversions item[n] of one group; their sources are ready. */
-pl_status lower_message(struct lower *w, int group, int n, const int *item);
+pl_status lower_collective(struct lower *w, int group, int n, const int *item);
 /* The script ends: what peers may still read. */
-void lower_end_messages(struct lower *w);
+void lower_end_collectives(struct lower *w);
 
 /* ---- lower_copy.c -------------------------------------------------------- */
 
 /* Makes value i (computed, input, weight or cache) available to group b. */
-pl_status lower_fetch(struct lower *w, int i, int b);
+pl_status lower_copy_to_group(struct lower *w, int i, int b);
 /* Conversion j of group b whose operand lies in another group. */
 pl_status lower_convert_copy(struct lower *w, int j);
 /* The addends of PARTIAL value i, rank by rank, to group b. */
 pl_status lower_copy_ranks(struct lower *w, int i, int b);
 /* Value i is there: starts its copies to the groups that will read it. */
-pl_status lower_send(struct lower *w, int i);
+pl_status lower_start_copies(struct lower *w, int i);
 
-/* ---- lower_lend.c -------------------------------------------------------- */
+/* ---- lower_inflight.c
+ * -------------------------------------------------------- */
 
 /* Value h is read by the units of group `to`, who have it when the events of
  * `done` have come. by_rank: its addends, else its value. */
-pl_status lower_lend(struct lower *w, const struct placed *h, int to,
-                     const struct arrival *done, bool by_rank);
+pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
+                               const struct arrival *done, bool by_rank);
 /* The script ends: what is still lent lives to its end. */
-void lower_end_lent(struct lower *w);
+void lower_extend_inflight(struct lower *w);
 
 /* ---- lower_stream.c, lower_pages.c --------------------------------------- */
 
@@ -397,7 +407,7 @@ void lower_end_lent(struct lower *w);
 pl_status lower_find_streams(struct lower *w);
 /* Weight i is about to be read in group b: it is there or on its way, and what
  * is read next sets out ahead of its use. */
-pl_status lower_ahead(struct lower *w, int i, int b);
+pl_status lower_prefetch_weights(struct lower *w, int i, int b);
 /* The pages of cache value i (a cache, or what was written into it) to group
  * b. */
 pl_status lower_stream_pages(struct lower *w, int i, int b);

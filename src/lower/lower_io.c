@@ -8,7 +8,7 @@
  * *bundle*: pulled by a device that reads io's memory, else pushed by io into
  * its inbox. A result goes into io's inbox as soon as it is there; nobody waits
  * for it but the run's end. */
-#include "lower/lower_deliver.h"
+#include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
@@ -22,9 +22,9 @@ static int io_group(const struct lower *w)
     return w->opt->n_group - 1;
 }
 
-static int io_unit(const struct lower *w)
+static int io_shard(const struct lower *w)
 {
-    return w->opt->n_unit - 1;
+    return w->opt->n_shard - 1;
 }
 
 static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
@@ -34,9 +34,9 @@ static size_t at_most(const struct lower *w, int n_dim, const pl_dim *dim)
 
 /* Device d pushes p[n], for a node of the graph. */
 static pl_status push(struct lower *w, int d, int node, struct push_to to,
-                      const struct copy_piece *p, int n)
+                      const struct copy_desc *p, int n)
 {
-    const struct step s = {.kind = STEP_PUSH,
+    const struct insn s = {.kind = INSN_PUSH,
                            .queue = QUEUE_COMPUTE,
                            .node = node,
                            .push = {.n_to = 1,
@@ -44,7 +44,7 @@ static pl_status push(struct lower *w, int d, int node, struct push_to to,
                                     .piece = p,
                                     .n_piece = n}};
 
-    return s.push.to ? lower_step(w, d, &s)
+    return s.push.to ? lower_insn(w, d, &s)
                      : err_no_memory(w->err, "a program");
 }
 
@@ -83,11 +83,11 @@ static pl_status io_token_table(struct lower *w)
 pl_status lower_io(struct lower *w)
 {
     int n_micro = 0, n_node = w->g->n_node;
-    struct draft *v = &w->dev[io_dev(w)];
+    struct program_builder *v = &w->dev[io_dev(w)];
 
-    for (int k = 0; k < w->opt->n_script; k++)
-        if (w->opt->script[k].n_micro > n_micro)
-            n_micro = w->opt->script[k].n_micro;
+    for (int k = 0; k < w->opt->n_variant; k++)
+        if (w->opt->variant[k].n_micro > n_micro)
+            n_micro = w->opt->variant[k].n_micro;
     w->out->n_micro = n_micro;
     w->out->input = arena_alloc(w->a, (size_t)n_micro * (size_t)n_node + 1,
                                 sizeof *w->out->input);
@@ -110,15 +110,15 @@ pl_status lower_io(struct lower *w)
     return io_token_table(w);
 }
 
-static void forget_token_tables(struct unit *x)
+static void forget_token_tables(struct shard *x)
 {
     for (int k = 0; k < PROG_MAX_MICRO; k++) {
         x->token_table[k].tensor = x->token_table[k].ready = -1;
-        x->token_table[k].lent = false;
+        x->token_table[k].peer_read = false;
     }
 }
 
-pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
+pl_status lower_io_begin(struct lower *w, struct lowered_variant *o)
 {
     size_t n_node = (size_t)w->g->n_node;
 
@@ -127,8 +127,8 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
         return err_no_memory(w->err, "a program");
     for (size_t i = 0; i < (size_t)o->n_micro * n_node; i++)
         o->result[i] = -1;
-    for (int u = 0; u < w->opt->n_unit; u++)
-        forget_token_tables(&w->unit[u]);
+    for (int u = 0; u < w->opt->n_shard; u++)
+        forget_token_tables(&w->shard[u]);
     for (int k = 0; k < o->n_micro; k++)
         for (int i = 0; i < w->num->n; i++) {
             struct placed *h;
@@ -136,7 +136,7 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
             if (!lower_is(w, i, OP_input))
                 continue;
             w->now.micro = k;
-            PL_TRY(lower_place(w, i, io_group(w), &h));
+            PL_TRY(lower_add_value(w, i, io_group(w), &h));
             h->h.v[0].tensor =
                 w->out
                     ->input[(size_t)k * n_node + (size_t)w->num->node[i].node];
@@ -150,14 +150,14 @@ pl_status lower_io_begin(struct lower *w, struct lowered_script *o)
 /* The inputs of one micro-batch that a group reads and does not have. */
 struct inputs {
     int n, *num;
-    struct placed **placed; /* there */
-    bool token_table;       /* the token table too */
+    struct placed **group_value; /* there */
+    bool token_table;            /* the token table too */
 };
 
 static bool is_read(const struct lower *w, int i, int group)
 {
     for (int k = w->user0[i]; k < w->user0[i + 1]; k++)
-        if (w->script.at[w->user[k]] == group)
+        if (w->variant.at[w->user[k]] == group)
             return true;
     return false;
 }
@@ -167,46 +167,47 @@ static pl_status find_inputs(struct lower *w, int first, int group,
                              struct inputs *in)
 {
     in->num = arena_alloc(w->a, (size_t)w->num->n, sizeof *in->num);
-    in->placed = arena_alloc(w->a, (size_t)w->num->n, sizeof(struct placed *));
-    if (!in->num || !in->placed)
+    in->group_value =
+        arena_alloc(w->a, (size_t)w->num->n, sizeof(struct placed *));
+    if (!in->num || !in->group_value)
         return err_no_memory(w->err, "a program");
     for (int i = 0; i < w->num->n; i++)
         if (lower_is(w, i, OP_input) && !lower_find(w, i, group) &&
             (i == first || is_read(w, i, group))) {
-            PL_TRY(lower_place(w, i, group, &in->placed[in->n]));
+            PL_TRY(lower_add_value(w, i, group, &in->group_value[in->n]));
             in->num[in->n++] = i;
         }
-    in->token_table =
-        w->out->token_table[w->now.micro] >= 0 &&
-        w->unit[lower_group(w, group)->first].token_table[w->now.micro].tensor <
-            0;
+    in->token_table = w->out->token_table[w->now.micro] >= 0 &&
+                      w->shard[lower_group(w, group)->first]
+                              .token_table[w->now.micro]
+                              .tensor < 0;
     return PL_OK;
 }
 
 /* The table, `at` bytes into a bundle of unit u. What of it has the size of the
  * run goes from its place to the same place. */
-static pl_status add_token_table(struct lower *w, int u, int bundle, size_t at,
-                                 struct lower_pieces *p)
+static pl_status add_token_table(struct lower *w, int u, int input_transfer,
+                                 size_t at, struct lower_pieces *p)
 {
     const struct program q = {.max = w->opt->max,
                               .page_stride = w->opt->page_stride};
     const pl_dim n = token_table_words(w), one = {1, PL_CONST};
-    int d = lower_dev(w, u), *t = &w->unit[u].token_table[w->now.micro].tensor;
+    int d = lower_dev(w, u), *t = &w->shard[u].token_table[w->now.micro].tensor;
 
-    PL_TRY(lower_alias(w, d, bundle, 1, &n, at, t));
+    PL_TRY(lower_alias(w, d, input_transfer, 1, &n, at, t));
     w->dev[d].tensor[*t].format = PL_I32;
     w->dev[d].tensor[*t].bytes = 4 * (size_t)n.n;
     for (int k = 0; k < 2 + w->g->n_pool; k++) { /* pos, seq, pages */
         int64_t word = k < 2 ? k * q.max.n_tok : program_pages_word(&q, k - 2);
         pl_dim bytes = k < 2 ? (pl_dim){4, PL_N_TOK}
                              : (pl_dim){4 * q.page_stride, GRAPH_N_SEQ};
-        const struct copy_piece c = {.src_dev = io_dev(w),
-                                     .src = w->out->token_table[w->now.micro],
-                                     .src_at = 4 * word,
-                                     .dst_at = (int64_t)at + 4 * word,
-                                     .bytes = bytes,
-                                     .n0 = one,
-                                     .n1 = one};
+        const struct copy_desc c = {.src_dev = io_dev(w),
+                                    .src = w->out->token_table[w->now.micro],
+                                    .src_const = 4 * word,
+                                    .dst_const = (int64_t)at + 4 * word,
+                                    .bytes = bytes,
+                                    .n0 = one,
+                                    .n1 = one};
 
         PL_TRY(lower_add_piece(w, p, &c));
     }
@@ -214,8 +215,10 @@ static pl_status add_token_table(struct lower *w, int u, int bundle, size_t at,
 }
 
 /* A bundle of unit u: inputs one after another, then the table. */
-static pl_status make_bundle(struct lower *w, int u, const struct inputs *in,
-                             bool pushed, int *bundle, struct lower_pieces *p)
+static pl_status emit_input_transfer(struct lower *w, int u,
+                                     const struct inputs *in, bool pushed,
+                                     int *input_transfer,
+                                     struct lower_pieces *p)
 {
     int d = lower_dev(w, u);
     struct lower_pieces none = {0};
@@ -232,45 +235,48 @@ static pl_status make_bundle(struct lower *w, int u, const struct inputs *in,
     if (in->token_table)
         size.n += token_table_words(w).n;
     if (pushed)
-        PL_TRY(lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, bundle));
+        PL_TRY(
+            lower_inbox_tensor(w, d, PL_I32, 1, &size, -1, 0, input_transfer));
     else
-        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, bundle, NULL));
+        PL_TRY(lower_tensor(w, d, PL_I32, 1, &size, 1, input_transfer, NULL));
     for (int k = 0; k < in->n; k++) {
         const struct graph_node *x = lower_node(w, in->num[k]);
-        int *t = &in->placed[k]->h.v[w->unit[u].local].tensor, first = p->n;
+        int *t = &in->group_value[k]->h.v[w->shard[u].local].tensor,
+            first = p->n;
 
         lower_dims(w, u, in->num[k], dim);
-        PL_TRY(lower_alias(w, d, *bundle, x->n_dim, dim, at, t));
+        PL_TRY(lower_alias(w, d, *input_transfer, x->n_dim, dim, at, t));
         w->dev[d].tensor[*t].format = x->format;
         w->dev[d].tensor[*t].bytes = at_most(w, x->n_dim, dim);
         PL_TRY(
             lower_pieces(w, u, io_group(w), in->num[k], in->num[k], &none, p));
         for (int j = first; j < p->n; j++)
-            p->p[j].dst_at += (int64_t)at;
+            p->p[j].dst_const += (int64_t)at;
         at += (at_most(w, x->n_dim, dim) + 63) / 64 * 64;
     }
-    return in->token_table ? add_token_table(w, u, *bundle, at, p) : PL_OK;
+    return in->token_table ? add_token_table(w, u, *input_transfer, at, p)
+                           : PL_OK;
 }
 
 /* The device does not go on before its bundle is there: it has nothing to do
  * without it. */
-static pl_status bring(struct lower *w, int u, const struct inputs *in)
+static pl_status fetch_inputs(struct lower *w, int u, const struct inputs *in)
 {
-    int d = lower_dev(w, u), bundle, event;
-    bool pushed = !lower_reads(w, d, io_dev(w));
+    int d = lower_dev(w, u), input_transfer, event;
+    bool pushed = !lower_can_read(w, d, io_dev(w));
     struct lower_pieces p = {0};
-    struct step s = {.queue = QUEUE_COMPUTE,
+    struct insn s = {.queue = QUEUE_COMPUTE,
                      .node = in->n ? w->num->node[in->num[0]].node : -1};
 
-    PL_TRY(make_bundle(w, u, in, pushed, &bundle, &p));
+    PL_TRY(emit_input_transfer(w, u, in, pushed, &input_transfer, &p));
     if (!pushed) {
-        s.kind = STEP_PULL;
-        s.pull =
-            (struct step_pull){.out = bundle, .piece = p.p, .n_piece = p.n};
-        return lower_step(w, d, &s);
+        s.kind = INSN_PULL;
+        s.pull = (struct insn_pull){
+            .out = input_transfer, .piece = p.p, .n_piece = p.n};
+        return lower_insn(w, d, &s);
     }
-    PL_TRY(
-        push(w, io_dev(w), s.node, (struct push_to){d, bundle, 0}, p.p, p.n));
+    PL_TRY(push(w, io_dev(w), s.node, (struct push_to){d, input_transfer, 0},
+                p.p, p.n));
     PL_TRY(lower_post(w, io_dev(w), QUEUE_COMPUTE, &event));
     return lower_wait(w, d, QUEUE_COMPUTE, io_dev(w), event);
 }
@@ -282,16 +288,16 @@ pl_status lower_input(struct lower *w, int i, int group)
 
     PL_TRY(find_inputs(w, i, group, &in));
     for (int u = g->first; u < g->first + g->n; u++)
-        PL_TRY(bring(w, u, &in));
+        PL_TRY(fetch_inputs(w, u, &in));
     return PL_OK;
 }
 
 pl_status lower_token_table(struct lower *w, int u, int *tensor)
 {
-    const int *t = &w->unit[u].token_table[w->now.micro].tensor;
+    const int *t = &w->shard[u].token_table[w->now.micro].tensor;
 
     if (*t < 0)
-        PL_TRY(lower_input(w, -1, w->unit[u].u.group));
+        PL_TRY(lower_input(w, -1, w->shard[u].u.group));
     *tensor = *t;
     return PL_OK;
 }
@@ -299,10 +305,10 @@ pl_status lower_token_table(struct lower *w, int u, int *tensor)
 pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
                                    int *event)
 {
-    int *ready = &w->unit[u].token_table[w->now.micro].ready;
+    int *ready = &w->shard[u].token_table[w->now.micro].ready;
 
     PL_TRY(lower_token_table(w, u, tensor));
-    w->unit[u].token_table[w->now.micro].lent = true;
+    w->shard[u].token_table[w->now.micro].peer_read = true;
     if (event && *ready < 0)
         PL_TRY(lower_post(w, lower_dev(w, u), QUEUE_COMPUTE, ready));
     if (event)
@@ -312,40 +318,40 @@ pl_status lower_token_table_copied(struct lower *w, int u, int *tensor,
 
 void lower_end_token_tables(struct lower *w, int n_micro)
 {
-    for (int u = 0; u < w->opt->n_unit; u++)
+    for (int u = 0; u < w->opt->n_shard; u++)
         for (int k = 0; k < n_micro; k++) {
-            const struct unit_token_table *x = &w->unit[u].token_table[k];
-            struct draft *d = &w->dev[lower_dev(w, u)];
+            const struct shard_token_table *x = &w->shard[u].token_table[k];
+            struct program_builder *d = &w->dev[lower_dev(w, u)];
 
-            if (x->lent)
-                lower_use(d, x->tensor, d->n_step);
+            if (x->peer_read)
+                lower_use(d, x->tensor, d->n_insn);
         }
 }
 
 /* ---- results ------------------------------------------------------------- */
 
-pl_status lower_result(struct lower *w, int i)
+pl_status lower_output(struct lower *w, int i)
 {
     int node = w->num->node[i].node, *out;
     const struct graph_node *x = &w->g->node[node];
-    const struct placed *h = lower_find(w, i, w->script.at[i]);
+    const struct placed *h = lower_find(w, i, w->variant.at[i]);
     struct lower_pieces none = {0}, p = {0};
 
     if (!(x->output || x->keep) || graph_memory(w->g, node) >= 0 ||
         w->num->value[node] != i)
         return PL_OK;
-    out = &w->out->script[w->script.index]
+    out = &w->out->variant[w->variant.index]
                .result[(size_t)w->now.micro * (size_t)w->g->n_node +
                        (size_t)node];
     /* born before the run begins, it shares its place with no other one */
     PL_TRY(lower_inbox_tensor(w, io_dev(w), x->format, x->n_dim, x->dim, -1, 0,
                               out));
-    PL_TRY(lower_pieces(w, io_unit(w), w->script.at[i], i, i, &none, &p));
+    PL_TRY(lower_pieces(w, io_shard(w), w->variant.at[i], i, i, &none, &p));
     for (int k = 0, n; k < p.n; k += n) {
         int d = p.p[k].src_dev;
 
         n = lower_same_source(p.p + k, p.n - k);
-        PL_TRY(lower_arrive(w, h, lower_unit_of(w, w->script.at[i], d)));
+        PL_TRY(lower_await_value(w, h, lower_shard_on(w, w->variant.at[i], d)));
         PL_TRY(
             push(w, d, node, (struct push_to){io_dev(w), *out, 0}, p.p + k, n));
     }

@@ -8,7 +8,7 @@
 
 /* Arguments are the op's operands behind the result. */
 static pl_status head_map(struct lower *w, int u, int i, int many, int few,
-                          struct step_kernel *s)
+                          struct insn_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     bool tiled = w->g->node[n->node].op == OP_delta_net_tiled;
@@ -46,12 +46,12 @@ static void counted(const pl_layout *l, int64_t size, int64_t *count)
             l->run[k].len * (size / l->period);
 }
 
-static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
+static pl_status costs(struct lower *w, int u, int i, struct insn_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct num_node *wt = &w->num->node[n->in[1]];
     const struct graph_node *x = &w->g->node[wt->node];
-    const struct lower_unit *v = &w->unit[u].u;
+    const struct lower_shard *v = &w->shard[u].u;
     const bool heads = s->kernel == KERNEL_head_matmul;
     const bool by_k = n->sum != NULL;
     int64_t count[PL_MAX_RANKS], other = 1;
@@ -86,7 +86,7 @@ static pl_status costs(struct lower *w, int u, int i, struct step_kernel *s)
 
 /* The summed dimension of a plain contraction (gather_rows, sum). */
 static pl_status plain_spans(struct lower *w, int u, int i,
-                             struct step_kernel *s)
+                             struct insn_kernel *s)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = lower_node(w, n->in[0]);
@@ -107,7 +107,7 @@ static pl_status plain_spans(struct lower *w, int u, int i,
 /* How a contraction wants its activations quantized: where the weight has
  * super-blocks, with one scale for each chunk of theirs. */
 static pl_status chunk_spans(struct lower *w, int u, int weight,
-                             struct step_kernel *s)
+                             struct insn_kernel *s)
 {
     const struct graph_node *x = lower_node(w, weight);
     struct layout_local k;
@@ -122,7 +122,7 @@ static pl_status chunk_spans(struct lower *w, int u, int weight,
 }
 
 static bool is_so_quantized(const struct draft_q8 *a,
-                            const struct step_kernel *how)
+                            const struct insn_kernel *how)
 {
     return a->tensor >= 0 && a->n_span == how->n_span &&
            (a->n_span == 0 ||
@@ -134,9 +134,9 @@ static pl_status quantized(struct lower *w, int u, int weight, int tensor,
                            bool memo, int *out)
 {
     int d = lower_dev(w, u);
-    struct draft *v = &w->dev[d];
-    struct step s = {
-        .kind = STEP_KERNEL,
+    struct program_builder *v = &w->dev[d];
+    struct insn s = {
+        .kind = INSN_KERNEL,
         .node = -1,
         .kernel = {.kernel = KERNEL_quantize,
                    .n_arg = 2,
@@ -156,7 +156,7 @@ static pl_status quantized(struct lower *w, int u, int weight, int tensor,
     memcpy(v->tensor[*out].dim, v->tensor[tensor].dim, sizeof dim);
     v->tensor[*out].q8 = true;
     s.kernel.arg[0].tensor = *out;
-    PL_TRY(lower_step(w, d, &s));
+    PL_TRY(lower_insn(w, d, &s));
     if (memo)
         v->q8[tensor] = (struct draft_q8){*out, s.kernel.n_span, s.kernel.span};
     return PL_OK;
@@ -164,7 +164,7 @@ static pl_status quantized(struct lower *w, int u, int weight, int tensor,
 
 /* The kernel's arguments: the result, then the op's operands. Of what is
  * updated the result is the operand. */
-static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
+static void set_args(struct insn_kernel *k, const int *in, int n_in, int out)
 {
     enum access first = kernel_access(k->kernel, 0);
 
@@ -175,7 +175,7 @@ static void set_args(struct step_kernel *k, const int *in, int n_in, int out)
 }
 
 /* The token table is the last argument of what reads it. */
-static pl_status token_table_arg(struct lower *w, int u, struct step_kernel *k)
+static pl_status token_table_arg(struct lower *w, int u, struct insn_kernel *k)
 {
     int last = k->n_arg, tensor;
 
@@ -194,7 +194,7 @@ static pl_status token_table_arg(struct lower *w, int u, struct step_kernel *k)
 /* A contraction reads quantized activations where the weight's format has
  * blocks: its last argument. */
 static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
-                             struct step_kernel *k)
+                             struct insn_kernel *k)
 {
     const struct num_node *n = &w->num->node[i];
     pl_format f = lower_node(w, n->in[1])->format;
@@ -210,7 +210,7 @@ static pl_status contraction(struct lower *w, int u, int i, bool memo_q8,
 
 /* A slice of a split dimension begins elsewhere in what is here of it. */
 static pl_status slice_start(struct lower *w, int u, int i,
-                             struct step_kernel *k)
+                             struct insn_kernel *k)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
@@ -232,11 +232,11 @@ static pl_status slice_start(struct lower *w, int u, int i,
 pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
                    const struct rank_tree *tree, size_t stride, bool memo_q8)
 {
-    static const struct rank_item whole_item = {0, 0};
+    static const struct tree_addend whole_item = {0, 0};
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    struct step s = {.kind = STEP_KERNEL, .node = n->node};
-    struct step_kernel *k = &s.kernel;
+    struct insn s = {.kind = INSN_KERNEL, .node = n->node};
+    struct insn_kernel *k = &s.kernel;
     int many, few;
 
     k->kernel = kernel_of_op(x->op);
@@ -255,41 +255,41 @@ pl_status lower_op(struct lower *w, int u, int i, const int *in, int out,
         PL_TRY(slice_start(w, u, i, k));
     if (x->op == OP_custom)
         PL_TRY(lower_custom(w, u, i, k));
-    return lower_step(w, lower_dev(w, u), &s);
+    return lower_insn(w, lower_dev(w, u), &s);
 }
 
 pl_status lower_operand(struct lower *w, int u, int i, int k, int *out)
 {
     const struct num_node *n = &w->num->node[i];
     enum op op = w->g->node[n->node].op;
-    const struct unit *x = &w->unit[u];
+    const struct shard *x = &w->shard[u];
     const struct lowered_value *y;
     struct placed *h;
 
     *out = -1;
     if (n->in[k] < 0)
         return PL_OK;
-    PL_TRY(lower_fetch(w, n->in[k], x->u.group));
+    PL_TRY(lower_copy_to_group(w, n->in[k], x->u.group));
     h = lower_find(w, n->in[k], x->u.group);
-    PL_TRY(lower_arrive(w, h, u));
+    PL_TRY(lower_await_value(w, h, u));
     y = lower_value(h, x);
     *out = y->plain >= 0 && lower_weight_use(op, k) == USE_VALUES ? y->plain
                                                                   : y->tensor;
     return PL_OK;
 }
 
-pl_status lower_everywhere(struct lower *w, int i)
+pl_status lower_op_all_shards(struct lower *w, int i)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    int group = w->script.at[i];
+    int group = w->variant.at[i];
     const struct lower_group *g = lower_group(w, group);
     struct placed *h;
 
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k] >= 0)
-            PL_TRY(lower_fetch(w, n->in[k], group));
-    PL_TRY(lower_place(w, i, group, &h));
+            PL_TRY(lower_copy_to_group(w, n->in[k], group));
+    PL_TRY(lower_add_value(w, i, group, &h));
     for (int m = 0; m < g->n; m++) {
         int u = g->first + m, d = lower_dev(w, u);
         int in[GRAPH_MAX_IN], *out = &h->h.v[m].tensor;

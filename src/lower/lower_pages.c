@@ -5,7 +5,7 @@
  * them (PAGES) has the token table among its arguments. A receiver takes
  * the heads that it computes with; their tiles are the same bytes on both
  * sides. */
-#include "lower/lower_deliver.h"
+#include "lower/lower_transfer.h"
 
 #include "base/err.h"
 #include "program/cache_tile.h"
@@ -53,13 +53,13 @@ static pl_status table(struct lower *w, int u, int *tensor, int *event)
 
 /* The pages of cache `root`, as `y->src` has them, to unit y->u, which has
  * n_head heads. */
-static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
-                            struct delivery *y)
+static pl_status shard_pages(struct lower *w, int root, int64_t n_head,
+                             struct transfer *y)
 {
     const struct lower_group *a = lower_group(w, y->group);
     const struct graph_node *x = lower_node(w, root);
     size_t tile = cache_tile_bytes(x->format, x->dim[2].n);
-    struct step *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
+    struct insn *s = arena_alloc(w->a, (size_t)a->n, sizeof *s);
     bool *got = arena_alloc(w->a, (size_t)n_head + 1, 1);
     struct arrival from = {0};
     bool pushed = false;
@@ -69,34 +69,34 @@ static pl_status unit_pages(struct lower *w, int root, int64_t n_head,
         return err_no_memory(w->err, "a program");
     for (int k = 0; k < a->n; k++)
         pushed |=
-            !lower_reads(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
-    PL_TRY(lower_stored_room(
+            !lower_can_read(w, lower_dev(w, y->u), lower_dev(w, a->first + k));
+    PL_TRY(lower_alloc_resident_dst(
         w, y, pushed, root,
         (size_t)(dim_value(x->dim[0], &w->opt->max) / PAGE_TOKENS) *
             (size_t)n_head * tile));
     for (int k = 0; k < a->n; k++) {
         int su = a->first + k, sd = lower_dev(w, su), e[2] = {-1, -1};
-        struct step p = {.kind = STEP_PAGES};
+        struct insn p = {.kind = INSN_PAGES};
         const int32_t *map;
 
         PL_TRY(head_source(w, root, y->u, su, got, &map));
         if (!map)
             continue;
-        p.pages = (struct step_pages){
+        p.pages = (struct insn_pages){
             .out_dev = lower_dev(w, y->u),
             .out = y->out,
             .src_dev = sd,
-            .src = lower_value(y->src, &w->unit[su])->tensor,
+            .src = lower_value(y->src, &w->shard[su])->tensor,
             .map = map,
             .tile_bytes = tile};
-        PL_TRY(lower_ready(w, y->src, su, &e[0]));
+        PL_TRY(lower_ready_event(w, y->src, su, &e[0]));
         if (pushed) {
             PL_TRY(table(w, su, &p.pages.token_table, &e[1]));
             PL_TRY(lower_push(w, y, sd, e, &p));
             continue;
         }
         PL_TRY(table(w, y->u, &p.pages.token_table, NULL));
-        PL_TRY(lower_expect(w, &from, sd, e[0]));
+        PL_TRY(lower_add_arrival(w, &from, sd, e[0]));
         s[n++] = p;
     }
     return n == 0 ? PL_OK : lower_pull(w, y, &from, s, n);
@@ -115,19 +115,19 @@ pl_status lower_stream_pages(struct lower *w, int i, int b)
     a = w->opt->home[root];
     x = lower_node(w, root);
     src = lower_find(w, i, a);
-    PL_TRY(lower_place(w, i, b, &dst));
-    w->script.wave++;
+    PL_TRY(lower_add_value(w, i, b, &dst));
+    w->variant.copy_batch++;
     for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
+        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
         struct layout_local want;
 
         y.src = src;
         PL_TRY(lower_local(w, y.u, root, 1, &want));
-        PL_TRY(unit_pages(w, root, want.local, &y));
+        PL_TRY(shard_pages(w, root, want.local, &y));
         dst->h.v[m].tensor = y.out;
         lower_add_bytes(sum, (pl_dim){want.local * (int64_t)format_row_bytes(
                                                        x->format, x->dim[2].n),
                                       PL_CONST});
     }
-    return lower_note_copy(w, i, a, b, true, sum);
+    return lower_record_copy(w, i, a, b, true, sum);
 }

@@ -60,7 +60,7 @@ static pl_status open_partials(struct lower *w)
  * where the rank's slice is not empty; one that flows on through other ops
  * also has rank 0's, perhaps of zeros, so that what must be added once has a
  * place. */
-pl_status lower_presence(struct lower *w)
+pl_status lower_find_addend_ranks(struct lower *w)
 {
     const struct numeric *p = w->num;
 
@@ -105,8 +105,8 @@ static pl_status lone_contraction(struct lower *w, int u, int i)
 {
     const struct num_node *n = &w->num->node[i];
     const struct graph_node *x = &w->g->node[n->node];
-    const struct lower_unit *v = &w->unit[u].u;
-    struct addends *sums = &lower_find(w, i, v->group)->sums[w->unit[u].local];
+    const struct lower_shard *v = &w->shard[u].u;
+    struct addends *sums = &lower_find(w, i, v->group)->sums[w->shard[u].local];
     int in[GRAPH_MAX_IN];
     struct rank_tree t;
 
@@ -123,12 +123,12 @@ static pl_status lone_contraction(struct lower *w, int u, int i)
     return lower_op(w, u, i, in, sums->tensor, &t, sums->stride, true);
 }
 
-static pl_status plain_step(struct lower *w, int d, enum kernel kernel, int a,
+static pl_status plain_insn(struct lower *w, int d, enum kernel kernel, int a,
                             int b, int out, const struct graph_attr *attr)
 {
-    static const struct rank_item item = {0, 0};
-    struct step s = {
-        .kind = STEP_KERNEL,
+    static const struct tree_addend item = {0, 0};
+    struct insn s = {
+        .kind = INSN_KERNEL,
         .node = -1,
         .kernel = {
             .kernel = kernel,
@@ -137,7 +137,7 @@ static pl_status plain_step(struct lower *w, int d, enum kernel kernel, int a,
             .attr = attr,
             .tree = {1, 1, &item, 1}}};
 
-    return lower_step(w, d, &s);
+    return lower_insn(w, d, &s);
 }
 
 /* A PARTIAL op for one rank, into `out`. in[k] < 0: that addend is absent. */
@@ -150,7 +150,7 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
     int d = lower_dev(w, u);
 
     if (n->sum) {
-        struct rank_item *item = arena_alloc(w->a, 1, sizeof *item);
+        struct tree_addend *item = arena_alloc(w->a, 1, sizeof *item);
         struct rank_tree t = {1, 1, item, 1};
 
         if (!item)
@@ -162,16 +162,16 @@ static pl_status rank_op(struct lower *w, int u, int i, int r, const int *in,
         (in[0] < 0 || in[1] < 0)) {
         int a = in[0] >= 0 ? in[0] : in[1];
 
-        PL_TRY(plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL));
+        PL_TRY(plain_insn(w, d, KERNEL_contiguous, a, -1, out, NULL));
         if (in[0] < 0 && x->op == OP_sub)
-            PL_TRY(plain_step(w, d, KERNEL_scale, out, -1, out, &minus_one));
+            PL_TRY(plain_insn(w, d, KERNEL_scale, out, -1, out, &minus_one));
         return PL_OK;
     }
     if (x->op == OP_reshape) { /* the same values under other dimensions */
         int a;
 
         PL_TRY(lower_alias(w, d, in[0], x->n_dim, x->dim, 0, &a));
-        return plain_step(w, d, KERNEL_contiguous, a, -1, out, NULL);
+        return plain_insn(w, d, KERNEL_contiguous, a, -1, out, NULL);
     }
     return lower_op(w, u, i, in, out, NULL, 0, false);
 }
@@ -187,18 +187,18 @@ static int rank_entry(const struct lower *w, int u, int i, int r)
 {
     uint64_t below = ((uint64_t)1 << r) - 1;
 
-    return __builtin_popcountll(w->present[i] & w->unit[u].u.ranks & below);
+    return __builtin_popcountll(w->present[i] & w->shard[u].u.ranks & below);
 }
 
 /* The addend of rank r of a value that was kept rank by rank. */
 static pl_status kept_entry(struct lower *w, int u, int i, int r, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
-    const struct lower_unit *v = &w->unit[u].u;
+    const struct lower_shard *v = &w->shard[u].u;
     struct placed *h = lower_find(w, i, v->group);
-    const struct addends *a = &h->by_rank[w->unit[u].local];
+    const struct addends *a = &h->by_rank[w->shard[u].local];
 
-    PL_TRY(lower_arrive(w, h, u));
+    PL_TRY(lower_await_value(w, h, u));
     return lower_alias(w, v->dev, a->tensor, x->n_dim, x->dim,
                        (size_t)rank_entry(w, u, i, r) * a->stride, tensor);
 }
@@ -208,10 +208,10 @@ static pl_status open_node(struct lower *w, int u, const struct segment *g,
                            int i, struct stack *st, int *tensor)
 {
     const struct graph_node *x = lower_node(w, i);
-    const struct lower_unit *v = &w->unit[u].u;
+    const struct lower_shard *v = &w->shard[u].u;
     struct placed *h = lower_find(w, i, g->group);
-    struct addends *sums = &h->sums[w->unit[u].local];
-    struct addends *kept = &h->by_rank[w->unit[u].local];
+    struct addends *sums = &h->sums[w->shard[u].local];
+    struct addends *kept = &h->by_rank[w->shard[u].local];
     int n = __builtin_popcountll(w->present[i] & v->ranks);
 
     *tensor = -1;
@@ -245,7 +245,7 @@ static pl_status push(struct lower *w, int d, struct stack *st)
         int a = st->entry[st->top - 2];
 
         PL_TRY(
-            plain_step(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
+            plain_insn(w, d, KERNEL_add, a, st->entry[st->top - 1], a, NULL));
         st->top--;
     }
     return PL_OK;
@@ -254,7 +254,7 @@ static pl_status push(struct lower *w, int d, struct stack *st)
 /* Runs the nodes that do not add their ranks in the kernel, rank by rank. */
 static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
 {
-    const struct lower_unit *v = &w->unit[u].u;
+    const struct lower_shard *v = &w->shard[u].u;
     struct stack *st = arena_alloc(w->a, (size_t)g->n + 1, sizeof *st);
     int *tensor = arena_alloc(w->a, (size_t)g->n + 1, sizeof *tensor);
 
@@ -302,7 +302,7 @@ static pl_status rank_loop(struct lower *w, int u, const struct segment *g)
                 int copy;
 
                 PL_TRY(kept_entry(w, u, i, r, &copy));
-                PL_TRY(plain_step(w, v->dev, KERNEL_contiguous, tensor[k], -1,
+                PL_TRY(plain_insn(w, v->dev, KERNEL_contiguous, tensor[k], -1,
                                   copy, NULL));
             }
         }
@@ -326,7 +326,7 @@ static pl_status run_segment(struct lower *w, const struct segment *g)
         struct placed *h = lower_find(w, g->node[k], g->group);
 
         if (!h)
-            PL_TRY(lower_place(w, g->node[k], g->group, &h));
+            PL_TRY(lower_add_value(w, g->node[k], g->group, &h));
         for (int m = 0; m < gr->n; m++)
             h->ready[m] = -1; /* computed again for another reader */
         loop |= !w->partials->lone[g->node[k]] || !g->exit[g->node[k]];
@@ -336,8 +336,8 @@ static pl_status run_segment(struct lower *w, const struct segment *g)
             if (y < 0)
                 continue;
             if (!is_partial(w, y))
-                PL_TRY(lower_fetch(w, y, g->group));
-            else if (w->script.at[y] != g->group)
+                PL_TRY(lower_copy_to_group(w, y, g->group));
+            else if (w->variant.at[y] != g->group)
                 PL_TRY(lower_copy_ranks(w, y, g->group));
         }
     }
@@ -378,8 +378,8 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item)
                 need[p->node[i].in[k]] = true;
     for (int i = 0; i <= last; i++)
         if (need[i]) {
-            n_segment +=
-                count == 0 || w->script.at[i] != w->script.at[node[count - 1]];
+            n_segment += count == 0 ||
+                         w->variant.at[i] != w->variant.at[node[count - 1]];
             segment_of[i] = n_segment;
             node[count++] = i;
         }
@@ -391,7 +391,7 @@ pl_status lower_partial_operands(struct lower *w, int n, const int *item)
                 kept[y] = true;
         }
     for (int k = 0, end; k < count; k = end) {
-        struct segment g = {node + k, 0, w->script.at[node[k]], exit, kept};
+        struct segment g = {node + k, 0, w->variant.at[node[k]], exit, kept};
 
         for (end = k;
              end < count && segment_of[node[end]] == segment_of[node[k]];)

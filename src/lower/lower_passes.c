@@ -10,11 +10,11 @@
 
 /* Buffers of what is on its way, and of what peers, other groups or the copy
  * queue may still read when the script ends. */
-static pl_status live_to_end(struct lower *w, struct lowered_script *o)
+static pl_status extend_live_ranges(struct lower *w, struct lowered_variant *o)
 {
     lower_end_arrivals(w, o->n_micro);
-    lower_end_lent(w);
-    lower_end_messages(w);
+    lower_extend_inflight(w);
+    lower_end_collectives(w);
     lower_end_token_tables(w, o->n_micro);
     return PL_OK;
 }
@@ -27,22 +27,22 @@ static pl_status live_to_end(struct lower *w, struct lowered_script *o)
  * launch with what is added to their results. */
 enum { REST = 3 };
 
-static int rest(const struct lower *w, int d, int region)
+static int reuse_distance(const struct lower *w, int d, int region)
 {
     return region == REGION_WORK && w->opt->dev[d].memory < 0 ? REST : 0;
 }
 
-static pl_status place_buffers(struct lower *w, struct lowered_script *o)
+static pl_status place_buffers(struct lower *w, struct lowered_variant *o)
 {
     (void)o;
     for (int d = 0; d < w->opt->n_dev; d++) {
-        struct draft *v = &w->dev[d];
+        struct program_builder *v = &w->dev[d];
 
         for (int r = REGION_WORK; r <= REGION_INBOX; r++) {
             size_t bytes;
 
-            if (!buffers_place(v->buf, v->n_buf, (enum region)r, rest(w, d, r),
-                               &bytes))
+            if (!buffers_place(v->buf, v->n_buf, (enum region)r,
+                               reuse_distance(w, d, r), &bytes))
                 return err_no_memory(w->err, "a program");
             if (bytes > v->bytes[r])
                 v->bytes[r] = bytes;
@@ -55,41 +55,41 @@ static pl_status place_buffers(struct lower *w, struct lowered_script *o)
     return PL_OK;
 }
 
-static int by_step(const void *a, const void *b)
+static int by_insn(const void *a, const void *b)
 {
-    const struct prog_death *x = a, *y = b;
+    const struct dead_range *x = a, *y = b;
 
-    if (x->step != y->step)
-        return (x->step > y->step) - (x->step < y->step);
+    if (x->insn != y->insn)
+        return (x->insn > y->insn) - (x->insn < y->insn);
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static struct script *script_of(struct lower *w, int d)
+static struct variant *variant_of(struct lower *w, int d)
 {
-    return (struct script *)&w->out->prog[d].script[w->script.index];
+    return (struct variant *)&w->out->prog[d].variant[w->variant.index];
 }
 
 /* When buffers of the work region die, for devices that poison what is dead.
  * The inbox has no such list: peers may write a place there before this device
  * has come to the step behind which the place is free. */
-static pl_status list_deaths(struct lower *w, struct lowered_script *o)
+static pl_status list_dead_ranges(struct lower *w, struct lowered_variant *o)
 {
     (void)o;
     for (int d = 0; d < w->opt->n_dev; d++) {
-        const struct draft *v = &w->dev[d];
-        struct script *s = script_of(w, d);
-        struct prog_death *death =
+        const struct program_builder *v = &w->dev[d];
+        struct variant *s = variant_of(w, d);
+        struct dead_range *death =
             arena_alloc(w->a, (size_t)v->n_buf + 1, sizeof *death);
 
         if (!death)
             return err_no_memory(w->err, "a program");
         for (int b = 0; b < v->n_buf; b++)
             if (v->buf[b].region == REGION_WORK && v->buf[b].bytes &&
-                v->buf[b].death < v->n_step)
-                death[s->n_death++] = (struct prog_death){
+                v->buf[b].death < v->n_insn)
+                death[s->n_dead++] = (struct dead_range){
                     v->buf[b].death, v->buf[b].offset, v->buf[b].bytes};
-        qsort(death, (size_t)s->n_death, sizeof *death, by_step);
-        s->death = death;
+        qsort(death, (size_t)s->n_dead, sizeof *death, by_insn);
+        s->dead = death;
     }
     return PL_OK;
 }
@@ -97,28 +97,28 @@ static pl_status list_deaths(struct lower *w, struct lowered_script *o)
 /* ---- the end ------------------------------------------------------------- */
 
 /* The draft is empty again, for the next script. */
-static void clear(struct draft *v)
+static void reset_builder(struct program_builder *v)
 {
     for (int t = v->first_tensor; t < v->n_tensor; t++)
         v->buffer[t] = -1; /* another script's buffers are other ones */
     v->first_tensor = v->n_tensor;
-    v->n_step = v->n_buf = 0;
-    lower_open_events(&v->events);
+    v->n_insn = v->n_buf = 0;
+    lower_reset_events(&v->events);
 }
 
-static pl_status seal(struct lower *w, struct lowered_script *o)
+static pl_status finish_variant(struct lower *w, struct lowered_variant *o)
 {
     for (int d = 0; d < w->opt->n_dev; d++) {
-        struct draft *v = &w->dev[d];
-        struct script *s = script_of(w, d);
+        struct program_builder *v = &w->dev[d];
+        struct variant *s = variant_of(w, d);
 
         s->n_micro = o->n_micro;
-        s->n_step = v->n_step;
-        s->step =
-            arena_memdup(w->a, v->step, (size_t)v->n_step, sizeof *v->step);
-        if (!s->step)
+        s->n_insn = v->n_insn;
+        s->insn =
+            arena_memdup(w->a, v->insn, (size_t)v->n_insn, sizeof *v->insn);
+        if (!s->insn)
             return err_no_memory(w->err, "a program");
-        clear(v);
+        reset_builder(v);
     }
     return PL_OK;
 }
@@ -129,16 +129,14 @@ static pl_status seal(struct lower *w, struct lowered_script *o)
  * it. */
 static const struct {
     const char *name;
-    pl_status (*run)(struct lower *w, struct lowered_script *o);
+    pl_status (*run)(struct lower *w, struct lowered_variant *o);
 } passes[] = {
-    {"order steps", lower_order},
-    {"live to the end", live_to_end},
-    {"place buffers", place_buffers},
-    {"list deaths", list_deaths},
-    {"seal", seal},
+    {"order steps", lower_order},     {"live to the end", extend_live_ranges},
+    {"place buffers", place_buffers}, {"list deaths", list_dead_ranges},
+    {"seal", finish_variant},
 };
 
-pl_status lower_passes(struct lower *w, struct lowered_script *o)
+pl_status lower_passes(struct lower *w, struct lowered_variant *o)
 {
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++)
         PL_TRY(passes[i].run(w, o));

@@ -12,11 +12,11 @@
 #include <string.h>
 
 pl_status lower_add_piece(struct lower *w, struct lower_pieces *l,
-                          const struct copy_piece *p)
+                          const struct copy_desc *p)
 {
     if (l->n == l->cap) {
         int cap = l->cap ? 2 * l->cap : 4;
-        struct copy_piece *q = arena_alloc(w->a, (size_t)cap, sizeof *q);
+        struct copy_desc *q = arena_alloc(w->a, (size_t)cap, sizeof *q);
 
         if (!q)
             return err_no_memory(w->err, "a program");
@@ -56,10 +56,10 @@ static pl_dim by(pl_dim a, pl_dim b)
 
 /* Emits the loops, unrolling constant ones until two are left. */
 static pl_status emit(struct lower *w, struct lower_pieces *out,
-                      struct copy_piece *p, struct loop *l, int n)
+                      struct copy_desc *p, struct loop *l, int n)
 {
     int k = -1;
-    struct copy_piece q = *p;
+    struct copy_desc q = *p;
 
     if (n <= 2) {
         const pl_dim one = {1, PL_CONST}, zero = {0, PL_CONST};
@@ -87,8 +87,8 @@ static pl_status emit(struct lower *w, struct lower_pieces *out,
                 rest[m++] = l[i];
         for (int64_t i = 0; i < l[k].n.n; i++) {
             PL_TRY(emit(w, out, &q, rest, m));
-            advance(&q.src_off, &q.src_at, l[k].src, 1);
-            advance(&q.dst_off, &q.dst_at, l[k].dst, 1);
+            advance(&q.src_off, &q.src_const, l[k].src, 1);
+            advance(&q.dst_off, &q.dst_const, l[k].dst, 1);
         }
     }
     return PL_OK;
@@ -106,7 +106,7 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
                          int src_tensor)
 {
     int64_t size = (int64_t)format_row_bytes(x->format, 1);
-    struct copy_piece p = {.src_dev = src_dev, .src = src_tensor};
+    struct copy_desc p = {.src_dev = src_dev, .src = src_tensor};
     struct loop l[GRAPH_MAX_DIM];
     pl_dim ss = {size, PL_CONST}, ds = {size, PL_CONST}; /* strides */
     int n = 0;
@@ -115,8 +115,8 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
     p.bytes = (pl_dim){size, PL_CONST};
     p.src_off = p.dst_off = (pl_dim){0, PL_CONST};
     for (int k = x->n_dim - 1; k >= 0; k--) {
-        advance(&p.src_off, &p.src_at, ss, b->src[k]);
-        advance(&p.dst_off, &p.dst_at, ds, b->dst[k]);
+        advance(&p.src_off, &p.src_const, ss, b->src[k]);
+        advance(&p.dst_off, &p.dst_const, ds, b->dst[k]);
         if (solid) {
             p.bytes = by(p.bytes, b->len[k]);
             solid = same(b->len[k], src[k]) && same(b->len[k], dst[k]);
@@ -135,7 +135,7 @@ static pl_status put_box(struct lower *w, struct lower_pieces *out,
 /* An interval of the source's split dimension, and which unit gives it. */
 struct source {
     int64_t at, n;
-    int unit; /* -1: nobody */
+    int shard; /* -1: nobody */
 };
 
 /* The unit itself if it can, else those of the group in order. */
@@ -156,17 +156,17 @@ static pl_status find_sources(struct lower *w, int u,
     run_walk_first(&r, f->layout, size);
     do {
         rankset o = run_walk_owners(&r);
-        int unit = -1;
+        int shard = -1;
 
-        if (u >= a->first && u < a->first + a->n && (o & w->unit[u].u.ranks))
-            unit = u;
-        for (int s = a->first; unit < 0 && s < a->first + a->n; s++)
-            if (o & w->unit[s].u.ranks)
-                unit = s;
-        if (*n && p[*n - 1].unit == unit)
+        if (u >= a->first && u < a->first + a->n && (o & w->shard[u].u.ranks))
+            shard = u;
+        for (int s = a->first; shard < 0 && s < a->first + a->n; s++)
+            if (o & w->shard[s].u.ranks)
+                shard = s;
+        if (*n && p[*n - 1].shard == shard)
             p[*n - 1].n += r.left;
         else
-            p[(*n)++] = (struct source){r.pos, r.left, unit};
+            p[(*n)++] = (struct source){r.pos, r.left, shard};
     } while (run_walk_next(&r));
     return PL_OK;
 }
@@ -178,7 +178,7 @@ static int whole_source(const struct lower *w, int u,
 {
     if (u >= a->first && u < a->first + a->n)
         return u;
-    return a->first + w->unit[u].local % a->n;
+    return a->first + w->shard[u].local % a->n;
 }
 
 /* The two sides of a copy of the graph's value x. Dimension `a` is split in the
@@ -259,12 +259,12 @@ pl_status lower_pieces(struct lower *w, int u, int group, int from, int to,
         PL_TRY(find_sources(w, u, g, from, &source, &n));
     PL_TRY(open_result(w, u, to, &s));
     for (int i = 0; i < n; i++) {
-        int su = source[i].unit;
+        int su = source[i].shard;
         const struct lowered_value *v;
 
         if (su < 0)
             continue;
-        v = lower_value(h, &w->unit[su]);
+        v = lower_value(h, &w->shard[su]);
         PL_TRY(open_source(w, su, from, &s));
         for (int64_t k = 0; k < layout_local_parts(&s.want); k++) {
             struct layout_part part = layout_local_part(&s.want, k);

@@ -6,7 +6,7 @@
  * number of intervals of bytes. The weights of a layer set out while the layer
  * before is computed; where a device has no copy queue nothing would be hidden,
  * and they are copied when they are needed. */
-#include "lower/lower_deliver.h"
+#include "lower/lower_transfer.h"
 
 #include "base/err.h"
 
@@ -75,7 +75,7 @@ static bool next_chunks(const struct pack *src, const struct pack *dst,
 
 /* The i-th interval of `want`, if unit s is to give it: of several units that
  * have it, its first owner. */
-static bool part_from(const struct lower_unit *s,
+static bool part_from(const struct lower_shard *s,
                       const struct layout_local *have,
                       const struct layout_local *want, int64_t i,
                       struct interval *out)
@@ -88,22 +88,22 @@ static bool part_from(const struct lower_unit *s,
 }
 
 /* Some chunks of all panels of some rows of some matrices. */
-static struct copy_piece packed_piece(const struct pack *src,
-                                      const struct pack *dst,
-                                      const struct interval *matrix,
-                                      const struct interval *row,
-                                      const struct interval *chunks)
+static struct copy_desc packed_piece(const struct pack *src,
+                                     const struct pack *dst,
+                                     const struct interval *matrix,
+                                     const struct interval *row,
+                                     const struct interval *chunks)
 {
     int64_t src_matrix = (int64_t)src->matrix_bytes,
             dst_matrix = (int64_t)dst->matrix_bytes,
             src_panel = (int64_t)src->panel_bytes,
             dst_panel = (int64_t)dst->panel_bytes;
 
-    return (struct copy_piece){
-        .src_at = matrix->src * src_matrix + row->src / PACK_ROWS * src_panel +
-                  chunks->src,
-        .dst_at = matrix->dst * dst_matrix + row->dst / PACK_ROWS * dst_panel +
-                  chunks->dst,
+    return (struct copy_desc){
+        .src_const = matrix->src * src_matrix +
+                     row->src / PACK_ROWS * src_panel + chunks->src,
+        .dst_const = matrix->dst * dst_matrix +
+                     row->dst / PACK_ROWS * dst_panel + chunks->dst,
         .bytes = {chunks->n, PL_CONST},
         .n0 = {matrix->n, PL_CONST},
         .src_s0 = {src_matrix, PL_CONST},
@@ -121,12 +121,12 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
 {
     const struct graph_node *x = lower_node(w, i);
     const struct placed *h = lower_find(w, i, w->opt->home[i]);
-    int tensor = lower_value(h, &w->unit[s])->tensor, last = x->n_dim - 1;
+    int tensor = lower_value(h, &w->shard[s])->tensor, last = x->n_dim - 1;
     const struct pack *src = w->dev[lower_dev(w, s)].tensor[tensor].pack;
     struct layout_part one = {0, 0, 1, ~(rankset)0};
     struct layout_local rows, src_rows, matrices = {1, 1, 1, 1, 1, &one},
                                         src_matrices = matrices;
-    const struct lower_unit *su = &w->unit[s].u;
+    const struct lower_shard *su = &w->shard[s].u;
     const pl_layout *l = w->num->node[i].layout;
     rankset ranks =
         l->kind == PL_SPLIT && l->dim == last ? su->ranks : ~(rankset)0;
@@ -148,7 +148,7 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
                 (row.n % PACK_ROWS && row.dst + row.n != rows.local))
                 return unaligned(w, i);
             for (int k = 0; next_chunks(src, dst, ranks, &k, &chunks);) {
-                struct copy_piece p =
+                struct copy_desc p =
                     packed_piece(src, dst, &matrix, &row, &chunks);
 
                 p.src_dev = lower_dev(w, s);
@@ -164,7 +164,7 @@ static pl_status packed_pieces(struct lower *w, int i, int s, int u,
 
 /* The packed form of weight i to unit u. Every unit of the home group gives
  * what it has of the part; of a weight that all have whole, one does. */
-static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
+static pl_status stream_packed(struct lower *w, int i, struct transfer *y,
                                pl_dim sum[2])
 {
     const struct lower_group *a = lower_group(w, y->group);
@@ -174,17 +174,17 @@ static pl_status stream_packed(struct lower *w, int i, struct delivery *y,
     PL_TRY(lower_pack(w, y->u, i, &pack));
     for (int k = 0; k < a->n; k++)
         if (w->num->node[i].layout->kind == PL_SPLIT ||
-            k == w->unit[y->u].local % a->n)
+            k == w->shard[y->u].local % a->n)
             PL_TRY(packed_pieces(w, i, a->first + k, y->u, pack, &p));
-    PL_TRY(lower_stored_room(
-        w, y, lower_is_pushed(w, lower_dev(w, y->u), p.p, p.n), i,
+    PL_TRY(lower_alloc_resident_dst(
+        w, y, lower_needs_push(w, lower_dev(w, y->u), p.p, p.n), i,
         pack->matrix_bytes * (size_t)lower_matrices(w, y->u, i)));
     w->dev[lower_dev(w, y->u)].tensor[y->out].pack = pack;
     lower_count_pieces(sum, p.p, p.n);
-    return lower_deliver(w, y, p.p, p.n, 0);
+    return lower_transfer(w, y, p.p, p.n, 0);
 }
 
-static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
+static pl_status stream_plain(struct lower *w, int i, struct transfer *y,
                               pl_dim sum[2])
 {
     const struct graph_node *x = lower_node(w, i);
@@ -193,13 +193,13 @@ static pl_status stream_plain(struct lower *w, int i, struct delivery *y,
 
     lower_dims(w, y->u, i, dim);
     PL_TRY(lower_pieces(w, y->u, y->group, i, i, &none, &p));
-    PL_TRY(lower_stored_room(
-        w, y, lower_is_pushed(w, lower_dev(w, y->u), p.p, p.n), i,
+    PL_TRY(lower_alloc_resident_dst(
+        w, y, lower_needs_push(w, lower_dev(w, y->u), p.p, p.n), i,
         format_row_bytes(x->format, 1) *
             (size_t)dim_value(lower_product(dim, 0, x->n_dim, 1),
                               &w->opt->max)));
     lower_count_pieces(sum, p.p, p.n);
-    return lower_deliver(w, y, p.p, p.n, 0);
+    return lower_transfer(w, y, p.p, p.n, 0);
 }
 
 static pl_status stream_weight(struct lower *w, int i, int b)
@@ -219,9 +219,9 @@ static pl_status stream_weight(struct lower *w, int i, int b)
                        "%s cannot be copied between groups: it is read value "
                        "by value",
                        lower_node(w, i)->name);
-    PL_TRY(lower_place(w, i, b, &dst));
+    PL_TRY(lower_add_value(w, i, b, &dst));
     for (int m = 0; m < lower_group(w, b)->n; m++) {
-        struct delivery y = lower_delivery(w, i, a, dst, m, &done);
+        struct transfer y = lower_transfer_init(w, i, a, dst, m, &done);
 
         if (packed) {
             PL_TRY(stream_packed(w, i, &y, sum));
@@ -232,7 +232,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
             *(packed ? &dst->h.v[m].plain : &dst->h.v[m].tensor) = y.out;
         }
     }
-    return lower_note_copy(w, i, a, b, false, sum);
+    return lower_record_copy(w, i, a, b, false, sum);
 }
 
 /* ---- which, and when ----------------------------------------------------- */
@@ -241,7 +241,7 @@ static pl_status stream_weight(struct lower *w, int i, int b)
 static bool is_streamed(const struct lower *w, int y, int i)
 {
     return y >= 0 && lower_node(w, y)->op == OP_weight &&
-           w->opt->home[y] != w->script.at[i];
+           w->opt->home[y] != w->variant.at[i];
 }
 
 pl_status lower_find_streams(struct lower *w)
@@ -258,13 +258,13 @@ pl_status lower_find_streams(struct lower *w)
 
             if (!is_streamed(w, y, i))
                 continue;
-            if (!lower_more(w, (void **)&x->item, x->n, &x->cap,
-                            sizeof *x->item))
+            if (!lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
+                                  sizeof *x->item))
                 return err_no_memory(w->err, "a program");
             x->item[x->n++] =
-                (struct stream){y, w->script.at[i], lower_node(w, y)->layer};
+                (struct stream){y, w->variant.at[i], lower_node(w, y)->layer};
         }
-    return lower_ahead(w, -1, -1);
+    return lower_prefetch_weights(w, -1, -1);
 }
 
 /* Streams stand in order of use, so those of one layer are neighbours: the
@@ -282,7 +282,7 @@ static int layer_end(const struct streams *x, int k)
  * started yet, and of the layer after it; i = -1, when the script begins: of
  * the first layer. All that is started by one call is one wave. Where group b
  * has no copy queue only weight i is copied. */
-pl_status lower_ahead(struct lower *w, int i, int b)
+pl_status lower_prefetch_weights(struct lower *w, int i, int b)
 {
     struct streams *x = w->streams;
     int last = -1, end; /* stream of weight i; end of what is started */
@@ -294,7 +294,7 @@ pl_status lower_ahead(struct lower *w, int i, int b)
         return lower_find(w, i, b) ? PL_OK : stream_weight(w, i, b);
     end = last < 0 ? 0 : layer_end(x, last);
     end = layer_end(x, end);
-    w->script.wave++;
+    w->variant.copy_batch++;
     for (int k = x->next; k < end; k++) {
         const struct stream *s = &x->item[k];
 

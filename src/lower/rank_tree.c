@@ -13,7 +13,7 @@ static int left_half(int n)
 struct local {
     uint64_t present;
     int lo, hi; /* the device's ranks */
-    struct rank_item *item;
+    struct tree_addend *item;
     int n, height, depth, left;
 };
 
@@ -28,7 +28,7 @@ static bool local_walk(struct local *w, int lo, int hi)
     if (hi - lo == 1) {
         if (!(w->present >> lo & 1))
             return false;
-        w->item[w->n++] = (struct rank_item){lo, 0};
+        w->item[w->n++] = (struct tree_addend){lo, 0};
         w->height++;
         w->left++;
         if (w->height > w->depth)

@@ -20,7 +20,7 @@ bool rank_tree_make(struct rank_tree *out, struct arena *a, int n,
  * its result there, and the additions after it. Units carry ranks rank0[d] ..
  * rank0[d] + n_rank[d] - 1. */
 struct rank_join {
-    int unit, index, n_add;
+    int shard, index, n_add;
 };
 int rank_tree_join(struct rank_join *out, int n, uint64_t present, int n_dev,
                    const int *rank0, const int *n_rank, int *depth);

@@ -1,28 +1,29 @@
-/* From an intent to groups of devices, and which layers each of them runs.
+/* Derives the groups of devices from a plan config, and the layers that each of
+ * them runs.
  *
- * A split mode is a way to cut the list of devices into groups: one of all, one
- * of one, one a device, one every N devices. Each carries all ranks. The host,
- * where something may live on it, is one more group, of devices of its own.
- * What single tensors and ops do is place_leaves.c's and place_ops.c's. */
+ * A split mode splits the list of devices into groups: one of all, one of one,
+ * one a device, one every N devices. Each carries all ranks. If anything may be
+ * placed on the host, it is another group, with separate devices.
+ * place_leaves.c and place_ops.c place single tensors and ops. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
 #include "device/device_spec.h"
-#include "plan/deal.h"
+#include "plan/apportion.h"
 #include "plan/override.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How the devices are cut: groups of `width` neighbours from `first` on. */
+/* The grouping of devices: `width` neighbours a group, from `first`. */
 struct cut {
     const char *name; /* of the groups; NULL: their device's */
     bool numbered;
     int first, n_dev, width, n_group;
 };
 
-static struct cut cut_devices(const struct intent *in)
+static struct cut cut_devices(const struct plan_config *in)
 {
     int n_dev = in->list.n;
     struct cut c = {.n_dev = n_dev, .width = n_dev};
@@ -68,7 +69,7 @@ static pl_status add_group(struct placement *p, struct arena *a,
         sum += split[i];
     for (int i = 0; i < n; i++)
         weight[i] = sum > 0 ? split[i] : 1;
-    deal_shares(n, weight, p->n_rank, n_rank);
+    apportion(n, weight, p->n_rank, n_rank);
     y->first = p->n_member;
     y->n = n;
     snprintf(y->name, sizeof y->name, "%s", name);
@@ -79,10 +80,10 @@ static pl_status add_group(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* The ranks and their shares, from the intent and the widest group. In tensor
- * mode shares that are no equal ranks are the devices'. */
+/* Sets the ranks and their shares, from the plan config and the widest group.
+ * In tensor mode, shares without equal ranks are those of the devices. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
-                             const struct intent *in, pl_err *err)
+                             const struct plan_config *in, pl_err *err)
 {
     int widest = c->width > 0 ? c->width : 1;
     bool by_share = in->share && in->mode == PL_SPLIT_TENSOR && in->n_rank == 0;
@@ -98,7 +99,7 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
                        "--ranks, and the last devices stay idle",
                        widest, PL_MAX_RANKS);
     p->n_rank = in->n_rank ? in->n_rank : widest;
-    if (in->n_rank == 0 && !in->share && intent_is_mixed(in, NULL) &&
+    if (in->n_rank == 0 && !in->share && plan_config_is_mixed(in, NULL) &&
         widest < INTENT_MIXED_RANKS)
         p->n_rank = INTENT_MIXED_RANKS;
     for (int r = 0; r < p->n_rank; r++)
@@ -108,12 +109,13 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* ---- layers ------------------------------------------------------------ */
 
-/* Runs of layers for the groups: by the tensor split, else by memory where that
- * is known, else alike for every device. What is left over goes to the last of
- * equals, whose output layer does least in a prompt. */
+/* Assigns intervals of layers to the groups: by the tensor split, else by
+ * memory if known, else equally for every device. The rest goes to the last of
+ * equals, whose output layer computes least in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
-                             const struct intent *in, int n_group, pl_err *err)
+                             const struct plan_config *in, int n_group,
+                             pl_err *err)
 {
     double *weight = arena_alloc(a, (size_t)n_group, sizeof *weight);
     int64_t *count = arena_alloc(a, (size_t)n_group, sizeof *count);
@@ -135,16 +137,17 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
                                 : known ? (double)list->dev[d].memory_bytes
                                         : 1;
         }
-    deal_shares(n_group, weight, in->n_on, count);
+    apportion(n_group, weight, in->n_on, count);
     for (int l = 0; l < layer; l++)
-        p->of_layer[l] = p->host;
+        p->layer_group[l] = p->host;
     for (int i = 0; i < n_group; i++)
         for (; count[last - i] > 0; count[last - i]--)
-            p->of_layer[layer++] = i;
+            p->layer_group[layer++] = i;
     return PL_OK;
 }
 
-/* One weight is the token embedding and the output's matrix as well. */
+/* Returns true if one weight is the token embedding and also the output's
+ * matrix. */
 static bool is_tied(const pl_graph *g)
 {
     bool gathered = false, multiplied = false;
@@ -161,12 +164,12 @@ static bool is_tied(const pl_graph *g)
     return gathered && multiplied;
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
-static bool host_wanted(const struct intent *in)
+static bool host_wanted(const struct plan_config *in)
 {
-    bool wanted =
-        in->n_on < in->n_layer + 1 || in->cache || intent_has_experts(in);
+    bool wanted = in->n_on < in->n_layer + 1 || in->cache ||
+                  plan_config_has_host_experts(in);
 
     for (int i = 0; i < in->n_override; i++)
         wanted |= override_is_host(in->override[i].where);
@@ -174,7 +177,7 @@ static bool host_wanted(const struct intent *in)
 }
 
 pl_status place_groups(struct placement *out, struct arena *a,
-                       struct device_list *list, const struct intent *in,
+                       struct device_list *list, const struct plan_config *in,
                        pl_err *err)
 {
     struct placement p = {.host = PLACE_NOWHERE, .n_layer = in->n_layer};
@@ -188,12 +191,13 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
                                     &dev, err));
     if (in->mode == PL_SPLIT_TENSOR && in->n_rank == 0)
-        split = NULL; /* one rank a device, whatever its share */
+        split = NULL; /* one rank a device, for any share */
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);
-    p.of_layer = arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.of_layer);
-    if (!p.group || !p.member || !p.of_layer)
+    p.layer_group =
+        arena_alloc(a, (size_t)p.n_layer + 1, sizeof *p.layer_group);
+    if (!p.group || !p.member || !p.layer_group)
         return err_no_memory(err, "groups of devices");
     for (int i = 0; i < c.n_group; i++) {
         int first = c.first + i * c.width;
@@ -216,8 +220,8 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(deal_layers(&p, a, list, in, c.n_group, err));
     else
         for (int l = 0; l <= p.n_layer; l++)
-            p.of_layer[l] = p.host;
-    p.of_input = p.of_layer[is_tied(in->g) ? p.n_layer : 0];
+            p.layer_group[l] = p.host;
+    p.input_group = p.layer_group[is_tied(in->g) ? p.n_layer : 0];
     *out = p;
     return PL_OK;
 }

@@ -1,12 +1,11 @@
-/* Where each weight and cache lives: with its layer, unless an option says
- * otherwise.
+/* Places each weight and cache: with its layer, unless an option overrides it.
  *
- * Options come in order of strength: overrides, then experts or caches kept on
- * the host, then the layer's group. Only overrides look at names. */
+ * Overrides have priority, then experts or caches kept on the host, then the
+ * layer's group. Only overrides use names. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
-#include "plan/deal.h"
+#include "plan/apportion.h"
 #include "plan/override.h"
 #include "quant/format.h"
 
@@ -15,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One call. */
+/* State of one call. */
 struct leaves {
     struct placement *p;
     struct arena *a;
     const struct device_list *list;
     const pl_graph *g;
-    const struct intent *in;
+    const struct plan_config *in;
     pl_err *err;
 };
 
@@ -32,29 +31,29 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
     const struct graph_node *n = &g->node[leaf];
 
     if (n->layer >= 0)
-        return p->of_layer[n->layer];
+        return p->layer_group[n->layer];
     if (n->role == PL_ROLE_TOKEN_EMBD)
-        return p->of_input;
+        return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
-        return p->of_layer[p->n_layer];
-    /* made before any block, or after: the output's norm */
+        return p->layer_group[p->n_layer];
+    /* created before any block, or after: the output's norm */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
-            return p->of_layer[p->n_layer];
-    return p->of_layer[0];
+            return p->layer_group[p->n_layer];
+    return p->layer_group[0];
 }
 
 /* ---- overrides --------------------------------------------------------- */
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
-/* What a WHERE means; `n`: group, device or dimension. */
+/* An interpreted WHERE; `n`: group, device or dimension. */
 struct where {
     enum target to;
     int n;
 };
 
-/* Adds ", name" unless it was said before or there is no room. */
+/* Adds ", name" if there is space, else ", ..." once. */
 static void list_name(char *text, size_t size, const char *name)
 {
     size_t at = strlen(text);
@@ -115,7 +114,7 @@ static pl_status read_where(const struct leaves *y, const struct override *o,
     return unknown_where(y, o);
 }
 
-/* The group of one device, added if there is none. */
+/* Returns the group of one device, adding it if needed. */
 static pl_status device_group(const struct leaves *y, int dev, int *group)
 {
     struct placement *p = y->p;
@@ -143,7 +142,8 @@ static pl_status device_group(const struct leaves *y, int dev, int *group)
     return PL_OK;
 }
 
-/* Parts of dimension `d` by the ranks' shares, cut where the format allows. */
+/* Splits dimension `d` by the ranks' shares, at positions that the format
+ * allows. */
 static pl_status split_layout(const struct leaves *y, int leaf, int d,
                               const struct override *o, const pl_layout **out)
 {
@@ -159,8 +159,8 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
                        "%d, only 0 to %d, counted from the outermost",
                        o->regex, o->where, n->name, d, n->n_dim - 1);
     size = n->dim[d].n;
-    grain =
-        f->block > 1 && d == n->n_dim - 1 ? f->grain : deal_grain(size, n_rank);
+    grain = f->block > 1 && d == n->n_dim - 1 ? f->grain
+                                              : split_grain(size, n_rank);
     if (n_rank > 1 && size <= grain)
         return err_set(y->err, PL_BAD_ARGUMENT,
                        "override (-ot) \"%.200s=%.60s\": dimension %d of %s "
@@ -168,8 +168,8 @@ static pl_status split_layout(const struct leaves *y, int leaf, int d,
                        o->regex, o->where, d, n->name, (long long)size,
                        (long long)grain);
     memcpy(weight, y->p->share, sizeof weight);
-    deal_shares(n_rank, weight, (size + grain - 1) / grain, count);
-    *out = deal_layout(y->a, d, size, grain, n_rank, count);
+    apportion(n_rank, weight, (size + grain - 1) / grain, count);
+    *out = layout_from_counts(y->a, d, size, grain, n_rank, count);
     return *out ? PL_OK : err_no_memory(y->err, "layouts");
 }
 
@@ -194,7 +194,7 @@ static pl_status apply(const struct leaves *y, const struct override *o,
 static pl_status overrides(const struct leaves *y, int *home,
                            const pl_layout **want)
 {
-    const struct intent *in = y->in;
+    const struct plan_config *in = y->in;
     struct where *where;
 
     if (in->n_override == 0)
@@ -213,9 +213,9 @@ static pl_status overrides(const struct leaves *y, int *home,
     return PL_OK;
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
-/* Devices that were dealt no rank, and that no override names. */
+/* Warns of devices without ranks that no override names. */
 static void warn_idle(const struct leaves *y, struct notes *notes)
 {
     const struct placement *p = y->p;
@@ -233,17 +233,17 @@ static void warn_idle(const struct leaves *y, struct notes *notes)
         n_idle += member && !ranks && !y->list->dev[d].host;
     }
     if (n_idle > 0)
-        notes_add(notes, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
-                  n_idle, n_dev,
-                  n_idle == 1 ? "carries no rank and stays"
-                              : "carry no rank and stay",
-                  p->n_rank, p->n_rank == 1 ? "" : "s");
+        diag_add(notes, PL_LOG_WARN, "%d of %d devices %s idle (%d rank%s)",
+                 n_idle, n_dev,
+                 n_idle == 1 ? "carries no rank and stays"
+                             : "carry no rank and stay",
+                 p->n_rank, p->n_rank == 1 ? "" : "s");
 }
 
 pl_status place_leaves(struct placement *p, struct arena *a,
-                       const struct device_list *list, const struct intent *in,
-                       int *home, const pl_layout **want, struct notes *notes,
-                       pl_err *err)
+                       const struct device_list *list,
+                       const struct plan_config *in, int *home,
+                       const pl_layout **want, struct notes *notes, pl_err *err)
 {
     struct leaves y = {p, a, list, in->g, in, err};
 

@@ -1,18 +1,18 @@
-/* Where each node of the numeric plan is computed.
+/* Decides where each node of the numeric plan is computed.
  *
- * An op that reads a cache or a weight stands with it; a sum stands with its
- * addends, a reshape with what it renames. What is left is glue, and glue.c
- * says where it costs least. */
+ * An op that reads a cache or a weight is in its group. A sum is in its
+ * addends' group, a reshape in its operand's. mincut.c places the rest with the
+ * fewest copied bytes. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
-#include "plan/glue.h"
+#include "plan/mincut.h"
 #include "quant/format.h"
 
 #include <string.h>
 
-/* Values are weighed at a full micro-batch. Few of its rows want logits, but of
- * a step that writes text each one does: taken together, one in eight. */
+/* Values are weighed at a full micro-batch. Few rows of a prompt need logits,
+ * but every row of a decoding step does: on average, one in eight. */
 static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
@@ -21,8 +21,8 @@ struct ops {
     const pl_graph *g;
     const int *home;
     const bool *away; /* or NULL */
-    int *root;        /* [num->n] node that it stands with */
-    int *same;        /* [num->n] node whose value it is: reshapes */
+    int *root;        /* [num->n] node whose group it shares */
+    int *same;        /* [num->n] for reshapes: the node with the value */
 };
 
 static int64_t leaf_bytes(const struct graph_node *n)
@@ -32,14 +32,15 @@ static int64_t leaf_bytes(const struct graph_node *n)
     return graph_count(n, &weighed) / f->block * f->block_bytes;
 }
 
-static int stands(const struct ops *o, int leaf)
+static int reader_group(const struct ops *o, int leaf)
 {
     return o->away && o->away[leaf] ? place_layer_group(o->p, o->g, leaf)
                                     : o->home[leaf];
 }
 
-/* The group that a node is bound to by what it is or reads, or NOWHERE. */
-static int bound(const struct ops *o, int i)
+/* Returns the group that a node is bound to by its op or operands, or
+ * NOWHERE. */
+static int bound_group(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
     const struct graph_node *x = &o->g->node[n->node];
@@ -49,7 +50,7 @@ static int bound(const struct ops *o, int i)
         return PLACE_NOWHERE;
     if (x->op == OP_weight)
         return o->home[n->node];
-    if (cache >= 0) /* it, writes into it, and parts of it */
+    if (cache >= 0) /* the cache, writes to it, and parts of it */
         return o->home[cache];
     if (n->kind != NUM_OP)
         return PLACE_NOWHERE;
@@ -59,17 +60,17 @@ static int bound(const struct ops *o, int i)
         if (leaf < 0)
             continue;
         cache = graph_memory(o->g, leaf);
-        if (cache >= 0) /* what is written into is never away */
+        if (cache >= 0) /* a written cache is never away */
             return op_info(x->op)->updates == k ? o->home[cache]
-                                                : stands(o, cache);
-        /* all layers share the frequencies: too few bytes to draw an op */
+                                                : reader_group(o, cache);
+        /* all layers share the frequencies: too few bytes to bind an op */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
             (best < 0 ||
              leaf_bytes(&o->g->node[leaf]) > leaf_bytes(&o->g->node[best])))
             best = leaf;
     }
-    return best >= 0 ? stands(o, best) : PLACE_NOWHERE;
+    return best >= 0 ? reader_group(o, best) : PLACE_NOWHERE;
 }
 
 static void find_roots(struct ops *o, int *at)
@@ -84,13 +85,13 @@ static void find_roots(struct ops *o, int *at)
 
         o->root[i] = sum || renamed ? o->root[in] : i;
         o->same[i] = renamed ? o->same[in] : i;
-        at[i] = sum || renamed ? at[o->root[i]] : bound(o, i);
+        at[i] = sum || renamed ? at[o->root[i]] : bound_group(o, i);
     }
 }
 
-/* ---- the glue's problem ------------------------------------------------ */
+/* ---- the minimum-cut problem ------------------------------------------- */
 
-/* How many copies of an index there are at most. */
+/* Returns an upper bound of the copies of an index. */
 static double copies(const struct ops *o, const pl_layout *l)
 {
     int64_t sum = 0;
@@ -102,9 +103,9 @@ static double copies(const struct ops *o, const pl_layout *l)
     return (double)sum / (double)l->period;
 }
 
-/* Values and who reads them, by the roots of makers and readers. */
-static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
-                        pl_err *err)
+/* Collects values and their readers, by the roots of both. */
+static pl_status build_mincut(const struct ops *o, struct glue *y,
+                              struct arena *a, pl_err *err)
 {
     const struct numeric *num = o->num;
     size_t n = (size_t)num->n;
@@ -131,13 +132,13 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
 
             if (v < 0 || o->root[v] == r)
                 continue;
-            /* readers come in order, those of one root not side by side */
+            /* readers are in order, those of one root not adjacent */
             y->reader[first[v] + fill[v]++] = r;
         }
     for (int i = 0; i < num->n; i++) {
         const struct num_node *x = &num->node[i];
         const struct graph_node *v = &o->g->node[x->node];
-        struct glue_value *to = &y->value[y->n_value];
+        struct mincut_value *to = &y->value[y->n_value];
         int kept = 0;
 
         if (fill[i] == 0 || v->op == OP_input)
@@ -150,7 +151,7 @@ static pl_status values(const struct ops *o, struct glue *y, struct arena *a,
             seen[r] = i + 1;
             y->reader[first[i] + kept++] = r;
         }
-        *to = (struct glue_value){
+        *to = (struct mincut_value){
             .from = o->root[i],
             .first = first[i],
             .n = kept,
@@ -189,10 +190,10 @@ pl_status place_ops(const struct placement *p, const struct numeric *num,
         y.movable[i] = o.root[i] == i && at[i] == PLACE_NOWHERE &&
                        num->g->node[num->node[i].node].op != OP_input;
     y.width = width;
-    y.other = p->of_layer[0];
-    s = values(&o, &y, &a, err);
+    y.other = p->layer_group[0];
+    s = build_mincut(&o, &y, &a, err);
     if (s == PL_OK)
-        s = glue_place(&y, err);
+        s = mincut_solve(&y, err);
     for (int i = 0; i < num->n && s == PL_OK; i++)
         at[i] = num->g->node[num->node[i].node].op == OP_input ? PLACE_NOWHERE
                                                                : at[o.root[i]];

@@ -1,5 +1,5 @@
-/* What steps touch: the one place that knows, for lifetimes, meetings, guards
- * and checks. */
+/* The only code that knows which tensors an instruction accesses. Live ranges,
+ * barriers, memory guards and checks use it. */
 #include "program/program.h"
 
 const char *region_name(enum region r)
@@ -14,12 +14,12 @@ const char *region_name(enum region r)
     return (unsigned)r < REGION_COUNT ? name[r] : "?";
 }
 
-static void kernel_uses(const struct step_kernel *k, int dev,
-                        const struct prog_tensor *t, step_use_fn *fn,
+static void kernel_uses(const struct insn_kernel *k, int dev,
+                        const struct prog_tensor *t, insn_access_fn *fn,
                         void *user)
 {
     for (int i = 0; i < k->n_arg; i++) {
-        struct step_use u = {dev, k->arg[i].tensor, 0, 0, k->arg[i].access};
+        struct insn_access u = {dev, k->arg[i].tensor, 0, 0, k->arg[i].access};
 
         if (u.tensor < 0)
             continue;
@@ -30,63 +30,64 @@ static void kernel_uses(const struct step_kernel *k, int dev,
     }
 }
 
-/* Sources, a tensor once for all its neighbouring pieces. */
-static void piece_uses(const struct copy_piece *p, int n, step_use_fn *fn,
+/* Reports the sources, once per sequence of copies from the same tensor. */
+static void piece_uses(const struct copy_desc *p, int n, insn_access_fn *fn,
                        void *user)
 {
     for (int i = 0; i < n; i++)
         if (i == 0 || p[i].src_dev != p[i - 1].src_dev ||
             p[i].src != p[i - 1].src)
-            fn(user,
-               &(struct step_use){p[i].src_dev, p[i].src, 0, 0, ACCESS_READ});
+            fn(user, &(struct insn_access){p[i].src_dev, p[i].src, 0, 0,
+                                           ACCESS_READ});
 }
 
-static void merge_uses(const struct step_merge *m, int dev, step_use_fn *fn,
+static void merge_uses(const struct insn_merge *m, int dev, insn_access_fn *fn,
                        void *user)
 {
     for (int i = 0; i < m->n_item; i++) {
         const struct merge_item *it = &m->item[i];
 
-        fn(user, &(struct step_use){dev, it->out, 0, 0, ACCESS_WRITE});
+        fn(user, &(struct insn_access){dev, it->out, 0, 0, ACCESS_WRITE});
         if (!it->reduce)
             piece_uses(it->piece, it->n_piece, fn, user);
         for (int k = 0; it->reduce && k < it->n_addend; k++)
-            fn(user, &(struct step_use){it->addend[k].dev, it->addend[k].tensor,
-                                        it->addend[k].off, 0, ACCESS_READ});
+            fn(user,
+               &(struct insn_access){it->addend[k].dev, it->addend[k].tensor,
+                                     it->addend[k].off, 0, ACCESS_READ});
     }
 }
 
-void step_uses(const struct step *s, int dev, const struct prog_tensor *t,
-               step_use_fn *fn, void *user)
+void insn_accesses(const struct insn *s, int dev, const struct prog_tensor *t,
+                   insn_access_fn *fn, void *user)
 {
     switch (s->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         kernel_uses(&s->kernel, dev, t, fn, user);
         return;
-    case STEP_MERGE:
+    case INSN_MERGE:
         merge_uses(&s->merge, dev, fn, user);
         return;
-    case STEP_PULL:
-        fn(user, &(struct step_use){dev, s->pull.out, 0, s->pull.out_bytes,
-                                    ACCESS_WRITE});
+    case INSN_PULL:
+        fn(user, &(struct insn_access){dev, s->pull.out, 0, s->pull.out_bytes,
+                                       ACCESS_WRITE});
         piece_uses(s->pull.piece, s->pull.n_piece, fn, user);
         return;
-    case STEP_PUSH:
+    case INSN_PUSH:
         for (int k = 0; k < s->push.n_to; k++)
-            fn(user, &(struct step_use){s->push.to[k].dev, s->push.to[k].out, 0,
-                                        0, ACCESS_UPDATE});
+            fn(user, &(struct insn_access){s->push.to[k].dev, s->push.to[k].out,
+                                           0, 0, ACCESS_UPDATE});
         piece_uses(s->push.piece, s->push.n_piece, fn, user);
         return;
-    case STEP_PAGES:
-        fn(user, &(struct step_use){s->pages.out_dev, s->pages.out, 0, 0,
-                                    ACCESS_UPDATE});
-        fn(user, &(struct step_use){s->pages.src_dev, s->pages.src, 0, 0,
-                                    ACCESS_READ});
+    case INSN_PAGES:
+        fn(user, &(struct insn_access){s->pages.out_dev, s->pages.out, 0, 0,
+                                       ACCESS_UPDATE});
+        fn(user, &(struct insn_access){s->pages.src_dev, s->pages.src, 0, 0,
+                                       ACCESS_READ});
         fn(user,
-           &(struct step_use){dev, s->pages.token_table, 0, 0, ACCESS_READ});
+           &(struct insn_access){dev, s->pages.token_table, 0, 0, ACCESS_READ});
         return;
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_POST:
+    case INSN_WAIT:
         return;
     }
 }

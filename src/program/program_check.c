@@ -1,4 +1,4 @@
-/* The laws of programs; see program_check.h. */
+/* Checks the invariants of programs; see program_check.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +13,23 @@ struct check {
     const struct program_machine *m;
     const struct program *all, *p; /* all devices', this one's */
     const struct program_device *dev;
-    int script, step;
+    int variant, insn;
     pl_err *err;
 };
 
-static pl_status bad(const struct check *c, const char *what)
+static pl_status check_error(const struct check *c, const char *what)
 {
-    char script[24] = "";
+    char variant[24] = "";
 
-    if (c->p->n_script > 1)
-        snprintf(script, sizeof script, "script %d, ", c->script);
+    if (c->p->n_variant > 1)
+        snprintf(variant, sizeof variant, "script %d, ", c->variant);
     return err_set(c->err, PL_BAD_ARGUMENT, "program of %s, %sstep %d: %s",
-                   c->dev->name, script, c->step, what);
+                   c->dev->name, variant, c->insn, what);
 }
 
-static const struct script *script_of(const struct check *c, int dev)
+static const struct variant *variant_of(const struct check *c, int dev)
 {
-    return &c->all[dev].script[c->script];
+    return &c->all[dev].variant[c->variant];
 }
 
 static bool has_tensor(const struct program *p, int t)
@@ -39,7 +39,7 @@ static bool has_tensor(const struct program *p, int t)
 
 static pl_status check_tensors(struct check *c)
 {
-    c->step = -1;
+    c->insn = -1;
     for (int i = 0; i < c->p->n_tensor; i++) {
         const struct prog_tensor *t = &c->p->tensor[i];
         size_t bytes;
@@ -61,21 +61,22 @@ static pl_status check_tensors(struct check *c)
     return PL_OK;
 }
 
-/* The largest sizes with which a step runs. */
-static struct graph_sizes largest(const struct check *c, const struct step *st)
+/* Returns the largest sizes with which an instruction is executed. */
+static struct graph_sizes largest(const struct check *c, const struct insn *st)
 {
     struct graph_sizes z = c->p->max;
-    int64_t *n = st->guard_out ? &z.n_out : &z.n_tok;
+    int64_t *n = st->pred_out ? &z.n_out : &z.n_tok;
 
-    if (st->most > 0 && st->most < *n)
-        *n = st->most;
+    if (st->max_rows > 0 && st->max_rows < *n)
+        *n = st->max_rows;
     return z;
 }
 
 enum { CORNERS = 27 };
 
-/* One end of a size that is at least `least`: the largest, the least, and the
- * one above it, since with none of a size nothing may be touched at all. */
+/* Sets *n to an extreme of a size that is at least `least`: the largest, the
+ * least, or the least plus one. The last matters because a size of zero may
+ * access nothing at all. */
 static void set_end(int64_t *n, int64_t least, int which)
 {
     least = least > *n ? 0 : least;
@@ -85,31 +86,33 @@ static void set_end(int64_t *n, int64_t least, int which)
         *n = least + 1;
 }
 
-/* An end of each of the sizes with which it runs; 0: the largest of all. */
-static struct graph_sizes corner(const struct check *c, const struct step *st,
+/* Returns an extreme of each of the sizes with which it is executed; 0: the
+ * largest of all. */
+static struct graph_sizes corner(const struct check *c, const struct insn *st,
                                  int which)
 {
     struct graph_sizes z = largest(c, st);
-    int64_t least = st->most > 0 ? st->least : 0;
+    int64_t least = st->max_rows > 0 ? st->min_rows : 0;
 
-    set_end(&z.n_tok, st->guard_out ? 0 : least, which % 3);
-    set_end(&z.n_out, st->guard_out ? least : 0, which / 3 % 3);
+    set_end(&z.n_tok, st->pred_out ? 0 : least, which % 3);
+    set_end(&z.n_out, st->pred_out ? least : 0, which / 3 % 3);
     set_end(&z.n_seq, 0, which / 9);
     return z;
 }
 
-/* How many of them tell where something that begins at such offsets ends:
- * counts and strides grow, so where it moves towards the start as they do, what
- * is farthest may be at any end; else it is at the largest. */
+/* Returns how many corners determine where a range with such an offset ends.
+ * Counts and strides grow with the sizes. If the offset falls as they grow, any
+ * corner may be the farthest; else the largest sizes are. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
 }
 
-/* One side of a piece, `off` more bytes in, ends inside the region. */
+/* Returns true if one side of a copy, `off` bytes further, ends inside the
+ * region. */
 static bool inside(const struct program *p, const struct graph_sizes *z,
                    int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
-                   const struct copy_piece *l)
+                   const struct copy_desc *l)
 {
     int64_t n0 = dim_value(l->n0, z), n1 = dim_value(l->n1, z);
     int64_t at[3] = {dim_value(start, z), dim_value(s0, z), dim_value(s1, z)};
@@ -131,51 +134,51 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
 }
 
-/* So many bytes, whatever the sizes. */
+/* Returns true if the bytes are a multiple of a float at all sizes. */
 static bool whole_floats(pl_dim bytes)
 {
     return bytes.n % (int64_t)sizeof(float) == 0;
 }
 
-/* May the step read that device's memory? */
-static bool reads(const struct check *c, const struct step *st, int dev)
+/* Returns true if the instruction may read that device's memory. */
+static bool reads(const struct check *c, const struct insn *st, int dev)
 {
     const struct program_device *from = &c->m->dev[dev];
 
     if (dev == c->p->dev)
         return true;
-    if (st->kind == STEP_PULL || st->kind == STEP_PAGES)
+    if (st->kind == INSN_PULL || st->kind == INSN_PAGES)
         return from->memory >= 0 &&
                (from->memory == c->dev->memory || c->dev->reads);
-    for (int i = 0; step_meets(st) && i < st->merge.n_peer; i++)
+    for (int i = 0; insn_is_barrier(st) && i < st->merge.n_peer; i++)
         if (st->merge.peer[i] == dev)
             return true;
     return false;
 }
 
-/* In a run of these sizes. off: bytes into the tensor beside what the piece
- * says. */
-static pl_status check_source_at(const struct check *c, const struct step *st,
+/* Checks a source at these sizes. off: bytes into the tensor besides the copy's
+ * own offset. */
+static pl_status check_source_at(const struct check *c, const struct insn *st,
                                  const struct graph_sizes *z, int dev,
                                  int tensor, int64_t off,
-                                 const struct copy_piece *l)
+                                 const struct copy_desc *l)
 {
     if (dev < 0 || dev >= c->m->n_dev)
-        return bad(c, "reads a device that the set does not have");
+        return check_error(c, "reads a device that the set does not have");
     if (!reads(c, st, dev))
-        return bad(c,
-                   st->kind == STEP_PULL
-                       ? "pulls from memory that is not open to it"
-                       : "reads a peer's memory without a meeting or a pull");
-    if (l->src_at < 0 || off > INT64_MAX - l->src_at ||
-        !inside(&c->all[dev], z, tensor, off + l->src_at, l->src_off, l->src_s0,
-                l->src_s1, l))
-        return bad(c, "reads beyond its source");
+        return check_error(
+            c, st->kind == INSN_PULL
+                   ? "pulls from memory that is not open to it"
+                   : "reads a peer's memory without a meeting or a pull");
+    if (l->src_const < 0 || off > INT64_MAX - l->src_const ||
+        !inside(&c->all[dev], z, tensor, off + l->src_const, l->src_off,
+                l->src_s0, l->src_s1, l))
+        return check_error(c, "reads beyond its source");
     return PL_OK;
 }
 
-static pl_status check_source(const struct check *c, const struct step *st,
-                              int dev, int tensor, const struct copy_piece *l)
+static pl_status check_source(const struct check *c, const struct insn *st,
+                              int dev, int tensor, const struct copy_desc *l)
 {
     for (int i = 0; i < n_corner(l->src_off.n); i++) {
         const struct graph_sizes z = corner(c, st, i);
@@ -185,18 +188,18 @@ static pl_status check_source(const struct check *c, const struct step *st,
     return PL_OK;
 }
 
-/* Where an addend begins may fall or grow with the sizes, as the difference of
- * what the piece and it say. */
-static pl_status check_addend(const struct check *c, const struct step *st,
+/* Checks an addend. Its start is the difference of the copy's and its own
+ * offset, so it may fall or grow with the sizes. */
+static pl_status check_addend(const struct check *c, const struct insn *st,
                               const struct merge_addend *a,
-                              const struct copy_piece *l)
+                              const struct copy_desc *l)
 {
     int n = a->skip.n != 0 ? CORNERS : n_corner(l->src_off.n);
 
     if (a->off > INT64_MAX)
-        return bad(c, "reads beyond its source");
+        return check_error(c, "reads beyond its source");
     if (a->off % sizeof(float) != 0 || !whole_floats(a->skip))
-        return bad(c, "adds floats that do not begin at one");
+        return check_error(c, "adds floats that do not begin at one");
     for (int i = 0; i < n; i++) {
         const struct graph_sizes z = corner(c, st, i);
 
@@ -206,53 +209,53 @@ static pl_status check_addend(const struct check *c, const struct step *st,
     return PL_OK;
 }
 
-/* at: bytes beyond what the piece says. */
-static pl_status check_result(const struct check *c, const struct step *st,
+/* at: bytes added to the copy's own offset. */
+static pl_status check_result(const struct check *c, const struct insn *st,
                               const struct program *p, int tensor, size_t at,
-                              const struct copy_piece *l)
+                              const struct copy_desc *l)
 {
-    if (l->dst_at < 0 || at > (size_t)(INT64_MAX - l->dst_at))
-        return bad(c, "writes beyond its result");
+    if (l->dst_const < 0 || at > (size_t)(INT64_MAX - l->dst_const))
+        return check_error(c, "writes beyond its result");
     for (int i = 0; i < n_corner(l->dst_off.n); i++) {
         const struct graph_sizes z = corner(c, st, i);
 
-        if (!inside(p, &z, tensor, l->dst_at + (int64_t)at, l->dst_off,
+        if (!inside(p, &z, tensor, l->dst_const + (int64_t)at, l->dst_off,
                     l->dst_s0, l->dst_s1, l))
-            return bad(c, "writes beyond its result");
+            return check_error(c, "writes beyond its result");
     }
     return PL_OK;
 }
 
-/* Of a sum: floats are added at multiples of their size alone. */
-static pl_status check_floats(const struct check *c, const struct copy_piece *l)
+/* Checks that a sum accesses floats only at multiples of their size. */
+static pl_status check_floats(const struct check *c, const struct copy_desc *l)
 {
     if (!whole_floats(l->bytes))
-        return bad(c, "adds something other than whole floats");
-    if (l->src_at % (int64_t)sizeof(float) != 0 ||
-        l->dst_at % (int64_t)sizeof(float) != 0 || !whole_floats(l->src_off) ||
-        !whole_floats(l->dst_off) || !whole_floats(l->src_s0) ||
-        !whole_floats(l->dst_s0) || !whole_floats(l->src_s1) ||
-        !whole_floats(l->dst_s1))
-        return bad(c, "adds floats that do not begin at one");
+        return check_error(c, "adds something other than whole floats");
+    if (l->src_const % (int64_t)sizeof(float) != 0 ||
+        l->dst_const % (int64_t)sizeof(float) != 0 ||
+        !whole_floats(l->src_off) || !whole_floats(l->dst_off) ||
+        !whole_floats(l->src_s0) || !whole_floats(l->dst_s0) ||
+        !whole_floats(l->src_s1) || !whole_floats(l->dst_s1))
+        return check_error(c, "adds floats that do not begin at one");
     return PL_OK;
 }
 
-static pl_status check_merge(const struct check *c, const struct step *st,
+static pl_status check_merge(const struct check *c, const struct insn *st,
                              const struct merge_item *m)
 {
     int top = 0, depth = 0;
 
     if (!has_tensor(c->p, m->out))
-        return bad(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that is not there");
     for (int i = 0; m->reduce && i < m->n_addend; i++) {
         const struct merge_addend *a = &m->addend[i];
 
         if (a->dev < 0 || a->dev >= c->m->n_dev ||
             !has_tensor(&c->all[a->dev], a->tensor))
-            return bad(c, "reads a tensor that is not there");
+            return check_error(c, "reads a tensor that is not there");
     }
     for (int k = 0; k < m->n_piece; k++) {
-        const struct copy_piece *l = &m->piece[k];
+        const struct copy_desc *l = &m->piece[k];
 
         PL_TRY(check_result(c, st, c->p, m->out, 0, l));
         if (!m->reduce) {
@@ -268,16 +271,17 @@ static pl_status check_merge(const struct check *c, const struct step *st,
     for (int i = 0; i < m->n_addend; i++) {
         depth = ++top > depth ? top : depth;
         if (m->addend[i].n_add < 0 || m->addend[i].n_add >= top)
-            return bad(c, "adds more than its stack holds");
+            return check_error(c, "adds more than its stack holds");
         top -= m->addend[i].n_add;
     }
     if (top != 1 || depth > m->depth || depth > MERGE_MAX_DEPTH)
-        return bad(c, "its additions do not end in one value");
+        return check_error(c, "its additions do not end in one value");
     return PL_OK;
 }
 
-/* Does the step see the tensor's size as its own micro-batch has it? */
-static bool sized(const struct check *c, const struct step *st, int tensor)
+/* Returns true if the tensor's sizes are those of the instruction's
+ * micro-batch. */
+static bool sized(const struct check *c, const struct insn *st, int tensor)
 {
     const struct prog_tensor *t = &c->p->tensor[tensor];
 
@@ -289,7 +293,7 @@ static bool sized(const struct check *c, const struct step *st, int tensor)
     return true;
 }
 
-/* Is it a memory of a pool that the program has? */
+/* Returns true if it is a cache or state of a pool that the program has. */
 static bool is_memory(const struct program *p, const struct prog_tensor *t)
 {
     int pool = prog_tensor_pool(t);
@@ -297,69 +301,73 @@ static bool is_memory(const struct program *p, const struct prog_tensor *t)
     return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
 }
 
-/* Is the tensor the table of the step's micro-batch? */
-static pl_status check_token_table(const struct check *c, const struct step *st,
+/* Checks that the tensor is the token table of the instruction's
+ * micro-batch. */
+static pl_status check_token_table(const struct check *c, const struct insn *st,
                                    int tensor)
 {
     const struct prog_tensor *t;
 
     if (!has_tensor(c->p, tensor))
-        return bad(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that is not there");
     t = &c->p->tensor[tensor];
     if (t->micro != st->micro)
-        return bad(c, "reads a tensor of another micro-batch");
+        return check_error(c, "reads a tensor of another micro-batch");
     if (t->format != PL_I32 || t->q8 || t->pack ||
         (int64_t)(t->bytes / 4) < program_token_table_words(c->p))
-        return bad(c, "reads a token table where none is");
+        return check_error(c, "reads a token table where none is");
     return PL_OK;
 }
 
-static pl_status check_args(const struct check *c, const struct step *st)
+static pl_status check_args(const struct check *c, const struct insn *st)
 {
-    const struct step_kernel *k = &st->kernel;
+    const struct insn_kernel *k = &st->kernel;
     int pool = -1;
 
     if (k->n_arg < 1 || k->n_arg > KERNEL_MAX_ARG)
-        return bad(c, "has no result, or too many operands");
+        return check_error(c, "has no result, or too many operands");
     for (int i = 0; i < k->n_arg; i++) {
         enum access access = kernel_access(k->kernel, i);
         int t = k->arg[i].tensor;
 
         if (!access || k->arg[i].access != access)
-            return bad(c, "uses an argument in another way than its kernel");
+            return check_error(
+                c, "uses an argument in another way than its kernel");
         if (t >= c->p->n_tensor ||
             (t < 0 && !kernel_arg_is_optional(k->kernel, i)))
-            return bad(c, "names a tensor that is not there");
+            return check_error(c, "names a tensor that is not there");
         if (t >= 0 && !sized(c, st, t))
-            return bad(c, i ? "reads a tensor of another micro-batch"
-                            : "writes a tensor of another micro-batch");
+            return check_error(c, i ? "reads a tensor of another micro-batch"
+                                    : "writes a tensor of another micro-batch");
         if (t >= 0 && c->p->tensor[t].q8 != kernel_arg_is_q8(k->kernel, i))
-            return bad(c, "takes blocks of 8-bit values for values, or values "
-                          "for blocks");
+            return check_error(
+                c, "takes blocks of 8-bit values for values, or values "
+                   "for blocks");
         if (kernel_arg_is_token_table(k->kernel, i))
             PL_TRY(check_token_table(c, st, t));
         if (t < 0 || !kernel_arg_is_memory(k->kernel, i))
             continue;
         if (!is_memory(c->p, &c->p->tensor[t]) ||
             (pool >= 0 && prog_tensor_pool(&c->p->tensor[t]) != pool))
-            return bad(c, "takes memories that have no pages, or others");
+            return check_error(c,
+                               "takes memories that have no pages, or others");
         pool = prog_tensor_pool(&c->p->tensor[t]);
     }
     for (int i = k->n_arg; kernel_access(k->kernel, i); i++)
         if (!kernel_arg_is_optional(k->kernel, i))
-            return bad(c, "names a tensor that is not there");
+            return check_error(c, "names a tensor that is not there");
     return PL_OK;
 }
 
-pl_status program_lacks_kernel(const char *dev, const char *kernels,
-                               const struct step_kernel *k, pl_err *err)
+pl_status program_unsupported_kernel(const char *dev, const char *kernels,
+                                     const struct insn_kernel *k, pl_err *err)
 {
     if (k->custom)
         return err_set(err, PL_UNSUPPORTED,
                        "%s cannot run '%.60s', an op of the application's own, "
                        "which processors do; leave it out of -dev",
                        dev, k->custom->def->name);
-    if (step_kernel_is_bf16(k))
+    if (insn_kernel_is_bf16(k))
         return err_set(err, PL_UNSUPPORTED,
                        "%s has no products of BF16, which fast numerics take: "
                        "processors with AVX512_BF16 have them, and the kernels "
@@ -372,33 +380,35 @@ pl_status program_lacks_kernel(const char *dev, const char *kernels,
                    dev, kernels, kernel_name(k->kernel));
 }
 
-static pl_status check_kernel(const struct check *c, const struct step *st)
+static pl_status check_kernel(const struct check *c, const struct insn *st)
 {
-    const struct step_kernel *k = &st->kernel;
+    const struct insn_kernel *k = &st->kernel;
     const char *fault;
 
     if ((unsigned)k->kernel >= KERNEL_COUNT)
-        return bad(c, "runs a kernel that is not there");
+        return check_error(c, "runs a kernel that is not there");
     PL_TRY(check_args(c, st));
     fault = program_kernel_fault(k, c->p->tensor);
     if (fault)
-        return bad(c, fault);
+        return check_error(c, fault);
     if (!c->m->has_kernel(c->m->user, c->p->dev, k))
-        return program_lacks_kernel(c->dev->name, c->dev->kernels, k, c->err);
+        return program_unsupported_kernel(c->dev->name, c->dev->kernels, k,
+                                          c->err);
     if (k->tree.n_out > 1) { /* entries of a stack */
         const struct prog_tensor *t = &c->p->tensor[k->arg[0].tensor];
         size_t room = c->p->bytes[t->region] - t->offset - t->bytes;
 
         if (room / (size_t)(k->tree.n_out - 1) < k->out_stride)
-            return bad(c, "writes beyond its result");
+            return check_error(c, "writes beyond its result");
     }
     for (int i = 0; i < k->n_cost; i++)
         if (k->cost[i].rank < 0 || k->cost[i].rank >= PL_MAX_RANKS)
-            return bad(c, "counts for a rank that is not there");
+            return check_error(c, "counts for a rank that is not there");
     return PL_OK;
 }
 
-/* Bytes of a cache's page, 0 if the tensor is none with such tiles. */
+/* Returns the bytes of a cache's page, or 0 if the tensor is not a cache with
+ * such tiles. */
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
@@ -418,98 +428,100 @@ static size_t page_bytes(const struct program *p, int tensor, size_t tile)
     return page;
 }
 
-static pl_status check_pages(const struct check *c, const struct step *st)
+static pl_status check_pages(const struct check *c, const struct insn *st)
 {
-    const struct step_pages *x = &st->pages;
+    const struct insn_pages *x = &st->pages;
     const struct program *from, *to;
     pl_dim src, out;
 
     if (x->src_dev < 0 || x->src_dev >= c->m->n_dev || x->out_dev < 0 ||
         x->out_dev >= c->m->n_dev ||
         (x->src_dev == c->p->dev) == (x->out_dev == c->p->dev))
-        return bad(c, "reads a device that the set does not have");
+        return check_error(c, "reads a device that the set does not have");
     from = &c->all[x->src_dev];
     to = &c->all[x->out_dev];
     if (!reads(c, st, x->src_dev))
-        return bad(c, "pulls from memory that is not open to it");
+        return check_error(c, "pulls from memory that is not open to it");
     if (!page_bytes(from, x->src, x->tile_bytes))
-        return bad(c, "reads pages beyond their source");
+        return check_error(c, "reads pages beyond their source");
     if (!page_bytes(to, x->out, x->tile_bytes))
-        return bad(c, "writes pages beyond its result");
+        return check_error(c, "writes pages beyond its result");
     src = from->tensor[x->src].dim[0];
     out = to->tensor[x->out].dim[0];
     if (src.symbol != out.symbol ||
         dim_value(src, &from->max) != dim_value(out, &to->max))
-        return bad(c, "reads pages beyond their source");
+        return check_error(c, "reads pages beyond their source");
     if (to != c->p && to->tensor[x->out].region != REGION_INBOX)
-        return bad(c, "pushes elsewhere than into an inbox");
+        return check_error(c, "pushes elsewhere than into an inbox");
     for (int64_t h = 0; h < to->tensor[x->out].dim[1].n; h++)
         if (x->map[h] < -1 || x->map[h] >= from->tensor[x->src].dim[1].n)
-            return bad(c, "reads a head that its source does not have");
+            return check_error(c, "reads a head that its source does not have");
     return check_token_table(c, st, x->token_table);
 }
 
-/* The step with which device `dev` takes part in a meeting at `order`. */
-static const struct step *meeting(const struct check *c, int dev, int order)
+/* Returns the instruction of device `dev` in the barrier at `order`. */
+static const struct insn *meeting(const struct check *c, int dev, int order)
 {
-    const struct script *x = script_of(c, dev);
-    int lo = 0, hi = x->n_step;
+    const struct variant *x = variant_of(c, dev);
+    int lo = 0, hi = x->n_insn;
 
-    while (lo < hi) { /* ascending, as was checked */
+    while (lo < hi) { /* ascending, checked before */
         int mid = lo + (hi - lo) / 2;
 
-        if (x->step[mid].order < order)
+        if (x->insn[mid].order < order)
             lo = mid + 1;
         else
             hi = mid;
     }
-    if (lo == x->n_step || x->step[lo].order != order ||
-        !step_meets(&x->step[lo]))
+    if (lo == x->n_insn || x->insn[lo].order != order ||
+        !insn_is_barrier(&x->insn[lo]))
         return NULL;
-    return &x->step[lo];
+    return &x->insn[lo];
 }
 
-static pl_status check_meeting(const struct check *c, const struct step *st)
+static pl_status check_meeting(const struct check *c, const struct insn *st)
 {
-    const struct step_merge *m = &st->merge;
+    const struct insn_merge *m = &st->merge;
     bool here = false;
 
     if (m->group < 0 || m->group >= c->p->n_group)
-        return bad(c, "meets in a group that is not there");
+        return check_error(c, "meets in a group that is not there");
     for (int i = 0; i < m->n_peer; i++) {
         int dev = m->peer[i];
-        const struct step *x;
+        const struct insn *x;
 
         if (dev < 0 || dev >= c->m->n_dev)
-            return bad(c, "meets a device that the set does not have");
+            return check_error(c, "meets a device that the set does not have");
         if (i > 0 && dev <= m->peer[i - 1])
-            return bad(c, "meets devices that do not ascend, each named once");
+            return check_error(
+                c, "meets devices that do not ascend, each named once");
         if (c->m->dev[dev].memory < 0 ||
             c->m->dev[dev].memory != c->dev->memory)
-            return bad(c, "meets devices that share no memory");
+            return check_error(c, "meets devices that share no memory");
         if (c->m->share_threads(c->m->user, dev, c->p->dev))
-            return bad(c, "meets a device whose threads are its own");
+            return check_error(c, "meets a device whose threads are its own");
         x = meeting(c, dev, st->order);
         if (!x || x->merge.group != m->group || x->micro != st->micro ||
             x->merge.n_peer != m->n_peer ||
             memcmp(x->merge.peer, m->peer,
                    (size_t)m->n_peer * sizeof *m->peer) != 0)
-            return bad(c, "waits for ever for a device that does not meet it");
+            return check_error(
+                c, "waits for ever for a device that does not meet it");
         here |= dev == c->p->dev;
     }
-    return here ? PL_OK : bad(c, "is not among the devices that meet");
+    return here ? PL_OK : check_error(c, "is not among the devices that meet");
 }
 
-static pl_status check_pull(const struct check *c, const struct step *st)
+static pl_status check_pull(const struct check *c, const struct insn *st)
 {
-    const struct step_pull *x = &st->pull;
+    const struct insn_pull *x = &st->pull;
 
     if (!has_tensor(c->p, x->out) ||
         x->out_bytes > c->p->bytes[c->p->tensor[x->out].region] -
                            c->p->tensor[x->out].offset)
-        return bad(c, "names a tensor that is not there");
+        return check_error(c, "names a tensor that is not there");
     for (int i = 0; i < x->n_piece; i++) {
-        const struct copy_piece *l = &x->piece[i];
+        const struct copy_desc *l = &x->piece[i];
 
         PL_TRY(check_source(c, st, l->src_dev, l->src, l));
         PL_TRY(check_result(c, st, c->p, x->out, 0, l));
@@ -517,36 +529,37 @@ static pl_status check_pull(const struct check *c, const struct step *st)
     return PL_OK;
 }
 
-/* What goes to destination k of a PUSH. */
-static pl_status check_push_to(const struct check *c, const struct step *st,
+/* Checks what is sent to destination k of a PUSH. */
+static pl_status check_push_to(const struct check *c, const struct insn *st,
                                int k)
 {
     const struct push_to *x = &st->push.to[k];
     const struct program *to;
-    const struct copy_piece *l;
+    const struct copy_desc *l;
     int n;
 
     if (x->dev < 0 || x->dev >= c->m->n_dev)
-        return bad(c, "pushes to a device that the set does not have");
+        return check_error(c, "pushes to a device that the set does not have");
     to = &c->all[x->dev];
     if (!has_tensor(to, x->out) || to->tensor[x->out].region != REGION_INBOX)
-        return bad(c, "pushes elsewhere than into an inbox");
+        return check_error(c, "pushes elsewhere than into an inbox");
     l = push_pieces(&st->push, k, &n);
     for (int i = 0; i < n; i++)
         PL_TRY(check_result(c, st, to, x->out, x->at, &l[i]));
     return PL_OK;
 }
 
-static pl_status check_push(const struct check *c, const struct step *st)
+static pl_status check_push(const struct check *c, const struct insn *st)
 {
-    const struct step_push *x = &st->push;
+    const struct insn_push *x = &st->push;
 
-    if (x->n_to < 1 || (x->deal && x->n_piece != x->n_to))
-        return bad(c, "pushes to nobody, or deals more or fewer pieces than "
-                      "there are devices");
+    if (x->n_to < 1 || (x->scatter && x->n_piece != x->n_to))
+        return check_error(
+            c, "pushes to nobody, or deals more or fewer pieces than "
+               "there are devices");
     for (int i = 0; i < x->n_piece; i++) {
         if (x->piece[i].src_dev != c->p->dev)
-            return bad(c, "pushes what another device has");
+            return check_error(c, "pushes what another device has");
         PL_TRY(check_source(c, st, c->p->dev, x->piece[i].src, &x->piece[i]));
     }
     for (int k = 0; k < x->n_to; k++)
@@ -554,14 +567,14 @@ static pl_status check_push(const struct check *c, const struct step *st)
     return PL_OK;
 }
 
-static pl_status check_wait(const struct check *c, const struct step_wait *w)
+static pl_status check_wait(const struct check *c, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
-        struct step_event e = wait_event(w, i);
+        struct insn_event e = wait_event(w, i);
 
         if (e.dev < 0 || e.dev >= c->m->n_dev || e.event < 0 ||
             e.event >= c->all[e.dev].n_event)
-            return bad(c, "waits for an event that is not there");
+            return check_error(c, "waits for an event that is not there");
     }
     return PL_OK;
 }
@@ -571,7 +584,7 @@ struct inbox_look {
     bool written;
 };
 
-static void look_at_inbox(void *user, const struct step_use *u)
+static void scan_inbox_use(void *user, const struct insn_access *u)
 {
     struct inbox_look *x = user;
 
@@ -580,147 +593,155 @@ static void look_at_inbox(void *user, const struct step_use *u)
         x->written = true;
 }
 
-/* What comes into an inbox is pushed there; all else reads. Of a step whose
- * tensors are there. */
-static pl_status check_own_inbox(const struct check *c, const struct step *st)
+/* Checks that the device does not write its own inbox, which only pushes fill.
+ * The instruction's tensors must exist. */
+static pl_status check_own_inbox(const struct check *c, const struct insn *st)
 {
     struct inbox_look x = {c->p, false};
 
-    if (st->kind == STEP_PUSH) /* a device may be a peer of its own */
+    if (st->kind == INSN_PUSH) /* a device may push to itself */
         return PL_OK;
-    step_uses(st, c->p->dev, c->p->tensor, look_at_inbox, &x);
-    return x.written ? bad(c, "writes into its own inbox") : PL_OK;
+    insn_accesses(st, c->p->dev, c->p->tensor, scan_inbox_use, &x);
+    return x.written ? check_error(c, "writes into its own inbox") : PL_OK;
 }
 
-static pl_status check_step_alone(const struct check *c, const struct step *st)
+static pl_status check_insn_alone(const struct check *c, const struct insn *st)
 {
     if ((unsigned)st->queue >= QUEUE_COUNT)
-        return bad(c, "is in no queue");
-    if (st->micro < 0 || st->micro >= script_of(c, c->p->dev)->n_micro)
-        return bad(c, "works for a micro-batch that the script does not have");
+        return check_error(c, "is in no queue");
+    if (st->micro < 0 || st->micro >= variant_of(c, c->p->dev)->n_micro)
+        return check_error(
+            c, "works for a micro-batch that the script does not have");
     switch (st->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         return check_kernel(c, st);
-    case STEP_MERGE:
-        if (step_meets(st))
+    case INSN_MERGE:
+        if (insn_is_barrier(st))
             PL_TRY(check_meeting(c, st));
         for (int i = 0; i < st->merge.n_item; i++)
             PL_TRY(check_merge(c, st, &st->merge.item[i]));
         return PL_OK;
-    case STEP_PULL:
+    case INSN_PULL:
         return check_pull(c, st);
-    case STEP_PUSH:
+    case INSN_PUSH:
         return check_push(c, st);
-    case STEP_PAGES:
+    case INSN_PAGES:
         return check_pages(c, st);
-    case STEP_POST:
+    case INSN_POST:
         if (st->event.event < 0 || st->event.event >= c->p->n_event)
-            return bad(c, "posts an event that is not there");
+            return check_error(c, "posts an event that is not there");
         return PL_OK;
-    case STEP_WAIT:
+    case INSN_WAIT:
         return check_wait(c, &st->wait);
     }
-    return bad(c, "is of no kind");
+    return check_error(c, "is of no kind");
 }
 
-static pl_status check_step(const struct check *c, const struct step *st)
+static pl_status check_insn(const struct check *c, const struct insn *st)
 {
-    PL_TRY(check_step_alone(c, st));
+    PL_TRY(check_insn_alone(c, st));
     return check_own_inbox(c, st);
 }
 
-static pl_status check_deaths(const struct check *c)
+static pl_status check_dead_ranges(const struct check *c)
 {
-    const struct script *x = script_of(c, c->p->dev);
+    const struct variant *x = variant_of(c, c->p->dev);
     int last = 0;
 
-    for (int i = 0; i < x->n_death; i++) {
-        const struct prog_death *d = &x->death[i];
+    for (int i = 0; i < x->n_dead; i++) {
+        const struct dead_range *d = &x->dead[i];
 
-        if (d->step < last || d->step >= x->n_step ||
+        if (d->insn < last || d->insn >= x->n_insn ||
             d->offset > c->p->bytes[REGION_WORK] ||
             d->bytes > c->p->bytes[REGION_WORK] - d->offset)
-            return bad(c, "a buffer that dies is not there");
-        last = d->step;
+            return check_error(c, "a buffer that dies is not there");
+        last = d->insn;
     }
     return PL_OK;
 }
 
-/* ---- waits that never end ---------------------------------------------- */
+/* ---- deadlocks
+ * ------------------------------------------------------------ */
 
-/* Steps ascend in the total order on every device. */
+/* Checks that instructions ascend in the total order on every device. */
 static pl_status check_order(const struct check *c)
 {
-    const struct script *x = script_of(c, c->p->dev);
+    const struct variant *x = variant_of(c, c->p->dev);
     struct check at = *c;
 
-    for (at.step = 0; at.step < x->n_step; at.step++)
-        if (x->step[at.step].order <
-            (at.step > 0 ? x->step[at.step - 1].order + 1 : 0))
-            return bad(&at, "does not come later in the order of all steps");
+    for (at.insn = 0; at.insn < x->n_insn; at.insn++)
+        if (x->insn[at.insn].order <
+            (at.insn > 0 ? x->insn[at.insn - 1].order + 1 : 0))
+            return check_error(&at,
+                               "does not come later in the order of all steps");
     return PL_OK;
 }
 
-struct play {
-    const struct step **post; /* [first[n]] that reaches each event */
-    int *first;               /* [n] event 0 of each device */
-    int *at[QUEUE_COUNT];     /* [n] next step of each device and queue */
-    unsigned char *posted;    /* [first[n]] */
-    int n_event, n_micro;     /* of the run that is played */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of it */
+struct simulate {
+    const struct insn **post;                 /* [first[n]] the POST of each
+                                                 event */
+    int *first;                               /* [n] event 0 of each device */
+    int *at[QUEUE_COUNT];                     /* [n] next instruction of each
+                                                 device and queue */
+    unsigned char *posted;                    /* [first[n]] */
+    int n_event, n_micro;                     /* n_micro: of the simulated
+                                                 step */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* its sizes */
 };
 
-static pl_status find_posts(struct check *c, struct play *y)
+static pl_status find_posts(struct check *c, struct simulate *y)
 {
     memset(y->post, 0, (size_t)y->n_event * sizeof *y->post);
     for (int i = 0; i < c->m->n_dev; i++) {
-        const struct script *x = script_of(c, i);
+        const struct variant *x = variant_of(c, i);
 
         c->p = &c->all[i];
         c->dev = &c->m->dev[i];
-        for (c->step = 0; c->step < x->n_step; c->step++) {
-            const struct step *st = &x->step[c->step];
+        for (c->insn = 0; c->insn < x->n_insn; c->insn++) {
+            const struct insn *st = &x->insn[c->insn];
 
-            if (st->kind != STEP_POST)
+            if (st->kind != INSN_POST)
                 continue;
             if (y->post[y->first[i] + st->event.event])
-                return bad(c, "posts an event that was posted before");
+                return check_error(c, "posts an event that was posted before");
             y->post[y->first[i] + st->event.event] = st;
         }
     }
     return PL_OK;
 }
 
-static pl_status points_backward(const struct check *c, const struct play *y,
-                                 const struct step *st, struct step_event e)
+static pl_status points_backward(const struct check *c,
+                                 const struct simulate *y,
+                                 const struct insn *st, struct insn_event e)
 {
-    const struct step *post = y->post[y->first[e.dev] + e.event];
+    const struct insn *post = y->post[y->first[e.dev] + e.event];
 
     if (!post)
-        return bad(c, "waits for ever: nobody posts the event");
+        return check_error(c, "waits for ever: nobody posts the event");
     if (post->order >= st->order)
-        return bad(c, "waits for ever: the event's post comes later in the "
-                      "order of all steps");
+        return check_error(
+            c, "waits for ever: the event's post comes later in the "
+               "order of all steps");
     if (post->micro > st->micro)
-        return bad(c, "waits for ever: the event's post is of a later "
-                      "micro-batch, which may be absent");
+        return check_error(c, "waits for ever: the event's post is of a later "
+                              "micro-batch, which may be absent");
     return PL_OK;
 }
 
-/* The proof that no run stands still: whatever a step waits for comes earlier
- * in the total order, so the first step of those not done can always run. That
- * what meets has one place in the order, check_meeting() has seen. */
-static pl_status waits_point_backward(struct check *c, const struct play *y)
+/* Proves that no step deadlocks. An instruction waits only for what is earlier
+ * in the total order, so the first unfinished one can always run.
+ * check_meeting() has checked that a barrier has one position in the order. */
+static pl_status waits_point_backward(struct check *c, const struct simulate *y)
 {
     for (int i = 0; i < c->m->n_dev; i++) {
-        const struct script *x = script_of(c, i);
+        const struct variant *x = variant_of(c, i);
 
         c->p = &c->all[i];
         c->dev = &c->m->dev[i];
-        for (c->step = 0; c->step < x->n_step; c->step++) {
-            const struct step *st = &x->step[c->step];
+        for (c->insn = 0; c->insn < x->n_insn; c->insn++) {
+            const struct insn *st = &x->insn[c->insn];
 
-            for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait);
+            for (int k = 0; st->kind == INSN_WAIT && k < wait_count(&st->wait);
                  k++)
                 PL_TRY(points_backward(c, y, st, wait_event(&st->wait, k)));
         }
@@ -728,11 +749,11 @@ static pl_status waits_point_backward(struct check *c, const struct play *y)
     return PL_OK;
 }
 
-/* Has all been posted that the WAIT waits for? */
-static bool all_posted(const struct play *y, const struct step_wait *w)
+/* Returns true if all events of the WAIT have been posted. */
+static bool all_posted(const struct simulate *y, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
-        struct step_event e = wait_event(w, i);
+        struct insn_event e = wait_event(w, i);
 
         if (!y->posted[y->first[e.dev] + e.event])
             return false;
@@ -740,48 +761,49 @@ static bool all_posted(const struct play *y, const struct step_wait *w)
     return true;
 }
 
-/* Moves one queue on as far as it gets; true if it moved. A device may have one
- * queue. What is posted stays posted and meetings are as good as posts, so if
- * one order of moves ends, all do. */
-static bool advance(const struct check *c, struct play *y, int dev, int queue)
+/* Advances one queue as far as possible; returns true if it advanced. A device
+ * may have one queue. A posted event stays posted and a barrier is never
+ * undone, so if one order of moves finishes, all orders do. */
+static bool advance(const struct check *c, struct simulate *y, int dev,
+                    int queue)
 {
-    const struct script *x = script_of(c, dev);
+    const struct variant *x = variant_of(c, dev);
     bool moved = false, one = c->m->dev[dev].one_queue;
     int *at = &y->at[queue][dev];
 
-    for (; *at < x->n_step; ++*at, moved = true) {
-        const struct step *st = &x->step[*at];
+    for (; *at < x->n_insn; ++*at, moved = true) {
+        const struct insn *st = &x->insn[*at];
 
-        if (!step_runs(st, y->n_micro, y->sizes) ||
+        if (!insn_enabled(st, y->n_micro, y->sizes) ||
             (one ? queue != QUEUE_COMPUTE : (int)st->queue != queue))
             continue;
-        if (st->kind == STEP_WAIT && !all_posted(y, &st->wait))
+        if (st->kind == INSN_WAIT && !all_posted(y, &st->wait))
             break;
-        if (step_meets(st))
+        if (insn_is_barrier(st))
             break;
-        if (st->kind == STEP_POST)
+        if (st->kind == INSN_POST)
             y->posted[y->first[dev] + st->event.event] = 1;
     }
     return moved;
 }
 
-/* If the device stands before a meeting as the first of its peers, and they
- * stand there too, they pass it. None is there twice, as was checked. */
-static bool pass_meeting(const struct check *c, struct play *y, int dev)
+/* Passes a barrier if the device is the first of its peers and all of them have
+ * reached it. No device is in it twice, as was checked. */
+static bool pass_meeting(const struct check *c, struct simulate *y, int dev)
 {
-    const struct script *x = script_of(c, dev);
-    const struct step *st;
+    const struct variant *x = variant_of(c, dev);
+    const struct insn *st;
 
-    if (y->at[QUEUE_COMPUTE][dev] == x->n_step)
+    if (y->at[QUEUE_COMPUTE][dev] == x->n_insn)
         return false;
-    st = &x->step[y->at[QUEUE_COMPUTE][dev]];
-    if (!step_meets(st) || st->merge.peer[0] != dev)
+    st = &x->insn[y->at[QUEUE_COMPUTE][dev]];
+    if (!insn_is_barrier(st) || st->merge.peer[0] != dev)
         return false;
     for (int i = 0; i < st->merge.n_peer; i++) {
         int at = y->at[QUEUE_COMPUTE][st->merge.peer[i]];
-        const struct script *p = script_of(c, st->merge.peer[i]);
+        const struct variant *p = variant_of(c, st->merge.peer[i]);
 
-        if (at == p->n_step || p->step[at].order != st->order)
+        if (at == p->n_insn || p->insn[at].order != st->order)
             return false;
     }
     for (int i = 0; i < st->merge.n_peer; i++)
@@ -789,7 +811,7 @@ static bool pass_meeting(const struct check *c, struct play *y, int dev)
     return true;
 }
 
-static pl_status play(struct check *c, struct play *y)
+static pl_status simulate(struct check *c, struct simulate *y)
 {
     int n = c->m->n_dev;
     bool moved;
@@ -809,80 +831,84 @@ static pl_status play(struct check *c, struct play *y)
         for (int q = 0; q < QUEUE_COUNT; q++) {
             c->p = &c->all[i];
             c->dev = &c->m->dev[i];
-            c->step = y->at[q][i];
-            if (c->step < script_of(c, i)->n_step)
-                return bad(c, "waits for ever");
+            c->insn = y->at[q][i];
+            if (c->insn < variant_of(c, i)->n_insn)
+                return check_error(c, "waits for ever");
         }
     return PL_OK;
 }
 
 /* ---- two queues run as one --------------------------------------------- */
 
-/* What a device's queues know of one another. */
+/* The dependencies between the two queues of a device. */
 struct law {
-    int posted[QUEUE_COUNT]; /* POSTs and meetings so far */
-    int known[QUEUE_COUNT];  /* of the other queue's, before the next step */
-    int *nth, *at; /* [n_step] of each POST: which of its queue it is, and what
-                      it knew */
+    int posted[QUEUE_COUNT]; /* POSTs and barriers so far */
+    int known[QUEUE_COUNT];  /* those of the other queue that are known to
+                                precede the next instruction */
+    int *nth, *at;           /* [n_insn] for each POST: its number in its queue,
+                                and its `known` */
 };
 
-/* A queue waits for what its device has posted, in either queue. True if the
- * WAIT is for another device too. */
-static bool learn(const struct check *c, const struct play *y, struct law *w,
-                  const struct step *st)
+/* Records that a queue waits for what its device has posted, in either queue.
+ * Returns true if the WAIT has an event of another device. */
+static bool note_dependencies(const struct check *c, const struct simulate *y,
+                              struct law *w, const struct insn *st)
 {
-    const struct script *x = script_of(c, c->p->dev);
+    const struct variant *x = variant_of(c, c->p->dev);
     int *known = &w->known[st->queue];
     bool others = false;
 
     for (int k = 0; k < wait_count(&st->wait); k++) {
-        struct step_event e = wait_event(&st->wait, k);
-        const struct step *post = y->post[y->first[e.dev] + e.event];
+        struct insn_event e = wait_event(&st->wait, k);
+        const struct insn *post = y->post[y->first[e.dev] + e.event];
         int i, knows;
 
         others |= e.dev != c->p->dev;
         if (e.dev != c->p->dev)
             continue;
-        i = (int)(post - x->step);
+        i = (int)(post - x->insn);
         knows = post->queue == st->queue ? w->at[i] : w->nth[i];
         *known = knows > *known ? knows : *known;
     }
     return others;
 }
 
-/* A WAIT for another device, or a meeting, depends on every earlier POST and
- * meeting of its device, so that two queues may be run as one in any order
- * that dependencies inside the device allow: see program.h. */
-static pl_status keeps_law(struct check *c, const struct play *y, struct law *w)
+/* Checks that a WAIT for another device, or a barrier, depends on every earlier
+ * POST and barrier of its device. Two queues may then run as one in any order
+ * that dependencies inside the device allow; see program.h. */
+static pl_status queues_are_mergeable(struct check *c, const struct simulate *y,
+                                      struct law *w)
 {
-    const struct script *x = script_of(c, c->p->dev);
+    const struct variant *x = variant_of(c, c->p->dev);
 
-    for (c->step = 0; c->step < x->n_step; c->step++) {
-        const struct step *st = &x->step[c->step];
+    for (c->insn = 0; c->insn < x->n_insn; c->insn++) {
+        const struct insn *st = &x->insn[c->insn];
         int q = (int)st->queue;
 
-        if (!step_runs(st, y->n_micro, y->sizes))
+        if (!insn_enabled(st, y->n_micro, y->sizes))
             continue;
-        if (st->kind == STEP_WAIT ? learn(c, y, w, st) : step_meets(st))
+        if (st->kind == INSN_WAIT ? note_dependencies(c, y, w, st)
+                                  : insn_is_barrier(st))
             if (w->known[q] < w->posted[!q])
-                return bad(c, "waits for another device without knowing of "
-                              "all that its other queue has posted");
-        if (st->kind == STEP_POST || step_meets(st))
+                return check_error(
+                    c, "waits for another device without knowing of "
+                       "all that its other queue has posted");
+        if (st->kind == INSN_POST || insn_is_barrier(st))
             w->posted[q]++;
-        if (st->kind == STEP_POST) {
-            w->nth[c->step] = w->posted[q];
-            w->at[c->step] = w->known[q];
+        if (st->kind == INSN_POST) {
+            w->nth[c->insn] = w->posted[q];
+            w->at[c->insn] = w->known[q];
         }
     }
     return PL_OK;
 }
 
-static pl_status check_law(struct check *c, const struct play *y)
+static pl_status check_queue_order(struct check *c, const struct simulate *y)
 {
     pl_status s = PL_OK;
 
     for (int i = 0; i < c->m->n_dev && s == PL_OK; i++) {
-        size_t n = (size_t)script_of(c, i)->n_step + 1;
+        size_t n = (size_t)variant_of(c, i)->n_insn + 1;
         struct law w = {.nth = NULL};
 
         c->p = &c->all[i];
@@ -893,18 +919,19 @@ static pl_status check_law(struct check *c, const struct play *y)
         if (!w.nth)
             return err_no_memory(c->err, "the check of programs");
         w.at = w.nth + n;
-        s = keeps_law(c, y, &w);
+        s = queues_are_mergeable(c, y, &w);
         free(w.nth);
     }
     return s;
 }
 
-/* ---- every kind of run ------------------------------------------------- */
+/* ---- all combinations of sizes
+ * -------------------------------------------- */
 
 enum { MAX_BOUND = 6 };
 
-/* Sizes at which the guards of a script's steps change, each the least of a
- * class: of n_tok, and of n_out. */
+/* Sizes of n_tok and of n_out at which the predicates of a variant's
+ * instructions change, each the least of a class. */
 struct classes {
     int n[2];
     int64_t least[2][MAX_BOUND];
@@ -927,21 +954,22 @@ static pl_status find_classes(struct check *c, struct classes *k)
 {
     *k = (struct classes){.n = {1, 1}};
     for (int d = 0; d < c->m->n_dev; d++) {
-        const struct script *x = script_of(c, d);
+        const struct variant *x = variant_of(c, d);
 
         c->p = &c->all[d];
         c->dev = &c->m->dev[d];
-        for (c->step = 0; c->step < x->n_step; c->step++) {
-            const struct step *st = &x->step[c->step];
+        for (c->insn = 0; c->insn < x->n_insn; c->insn++) {
+            const struct insn *st = &x->insn[c->insn];
 
-            if (st->most == 0)
+            if (st->max_rows == 0)
                 continue;
-            if (st->most < 0 || st->least < 0)
-                return bad(c, "is in runs of sizes below zero");
-            if (!add_class(k, st->guard_out, st->least) ||
-                (st->most < INT64_MAX &&
-                 !add_class(k, st->guard_out, st->most + 1)))
-                return bad(c, "is in runs of other sizes than too many others");
+            if (st->max_rows < 0 || st->min_rows < 0)
+                return check_error(c, "is in runs of sizes below zero");
+            if (!add_class(k, st->pred_out, st->min_rows) ||
+                (st->max_rows < INT64_MAX &&
+                 !add_class(k, st->pred_out, st->max_rows + 1)))
+                return check_error(
+                    c, "is in runs of other sizes than too many others");
         }
     }
     return PL_OK;
@@ -953,19 +981,19 @@ static struct graph_sizes class_sizes(const struct classes *k, int i)
                                 .n_out = k->least[1][i / k->n[0]]};
 }
 
-/* Runs of y->n_micro micro-batches, whose last one may be of another class.
- * So each two come together, and whether a wait has its post is a matter of
- * two. */
+/* Simulates steps of y->n_micro micro-batches, whose last one may be of another
+ * class. This covers each pair of classes, which is enough because a wait and
+ * its post involve at most two micro-batches. */
 static pl_status play_classes(struct check *c, const struct classes *k,
-                              struct play *y)
+                              struct simulate *y)
 {
     int n = k->n[0] * k->n[1];
 
     for (int i = 0; i < (y->n_micro > 1 ? n * n : n); i++) {
         for (int j = 0; j < y->n_micro; j++)
             y->sizes[j] = class_sizes(k, j == y->n_micro - 1 ? i % n : i / n);
-        PL_TRY(play(c, y));
-        PL_TRY(check_law(c, y));
+        PL_TRY(simulate(c, y));
+        PL_TRY(check_queue_order(c, y));
     }
     return PL_OK;
 }
@@ -973,7 +1001,7 @@ static pl_status play_classes(struct check *c, const struct classes *k,
 static pl_status check_waits(struct check *c)
 {
     int n = c->m->n_dev;
-    struct play y = {0};
+    struct simulate y = {0};
     pl_status s = PL_OK;
     int *ints = calloc((size_t)n * (QUEUE_COUNT + 1), sizeof *ints);
 
@@ -990,7 +1018,7 @@ static pl_status check_waits(struct check *c)
         s = err_no_memory(c->err, "the check of programs");
         goto done;
     }
-    for (c->script = 0; c->script < c->all[0].n_script; c->script++) {
+    for (c->variant = 0; c->variant < c->all[0].n_variant; c->variant++) {
         struct classes k;
 
         s = find_posts(c, &y);
@@ -998,8 +1026,8 @@ static pl_status check_waits(struct check *c)
             s = waits_point_backward(c, &y);
         if (s == PL_OK)
             s = find_classes(c, &k);
-        for (y.n_micro = 1; s == PL_OK && y.n_micro <= script_of(c, 0)->n_micro;
-             y.n_micro++)
+        for (y.n_micro = 1;
+             s == PL_OK && y.n_micro <= variant_of(c, 0)->n_micro; y.n_micro++)
             s = play_classes(c, &k, &y);
         if (s != PL_OK)
             goto done;
@@ -1013,36 +1041,36 @@ done:
 
 /* ---- all --------------------------------------------------------------- */
 
-static pl_status check_scripts(struct check *c)
+static pl_status check_variants(struct check *c)
 {
     const struct program *p = c->p, *first = &c->all[0];
 
-    c->script = 0;
-    c->step = -1;
+    c->variant = 0;
+    c->insn = -1;
     if (p->dev != c->dev - c->m->dev)
-        return bad(c, "belongs to another device");
-    if (p->n_script < 1 || p->n_script > PROG_MAX_SCRIPT ||
-        p->n_script != first->n_script)
-        return bad(c, "has another number of scripts");
-    for (; c->script < p->n_script; c->script++) {
-        const struct script *x = &p->script[c->script];
+        return check_error(c, "belongs to another device");
+    if (p->n_variant < 1 || p->n_variant > PROG_MAX_VARIANT ||
+        p->n_variant != first->n_variant)
+        return check_error(c, "has another number of scripts");
+    for (; c->variant < p->n_variant; c->variant++) {
+        const struct variant *x = &p->variant[c->variant];
 
         if (x->n_micro < 1 || x->n_micro > PROG_MAX_MICRO ||
-            x->n_micro != first->script[c->script].n_micro)
-            return bad(c, "has another number of micro-batches");
+            x->n_micro != first->variant[c->variant].n_micro)
+            return check_error(c, "has another number of micro-batches");
         PL_TRY(check_order(c));
     }
     return PL_OK;
 }
 
-static pl_status check_steps(struct check *c)
+static pl_status check_insns(struct check *c)
 {
-    for (c->script = 0; c->script < c->p->n_script; c->script++) {
-        const struct script *x = script_of(c, c->p->dev);
+    for (c->variant = 0; c->variant < c->p->n_variant; c->variant++) {
+        const struct variant *x = variant_of(c, c->p->dev);
 
-        for (c->step = 0; c->step < x->n_step; c->step++)
-            PL_TRY(check_step(c, &x->step[c->step]));
-        PL_TRY(check_deaths(c));
+        for (c->insn = 0; c->insn < x->n_insn; c->insn++)
+            PL_TRY(check_insn(c, &x->insn[c->insn]));
+        PL_TRY(check_dead_ranges(c));
     }
     return PL_OK;
 }
@@ -1055,13 +1083,13 @@ pl_status program_check(const struct program_machine *m,
     for (int i = 0; i < m->n_dev; i++) {
         c.p = &p[i];
         c.dev = &m->dev[i];
-        PL_TRY(check_scripts(&c));
+        PL_TRY(check_variants(&c));
         PL_TRY(check_tensors(&c));
     }
     for (int i = 0; i < m->n_dev; i++) {
         c.p = &p[i];
         c.dev = &m->dev[i];
-        PL_TRY(check_steps(&c));
+        PL_TRY(check_insns(&c));
     }
     return check_waits(&c);
 }

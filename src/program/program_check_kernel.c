@@ -1,22 +1,22 @@
-/* The laws of kernels; see program_check_kernel.h.
+/* Checks kernel calls; see program_check_kernel.h.
  *
- * Which dimensions of operands are alike says the row of the op that a kernel
- * is named after (graph/ops.def), read here for what a device has of them.
- * Dimensions are compared as they are written, so what is alike is so at any
- * size. What lies in memory is not looked at: ids, positions and pages are
- * their writers' to keep. */
+ * The row of the op that a kernel is named after (graph/ops.def) says which
+ * dimensions of operands are equal. Here it is applied to a device's local
+ * dimensions. They are compared as symbols, so equal ones are equal at any
+ * size. Memory contents are not checked: ids, positions and pages are their
+ * writers' responsibility. */
 #include "program/program_check_kernel.h"
 
 #include <string.h>
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* A dimension that letters stand for. */
+/* Dimensions by letter. */
 enum { LETTERS = 64 };
 struct shape {
-    pl_dim dim[LETTERS]; /* by letter & 63, of those in `known` */
+    pl_dim dim[LETTERS]; /* by letter & 63, if in `known` */
     uint64_t known;
-    int n_star; /* dimensions that '*' stands for, of the result */
+    int n_star; /* number of the result's dimensions that '*' matches */
     pl_dim star[GRAPH_MAX_DIM];
 };
 
@@ -30,8 +30,8 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Reads the next letter of an operand, 0 at its end. (gr) is the capital of its
- * first one. */
+/* Reads the next letter of an operand, 0 at its end. (gr) becomes the capital
+ * of its first letter. */
 static int next_letter(const char **s)
 {
     const char *p = *s;
@@ -58,7 +58,8 @@ static int count_letters(const char *s)
     return n;
 }
 
-/* Has the letter this dimension, now or already? loose: one for all will do. */
+/* Binds the letter to this dimension, or compares it if already bound. loose: a
+ * dimension of 1 matches any. */
 static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
 {
     uint64_t bit = (uint64_t)1 << (letter & (LETTERS - 1));
@@ -71,7 +72,7 @@ static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
     return same(x->dim[letter & (LETTERS - 1)], d) || (loose && is_one(d));
 }
 
-/* Leading dimensions, aligned at the right. */
+/* Compares the leading dimensions, aligned at the right. */
 static bool is_star(const struct shape *x, const pl_dim *d, int n, bool loose)
 {
     if (n > x->n_star || (n < x->n_star && !loose))
@@ -101,7 +102,7 @@ static bool fits(struct shape *x, const char *s, const struct prog_tensor *t,
     return true;
 }
 
-/* The result comes first: its letters and what '*' stands for. */
+/* Binds the result's letters and '*', before the operands. */
 static bool open_result(struct shape *x, const char *dims,
                         const struct prog_tensor *t)
 {
@@ -113,8 +114,8 @@ static bool open_result(struct shape *x, const char *dims,
     return fits(x, s, t, false);
 }
 
-/* The row that says which dimensions are alike; NULL: code does. */
-static const char *dims_of(const struct step_kernel *k)
+/* Returns the row with the equal dimensions, or NULL if code checks them. */
+static const char *dims_of(const struct insn_kernel *k)
 {
     enum op op = op_from_name(kernel_name(k->kernel));
 
@@ -126,15 +127,16 @@ static const char *dims_of(const struct step_kernel *k)
     return op < OP_COUNT ? op_info(op)->dims : "*->*";
 }
 
-/* May an operand have one of a dimension where the result has more? */
-static bool repeats(const struct step_kernel *k, const char *dims, int operand)
+/* Returns true if an operand may have a dimension of 1 where the result has
+ * more. */
+static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
            k->kernel == KERNEL_contiguous ||
            (k->kernel == KERNEL_expert_matmul && operand == 0);
 }
 
-static bool shapes_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const char *dims = dims_of(k), *s = dims;
     int first = k->arg[0].access == ACCESS_UPDATE ? 0 : 1;
@@ -152,7 +154,8 @@ static bool shapes_fit(const struct step_kernel *k, const struct prog_tensor *t)
         s += strcspn(s, ",-");
         s += *s == ',';
     }
-    for (int i = 1; i < k->n_arg; i++) { /* as what they are blocks of */
+    for (int i = 1; i < k->n_arg; i++) { /* compared as what they are blocks
+                                            of */
         const struct prog_tensor *q, *v;
 
         if (!kernel_arg_is_q8(k->kernel, i) || k->arg[i].tensor < 0)
@@ -190,25 +193,25 @@ static bool holds(const struct prog_tensor *t, char what)
                !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
-    case 'w': { /* as many rows as its dimensions say, of such a length */
+    case 'w': { /* rows and their length must match its dimensions */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
         return t->format != PL_I32 && d &&
                (!t->pack || (same(d[0], (pl_dim){t->pack->n_row, PL_CONST}) &&
                              same(d[1], (pl_dim){t->pack->k, PL_CONST})));
     }
-    default: /* looked at elsewhere: blocks, tables */
+    default: /* blocks and tables are checked elsewhere */
         return true;
     }
 }
 
-/* Elements that are moved are as wide as those of the result. */
+/* Moved elements must be as wide as the result's. */
 static bool is_half(const struct prog_tensor *t)
 {
     return t->format == PL_F16 || t->format == PL_BF16;
 }
 
-static bool formats_fit(const struct step_kernel *k,
+static bool formats_fit(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -226,13 +229,13 @@ static bool formats_fit(const struct step_kernel *k,
 
 /* ---- trees and spans ----------------------------------------------------- */
 
-static bool tree_fits(const struct step_kernel *k)
+static bool tree_fits(const struct insn_kernel *k)
 {
     const struct rank_tree *x = &k->tree;
     int top = 0, depth = 0;
 
     for (int i = 0; i < x->n; i++) {
-        const struct rank_item *r = &x->item[i];
+        const struct tree_addend *r = &x->item[i];
 
         depth = ++top > depth ? top : depth;
         if (r->rank < 0 || r->rank >= PL_MAX_RANKS || r->n_add < 0 ||
@@ -245,10 +248,10 @@ static bool tree_fits(const struct step_kernel *k)
            k->out_stride % sizeof(float) == 0;
 }
 
-static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
-    int64_t at = 0; /* what is quantized is so without a gap */
+    int64_t at = 0; /* quantized spans have no gaps */
     pl_dim d;
 
     if (k->n_span == 0)
@@ -275,13 +278,13 @@ static bool spans_fit(const struct step_kernel *k, const struct prog_tensor *t)
     return k->kernel != KERNEL_quantize || at == d.n;
 }
 
-/* Products of BF16 are those of attention and of weights of 16 bits. */
-static bool products_fit(const struct step_kernel *k,
+/* Products of BF16 are allowed in attention and with 16-bit weights. */
+static bool products_fit(const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
     const struct prog_tensor *w;
 
-    if (!step_kernel_is_bf16(k) || kernel_is_attention(k->kernel))
+    if (!insn_kernel_is_bf16(k) || kernel_is_attention(k->kernel))
         return true;
     if (!kernel_is_contraction(k->kernel))
         return false;
@@ -291,7 +294,7 @@ static bool products_fit(const struct step_kernel *k,
 
 /* ---- attributes ---------------------------------------------------------- */
 
-static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
+static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     pl_dim q, kv;
     int many, few;
@@ -308,8 +311,8 @@ static bool heads_fit(const struct step_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* A head's values are the first ones of its keys. */
-static bool latent_fits(const struct step_kernel *k,
+/* A head's values are the first values of its keys. */
+static bool latent_fits(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     const pl_dim *e = &t[k->arg[0].tensor].dim[2];
@@ -318,9 +321,9 @@ static bool latent_fits(const struct step_kernel *k,
     return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
 }
 
-/* A head's state is a matrix of its key's values by its value's; a channel's,
- * its taps but one. */
-static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
+/* The state of a head is a matrix of its key's values by its value's; that of a
+ * channel is its taps minus one. */
+static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     bool delta = k->kernel == KERNEL_delta_net;
     pl_dim d = t[k->arg[delta ? 6 : 3].tensor].dim[2];
@@ -333,7 +336,7 @@ static bool state_fits(const struct step_kernel *k, const struct prog_tensor *t)
 }
 
 static bool permute_fits(const struct graph_attr *a,
-                         const struct step_kernel *k,
+                         const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -350,7 +353,8 @@ static bool permute_fits(const struct graph_attr *a,
     return out->n_dim == x->n_dim && x->n_dim > 0;
 }
 
-/* slice, concat: all dimensions but the axis are alike. */
+/* For slice and concat: returns true if all dimensions but the axis are
+ * equal. */
 static bool alike_but(int axis, const struct prog_tensor *a,
                       const struct prog_tensor *b)
 {
@@ -363,7 +367,7 @@ static bool alike_but(int axis, const struct prog_tensor *a,
     return true;
 }
 
-static bool slice_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool slice_fits(const struct graph_attr *a, const struct insn_kernel *k,
                        const struct prog_tensor *t)
 {
     const struct prog_tensor *out = &t[k->arg[0].tensor];
@@ -374,7 +378,7 @@ static bool slice_fits(const struct graph_attr *a, const struct step_kernel *k,
            a->start <= x->dim[a->axis].n - out->dim[a->axis].n;
 }
 
-static bool concat_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool concat_fits(const struct graph_attr *a, const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     int axis = a->axis;
@@ -395,7 +399,7 @@ static bool concat_fits(const struct graph_attr *a, const struct step_kernel *k,
     return left == 0;
 }
 
-static bool rope_fits(const struct graph_attr *a, const struct step_kernel *k,
+static bool rope_fits(const struct graph_attr *a, const struct insn_kernel *k,
                       const struct prog_tensor *t)
 {
     const struct prog_tensor *x = &t[k->arg[1].tensor];
@@ -406,7 +410,7 @@ static bool rope_fits(const struct graph_attr *a, const struct step_kernel *k,
            (f < 0 || same(t[f].dim[0], (pl_dim){a->n_rot / 2, PL_CONST}));
 }
 
-static bool groups_fit(const struct graph_attr *a, const struct step_kernel *k,
+static bool groups_fit(const struct graph_attr *a, const struct insn_kernel *k,
                        const struct prog_tensor *t)
 {
     const struct prog_tensor *x = &t[k->arg[1].tensor];
@@ -415,7 +419,7 @@ static bool groups_fit(const struct graph_attr *a, const struct step_kernel *k,
     return a->n_group <= 1 || (e->symbol == PL_CONST && a->n_group <= e->n);
 }
 
-static bool attributes_fit(const struct step_kernel *k,
+static bool attributes_fit(const struct insn_kernel *k,
                            const struct prog_tensor *t)
 {
     static const struct graph_attr none;
@@ -445,7 +449,7 @@ static bool attributes_fit(const struct step_kernel *k,
     }
 }
 
-const char *program_kernel_fault(const struct step_kernel *k,
+const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t)
 {
     if (!formats_fit(k, t))

@@ -13,7 +13,7 @@ const char *const form_regions[REGION_COUNT] = {
     [REGION_INBOX] = "inbox",
 };
 
-/* dim[0] * .. * dim[n - 1] */
+/* Computes dim[0] * .. * dim[n - 1]. */
 static bool product(const struct prog_tensor *t, int n,
                     const struct graph_sizes *max, size_t *out)
 {
@@ -70,7 +70,7 @@ void form_push(struct form_stack *s, int n_add)
     s->top = n_add < s->top ? s->top - n_add : 0;
 }
 
-const struct rank_item form_whole = {0, 0};
+const struct tree_addend form_whole = {0, 0};
 
 struct rank_tree form_tree(enum kernel k)
 {
@@ -79,13 +79,13 @@ struct rank_tree form_tree(enum kernel k)
     return (struct rank_tree){1, 1, &form_whole, 1};
 }
 
-int64_t form_order(const struct form_order *o, int dev, const struct step *s)
+int64_t form_order(const struct form_order *o, int dev, const struct insn *s)
 {
-    const struct step_merge *a = &o->last.merge, *b = &s->merge;
+    const struct insn_merge *a = &o->last.merge, *b = &s->merge;
 
     if (!o->any)
         return 0;
-    if (step_meets(s) && step_meets(&o->last) && dev > o->dev &&
+    if (insn_is_barrier(s) && insn_is_barrier(&o->last) && dev > o->dev &&
         a->group == b->group && a->n_peer == b->n_peer &&
         o->last.micro == s->micro &&
         (a->n_peer == 0 ||
@@ -94,7 +94,7 @@ int64_t form_order(const struct form_order *o, int dev, const struct step *s)
     return (int64_t)o->last.order + 1;
 }
 
-void form_order_took(struct form_order *o, int dev, const struct step *s)
+void form_order_took(struct form_order *o, int dev, const struct insn *s)
 {
     *o = (struct form_order){dev, true, *s};
 }

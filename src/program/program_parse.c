@@ -1,8 +1,8 @@
-/* Reading programs: devices, tensors, scripts, and who does a step; the form is
- * drawn in program_text.h.
+/* Parses programs: devices, tensors, variants, and what precedes the colon of
+ * an instruction; program_text.h describes the form.
  *
- * Any bytes may come. Numbers are bounded so that what was read may be checked
- * without a thought of overflow; memory is bounded by the text's length, times
+ * Any bytes are accepted as input. Numbers are bounded so that checks of a
+ * parsed program cannot overflow. Memory is bounded by the text's length, times
  * the devices of a line where these share one. */
 #include "program/program_text.h"
 
@@ -97,7 +97,7 @@ struct read_dev *read_device(struct read *r, int d)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* "n_tok 4 n_out 4", behind `max` */
+/* Reads "n_tok 4 n_out 4", after `max`. */
 static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
@@ -138,13 +138,13 @@ static bool max_line(struct read *r)
     if (r->dev.n == 0)
         return sizes(r, &r->common);
     d = dev_at(r, r->dev.n - 1);
-    if (r->n_script > 0 || d->tensor.n > 0)
+    if (r->n_variant > 0 || d->tensor.n > 0)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
                         "'max' behind tensors; it comes before them");
     return sizes(r, &d->p);
 }
 
-/* Of what is not told the number is -1 until the end. */
+/* A number that is not given stays -1 until the end. */
 static bool device_size(struct read *r, struct program *p)
 {
     for (int i = 0; i < REGION_COUNT; i++)
@@ -163,7 +163,7 @@ static bool device(struct read *r)
     struct read_dev *d;
     int64_t i;
 
-    if (r->n_script > 0)
+    if (r->n_variant > 0)
         return lex_fail(&r->x, PL_BAD_ARGUMENT, "'device' behind a script");
     if (r->dev.n == r->n_dev)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
@@ -186,7 +186,7 @@ static bool device(struct read *r)
     return true;
 }
 
-/* ---- scripts ------------------------------------------------------------- */
+/* ---- variants ------------------------------------------------------------ */
 
 static bool all_devices(struct read *r)
 {
@@ -197,54 +197,54 @@ static bool all_devices(struct read *r)
                     r->n_dev, r->dev.n);
 }
 
-/* Puts the last script away. */
-static bool end_script(struct read *r)
+/* Stores the last variant. */
+static bool end_variant(struct read *r)
 {
-    for (int i = 0; i < r->dev.n && r->n_script > 0; i++) {
+    for (int i = 0; i < r->dev.n && r->n_variant > 0; i++) {
         struct read_dev *d = dev_at(r, i);
-        struct script *s = &d->script[r->n_script - 1];
+        struct variant *s = &d->variant[r->n_variant - 1];
 
-        s->step = read_take(r, &d->step, sizeof *s->step, &s->n_step);
-        s->death = read_take(r, &d->death, sizeof *s->death, &s->n_death);
+        s->insn = read_take(r, &d->insn, sizeof *s->insn, &s->n_insn);
+        s->dead = read_take(r, &d->dead, sizeof *s->dead, &s->n_dead);
     }
     return r->x.status == PL_OK;
 }
 
-static bool script(struct read *r)
+static bool variant(struct read *r)
 {
     int n = 1;
 
-    if (!all_devices(r) || !end_script(r))
+    if (!all_devices(r) || !end_variant(r))
         return false;
-    if (r->n_script == PROG_MAX_SCRIPT)
+    if (r->n_variant == PROG_MAX_VARIANT)
         return lex_fail(&r->x, PL_BAD_ARGUMENT,
                         "a script more than the %d there may be",
-                        PROG_MAX_SCRIPT);
+                        PROG_MAX_VARIANT);
     if (lex_accept_word(&r->x, "micro") && !read_index(r, &n))
         return false;
     for (int i = 0; i < r->dev.n; i++)
-        dev_at(r, i)->script[r->n_script].n_micro = n;
-    r->n_script++;
+        dev_at(r, i)->variant[r->n_variant].n_micro = n;
+    r->n_variant++;
     r->order = (struct form_order){0};
     return lex_need_end(&r->x);
 }
 
-/* Behind `dies`: "128 @0, 64 @512" or "%5" */
-static bool deaths(struct read *r, struct read_dev *d)
+/* Reads "128 @0, 64 @512" or "%5", after `dies`. */
+static bool dead_ranges(struct read *r, struct read_dev *d)
 {
-    struct prog_death *x;
+    struct dead_range *x;
 
     do {
         const struct prog_tensor *t = d->tensor.p;
         int k;
 
-        if (d->step.n == 0)
+        if (d->insn.n == 0)
             return lex_fail(&r->x, PL_BAD_ARGUMENT,
                             "a death before the device's first step");
-        x = read_add(r, &d->death, sizeof *x);
+        x = read_add(r, &d->dead, sizeof *x);
         if (!x)
             return false;
-        x->step = d->step.n - 1;
+        x->insn = d->insn.n - 1;
         if (lex_peek(&r->x) == '%') {
             if (!read_tensor(r, &k))
                 return false;
@@ -261,22 +261,22 @@ static bool deaths(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* What stands before the colon. */
+/* The part of a line before the colon. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
-    int order, micro, node; /* order -1: not told */
-    bool guard_out;
+    int order, micro, node; /* order -1: not given */
+    bool pred_out;
     int64_t least, most;
 };
 
-/* Behind `if`: "n_tok 5..", "n_out ..4", "n_tok 2..4" */
+/* Reads "n_tok 5..", "n_out ..4" or "n_tok 2..4", after `if`. */
 static bool guard(struct read *r, struct who *w)
 {
     struct lex *x = &r->x;
 
-    w->guard_out = lex_accept_word(x, "n_out");
-    if (!w->guard_out && !lex_accept_word(x, "n_tok"))
+    w->pred_out = lex_accept_word(x, "n_out");
+    if (!w->pred_out && !lex_accept_word(x, "n_tok"))
         return lex_expected(x, "n_tok or n_out");
     w->least = 0;
     w->most = INT64_MAX;
@@ -326,25 +326,25 @@ static bool who(struct read *r, struct who *w)
     return true;
 }
 
-/* One device's part of a line. */
-static bool one_step(struct read *r, const struct who *w, int k)
+/* Reads one device's part of a line. */
+static bool one_insn(struct read *r, const struct who *w, int k)
 {
     const struct read_at at = {dev_at(r, w->dev[k]), w->dev, w->n, k == 0};
-    struct step s, *to;
+    struct insn s, *to;
     int64_t order;
 
     if (lex_accept_word(&r->x, "dies"))
-        return deaths(r, at.dev);
+        return dead_ranges(r, at.dev);
     memset(&s, 0, sizeof s);
     s.queue = w->queue;
     s.micro = w->micro;
     s.node = w->node;
-    s.guard_out = w->guard_out;
-    s.least = w->least;
-    s.most = w->most;
-    if (!read_step(r, &at, &s) || !lex_need_end(&r->x))
+    s.pred_out = w->pred_out;
+    s.min_rows = w->least;
+    s.max_rows = w->most;
+    if (!read_insn(r, &at, &s) || !lex_need_end(&r->x))
         return false;
-    if (k > 0 && step_meets(&s))
+    if (k > 0 && insn_is_barrier(&s))
         order = r->order.last.order;
     else if (k == 0 && w->order >= 0)
         order = w->order;
@@ -355,25 +355,25 @@ static bool one_step(struct read *r, const struct who *w, int k)
                         "there is no place behind the step above");
     s.order = (int)order;
     form_order_took(&r->order, w->dev[k], &s);
-    to = read_add(r, &at.dev->step, sizeof *to);
+    to = read_add(r, &at.dev->insn, sizeof *to);
     if (to)
         *to = s;
     return to != NULL;
 }
 
-static bool steps(struct read *r)
+static bool insns(struct read *r)
 {
     struct who w;
     struct lex body;
 
-    if (r->n_script == 0)
+    if (r->n_variant == 0)
         return lex_expected(&r->x, "script, before any step,");
     if (!who(r, &w))
         return false;
     body = r->x;
     for (int k = 0; k < w.n; k++) {
         r->x = body;
-        if (!one_step(r, &w, k))
+        if (!one_insn(r, &w, k))
             return false;
     }
     return true;
@@ -385,30 +385,30 @@ static bool line(struct read *r)
 {
     char c = lex_peek(&r->x);
 
-    if (c == '%' && r->dev.n > 0 && r->n_script == 0)
+    if (c == '%' && r->dev.n > 0 && r->n_variant == 0)
         return read_tensor_line(r, dev_at(r, r->dev.n - 1));
     if (c >= '0' && c <= '9')
-        return steps(r);
+        return insns(r);
     if (lex_accept_word(&r->x, "max"))
         return max_line(r);
     if (lex_accept_word(&r->x, "device"))
         return device(r);
     if (lex_accept_word(&r->x, "script"))
-        return script(r);
-    return lex_expected(&r->x, r->n_script > 0 ? "a step or script"
-                               : r->dev.n > 0  ? "a tensor, device or script"
-                                               : "max or device");
+        return variant(r);
+    return lex_expected(&r->x, r->n_variant > 0 ? "a step or script"
+                               : r->dev.n > 0   ? "a tensor, device or script"
+                                                : "max or device");
 }
 
-/* What was not told is as large as need be. */
+/* Sets what was not given to the least that is needed. */
 static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
 {
     *p = d->p;
     p->tensor = read_take(r, &d->tensor, sizeof *p->tensor, &p->n_tensor);
-    p->n_script = r->n_script;
-    p->script =
-        arena_memdup(r->a, d->script, (size_t)r->n_script, sizeof *p->script);
-    if (!p->script)
+    p->n_variant = r->n_variant;
+    p->variant = arena_memdup(r->a, d->variant, (size_t)r->n_variant,
+                              sizeof *p->variant);
+    if (!p->variant)
         return read_no_memory(r);
     for (int k = 0; k < REGION_COUNT; k++)
         if (p->bytes[k] == SIZE_MAX)
@@ -451,7 +451,7 @@ static bool text(struct read *r, struct program **out)
     while (lex_line(&r->x))
         if (!line(r) || !lex_need_end(&r->x))
             return false;
-    return all_devices(r) && end_script(r) && finish(r, out);
+    return all_devices(r) && end_variant(r) && finish(r, out);
 }
 
 pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
@@ -471,8 +471,8 @@ pl_status program_parse(struct program **out, int *n_dev, struct arena *a,
         *n_dev = r.n_dev;
     for (int i = 0; i < r.dev.n; i++) {
         free(dev_at(&r, i)->tensor.p);
-        free(dev_at(&r, i)->step.p);
-        free(dev_at(&r, i)->death.p);
+        free(dev_at(&r, i)->insn.p);
+        free(dev_at(&r, i)->dead.p);
     }
     free(r.dev.p);
     free(r.part.p);

@@ -1,4 +1,4 @@
-/* Reading kernels' steps; the form is drawn in program_text.h. */
+/* Parses kernel calls; program_text.h describes the form. */
 #include "program/program_read.h"
 
 #include <inttypes.h>
@@ -33,13 +33,13 @@ bool read_heads(struct read *r, const struct read_at *at,
 
 static bool tree_entry(struct read *r, const struct read_at *at, void *out)
 {
-    struct rank_item *it = out;
+    struct tree_addend *it = out;
     int rank, n;
 
     (void)at;
     if (!read_index(r, &rank) || !read_adds(r, &n))
         return false;
-    *it = (struct rank_item){rank, n};
+    *it = (struct tree_addend){rank, n};
     return true;
 }
 
@@ -57,8 +57,8 @@ static bool tree(struct read *r, const struct read_at *at, struct rank_tree *t)
     return r->x.status == PL_OK;
 }
 
-/* "64+32{1}", "64+32@0{1}"; without its local start it goes on where the one
- * before ends. */
+/* Reads "64+32{1}" or "64+32@0{1}". Without a local start the span continues
+ * where the one before ends. */
 static bool span_entry(struct read *r, const struct read_at *at, void *out)
 {
     struct rank_span *s = out;
@@ -105,7 +105,7 @@ static bool read_float(struct read *r, float *out)
     return lex_float(&r->x, out);
 }
 
-/* "scale=2" */
+/* Reads "scale=2". */
 static bool attribute(struct read *r, struct graph_attr *a)
 {
 #define READ(type, name)                                                       \
@@ -121,7 +121,7 @@ static bool attribute(struct read *r, struct graph_attr *a)
 }
 
 static bool kernel_word(struct read *r, const struct read_at *at,
-                        struct step_kernel *k, struct graph_attr *a)
+                        struct insn_kernel *k, struct graph_attr *a)
 {
     struct lex *x = &r->x;
     int many, few;
@@ -158,7 +158,7 @@ static bool argument(struct read *r, int *tensor)
     return lex_accept(&r->x, '-') || read_tensor(r, tensor);
 }
 
-static bool operands(struct read *r, struct step_kernel *k)
+static bool operands(struct read *r, struct insn_kernel *k)
 {
     if (!lex_need(&r->x, '('))
         return false;
@@ -179,7 +179,7 @@ static bool operands(struct read *r, struct step_kernel *k)
 }
 
 bool read_kernel(struct read *r, const struct read_at *at,
-                 struct step_kernel *k)
+                 struct insn_kernel *k)
 {
     struct graph_attr a, zero;
     char w[LEX_WORD];

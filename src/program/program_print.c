@@ -1,4 +1,4 @@
-/* Printing steps; the form is drawn in program_text.h. */
+/* Prints instructions; program_text.h describes the form. */
 #include "program/program_print.h"
 
 #include "graph/graph_text.h"
@@ -18,7 +18,7 @@ static void put_dim(struct text_out *o, pl_dim d)
     text_put(o, "%s", dim_print(d, buf));
 }
 
-/* A tensor of device `own`'s program, or another's. */
+/* Prints a tensor of device `own`'s program, or of another's. */
 static void put_place(struct text_out *o, int own, int dev, int tensor)
 {
     if (dev == own)
@@ -56,7 +56,7 @@ static void put_arg(struct text_out *o, int tensor)
         text_put(o, "%%%d", tensor);
 }
 
-static void put_tree(struct text_out *o, const struct step_kernel *k)
+static void put_tree(struct text_out *o, const struct insn_kernel *k)
 {
     const struct rank_tree *t = &k->tree, whole = form_tree(k->kernel);
     struct form_stack s = {0};
@@ -79,7 +79,7 @@ static void put_tree(struct text_out *o, const struct step_kernel *k)
         text_put(o, " depth %d", t->depth);
 }
 
-static void put_spans(struct text_out *o, const struct step_kernel *k)
+static void put_spans(struct text_out *o, const struct insn_kernel *k)
 {
     int64_t loc = 0;
 
@@ -99,7 +99,7 @@ static void put_spans(struct text_out *o, const struct step_kernel *k)
     text_put_char(o, ')');
 }
 
-static void put_costs(struct text_out *o, const struct step_kernel *k)
+static void put_costs(struct text_out *o, const struct insn_kernel *k)
 {
     if (k->n_cost == 0)
         return;
@@ -111,7 +111,7 @@ static void put_costs(struct text_out *o, const struct step_kernel *k)
     text_put_char(o, ')');
 }
 
-/* What the caller's kernel is told of a split dimension. */
+/* Prints the local parts of a split dimension, for a caller-defined kernel. */
 static void put_custom_split(struct text_out *o, const char *name, int i,
                              const struct kernel_custom_split *s)
 {
@@ -124,7 +124,7 @@ static void put_custom_split(struct text_out *o, const char *name, int i,
     text_put_char(o, ')');
 }
 
-static void put_custom(struct text_out *o, const struct step_kernel *k)
+static void put_custom(struct text_out *o, const struct insn_kernel *k)
 {
     const struct kernel_custom *c = k->custom;
 
@@ -138,9 +138,9 @@ static void put_custom(struct text_out *o, const struct step_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Heads that a kernel's map is of; 0: it has none; -1: unknown. */
+/* Returns how many heads a kernel's map has; 0: no map; -1: unknown. */
 static int64_t mapped_heads(const struct program *p,
-                            const struct step_kernel *k)
+                            const struct insn_kernel *k)
 {
     int many, few;
 
@@ -152,7 +152,7 @@ static int64_t mapped_heads(const struct program *p,
 }
 
 static void put_kernel(struct text_out *o, const struct program *p,
-                       const struct step_kernel *k)
+                       const struct insn_kernel *k)
 {
     put_arg(o, k->arg[0].tensor);
     text_put(o, " = %s(", kernel_name(k->kernel));
@@ -174,9 +174,10 @@ static void put_kernel(struct text_out *o, const struct program *p,
         put_custom(o, k);
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------- */
 
-/* What grows with the step and what does not: "64", "4*n_tok", "64+4*n_tok". */
+/* Prints the constant part and the part that grows with the step: "64",
+ * "4*n_tok", "64+4*n_tok". */
 static void put_offset(struct text_out *o, pl_dim off, int64_t at)
 {
     if (at != 0 || off.symbol == PL_CONST)
@@ -207,17 +208,17 @@ static bool loops(pl_dim n, pl_dim src, pl_dim dst)
 }
 
 static void put_piece(struct text_out *o, int own, bool reduce,
-                      const struct copy_piece *c)
+                      const struct copy_desc *c)
 {
     bool inner = loops(c->n1, c->src_s1, c->dst_s1);
-    bool off = c->src_at != 0 || !is_const(c->src_off, 0);
+    bool off = c->src_const != 0 || !is_const(c->src_off, 0);
 
     text_put_char(o, ' ');
     if (!reduce)
         put_place(o, own, c->src_dev, c->src);
     if (off) {
         text_put_char(o, '@');
-        put_offset(o, c->src_off, c->src_at);
+        put_offset(o, c->src_off, c->src_const);
     }
     text_put(o, "%s", off || !reduce ? " " : "");
     put_dim(o, c->bytes);
@@ -225,14 +226,14 @@ static void put_piece(struct text_out *o, int own, bool reduce,
         put_loop(o, c->n0, c->src_s0, c->dst_s0);
     if (inner)
         put_loop(o, c->n1, c->src_s1, c->dst_s1);
-    if (c->dst_at != 0 || !is_const(c->dst_off, 0)) {
+    if (c->dst_const != 0 || !is_const(c->dst_off, 0)) {
         text_put(o, " to ");
-        put_offset(o, c->dst_off, c->dst_at);
+        put_offset(o, c->dst_off, c->dst_const);
     }
 }
 
 static void put_pieces(struct text_out *o, int own, bool reduce,
-                       const struct copy_piece *c, int n)
+                       const struct copy_desc *c, int n)
 {
     if (n == 0)
         text_put(o, " nothing");
@@ -272,22 +273,22 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* True if it says something. */
-static bool put_merge_head(struct text_out *o, const struct step_merge *m)
+/* Returns true if it printed something. */
+static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
-    const pl_dim *b = m->message_bytes;
+    const pl_dim *b = m->collective_bytes;
     bool bytes = !is_const(b[0], 0) || !is_const(b[1], 0);
 
-    if (m->meet)
+    if (m->barrier)
         text_put(o, " meet");
-    for (int i = 0; m->meet && i < m->n_peer; i++) {
+    for (int i = 0; m->barrier && i < m->n_peer; i++) {
         text_put(o, "%s", i ? "" : " ");
         put_comma(o, i);
         text_put(o, "%d", m->peer[i]);
     }
     if (m->group)
         text_put(o, " group %d", m->group);
-    if (m->message)
+    if (m->collective)
         text_put(o, " message");
     if (bytes) {
         text_put(o, " bytes ");
@@ -299,10 +300,10 @@ static bool put_merge_head(struct text_out *o, const struct step_merge *m)
     }
     if (m->counted)
         text_put(o, " counted");
-    return m->meet || m->group || m->message || bytes || m->counted;
+    return m->barrier || m->group || m->collective || bytes || m->counted;
 }
 
-static void put_merge(struct text_out *o, int own, const struct step_merge *m)
+static void put_merge(struct text_out *o, int own, const struct insn_merge *m)
 {
     text_put(o, "merge");
     if (put_merge_head(o, m) && m->n_item > 0)
@@ -313,9 +314,9 @@ static void put_merge(struct text_out *o, int own, const struct step_merge *m)
     }
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
-static void put_pull(struct text_out *o, int own, const struct step_pull *x)
+static void put_pull(struct text_out *o, int own, const struct insn_pull *x)
 {
     text_put(o, "pull %%%d", x->out);
     if (x->out_bytes)
@@ -324,9 +325,9 @@ static void put_pull(struct text_out *o, int own, const struct step_pull *x)
     put_pieces(o, own, false, x->piece, x->n_piece);
 }
 
-static void put_push(struct text_out *o, int own, const struct step_push *x)
+static void put_push(struct text_out *o, int own, const struct insn_push *x)
 {
-    text_put(o, "%s", x->deal ? "deal " : "push ");
+    text_put(o, "%s", x->scatter ? "deal " : "push ");
     for (int k = 0; k < x->n_to; k++) {
         text_put(o, "%s", k ? ", " : "");
         put_place(o, own, x->to[k].dev, x->to[k].out);
@@ -338,7 +339,7 @@ static void put_push(struct text_out *o, int own, const struct step_push *x)
 }
 
 static void put_pages(struct text_out *o, const struct program *all, int n_dev,
-                      int own, const struct step_pages *x)
+                      int own, const struct insn_pages *x)
 {
     static const struct program none;
     const struct program *to =
@@ -354,31 +355,31 @@ static void put_pages(struct text_out *o, const struct program *all, int n_dev,
         text_put(o, " tile %zu", x->tile_bytes);
 }
 
-void program_put_step(struct text_out *o, const struct program *all, int n_dev,
-                      int dev, const struct step *s)
+void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
+                      int dev, const struct insn *s)
 {
     const struct program *p = &all[dev];
 
     switch (s->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         put_kernel(o, p, &s->kernel);
         return;
-    case STEP_MERGE:
+    case INSN_MERGE:
         put_merge(o, dev, &s->merge);
         return;
-    case STEP_PULL:
+    case INSN_PULL:
         put_pull(o, dev, &s->pull);
         return;
-    case STEP_PUSH:
+    case INSN_PUSH:
         put_push(o, dev, &s->push);
         return;
-    case STEP_PAGES:
+    case INSN_PAGES:
         put_pages(o, all, n_dev, dev, &s->pages);
         return;
-    case STEP_POST:
+    case INSN_POST:
         text_put(o, "post %d", s->event.event);
         return;
-    case STEP_WAIT:
+    case INSN_WAIT:
         text_put(o, "wait ");
         for (int k = 0; k < wait_count(&s->wait); k++)
             text_put(o, "%s%d.%d", k ? ", " : "", wait_event(&s->wait, k).dev,
@@ -387,7 +388,7 @@ void program_put_step(struct text_out *o, const struct program *all, int n_dev,
     }
 }
 
-/* ---- what cannot be said ------------------------------------------------- */
+/* ---- what cannot be printed ---------------------------------------------- */
 
 static bool odd_sum(int n_add)
 {
@@ -395,7 +396,7 @@ static bool odd_sum(int n_add)
 }
 
 static const char *kernel_oddity(const struct program *p,
-                                 const struct step_kernel *k)
+                                 const struct insn_kernel *k)
 {
     if ((unsigned)k->kernel >= KERNEL_COUNT || k->n_arg < 1)
         return "its kernel is unknown or has no result";
@@ -411,9 +412,9 @@ static const char *kernel_oddity(const struct program *p,
     return NULL;
 }
 
-static const char *merge_oddity(const struct step_merge *m)
+static const char *merge_oddity(const struct insn_merge *m)
 {
-    if (m->meet && (m->n_peer < 1 || m->n_peer > FORM_MAX_WITH))
+    if (m->barrier && (m->n_peer < 1 || m->n_peer > FORM_MAX_WITH))
         return "it meets nobody, or too many";
     for (int i = 0; i < m->n_item; i++)
         for (int k = 0; m->item[i].reduce && k < m->item[i].n_addend; k++)
@@ -422,21 +423,21 @@ static const char *merge_oddity(const struct step_merge *m)
     return NULL;
 }
 
-const char *program_step_oddity(const struct program *p, const struct step *s)
+const char *program_insn_oddity(const struct program *p, const struct insn *s)
 {
-    if (s->most < 0 || (s->most > 0 && s->least < 0))
+    if (s->max_rows < 0 || (s->max_rows > 0 && s->min_rows < 0))
         return "its guard has sizes below zero";
     switch (s->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         return kernel_oddity(p, &s->kernel);
-    case STEP_MERGE:
+    case INSN_MERGE:
         return merge_oddity(&s->merge);
-    case STEP_PUSH:
+    case INSN_PUSH:
         return s->push.n_to < 1 ? "it pushes to nobody" : NULL;
-    case STEP_PULL:
-    case STEP_PAGES:
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_PULL:
+    case INSN_PAGES:
+    case INSN_POST:
+    case INSN_WAIT:
         return NULL;
     }
     return "its kind is unknown";

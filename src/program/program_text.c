@@ -1,4 +1,4 @@
-/* Printing programs; the form is drawn in program_text.h. */
+/* Prints programs; program_text.h describes the form. */
 #include "program/program_text.h"
 
 #include "base/err.h"
@@ -124,26 +124,26 @@ static void put_device(struct text_out *o, const struct program *p,
         put_tensor(o, p, i);
 }
 
-/* ---- scripts ------------------------------------------------------------- */
+/* ---- variants ------------------------------------------------------------ */
 
-struct at { /* in a device's script */
-    int step, death;
+struct at { /* position in a device's variant */
+    int insn, death;
 };
 
-static void put_guard(struct text_out *o, const struct step *s)
+static void put_predicate(struct text_out *o, const struct insn *s)
 {
-    if (s->most == 0)
+    if (s->max_rows == 0)
         return;
-    text_put(o, " if %s ", s->guard_out ? "n_out" : "n_tok");
-    if (s->least > 0)
-        text_put(o, "%" PRId64, s->least);
+    text_put(o, " if %s ", s->pred_out ? "n_out" : "n_tok");
+    if (s->min_rows > 0)
+        text_put(o, "%" PRId64, s->min_rows);
     text_put(o, "..");
-    if (s->most != INT64_MAX)
-        text_put(o, "%" PRId64, s->most);
+    if (s->max_rows != INT64_MAX)
+        text_put(o, "%" PRId64, s->max_rows);
 }
 
 static void put_head(struct text_out *o, const struct form_order *order,
-                     int dev, const struct step *s)
+                     int dev, const struct insn *s)
 {
     text_put(o, "  %d%s", dev, s->queue == QUEUE_COPY ? " copy" : "");
     if (form_order(order, dev, s) != s->order)
@@ -152,19 +152,19 @@ static void put_head(struct text_out *o, const struct form_order *order,
         text_put(o, " micro %d", s->micro);
     if (s->node != -1)
         text_put(o, " node %d", s->node);
-    put_guard(o, s);
+    put_predicate(o, s);
     text_put(o, ": ");
 }
 
-/* What dies behind the device's step `at->step - 1`. */
-static void put_deaths(struct text_out *o, int dev, const struct script *x,
-                       struct at *at)
+/* Prints the ranges that are dead after instruction `at->insn - 1`. */
+static void put_dead_ranges(struct text_out *o, int dev,
+                            const struct variant *x, struct at *at)
 {
     int n = 0;
 
-    for (; at->death < x->n_death && x->death[at->death].step < at->step;
+    for (; at->death < x->n_dead && x->dead[at->death].insn < at->insn;
          at->death++) {
-        const struct prog_death *d = &x->death[at->death];
+        const struct dead_range *d = &x->dead[at->death];
 
         if (n == 0)
             text_put(o, "  %d: dies ", dev);
@@ -175,48 +175,49 @@ static void put_deaths(struct text_out *o, int dev, const struct script *x,
         text_put(o, "\n");
 }
 
-/* The device whose next step is the first in the order; -1: all are done. */
-static int first_of(const struct program *p, int n_dev, int script,
+/* Returns the device whose next instruction is the first in the order; -1 at
+ * the end. */
+static int first_of(const struct program *p, int n_dev, int variant,
                     const struct at *at)
 {
     int best = -1, order = 0;
 
     for (int d = 0; d < n_dev; d++) {
-        const struct script *x = &p[d].script[script];
+        const struct variant *x = &p[d].variant[variant];
 
-        if (at[d].step < x->n_step &&
-            (best < 0 || x->step[at[d].step].order < order)) {
+        if (at[d].insn < x->n_insn &&
+            (best < 0 || x->insn[at[d].insn].order < order)) {
             best = d;
-            order = x->step[at[d].step].order;
+            order = x->insn[at[d].insn].order;
         }
     }
     return best;
 }
 
-static void put_script(struct text_out *o, const struct program *p, int n_dev,
-                       int k)
+static void put_variant(struct text_out *o, const struct program *p, int n_dev,
+                        int k)
 {
     struct form_order order = {0};
     struct at at[FORM_MAX_DEV] = {{0, 0}};
     int d;
 
     text_put(o, "script");
-    if (p->script[k].n_micro != 1)
-        text_put(o, " micro %d", p->script[k].n_micro);
+    if (p->variant[k].n_micro != 1)
+        text_put(o, " micro %d", p->variant[k].n_micro);
     text_put(o, "\n");
     while ((d = first_of(p, n_dev, k, at)) >= 0) {
-        const struct script *x = &p[d].script[k];
-        const struct step *s = &x->step[at[d].step++];
+        const struct variant *x = &p[d].variant[k];
+        const struct insn *s = &x->insn[at[d].insn++];
 
         put_head(o, &order, d, s);
-        program_put_step(o, p, n_dev, d, s);
+        program_put_insn(o, p, n_dev, d, s);
         text_put(o, "\n");
         form_order_took(&order, d, s);
-        put_deaths(o, d, x, &at[d]);
+        put_dead_ranges(o, d, x, &at[d]);
     }
 }
 
-/* ---- what cannot be said ------------------------------------------------- */
+/* ---- what cannot be printed ---------------------------------------------- */
 
 static pl_status refuse(const struct program *p, int step, const char *what,
                         pl_err *err)
@@ -227,36 +228,36 @@ static pl_status refuse(const struct program *p, int step, const char *what,
                    p->dev, step, what);
 }
 
-static pl_status check_deaths(const struct program *p, const struct script *x,
-                              pl_err *err)
+static pl_status check_dead_ranges(const struct program *p,
+                                   const struct variant *x, pl_err *err)
 {
-    for (int i = 0, last = 0; i < x->n_death; i++) {
-        if (x->death[i].step < last || x->death[i].step >= x->n_step)
-            return refuse(p, x->death[i].step, "a buffer dies out of order",
+    for (int i = 0, last = 0; i < x->n_dead; i++) {
+        if (x->dead[i].insn < last || x->dead[i].insn >= x->n_insn)
+            return refuse(p, x->dead[i].insn, "a buffer dies out of order",
                           err);
-        last = x->death[i].step;
+        last = x->dead[i].insn;
     }
     return PL_OK;
 }
 
 static pl_status check(const struct program *p, int n_dev, pl_err *err)
 {
-    if (n_dev < 1 || n_dev > FORM_MAX_DEV || p->n_script > PROG_MAX_SCRIPT)
+    if (n_dev < 1 || n_dev > FORM_MAX_DEV || p->n_variant > PROG_MAX_VARIANT)
         return refuse(p, -1, "too many devices or scripts", err);
     for (int d = 0; d < n_dev; d++) {
         if (p[d].dev != d)
             return refuse(&p[d], -1, "it belongs to another device", err);
-        if (p[d].n_script != p->n_script)
+        if (p[d].n_variant != p->n_variant)
             return refuse(&p[d], -1, "it has scripts of its own", err);
-        for (int k = 0; k < p->n_script; k++) {
-            const struct script *x = &p[d].script[k];
+        for (int k = 0; k < p->n_variant; k++) {
+            const struct variant *x = &p[d].variant[k];
 
-            if (x->n_micro != p->script[k].n_micro)
+            if (x->n_micro != p->variant[k].n_micro)
                 return refuse(&p[d], -1, "it has micro-batches of its own",
                               err);
-            PL_TRY(check_deaths(&p[d], x, err));
-            for (int i = 0; i < x->n_step; i++) {
-                const char *odd = program_step_oddity(&p[d], &x->step[i]);
+            PL_TRY(check_dead_ranges(&p[d], x, err));
+            for (int i = 0; i < x->n_insn; i++) {
+                const char *odd = program_insn_oddity(&p[d], &x->insn[i]);
 
                 if (odd)
                     return refuse(&p[d], i, odd, err);
@@ -277,8 +278,8 @@ pl_status program_print(const struct program *p, int n_dev, pl_write_fn *write,
     put_max(&o, p, &none);
     for (int d = 0; d < n_dev; d++)
         put_device(&o, &p[d], p);
-    for (int k = 0; k < p->n_script; k++)
-        put_script(&o, p, n_dev, k);
+    for (int k = 0; k < p->n_variant; k++)
+        put_variant(&o, p, n_dev, k);
     text_flush(&o);
     return PL_OK;
 }

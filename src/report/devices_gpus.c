@@ -1,5 +1,5 @@
-/* Which GPUs the drivers show: who they are, what they have, and why one of
- * them cannot be used. A driver that is not there has a line that says so. */
+/* Lists the GPUs of all drivers: names, properties, and why one of them cannot
+ * be used. A missing driver has a line that says so. */
 #include "report/devices_gpus.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct gpus {
     int n_driver;
     struct driver {
         const char *name;
-        char lacks[512]; /* why it does not work; "": it does */
+        char lacks[512]; /* why it does not work; "": it works */
         int n;
         struct gpu_info gpu[GPU_LIST_MAX];
     } driver[];
@@ -31,11 +31,11 @@ struct gpus *gpus_find(void)
     int n = 0;
     struct gpus *g;
 
-    for (int i = 0; device_kinds[i]; i++)
-        n += device_kinds[i]->show != NULL;
+    for (int i = 0; device_backends[i]; i++)
+        n += device_backends[i]->show != NULL;
     g = calloc(1, sizeof *g + (size_t)n * sizeof g->driver[0]);
-    for (int i = 0; g && device_kinds[i]; i++) {
-        const struct device_ops *ops = device_kinds[i];
+    for (int i = 0; g && device_backends[i]; i++) {
+        const struct backend_ops *ops = device_backends[i];
         struct driver *d = &g->driver[g->n_driver];
         pl_err err;
 
@@ -54,7 +54,7 @@ void gpus_free(struct gpus *g)
     free(g);
 }
 
-/* Who has shown the GPU before; false: nobody. */
+/* Finds an earlier driver that lists the same GPU; false if there is none. */
 static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 {
     for (int i = 0; i < g->n_driver; i++)
@@ -73,21 +73,23 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 
 /* ---- text ---------------------------------------------------------------- */
 
-/* Some drivers know what is available, the others what there is. */
+/* Some drivers report the available memory, others only the total. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
     char size[16];
 
     if (!x->total_bytes)
         return;
-    sink_say(to, ", %s bytes", sink_size(size, x->total_bytes));
+    writer_printf(to, ", %s bytes", sink_size(size, x->total_bytes));
     if (!x->why[0] && x->available_bytes && x->available_bytes < x->total_bytes)
-        sink_say(to, ", %s available now", sink_size(size, x->available_bytes));
+        writer_printf(to, ", %s available now",
+                      sink_size(size, x->available_bytes));
     if (x->largest_bytes && x->largest_bytes < x->total_bytes)
-        sink_say(to, ", %s in one piece", sink_size(size, x->largest_bytes));
+        writer_printf(to, ", %s in one piece",
+                      sink_size(size, x->largest_bytes));
 }
 
-/* By the driver's word: each pair is tried when a model is loaded. */
+/* According to the driver: each pair is tested when a model is loaded. */
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {
@@ -95,8 +97,8 @@ static void say_peers(const struct driver *d, const struct gpu_info *x,
 
     for (int i = 0; i < GPU_LIST_MAX; i++)
         if (x->peers >> i & 1) {
-            sink_say(to, "%s%.16s:%d", any ? " " : ", reaches memory of ",
-                     d->name, i);
+            writer_printf(to, "%s%.16s:%d", any ? " " : ", reaches memory of ",
+                          d->name, i);
             any = true;
         }
 }
@@ -104,13 +106,13 @@ static void say_peers(const struct driver *d, const struct gpu_info *x,
 static void say_has(const struct driver *d, const struct gpu_info *x,
                     const struct sink *to)
 {
-    sink_say(to, "            %d units", x->n_unit);
+    writer_printf(to, "            %d units", x->n_unit);
     say_memory(to, x);
     for (int f = 0; f < GPU_FEATURES; f++)
         if (x->has >> f & 1)
-            sink_say(to, ", %s", feature_name[f]);
+            writer_printf(to, ", %s", feature_name[f]);
     say_peers(d, x, to);
-    sink_say(to, "\n");
+    writer_printf(to, "\n");
 }
 
 static void say_gpu(const struct gpus *g, const struct driver *d,
@@ -119,20 +121,20 @@ static void say_gpu(const struct gpus *g, const struct driver *d,
     char item[32], other[32];
 
     snprintf(item, sizeof item, "%.16s:%d", d->name, x->index);
-    sink_say(to, "  %-9s %s", item, x->title[0] ? x->title : "?");
+    writer_printf(to, "  %-9s %s", item, x->title[0] ? x->title : "?");
     if (x->bus[0])
-        sink_say(to, ", %s", x->bus);
+        writer_printf(to, ", %s", x->bus);
     if (x->version[0])
-        sink_say(to, ", %s", x->version);
+        writer_printf(to, ", %s", x->version);
     if (x->on_cores)
-        sink_say(to, ", this machine's processors");
+        writer_printf(to, ", this machine's processors");
     if (same(g, x, other))
-        sink_say(to, ", the GPU of %s", other);
-    sink_say(to, "\n");
+        writer_printf(to, ", the GPU of %s", other);
+    writer_printf(to, "\n");
     if (x->n_unit > 0)
         say_has(d, x, to);
     if (x->why[0])
-        sink_say(to, "            cannot be used: %s\n", x->why);
+        writer_printf(to, "            cannot be used: %s\n", x->why);
 }
 
 void gpus_say(const struct gpus *g, const struct sink *to)
@@ -141,20 +143,20 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
     for (int i = 0; i < g->n_driver; i++)
         n += g->driver[i].n;
-    sink_say(to, "gpus%s\n", n > 0 ? "" : "      none");
+    writer_printf(to, "gpus%s\n", n > 0 ? "" : "      none");
     for (int i = 0; i < g->n_driver; i++) {
         const struct driver *d = &g->driver[i];
 
         for (int k = 0; k < d->n; k++)
             say_gpu(g, d, &d->gpu[k], to);
         if (d->lacks[0])
-            sink_say(to, "  %-9s %s\n", d->name, d->lacks);
+            writer_printf(to, "  %-9s %s\n", d->name, d->lacks);
     }
 }
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* Drivers may say what is no UTF-8, and so may paths. */
+/* Texts of drivers and paths may contain invalid UTF-8. */
 static json_t *text_or_null(const char *s)
 {
     return s[0] ? sink_json_text(s, strlen(s)) : json_null();

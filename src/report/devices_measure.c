@@ -1,27 +1,27 @@
-/* pl_devices_measure: calibrates, keeps what it found, and prints it. Of GPUs
- * that are not measured now, what was known stays. */
+/* pl_devices_measure: calibrates, caches and prints the results. Earlier
+ * results of GPUs that are not measured now are kept. */
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "machine/topology.h"
 #include "measure/measure.h"
 #include "plan/options_read.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <string.h>
 
-/* Of all threads together where they add up. */
+/* Prints rates; those that add up are of all threads together. */
 static void say_rates(const struct sink *to, const struct calibration *c)
 {
     struct cost_rates one = c->one, all = calibration_times(c->all, c->n_core);
 
-    sink_say(to, "\n%43s %11d threads\n", "1 thread", c->n_core);
+    writer_printf(to, "\n%43s %11d threads\n", "1 thread", c->n_core);
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {
         const struct calibration_field *f = &calibration_field[i];
         double unit = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
 
-        sink_say(to, "%-32s %10.4g %19.4g\n", f->what,
-                 *calibration_value(&one, f) * unit,
-                 *calibration_value(&all, f) * unit);
+        writer_printf(to, "%-32s %10.4g %19.4g\n", f->what,
+                      *calibration_value(&one, f) * unit,
+                      *calibration_value(&all, f) * unit);
     }
 }
 
@@ -29,19 +29,20 @@ static void say_device(const struct sink *to, const struct calibrated_device *d)
 {
     struct cost_rates r = d->rates;
 
-    sink_say(to, "\n%s: %s%s%s%s%s\n", d->kind, d->title, d->bus[0] ? ", " : "",
-             d->bus, d->version[0] ? ", " : "", d->version);
+    writer_printf(to, "\n%s: %s%s%s%s%s\n", d->kind, d->title,
+                  d->bus[0] ? ", " : "", d->bus, d->version[0] ? ", " : "",
+                  d->version);
     for (int i = 0; i < CALIBRATION_DEVICE_FIELDS; i++) {
         const struct calibration_field *f = &calibration_device_field[i];
         double unit = f->kind == CALIBRATION_SECONDS ? 1e6 : 1e-9;
 
         if (*calibration_value(&r, f) > 0)
-            sink_say(to, "%-32s %10.4g\n", f->what,
-                     *calibration_value(&r, f) * unit);
+            writer_printf(to, "%-32s %10.4g\n", f->what,
+                          *calibration_value(&r, f) * unit);
     }
 }
 
-/* GPUs that are asked for, or all there are; there may be none. */
+/* Lists the requested GPUs, or all; there may be none. */
 static pl_status find_devices(struct device_list *l, const pl_options *opt,
                               pl_err *err)
 {
@@ -50,7 +51,7 @@ static pl_status find_devices(struct device_list *l, const pl_options *opt,
     return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
 }
 
-/* All that can be measured now, and what is known of other GPUs. */
+/* Measures all that is available now; keeps earlier results of other GPUs. */
 static pl_status measure(struct calibration *c, const pl_options *opt,
                          enum kernel_set set, const struct topology *t,
                          const struct device_list *l, pl_err *err)
@@ -104,14 +105,14 @@ pl_status pl_devices_measure(const pl_options *opt, bool json,
         }
         return sink_json(&to, o, "what was measured", err);
     }
-    sink_say(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
-             c.n_core, kernel_set_name(set));
+    writer_printf(&to, "processor  %s\ncores      %d\nkernels    %s\n", c.cpu,
+                  c.n_core, kernel_set_name(set));
     say_rates(&to, &c);
     for (int i = 0; i < c.n_device; i++)
         say_device(&to, &c.device[i]);
     if (kept)
-        sink_say(&to, "\nkept for later plans in %.400s\n", path);
+        writer_printf(&to, "\nkept for later plans in %.400s\n", path);
     else
-        sink_say(&to, "\nnot kept for later plans: %.400s\n", why.message);
+        writer_printf(&to, "\nnot kept for later plans: %.400s\n", why.message);
     return PL_OK;
 }

@@ -1,14 +1,14 @@
-/* pl_devices_print: what this machine offers, and what device strings would
- * make of it; pl_host_memory: how much memory that is. */
+/* pl_devices_print: the devices of this machine, and the results of device
+ * strings on it; pl_host_memory: the size of its memory. */
 #include "base/err.h"
 #include "device/device.h"
 #include "machine/topology.h"
 #include "report/devices_gpus.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <stdio.h>
 
-/* "0-3,8": the device's processors, cut off to fit. */
+/* Prints "0-3,8": the device's processors, truncated to fit. */
 static const char *cores(const struct device_desc *d, char buf[64])
 {
     size_t n = 0;
@@ -36,16 +36,16 @@ static void say_example(const struct sink *to, const char *spec,
 {
     char buf[64];
 
-    sink_say(to, "-dev '%s'\n", spec);
+    writer_printf(to, "-dev '%s'\n", spec);
     for (int i = 0; i < l->n; i++) {
         const struct device_desc *d = &l->dev[i];
 
-        sink_say(to, "  %-6s %d thread%s on core%s %s", d->name, d->n_thread,
-                 d->n_thread > 1 ? "s" : "", d->n_core > 1 ? "s" : "",
-                 cores(d, buf));
+        writer_printf(to, "  %-6s %d thread%s on core%s %s", d->name,
+                      d->n_thread, d->n_thread > 1 ? "s" : "",
+                      d->n_core > 1 ? "s" : "", cores(d, buf));
         if (d->numa_node >= 0)
-            sink_say(to, ", node %d", d->numa_node);
-        sink_say(to, "\n");
+            writer_printf(to, ", node %d", d->numa_node);
+        writer_printf(to, "\n");
     }
 }
 
@@ -55,23 +55,23 @@ static void print_text(const struct sink *to, const struct topology *t,
     char buf[200], size[16], now[16];
 
     topology_list_cpus(t, buf, sizeof buf);
-    sink_say(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
+    writer_printf(to, "nodes     %d\ncores     %d", t->n_node, t->n_core);
     if (t->n_core_quota < t->n_core)
-        sink_say(to, ", time for %d", t->n_core_quota);
-    sink_say(to, "; processors %s\nmemory    %s bytes, %s available now\n", buf,
-             sink_size(size, t->memory_bytes),
-             sink_size(now, t->available_bytes));
+        writer_printf(to, ", time for %d", t->n_core_quota);
+    writer_printf(to, "; processors %s\nmemory    %s bytes, %s available now\n",
+                  buf, sink_size(size, t->memory_bytes),
+                  sink_size(now, t->available_bytes));
     for (int i = 0; i < t->n_node && t->n_node > 1; i++)
-        sink_say(to, "  node %-3d %d cores, %s bytes, %s available now\n",
-                 t->node[i].os, t->node[i].n_core,
-                 sink_size(size, t->node[i].memory_bytes),
-                 sink_size(now, t->node[i].available_bytes));
-    sink_say(to, "kernels  ");
+        writer_printf(to, "  node %-3d %d cores, %s bytes, %s available now\n",
+                      t->node[i].os, t->node[i].n_core,
+                      sink_size(size, t->node[i].memory_bytes),
+                      sink_size(now, t->node[i].available_bytes));
+    writer_printf(to, "kernels  ");
     for (int f = 0; f < KERNEL_SET_COUNT; f++)
         if (kernel_set_runs(f))
-            sink_say(to, " %s%s", kernel_set_name(f),
-                     f == (int)kernel_set_best() ? " (used)" : "");
-    sink_say(to, "\n");
+            writer_printf(to, " %s%s", kernel_set_name(f),
+                          f == (int)kernel_set_best() ? " (used)" : "");
+    writer_printf(to, "\n");
     gpus_say(g, to);
     for (int i = 0; i < N_EXAMPLE; i++)
         say_example(to, examples[i], &l[i]);

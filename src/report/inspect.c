@@ -1,15 +1,15 @@
-/* pl_inspect: what is in a GGUF file, for people or as JSON.
+/* pl_inspect: prints the contents of a GGUF file as text or JSON.
  *
- * Nothing of the model is interpreted. Strings in a file are anybody's bytes:
- * control characters never reach the terminal, and what is not UTF-8 becomes
- * \xNN in the text form and U+FFFD in JSON. Long values are abbreviated (in
- * JSON only arrays, which carry their count). */
+ * The model is not interpreted. Strings in a file are untrusted: control
+ * characters never reach the terminal, and invalid UTF-8 becomes \xNN in the
+ * text form and U+FFFD in JSON. Long values are abbreviated (in JSON only
+ * arrays, which have their count). */
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/numeral.h"
 #include "gguf/gguf.h"
-#include "report/sink.h"
 #include "report/state_inspect.h"
+#include "report/writer.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -22,8 +22,8 @@ enum {
     TEXT_STRING = 64, /* bytes of a string shown */
     TEXT_ARRAY = 6,   /* elements of an array shown */
     JSON_ARRAY_LEN = 32,
-    MAX_COLUMN = 48, /* widest name that others are aligned to */
-    MAX_ID = 64,     /* above every type id that the reader lets in */
+    MAX_COLUMN = 48, /* the widest name for alignment */
+    MAX_ID = 64,     /* above every type id that the reader accepts */
 };
 
 struct total {
@@ -47,7 +47,7 @@ static void add_tensor(struct total *total, const struct gguf_tensor *t)
     total->bytes += t->bytes;
 }
 
-/* by_id[MAX_ID]; returns the sum over all of them. */
+/* Adds up tensors by type in by_id[MAX_ID]; returns the total. */
 static struct total add_up(const struct gguf *g, struct total *by_id)
 {
     struct total all = {0};
@@ -62,8 +62,8 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* The shortest decimal that reads back as the same float (digits 9) or double
- * (digits 17). */
+/* Prints the shortest decimal that reads back as the same float (digits 9) or
+ * double (digits 17). */
 static void shortest(char buf[40], double v, bool is_f32)
 {
     for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
@@ -74,7 +74,7 @@ static void shortest(char buf[40], double v, bool is_f32)
     }
 }
 
-/* A number as text; all but NaN and infinities read back as they are. */
+/* Prints a number; all but NaN and infinities read back exactly. */
 static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = 0;
@@ -98,11 +98,11 @@ static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 
 static void say_pad(const struct sink *to, size_t from, size_t column)
 {
-    sink_say(to, "%*s", from < column ? (int)(column - from) : 0, "");
+    writer_printf(to, "%*s", from < column ? (int)(column - from) : 0, "");
 }
 
-/* Characters as they are, others escaped; no more than `room` bytes of the
- * string, and "..." after them. Returns the bytes written. */
+/* Prints characters, escaped if needed, of at most `room` bytes of the string,
+ * and "..." if truncated. Returns the bytes written. */
 static size_t say_escaped(const struct sink *to, const char *s, size_t len,
                           size_t room)
 {
@@ -123,11 +123,11 @@ static size_t say_escaped(const struct sink *to, const char *s, size_t len,
             snprintf(buf, sizeof buf, "\\x%02x", c);
         if (n == 0 || control)
             n = 1;
-        sink_say(to, "%s", buf);
+        writer_printf(to, "%s", buf);
         written += strlen(buf);
     }
     if (i < len)
-        sink_say(to, "...");
+        writer_printf(to, "...");
     return i < len ? written + 3 : written;
 }
 
@@ -139,14 +139,14 @@ static void say_element(const struct sink *to, const struct gguf_kv *kv,
     char buf[40];
 
     if (gguf_as_str(kv, i, &s)) {
-        sink_say(to, "\"");
+        writer_printf(to, "\"");
         say_escaped(to, s.s, s.len, TEXT_STRING);
-        sink_say(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
+        writer_printf(to, s.len > TEXT_STRING ? "\" (%zu bytes)" : "\"", s.len);
     } else if (kv->elem == GGUF_BOOL && gguf_as_bool(kv, i, &b)) {
-        sink_say(to, b ? "true" : "false");
+        writer_printf(to, b ? "true" : "false");
     } else {
         number_text(buf, kv, i);
-        sink_say(to, "%s", buf);
+        writer_printf(to, "%s", buf);
     }
 }
 
@@ -156,22 +156,22 @@ static void say_kv(const struct sink *to, const struct gguf_kv *kv,
     char type[48];
     uint64_t n = kv->count < TEXT_ARRAY ? kv->count : TEXT_ARRAY;
 
-    sink_say(to, "  ");
+    writer_printf(to, "  ");
     say_pad(to, say_escaped(to, kv->key, strlen(kv->key), 256), column);
     if (kv->type != GGUF_ARRAY) {
-        sink_say(to, "  %-6s  ", gguf_type_name(kv->type));
+        writer_printf(to, "  %-6s  ", gguf_type_name(kv->type));
         say_element(to, kv, 0);
-        sink_say(to, "\n");
+        writer_printf(to, "\n");
         return;
     }
     snprintf(type, sizeof type, "%s[%" PRIu64 "]", gguf_type_name(kv->elem),
              kv->count);
-    sink_say(to, "  %-6s  [", type);
+    writer_printf(to, "  %-6s  [", type);
     for (uint64_t i = 0; i < n; i++) {
-        sink_say(to, i ? ", " : "");
+        writer_printf(to, i ? ", " : "");
         say_element(to, kv, i);
     }
-    sink_say(to, n < kv->count ? ", ...]\n" : "]\n");
+    writer_printf(to, n < kv->count ? ", ...]\n" : "]\n");
 }
 
 static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
@@ -184,10 +184,11 @@ static void say_tensor(const struct sink *to, const struct gguf_tensor *t,
         n += (size_t)snprintf(shape + n, sizeof shape - n, "%s%" PRId64,
                               i ? ", " : "[", t->dim[i]);
     snprintf(shape + n, sizeof shape - n, "]");
-    sink_say(to, "  ");
+    writer_printf(to, "  ");
     say_pad(to, say_escaped(to, t->name, strlen(t->name), 256), column);
-    sink_say(to, "  %-22s  %-7s  %14zu%s\n", shape, gguf_format_name(t->id, id),
-             t->bytes, t->format == PL_FORMAT_COUNT ? "  not supported" : "");
+    writer_printf(to, "  %-22s  %-7s  %14zu%s\n", shape,
+                  gguf_format_name(t->id, id), t->bytes,
+                  t->format == PL_FORMAT_COUNT ? "  not supported" : "");
 }
 
 static void say_total(const struct sink *to, const char *name,
@@ -195,11 +196,11 @@ static void say_total(const struct sink *to, const char *name,
 {
     char size[24];
 
-    sink_say(to,
-             "  %-7s  %6" PRId64 " tensors  %15" PRId64 " values  %15" PRIu64
-             " bytes  %s\n",
-             name, t->n_tensor, t->n_value, t->bytes,
-             bytes_text(size, t->bytes));
+    writer_printf(to,
+                  "  %-7s  %6" PRId64 " tensors  %15" PRId64
+                  " values  %15" PRIu64 " bytes  %s\n",
+                  name, t->n_tensor, t->n_value, t->bytes,
+                  bytes_text(size, t->bytes));
 }
 
 static size_t widen(size_t column, const char *name)
@@ -215,32 +216,33 @@ static void print_text(const struct gguf *g, const struct sink *to)
     size_t column = 0;
     char id[24], size[24];
 
-    sink_say(to, "file       ");
+    writer_printf(to, "file       ");
     say_escaped(to, gguf_path(g), strlen(gguf_path(g)), 4096);
-    sink_say(to, "\nsize       %zu bytes, %s", gguf_file_bytes(g),
-             bytes_text(size, gguf_file_bytes(g)));
+    writer_printf(to, "\nsize       %zu bytes, %s", gguf_file_bytes(g),
+                  bytes_text(size, gguf_file_bytes(g)));
     if (gguf_n_part(g) > 1)
-        sink_say(to, ", %d parts", gguf_n_part(g));
-    sink_say(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n",
-             gguf_version(g), gguf_alignment(g));
+        writer_printf(to, ", %d parts", gguf_n_part(g));
+    writer_printf(to, "\nversion    %" PRIu32 "\nalignment  %zu\n\n",
+                  gguf_version(g), gguf_alignment(g));
 
-    sink_say(to, "metadata: %" PRId64 " keys\n", gguf_n_kv(g));
+    writer_printf(to, "metadata: %" PRId64 " keys\n", gguf_n_kv(g));
     for (int64_t i = 0; i < gguf_n_kv(g); i++)
         column = widen(column, gguf_kv_at(g, i)->key);
     for (int64_t i = 0; i < gguf_n_kv(g); i++)
         say_kv(to, gguf_kv_at(g, i), column);
 
-    sink_say(to,
-             "\ntensors: %" PRId64 "; name, shape (outermost first), type, "
-             "bytes\n",
-             all.n_tensor);
+    writer_printf(to,
+                  "\ntensors: %" PRId64
+                  "; name, shape (outermost first), type, "
+                  "bytes\n",
+                  all.n_tensor);
     column = 0;
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)
         column = widen(column, gguf_tensor_at(g, i)->name);
     for (int64_t i = 0; i < gguf_n_tensor(g); i++)
         say_tensor(to, gguf_tensor_at(g, i), column);
 
-    sink_say(to, "\ntotals by type\n");
+    writer_printf(to, "\ntotals by type\n");
     for (uint32_t i = 0; i < MAX_ID; i++)
         if (by_id[i].n_tensor > 0)
             say_total(to, gguf_format_name(i, id), &by_id[i]);
@@ -249,7 +251,7 @@ static void print_text(const struct gguf *g, const struct sink *to)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-/* Numbers that JSON cannot hold become strings. */
+/* Returns a JSON value; numbers that JSON cannot hold become strings. */
 static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
 {
     struct gguf_str s;

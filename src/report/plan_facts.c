@@ -1,4 +1,4 @@
-/* Bytes, layouts and speeds of a plan, read off its programs. Nothing is
+/* Bytes, layouts and speeds of a plan, derived from its programs. Nothing is
  * decided here. */
 #include "report/plan_facts.h"
 
@@ -10,29 +10,29 @@
 #include <string.h>
 
 enum {
-    N_PROMPT = 512, /* the step whose speed is told: a prompt of so many */
-    N_PAST = 256,   /* and a token after so many */
+    N_PROMPT = 512, /* the estimated step: a prompt of this length */
+    N_PAST = 256,   /* and a token after this many */
 };
 
-int64_t plan_pair(const pl_dim sum[2], const struct graph_sizes *z)
+int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
 {
     return dim_value(sum[0], z) + dim_value(sum[1], z);
 }
 
 const struct lowered_copy *plan_copies(const struct compiled *q,
-                                       enum compiled_script script, int *n)
+                                       enum compiled_variant variant, int *n)
 {
-    const struct lowered_script *w;
+    const struct lowered_variant *w;
 
     *n = 0;
-    if (q->script[script] < 0)
+    if (q->variant[variant] < 0)
         return NULL;
-    w = &q->low->script[q->script[script]];
+    w = &q->low->variant[q->variant[variant]];
     *n = w->n_copy;
     return w->copy;
 }
 
-const char *plan_per(const pl_dim bytes[2])
+const char *plan_bytes_symbol(const pl_dim bytes[2])
 {
     return bytes[0].n && bytes[1].n                    ? "both"
            : bytes[0].n && bytes[0].symbol == PL_N_TOK ? "n_tok"
@@ -62,7 +62,7 @@ static pl_status add_version(struct plan_facts *f, struct plan_tensor *t,
     for (const struct lowered_placed *h = lowered_stored(low, i); h;
          h = h->next)
         for (int k = 0; k < low->group[h->group].n; k++) {
-            int d = low->unit[low->group[h->group].first + k].dev;
+            int d = low->shard[low->group[h->group].first + k].dev;
 
             t->bytes[d] += stored(&low->prog[d], h->v[k].tensor) +
                            stored(&low->prog[d], h->v[k].plain);
@@ -124,18 +124,18 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
-/* The pipeline full, beside the same micro-batches one after another. */
+/* Estimates the full pipeline, and the same micro-batches one after another. */
 static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
                                    const struct cost_machine *m, pl_err *err)
 {
     const struct compiled *q = p->compiled;
     struct plan_pipeline *y = &f->pipeline;
     struct cost_micro z[PROG_MAX_MICRO];
-    int script = q->script[SCRIPT_PIPELINE];
+    int variant = q->variant[VARIANT_PIPELINED];
 
-    if (script < 0)
+    if (variant < 0)
         return PL_OK;
-    y->n = q->low->script[script].n_micro;
+    y->n = q->low->variant[variant].n_micro;
     y->n_tok = p->n_ctx / y->n;
     if (y->n_tok > q->max.n_tok)
         y->n_tok = q->max.n_tok;
@@ -148,10 +148,11 @@ static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
 
         z[k] = (struct cost_micro){
             graph_sizes_of(&q->max, y->n_tok, k == y->n - 1, 1), k * y->n_tok};
-        PL_TRY(cost_run(m, q->script[SCRIPT_PLAIN], 1, &z[k], NULL, &t, err));
+        PL_TRY(
+            cost_run(m, q->variant[VARIANT_RESIDENT], 1, &z[k], NULL, &t, err));
         y->one_by_one_s += t;
     }
-    return cost_run(m, script, y->n, z, NULL, &y->seconds, err);
+    return cost_run(m, variant, y->n, z, NULL, &y->seconds, err);
 }
 
 static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
@@ -166,7 +167,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                              .prog = q->low->prog,
                              .rates = r,
                              .thread0 = thread};
-    int64_t step = 0; /* most tokens in one */
+    int64_t step = 0; /* the most tokens of a step */
 
     if (!r || !use || !thread)
         return err_no_memory(err, "an estimate");
@@ -177,9 +178,9 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
     f->rates = r;
     PL_TRY(find_rates(e, q, r, err));
     e->n_prompt = p->n_ctx < N_PROMPT ? p->n_ctx : N_PROMPT;
-    for (int i = 0; i < m.prog->n_script; i++)
-        if (m.prog->script[i].n_micro * m.prog->max.n_tok > step)
-            step = m.prog->script[i].n_micro * m.prog->max.n_tok;
+    for (int i = 0; i < m.prog->n_variant; i++)
+        if (m.prog->variant[i].n_micro * m.prog->max.n_tok > step)
+            step = m.prog->variant[i].n_micro * m.prog->max.n_tok;
     if (e->n_prompt > step)
         e->n_prompt = step;
     e->n_past = p->n_ctx <= N_PAST ? p->n_ctx - 1 : N_PAST;
@@ -213,12 +214,13 @@ pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err)
             program_buffers(g) +
                 device_scratch_bytes(&q->list.dev[d], q->kernel_set, g)};
     }
-    for (int m = 0; m < q->low->script->n_message; m++)
-        f->token_bytes += plan_pair(q->low->script->message[m].bytes, &one);
-    copy = plan_copies(q, SCRIPT_PLAIN, &n);
+    for (int m = 0; m < q->low->variant->n_collective; m++)
+        f->token_bytes +=
+            plan_bytes_at(q->low->variant->collective[m].bytes, &one);
+    copy = plan_copies(q, VARIANT_RESIDENT, &n);
     for (int k = 0; k < n; k++)
         if (!copy[k].pages)
-            f->copy_bytes += plan_pair(copy[k].bytes, &one);
+            f->copy_bytes += plan_bytes_at(copy[k].bytes, &one);
     PL_TRY(gather_tensors(f, p, err));
     return estimate(f, p, err);
 }

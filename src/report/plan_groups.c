@@ -1,10 +1,10 @@
-/* The plan for people, the part about groups: who is in which, what lives
- * there, what goes between them, and what each device is predicted to do.
- * What is alike is said once. */
+/* Prints the part of the plan about groups: their members and contents, the
+ * copies between them, and the predicted times of devices. Equal entries are
+ * printed once. */
 #include "base/numeral.h"
 #include "graph/shape.h"
 #include "report/plan_facts.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    MANY_GROUPS = 8, /* more than these are folded */
+    MANY_GROUPS = 8, /* more than this are folded */
     MANY_DEVICES = 4,
     MANY_RUNS = 8,
 };
@@ -35,8 +35,8 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
     return buf;
 }
 
-/* "0-4, 7": the layers for which `in` says yes; of very many runs the first and
- * the last. */
+/* Prints "0-4, 7": the layers for which `in` returns true; of very many
+ * intervals only the first and the last. */
 static void say_layers(const struct sink *to, const struct placement *y,
                        bool (*in)(const void *what, int layer),
                        const void *what)
@@ -54,22 +54,22 @@ static void say_layers(const struct sink *to, const struct placement *y,
         run++;
         if (n_run > MANY_RUNS && run > 2 && run < n_run)
             continue;
-        sink_say(to, "%s%d",
-                 run == 1                            ? ""
-                 : n_run > MANY_RUNS && run == n_run ? " ... "
-                                                     : ", ",
-                 i);
+        writer_printf(to, "%s%d",
+                      run == 1                            ? ""
+                      : n_run > MANY_RUNS && run == n_run ? " ... "
+                                                          : ", ",
+                      i);
         if (end > i)
-            sink_say(to, "-%d", end);
+            writer_printf(to, "-%d", end);
     }
 }
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* What lives in a group that does not run the layer. */
+/* Tensors in a group that does not run their layer. */
 enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
 
-static enum guest guest_of(const struct graph_node *n)
+static enum guest foreign_part_of(const struct graph_node *n)
 {
     switch (n->role) {
     case PL_ROLE_FFN_GATE_EXPS:
@@ -96,10 +96,10 @@ static bool runs(const void *what, int layer)
 {
     const struct guests *s = what;
 
-    return s->y->of_layer[layer] == s->group;
+    return s->y->layer_group[layer] == s->group;
 }
 
-static bool houses(const void *what, int layer)
+static bool holds_foreign_part(const void *what, int layer)
 {
     const struct guests *s = what;
 
@@ -107,7 +107,7 @@ static bool houses(const void *what, int layer)
         const struct plan_tensor *t = &s->f->tensor[i];
 
         if (t->group == s->group && t->node->layer == layer &&
-            guest_of(t->node) == s->kind)
+            foreign_part_of(t->node) == s->kind)
             return true;
     }
     return false;
@@ -154,34 +154,36 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
     char members[64];
 
     say_members(q, &y->group[group], members);
-    sink_say(to, "%-10s %-22s ", y->group[group].name, members);
-    if (y->of_input == group) {
-        sink_say(to, "embedding");
+    writer_printf(to, "%-10s %-22s ", y->group[group].name, members);
+    if (y->input_group == group) {
+        writer_printf(to, "embedding");
         before = ", ";
     }
     if (n > 0) {
-        sink_say(to, "%slayer%s ", before, n > 1 ? "s" : "");
+        writer_printf(to, "%slayer%s ", before, n > 1 ? "s" : "");
         say_layers(to, y, runs, &s);
         before = ", ";
     }
-    if (y->of_layer[y->n_layer] == group) {
-        sink_say(to, "%soutput", before);
+    if (y->layer_group[y->n_layer] == group) {
+        writer_printf(to, "%soutput", before);
         before = ", ";
     }
     for (int k = 0; k < GUEST_COUNT; k++) {
         s.kind = (enum guest)k;
-        n = count_layers(y, houses, &s);
+        n = count_layers(y, holds_foreign_part, &s);
         if (n == 0)
             continue;
-        sink_say(to, "%s%s of layer%s ", before, word[k], n > 1 ? "s" : "");
-        say_layers(to, y, houses, &s);
+        writer_printf(to, "%s%s of layer%s ", before, word[k],
+                      n > 1 ? "s" : "");
+        say_layers(to, y, holds_foreign_part, &s);
         before = ", ";
     }
-    sink_say(to, "%s\n", *before ? "" : "nothing");
+    writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
 
-/* Groups between the first and the last are alike: so many devices, one run of
- * so many layers, give or take one. */
+/* Returns true if two groups between the first and the last are alike. They
+ * have equally many devices and one interval of layers, whose lengths differ by
+ * at most one. */
 static bool group_alike(const struct compiled *q, const struct plan_facts *f,
                         int a, int b)
 {
@@ -190,17 +192,17 @@ static bool group_alike(const struct compiled *q, const struct plan_facts *f,
     int n = count_layers(y, runs, &s), m = count_layers(y, runs, &t);
 
     return y->group[a].n == y->group[b].n && n > 0 && m > 0 &&
-           abs(n - m) <= 1 && b != y->host && b != y->of_input &&
-           b != y->of_layer[y->n_layer];
+           abs(n - m) <= 1 && b != y->host && b != y->input_group &&
+           b != y->layer_group[y->n_layer];
 }
 
-void plan_say_groups(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to)
+void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
+                       const struct sink *to)
 {
     const struct compiled *q = p->compiled;
     const struct placement *y = &q->place;
 
-    sink_say(to, "\n%-10s %-22s %s\n", "group", "devices", "holds");
+    writer_printf(to, "\n%-10s %-22s %s\n", "group", "devices", "holds");
     for (int i = 0; i < y->n_group; i++) {
         int end = i;
 
@@ -209,7 +211,7 @@ void plan_say_groups(const pl_plan *p, const struct plan_facts *f,
                group_alike(q, f, i, end + 1))
             end++;
         if (end > i + 1) {
-            sink_say(to, "           %d groups like it\n", end - i - 1);
+            writer_printf(to, "           %d groups like it\n", end - i - 1);
             i = end - 1;
         }
     }
@@ -217,15 +219,15 @@ void plan_say_groups(const pl_plan *p, const struct plan_facts *f,
 
 /* ---- copies ------------------------------------------------------------- */
 
-/* Copies of one kind: all but the layer, and the groups, are alike. */
+/* Copies that are alike except for the layer and the groups. */
 struct kind_of_copy {
     const struct compiled *q;
     const struct lowered_copy *copy;
-    const int *kind; /* [n] the first of its kind */
+    const int *kind; /* [n] the first copy like it */
     int n, first;
 };
 
-/* A value without a name is called by its op, and the weight it takes. */
+/* Returns a value's name; an unnamed value gets that of its op and weight. */
 static const char *copy_name(const struct compiled *q,
                              const struct lowered_copy *c,
                              char buf[2 * PLAN_NAME])
@@ -281,15 +283,15 @@ static void say_amount(const struct sink *to, const struct lowered_copy *c)
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     char size[16];
 
-    sink_size(size, (uint64_t)plan_pair(c->bytes, &one));
+    sink_size(size, (uint64_t)plan_bytes_at(c->bytes, &one));
     if (c->pages)
-        sink_say(to, "%8s a token of the past", size);
-    else if (!strcmp(plan_per(c->bytes), "step"))
-        sink_say(to, "%8s a step", size);
-    else if (!strcmp(plan_per(c->bytes), "n_out"))
-        sink_say(to, "%8s a row of logits", size);
+        writer_printf(to, "%8s a token of the past", size);
+    else if (!strcmp(plan_bytes_symbol(c->bytes), "step"))
+        writer_printf(to, "%8s a step", size);
+    else if (!strcmp(plan_bytes_symbol(c->bytes), "n_out"))
+        writer_printf(to, "%8s a row of logits", size);
     else
-        sink_say(to, "%8s a token", size);
+        writer_printf(to, "%8s a token", size);
 }
 
 static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
@@ -304,15 +306,15 @@ static void say_copy_kind(const struct kind_of_copy *k, const struct sink *to)
                   (k->copy[i].from != c->from || k->copy[i].to != c->to);
     snprintf(route, sizeof route, "%.28s to %.28s", y->group[c->from].name,
              y->group[c->to].name);
-    sink_say(to, "  %-22s %-24s", route, copy_name(k->q, c, name));
+    writer_printf(to, "  %-22s %-24s", route, copy_name(k->q, c, name));
     say_amount(to, c);
     if (layers > 0) {
-        sink_say(to, ", layer%s ", layers > 1 ? "s" : "");
+        writer_printf(to, ", layer%s ", layers > 1 ? "s" : "");
         say_layers(to, y, copied_in, k);
     }
     if (others > 0)
-        sink_say(to, "; %d between other groups", others);
-    sink_say(to, "\n");
+        writer_printf(to, "; %d between other groups", others);
+    writer_printf(to, "\n");
 }
 
 static void say_list(const struct compiled *q, const struct lowered_copy *copy,
@@ -330,32 +332,32 @@ static void say_list(const struct compiled *q, const struct lowered_copy *copy,
         if (kind[i] == i)
             say_copy_kind(&(struct kind_of_copy){q, copy, kind, n, i}, to);
     if (!kind)
-        sink_say(to, "  (no memory to list them)\n");
+        writer_printf(to, "  (no memory to list them)\n");
     free(kind);
 }
 
-void plan_say_copies(const pl_plan *p, const struct plan_facts *f,
-                     const struct sink *to)
+void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
+                       const struct sink *to)
 {
     const struct compiled *q = p->compiled;
     const struct lowered_copy *copy;
     char size[16];
     int n;
 
-    copy = plan_copies(q, SCRIPT_PLAIN, &n);
+    copy = plan_copies(q, VARIANT_RESIDENT, &n);
     if (n > 0) {
-        sink_say(to, "          %d copies between groups, %s bytes\n", n,
-                 sink_size(size, (uint64_t)f->copy_bytes));
+        writer_printf(to, "          %d copies between groups, %s bytes\n", n,
+                      sink_size(size, (uint64_t)f->copy_bytes));
         say_list(q, copy, n, to);
     }
-    copy = plan_copies(q, SCRIPT_STREAM, &n);
+    copy = plan_copies(q, VARIANT_STREAMED, &n);
     if (n > 0 && q->stream_from > q->max.n_tok)
-        sink_say(to, "streamed  never: the host computes faster\n");
+        writer_printf(to, "streamed  never: the host computes faster\n");
     else if (n > 0) {
-        sink_say(to,
-                 "streamed  with %" PRId64
-                 " tokens or more a step, instead: %d copies\n",
-                 q->stream_from, n);
+        writer_printf(to,
+                      "streamed  with %" PRId64
+                      " tokens or more a step, instead: %d copies\n",
+                      q->stream_from, n);
         say_list(q, copy, n, to);
     }
 }
@@ -385,11 +387,11 @@ static void say_use(const struct sink *to, const struct cost_use *u)
 {
     char s[16];
 
-    sink_say(to, " %8s", seconds_text(u->busy_s, s));
-    sink_say(to, " %8s", seconds_text(u->message_s, s));
-    sink_say(to, " %8s", seconds_text(u->copy_s, s));
-    sink_say(to, " %7s", seconds_text(u->hidden_s, s));
-    sink_say(to, " %8s", seconds_text(u->idle_s, s));
+    writer_printf(to, " %8s", seconds_text(u->busy_s, s));
+    writer_printf(to, " %8s", seconds_text(u->collective_s, s));
+    writer_printf(to, " %8s", seconds_text(u->copy_s, s));
+    writer_printf(to, " %7s", seconds_text(u->hidden_s, s));
+    writer_printf(to, " %8s", seconds_text(u->idle_s, s));
 }
 
 static bool near(double a, double b)
@@ -399,45 +401,48 @@ static bool near(double a, double b)
 
 static bool use_alike(const struct cost_use *a, const struct cost_use *b)
 {
-    return near(a->busy_s, b->busy_s) && near(a->message_s, b->message_s) &&
+    return near(a->busy_s, b->busy_s) &&
+           near(a->collective_s, b->collective_s) &&
            near(a->copy_s, b->copy_s) && near(a->hidden_s, b->hidden_s) &&
            near(a->idle_s, b->idle_s);
 }
 
-void plan_say_times(const pl_plan *p, const struct plan_facts *f,
-                    const struct sink *to)
+void plan_print_times(const pl_plan *p, const struct plan_facts *f,
+                      const struct sink *to)
 {
     const struct compiled *q = p->compiled;
     const struct plan_pipeline *y = &f->pipeline;
     char s[16], t[16];
 
     if (y->n > 0)
-        sink_say(to,
-                 "pipeline  %d micro-batches of %" PRId64
-                 " tokens in %s; one after another in %s\n",
-                 y->n, y->n_tok, seconds_text(y->seconds, s),
-                 seconds_text(y->one_by_one_s, t));
-    sink_say(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ", "predicted",
-             f->estimate.n_prompt, seconds_text(f->prefill.seconds, s));
-    sink_say(to, "   a token: %s\n", seconds_text(f->decode.seconds, s));
-    sink_say(to, "%-9s", "device");
+        writer_printf(to,
+                      "pipeline  %d micro-batches of %" PRId64
+                      " tokens in %s; one after another in %s\n",
+                      y->n, y->n_tok, seconds_text(y->seconds, s),
+                      seconds_text(y->one_by_one_s, t));
+    writer_printf(to, "\n%-10s prompt of %" PRId64 " tokens: %-19s ",
+                  "predicted", f->estimate.n_prompt,
+                  seconds_text(f->prefill.seconds, s));
+    writer_printf(to, "   a token: %s\n", seconds_text(f->decode.seconds, s));
+    writer_printf(to, "%-9s", "device");
     for (int k = 0; k < 2; k++)
-        sink_say(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",
-                 "hidden", "idle");
-    sink_say(to, "\n");
+        writer_printf(to, " %8s %8s %8s %7s %8s", "busy", "messages", "copies",
+                      "hidden", "idle");
+    writer_printf(to, "\n");
     for (int d = 0; d < f->n_dev; d++) {
         int end = d;
 
-        sink_say(to, "%-9s", q->list.dev[d].name);
+        writer_printf(to, "%-9s", q->list.dev[d].name);
         say_use(to, &f->prefill.use[d]);
         say_use(to, &f->decode.use[d]);
-        sink_say(to, "\n");
+        writer_printf(to, "\n");
         while (f->n_dev > MANY_DEVICES && end + 1 < f->n_dev &&
                use_alike(&f->prefill.use[d], &f->prefill.use[end + 1]) &&
                use_alike(&f->decode.use[d], &f->decode.use[end + 1]))
             end++;
         if (end > d)
-            sink_say(to, "   to %-4s the same each\n", q->list.dev[end].name);
+            writer_printf(to, "   to %-4s the same each\n",
+                          q->list.dev[end].name);
         d = end;
     }
 }

@@ -1,4 +1,4 @@
-/* The plan for programs: one JSON object, every tensor, exact bytes. */
+/* Prints the plan as one JSON object, with every tensor and exact bytes. */
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
 
@@ -6,7 +6,7 @@
 #include "device/device_ops.h"
 #include "graph/shape.h"
 #include "plan/roles.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@ static json_t *if_ok(json_t *j, bool ok)
 static json_t *json_use(const struct cost_use *u)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "busy_s", u->busy_s,
-                     "message_s", u->message_s, "copy_s", u->copy_s, "hidden_s",
-                     u->hidden_s, "idle_s", u->idle_s);
+                     "message_s", u->collective_s, "copy_s", u->copy_s,
+                     "hidden_s", u->hidden_s, "idle_s", u->idle_s);
 }
 
 static json_t *json_devices(const struct compiled *q,
@@ -92,48 +92,48 @@ static json_t *json_groups(const struct compiled *q)
         bool filled = true;
 
         for (int k = 0; k < y->n_layer; k++)
-            if (y->of_layer[k] == i)
+            if (y->layer_group[k] == i)
                 filled &= append(layers, json_integer(k));
         ok &= append(all, json_pack("{s:s, s:o, s:o, s:b, s:b, s:b}", "name",
                                     y->group[i].name, "members",
                                     json_members(q, &y->group[i]), "layers",
                                     if_ok(layers, filled), "embedding",
-                                    y->of_input == i, "output",
-                                    y->of_layer[y->n_layer] == i, "host",
+                                    y->input_group == i, "output",
+                                    y->layer_group[y->n_layer] == i, "host",
                                     y->host == i));
     }
     return if_ok(all, ok);
 }
 
-/* Bytes are those of one token, or for per "past" of one token before it. */
+/* Bytes are of one token, or for per "past" of one token before it. */
 static bool json_copies(json_t *all, const struct compiled *q,
-                        enum compiled_script script, const char *name)
+                        enum compiled_variant variant, const char *name)
 {
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     const struct lowered_copy *c;
     bool ok = true;
     int n;
 
-    c = plan_copies(q, script, &n);
+    c = plan_copies(q, variant, &n);
     for (int k = 0; k < n; k++)
-        ok &= append(all,
-                     json_pack("{s:s, s:s, s:s, s:i, s:I, s:s, s:s}", "from",
-                               q->place.group[c[k].from].name, "to",
-                               q->place.group[c[k].to].name, "name",
-                               q->g->node[q->num->node[c[k].node].node].name,
-                               "layer", c[k].layer, "bytes",
-                               (json_int_t)plan_pair(c[k].bytes, &one), "per",
-                               c[k].pages ? "past" : plan_per(c[k].bytes),
-                               "script", name));
+        ok &= append(
+            all, json_pack("{s:s, s:s, s:s, s:i, s:I, s:s, s:s}", "from",
+                           q->place.group[c[k].from].name, "to",
+                           q->place.group[c[k].to].name, "name",
+                           q->g->node[q->num->node[c[k].node].node].name,
+                           "layer", c[k].layer, "bytes",
+                           (json_int_t)plan_bytes_at(c[k].bytes, &one), "per",
+                           c[k].pages ? "past" : plan_bytes_symbol(c[k].bytes),
+                           "script", name));
     return ok;
 }
 
 static json_t *json_all_copies(const struct compiled *q)
 {
     json_t *all = json_array();
-    bool ok = json_copies(all, q, SCRIPT_PLAIN, "plain");
+    bool ok = json_copies(all, q, VARIANT_RESIDENT, "plain");
 
-    return if_ok(all, ok && json_copies(all, q, SCRIPT_STREAM, "stream"));
+    return if_ok(all, ok && json_copies(all, q, VARIANT_STREAMED, "stream"));
 }
 
 static json_t *json_pipeline(const struct plan_pipeline *y)
@@ -144,13 +144,13 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
                                  y->seconds, "one_by_one_s", y->one_by_one_s);
 }
 
-/* The layers that read a memory, each once. */
+/* Returns the layers that read a cache or state, each once. */
 static json_t *json_readers(const struct compiled *q,
                             const struct graph_node *memory)
 {
     const pl_graph *g = q->g;
     json_t *all = json_array();
-    int last = -2; /* nodes stand in the order of layers */
+    int last = -2; /* nodes are in the order of layers */
     bool ok = true;
 
     for (int i = 0; i < g->n_node; i++) {
@@ -208,20 +208,20 @@ static json_t *json_tensors(const struct compiled *q,
     return if_ok(all, ok);
 }
 
-static json_t *json_messages(const struct lowered *low)
+static json_t *json_collectives(const struct lowered *low)
 {
     json_t *all = json_array();
     bool ok = true;
 
-    for (int m = 0; m < low->script->n_message; m++) {
-        const struct lowered_message *x = &low->script->message[m];
+    for (int m = 0; m < low->variant->n_collective; m++) {
+        const struct lowered_collective *x = &low->variant->collective[m];
         const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
 
         ok &= append(all, json_pack("{s:i, s:s, s:i, s:I, s:s}", "layer",
                                     x->layer, "kind", num_kind_name(x->kind),
                                     "items", x->n_item, "bytes",
-                                    (json_int_t)plan_pair(x->bytes, &one),
-                                    "per", plan_per(x->bytes)));
+                                    (json_int_t)plan_bytes_at(x->bytes, &one),
+                                    "per", plan_bytes_symbol(x->bytes)));
     }
     return if_ok(all, ok);
 }
@@ -275,13 +275,14 @@ pl_status plan_print_json(const pl_plan *p, const struct plan_facts *f,
             q->place.n_rank, "kernels", kernel_set_name(q->kernel_set), "n_ctx",
             (json_int_t)p->n_ctx, "n_ubatch", (json_int_t)q->max.n_tok,
             "stream_from",
-            (json_int_t)(q->script[SCRIPT_STREAM] >= 0 ? q->stream_from : 0),
+            (json_int_t)(q->variant[VARIANT_STREAMED] >= 0 ? q->stream_from
+                                                           : 0),
             "devices", json_devices(q, f), "io", "buffers",
             (json_int_t)f->io_buffers, "groups", json_groups(q), "copies",
             json_all_copies(q), "tensors", json_tensors(q, f, OP_weight),
             "caches", json_tensors(q, f, OP_memory), "collectives", "per_token",
-            q->low->script->n_message, "bytes_per_token",
-            (json_int_t)f->token_bytes, "layers", json_messages(q->low),
+            q->low->variant->n_collective, "bytes_per_token",
+            (json_int_t)f->token_bytes, "layers", json_collectives(q->low),
             "estimate", json_estimate(&f->estimate), "pipeline",
             json_pipeline(&f->pipeline), "links", plan_json_links(p, f)),
         "the description of a plan", err);

@@ -1,4 +1,4 @@
-/* A device has one figure a way, so neighbours that are alike share a line. */
+/* A device has one rate per path, so equal neighbours share a line. */
 #include "report/plan_links.h"
 
 #include "device/device.h"
@@ -8,7 +8,7 @@ static bool is_linked(const pl_plan *p, const struct plan_facts *f, int d)
     return d < f->n_dev && p->compiled->list.dev[d].accelerator;
 }
 
-/* io's rates are those of the host's memory. */
+/* io has the rates of the host's memory. */
 static struct cost_link to_host(const struct plan_facts *f, int d)
 {
     return cost_link_of(&f->rates[d], &f->rates[f->n_dev]);
@@ -18,38 +18,38 @@ static bool alike(const struct cost_rates *a, const struct cost_rates *b)
 {
     return a->link_bytes_per_s == b->link_bytes_per_s &&
            a->out_bytes_per_s == b->out_bytes_per_s &&
-           a->message_s == b->message_s &&
+           a->collective_s == b->collective_s &&
            a->p2p_bytes_per_s == b->p2p_bytes_per_s && a->p2p_s == b->p2p_s &&
            a->bridge_bytes_per_s == b->bridge_bytes_per_s &&
-           a->bridge_s == b->bridge_s && a->island == b->island;
+           a->bridge_s == b->bridge_s && a->link_domain == b->link_domain;
 }
 
 static void say_link(const struct sink *to, const char *whose,
                      struct cost_link x)
 {
-    sink_say(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
-             x.latency_s * 1e6);
+    writer_printf(to, "%s %.3g GB/s, %.3g us", whose, x.bytes_per_s * 1e-9,
+                  x.latency_s * 1e6);
 }
 
-/* Devices d .. end - 1. */
+/* Prints devices d .. end - 1. */
 static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
                     int end, const struct sink *to)
 {
     const struct device_desc *dev = p->compiled->list.dev;
     const struct cost_rates *r = &f->rates[d];
-    struct cost_rates other = *r; /* one that is like it, elsewhere */
+    struct cost_rates other = *r; /* an equal device in another link domain */
 
-    other.island = 0;
-    sink_say(to, "%s", dev[d].name);
+    other.link_domain = 0;
+    writer_printf(to, "%s", dev[d].name);
     if (end > d + 1)
-        sink_say(to, " to %s", dev[end - 1].name);
+        writer_printf(to, " to %s", dev[end - 1].name);
     say_link(to, ": the host", to_host(f, d));
-    if (r->island > 0)
+    if (r->link_domain > 0)
         say_link(to, "; island", cost_link_of(r, r));
     if (r->p2p_bytes_per_s > 0)
-        say_link(to, r->island > 0 ? "; others" : "; each other",
+        say_link(to, r->link_domain > 0 ? "; others" : "; each other",
                  cost_link_of(r, &other));
-    sink_say(to, "\n");
+    writer_printf(to, "\n");
 }
 
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
@@ -63,7 +63,7 @@ void plan_say_links(const pl_plan *p, const struct plan_facts *f,
             continue;
         while (is_linked(p, f, end) && alike(&f->rates[d], &f->rates[end]))
             end++;
-        sink_say(to, "%s", head);
+        writer_printf(to, "%s", head);
         say_run(p, f, d, end, to);
         head = "          ";
     }

@@ -1,40 +1,40 @@
-/* The plan for people: who holds what, layer kind by layer kind, what is sent,
- * how fast it will be. Layers whose tensors are alike are one kind; where
- * leftovers were dealt differently from layer to layer the first one stands for
- * all. Lines stay within 100 columns for up to four devices. */
+/* Prints the plan as text: the tensors of each device by type of layer,
+ * collectives and copies, and predicted speeds. Layers with equal tensors are
+ * one type. If remainders are split differently between its layers, the first
+ * one represents all. Lines stay within 100 columns for up to four devices. */
 #include "base/err.h"
 #include "cost/cost.h"
 #include "graph/shape.h"
 #include "plan/roles.h"
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMN = 4 }; /* devices that get a column */
+enum { MAX_COLUMN = 4 }; /* the most devices with a column */
 
-/* The tensors and messages of one layer, -1 for those outside. */
+/* The tensors and collectives of one layer, -1 for those outside. */
 struct layer {
     int layer;
     int first_tensor, n_tensor; /* in order[] */
-    int first_message, n_message;
-    int kind;     /* first layer with tensors alike */
-    int sends;    /* first of those with messages alike too */
-    bool differs; /* some layer of the kind is dealt otherwise */
-    bool moves;   /* some layer of the kind is another group's */
+    int first_collective, n_collective;
+    int kind;     /* first layer with equal tensors */
+    int sends;    /* first of those with equal collectives too */
+    bool differs; /* some layer of the kind is split differently */
+    bool moves;   /* some layer of the kind is in another group */
 };
 
 struct page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_layer; /* with the one outside, which is layer[0] */
+    int n_layer; /* including those outside, which is layer[0] */
     struct layer *layer;
-    int *tensor, *message; /* sorted by layer */
+    int *tensor, *collective; /* sorted by layer */
 };
 
 /* Layers and kinds ------------------------------------------------------- */
@@ -46,10 +46,11 @@ static int by_layer_t(const struct page *g, int i)
 
 static int by_layer_m(const struct page *g, int i)
 {
-    return g->p->compiled->low->script->message[i].layer + 1;
+    return g->p->compiled->low->variant->collective[i].layer + 1;
 }
 
-/* order[n]: indices of 0 .. n-1 by layer; first and count for each layer. */
+/* Sorts indices of 0 .. n-1 by layer into order[n]; sets first and count of
+ * each layer. */
 static void sort(const struct page *g, int n, int *order, bool message)
 {
     int (*layer_of)(const struct page *, int) =
@@ -59,12 +60,12 @@ static void sort(const struct page *g, int n, int *order, bool message)
     for (int i = 0; i < n; i++) {
         struct layer *y = &g->layer[layer_of(g, i)];
 
-        ++*(message ? &y->n_message : &y->n_tensor);
+        ++*(message ? &y->n_collective : &y->n_tensor);
     }
     for (int k = 0; k < g->n_layer; k++) {
         struct layer *y = &g->layer[k];
-        int *first = message ? &y->first_message : &y->first_tensor;
-        int *count = message ? &y->n_message : &y->n_tensor;
+        int *first = message ? &y->first_collective : &y->first_tensor;
+        int *count = message ? &y->n_collective : &y->n_tensor;
 
         *first = at;
         at += *count;
@@ -73,16 +74,16 @@ static void sort(const struct page *g, int n, int *order, bool message)
     for (int i = 0; i < n; i++) {
         struct layer *y = &g->layer[layer_of(g, i)];
 
-        order[message ? y->first_message + y->n_message++
+        order[message ? y->first_collective + y->n_collective++
                       : y->first_tensor + y->n_tensor++] = i;
     }
 }
 
-/* Where a tensor lives, beside its layer's group: -1 in it. */
-static int elsewhere(const struct page *g, const struct plan_tensor *t)
+/* Returns a tensor's group if it differs from its layer's, else -1. */
+static int foreign_group(const struct page *g, const struct plan_tensor *t)
 {
     const struct placement *y = &g->p->compiled->place;
-    int own = t->node->layer >= 0 ? y->of_layer[t->node->layer] : -1;
+    int own = t->node->layer >= 0 ? y->layer_group[t->node->layer] : -1;
 
     return t->group == own ? -1 : t->group;
 }
@@ -105,7 +106,7 @@ static bool alike(const struct page *g, const struct layer *a,
             x->node->n_dim != y->node->n_dim ||
             x->first->kind != y->first->kind ||
             (x->first->kind == PL_SPLIT && x->first->dim != y->first->dim) ||
-            elsewhere(g, x) != elsewhere(g, y) ||
+            foreign_group(g, x) != foreign_group(g, y) ||
             strcmp(plan_short_name(x->node->name, s),
                    plan_short_name(y->node->name, t)) != 0)
             return false;
@@ -119,16 +120,19 @@ static bool alike(const struct page *g, const struct layer *a,
     return true;
 }
 
-static bool send_alike(const struct page *g, const struct layer *a,
-                       const struct layer *b)
+static bool same_collectives(const struct page *g, const struct layer *a,
+                             const struct layer *b)
 {
-    const struct lowered_message *m = g->p->compiled->low->script->message;
+    const struct lowered_collective *m =
+        g->p->compiled->low->variant->collective;
 
-    if (a->n_message != b->n_message)
+    if (a->n_collective != b->n_collective)
         return false;
-    for (int i = 0; i < a->n_message; i++) {
-        const struct lowered_message *x = &m[g->message[a->first_message + i]];
-        const struct lowered_message *y = &m[g->message[b->first_message + i]];
+    for (int i = 0; i < a->n_collective; i++) {
+        const struct lowered_collective *x =
+            &m[g->collective[a->first_collective + i]];
+        const struct lowered_collective *y =
+            &m[g->collective[b->first_collective + i]];
 
         if (x->kind != y->kind || x->n_item != y->n_item ||
             !dim_equal(x->bytes[0], y->bytes[0]) ||
@@ -140,7 +144,7 @@ static bool send_alike(const struct page *g, const struct layer *a,
 
 static void find_kinds(struct page *g)
 {
-    const int *of_layer = g->p->compiled->place.of_layer;
+    const int *of_layer = g->p->compiled->place.layer_group;
 
     for (int i = 0; i < g->n_layer; i++) {
         struct layer *y = &g->layer[i];
@@ -157,7 +161,8 @@ static void find_kinds(struct page *g)
             }
         y->sends = i;
         for (int k = 1; k < i && y->sends == i; k++)
-            if (g->layer[k].kind == y->kind && send_alike(g, &g->layer[k], y))
+            if (g->layer[k].kind == y->kind &&
+                same_collectives(g, &g->layer[k], y))
                 y->sends = k;
     }
 }
@@ -169,25 +174,26 @@ static pl_status page_init(struct page *g, pl_err *err)
     for (int i = 0; i < g->f->n_tensor; i++)
         if (by_layer_t(g, i) >= g->n_layer)
             g->n_layer = by_layer_t(g, i) + 1;
-    for (int i = 0; i < low->script->n_message; i++)
+    for (int i = 0; i < low->variant->n_collective; i++)
         if (by_layer_m(g, i) >= g->n_layer)
             g->n_layer = by_layer_m(g, i) + 1;
     if (g->n_layer == 0)
         g->n_layer = 1;
     g->layer = calloc((size_t)g->n_layer, sizeof *g->layer);
     g->tensor = calloc((size_t)g->f->n_tensor + 1, sizeof *g->tensor);
-    g->message = calloc((size_t)low->script->n_message + 1, sizeof *g->message);
-    if (!g->layer || !g->tensor || !g->message)
+    g->collective =
+        calloc((size_t)low->variant->n_collective + 1, sizeof *g->collective);
+    if (!g->layer || !g->tensor || !g->collective)
         return err_no_memory(err, "the description of a plan");
     sort(g, g->f->n_tensor, g->tensor, false);
-    sort(g, low->script->n_message, g->message, true);
+    sort(g, low->variant->n_collective, g->collective, true);
     find_kinds(g);
     return PL_OK;
 }
 
 /* Text ------------------------------------------------------------------- */
 
-/* "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
+/* Prints "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
 static const char *short_layout(const struct plan_tensor *t, int n_rank,
                                 char buf[64])
 {
@@ -238,7 +244,7 @@ static void say_bytes(const struct page *g, const uint64_t *bytes)
 
     if (g->f->n_dev <= MAX_COLUMN) {
         for (int d = 0; d < g->f->n_dev; d++)
-            sink_say(g->to, " %6s", sink_size(a, bytes[d]));
+            writer_printf(g->to, " %6s", sink_size(a, bytes[d]));
         return;
     }
     for (int d = 1; d < g->f->n_dev; d++) {
@@ -246,9 +252,10 @@ static void say_bytes(const struct page *g, const uint64_t *bytes)
         most = bytes[d] > most ? bytes[d] : most;
     }
     if (least == most)
-        sink_say(g->to, " %13s", sink_size(a, most));
+        writer_printf(g->to, " %13s", sink_size(a, most));
     else
-        sink_say(g->to, " %6s-%6s", sink_size(a, least), sink_size(b, most));
+        writer_printf(g->to, " %6s-%6s", sink_size(a, least),
+                      sink_size(b, most));
 }
 
 static void say_tensor(const struct page *g, const struct plan_tensor *t)
@@ -261,50 +268,53 @@ static void say_tensor(const struct page *g, const struct plan_tensor *t)
         snprintf(label, sizeof label, "%s", name);
     else
         snprintf(label, sizeof label, "%s (%s)", name, role);
-    sink_say(g->to, "  %-24s %-6s %-17s %-19s", label,
-             format_info(t->node->format)->name, shape_text(t->node, shape),
-             short_layout(t, g->p->compiled->place.n_rank, layout));
+    writer_printf(g->to, "  %-24s %-6s %-17s %-19s", label,
+                  format_info(t->node->format)->name,
+                  shape_text(t->node, shape),
+                  short_layout(t, g->p->compiled->place.n_rank, layout));
     say_bytes(g, t->bytes);
-    sink_say(g->to, "\n");
+    writer_printf(g->to, "\n");
 }
 
-static void say_message(const struct page *g, const struct lowered_message *m)
+static void print_collective(const struct page *g,
+                             const struct lowered_collective *m)
 {
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     char size[16];
 
     const char *plus = "";
 
-    sink_say(g->to, "  %-24s ", num_kind_name(m->kind));
+    writer_printf(g->to, "  %-24s ", num_kind_name(m->kind));
     for (int k = 0; k < 2; k++)
         if (m->bytes[k].n > 0 || (k == 0 && m->bytes[1].n == 0)) {
-            sink_say(g->to, "%s%s%" PRId64, plus,
-                     m->bytes[k].symbol == PL_N_TOK   ? "n_tok x "
-                     : m->bytes[k].symbol == PL_N_OUT ? "n_out x "
-                                                      : "",
-                     m->bytes[k].n / 4);
+            writer_printf(g->to, "%s%s%" PRId64, plus,
+                          m->bytes[k].symbol == PL_N_TOK   ? "n_tok x "
+                          : m->bytes[k].symbol == PL_N_OUT ? "n_out x "
+                                                           : "",
+                          m->bytes[k].n / 4);
             plus = " + ";
         }
-    sink_say(g->to, " values");
+    writer_printf(g->to, " values");
     if (m->n_item > 1)
-        sink_say(g->to, " in %d tensors", m->n_item);
-    sink_say(g->to, ", %s bytes a token\n",
-             sink_size(size, (uint64_t)plan_pair(m->bytes, &one)));
+        writer_printf(g->to, " in %d tensors", m->n_item);
+    writer_printf(g->to, ", %s bytes a token\n",
+                  sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
 }
 
-/* "layers 0-4, 7": those of the kind, or those that send alike. */
+/* Prints "layers 0-4, 7": those of the kind, or those with equal
+ * collectives. */
 static void say_layers(const struct page *g, int first, bool sends)
 {
     const char *before = "";
     int n = 0;
 
     if (first == 0) {
-        sink_say(g->to, "outside the layers");
+        writer_printf(g->to, "outside the layers");
         return;
     }
     for (int i = first; i < g->n_layer; i++)
         n += (sends ? g->layer[i].sends : g->layer[i].kind) == first;
-    sink_say(g->to, n > 1 ? "layers " : "layer ");
+    writer_printf(g->to, n > 1 ? "layers " : "layer ");
     for (int i = first; i < g->n_layer; i++) {
         int end = i;
 
@@ -314,9 +324,9 @@ static void say_layers(const struct page *g, int first, bool sends)
                (sends ? g->layer[end + 1].sends : g->layer[end + 1].kind) ==
                    first)
             end++;
-        sink_say(g->to, "%s%d", before, g->layer[i].layer);
+        writer_printf(g->to, "%s%d", before, g->layer[i].layer);
         if (end > i)
-            sink_say(g->to, "-%d", g->layer[end].layer);
+            writer_printf(g->to, "-%d", g->layer[end].layer);
         before = ", ";
         i = end;
     }
@@ -327,7 +337,7 @@ static const char *group_name(const struct page *g, int group)
     return g->p->compiled->place.group[group].name;
 }
 
-/* The tensors of a layer, group by group if they live in several. */
+/* Prints the tensors of a layer, by group if they are in several. */
 static void say_tensors(const struct page *g, const struct layer *y)
 {
     const int *at = &g->tensor[y->first_tensor];
@@ -342,7 +352,7 @@ static void say_tensors(const struct page *g, const struct layer *y)
             if (g->f->tensor[at[i]].group != k)
                 continue;
             if (first)
-                sink_say(g->to, " in %s\n", group_name(g, k));
+                writer_printf(g->to, " in %s\n", group_name(g, k));
             first = false;
             say_tensor(g, &g->f->tensor[at[i]]);
         }
@@ -354,16 +364,18 @@ static void say_kind(const struct page *g, int kind)
     const struct layer *y = &g->layer[kind];
     bool many = false;
 
-    sink_say(g->to, "\n");
+    writer_printf(g->to, "\n");
     say_layers(g, kind, false);
     if (y->moves)
-        sink_say(g->to, "; in several groups: this is layer %d in %s", y->layer,
-                 group_name(g, g->p->compiled->place.of_layer[y->layer]));
+        writer_printf(
+            g->to, "; in several groups: this is layer %d in %s", y->layer,
+            group_name(g, g->p->compiled->place.layer_group[y->layer]));
     else if (y->differs)
-        sink_say(g->to,
-                 "; leftovers are dealt from layer to layer: this is layer %d",
-                 y->layer);
-    sink_say(g->to, "\n");
+        writer_printf(
+            g->to,
+            "; leftovers are dealt from layer to layer: this is layer %d",
+            y->layer);
+    writer_printf(g->to, "\n");
     say_tensors(g, y);
     for (int i = kind; i < g->n_layer; i++)
         many |= g->layer[i].kind == kind && g->layer[i].sends != kind;
@@ -373,13 +385,14 @@ static void say_kind(const struct page *g, int kind)
         if (z->kind != kind || z->sends != i)
             continue;
         if (many) {
-            sink_say(g->to, "  in ");
+            writer_printf(g->to, "  in ");
             say_layers(g, i, true);
-            sink_say(g->to, "\n");
+            writer_printf(g->to, "\n");
         }
-        for (int k = 0; k < z->n_message; k++)
-            say_message(g, &g->p->compiled->low->script
-                                ->message[g->message[z->first_message + k]]);
+        for (int k = 0; k < z->n_collective; k++)
+            print_collective(
+                g, &g->p->compiled->low->variant
+                        ->collective[g->collective[z->first_collective + k]]);
     }
 }
 
@@ -400,14 +413,14 @@ static void say_device(const struct page *g, int d)
         snprintf(ranks, sizeof ranks, "%d", rank0);
     else
         snprintf(ranks, sizeof ranks, "%d-%d", rank0, rank0 + n_rank - 1);
-    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
-             sink_size(s[0], v->weights), sink_size(s[1], v->cache),
-             sink_size(s[2], v->buffers), sink_size(s[3], all));
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s", x->name, ranks,
+                  sink_size(s[0], v->weights), sink_size(s[1], v->cache),
+                  sink_size(s[2], v->buffers), sink_size(s[3], all));
     if (x->memory_bytes)
-        sink_say(g->to, " %9s %8s%s", sink_size(s[4], x->available_bytes),
-                 sink_size(s[5], x->memory_bytes),
-                 all > x->available_bytes ? "  does not fit" : "");
-    sink_say(g->to, "\n");
+        writer_printf(g->to, " %9s %8s%s", sink_size(s[4], x->available_bytes),
+                      sink_size(s[5], x->memory_bytes),
+                      all > x->available_bytes ? "  does not fit" : "");
+    writer_printf(g->to, "\n");
 }
 
 static bool same_device(const struct page *g, int a, int b)
@@ -428,8 +441,9 @@ static void say_devices(const struct page *g)
     struct plan_device sum = {0, 0, 0};
     char s[4][16];
 
-    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s %9s %8s\n", "device", "ranks",
-             "weights", "cache", "buffers", "bytes", "available", "of");
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s %9s %8s\n", "device",
+                  "ranks", "weights", "cache", "buffers", "bytes", "available",
+                  "of");
     for (int d = 0; d < g->f->n_dev; d++) {
         int end = d;
 
@@ -445,18 +459,18 @@ static void say_devices(const struct page *g)
             sum.buffers += g->f->dev[end].buffers;
         }
         if (end > d)
-            sink_say(g->to, "   to %-4s the same each\n",
-                     q->list.dev[end].name);
+            writer_printf(g->to, "   to %-4s the same each\n",
+                          q->list.dev[end].name);
         d = end;
     }
     sum.buffers += g->f->io_buffers;
-    sink_say(g->to, "%-10s %-7s %8s %8s %8s %8s\n", "io", "-", "0", "0",
-             sink_size(s[0], g->f->io_buffers),
-             sink_size(s[1], g->f->io_buffers));
-    sink_say(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
-             sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
-             sink_size(s[2], sum.buffers),
-             sink_size(s[3], sum.weights + sum.cache + sum.buffers));
+    writer_printf(g->to, "%-10s %-7s %8s %8s %8s %8s\n", "io", "-", "0", "0",
+                  sink_size(s[0], g->f->io_buffers),
+                  sink_size(s[1], g->f->io_buffers));
+    writer_printf(g->to, "%-10s %-7d %8s %8s %8s %8s\n", "all", q->place.n_rank,
+                  sink_size(s[0], sum.weights), sink_size(s[1], sum.cache),
+                  sink_size(s[2], sum.buffers),
+                  sink_size(s[3], sum.weights + sum.cache + sum.buffers));
 }
 
 static void say_estimate(const struct page *g)
@@ -465,39 +479,40 @@ static void say_estimate(const struct page *g)
     const struct compiled *q = g->p->compiled;
     struct cost_rates r;
 
-    sink_say(g->to,
-             "estimate  prompt %.*f t/s (a step of %" PRId64
-             "), generation %.*f t/s (after %" PRId64 ")\n",
-             e->prefill_tps < 100, e->prefill_tps, e->n_prompt,
-             e->decode_tps < 100, e->decode_tps, e->n_past);
+    writer_printf(g->to,
+                  "estimate  prompt %.*f t/s (a step of %" PRId64
+                  "), generation %.*f t/s (after %" PRId64 ")\n",
+                  e->prefill_tps < 100, e->prefill_tps, e->n_prompt,
+                  e->decode_tps < 100, e->decode_tps, e->n_past);
     switch (e->basis) {
     case PLAN_CALIBRATED:
-        sink_say(g->to,
-                 "          from rates that `plait devices --measure` kept\n");
+        writer_printf(
+            g->to,
+            "          from rates that `plait devices --measure` kept\n");
         break;
     case PLAN_ASSUMED:
-        sink_say(
+        writer_printf(
             g->to,
             "          from typical rates; `plait devices --measure` finds "
             "this machine's\n");
         break;
     case PLAN_DESCRIBED:
-        cost_described(&r, &q->list.dev[0]);
-        sink_say(g->to, "          from the description%s",
-                 e->guessed ? "; guessed where it is silent:" : "");
+        cost_rates_from_spec(&r, &q->list.dev[0]);
+        writer_printf(g->to, "          from the description%s",
+                      e->guessed ? "; guessed where it is silent:" : "");
         if (e->guessed & COST_GUESSED_FLOPS)
-            sink_say(g->to, " flops=%.3gT",
-                     2e-12 * cost_guessed_macs(&q->list.dev[0]));
+            writer_printf(g->to, " flops=%.3gT",
+                          2e-12 * cost_guessed_macs(&q->list.dev[0]));
         if (e->guessed & COST_GUESSED_LINK)
-            sink_say(g->to, " link=%.3gGB/s", r.link_bytes_per_s * 1e-9);
+            writer_printf(g->to, " link=%.3gGB/s", r.link_bytes_per_s * 1e-9);
         if (e->guessed & COST_GUESSED_LATENCY)
-            sink_say(g->to, " latency=%.3gus", r.message_s * 1e6);
-        sink_say(g->to, "\n");
+            writer_printf(g->to, " latency=%.3gus", r.collective_s * 1e6);
+        writer_printf(g->to, "\n");
         break;
     }
 }
 
-/* Letters up to the next blank that no quote holds. */
+/* Returns the characters up to the next unquoted blank. */
 static size_t word_length(const char *s)
 {
     size_t n = 0;
@@ -510,7 +525,7 @@ static size_t word_length(const char *s)
     return n;
 }
 
-/* Folded between options; each stays whole with its value. */
+/* Prints the options, folded between them; an option stays with its value. */
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);
@@ -523,17 +538,17 @@ static void say_options(const struct page *g)
         if (s[0] == '-' && s[n] == ' ' && s[n + 1] != '-')
             all += 1 + word_length(s + n + 1); /* with its value */
         if (all + 1 > room)
-            sink_say(g->to, first ? "options  " : "\n         ");
+            writer_printf(g->to, first ? "options  " : "\n         ");
         first = false;
         room = (all + 1 > room ? 88 : room) - (all + 1 > 88 ? 88 : all + 1);
-        sink_say(g->to, " ");
+        writer_printf(g->to, " ");
         for (; all > 0; all -= n, s += n) {
             n = all < 256 ? all : 256;
-            sink_say(g->to, "%.*s", (int)n, s);
+            writer_printf(g->to, "%.*s", (int)n, s);
         }
         s += *s == ' ';
     }
-    sink_say(g->to, "\n");
+    writer_printf(g->to, "\n");
 }
 
 static void say_all(const struct page *g)
@@ -541,40 +556,43 @@ static void say_all(const struct page *g)
     const struct compiled *q = g->p->compiled;
     char size[16];
 
-    sink_say(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
-    sink_say(g->to, "          %s, %" PRId64 " layers\n",
-             pl_model_arch(g->p->model), g->p->model->model->n_layer);
+    writer_printf(g->to, "model     %.300s\n", gguf_path(g->p->model->file));
+    writer_printf(g->to, "          %s, %" PRId64 " layers\n",
+                  pl_model_arch(g->p->model), g->p->model->model->n_layer);
     say_options(g);
-    sink_say(g->to,
-             "numerics  %016" PRIx64 ", %d rank%s%s%s%s\n"
-             "room      %" PRId64 " tokens of context, cache %s/%s, %d "
-             "sequence%s; steps of %" PRId64 " tokens, %" PRId64 " logits\n\n",
-             q->numeric_hash, q->place.n_rank, q->place.n_rank > 1 ? "s" : "",
-             q->paper ? "" : ", kernels ",
-             q->paper ? "" : kernel_set_name(q->kernel_set),
-             g->p->numerics == PL_NUMERICS_FAST ? ", fast" : "", g->p->n_ctx,
-             format_info(g->p->cache_k)->name, format_info(g->p->cache_v)->name,
-             (int)q->max.n_seq, q->max.n_seq > 1 ? "s" : "", q->max.n_tok,
-             q->max.n_out);
+    writer_printf(g->to,
+                  "numerics  %016" PRIx64 ", %d rank%s%s%s%s\n"
+                  "room      %" PRId64 " tokens of context, cache %s/%s, %d "
+                  "sequence%s; steps of %" PRId64 " tokens, %" PRId64
+                  " logits\n\n",
+                  q->numeric_hash, q->place.n_rank,
+                  q->place.n_rank > 1 ? "s" : "", q->paper ? "" : ", kernels ",
+                  q->paper ? "" : kernel_set_name(q->kernel_set),
+                  g->p->numerics == PL_NUMERICS_FAST ? ", fast" : "",
+                  g->p->n_ctx, format_info(g->p->cache_k)->name,
+                  format_info(g->p->cache_v)->name, (int)q->max.n_seq,
+                  q->max.n_seq > 1 ? "s" : "", q->max.n_tok, q->max.n_out);
     say_devices(g);
-    plan_say_groups(g->p, g->f, g->to);
-    sink_say(g->to, "\nname (role), format, shape, layout, bytes (K = 1024)");
+    plan_print_groups(g->p, g->f, g->to);
+    writer_printf(g->to,
+                  "\nname (role), format, shape, layout, bytes (K = 1024)");
     if (g->f->n_dev <= MAX_COLUMN)
         for (int d = 0; d < g->f->n_dev; d++)
-            sink_say(g->to, "%s%s", d ? ", " : " on ", q->list.dev[d].name);
+            writer_printf(g->to, "%s%s", d ? ", " : " on ",
+                          q->list.dev[d].name);
     else
-        sink_say(g->to, " a device");
-    sink_say(g->to, "\n");
+        writer_printf(g->to, " a device");
+    writer_printf(g->to, "\n");
     for (int i = 0; i < g->n_layer; i++)
         if (g->layer[i].kind == i)
             say_kind(g, i);
-    sink_say(g->to, "\ntoken     %d collectives, %s bytes\n",
-             q->low->script->n_message,
-             sink_size(size, (uint64_t)g->f->token_bytes));
-    plan_say_copies(g->p, g->f, g->to);
+    writer_printf(g->to, "\ntoken     %d collectives, %s bytes\n",
+                  q->low->variant->n_collective,
+                  sink_size(size, (uint64_t)g->f->token_bytes));
+    plan_print_copies(g->p, g->f, g->to);
     say_estimate(g);
     plan_say_links(g->p, g->f, g->to);
-    plan_say_times(g->p, g->f, g->to);
+    plan_print_times(g->p, g->f, g->to);
 }
 
 pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
@@ -597,7 +615,7 @@ pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
             say_all(&g);
         free(g.layer);
         free(g.tensor);
-        free(g.message);
+        free(g.collective);
     }
     plan_facts_fini(&f);
     return s;
@@ -618,8 +636,8 @@ static void summarize(const struct compiled *q, char *buf, size_t size)
         work += program_buffers(g) +
                 device_scratch_bytes(&q->list.dev[d], q->kernel_set, g);
     }
-    for (int m = 0; m < q->low->script->n_message; m++)
-        sent += plan_pair(q->low->script->message[m].bytes, &one);
+    for (int m = 0; m < q->low->variant->n_collective; m++)
+        sent += plan_bytes_at(q->low->variant->collective[m].bytes, &one);
     snprintf(buf, size,
              "%d device%s, %d rank%s (%016" PRIx64
              "): weights %s, cache %s, buffers %s; %d messages, %s bytes a "
@@ -627,7 +645,7 @@ static void summarize(const struct compiled *q, char *buf, size_t size)
              compiled_devices(q), compiled_devices(q) > 1 ? "s" : "",
              q->place.n_rank, q->place.n_rank > 1 ? "s" : "", q->numeric_hash,
              sink_size(s[0], weights), sink_size(s[1], cache),
-             sink_size(s[2], work), q->low->script->n_message,
+             sink_size(s[2], work), q->low->variant->n_collective,
              sink_size(s[3], (uint64_t)sent));
 }
 

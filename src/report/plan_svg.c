@@ -1,10 +1,10 @@
-/* The plan as a picture: devices are rows, layers are columns, tensors boxes
- * whose area is their bytes on that device, collectives and copies lines
- * between the rows, in the gap behind their layer.
+/* The plan as a picture. Devices are rows, layers are columns, and tensors are
+ * boxes whose area is their bytes on that device. Collectives and copies are
+ * lines between the rows, in the gap after their layer.
  *
- * plan_svg_page.c says what stands where; this file only draws it. A cell is
- * tiled by kinds of tensors, one band below the other, and a band by its
- * tensors, side by side. */
+ * plan_svg_page.c computes the layout; this file only draws it. A cell is tiled
+ * by kinds of tensors, one band below the other, and a band by its tensors,
+ * side by side. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -28,55 +28,57 @@ static const struct {
 static const struct {
     const char *stroke, *dash, *legend;
 } lines[] = {
-    [SVG_MESSAGE] = {"#1f4e8c", "",
-                     "collective: devices of a group sum or exchange values"},
+    [SVG_COLLECTIVE] =
+        {"#1f4e8c", "",
+         "collective: devices of a group sum or exchange values"},
     [SVG_COPY] = {"#c2410c", "", "copy: values go from a group to another"},
     [SVG_STREAM] = {"#7e22ce", " stroke-dasharray='5 3'",
                     "streamed: weights or cache are sent along"},
 };
 
-/* Text of a file's names may hold anything; what XML minds is written apart. */
+/* Prints a name from a file, which may contain anything, escaped for XML. */
 static void say_escaped(const struct sink *to, const char *s)
 {
     for (; *s; s++)
         switch (*s) {
         case '<':
-            sink_say(to, "&lt;");
+            writer_printf(to, "&lt;");
             break;
         case '>':
-            sink_say(to, "&gt;");
+            writer_printf(to, "&gt;");
             break;
         case '&':
-            sink_say(to, "&amp;");
+            writer_printf(to, "&amp;");
             break;
         default:
-            sink_say(to, "%c", *s >= ' ' && *s <= '~' ? *s : '?');
+            writer_printf(to, "%c", *s >= ' ' && *s <= '~' ? *s : '?');
         }
 }
 
 static void say_text(const struct sink *to, double x, double y,
                      const char *attributes, const char *text)
 {
-    sink_say(to, "<text x='%.1f' y='%.1f'%s>", x, y, attributes);
+    writer_printf(to, "<text x='%.1f' y='%.1f'%s>", x, y, attributes);
     say_escaped(to, text);
-    sink_say(to, "</text>\n");
+    writer_printf(to, "</text>\n");
 }
 
 static void say_rect(const struct sink *to, double x, double y, double w,
                      double h, const char *attributes)
 {
-    sink_say(to, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'%s/>\n", x,
-             y, w, h, attributes);
+    writer_printf(to,
+                  "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'%s/>\n", x,
+                  y, w, h, attributes);
 }
 
 /* ---- boxes -------------------------------------------------------------- */
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* of 9 px */
+    return 5.3 * (double)strlen(s); /* at 9 px */
 }
 
-/* "gate" of "ffn_gate_exps": the color says the rest. */
+/* Returns "gate" for "ffn_gate_exps"; the color shows the rest. */
 static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
 {
     char all[PLAN_NAME];
@@ -97,11 +99,12 @@ static void draw_box(const struct sink *to, const struct plan_tensor *t,
 
     box_name(t, name);
     sink_size(size, bytes);
-    sink_say(to, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'><title>",
-             x, y, w, h);
+    writer_printf(to,
+                  "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'><title>",
+                  x, y, w, h);
     snprintf(label, sizeof label, "%s %s", name, size);
     say_escaped(to, label);
-    sink_say(to, "</title></rect>\n");
+    writer_printf(to, "</title></rect>\n");
     if (h < 10)
         return;
     if (h >= 22 && text_width(name) < w - 3) {
@@ -131,8 +134,8 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
 
         if (kind[k] == 0)
             continue;
-        sink_say(g->to, "<g fill='%s'>\n", kinds[k].fill);
-        if (k == SVG_OTHER || h < 10) { /* too thin to tell apart */
+        writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
+        if (k == SVG_OTHER || h < 10) { /* too thin to distinguish */
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
@@ -147,7 +150,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
             draw_box(g->to, t, n, at, y, part, h);
             at += part;
         }
-        sink_say(g->to, "</g>\n");
+        writer_printf(g->to, "</g>\n");
         if (named && h >= 9) {
             snprintf(label, sizeof label, "%s %s", kinds[k].name,
                      sink_size(size, kind[k]));
@@ -178,42 +181,43 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
         }
     if (y0 > y1)
         return;
-    for (int i = 0; i < g->n_row; i++) /* the label is where no mark is */
+    for (int i = 0; i < g->n_row; i++) /* puts the label where no mark is */
         if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
             at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
-    if (y1 - y0 < 1) { /* among the devices of one row */
+    if (y1 - y0 < 1) { /* between the devices of one row */
         y0 -= 26;
         y1 += 26;
     }
-    sink_say(g->to,
-             "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
-             "%.1fV%.1f'%s/>\n",
-             color, color, x, y0, y1, lines[l->kind].dash);
+    writer_printf(g->to,
+                  "<g stroke='%s' stroke-width='1.6' fill='%s'><path d='M%.1f "
+                  "%.1fV%.1f'%s/>\n",
+                  color, color, x, y0, y1, lines[l->kind].dash);
     for (int i = 0; i < g->n_row; i++) {
         double y = middle(&g->row[i]);
 
-        if (l->to[i] && l->kind != SVG_MESSAGE)
-            sink_say(g->to,
-                     "<path d='M%.1f %.1fh7'/><path stroke='none' d='M%.1f "
-                     "%.1fl-6 -4v8z'/>\n",
-                     x, y, x + 11, y);
+        if (l->to[i] && l->kind != SVG_COLLECTIVE)
+            writer_printf(
+                g->to,
+                "<path d='M%.1f %.1fh7'/><path stroke='none' d='M%.1f "
+                "%.1fl-6 -4v8z'/>\n",
+                x, y, x + 11, y);
         else if (l->from[i] || l->to[i])
-            sink_say(g->to, "<circle cx='%.1f' cy='%.1f' r='3'%s/>\n", x, y,
-                     l->kind == SVG_MESSAGE ? "" : " fill='#fff'");
+            writer_printf(g->to, "<circle cx='%.1f' cy='%.1f' r='3'%s/>\n", x,
+                          y, l->kind == SVG_COLLECTIVE ? "" : " fill='#fff'");
     }
-    sink_say(g->to, "</g>\n");
+    writer_printf(g->to, "</g>\n");
     sink_size(size, l->bytes);
     if (l->n > 1)
         snprintf(label, sizeof label, "%d x %s: %s", l->n, l->name, size);
     else
         snprintf(label, sizeof label, "%s: %s", l->name, size);
-    sink_say(g->to,
-             "<text class='s m' fill='%s' transform='translate(%.1f %.1f) "
-             "rotate(-90)'>",
-             color, x - 4, at);
+    writer_printf(g->to,
+                  "<text class='s m' fill='%s' transform='translate(%.1f %.1f) "
+                  "rotate(-90)'>",
+                  color, x - 4, at);
     say_escaped(g->to, label);
-    sink_say(g->to, "</text>\n");
+    writer_printf(g->to, "</text>\n");
 }
 
 /* ---- the page ----------------------------------------------------------- */
@@ -283,8 +287,8 @@ static void draw_column(const struct svg_page *g, const struct svg_column *c)
         snprintf(text, sizeof text, "by token_embd");
     else
         return;
-    sink_say(g->to, "<text class='s m' x='%.1f' y='%d'>%s</text>\n",
-             c->x + c->w / 2, SVG_TOP - 8, text);
+    writer_printf(g->to, "<text class='s m' x='%.1f' y='%d'>%s</text>\n",
+                  c->x + c->w / 2, SVG_TOP - 8, text);
 }
 
 static void draw_title(const struct svg_page *g)
@@ -320,9 +324,9 @@ static void draw_legend(const struct svg_page *g)
     for (int k = 0; k < SVG_KINDS; k++) {
         if (!g->has_kind[k])
             continue;
-        sink_say(g->to, "<g fill='%s'>", kinds[k].fill);
+        writer_printf(g->to, "<g fill='%s'>", kinds[k].fill);
         say_rect(g->to, x, y - 10, 12, 12, "");
-        sink_say(g->to, "</g>");
+        writer_printf(g->to, "</g>");
         say_text(g->to, x + 17, y, " class='s'", kinds[k].name);
         x += 36 + 5.8 * (double)strlen(kinds[k].name);
     }
@@ -340,9 +344,9 @@ static void draw_legend(const struct svg_page *g)
     for (size_t k = 0; k < sizeof lines / sizeof lines[0]; k++) {
         if (!g->has_line[k])
             continue;
-        sink_say(g->to,
-                 "<path d='M10 %.1fh26' stroke='%s' stroke-width='1.6'%s/>\n",
-                 y - 4, lines[k].stroke, lines[k].dash);
+        writer_printf(
+            g->to, "<path d='M10 %.1fh26' stroke='%s' stroke-width='1.6'%s/>\n",
+            y - 4, lines[k].stroke, lines[k].dash);
         if (k == SVG_STREAM)
             snprintf(text, sizeof text,
                      "%s when a step has %" PRId64
@@ -359,17 +363,17 @@ static void draw_legend(const struct svg_page *g)
 
 static void draw(const struct svg_page *g)
 {
-    sink_say(g->to,
-             "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' "
-             "height='%.0f' viewBox='0 0 %.0f %.0f' "
-             "font-family='Helvetica,Arial,sans-serif'>\n",
-             g->width, g->height, g->width, g->height);
-    sink_say(g->to,
-             "<style>.t{font-size:17px;font-weight:bold}.h{font-size:12px;"
-             "font-weight:bold}.s{font-size:10px}.m{text-anchor:middle}"
-             ".b{font-size:9px;text-anchor:middle;fill:#111;stroke:none}"
-             "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
-    sink_say(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
+    writer_printf(g->to,
+                  "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' "
+                  "height='%.0f' viewBox='0 0 %.0f %.0f' "
+                  "font-family='Helvetica,Arial,sans-serif'>\n",
+                  g->width, g->height, g->width, g->height);
+    writer_printf(g->to,
+                  "<style>.t{font-size:17px;font-weight:bold}.h{font-size:12px;"
+                  "font-weight:bold}.s{font-size:10px}.m{text-anchor:middle}"
+                  ".b{font-size:9px;text-anchor:middle;fill:#111;stroke:none}"
+                  "rect{stroke-width:.6}g>rect{stroke:#fff}</style>\n");
+    writer_printf(g->to, "<rect width='100%%' height='100%%' fill='#fff'/>\n");
     draw_title(g);
     for (int i = 0; i < g->n_row; i++)
         draw_row(g, &g->row[i]);
@@ -391,7 +395,7 @@ static void draw(const struct svg_page *g)
     for (int i = 0; i < g->n_line; i++)
         draw_line(g, &g->line[i]);
     draw_legend(g);
-    sink_say(g->to, "</svg>\n");
+    writer_printf(g->to, "</svg>\n");
 }
 
 pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,

@@ -1,7 +1,7 @@
-/* What the picture of a plan shows, and where. Neighbouring layers that are
- * alike share a column, and neighbouring devices a row, once there are more
- * than FEW; of very many columns or rows the middle is left out. The scale is
- * the largest that lets the fullest cell of a layer have CELL px of height. */
+/* Computes the layout of the picture of a plan. Neighbouring layers that are
+ * alike share a column, and neighbouring devices a row, if there are more than
+ * FEW. The middle of very many columns or rows is left out. The scale is the
+ * largest at which the fullest cell of a layer is CELL px high. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -14,12 +14,12 @@ enum {
     FEW = 8,
     MOST_ROWS = 12,
     MOST_COLUMNS = 20,
-    LEFT = 178, /* px of the rows' names */
+    LEFT = 178, /* px for the rows' names */
     WIDTH = 150,
     NARROW = 84,
     BROAD = 330, /* px of columns */
     CELL = 118,
-    LINE = 24, /* px of gap a line takes */
+    LINE = 24, /* px of a line's gap */
 };
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -55,7 +55,7 @@ enum svg_kind svg_kind(const struct graph_node *n)
     }
 }
 
-/* -1 is the embedding's place, n_layer the output's. */
+/* Returns a node's position: -1 is the embedding, n_layer the output. */
 static int place_of(const struct svg_page *g, const struct graph_node *n)
 {
     if (n->layer >= 0)
@@ -94,7 +94,7 @@ static int group_of_layer(const struct svg_page *g, int layer)
 {
     const struct placement *y = &g->p->compiled->place;
 
-    return layer < 0 ? y->of_input : y->of_layer[layer];
+    return layer < 0 ? y->input_group : y->layer_group[layer];
 }
 
 static bool is_member(const struct svg_page *g, int group, int dev)
@@ -168,7 +168,7 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
         }
         g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
     }
-    if (g->n_row > MOST_ROWS) { /* the first and the last few stay */
+    if (g->n_row > MOST_ROWS) { /* keeps the first and the last few */
         struct svg_row *m = &g->row[MOST_ROWS / 2];
 
         cut = g->n_row - MOST_ROWS;
@@ -189,22 +189,24 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- columns ------------------------------------------------------------ */
 
-/* From a layer to the next one's group: not what tells layers apart. */
+/* Returns true for a copy from a layer to the next one's group, which does not
+ * distinguish layers. */
 static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 {
     const struct placement *y = &g->p->compiled->place;
 
-    return c->layer >= 0 && y->of_layer[c->layer] == c->from &&
-           y->of_layer[c->layer + 1] == c->to;
+    return c->layer >= 0 && y->layer_group[c->layer] == c->from &&
+           y->layer_group[c->layer + 1] == c->to;
 }
 
-/* Copies of a layer as one number: how many of each pair of groups. */
-static int64_t copies_of(const struct svg_page *g, enum compiled_script script,
-                         int layer)
+/* Encodes the copies of a layer as one number: how many for each pair of
+ * groups. */
+static int64_t copies_of(const struct svg_page *g,
+                         enum compiled_variant variant, int layer)
 {
     int64_t sum = 0;
     int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, script, &n);
+    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
 
     for (int i = 0; i < n; i++)
         if (c[i].layer == layer && !passes_on(g, &c[i]))
@@ -212,25 +214,26 @@ static int64_t copies_of(const struct svg_page *g, enum compiled_script script,
     return sum;
 }
 
-static int messages_of(const struct svg_page *g, int layer)
+static int collectives_of(const struct svg_page *g, int layer)
 {
-    const struct lowered_script *w = g->p->compiled->low->script;
+    const struct lowered_variant *w = g->p->compiled->low->variant;
     int n = 0;
 
-    for (int i = 0; i < w->n_message; i++)
-        n += w->message[i].layer == layer;
+    for (int i = 0; i < w->n_collective; i++)
+        n += w->collective[i].layer == layer;
     return n;
 }
 
-/* Layer b as layer a = b - 1, tensor by tensor. */
+/* Returns true if layer b equals layer a = b - 1, tensor by tensor. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
     int i = 0, k = 0;
 
     if (group_of_layer(g, a) != group_of_layer(g, b) ||
-        messages_of(g, a) != messages_of(g, b) ||
-        copies_of(g, SCRIPT_PLAIN, a) != copies_of(g, SCRIPT_PLAIN, b) ||
-        copies_of(g, SCRIPT_STREAM, a) != copies_of(g, SCRIPT_STREAM, b))
+        collectives_of(g, a) != collectives_of(g, b) ||
+        copies_of(g, VARIANT_RESIDENT, a) !=
+            copies_of(g, VARIANT_RESIDENT, b) ||
+        copies_of(g, VARIANT_STREAMED, a) != copies_of(g, VARIANT_STREAMED, b))
         return false;
     for (;; i++, k++) {
         const struct plan_tensor *t = g->f->tensor;
@@ -250,7 +253,7 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
     }
 }
 
-/* Does it run where only a count of devices is drawn? */
+/* Returns true if it runs on a row that shows only a count of devices. */
 static bool unseen(const struct svg_page *g, int layer)
 {
     int group = group_of_layer(g, layer);
@@ -298,8 +301,8 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- boxes -------------------------------------------------------------- */
 
-/* Tensor i's like in the column's first layer: layers that share a column have
- * theirs in one order. */
+/* Returns the tensor like tensor i in the column's first layer: layers that
+ * share a column have them in the same order. */
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
@@ -315,7 +318,8 @@ static int first_like(const struct svg_page *g, int i)
     return k;
 }
 
-static pl_status find_means(struct svg_page *g, struct arena *a, pl_err *err)
+static pl_status mean_tensor_bytes(struct svg_page *g, struct arena *a,
+                                   pl_err *err)
 {
     const struct plan_tensor *t = g->f->tensor;
     size_t n = (size_t)g->f->n_tensor * (size_t)g->n_row;
@@ -361,7 +365,7 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
         struct svg_line *x = &g->line[i];
 
         if (x->kind != l->kind || x->column != l->column || x->a != l->a ||
-            x->b != l->b || (l->kind == SVG_MESSAGE && x->name != l->name))
+            x->b != l->b || (l->kind == SVG_COLLECTIVE && x->name != l->name))
             continue;
         x->n++;
         x->bytes += l->bytes;
@@ -379,8 +383,8 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* The column whose picture shows what belongs to a layer; -1: none does. What
- * is passed on leaves the last layer of a column. */
+/* Returns the column that shows a layer's entry, or -1. Copies to the next
+ * layer are shown at the last layer of a column. */
 static int shown_in(const struct svg_page *g, int layer, bool last)
 {
     int i = g->column_of[layer + 1];
@@ -389,8 +393,8 @@ static int shown_in(const struct svg_page *g, int layer, bool last)
     return !c->more && layer == (last ? c->last : c->first) ? i : -1;
 }
 
-/* A node outside the layers is the embedding's if no layer's node is before
- * it. */
+/* Returns the layer of a copy. A node outside the layers belongs to the
+ * embedding if no layer's node precedes it. */
 static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 {
     const pl_graph *graph = g->p->graph;
@@ -403,23 +407,24 @@ static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
     return -1;
 }
 
-static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
+static pl_status find_collectives(struct svg_page *g, struct arena *a,
+                                  pl_err *err)
 {
-    const struct lowered_script *w = g->p->compiled->low->script;
+    const struct lowered_variant *w = g->p->compiled->low->variant;
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    bool inside = false; /* a layer's was seen */
+    bool inside = false; /* true after a node of a layer */
 
-    for (int i = 0; i < w->n_message; i++) {
-        const struct lowered_message *m = &w->message[i];
+    for (int i = 0; i < w->n_collective; i++) {
+        const struct lowered_collective *m = &w->collective[i];
         int layer = m->layer >= 0 ? m->layer
                     : inside      ? g->p->compiled->place.n_layer
                                   : -1;
-        struct svg_line l = {SVG_MESSAGE,
+        struct svg_line l = {SVG_COLLECTIVE,
                              shown_in(g, layer, false),
                              m->group,
                              m->group,
                              1,
-                             (uint64_t)plan_pair(m->bytes, &one),
+                             (uint64_t)plan_bytes_at(m->bytes, &one),
                              num_kind_name(m->kind),
                              NULL,
                              NULL,
@@ -433,27 +438,28 @@ static pl_status find_messages(struct svg_page *g, struct arena *a, pl_err *err)
 }
 
 static pl_status find_copies(struct svg_page *g, struct arena *a,
-                             enum compiled_script script, pl_err *err)
+                             enum compiled_variant variant, pl_err *err)
 {
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
     int n;
-    const struct lowered_copy *c = plan_copies(g->p->compiled, script, &n);
+    const struct lowered_copy *c = plan_copies(g->p->compiled, variant, &n);
 
     for (int i = 0; i < n; i++) {
-        bool leaf = c[i].pages || !strcmp(plan_per(c[i].bytes), "step");
+        bool leaf =
+            c[i].pages || !strcmp(plan_bytes_symbol(c[i].bytes), "step");
         struct svg_line l = {
-            script == SCRIPT_PLAIN ? SVG_COPY : SVG_STREAM,
+            variant == VARIANT_RESIDENT ? SVG_COPY : SVG_STREAM,
             shown_in(g, layer_of_copy(g, &c[i]), passes_on(g, &c[i])),
             c[i].from,
             c[i].to,
             1,
-            (uint64_t)plan_pair(c[i].bytes, &one),
-            script == SCRIPT_PLAIN ? "copy" : "stream",
+            (uint64_t)plan_bytes_at(c[i].bytes, &one),
+            variant == VARIANT_RESIDENT ? "copy" : "stream",
             NULL,
             NULL,
             0};
 
-        if (l.column >= 0 && (script == SCRIPT_PLAIN || leaf))
+        if (l.column >= 0 && (variant == VARIANT_RESIDENT || leaf))
             PL_TRY(add_line(g, a, &l, err));
     }
     return PL_OK;
@@ -462,19 +468,19 @@ static pl_status find_copies(struct svg_page *g, struct arena *a,
 static pl_status find_lines(struct svg_page *g, struct arena *a, pl_err *err)
 {
     const struct compiled *q = g->p->compiled;
-    int n, all = q->low->script->n_message;
+    int n, all = q->low->variant->n_collective;
 
-    plan_copies(q, SCRIPT_PLAIN, &n);
+    plan_copies(q, VARIANT_RESIDENT, &n);
     all += n;
-    plan_copies(q, SCRIPT_STREAM, &n);
+    plan_copies(q, VARIANT_STREAMED, &n);
     all += n;
     g->line = arena_alloc(a, (size_t)all + 1, sizeof *g->line);
     if (!g->line)
         return err_no_memory(err, "a picture");
-    PL_TRY(find_messages(g, a, err));
-    PL_TRY(find_copies(g, a, SCRIPT_PLAIN, err));
+    PL_TRY(find_collectives(g, a, err));
+    PL_TRY(find_copies(g, a, VARIANT_RESIDENT, err));
     if (q->stream_from <= q->max.n_tok)
-        PL_TRY(find_copies(g, a, SCRIPT_STREAM, err));
+        PL_TRY(find_copies(g, a, VARIANT_STREAMED, err));
     return PL_OK;
 }
 
@@ -565,7 +571,7 @@ pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err)
         g->tied &= g->f->tensor[i].node->role != PL_ROLE_OUTPUT;
     PL_TRY(find_rows(g, a, err));
     PL_TRY(find_columns(g, a, err));
-    PL_TRY(find_means(g, a, err));
+    PL_TRY(mean_tensor_bytes(g, a, err));
     PL_TRY(find_lines(g, a, err));
     set_scale(g);
     set_columns(g);

@@ -1,10 +1,10 @@
-/* pl_inspect of a saved state: whose it is and what it holds, after all of it
- * was read and every checksum held. */
+/* pl_inspect of a saved state: its model and contents, after reading all of it
+ * and verifying every checksum. */
 #include "report/state_inspect.h"
 
 #include "base/err.h"
 #include "quant/format.h"
-#include "report/sink.h"
+#include "report/writer.h"
 #include "state/state.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    struct stat st; /* a pipe would be waited for, and could be read once */
+    struct stat st; /* opening a pipe would wait, and reading would consume
+                       it */
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "rb") : NULL;
     bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);
@@ -34,7 +35,7 @@ bool state_is(const char *path)
     return is;
 }
 
-/* Everything behind the head. */
+/* Reads everything after the head. */
 static pl_status read_data(struct state_reader *r, const struct state_head *h,
                            pl_err *err)
 {
@@ -72,29 +73,31 @@ static void print_text(const char *path, const struct state_head *h,
     for (int i = 0; i < h->n_cache; i++)
         *(h->cache[i].state ? &state : &position) +=
             state_row_bytes(&h->cache[i]);
-    sink_say(to, "state      %.400s\n", path);
-    sink_say(to, "           %s bytes, whole: every checksum holds\n",
-             sink_size(bytes, state_bytes(h)));
-    sink_say(to, "model      %s (%016" PRIx64 ")\n", h->name, h->model);
-    sink_say(to, "numerics   %016" PRIx64 ", %d rank%s\n", h->numeric,
-             h->n_rank, h->n_rank > 1 ? "s" : "");
-    sink_say(to, "cache      %d tensors, %s bytes a position\n", h->n_cache,
-             sink_size(row, position));
+    writer_printf(to, "state      %.400s\n", path);
+    writer_printf(to, "           %s bytes, whole: every checksum holds\n",
+                  sink_size(bytes, state_bytes(h)));
+    writer_printf(to, "model      %s (%016" PRIx64 ")\n", h->name, h->model);
+    writer_printf(to, "numerics   %016" PRIx64 ", %d rank%s\n", h->numeric,
+                  h->n_rank, h->n_rank > 1 ? "s" : "");
+    writer_printf(to, "cache      %d tensors, %s bytes a position\n",
+                  h->n_cache, sink_size(row, position));
     if (state > 0)
-        sink_say(to, "states     %s bytes a sequence\n", sink_size(row, state));
+        writer_printf(to, "states     %s bytes a sequence\n",
+                      sink_size(row, state));
     if (h->note_bytes > 0)
-        sink_say(to, "note       %s bytes\n", sink_size(row, h->note_bytes));
-    sink_say(to, "sequences  %d%s\n", h->n_seq,
-             h->whole ? ", the whole cache" : "");
+        writer_printf(to, "note       %s bytes\n",
+                      sink_size(row, h->note_bytes));
+    writer_printf(to, "sequences  %d%s\n", h->n_seq,
+                  h->whole ? ", the whole cache" : "");
     for (int i = 0; i < h->n_seq; i++) {
         const struct state_seq *q = &h->seq[i];
 
-        sink_say(to, "  %-8d %" PRId64 " positions from %" PRId64 " on", q->id,
-                 q->n, q->first);
+        writer_printf(to, "  %-8d %" PRId64 " positions from %" PRId64 " on",
+                      q->id, q->n, q->first);
         if (q->n_like > 0)
-            sink_say(to, ", %" PRId64 " of them sequence %d's", q->n_like,
-                     h->seq[q->like].id);
-        sink_say(to, "\n");
+            writer_printf(to, ", %" PRId64 " of them sequence %d's", q->n_like,
+                          h->seq[q->like].id);
+        writer_printf(to, "\n");
     }
 }
 

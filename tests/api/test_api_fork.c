@@ -73,18 +73,18 @@ static void engine_refuses(pl_engine *e, float *logits)
     REFUSED(pl_seq_trim(e, 0, 0, NULL, &err));
     REFUSED(pl_seq_copy(e, 1, 0, &err));
     REFUSED(pl_seq_share(e, 1, token, N_TOK, &n, &err));
-    REFUSED(pl_seq_tell(e, 0, token, N_TOK, &err));
+    REFUSED(pl_seq_set_tokens(e, 0, token, N_TOK, &err));
     REFUSED(pl_engine_sum(e, NULL, &err));
     REFUSED(pl_state_size(e, 0, 0, -1, &size, &err));
     REFUSED(pl_state_save(e, 0, 0, -1, take, NULL, &err));
     REFUSED(pl_state_save_memory(e, 0, 0, -1, &data, &bytes, &err));
-    REFUSED(pl_state_put_aside(e, 0, &data, &bytes, &err));
+    REFUSED(pl_state_swap_out(e, 0, &data, &bytes, &err));
     REFUSED(pl_state_restore(e, 0, give, NULL, 0, &err));
     REFUSED(pl_state_restore_memory(e, 0, "x", 1, 0, &err));
-    REFUSED(pl_kept_next(e, id, 256, &n, &on, &data, &bytes, &err));
-    REFUSED(pl_seq_extend(e, 0, token, N_TOK, "x", 1, &err));
-    MUST(pl_seq_length(e, 0) == 0 && pl_engine_room(e, -1) == 0);
-    MUST(pl_kept_length(e, token, N_TOK) == 0);
+    REFUSED(pl_prefix_export_page(e, id, 256, &n, &on, &data, &bytes, &err));
+    REFUSED(pl_seq_import_page(e, 0, token, N_TOK, "x", 1, &err));
+    MUST(pl_seq_length(e, 0) == 0 && pl_engine_free_tokens(e, -1) == 0);
+    MUST(pl_prefix_match_length(e, token, N_TOK) == 0);
     MUST(pl_engine_devices(e, d, 4, sizeof *d) == 0);
     pl_engine_counters(e, &c, sizeof c);
     pl_engine_cache(e, &k, sizeof k);
@@ -94,7 +94,7 @@ static void engine_refuses(pl_engine *e, float *logits)
 
 static void executor_refuses(pl_exec *x, pl_tensor t)
 {
-    const pl_rows rows = {.size = sizeof rows, .n_tok = 1};
+    const pl_step_tokens rows = {.size = sizeof rows, .n_tok = 1};
     const pl_view v = {1, {1}, {1}, 0};
     float f = 0;
 

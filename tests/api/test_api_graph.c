@@ -303,7 +303,7 @@ static void custom(struct walk *w)
 
 static void marks(struct walk *w)
 {
-    static const pl_run run[2] = {{4, 1}, {4, 2}};
+    static const pl_interval run[2] = {{4, 1}, {4, 2}};
     pl_graph *g = a_graph(w);
     pl_tensor x = a_tensor(w);
     pl_layout l = {.kind = (pl_layout_kind)walk_i(w, PL_SPLIT),
@@ -531,10 +531,10 @@ static void step(struct walk *w)
     enum { N = N_UBATCH + 2 };
     pl_exec *x = an_exec(w);
     int32_t pos[N], seq[N], page[4] = {0, 1, 0, 1};
-    pl_rows r = {.size = walk_size(w, sizeof r),
-                 .n_tok = walk_chance(w, 3) ? walk_int(w, 2) : 2,
-                 .n_out = walk_chance(w, 4) ? walk_int(w, 0) : 0,
-                 .page_stride = walk_chance(w, 6) ? walk_int(w, 2) : 2};
+    pl_step_tokens r = {.size = walk_size(w, sizeof r),
+                        .n_tok = walk_chance(w, 3) ? walk_int(w, 2) : 2,
+                        .n_out = walk_chance(w, 4) ? walk_int(w, 0) : 0,
+                        .page_stride = walk_chance(w, 6) ? walk_int(w, 2) : 2};
 
     for (int i = 0; i < N; i++) {
         pos[i] = walk_chance(w, 6) ? walk_i(w, 3) : i;
@@ -704,11 +704,11 @@ static void world_close(struct world *o)
 static void compute(struct world *o, float out[16])
 {
     static const int32_t pos[2] = {0, 1}, page[2] = {0, 1};
-    const pl_rows r = {.size = sizeof r,
-                       .n_tok = 2,
-                       .pos = pos,
-                       .pages = {page},
-                       .page_stride = 2};
+    const pl_step_tokens r = {.size = sizeof r,
+                              .n_tok = 2,
+                              .pos = pos,
+                              .pages = {page},
+                              .page_stride = 2};
     float x[16], w[32];
     pl_err err;
 

@@ -501,7 +501,7 @@ static void kept_length(struct walk *w)
     int64_t n;
     const int32_t *token = ARRAY(w, token, ids(w), N_CTX, &n);
 
-    walk_gave(w, pl_kept_length(e, token, n) == 0);
+    walk_gave(w, pl_prefix_match_length(e, token, n) == 0);
 }
 
 static void seq_tell(struct walk *w)
@@ -510,14 +510,15 @@ static void seq_tell(struct walk *w)
     int64_t n;
     const int32_t *token = ARRAY(w, token, ids(w), N_CTX, &n);
 
-    walk_ended(w, pl_seq_tell(e, a_seq(w), token, n, walk_err(w)), true);
+    walk_ended(w, pl_seq_set_tokens(e, a_seq(w), token, n, walk_err(w)), true);
 }
 
 static void engine_room(struct walk *w)
 {
     const pl_engine *e = an_engine(w);
 
-    walk_gave(w, pl_engine_room(e, walk_chance(w, 3) ? -1 : a_seq(w)) == 0);
+    walk_gave(w,
+              pl_engine_free_tokens(e, walk_chance(w, 3) ? -1 : a_seq(w)) == 0);
 }
 
 /* ---- states -------------------------------------------------------------- */
@@ -601,7 +602,7 @@ static void state_aside(struct walk *w)
     pl_engine *e = an_engine(w);
     void *data = NULL, **to = NEED(w, data, &data);
     size_t bytes = 0, *p = NEED(w, bytes, &bytes);
-    pl_status s = pl_state_put_aside(e, a_seq(w), to, p, walk_err(w));
+    pl_status s = pl_state_swap_out(e, a_seq(w), to, p, walk_err(w));
 
     walk_ended(w, s, !data && bytes == 0);
     keep_state(w, s, data, bytes);
@@ -721,7 +722,8 @@ static void kept_next(struct walk *w)
     bool goes_on = true, *on = NEED(w, goes_on, &goes_on);
     void *data = NULL, **pd = NEED(w, data, &data);
     size_t bytes = 0, *pb = NEED(w, bytes, &bytes);
-    pl_status s = pl_kept_next(e, to, room, pn, on, pd, pb, walk_err(w));
+    pl_status s =
+        pl_prefix_export_page(e, to, room, pn, on, pd, pb, walk_err(w));
 
     walk_ended(w, s,
                (!pn || n == 0) && (!on || !goes_on) && !data && bytes == 0);
@@ -738,9 +740,9 @@ static void seq_extend(struct walk *w)
     const void *data =
         TEXT(w, data, a->state ? a->state : "", a->state_bytes, &bytes);
 
-    walk_ended(w,
-               pl_seq_extend(e, a_seq(w), token, n, data, bytes, walk_err(w)),
-               true);
+    walk_ended(
+        w, pl_seq_import_page(e, a_seq(w), token, n, data, bytes, walk_err(w)),
+        true);
 }
 
 /* ---- text ---------------------------------------------------------------- */
@@ -795,7 +797,7 @@ static void tokenizer_says(struct walk *w)
     walk_gave(w, pl_tokenizer_n_vocab(t) == 0);
     walk_gave(w, !pl_tokenizer_adds_bos(t));
     walk_gave(w, pl_tokenizer_bos(t) == -1);
-    walk_gave(w, !pl_token_ends(t, walk_i(w, 2)));
+    walk_gave(w, !pl_token_is_eog(t, walk_i(w, 2)));
     walk_gave(w, pl_token_fim(t, (pl_fim)walk_i(w, 2)) == -1);
 }
 
@@ -1243,9 +1245,9 @@ static const struct walk_row rows[] = {
     {"pl_seq_trim", seq_trim},
     {"pl_seq_copy", seq_copy},
     {"pl_seq_share", seq_share},
-    {"pl_kept_length", kept_length},
-    {"pl_seq_tell", seq_tell},
-    {"pl_engine_room", engine_room},
+    {"pl_prefix_match_length", kept_length},
+    {"pl_seq_set_tokens", seq_tell},
+    {"pl_engine_free_tokens", engine_room},
     {"pl_engine_counters", engine_counters},
     {"pl_state_save", state_save},
     {"pl_state_restore", restore},
@@ -1277,7 +1279,7 @@ static const struct walk_row rows[] = {
     {"pl_engine_traced", engine_counters},
     {"pl_state_size", state_size},
     {"pl_state_save_memory", state_memory},
-    {"pl_state_put_aside", state_aside},
+    {"pl_state_swap_out", state_aside},
     {"pl_state_save_file", state_file},
     {"pl_file_open", file},
     {"pl_file_write", file},
@@ -1287,14 +1289,14 @@ static const struct walk_row rows[] = {
     {"pl_host_memory", host_memory},
     {"pl_state_restore_memory", restore_memory},
     {"pl_state_restore_file", restore_file},
-    {"pl_kept_next", kept_next},
-    {"pl_seq_extend", seq_extend},
+    {"pl_prefix_export_page", kept_next},
+    {"pl_seq_import_page", seq_extend},
     {"pl_tokenizer_open", tokenizer_open},
     {"pl_tokenizer_free", tokenizer_free},
     {"pl_tokenizer_n_vocab", tokenizer_says},
     {"pl_tokenizer_adds_bos", tokenizer_says},
     {"pl_tokenizer_bos", tokenizer_says},
-    {"pl_token_ends", tokenizer_says},
+    {"pl_token_is_eog", tokenizer_says},
     {"pl_token_fim", tokenizer_says},
     {"pl_tokenize", tokenize},
     {"pl_detokenizer_create", detokenizer_create},

@@ -171,7 +171,8 @@ TEST(cuda_takes_its_context_once)
 
     gpu_work_init(&w, d);
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
-    TEST_OK(d->ready(w.g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
+    TEST_OK(d->compile_kernels(w.g, gpu_work_wanted, 2,
+                               &(struct gpu_progress){0}, &err),
             err); /* by threads of its own */
     TEST_OK(d->enter(w.g, &err), err);
     n = f->n_call("cuCtxPushCurrent") + f->n_call("cuCtxPopCurrent");
@@ -202,11 +203,11 @@ TEST(cuda_posts_nothing_on_devices_without_words)
     a = gpu_work_sum(w.at[2], w.at[0], w.at[1]);
     TEST_OK(d->launch(w.g, QUEUE_COMPUTE, GPU_binary, 4, &a, &err), err);
     TEST_OK(d->read(w.g, QUEUE_COMPUTE, w.out, w.at[2], 4, &err), err);
-    assert_false(d->words(w.g));
-    assert_int_equal(d->post(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
+    assert_false(d->has_mem_ops(w.g));
+    assert_int_equal(d->signal_word(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
                      PL_UNSUPPORTED);
     assert_int_equal(f->n_call("cuStreamWriteValue64"), n_write);
-    assert_int_equal(d->wait(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
+    assert_int_equal(d->wait_word(w.g, QUEUE_COMPUTE, w.shared, 3, &err),
                      PL_UNSUPPORTED);
     assert_non_null(strstr(err.message, "cuda:2"));
     gpu_work_give_back(&w);
@@ -227,10 +228,12 @@ TEST(cuda_compiles_what_is_wanted)
 
     gpu_work_init(&w, d);
     TEST_OK(gpu_work_take(&w, FAKE_NEW, &err), err);
-    TEST_OK(d->ready(w.g, want, 64, &(struct gpu_progress){0}, &err), err);
+    TEST_OK(d->compile_kernels(w.g, want, 64, &(struct gpu_progress){0}, &err),
+            err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
     want[GPU_rope] = true;
-    TEST_OK(d->ready(w.g, want, 1, &(struct gpu_progress){0}, &err), err);
+    TEST_OK(d->compile_kernels(w.g, want, 1, &(struct gpu_progress){0}, &err),
+            err);
     assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 3);
     a = gpu_work_sum(w.at[2], w.at[0], w.at[1]);
     for (int i = 0; i < 2; i++)
@@ -266,7 +269,7 @@ TEST(cuda_tells_of_compiling)
         struct gpu *g;
 
         TEST_OK(d->open(&g, FAKE_NEW, &err), err);
-        TEST_OK(d->ready(g, want, n_thread, &p, &err), err);
+        TEST_OK(d->compile_kernels(g, want, n_thread, &p, &err), err);
         assert_int_equal(f->n_call("cuModuleLoadDataEx"), before + 2);
         assert_true(told[0] > 0);
         assert_true(n_thread > 0 || told[1] == 2);
@@ -301,9 +304,9 @@ static pl_status play(struct player *p)
                          p->theirs + (r - 1) * sizeof(float), one);
 
         a.n = a.dim[0] = 1;
-        PL_TRY(d->wait(p->g, QUEUE_COMPUTE, p->peer, r - 1, &p->err));
+        PL_TRY(d->wait_word(p->g, QUEUE_COMPUTE, p->peer, r - 1, &p->err));
         PL_TRY(d->launch(p->g, QUEUE_COMPUTE, GPU_binary, 1, &a, &p->err));
-        PL_TRY(d->post(p->g, QUEUE_COMPUTE, p->own, r, &p->err));
+        PL_TRY(d->signal_word(p->g, QUEUE_COMPUTE, p->own, r, &p->err));
         PL_TRY(d->flush(p->g, QUEUE_COMPUTE, &p->err));
     }
     PL_TRY(d->finish(p->g, QUEUE_COMPUTE, &p->err));
@@ -372,7 +375,7 @@ TEST(cuda_maps_for_as_long_as_any_device_wants)
     assert_int_equal(at[1], at[0] + PAGE);
     d->unmap(g[0], shared);
     d->close(g[0]);
-    TEST_OK(d->post(g[1], QUEUE_COMPUTE, word, 3, &err), err);
+    TEST_OK(d->signal_word(g[1], QUEUE_COMPUTE, word, 3, &err), err);
     TEST_OK(d->finish(g[1], QUEUE_COMPUTE, &err), err);
     assert_int_equal(*word, 3);
     assert_int_equal(f->n_call("cuMemHostRegister"), n_register + 1);
@@ -396,7 +399,7 @@ TEST(cuda_reaches_peers_that_come_again)
         uint64_t from, to;
 
         TEST_OK(d->open(&peer, FAKE_PLAIN, &err), err);
-        TEST_OK(d->reach(g, peer, &err), err);
+        TEST_OK(d->enable_peer_access(g, peer, &err), err);
         TEST_OK(d->alloc(g, 4, &from, &err), err);
         TEST_OK(d->alloc(peer, 4, &to, &err), err);
         TEST_OK(d->copy(g, QUEUE_COPY, to, from, 4, &err), err);
@@ -430,10 +433,10 @@ TEST(cuda_maps_writable_memory_alone)
     assert_non_null(strstr(err.message, "map the whole first"));
     assert_int_equal(d->map(g, open + 2 * PAGE - 8, 16, &at, &err),
                      PL_UNSUPPORTED);
-    assert_int_equal(d->post(g, QUEUE_COMPUTE, (void *)open, 1, &err),
+    assert_int_equal(d->signal_word(g, QUEUE_COMPUTE, (void *)open, 1, &err),
                      PL_BAD_ARGUMENT);
     assert_int_equal(
-        d->post(g, QUEUE_COMPUTE, (void *)(open + 2 * PAGE), 1, &err),
+        d->signal_word(g, QUEUE_COMPUTE, (void *)(open + 2 * PAGE), 1, &err),
         PL_BAD_ARGUMENT);
     d->close(g);
     TEST_OK(d->open(&g, FAKE_FAR, &err), err);

@@ -98,6 +98,6 @@ TEST(flags_nobody_raises_are_given_up_when_the_run_fails)
     pthread_join(other, &all);
     assert_null(all);
     assert_false(flag_wait(&p->pong, 1, 0, &p->stop));
-    assert_false(flag_watch(&p->pong, 1, 0, &p->stop));
+    assert_false(flag_spin(&p->pong, 1, 0, &p->stop));
     munmap(p, sizeof *p);
 }

@@ -5,7 +5,7 @@
 #include "lib/program_build.h"
 
 #include "device/gpu/gpu_device.h"
-#include "device/gpu/gpu_speeds.h"
+#include "device/gpu/gpu_rates.h"
 #include "lib/command.h"
 
 #include <errno.h>
@@ -1079,7 +1079,7 @@ static pl_status load_wrong(int kernel, bool inexact, uint64_t *differs,
                                     "  0: %0 = scale(%0) scale=2\n",
                                     1),
                          err);
-    *differs = device_set_differs(s);
+    *differs = device_set_inexact_hash(s);
     device_set_free(s);
     arena_fini(&a);
     gpu_wrong_kernel = GPU_KERNEL_COUNT;

@@ -42,7 +42,7 @@ struct scope {
 /* Where a value came from decides who must be waited for to read it. */
 struct value {
     struct scope scope; /* script -1: there from the start */
-    struct step_event event;
+    struct insn_event event;
     enum queue queue; /* that posts the event */
 };
 
@@ -62,8 +62,8 @@ struct game {
     int n_inst[N_SCRIPT];
     const struct device_list *l; /* borrowed */
     struct program p[MAX_DEV];
-    struct script script[MAX_DEV][N_SCRIPT];
-    struct step step[MAX_DEV][N_SCRIPT][MAX_STEP];
+    struct variant variant[MAX_DEV][N_SCRIPT];
+    struct insn insn[MAX_DEV][N_SCRIPT][MAX_STEP];
     struct prog_tensor tensor[MAX_DEV][MAX_TENSOR];
     struct value value[MAX_DEV][MAX_TENSOR];
     struct posts posts[MAX_DEV][QUEUE_COUNT]; /* of the script being made */
@@ -106,30 +106,30 @@ static int new_tensor(struct game *g, int d, struct scope x, enum region r)
     return t;
 }
 
-static struct step *new_step(struct game *g, int d, struct scope x,
-                             enum step_kind kind, enum queue q)
+static struct insn *new_insn(struct game *g, int d, struct scope x,
+                             enum insn_kind kind, enum queue q)
 {
-    struct script *c = &g->script[d][x.script];
-    struct step *st = &g->step[d][x.script][c->n_step++];
+    struct variant *c = &g->variant[d][x.script];
+    struct insn *st = &g->insn[d][x.script][c->n_insn++];
 
-    assert_true(c->n_step <= MAX_STEP);
-    *st = (struct step){
+    assert_true(c->n_insn <= MAX_STEP);
+    *st = (struct insn){
         .kind = kind,
         .queue = q,
         .order = g->order++,
         .micro = x.micro,
         .node = -1,
-        .guard_out = guards[x.guard].out,
-        .least = guards[x.guard].least,
-        .most = guards[x.guard].most,
+        .pred_out = guards[x.guard].out,
+        .min_rows = guards[x.guard].least,
+        .max_rows = guards[x.guard].most,
     };
     return st;
 }
 
 static void new_wait(struct game *g, int d, struct scope x, enum queue q,
-                     struct step_event e)
+                     struct insn_event e)
 {
-    new_step(g, d, x, STEP_WAIT, q)->event = e;
+    new_insn(g, d, x, INSN_WAIT, q)->event = e;
 }
 
 /* Queue q of device d posts that value t of device `of` is there. */
@@ -137,12 +137,12 @@ static void post(struct game *g, int d, struct scope x, enum queue q, int of,
                  int t)
 {
     struct posts *p = &g->posts[d][q];
-    struct step_event e = {d, g->p[d].n_event++};
+    struct insn_event e = {d, g->p[d].n_event++};
 
     assert_true(p->n < MAX_POST);
     p->at[p->n].scope = x;
     p->at[p->n++].event = e.event;
-    new_step(g, d, x, STEP_POST, q)->event = e;
+    new_insn(g, d, x, INSN_POST, q)->event = e;
     g->value[of][t].event = e;
     g->value[of][t].queue = q;
 }
@@ -162,7 +162,7 @@ static void know_all(struct game *g, int d, int script, enum queue q)
 
         assert_int_equal(x.script, script);
         if (!known[x.micro][ALWAYS] && !known[x.micro][x.guard])
-            new_wait(g, d, x, q, (struct step_event){d, p->at[i].event});
+            new_wait(g, d, x, q, (struct insn_event){d, p->at[i].event});
         known[x.micro][x.guard] = true;
     }
     p->known = p->n;
@@ -207,10 +207,10 @@ static void compute(struct game *g, struct scope x)
 {
     int d = below(g, g->n), in = pick_own(g, d, x);
     int out = new_tensor(g, d, x, REGION_WORK);
-    struct step *st = new_step(g, d, x, STEP_KERNEL, QUEUE_COMPUTE);
+    struct insn *st = new_insn(g, d, x, INSN_KERNEL, QUEUE_COMPUTE);
     struct graph_attr attr = {0};
 
-    st->kernel = (struct step_kernel){
+    st->kernel = (struct insn_kernel){
         .kernel = below(g, 2) || g->l->dev[d].ops->driver /* has no toys */
                       ? KERNEL_scale
                       : KERNEL_contiguous,
@@ -235,8 +235,8 @@ static void carry(struct game *g, struct scope x)
 {
     int to = below(g, g->n), from = below(g, g->n), in, out, d;
     enum queue q = below(g, 4) ? QUEUE_COPY : QUEUE_COMPUTE;
-    struct copy_piece piece;
-    struct step *st;
+    struct copy_desc piece;
+    struct insn *st;
     bool pulls;
 
     if (to == from)
@@ -247,16 +247,16 @@ static void carry(struct game *g, struct scope x)
     out = new_tensor(g, to, x, pulls ? REGION_WORK : REGION_INBOX);
     wait_for(g, d, x, q, from, in);
     piece = build_rows(from, in, 0, W * 4, 0, W * 4, W * 4);
-    st = new_step(g, d, x, pulls ? STEP_PULL : STEP_PUSH, q);
+    st = new_insn(g, d, x, pulls ? INSN_PULL : INSN_PUSH, q);
     if (pulls)
-        st->pull = (struct step_pull){
+        st->pull = (struct insn_pull){
             .out = out,
             .n_piece = 1,
             .piece = keep(g, &piece, 1, sizeof piece),
             .between_groups = below(g, 2),
         };
     else
-        st->push = (struct step_push){
+        st->push = (struct insn_push){
             .n_to = 1,
             .to = keep(g, &(struct push_to){to, out, 0}, 1,
                        sizeof(struct push_to)),
@@ -273,7 +273,7 @@ static void meet(struct game *g, struct scope x)
 {
     int peer[MAX_DEV], n = 0, group = 0, order;
     struct merge_addend a[MAX_DEV];
-    struct copy_piece piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
+    struct copy_desc piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
     bool host = below(g, 4) == 0;
     int depth;
 
@@ -289,7 +289,7 @@ static void meet(struct game *g, struct scope x)
     depth = build_tree(a, n);
     order = g->order++;
     for (int i = 0; i < n; i++) {
-        struct step *st = new_step(g, peer[i], x, STEP_MERGE, QUEUE_COMPUTE);
+        struct insn *st = new_insn(g, peer[i], x, INSN_MERGE, QUEUE_COMPUTE);
         struct merge_item m = {
             .reduce = true,
             .out = new_tensor(g, peer[i], x, REGION_WORK),
@@ -301,13 +301,13 @@ static void meet(struct game *g, struct scope x)
         };
 
         st->order = order;
-        st->merge = (struct step_merge){
+        st->merge = (struct insn_merge){
             .n_item = 1,
             .item = keep(g, &m, 1, sizeof m),
-            .meet = true,
-            .message = true,
+            .barrier = true,
+            .collective = true,
             .counted = i == 0,
-            .message_bytes = {build_per_tok(W * 4), build_const(12)},
+            .collective_bytes = {build_per_tok(W * 4), build_const(12)},
             .group = group,
             .n_peer = n,
             .peer = keep(g, peer, (size_t)n, sizeof *peer),
@@ -336,8 +336,8 @@ static void new_script(struct game *g, int c)
             meet(g, x);
     }
     for (int d = 0; d < g->n; d++) {
-        g->script[d][c].n_micro = g->n_inst[c];
-        g->script[d][c].step = g->step[d][c];
+        g->variant[d][c].n_micro = g->n_inst[c];
+        g->variant[d][c].insn = g->insn[d][c];
     }
 }
 
@@ -353,8 +353,8 @@ static struct game *new_game(const struct device_list *l, uint64_t seed)
         g->p[d] = (struct program){.dev = d,
                                    .active = true,
                                    .tensor = g->tensor[d],
-                                   .n_script = N_SCRIPT,
-                                   .script = g->script[d],
+                                   .n_variant = N_SCRIPT,
+                                   .variant = g->variant[d],
                                    .n_group = 1 << MAX_DEV,
                                    .max = {.n_tok = TOK, .n_out = TOK}};
         for (int k = 0; k < MAX_INST; k++)
@@ -384,7 +384,7 @@ static void run_merge(struct game *g, int d, const struct merge_item *m,
     build_tree_sum(g->data[d][m->out], addend, m->n_addend, n);
 }
 
-static void run_kernel(struct game *g, int d, const struct step_kernel *k,
+static void run_kernel(struct game *g, int d, const struct insn_kernel *k,
                        int64_t n)
 {
     float *out = g->data[d][k->arg[0].tensor], x = k->attr->scale;
@@ -394,7 +394,7 @@ static void run_kernel(struct game *g, int d, const struct step_kernel *k,
         out[i] = k->kernel == KERNEL_scale ? in[i] * x : in[n - 1 - i] + x;
 }
 
-static void run_copy(struct game *g, int d, int out, const struct copy_piece *p,
+static void run_copy(struct game *g, int d, int out, const struct copy_desc *p,
                      bool counts, int64_t n, pl_counters *c)
 {
     memcpy(g->data[d][out], g->data[p->src_dev][p->src],
@@ -403,20 +403,20 @@ static void run_copy(struct game *g, int d, int out, const struct copy_piece *p,
     c->copy_bytes += counts ? (uint64_t)n * 4 : 0;
 }
 
-static void interpret_step(struct game *g, int d, const struct step *st,
+static void interpret_step(struct game *g, int d, const struct insn *st,
                            int64_t n_tok, pl_counters *c)
 {
-    const struct step_pull *x = &st->pull;
-    const struct step_push *y = &st->push;
+    const struct insn_pull *x = &st->pull;
+    const struct insn_push *y = &st->push;
     int64_t n = n_tok * W;
 
-    if (st->kind == STEP_KERNEL) {
+    if (st->kind == INSN_KERNEL) {
         run_kernel(g, d, &st->kernel, n);
-    } else if (st->kind == STEP_PULL) {
+    } else if (st->kind == INSN_PULL) {
         run_copy(g, d, x->out, x->piece, x->between_groups, n, c);
-    } else if (st->kind == STEP_PUSH) {
+    } else if (st->kind == INSN_PUSH) {
         run_copy(g, y->to->dev, y->to->out, y->piece, y->between_groups, n, c);
-    } else if (st->kind == STEP_MERGE) {
+    } else if (st->kind == INSN_MERGE) {
         run_merge(g, d, st->merge.item, n);
         c->messages += st->merge.counted;
         c->message_bytes += st->merge.counted ? (uint64_t)n * 4 + 12 : 0;
@@ -430,22 +430,22 @@ static void interpret(struct game *g, const struct device_run *run,
     int at[MAX_DEV] = {0};
 
     for (;;) {
-        const struct step *st;
+        const struct insn *st;
         int first = -1;
 
         for (int d = 0; d < g->n; d++) {
-            const struct script *x = &g->script[d][run->script];
+            const struct variant *x = &g->variant[d][run->variant];
 
-            if (at[d] < x->n_step &&
+            if (at[d] < x->n_insn &&
                 (first < 0 ||
-                 x->step[at[d]].order <
-                     g->script[first][run->script].step[at[first]].order))
+                 x->insn[at[d]].order <
+                     g->variant[first][run->variant].insn[at[first]].order))
                 first = d;
         }
         if (first < 0)
             return;
-        st = &g->script[first][run->script].step[at[first]++];
-        if (step_runs(st, run->n_micro, run->sizes))
+        st = &g->variant[first][run->variant].insn[at[first]++];
+        if (insn_enabled(st, run->n_micro, run->sizes))
             interpret_step(g, first, st, run->sizes[st->micro].n_tok, c);
     }
 }
@@ -455,12 +455,12 @@ static void interpret(struct game *g, const struct device_run *run,
 /* A run of chance; what it does not write must stay as it was. */
 static void play(struct game *g, struct device_set *s, const char *what)
 {
-    struct device_run run = {.script = below(g, N_SCRIPT)};
+    struct device_run run = {.variant = below(g, N_SCRIPT)};
     pl_counters want = {0}, before = {0}, after = {0};
     float have[TOK * W];
     pl_err err;
 
-    run.n_micro = 1 + below(g, g->n_inst[run.script]);
+    run.n_micro = 1 + below(g, g->n_inst[run.variant]);
     for (int k = 0; k < run.n_micro; k++) {
         run.sizes[k].n_tok = below(g, TOK + 1);
         run.sizes[k].n_out = below(g, TOK + 1);
@@ -493,7 +493,7 @@ static void play(struct game *g, struct device_set *s, const char *what)
             if (memcmp(have, g->data[d][t], sizeof have) != 0)
                 fail_msg("%s, script %d, %d of %d micro-batches: tensor %d of "
                          "device %d is wrong",
-                         what, run.script, run.n_micro, g->n_inst[run.script],
+                         what, run.variant, run.n_micro, g->n_inst[run.variant],
                          t, d);
         }
 }
@@ -643,9 +643,9 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     }
     build_add_host(&l, n_host, pinned);
     s = build_set_of(&l, &opt);
-    n = ((const struct cpu_bank *)s->bank[0].own)->n_thread;
+    n = ((const struct cpu_backend *)s->backend[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
-        assert_int_equal(cpu_seats_share(&s->bank[0], d, l.n - 1),
+        assert_int_equal(cpu_seats_share(&s->backend[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);
     device_set_free(s);
     device_list_free(&l);
@@ -788,7 +788,7 @@ TEST(device_load_refuses_scripts_of_other_instances)
         build_text(&a, "programs 2\ndevice 0\ndevice 1\nscript micro 2\n", 2);
     pl_err err;
 
-    ((struct script *)p[1].script)->n_micro = 1;
+    ((struct variant *)p[1].variant)->n_micro = 1;
     assert_int_equal(device_set_load(s, p, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "another number of micro-batches"));
     device_set_free(s);
@@ -811,9 +811,9 @@ TEST(device_run_refuses_other_scripts)
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     run.n_micro = 1;
     RUN_OK(s, &run);
-    run.script = 1;
+    run.variant = 1;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
-    run.script = 0;
+    run.variant = 0;
     run.n_micro = 3;
     assert_int_equal(device_set_run(s, &run, NULL), PL_BAD_ARGUMENT);
     run.n_micro = 0;
@@ -841,12 +841,12 @@ TEST(device_loss_in_a_group_reaches_all)
     g = new_game(&l, seed);
     LOAD_OK(s, g->p);
     for (int d = 0; d < g->n; d++)
-        for (int i = 0; i < g->script[d][0].n_step; i += 31) {
-            if (!step_runs(&g->step[d][0][i], 1, run.sizes))
+        for (int i = 0; i < g->variant[d][0].n_insn; i += 31) {
+            if (!insn_enabled(&g->insn[d][0][i], 1, run.sizes))
                 continue;
-            s->dev[d].fail_step = i;
+            s->dev[d].fail_insn = i;
             assert_int_equal(device_set_run(s, &run, NULL), PL_DEVICE);
-            s->dev[d].fail_step = -1;
+            s->dev[d].fail_insn = -1;
             play(g, s, "after a loss");
         }
     device_set_free(s);

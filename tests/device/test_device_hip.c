@@ -161,12 +161,12 @@ TEST(hip_compiles_for_an_architecture_once)
         struct gpu *g;
 
         TEST_OK(d->open(&g, index[i], &err), err);
-        TEST_OK(
-            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
-            err);
-        TEST_OK(
-            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
-            err);
+        TEST_OK(d->compile_kernels(g, gpu_work_wanted, 2,
+                                   &(struct gpu_progress){0}, &err),
+                err);
+        TEST_OK(d->compile_kernels(g, gpu_work_wanted, 2,
+                                   &(struct gpu_progress){0}, &err),
+                err);
         assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
                          compiles[i]);
         d->close(g);
@@ -196,9 +196,9 @@ TEST(hip_leaves_matrix_units_alone_if_told)
 
         name("PLAIT_HIP_MATRIX", to[i]);
         TEST_OK(d->open(&g, FAKE_NEW, &err), err);
-        TEST_OK(
-            d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, &err),
-            err);
+        TEST_OK(d->compile_kernels(g, gpu_work_wanted, 2,
+                                   &(struct gpu_progress){0}, &err),
+                err);
         TEST_OK(d->identity(g, identity[i], sizeof identity[i], &err), err);
         assert_int_equal(f->n_call("hiprtcCompileProgram") - before,
                          compiles[i]);

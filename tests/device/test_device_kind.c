@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the whole test program: see device_kinds.c. */
-const struct device_ops *const device_kinds[] = {
+/* The table of the whole test program: see device_backends.c. */
+const struct backend_ops *const device_backends[] = {
 #define KIND(name) &name##_ops,
-#include "device/device_kinds.def"
+#include "device/device_backends.def"
 #undef KIND
     &plain_ops, &bare_ops,    &parts_ops, &eager_ops, &hung_ops,
     &wrong_ops, &watched_ops, &known_ops, NULL,
@@ -210,9 +210,9 @@ TEST(kind_of_a_test_fails_for_all)
                 pl_err err;
                 pl_status s;
 
-                x->fail_step = x->prog->script[0].n_step * k / 4;
+                x->fail_insn = x->prog->variant[0].n_insn * k / 4;
                 s = pl_engine_decode(r.engine, &b, NULL, &err);
-                x->fail_step = -1;
+                x->fail_insn = -1;
                 if (s == PL_OK) /* a step that this run does not have */
                     continue;
                 assert_int_equal(s, PL_DEVICE);

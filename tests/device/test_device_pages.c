@@ -367,7 +367,7 @@ static void trace_case(const char *spec, const char *text, const int step[3][2])
             assert_true(begin[2] - begin[1] >= 0.002);
         }
     }
-    s->dev[1].fail_step = 0;
+    s->dev[1].fail_insn = 0;
     assert_int_equal(device_set_run(s, &run, NULL), PL_DEVICE);
     e = device_set_trace(s, &n);
     assert_true(e == NULL && n == 0);

@@ -207,7 +207,7 @@ struct ring {
     int n, rounds;
     struct build *b;
     struct program *p;
-    struct copy_piece piece[RING_MAX];
+    struct copy_desc piece[RING_MAX];
     struct push_to to[RING_MAX];
 };
 
@@ -230,7 +230,7 @@ static struct ring *ring_new(int n, int rounds)
         for (int i = 0; i < rounds; i++) {
             if (i > 0)
                 build_wait(b, QUEUE_COMPUTE, next, 2 * i - 1);
-            build_step(b, STEP_PUSH)->push = (struct step_push){
+            build_insn(b, INSN_PUSH)->push = (struct insn_push){
                 .n_to = 1,
                 .to = &r->to[d],
                 .piece = &r->piece[d],
@@ -519,7 +519,7 @@ TEST(device_proc_minds_its_own_children)
 /* The descriptor of a device's process, as it is now. */
 static int descriptor_of(struct device_set *s, int dev)
 {
-    struct proc_bank *b = device_of(s, dev)->bank->own;
+    struct proc_backend *b = device_of(s, dev)->backend->own;
     int fd;
 
     pthread_mutex_lock(&b->lock);

@@ -47,7 +47,8 @@ TEST(device_first_thread_is_the_callers)
         &a, "programs 2\nmax n_tok 1\ndevice 0\ndevice 1\nscript\n", 2);
     cpu_set_t before, after;
 
-    assert_int_equal(((const struct cpu_bank *)s->bank[0].own)->n_thread, 4);
+    assert_int_equal(((const struct cpu_backend *)s->backend[0].own)->n_thread,
+                     4);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     for (int i = 0; i < 3; i++) {
         struct device_run run = build_run(1);
@@ -272,7 +273,7 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
     struct build *b = build_new(n_dev, TOK);
     struct merge_addend *a = calloc((size_t)n, sizeof *a);
     struct merge_item *item = calloc((size_t)n_dev, sizeof *item);
-    struct copy_piece piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
+    struct copy_desc piece = build_rows(0, 0, 0, W * 4, 0, W * 4, W * 4);
     struct program *p;
     float **v = calloc((size_t)n, sizeof *v);
     float *want = floats(W * TOK), *have = floats(W * TOK);
@@ -285,7 +286,7 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
         a[i] = (struct merge_addend){.dev = i / per, .tensor = i % per};
     depth = build_tree(a, n);
     for (int d = 0; d < n_dev; d++) {
-        struct step *st;
+        struct insn *st;
 
         for (int k = 0; k < per; k++)
             build_tensor(&b[d], W);
@@ -297,8 +298,8 @@ static void reduce_case(int n_dev, int n_thread, int per, uint64_t *rng)
                                       .addend = a,
                                       .depth = depth};
         st = build_merge(&b[d], &item[d]);
-        st->merge.meet = st->merge.message = true;
-        st->merge.message_bytes[0] = build_per_tok(W * 4);
+        st->merge.barrier = st->merge.collective = true;
+        st->merge.collective_bytes[0] = build_per_tok(W * 4);
     }
     p = build_programs(b, n_dev);
     LOAD_OK(s, p);
@@ -433,8 +434,8 @@ struct rounds {
     int n;
     struct build *b;
     struct program *p;
-    struct copy_piece whole;             /* a local tensor */
-    struct copy_piece piece[8];          /* a device's addend */
+    struct copy_desc whole;              /* a local tensor */
+    struct copy_desc piece[8];           /* a device's addend */
     struct push_to to[8][8];             /* from device to device */
     struct merge_addend addend[8][2][8]; /* device, parity */
     struct merge_item item[8][2];
@@ -467,11 +468,11 @@ static void push_round(struct rounds *r, int d, int round, enum mistake m)
         build_post(b, QUEUE_COPY, event_of(round, E_MOVED));
     for (int k = 0; k < r->n; k++)
         if (k != d) {
-            struct step *st = build_step(b, STEP_PUSH);
+            struct insn *st = build_insn(b, INSN_PUSH);
 
             r->to[d][k] = (struct push_to){k, T_STAGE + d, 0};
             st->queue = QUEUE_COPY;
-            st->push = (struct step_push){
+            st->push = (struct insn_push){
                 .n_to = 1,
                 .to = &r->to[d][k],
                 .n_piece = 1,
@@ -513,7 +514,7 @@ static void rounds_by_messages(struct rounds *r, int d, enum transport by,
         r->addend[d][0][k].tensor = k == d ? T_OWN : T_STAGE + k;
     }
     for (int round = 0; round < ROUNDS; round++) {
-        struct step *st;
+        struct insn *st;
 
         if (round > 0) /* but for peers that pull, who are waited for next */
             build_death(b, T_OWN);
@@ -533,8 +534,8 @@ static void rounds_by_messages(struct rounds *r, int d, enum transport by,
         if (by == PUSH && m != NOT_AWAITED)
             await_peers(r, d, QUEUE_COMPUTE, round, E_MOVED);
         st = build_merge(b, &r->item[d][0]);
-        st->merge.message = true;
-        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
+        st->merge.collective = true;
+        st->merge.collective_bytes[0] = build_per_tok(ROUND_W * 4);
         for (int k = 0; k < r->n && by == PULL; k++)
             if (k != d)
                 build_death(b, T_STAGE + k);
@@ -554,13 +555,13 @@ static void rounds_by_meetings(struct rounds *r, int d)
         r->addend[d][0][k].dev = r->addend[d][1][k].dev = k;
     }
     for (int round = 0; round < ROUNDS; round++) {
-        struct step *st;
+        struct insn *st;
 
         build_op(b, KERNEL_scale, T_OWN + round % 2, T_SUM,
                  0.9f / (float)(r->n + d));
         st = build_merge(b, &r->item[d][round % 2]);
-        st->merge.meet = st->merge.message = true;
-        st->merge.message_bytes[0] = build_per_tok(ROUND_W * 4);
+        st->merge.barrier = st->merge.collective = true;
+        st->merge.collective_bytes[0] = build_per_tok(ROUND_W * 4);
     }
 }
 
@@ -1091,7 +1092,7 @@ TEST(device_load_refuses_arguments_of_other_kernels)
     struct arena a = {0};
     struct program *p = build_text(
         &a, ONE "%0: f32[n_tok, 4]\nscript\n0: %0 = concat(%0)\n", 1);
-    struct step_kernel *k = &((struct step *)p->script->step)->kernel;
+    struct insn_kernel *k = &((struct insn *)p->variant->insn)->kernel;
 
     k->n_arg = KERNEL_MAX_ARG + 1; /* more than a call takes */
     refused(p, "cpu*1", PL_BAD_ARGUMENT, "too many operands");
@@ -1126,13 +1127,13 @@ TEST(device_failure_reaches_everybody)
 
         LOAD_OK(s, r->p);
         for (int d = 0; d < cases[i].n; d++)
-            for (int step = 0; step < r->p[d].script[0].n_step; step += 5) {
+            for (int step = 0; step < r->p[d].variant[0].n_insn; step += 5) {
                 pl_err err;
 
-                s->dev[d].fail_step = step;
+                s->dev[d].fail_insn = step;
                 assert_int_equal(device_set_run(s, &run, &err), PL_DEVICE);
                 assert_non_null(strstr(err.message, s->dev[d].desc.name));
-                s->dev[d].fail_step = -1;
+                s->dev[d].fail_insn = -1;
                 assert_true(rounds_right(r, s, 2, &rng));
             }
         device_set_free(s);

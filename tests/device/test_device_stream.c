@@ -97,7 +97,7 @@ BOTH(cuda_writes_into_memory_of_peers, hip_writes_into_memory_of_peers)
         for (int i = 0; i < N; i++)
             assert_true(w.met[i] == w.out[i] && w.met[N + i] == 2 * w.out[i]);
         for (int i = 0; i < 2; i++)
-            TEST_OK(d->reach(w.g, w.peer, &err), err);
+            TEST_OK(d->enable_peer_access(w.g, w.peer, &err), err);
         gpu_work_give_back(&w);
         gpu_work_fini(&w);
         assert_clean(f);
@@ -271,8 +271,8 @@ BOTH(cuda_gives_all_back_when_memory_ends, hip_gives_all_back_when_memory_ends)
         if (s == PL_OK)
             s = m->driver->map(g, shared, PAGE, &at, NULL);
         if (s == PL_OK && m == &fake_make_hip)
-            s = m->driver->ready(g, gpu_work_wanted, 1,
-                                 &(struct gpu_progress){0}, NULL);
+            s = m->driver->compile_kernels(g, gpu_work_wanted, 1,
+                                           &(struct gpu_progress){0}, NULL);
         alloc_ran(s);
         m->driver->close(g);
     }

@@ -8,18 +8,19 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "device/gpu/gpu_check.h"
-#include "device/gpu/gpu_trial.h"
+#include "device/gpu/gpu_selftest.h"
+#include "device/gpu/gpu_selftest_case.h"
 #include "lib/fake_cuda_use.h"
 #include "lib/gpu_odd.h"
 #include "lib/program_build.h"
 
-static struct trial begin(void)
+static struct selftest_case begin(void)
 {
-    return (struct trial){.image = test_need(TRIAL_IMAGE, 1), .dry = true};
+    return (struct selftest_case){.image = test_need(TRIAL_IMAGE, 1),
+                                  .dry = true};
 }
 
-static void end(struct trial *t)
+static void end(struct selftest_case *t)
 {
     trial_fini(t);
     free(t->image);
@@ -28,7 +29,7 @@ static void end(struct trial *t)
 /* The kernels of the first trial that launches k. */
 static void first_trial_of(enum gpu_kernel k, bool want[GPU_KERNEL_COUNT])
 {
-    struct trial t = begin();
+    struct selftest_case t = begin();
     bool found = false;
 
     memset(want, 0, GPU_KERNEL_COUNT * sizeof *want);
@@ -45,7 +46,7 @@ static void first_trial_of(enum gpu_kernel k, bool want[GPU_KERNEL_COUNT])
 TEST(gpu_check_has_trials_of_all_kernels)
 {
     bool want[GPU_KERNEL_COUNT];
-    struct trial t = begin();
+    struct selftest_case t = begin();
     int n_fused = 0;
 
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
@@ -77,7 +78,8 @@ TEST(gpu_check_is_passed_by_the_emulator)
     pl_err err;
 
     memset(want, 1, sizeof want);
-    TEST_OK(x->driver->ready(x->gpu, want, 1, &(struct gpu_progress){0}, &err),
+    TEST_OK(x->driver->compile_kernels(x->gpu, want, 1,
+                                       &(struct gpu_progress){0}, &err),
             err);
     TEST_OK(gpu_check(x, want, &(struct gpu_progress){0}, &differs, &err), err);
     assert_false(differs);

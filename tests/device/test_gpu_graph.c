@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/gpu/gpu_deps.h"
 #include "device/gpu/gpu_device.h"
-#include "device/gpu/gpu_order.h"
 #include "lib/alloc_fail.h"
 
 /* ---- the order ----------------------------------------------------------- */
@@ -15,7 +15,7 @@
 enum { THINGS = 90, TOUCHES = 4 };
 
 struct things {
-    struct gpu_touch touch[THINGS * TOUCHES];
+    struct gpu_access touch[THINGS * TOUCHES];
     int first[THINGS + 1];
     bool clash[THINGS][THINGS]; /* by way of others, too */
 };
@@ -24,7 +24,7 @@ static bool clash(const struct things *t, int a, int b)
 {
     for (int i = t->first[a]; i < t->first[a + 1]; i++)
         for (int k = t->first[b]; k < t->first[b + 1]; k++) {
-            const struct gpu_touch *x = &t->touch[i], *y = &t->touch[k];
+            const struct gpu_access *x = &t->touch[i], *y = &t->touch[k];
 
             for (size_t at = x->from; at < x->to; at++)
                 if (x->memory == y->memory && (x->writes || y->writes) &&
@@ -43,11 +43,11 @@ static void draw_things(struct things *t, uint64_t *rng)
         for (int64_t k = test_below(rng, TOUCHES + 1); k > 0; k--) {
             size_t from = (size_t)test_below(rng, 300);
 
-            t->touch[n++] =
-                (struct gpu_touch){.memory = (int)test_below(rng, 2),
-                                   .from = from,
-                                   .to = from + 1 + (size_t)test_below(rng, 20),
-                                   .writes = test_below(rng, 3) == 0};
+            t->touch[n++] = (struct gpu_access){
+                .memory = (int)test_below(rng, 2),
+                .from = from,
+                .to = from + 1 + (size_t)test_below(rng, 20),
+                .writes = test_below(rng, 3) == 0};
         }
     }
     t->first[THINGS] = n;
@@ -60,8 +60,7 @@ static void draw_things(struct things *t, uint64_t *rng)
                 t->clash[i][j] |= t->clash[k][j];
 }
 
-static void check_waits(const struct things *t, const struct gpu_order *o,
-                        int i)
+static void check_waits(const struct things *t, const struct gpu_deps *o, int i)
 {
     bool waits[THINGS] = {false};
 
@@ -85,7 +84,7 @@ TEST(gpu_order_is_what_bytes_ask_for)
     struct things *t = test_need(1, sizeof *t);
 
     for (int run = 0; run < 50; run++) {
-        struct gpu_order o;
+        struct gpu_deps o;
         int n = (int)test_below(&rng, THINGS + 1);
 
         memset(t, 0, sizeof *t);
@@ -96,7 +95,7 @@ TEST(gpu_order_is_what_bytes_ask_for)
         gpu_order_free(&o);
     }
     for (int64_t n = 0; alloc_each(&n);) {
-        struct gpu_order o;
+        struct gpu_deps o;
 
         alloc_ran(gpu_order_make(&o, t->touch, t->first, THINGS)
                       ? PL_OK
@@ -206,7 +205,7 @@ TEST(gpu_graphs_go_when_they_are_unused_for_longest)
 /* Kernels that work in their queue's scratch do so one after another. */
 static bool one_by_one;
 
-static pl_status look_at_nodes(struct gpu *g, const struct gpu_node *node,
+static pl_status look_at_nodes(struct gpu *g, const struct gpu_graph_node *node,
                                int n, struct gpu_graph **out, pl_err *err)
 {
     assert_int_equal(n, 5);
@@ -260,9 +259,9 @@ TEST(gpu_graphs_outlive_a_run_that_failed)
 
         has_graphs(s, 3);
         assert_true(has_graphs(s, 3));
-        device_of(s, 0)->fail_step = step;
+        device_of(s, 0)->fail_insn = step;
         assert_int_equal(device_set_run(s, &run, NULL), PL_DEVICE);
-        device_of(s, 0)->fail_step = -1;
+        device_of(s, 0)->fail_insn = -1;
         assert_true(has_graphs(s, 3));
         device_set_free(s);
         arena_fini(&a);

@@ -26,10 +26,10 @@ enum place {
 };
 
 struct steps {
-    struct gpu_list list;
+    struct launch_list list;
     int n, queue[MOST], first[MOST + 1], touched[MOST + 1], host[MOST];
     bool bars[MOST];
-    struct gpu_touch touch[MOST * 4];
+    struct gpu_access touch[MOST * 4];
     int n_tok, n_state; /* of heads, of attention; 0: one */
 };
 
@@ -37,7 +37,7 @@ struct steps {
 static void touches(struct steps *s, size_t at, size_t bytes, bool writes)
 {
     s->touch[s->touched[s->n]++] =
-        (struct gpu_touch){.from = at, .to = at + bytes, .writes = writes};
+        (struct gpu_access){.from = at, .to = at + bytes, .writes = writes};
 }
 
 static void next(struct steps *s)
@@ -217,9 +217,9 @@ static void put_bar(struct steps *s, int queue)
 /* How many launches they are; the list is given back. */
 static int fused(struct steps *s)
 {
-    struct gpu_fuse_steps in = {.n = s->n,
+    struct gpu_fuse_insns in = {.n = s->n,
                                 .queue = s->queue,
-                                .bars = s->bars,
+                                .is_fusion_barrier = s->bars,
                                 .touch = s->touch,
                                 .touched = s->touched};
     int n;
@@ -227,7 +227,7 @@ static int fused(struct steps *s)
     /* touched[i] counted up to the end of step i; it shall be the begin */
     memmove(s->touched + 1, s->touched, sizeof(int) * (size_t)s->n);
     s->touched[0] = 0;
-    gpu_fuse_steps(&s->list, s->first, &in, s->host);
+    gpu_fuse_insns(&s->list, s->first, &in, s->host);
     assert_false(s->list.no_memory);
     assert_int_equal(s->first[s->n], s->list.n);
     n = s->list.n;

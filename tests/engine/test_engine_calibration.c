@@ -84,7 +84,7 @@ TEST(calibration_is_found_again)
         TEST_OK(calibration_save(&c, &err), err);
         TEST_OK(calibration_load(&d, KERNEL_SET_GENERIC, here(), &err), err);
         assert_true(equal(&c, &d));
-        c.one.step_s *= 1.1;
+        c.one.insn_s *= 1.1;
     }
     assert_int_equal(calibration_load(&d, KERNEL_SET_AVX2, here(), NULL),
                      PL_NOT_FOUND);
@@ -133,9 +133,9 @@ TEST(calibration_damage_counts_as_none)
     assert_int_equal(calibration_save(&c, NULL), PL_OK); /* it heals */
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                      PL_OK);
-    c.one.step_s = INFINITY; /* no number of JSON */
+    c.one.insn_s = INFINITY; /* no number of JSON */
     assert_int_not_equal(calibration_save(&c, NULL), PL_OK);
-    c.one.step_s = -1;
+    c.one.insn_s = -1;
     assert_int_equal(calibration_save(&c, NULL), PL_OK);
     assert_int_equal(calibration_load(&d, KERNEL_SET_GENERIC, here(), NULL),
                      PL_NOT_FOUND);
@@ -208,10 +208,10 @@ TEST(calibration_gives_each_device_its_threads)
 
     invent(&c.one, 1);
     c.one.read_bytes_per_s = 10e9;
-    c.one.step_s = 1e-6;
+    c.one.insn_s = 1e-6;
     c.all = c.one;
     c.all.read_bytes_per_s = 2.5e9;
-    c.all.step_s = 8e-6;
+    c.all.insn_s = 8e-6;
     for (int n = 1; n <= 8; n++) {
         d[0].n_thread = n;
         assert_true(calibration_covers(&c, &l));
@@ -220,7 +220,7 @@ TEST(calibration_gives_each_device_its_threads)
             near(r->read_bytes_per_s, 10e9);
         assert_true(r->read_bytes_per_s > last);
         last = r->read_bytes_per_s;
-        near(r->step_s, n * 1e-6);
+        near(r->insn_s, n * 1e-6);
         near(r->block_macs_per_s, n * c.one.block_macs_per_s);
         near(r->cached_bytes_per_s, n * c.one.cached_bytes_per_s);
         near(r->link_bytes_per_s, c.one.link_bytes_per_s);
@@ -246,11 +246,11 @@ TEST(calibration_gives_each_device_its_threads)
     calibration_rates(&c, &l, many, r);
     near(r[0].read_bytes_per_s, 15e9);
     near(r[1].read_bytes_per_s, 5e9);
-    near(r[0].step_s, 6e-6);
+    near(r[0].insn_s, 6e-6);
     near(r[2].read_bytes_per_s, 20e9);
     near(r[3].read_bytes_per_s, 10e9);
     near(r[3].link_bytes_per_s, 3);
-    near(r[3].message_s, 0.25);
+    near(r[3].collective_s, 0.25);
     assert_false(r[3].one_queue);
 
     /* caches hold the weights of a small model */
@@ -286,7 +286,7 @@ TEST(calibration_is_what_later_plans_use)
     assert_int_equal(pl_plan_create(&p, m, &o, NULL), PL_OK);
     make(&c);
     for (int i = 0; i < 2; i++) {
-        c.one.step_s = c.all.step_s = i == 0 ? 1e-3 : 1;
+        c.one.insn_s = c.all.insn_s = i == 0 ? 1e-3 : 1;
         assert_int_equal(calibration_save(&c, NULL), PL_OK);
         assert_int_equal(plan_facts_init(&f, p, NULL), PL_OK);
         assert_int_equal(f.estimate.basis, PLAN_CALIBRATED);
@@ -311,5 +311,5 @@ TEST_FLAGGED(__FILE__, calibration_measures_this_machine, TEST_NOT_BRIEF)
     for (int i = 0; i < CALIBRATION_FIELDS; i++)
         if (calibration_field[i].kind == CALIBRATION_SUM)
             assert_true(*calibration_value(&c.one, &calibration_field[i]) > 0);
-    assert_true(c.one.message_s > 0 && c.one.step_s > 0);
+    assert_true(c.one.collective_s > 0 && c.one.insn_s > 0);
 }

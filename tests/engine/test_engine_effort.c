@@ -14,24 +14,24 @@ static _Thread_local struct effort {
     int plans, topologies, overrides;
 } effort;
 
-pl_status __real_compile_intent(struct compiled **out, const struct intent *in,
-                                pl_err *err);
-pl_status __wrap_compile_intent(struct compiled **out, const struct intent *in,
-                                pl_err *err);
+pl_status __real_compile_config(struct compiled **out,
+                                const struct plan_config *in, pl_err *err);
+pl_status __wrap_compile_config(struct compiled **out,
+                                const struct plan_config *in, pl_err *err);
 pl_status __real_topology_open(const struct topology **out, pl_err *err);
 pl_status __wrap_topology_open(const struct topology **out, pl_err *err);
-pl_status __real_override_read(struct intent *in, struct arena *a,
+pl_status __real_override_read(struct plan_config *in, struct arena *a,
                                const pl_options *opt, struct notes *notes,
                                pl_err *err);
-pl_status __wrap_override_read(struct intent *in, struct arena *a,
+pl_status __wrap_override_read(struct plan_config *in, struct arena *a,
                                const pl_options *opt, struct notes *notes,
                                pl_err *err);
 
-pl_status __wrap_compile_intent(struct compiled **out, const struct intent *in,
-                                pl_err *err)
+pl_status __wrap_compile_config(struct compiled **out,
+                                const struct plan_config *in, pl_err *err)
 {
     effort.plans++;
-    return __real_compile_intent(out, in, err);
+    return __real_compile_config(out, in, err);
 }
 
 pl_status __wrap_topology_open(const struct topology **out, pl_err *err)
@@ -40,7 +40,7 @@ pl_status __wrap_topology_open(const struct topology **out, pl_err *err)
     return __real_topology_open(out, err);
 }
 
-pl_status __wrap_override_read(struct intent *in, struct arena *a,
+pl_status __wrap_override_read(struct plan_config *in, struct arena *a,
                                const pl_options *opt, struct notes *notes,
                                pl_err *err)
 {

@@ -196,7 +196,7 @@ static void check_longest(const pl_model *m, const pl_plan *p, const char *spec)
     if (pl_plan_create(&longer, m, &s.o, NULL) != PL_OK)
         return;
     for (int d = 0; d < longer->compiled->list.n; d++)
-        fits &= fit_missing(longer->compiled, d, 0) <= 0;
+        fits &= fit_shortfall(longer->compiled, d, 0) <= 0;
     if (fits)
         fail_msg("%s: %s, and so would %d more", spec, pl_plan_options(p), 257);
     pl_plan_free(longer);
@@ -232,7 +232,7 @@ TEST(fit_fits_or_explains)
             }
             fitted++;
             for (int d = 0; d < p->compiled->list.n; d++)
-                if (fit_missing(p->compiled, d, 0) > 0)
+                if (fit_shortfall(p->compiled, d, 0) > 0)
                     fail_msg("%s: %s does not fit device %d", spec,
                              pl_plan_options(p), d);
             assert_true(p->n_ctx >= (o.fit_ctx ? o.fit_ctx : 4096));
@@ -309,7 +309,7 @@ TEST(fit_available_memory_decides_no_bit)
                 fail_msg("%s: %s, but %s where all is available", now,
                          pl_plan_options(p), was);
             for (int d = 0; d < p->compiled->list.n; d++)
-                if (fit_missing(p->compiled, d, 0) > 0)
+                if (fit_shortfall(p->compiled, d, 0) > 0)
                     fail_msg("%s: %s does not fit device %d", now,
                              pl_plan_options(p), d);
             if (strcmp(pl_plan_options(p), was) != 0) {
@@ -336,7 +336,7 @@ static double speed(const pl_plan *p)
     double s;
 
     for (int d = 0; d < q->list.n; d++)
-        cost_described(&r[d], &q->list.dev[d]);
+        cost_rates_from_spec(&r[d], &q->list.dev[d]);
     assert_int_equal(fit_seconds(q, r, q->max.n_slot[0], &s, NULL, NULL),
                      PL_OK);
     return s;
@@ -360,7 +360,7 @@ static double try_one(struct best *b, const pl_options *o)
         return INFINITY;
     b->n++;
     for (int d = 0; d < p->compiled->list.n; d++)
-        fits &= fit_missing(p->compiled, d, 0) <= 0;
+        fits &= fit_shortfall(p->compiled, d, 0) <= 0;
     if (fits)
         seconds = speed(p);
     if (seconds < b->seconds) {

@@ -6,7 +6,7 @@
  * PLAIT_GPU_TEST names, an item of -dev, meets all of them. */
 #include "device/device_inner.h"
 #include "device/gpu/gpu_device.h"
-#include "device/gpu/gpu_trial.h"
+#include "device/gpu/gpu_selftest_case.h"
 #include "engine/engine.h"
 #include "lib/engine_run.h"
 #include "lib/fake_cuda_use.h"
@@ -370,7 +370,7 @@ TEST(gpu_kernels_are_asked_for_before_runs)
 /* Does the self test try each of these kernels, with no others? */
 static void all_tried(const char *model, const bool want[])
 {
-    struct trial t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};
+    struct selftest_case t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};
     bool tried[GPU_KERNEL_COUNT] = {false};
 
     for (int i = 0; trial_make(&t, i); i++)
@@ -400,7 +400,7 @@ TEST(gpu_kernels_of_models_are_tried)
 
         engine_run_open(&r, test_ref_need(models[m]), models[m], &o);
         s = r.engine->exec->set;
-        TEST_OK(gpu_foresee(s, device_of(s, 0), NULL, want, &err), err);
+        TEST_OK(gpu_list_kernels(s, device_of(s, 0), NULL, want, &err), err);
         all_tried(models[m], want);
         engine_run_close(&r);
     }
@@ -501,7 +501,7 @@ TEST(gpu_that_differs_is_in_the_numeric_hash)
 static int launches_of_layer(const struct engine_run *r)
 {
     const struct gpu_device *x = device_of(r->engine->exec->set, 0)->own;
-    const struct gpu_list *l = &x->image.list;
+    const struct launch_list *l = &x->image.list;
     int first = -1;
 
     for (int i = 0; i < l->n; i++) {

@@ -61,11 +61,11 @@ static int write_on(const pl_tokenizer *t, pl_sampler *s, int64_t n_vocab,
 
         for (int64_t i = 0; i < n_vocab; i++)
             x[i] = (float)(4 * test_unit(rng)) +
-                   (pl_token_ends(t, (int32_t)i) ? 20.0f : 0.0f);
+                   (pl_token_is_eog(t, (int32_t)i) ? 20.0f : 0.0f);
         id = pl_sample(s, x);
         assert_int_equal(pl_sampler_status(s, &err), PL_OK);
         assert_true(id >= 0 && id < n_vocab);
-        if (pl_token_ends(t, id))
+        if (pl_token_is_eog(t, id))
             break;
         piece = pl_detokenize(d, id);
         test_text_add(text, piece, strlen(piece));

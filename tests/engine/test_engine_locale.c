@@ -8,7 +8,7 @@
 #include "lib/scene_model.h"
 #include "lib/support.h"
 #include "program/program_text.h"
-#include "report/sink.h"
+#include "report/writer.h"
 
 #include <jansson.h>
 #include <locale.h>
@@ -282,7 +282,7 @@ TEST(locale_of_the_caller_stays)
     forgive_leaks(false);
     assert_true(comma != (locale_t)0);
     before = uselocale(comma);
-    sink_say(&to, "%.1f", 1.5);
+    writer_printf(&to, "%.1f", 1.5);
     (void)sink_json(&to, json_pack("{s:f}", "x", 1.5), "a test", NULL);
     see_point(&comma_there, "", 0);
     uselocale(before);

@@ -469,8 +469,8 @@ static void count(const int *v, pl_engine *e)
     pl_engine_counters(e, &c, sizeof c);
     tally.copying += c.copies > 0;
     tally.piped +=
-        p->script[SCRIPT_PIPELINE] >= 0 && ubatches[v[P_UBATCH]] == 4;
-    tally.streamed += p->script[SCRIPT_STREAM] >= 0 && p->stream_from <= 4;
+        p->variant[VARIANT_PIPELINED] >= 0 && ubatches[v[P_UBATCH]] == 4;
+    tally.streamed += p->variant[VARIANT_STREAMED] >= 0 && p->stream_from <= 4;
 }
 
 static void run(const int *v)

@@ -74,8 +74,8 @@ static void check(const struct cost_rates *r, const struct known *k, bool pair,
     near("block", r->block_macs_per_s, k->block, part);
     near("floats", r->float_macs_per_s, k->floats, part);
     near("attention", r->attention_macs_per_s, k->attention, part);
-    near("launch", r->step_s, k->launch_s, part);
-    near("copy", r->message_s, k->copy_s, part);
+    near("launch", r->insn_s, k->launch_s, part);
+    near("copy", r->collective_s, k->copy_s, part);
     near("in", r->link_bytes_per_s, k->in, part);
     near("out", r->out_bytes_per_s, k->out, part);
     near("peer_s", r->p2p_s, pair ? k->peer_s : 0, part);
@@ -147,14 +147,16 @@ TEST(measure_finds_islands)
         near("peer", r->p2p_bytes_per_s, known.peer, 0.05);
         near("bridge", r->bridge_bytes_per_s, known.bridge, 0.05);
         near("bridge_s", r->bridge_s, known.peer_s, 0.05);
-        assert_true(r->island > 0);
-        assert_int_equal(r->island == d.device[0].rates.island, k < 2);
+        assert_true(r->link_domain > 0);
+        assert_int_equal(r->link_domain == d.device[0].rates.link_domain,
+                         k < 2);
     }
-    assert_int_equal(d.device[2].rates.island, d.device[3].rates.island);
+    assert_int_equal(d.device[2].rates.link_domain,
+                     d.device[3].rates.link_domain);
     known.bridge = 50e9; /* not twice as fast */
     TEST_OK(measure("known*3", &d, &err), err);
     for (int k = 0; k < 3; k++) {
-        assert_int_equal(d.device[k].rates.island, 0);
+        assert_int_equal(d.device[k].rates.link_domain, 0);
         near("peer", d.device[k].rates.p2p_bytes_per_s, known.peer, 0.05);
     }
     topology_drop(t);
@@ -318,7 +320,7 @@ TEST(measure_is_what_plans_of_the_device_use)
     TEST_OK(measure("known", &c, &err), err);
     assert_int_equal(rates_known(p->compiled, &c, r, &basis, NULL), PL_OK);
     check(&r[0], &fast, false, 0.03);
-    assert_true(r[0].carries && r[0].one_queue);
+    assert_true(r[0].has_copy_engine && r[0].one_queue);
     assert_true(r[1].read_bytes_per_s < 0.1 * fast.read);
     rates_of_list(&p->compiled->list, KERNEL_SET_GENERIC, &c, 1, r);
     check(&r[0], &fast, false, 0.03);

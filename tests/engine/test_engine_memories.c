@@ -71,7 +71,7 @@ static void after_a_run(void *user, const char *text, size_t n)
     (void)text;
     (void)n;
     if (w->lost)
-        w->lost->fail_step = 0;
+        w->lost->fail_insn = 0;
     w->cancel = w->cancels;
 }
 
@@ -191,9 +191,9 @@ static void decode(struct world *w, int i, int seq, int other, int64_t n,
     w->cancel = fate == CANCELLED && test_below(&w->seed, 4) == 0;
     w->cancels = fate == CANCELLED;
     if (fate == FAILS_AT_ONCE)
-        lost->fail_step = 0;
+        lost->fail_insn = 0;
     s = pl_engine_decode(w->e[i].engine, &b, &w->cancel, &err);
-    lost->fail_step = -1;
+    lost->fail_insn = -1;
     w->lost = NULL;
     if (s != PL_OK) {
         assert_true(
@@ -450,8 +450,8 @@ static void give_back(struct world *w, int i)
     for (int s = 0; s < N_SEQ; s++)
         trim(w, i, s, 0);
     for (int k = 0; k < kv->n_pool; k++)
-        assert_int_equal(kv_available(kv, k), kv->pool[k].n_page);
-    prefix_forget(kv);
+        assert_int_equal(kv_free_pages(kv, k), kv->pool[k].n_page);
+    prefix_clear(kv);
     for (int k = 0; k < kv->n_pool; k++)
         assert_int_equal(kv->pool[k].n_free, kv->pool[k].n_page);
 }
@@ -673,7 +673,7 @@ TEST(memories_of_windows_go_back_as_far_as_they_hold)
                              PL_NOT_FOUND);
         TEST_OK(pl_seq_trim(r.engine, 0, n, &kept, &err), err);
         assert_int_equal(kept, held ? n : 0);
-        n_back += held && n < length - KV_BACK;
+        n_back += held && n < length - KV_MIN_TRIM;
         n_lost += !held;
         length = kept;
         engine_run_decode(&r, 0, n - kept, token + kept, NULL);

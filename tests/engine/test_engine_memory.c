@@ -73,9 +73,9 @@ static void taken(const struct compiled *q, size_t *got)
     int n = q->list.n * (SHARED + OWN);
 
     assert_int_equal(alloc_device_bytes(raw, n), n);
-    for (int k = 0; device_kinds[k]; k++)
+    for (int k = 0; device_backends[k]; k++)
         for (int d = 0; d < q->list.n; d++) {
-            if (q->list.dev[d].ops != device_kinds[k])
+            if (q->list.dev[d].ops != device_backends[k])
                 continue;
             memcpy(got + d * PARTS, own, REGION_INBOX * sizeof *own);
             got[d * PARTS + REGION_INBOX] = raw[d * SHARED + 1];

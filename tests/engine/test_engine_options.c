@@ -279,7 +279,7 @@ TEST(options_of_any_header_are_understood)
     pl_options o, unknown;
     pl_sampling sampling;
     pl_batch batch;
-    pl_rows tokens;
+    pl_step_tokens tokens;
     pl_op_def def;
     pl_rope turn;
     const struct {
@@ -297,7 +297,8 @@ TEST(options_of_any_header_are_understood)
         {"pl_sampling", &sampling, sizeof sampling,
          offsetof(pl_sampling, top_p), create_sampler},
         {"pl_batch", &batch, sizeof batch, offsetof(pl_batch, logits), decode},
-        {"pl_rows", &tokens, sizeof tokens, offsetof(pl_rows, pos), step},
+        {"pl_step_tokens", &tokens, sizeof tokens,
+         offsetof(pl_step_tokens, pos), step},
         {"pl_op_def", &def, sizeof def, offsetof(pl_op_def, user), custom},
         {"pl_op_def", &def, sizeof def, offsetof(pl_op_def, user), parse_ops},
         {"pl_rope", &turn, sizeof turn, offsetof(pl_rope, yarn), rope},

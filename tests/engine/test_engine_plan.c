@@ -862,7 +862,7 @@ TEST(engine_plan_streams_experts_where_that_is_faster)
         snprintf(spec, sizeof spec, gpu, rows[i].link, rows[i].host);
         p = plan(m, &o);
         q = p->compiled;
-        assert_int_equal(q->script[SCRIPT_STREAM] >= 0 &&
+        assert_int_equal(q->variant[VARIANT_STREAMED] >= 0 &&
                              q->stream_from <= q->max.n_tok,
                          rows[i].streams);
         pl_plan_free(p);

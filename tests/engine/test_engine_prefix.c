@@ -291,10 +291,10 @@ TEST(prefix_room_is_what_fits)
 
     open_plain(&r, some_options("cpu")); /* 16 pages */
     memset(none, 0, 1024);
-    assert_int_equal(pl_engine_room(r.engine, -1), 1024);
-    assert_int_equal(pl_engine_room(r.engine, 0), 1024);
-    assert_int_equal(pl_engine_room(r.engine, 4), 0);
-    assert_int_equal(pl_engine_room(r.engine, -2), 0);
+    assert_int_equal(pl_engine_free_tokens(r.engine, -1), 1024);
+    assert_int_equal(pl_engine_free_tokens(r.engine, 0), 1024);
+    assert_int_equal(pl_engine_free_tokens(r.engine, 4), 0);
+    assert_int_equal(pl_engine_free_tokens(r.engine, -2), 0);
     for (int k = 0; k < 60; k++) {
         int s = (int)test_below(&seed, 4);
         int64_t n = test_below(&seed, 300), room;
@@ -304,7 +304,7 @@ TEST(prefix_room_is_what_fits)
             clear(&r, s);
         if (test_below(&seed, 4) == 0)
             copied(&r, s, (s + 1) % 4);
-        room = pl_engine_room(r.engine, s);
+        room = pl_engine_free_tokens(r.engine, s);
         for (int i = 0; i < 1024; i++)
             seq[i] = s;
         b.token = token;
@@ -313,13 +313,13 @@ TEST(prefix_room_is_what_fits)
         if (room < 1024)
             assert_int_equal(pl_engine_decode(r.engine, &b, NULL, &err),
                              PL_FULL);
-        assert_int_equal(pl_engine_room(r.engine, s), room);
+        assert_int_equal(pl_engine_free_tokens(r.engine, s), room);
         b.n = n < room ? n : room;
         TEST_OK(pl_engine_decode(r.engine, &b, NULL, &err), err);
     }
     for (int s = 0; s < 4; s++)
         clear(&r, s);
-    assert_int_equal(pl_engine_room(r.engine, -1), 1024);
+    assert_int_equal(pl_engine_free_tokens(r.engine, -1), 1024);
     free(token);
     free(none);
     engine_run_close(&r);

@@ -150,12 +150,12 @@ TEST(price_of_a_gpu_is_its_own_whatever_the_processors)
         near(r[k][0].read_bytes_per_s, 0.8 * 512e9);
         near(r[k][0].float_macs_per_s, 0.4 * 128 * 100 * 1e9);
         near(r[k][0].block_macs_per_s, 8 * r[k][0].float_macs_per_s);
-        near(r[k][0].step_s, 0.44 * 0.8e-6);
-        assert_true(r[k][0].carries && !r[k][1].carries);
+        near(r[k][0].insn_s, 0.44 * 0.8e-6);
+        assert_true(r[k][0].has_copy_engine && !r[k][1].has_copy_engine);
         assert_int_equal(basis.calibrated, k);
     }
-    near(r[1][1].message_s, 7); /* the processors' */
-    assert_true(r[0][1].message_s < 1);
+    near(r[1][1].collective_s, 7); /* the processors' */
+    assert_true(r[0][1].collective_s < 1);
     pl_plan_free(p);
     pl_model_free(m);
 }
@@ -197,7 +197,7 @@ TEST(price_streams_experts_to_a_gpu)
                              .host_experts = "all",
                              .n_ubatch = 512,
                              .cpu = "generic"});
-    assert_true(p->compiled->script[SCRIPT_STREAM] >= 0);
+    assert_true(p->compiled->variant[VARIANT_STREAMED] >= 0);
     assert_true(p->compiled->stream_from <= 512);
     pl_plan_free(p);
     pl_model_free(m);

@@ -101,7 +101,7 @@ static int scene(const struct scene_model *m, int n_ranks, const struct wish *w)
         engine_run_open(&r, path, path, &o);
         memset(got, 0xff, sizeof got);
         logits(&r, got);
-        n += pl_engine_plan(r.engine)->compiled->script[SCRIPT_STREAM] >= 0;
+        n += pl_engine_plan(r.engine)->compiled->variant[VARIANT_STREAMED] >= 0;
         engine_run_close(&r);
         if (memcmp(want, got, sizeof got))
             fail_msg("-dev %s, split mode %d, offload %d: other bits than one "

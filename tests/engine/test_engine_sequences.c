@@ -185,7 +185,7 @@ TEST(engine_forgets_a_run_that_failed)
 
     for (int d = 0; d < N_DEVICES; d++)
         for (int k = 0; k < 4; k++) {
-            const struct script *c;
+            const struct variant *c;
             struct device *lost;
             struct run r;
             pl_batch b = {.size = sizeof b, .n = MORE};
@@ -196,16 +196,16 @@ TEST(engine_forgets_a_run_that_failed)
                 &r.e.engine->exec->set->dev[k % (r.e.engine->exec->set->n - 1)];
             engine_run_tokens(&r.e, &r.seed, FIRST + MORE, r.token);
             engine_run_decode(&r.e, 0, FIRST, r.token, NULL);
-            c = &lost->prog->script[lost->prog->n_script - 1];
-            lost->fail_step = c->n_step * k / 4;
-            while (c->step[lost->fail_step].micro > 0 ||
-                   c->step[lost->fail_step].most > 0)
-                lost->fail_step--; /* others may not be in the run */
+            c = &lost->prog->variant[lost->prog->n_variant - 1];
+            lost->fail_insn = c->n_insn * k / 4;
+            while (c->insn[lost->fail_insn].micro > 0 ||
+                   c->insn[lost->fail_insn].max_rows > 0)
+                lost->fail_insn--; /* others may not be in the run */
             b.token = r.token + FIRST;
             b.logits = r.got;
             assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
                              PL_DEVICE);
-            lost->fail_step = -1;
+            lost->fail_insn = -1;
             assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
             engine_run_decode(&r.e, 0, MORE, b.token, r.got);
             alone(&r, r.token, FIRST + MORE);
@@ -222,7 +222,7 @@ static void lose_the_next(void *user, const char *text, size_t n)
     (void)text;
     (void)n;
     if (r->lost)
-        r->lost->fail_step = 0;
+        r->lost->fail_insn = 0;
 }
 
 /* A device is lost after the first runs of a batch: nothing is left of these
@@ -248,7 +248,7 @@ TEST(engine_forgets_a_batch_that_failed)
         r.lost = &r.e.engine->exec->set->dev[0];
         assert_int_equal(pl_engine_decode(r.e.engine, &b, NULL, NULL),
                          PL_DEVICE);
-        r.lost->fail_step = -1;
+        r.lost->fail_insn = -1;
         r.lost = NULL;
         assert_int_equal(pl_seq_length(r.e.engine, 0), FIRST);
         assert_int_equal(pl_seq_length(r.e.engine, 1), FIRST);

@@ -482,7 +482,7 @@ TEST(state_put_aside_is_for_its_engine_alone)
         open_as(&r[i], "llama-q-q4_0.gguf", &plain, 1, PL_F16);
     open_as(&other, "llama-q-q8_0.gguf", &plain, 1, PL_F16);
     engine_run_decode(&r[0], 0, 70, token, NULL);
-    TEST_OK(pl_state_put_aside(r[0].engine, 0, &aside.data, &aside.n, &err),
+    TEST_OK(pl_state_swap_out(r[0].engine, 0, &aside.data, &aside.n, &err),
             err);
     restore(&r[0], 1, aside, 0);
     assert_false(r[0].engine->has_weights);

@@ -247,7 +247,7 @@ static void *intrude(void *arg)
     const pl_batch b = {
         .size = sizeof b, .n = 1, .token = &id, .wanted = (uint8_t[]){0}};
     const pl_view v = {1, {1}, {1}, 0};
-    const pl_rows rows = {.size = sizeof rows, .n_tok = 1};
+    const pl_step_tokens rows = {.size = sizeof rows, .n_tok = 1};
     pl_tensor w = pl_engine_tensor(e, "output_norm.weight");
     float f = 0;
     uint64_t n;

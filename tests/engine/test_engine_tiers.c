@@ -56,8 +56,8 @@ static void take_all(const struct engine_run *r, struct pages *all)
         struct page *p = &all->page[all->n];
 
         assert_true(all->n < MAX_PAGES);
-        TEST_OK(pl_kept_next(r->engine, p->token, CTX_ROOM, &p->n, &p->goes_on,
-                             &p->data, &p->bytes, &err),
+        TEST_OK(pl_prefix_export_page(r->engine, p->token, CTX_ROOM, &p->n,
+                                      &p->goes_on, &p->data, &p->bytes, &err),
                 err);
         if (p->n == 0)
             return;
@@ -92,8 +92,8 @@ static pl_status extend(const struct engine_run *r, int seq,
 {
     int64_t n = in_page(p->n);
 
-    return pl_seq_extend(r->engine, seq, p->token + p->n - n, n, p->data,
-                         p->bytes, err);
+    return pl_seq_import_page(r->engine, seq, p->token + p->n - n, n, p->data,
+                              p->bytes, err);
 }
 
 /* A sequence gets pages up to n tokens. */
@@ -143,9 +143,9 @@ static void there_and_back(const char *file, bool states, const char *from,
     engine_run_decode(&a, 0, N_MORE, token + N_PROMPT,
                       want + N_PROMPT * a.n_vocab);
     clear(&a, 0);
-    assert_int_equal(pl_kept_length(a.engine, token, N_PROMPT + 1), n);
+    assert_int_equal(pl_prefix_match_length(a.engine, token, N_PROMPT + 1), n);
     take_all(&a, &all);
-    assert_int_equal(pl_kept_length(b.engine, token, N), 0);
+    assert_int_equal(pl_prefix_match_length(b.engine, token, N), 0);
     come_back(&b, 1, &all, token, n);
     engine_run_decode(&b, 1, N - n, token + n, got);
     assert_memory_equal(got, want + n * a.n_vocab,
@@ -241,7 +241,7 @@ TEST(kept_page_that_is_damaged_is_refused)
     engine_run_decode(&a, 0, N_PROMPT, token, NULL);
     take_all(&a, &all);
     assert_int_equal(all.n, N_PROMPT / 64);
-    room = pl_engine_room(b.engine, -1);
+    room = pl_engine_free_tokens(b.engine, -1);
     p = &all.page[0];
     for (size_t i = 0; i < p->bytes; i += i < 512 ? 1 : 509) {
         ((unsigned char *)p->data)[i] ^= 0x10;
@@ -256,7 +256,7 @@ TEST(kept_page_that_is_damaged_is_refused)
     assert_int_not_equal(extend(&b, 0, &all.page[1], &err), PL_OK);
     assert_int_not_equal(extend(&other, 0, p, &err), PL_OK);
     assert_int_equal(pl_seq_length(b.engine, 0), 0);
-    assert_int_equal(pl_engine_room(b.engine, -1), room);
+    assert_int_equal(pl_engine_free_tokens(b.engine, -1), room);
     TEST_OK(extend(&b, 0, p, &err), err);
     free_all(&all);
     engine_run_close(&a);
@@ -323,7 +323,7 @@ TEST(kept_page_that_a_device_does_not_take_is_not_there)
     write_fail_at(0);
     assert_int_equal(s, PL_DEVICE);
     assert_int_equal(pl_seq_length(b.engine, 0), 0);
-    assert_int_equal(pl_kept_length(b.engine, token, N), 0);
+    assert_int_equal(pl_prefix_match_length(b.engine, token, N), 0);
     free_all(&all);
     engine_run_close(&a);
     engine_run_close(&b);
@@ -347,8 +347,8 @@ TEST(kept_pages_survive_failing_memory)
         engine_run_tokens(&a, &seed, 64, token);
         engine_run_decode(&a, 0, 64, token, NULL);
         alloc_fail_at(n);
-        s = pl_kept_next(a.engine, p.token, CTX_ROOM, &p.n, &p.goes_on, &p.data,
-                         &p.bytes, &err);
+        s = pl_prefix_export_page(a.engine, p.token, CTX_ROOM, &p.n, &p.goes_on,
+                                  &p.data, &p.bytes, &err);
         alloc_fail_off();
         assert_true(s == PL_OK || s == PL_NO_MEMORY);
     }
@@ -390,13 +390,13 @@ static void restored_is_kept(const char *file, int64_t n_kept)
     engine_run_close(&a);
     open_run(&a, file, "cpu*2", PL_SPLIT_TENSOR);
     TEST_OK(pl_state_restore_memory(a.engine, 1, data, bytes, 0, &err), err);
-    assert_int_equal(pl_seq_tell(a.engine, 1, token, N_PROMPT - 1, &err),
+    assert_int_equal(pl_seq_set_tokens(a.engine, 1, token, N_PROMPT - 1, &err),
                      PL_BAD_ARGUMENT);
-    TEST_OK(pl_seq_tell(a.engine, 1, token, N_PROMPT, &err), err);
-    assert_int_equal(pl_seq_tell(a.engine, 1, token, N_PROMPT, &err),
+    TEST_OK(pl_seq_set_tokens(a.engine, 1, token, N_PROMPT, &err), err);
+    assert_int_equal(pl_seq_set_tokens(a.engine, 1, token, N_PROMPT, &err),
                      PL_BAD_ARGUMENT);
     clear(&a, 1);
-    assert_int_equal(pl_kept_length(a.engine, token, N), n_kept);
+    assert_int_equal(pl_prefix_match_length(a.engine, token, N), n_kept);
     TEST_OK(pl_seq_share(a.engine, 0, token, N, &shared, &err), err);
     assert_int_equal(shared, n_kept);
     engine_run_decode(&a, 0, N - n_kept, token + n_kept, got);

@@ -125,9 +125,9 @@ static void check_states(const struct world *w)
     assert_int_equal(p->n_free, n_free);
     for (int s = 0; s < N_SEQ; s++)
         for (int64_t n = w->n[s]; n > 0;
-             n = kv_nearest(&w->kv, s,
-                            n - 1)) { /* wherever it can go back to */
-            assert_int_equal(kv_nearest(&w->kv, s, n), n);
+             n = kv_trimmable_length(&w->kv, s,
+                                     n - 1)) { /* wherever it can go back to */
+            assert_int_equal(kv_trimmable_length(&w->kv, s, n), n);
             assert_int_equal(w->state[kv_state(&w->kv, s, n)],
                              state_of(0, w->want[s], n));
         }
@@ -187,7 +187,7 @@ static void extend(struct world *w, int seq, int64_t n, bool fails)
     pl_status s;
 
     for (int k = 0; k < N_POOL; k++) {
-        need[k] = kv_need(&w->kv, k, seq, n, false);
+        need[k] = kv_pages_needed(&w->kv, k, seq, n, false);
         n_free[k] = w->kv.pool[k].n_free;
         fits &= need[k] <= n_free[k];
     }
@@ -207,15 +207,15 @@ static void extend(struct world *w, int seq, int64_t n, bool fails)
         w->want[seq][i] = w->next++;
     put_state(w, seq, state_read(w, seq), w->want[seq] + w->n[seq], n);
     if (fails && n % 2) {
-        kv_unreserve(&w->kv, seq, n);
+        kv_cancel_reserve(&w->kv, seq, n);
         return;
     }
-    kv_advance(&w->kv, seq, n, false);
+    kv_commit(&w->kv, seq, n, false);
     if (fails) {
         kv_trim(&w->kv, seq, w->n[seq]);
         return;
     }
-    kv_settle(&w->kv, seq);
+    kv_trim_windows(&w->kv, seq);
     w->n[seq] += n;
 }
 
@@ -239,12 +239,12 @@ static void copy(struct world *w, int dst, int src)
  * that is held. */
 static void trim(struct world *w, int seq, int64_t n)
 {
-    int64_t least = kv_least(&w->kv, seq);
+    int64_t least = kv_min_length(&w->kv, seq);
 
     assert_true(least <= w->n[seq]);
     if (n > 0 && n < least)
         n = least;
-    n = kv_nearest(&w->kv, seq, n);
+    n = kv_trimmable_length(&w->kv, seq, n);
     kv_trim(&w->kv, seq, n);
     w->n[seq] = n;
 }
@@ -253,7 +253,7 @@ static void trim(struct world *w, int seq, int64_t n)
  * another sequence; then it takes the sequence's place, or does not. */
 static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
 {
-    int stand_in = kv_stand_in(&w->kv, seq), n_free[N_POOL];
+    int stand_in = kv_shadow_seq(&w->kv, seq), n_free[N_POOL];
     int32_t number[N_TOKEN];
     int64_t shared = 0;
     pl_err err;
@@ -262,7 +262,7 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         shared = n < w->n[other] ? n : w->n[other] / PAGE_TOKENS * PAGE_TOKENS;
         n = n < shared ? shared : n;
         /* what the new past is seen of must be held by the other one */
-        if (kv_first_seen(WINDOW, n) < w->kv.pool[1].first[other])
+        if (kv_first_visible(WINDOW, n) < w->kv.pool[1].first[other])
             shared = 0;
         kv_share(&w->kv, stand_in, other, shared);
         if (w->kv.states >= 0 && n == shared) /* its state is its own */
@@ -273,7 +273,7 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         kv_trim(&w->kv, stand_in, 0);
         return;
     }
-    kv_advance(&w->kv, stand_in, n - shared, true);
+    kv_commit(&w->kv, stand_in, n - shared, true);
     put(w, stand_in, shared, n, w->next + (int32_t)shared);
     for (int64_t i = shared; i < n; i++)
         number[i] = w->next + (int32_t)i;
@@ -283,11 +283,12 @@ static void replace(struct world *w, int seq, int other, int64_t n, bool keeps)
         memcpy(w->want[seq], number, (size_t)n * sizeof *number);
         w->n[seq] = n;
         kv_swap(&w->kv, seq, stand_in);
-        kv_settle(&w->kv, seq);
+        kv_trim_windows(&w->kv, seq);
     }
     w->next += N_TOKEN;
     for (int k = 0; k < N_POOL; k++)
-        n_free[k] = w->kv.pool[k].n_free + kv_own(&w->kv, k, stand_in);
+        n_free[k] =
+            w->kv.pool[k].n_free + kv_private_pages(&w->kv, k, stand_in);
     kv_trim(&w->kv, stand_in, 0);
     for (int k = 0; k < N_POOL; k++)
         assert_int_equal(w->kv.pool[k].n_free, n_free[k]);
@@ -316,8 +317,8 @@ static void append(struct world *w, int seq, int64_t n)
                 w->slot[k][kv_page(&w->kv, k, seq, i)][i % PAGE_TOKENS] =
                     w->want[seq][i];
     }
-    kv_advance(&w->kv, seq, n, true);
-    kv_settle(&w->kv, seq);
+    kv_commit(&w->kv, seq, n, true);
+    kv_trim_windows(&w->kv, seq);
 }
 
 /* Are the pages with position i those of b where what is behind a sees them,
@@ -344,7 +345,7 @@ static void check_common(const struct world *w, int a, int b)
         n++;
     if (n < w->n[a])
         n -= n % PAGE_TOKENS;
-    assert_int_equal(kv_common(&w->kv, a, b), n);
+    assert_int_equal(kv_shared_length(&w->kv, a, b), n);
 }
 
 static void world_init(struct world *w, bool states)
@@ -432,11 +433,12 @@ TEST(kv_checkpoints_unused_go_first)
             check(&w);
             /* beside them: what sequence 1 has, and a slot that is written */
             if (i <= N_SLOT - 3)
-                assert_int_equal(kv_nearest(&w.kv, 0, 3), 2);
+                assert_int_equal(kv_trimmable_length(&w.kv, 0, 3), 2);
         }
-        assert_int_equal(kv_nearest(&w.kv, 0, 3), 0);
-        assert_int_equal(kv_nearest(&w.kv, 0, 4 * N_SLOT - 1), 4 * N_SLOT - 2);
-        assert_int_equal(kv_nearest(&w.kv, 1, 2), used ? 2 : 0);
+        assert_int_equal(kv_trimmable_length(&w.kv, 0, 3), 0);
+        assert_int_equal(kv_trimmable_length(&w.kv, 0, 4 * N_SLOT - 1),
+                         4 * N_SLOT - 2);
+        assert_int_equal(kv_trimmable_length(&w.kv, 1, 2), used ? 2 : 0);
         kv_fini(&w.kv);
     }
 }
@@ -451,9 +453,9 @@ TEST(kv_states_without_a_slot_are_refused)
     TEST_OK(kv_init(&kv, 2, N_PAGE, &g, (int[]){2}, &err), err);
     for (int s = 0; s < 2; s++) {
         TEST_OK(kv_reserve(&kv, s, 3, false, NULL, NULL, &err), err);
-        kv_advance(&kv, s, 3, false);
+        kv_commit(&kv, s, 3, false);
         if (s == 0)
-            kv_settle(&kv, s);
+            kv_trim_windows(&kv, s);
     }
     assert_int_equal(kv_reserve(&kv, 0, 1, false, NULL, NULL, &err), PL_FULL);
     assert_non_null(strstr(err.message, "no slot of 2 is free"));
@@ -476,11 +478,11 @@ TEST(kv_shared_page_is_copied_once)
     assert_int_equal(w.kv.pool[0].n_free, N_PAGE - 2);
     assert_int_equal(w.n_copied, 0);
     trim(&w, 0, PAGE_TOKENS + 3);
-    assert_int_equal(kv_need(&w.kv, 0, 0, 1, false), 1);
+    assert_int_equal(kv_pages_needed(&w.kv, 0, 0, 1, false), 1);
     extend(&w, 0, 1, false);
     assert_int_equal(w.n_copied, N_POOL);
     trim(&w, 1, PAGE_TOKENS + 5);
-    assert_int_equal(kv_need(&w.kv, 0, 1, 1, false), 0);
+    assert_int_equal(kv_pages_needed(&w.kv, 0, 1, 1, false), 0);
     extend(&w, 1, 1, false);
     assert_int_equal(w.n_copied, N_POOL);
     check(&w);
@@ -554,16 +556,16 @@ TEST(kv_windows_hold_what_they_keep_and_a_run)
                 if (kv.length[s] + n > 4096)
                     kv_trim(&kv, s, 0);
                 TEST_OK(kv_reserve(&kv, s, n, false, NULL, NULL, &err), err);
-                kv_advance(&kv, s, n, false);
+                kv_commit(&kv, s, n, false);
             }
             for (int s = 0; s < N_SEQ; s++)
-                kv_settle(&kv, s);
+                kv_trim_windows(&kv, s);
             for (int s = 0; s < N_SEQ; s++) /* the first has been back */
-                assert_true(kv_least(&kv, s) == 0 ||
-                            kv_least(&kv, s) <=
-                                kv.length[s] - (s == 0 ? 0 : KV_BACK));
+                assert_true(kv_min_length(&kv, s) == 0 ||
+                            kv_min_length(&kv, s) <=
+                                kv.length[s] - (s == 0 ? 0 : KV_MIN_TRIM));
             if (run % 8 == 0)
-                kv_trim(&kv, 0, kv_least(&kv, 0));
+                kv_trim(&kv, 0, kv_min_length(&kv, 0));
         }
         kv_fini(&kv);
     }

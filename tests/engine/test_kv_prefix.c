@@ -167,7 +167,7 @@ static void check_pool(const struct world *w, int pool)
     }
     assert_int_equal(p->n_free, n_free);
     assert_int_equal(p->n_idle, n_idle);
-    assert_int_equal(kv_available(&w->kv, pool), n_free + n_idle);
+    assert_int_equal(kv_free_pages(&w->kv, pool), n_free + n_idle);
     for (int i = p->idle[p->n_page].next; i != p->n_page; i = p->idle[i].next) {
         assert_true(refs[i] == 1 && sequences[i] == 0);
         refs[i] = 0; /* none stands there twice */
@@ -262,7 +262,7 @@ static void put(struct world *w, int seq, int64_t from, int64_t end, bool past)
     values_of(w->token[seq], end, value);
     for (int k = 0; k < w->kv.n_pool; k++) {
         const struct kv_pool *p = &w->kv.pool[k];
-        int64_t i = past ? kv_first_seen(p->window, end) * PAGE_TOKENS : 0;
+        int64_t i = past ? kv_first_visible(p->window, end) * PAGE_TOKENS : 0;
 
         if (p->state) {
             int32_t slot = kv_state_written(&w->kv, seq);
@@ -302,8 +302,8 @@ static void extend(struct world *w, int seq, const int32_t *text, int64_t n,
     if (n > N_TOKEN - from)
         n = N_TOKEN - from;
     for (int k = 0; k < w->kv.n_pool; k++) {
-        was[k] = kv_available(&w->kv, k);
-        need[k] = kv_need(&w->kv, k, seq, n, false);
+        was[k] = kv_free_pages(&w->kv, k);
+        need[k] = kv_pages_needed(&w->kv, k, seq, n, false);
         fits &= need[k] <= was[k];
     }
     s = kv_reserve(&w->kv, seq, n, false, copy_page, w, &err);
@@ -316,20 +316,20 @@ static void extend(struct world *w, int seq, const int32_t *text, int64_t n,
     assert_true(fits);
     for (int k = 0; k < w->kv.n_pool; k++)
         if (!w->kv.pool[k].state)
-            assert_int_equal(was[k] - kv_available(&w->kv, k), need[k]);
+            assert_int_equal(was[k] - kv_free_pages(&w->kv, k), need[k]);
     if (n == 0)
         return;
     memcpy(w->token[seq] + from, text + from, (size_t)n * sizeof *text);
     put(w, seq, from, from + n, false);
-    kv_advance(&w->kv, seq, n, false);
+    kv_commit(&w->kv, seq, n, false);
     if (fails) {
         kv_trim(&w->kv, seq, from);
         return;
     }
-    was[0] = kv_available(&w->kv, 0);
-    prefix_add(&w->kv, seq, from, w->token[seq] + from, n);
-    w->n_merged += kv_available(&w->kv, 0) > was[0];
-    kv_settle(&w->kv, seq);
+    was[0] = kv_free_pages(&w->kv, 0);
+    prefix_insert(&w->kv, seq, from, w->token[seq] + from, n);
+    w->n_merged += kv_free_pages(&w->kv, 0) > was[0];
+    kv_trim_windows(&w->kv, seq);
     w->n[seq] += n;
     if (test_below(&w->seed, 2))
         kv_checkpoint(&w->kv, seq);
@@ -339,8 +339,8 @@ static void trim(struct world *w, int seq, int64_t n)
 {
     int64_t known = w->kv.prefix->seq[seq].n;
 
-    n = kv_nearest(&w->kv, seq, n);
-    prefix_keep_state(&w->kv, seq);
+    n = kv_trimmable_length(&w->kv, seq, n);
+    prefix_insert_state(&w->kv, seq);
     kv_trim(&w->kv, seq, n);
     w->n[seq] = n;
     w->known[seq] |= n <= known;
@@ -364,20 +364,20 @@ static void copy(struct world *w, int dst, int src)
 /* A saved past takes a sequence's place: its tokens are not told. */
 static void replace(struct world *w, int seq, const int32_t *text, int64_t n)
 {
-    int row = kv_stand_in(&w->kv, seq);
+    int row = kv_shadow_seq(&w->kv, seq);
     pl_err err;
 
     if (kv_reserve(&w->kv, row, n, true, copy_page, w, &err) != PL_OK) {
         kv_trim(&w->kv, row, 0);
         return;
     }
-    kv_advance(&w->kv, row, n, true);
+    kv_commit(&w->kv, row, n, true);
     memcpy(w->token[row], text, (size_t)n * sizeof *text);
     put(w, row, 0, n, true);
     memcpy(w->token[seq], text, (size_t)n * sizeof *text);
     kv_swap(&w->kv, seq, row);
     kv_trim(&w->kv, row, 0);
-    kv_settle(&w->kv, seq);
+    kv_trim_windows(&w->kv, seq);
     w->n[seq] = n;
     w->known[seq] = n == 0;
 }
@@ -394,8 +394,8 @@ static void append(struct world *w, int seq, const int32_t *text, int64_t n)
         return;
     memcpy(w->token[seq] + from, text + from, (size_t)n * sizeof *text);
     put(w, seq, from, from + n, true);
-    kv_advance(&w->kv, seq, n, true);
-    kv_settle(&w->kv, seq);
+    kv_commit(&w->kv, seq, n, true);
+    kv_trim_windows(&w->kv, seq);
     w->n[seq] += n;
     w->known[seq] = false;
 }
@@ -448,7 +448,7 @@ static void share(struct world *w, int seq, const int32_t *text, int64_t n)
 
     trim(w, seq, 0);
     want = look(w, text, n);
-    got = prefix_share(&w->kv, seq, text, n);
+    got = prefix_match(&w->kv, seq, text, n);
     assert_int_equal(got, want);
     memcpy(w->token[seq], text, (size_t)got * sizeof *text);
     w->n[seq] = got;
@@ -463,9 +463,9 @@ static void clear_all(struct world *w)
         trim(w, s, 0);
     check(w);
     for (int k = 0; k < w->kv.n_pool; k++)
-        assert_int_equal(kv_available(&w->kv, k), w->kv.pool[k].n_page);
+        assert_int_equal(kv_free_pages(&w->kv, k), w->kv.pool[k].n_page);
     for (int k = 0; k < w->kv.n_pool; k++)
-        while (prefix_give_up(&w->kv, k))
+        while (prefix_evict_lru(&w->kv, k))
             continue;
     for (int k = 0; k < w->kv.n_pool; k++)
         assert_int_equal(w->kv.pool[k].n_free, w->kv.pool[k].n_page);
@@ -555,7 +555,7 @@ TEST(kv_prefixes_are_forgotten)
         extend(&w, 0, w.text[0], 150, false);
         extend(&w, 1, w.text[0], 100, false);
         trim(&w, 1, 0);
-        prefix_forget(&w.kv);
+        prefix_clear(&w.kv);
         assert_int_equal(n_used(&w), 0);
         w.known[0] = false;
         check(&w);
@@ -588,12 +588,12 @@ TEST(kv_prefixes_unused_go_first)
     assert_int_equal(w.n[1], 3 * PAGE_TOKENS);
     trim(&w, 1, 0);
     while (n_used(&w) > 5) /* two of them sequence 0's */
-        assert_true(prefix_give_up(&w.kv, 0));
+        assert_true(prefix_evict_lru(&w.kv, 0));
     check(&w);
     share(&w, 1, w.text[1], 3 * PAGE_TOKENS); /* and goes last */
     assert_int_equal(w.n[1], 3 * PAGE_TOKENS);
     trim(&w, 1, 0);
-    while (prefix_give_up(&w.kv, 0))
+    while (prefix_evict_lru(&w.kv, 0))
         check(&w);
     assert_int_equal(n_used(&w), 2);
     kv_fini(&w.kv);
@@ -607,7 +607,7 @@ TEST(kv_prefixes_leave_the_last_page)
 
     world_open(&w, 0, test_seed());
     extend(&w, 0, w.text[0], 9 * PAGE_TOKENS, false);
-    assert_int_equal(kv_available(&w.kv, 0), 0);
+    assert_int_equal(kv_free_pages(&w.kv, 0), 0);
     assert_int_equal(n_used(&w), 9);
     trim(&w, 0, 9 * PAGE_TOKENS - 1);
     extend(&w, 0, w.text[1], 1, false);

@@ -679,9 +679,9 @@ static void shadow(struct bench *b, pl_tensor t, size_t n, const char *name)
     assert_non_null(s->byte);
 }
 
-static const pl_run cut_rows[] = {{16, 1}, {32, 2}, {5, 12}, {43, 8}};
-static const pl_run cut_k[] = {{32, 1}, {32, 8}, {64, 4}, {128, 2}};
-static const pl_run cut_many[] = {{4, 3}, {12, 4}, {8, 8}};
+static const pl_interval cut_rows[] = {{16, 1}, {32, 2}, {5, 12}, {43, 8}};
+static const pl_interval cut_k[] = {{32, 1}, {32, 8}, {64, 4}, {128, 2}};
+static const pl_interval cut_many[] = {{4, 3}, {12, 4}, {8, 8}};
 static const pl_layout by_rows = {PL_SPLIT, 0, 96, 4, cut_rows};
 static const pl_layout by_k = {PL_SPLIT, 1, 256, 4, cut_k};
 static const pl_layout by_expert_rows = {PL_SPLIT, 1, 24, 3, cut_many};
@@ -740,7 +740,7 @@ static void bench_build(struct bench *b)
     }
     {
         pl_tensor w = pl_weight(b->g, "plain", PL_F32, 1, v, PL_ROLE_NONE);
-        static const pl_run halves[] = {{128, 2}, {128, 8}};
+        static const pl_interval halves[] = {{128, 2}, {128, 8}};
         static const pl_layout half = {PL_SPLIT, 0, 256, 2, halves};
 
         pl_want_layout(b->g, w, &half);
@@ -872,7 +872,7 @@ TEST(tensor_pieces_compute_as_the_whole)
             pl_err err = {0};
             float in[T * 256];
             int32_t id[T * 2];
-            pl_rows rows = {sizeof rows, T, T, pos, seq, {pages}, 2};
+            pl_step_tokens rows = {sizeof rows, T, T, pos, seq, {pages}, 2};
 
             bench_build(&b);
             TEST_OK(pl_exec_create(&x, b.g, &o, &err), err);
@@ -940,7 +940,7 @@ TEST(tensor_pieces_compute_as_the_whole)
 TEST(tensor_values_kept_are_readable_in_any_part)
 {
     enum { T = 3, D = 96, N = 64 };
-    static const pl_run owners[] = {{16, 1}, {48, 6}, {32, 8}};
+    static const pl_interval owners[] = {{16, 1}, {48, 6}, {32, 8}};
     static const pl_layout split = {PL_SPLIT, 1, D, 3, owners};
     static const char *const devices[] = {"cpu", "cpu*3", "sim*2", "cpu,sim",
                                           "proc*2"};
@@ -959,7 +959,7 @@ TEST(tensor_values_kept_are_readable_in_any_part)
         float in[8 * D], w[N * D], want[4][T * D];
         const int n_value[4] = {T * D, T * D, T * N, T * N};
         pl_tensor v[4], x, wt, lost;
-        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = 0};
+        pl_step_tokens rows = {.size = sizeof rows, .n_tok = T, .n_out = 0};
         pl_graph *g;
         pl_exec *e;
         pl_err err = {0};

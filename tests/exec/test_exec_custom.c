@@ -319,7 +319,7 @@ static void note(const struct numeric *p)
 static float *run(const pl_graph *g, const pl_options *o, uint64_t values,
                   bool exact, int64_t n_tok, size_t *size)
 {
-    const pl_rows rows = {.size = sizeof rows, .n_tok = n_tok};
+    const pl_step_tokens rows = {.size = sizeof rows, .n_tok = n_tok};
     const struct graph_sizes z = {.n_tok = n_tok, .n_out = 1, .n_seq = 1};
     float *out = NULL;
     pl_exec *x;

@@ -10,7 +10,7 @@
 
 struct scene {
     struct lower w;
-    struct draft dev[2];
+    struct program_builder dev[2];
     pl_err err;
 };
 
@@ -26,24 +26,24 @@ static void open_scene(struct scene *s)
     s->w.opt = &one;
     s->w.dev = s->dev;
     s->w.err = &s->err;
-    lower_open_events(&s->dev[0].events);
-    lower_open_events(&s->dev[1].events);
+    lower_reset_events(&s->dev[0].events);
+    lower_reset_events(&s->dev[1].events);
 }
 
 static void close_scene(struct scene *s)
 {
     for (int d = 0; d < 2; d++) {
-        free(s->dev[d].step);
+        free(s->dev[d].insn);
         free(s->dev[d].events.event);
     }
 }
 
 static void pull(struct scene *s, int *event)
 {
-    const struct step p = {.kind = STEP_PULL, .pull = {.out = -1}};
+    const struct insn p = {.kind = INSN_PULL, .pull = {.out = -1}};
 
-    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
-    assert_int_equal(lower_post_later(&s->w, 0, event), PL_OK);
+    assert_int_equal(lower_insn(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_batched(&s->w, 0, event), PL_OK);
 }
 
 /* The steps of a device, like "pull post0 kernel", each with its micro-batch if
@@ -51,18 +51,18 @@ static void pull(struct scene *s, int *event)
 static void must_be(const struct scene *s, int d, const char *want)
 {
     static const char *const name[] = {
-        [STEP_KERNEL] = "kernel", [STEP_MERGE] = "merge", [STEP_PULL] = "pull",
-        [STEP_PAGES] = "pages",   [STEP_POST] = "post",   [STEP_WAIT] = "wait"};
+        [INSN_KERNEL] = "kernel", [INSN_MERGE] = "merge", [INSN_PULL] = "pull",
+        [INSN_PAGES] = "pages",   [INSN_POST] = "post",   [INSN_WAIT] = "wait"};
     char have[256] = "";
     size_t n = 0;
 
-    for (int i = 0; i < s->dev[d].n_step; i++) {
-        const struct step *t = &s->dev[d].step[i];
+    for (int i = 0; i < s->dev[d].n_insn; i++) {
+        const struct insn *t = &s->dev[d].insn[i];
 
         assert_true(i == 0 || t[-1].order < t->order);
         n += (size_t)snprintf(have + n, sizeof have - n, "%s%s", i ? " " : "",
                               name[t->kind]);
-        if (step_is_event(t))
+        if (insn_is_event(t))
             n += (size_t)snprintf(have + n, sizeof have - n, "%d",
                                   t->event.event);
         if (t->micro)
@@ -73,7 +73,7 @@ static void must_be(const struct scene *s, int d, const char *want)
 
 TEST(exec_values_in_a_row_are_posted_once)
 {
-    const struct step kernel = {.kind = STEP_KERNEL};
+    const struct insn kernel = {.kind = INSN_KERNEL};
     struct scene s;
     int a, b, c;
 
@@ -82,12 +82,12 @@ TEST(exec_values_in_a_row_are_posted_once)
     pull(&s, &b);
     assert_int_equal(a, b);
     must_be(&s, 0, "pull pull");
-    assert_int_equal(lower_step(&s.w, 0, &kernel), PL_OK);
+    assert_int_equal(lower_insn(&s.w, 0, &kernel), PL_OK);
     pull(&s, &c);
     assert_int_not_equal(a, c);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
     assert_int_equal(b, c); /* nothing has happened since */
-    assert_int_equal(lower_post_owed(&s.w, 0), PL_OK);
+    assert_int_equal(lower_flush_batched_post(&s.w, 0), PL_OK);
     must_be(&s, 0, "pull pull post0 kernel pull post1");
     close_scene(&s);
 }
@@ -102,7 +102,7 @@ TEST(exec_a_wait_has_its_post_before_it)
     assert_int_equal(lower_wait(&s.w, 1, QUEUE_COMPUTE, 0, a), PL_OK);
     must_be(&s, 0, "pull post0");
     must_be(&s, 1, "wait0");
-    assert_true(s.dev[0].step[1].order < s.dev[1].step[0].order);
+    assert_true(s.dev[0].insn[1].order < s.dev[1].insn[0].order);
     close_scene(&s);
 }
 
@@ -125,11 +125,11 @@ TEST(exec_each_micro_batch_posts_for_itself)
 
 static void copy(struct scene *s, int *event)
 {
-    const struct step p = {
-        .kind = STEP_PULL, .queue = QUEUE_COPY, .pull = {.out = -1}};
+    const struct insn p = {
+        .kind = INSN_PULL, .queue = QUEUE_COPY, .pull = {.out = -1}};
 
-    assert_int_equal(lower_step(&s->w, 0, &p), PL_OK);
-    assert_int_equal(lower_post_late(&s->w, 0, event), PL_OK);
+    assert_int_equal(lower_insn(&s->w, 0, &p), PL_OK);
+    assert_int_equal(lower_post_deferred(&s->w, 0, event), PL_OK);
 }
 
 /* Of copies in a row the last one's POST is that of all, but of their own
@@ -161,20 +161,20 @@ TEST(exec_runs_of_few_rows_post_for_themselves)
     int a, b, c;
 
     open_scene(&s);
-    s.w.few = 2;
-    s.w.now.guard = GUARD_FEW_TOK;
+    s.w.one_shot_rows = 2;
+    s.w.now.predicate = PRED_ONE_SHOT_TOK;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &a), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
     assert_int_equal(a, b);
-    s.w.now.guard = GUARD_MANY_TOK;
+    s.w.now.predicate = PRED_TWO_SHOT_TOK;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    s.w.now.guard = GUARD_NONE;
+    s.w.now.predicate = GUARD_NONE;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
     must_be(&s, 0, "post0 post1 post2");
     assert_true(a == 0 && b == 1 && c == 2);
-    assert_int_equal(s.dev[0].step[0].most, 2);
-    assert_int_equal(s.dev[0].step[1].least, 3);
-    assert_int_equal(s.dev[0].step[2].most, 0); /* in every run */
+    assert_int_equal(s.dev[0].insn[0].max_rows, 2);
+    assert_int_equal(s.dev[0].insn[1].min_rows, 3);
+    assert_int_equal(s.dev[0].insn[2].max_rows, 0); /* in every run */
     close_scene(&s);
 }
 
@@ -187,17 +187,18 @@ TEST(exec_queues_know_of_each_other)
 
     open_scene(&s);
     s.w.opt = &two;
-    s.w.few = 2;
+    s.w.one_shot_rows = 2;
     assert_int_equal(lower_post(&s.w, 1, QUEUE_COMPUTE, &c), PL_OK);
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COPY, &a), PL_OK);
-    s.w.now.guard = GUARD_FEW_TOK; /* in these runs only it knows of the post */
+    s.w.now.predicate =
+        PRED_ONE_SHOT_TOK; /* in these runs only it knows of the post */
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
-    s.w.now.guard = GUARD_NONE;
+    s.w.now.predicate = GUARD_NONE;
     must_be(&s, 0, "post0 wait0");
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0");
-    assert_int_equal(s.dev[0].step[2].event.dev, 0);
-    assert_int_equal(s.dev[0].step[3].event.dev, 1);
+    assert_int_equal(s.dev[0].insn[2].event.dev, 0);
+    assert_int_equal(s.dev[0].insn[3].event.dev, 1);
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0 wait0"); /* nothing new */
     s.w.now.micro = 1;

@@ -229,12 +229,12 @@ static int64_t cut_bytes(const struct compiled *p)
         if (g->op != OP_weight || x->layout->kind != PL_SPLIT ||
             x->layout->dim != g->n_dim - 1)
             continue;
-        for (int u = 0; u < p->low->n_unit; u++) {
+        for (int u = 0; u < p->low->n_shard; u++) {
             int t = lowered_stored(p->low, i)->v[u].tensor;
 
-            if (!p->low->prog[p->low->unit[u].dev].tensor[t].pack)
+            if (!p->low->prog[p->low->shard[u].dev].tensor[t].pack)
                 continue;
-            k = p->low->prog[p->low->unit[u].dev].tensor[t].pack;
+            k = p->low->prog[p->low->shard[u].dev].tensor[t].pack;
             chunks += k->n_chunk;
         }
         if (k && k->rule->sup_bytes)

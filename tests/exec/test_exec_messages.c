@@ -27,7 +27,7 @@ static void check_message(const struct compiled *p, int layer, int k,
                           int second, int64_t d_model, int64_t gathered,
                           int n_layer, int at, const char *what)
 {
-    const struct lowered_message *m = &p->low->script->message[at];
+    const struct lowered_collective *m = &p->low->variant->collective[at];
     const bool gather = layer < 0 && k == 1;
     const enum num_kind kind = gather ? NUM_ALL_GATHER : NUM_ALL_REDUCE;
     const int64_t due = gather                 ? 4 * gathered
@@ -67,9 +67,9 @@ static void two_a_layer(const struct compiled *p, int second, const char *what)
             n_layer = g->layer + 1;
     }
     n_message = gathered ? 2 + 3 * n_layer : 1 + 2 * n_layer;
-    if (p->low->script->n_message != n_message)
+    if (p->low->variant->n_collective != n_message)
         fail_msg("%s: %d messages for %d layers, %d are due", what,
-                 p->low->script->n_message, n_layer, n_message);
+                 p->low->variant->n_collective, n_layer, n_message);
     for (int layer = -1; layer < n_layer; layer++)
         for (int k = 0; k < (layer < 0 ? 1 : 2) + (gathered > 0); k++)
             check_message(p, layer, k, second, d_model, gathered, n_layer, at++,
@@ -121,12 +121,12 @@ static void counted(const char *path, const char *name, const char *on,
 
             for (int k = from; k < from + z.n_tok; k++)
                 z.n_out += wanted[k];
-            for (int k = 0; k < p->low->script->n_message; k++)
+            for (int k = 0; k < p->low->variant->n_collective; k++)
                 bytes += (uint64_t)dim_value(
-                             p->low->script->message[k].bytes[0], &z) +
+                             p->low->variant->collective[k].bytes[0], &z) +
                          (uint64_t)dim_value(
-                             p->low->script->message[k].bytes[1], &z);
-            messages += (uint64_t)p->low->script->n_message;
+                             p->low->variant->collective[k].bytes[1], &z);
+            messages += (uint64_t)p->low->variant->n_collective;
             steps++;
         }
     }
@@ -275,7 +275,7 @@ TEST(messages_wait_for_scales_and_slots)
 {
     enum { E = 6, U = 2, D = 64, K = 96, T = 5 };
     static const int64_t w_dim[] = {E, D, K}, e_dim[] = {E}, d_dim[] = {D};
-    static const pl_run runs[] = {{32, 1}, {64, 2}};
+    static const pl_interval runs[] = {{32, 1}, {64, 2}};
     const pl_layout by_k = {PL_SPLIT, 2, K, 2, runs};
     const pl_dim x_dim[] = {{1, PL_N_TOK}, {1, PL_CONST}, {K, PL_CONST}};
     const pl_dim ids_dim[] = {{1, PL_N_TOK}, {U, PL_CONST}};
@@ -300,7 +300,7 @@ TEST(messages_wait_for_scales_and_slots)
         pl_graph *g;
         pl_exec *x;
         pl_tensor in, ids, rw, res, w, s, norm, y;
-        pl_rows rows = {.size = sizeof rows, .n_tok = T, .n_out = T};
+        pl_step_tokens rows = {.size = sizeof rows, .n_tok = T, .n_out = T};
         pl_counters c;
 
         TEST_OK(pl_graph_create(&g, &err), err);
@@ -346,19 +346,19 @@ TEST(messages_wait_for_scales_and_slots)
 }
 
 /* What is pushed as part of a message ends inside its tensor. */
-static void must_fit(const struct program *all, const struct step *s,
+static void must_fit(const struct program *all, const struct insn *s,
                      const struct graph_sizes *z)
 {
-    if (s->kind != STEP_PUSH || s->push.between_groups)
+    if (s->kind != INSN_PUSH || s->push.between_groups)
         return;
     for (int k = 0; k < s->push.n_to; k++) {
         const struct push_to *to = &s->push.to[k];
         const struct prog_tensor *t = &all[to->dev].tensor[to->out];
         int n;
-        const struct copy_piece *p = push_pieces(&s->push, k, &n);
+        const struct copy_desc *p = push_pieces(&s->push, k, &n);
 
         for (; n > 0; n--, p++) {
-            int64_t end = (int64_t)to->at + p->dst_at +
+            int64_t end = (int64_t)to->at + p->dst_const +
                           dim_value(p->dst_off, z) +
                           (dim_value(p->n0, z) - 1) * dim_value(p->dst_s0, z) +
                           (dim_value(p->n1, z) - 1) * dim_value(p->dst_s1, z) +
@@ -399,18 +399,18 @@ TEST(messages_go_one_way_for_any_rows)
             int counted = 0;
 
             for (int d = 0; d < p->low->n_dev; d++)
-                for (int i = 0; i < p->low->prog[d].script->n_step; i++) {
-                    const struct step *s = &p->low->prog[d].script->step[i];
+                for (int i = 0; i < p->low->prog[d].variant->n_insn; i++) {
+                    const struct insn *s = &p->low->prog[d].variant->insn[i];
 
-                    guarded |= s->most > 0;
-                    if (step_runs(s, 1, &z))
+                    guarded |= s->max_rows > 0;
+                    if (insn_enabled(s, 1, &z))
                         must_fit(p->low->prog, s, &z);
-                    counted += step_is_message(s) && s->merge.counted &&
-                               step_runs(s, 1, &z);
+                    counted += insn_is_collective(s) && s->merge.counted &&
+                               insn_enabled(s, 1, &z);
                 }
-            if (counted != p->low->script->n_message)
+            if (counted != p->low->variant->n_collective)
                 fail_msg("%s: of %d messages %d are sent for %d rows", on[k],
-                         p->low->script->n_message, counted, (int)n);
+                         p->low->variant->n_collective, counted, (int)n);
         }
         assert_int_equal(guarded, k > 0);
         compiled_free(p);
@@ -435,11 +435,11 @@ static int rows_of_one_shot(const char *spec)
     assert_non_null(g);
     if (compile_graph(&p, g, &o, &err) != PL_OK)
         fail_msg("%s: %s", spec, err.message);
-    for (int i = 0; i < p->low->prog[0].script->n_step; i++) {
-        const struct step *st = &p->low->prog[0].script->step[i];
+    for (int i = 0; i < p->low->prog[0].variant->n_insn; i++) {
+        const struct insn *st = &p->low->prog[0].variant->insn[i];
 
-        if (st->most > 0 && st->most < INT64_MAX)
-            most = (int)st->most;
+        if (st->max_rows > 0 && st->max_rows < INT64_MAX)
+            most = (int)st->max_rows;
     }
     compiled_free(p);
     pl_graph_free(g);

@@ -30,9 +30,9 @@ TEST(exec_refuses_steps_whose_pages_are_not_the_caches)
     static const int32_t zero[2] = {0}, one[2] = {1, 1}, far[2] = {5, 9000};
     static const int32_t at_70[2] = {70, 71};
     static const int32_t good[4] = {0, 1, 1, 0}, first_bad[4] = {7, 1, 1, 0};
-    enum { SIZE = sizeof(pl_rows) };
+    enum { SIZE = sizeof(pl_step_tokens) };
     static const struct {
-        pl_rows rows;
+        pl_step_tokens rows;
         pl_status status;
     } cases[] = {
         {{SIZE, 2, 0, at_70, zero, {good}, 2}, PL_OK},
@@ -84,9 +84,9 @@ TEST(exec_refuses_steps_that_do_not_follow_on_states)
     static const int32_t later[3] = {-1, 1, 1}, before[3] = {0, 1, 3};
     static const int32_t unread[3] = {-1, 1, 2}, far[3] = {9000, 1, 2};
     static const int32_t unwritten[3] = {0, -1, 2}, beyond[3] = {0, 9000, 2};
-    enum { SIZE = sizeof(pl_rows) };
+    enum { SIZE = sizeof(pl_step_tokens) };
     static const struct {
-        pl_rows rows;
+        pl_step_tokens rows;
         pl_status status;
     } cases[] = {
         {{SIZE, 3, 0, at_0, one, {fresh}, 3}, PL_OK},
@@ -238,7 +238,7 @@ TEST(exec_rope_takes_any_factors)
     for (int neox = 0; neox < 2; neox++) {
         const pl_rope rope = {
             .size = sizeof rope, .n_rot = 4, .neox = neox, .base = 10000};
-        const pl_rows rows = {.size = sizeof rows, .n_tok = 4};
+        const pl_step_tokens rows = {.size = sizeof rows, .n_tok = 4};
         float x[48], y[48];
         pl_graph *g;
         pl_tensor in, at, f, out;

@@ -138,21 +138,26 @@ static pl_exec *open_exec(const struct graph *y, const pl_options *o)
 static void step(const struct graph *y, pl_exec *x, struct batch *b, int n)
 {
     static const int32_t pages[N_SEQ * PAGES] = {2, 0, 0, 0, 1, 3, 3, 3};
-    pl_rows rows[MOST] = {0};
+    pl_step_tokens rows[MOST] = {0};
     pl_err err;
 
     for (int k = 0; k < n; k++) {
         size_t size = 4 * (size_t)b[k].n;
 
-        rows[k] = (pl_rows){sizeof(pl_rows), b[k].n,  b[k].n_out, b[k].pos,
-                            b[k].seq,        {pages}, PAGES};
+        rows[k] = (pl_step_tokens){sizeof(pl_step_tokens),
+                                   b[k].n,
+                                   b[k].n_out,
+                                   b[k].pos,
+                                   b[k].seq,
+                                   {pages},
+                                   PAGES};
         if (exec_set_input(x, k, y->tokens, b[k].token, 0, size, &err) ||
             exec_set_input(x, k, y->pos, b[k].pos, 0, size, &err) ||
             exec_set_input(x, k, y->out_ids, b[k].out, 0,
                            4 * (size_t)b[k].n_out, &err))
             fail_msg("%s", err.message);
     }
-    TEST_OK(exec_steps(x, n, rows, &err), err);
+    TEST_OK(exec_run_micro_batches(x, n, rows, &err), err);
     memset(b[0].logits, 0xff, sizeof b[0].logits);
     for (int k = 0; k < n; k++)
         if (exec_get_output(x, k, y->logits, b[k].logits, 0,
@@ -199,7 +204,7 @@ TEST(pipeline_gives_each_micro_batch_its_own_bits)
         o.offload = PL_OFFLOAD_OFF;
         x = open_exec(&y, &o);
         assert_int_equal(exec_n_micro(x),
-                         x->plan->script[SCRIPT_PIPELINE] < 0 ? 1 : MOST);
+                         x->plan->variant[VARIANT_PIPELINED] < 0 ? 1 : MOST);
         for (int n = 1; n <= exec_n_micro(x); n++, n_run++) {
             draw(want, n, &seed);
             memcpy(got, want, sizeof got);

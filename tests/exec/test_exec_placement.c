@@ -59,15 +59,16 @@ static void show_placement(const struct compiled *p)
         print_message("group %d:", g);
         for (int u = l->group[g].first; u < l->group[g].first + l->group[g].n;
              u++)
-            print_message(" %s (ranks %d+%d)", p->list.dev[l->unit[u].dev].name,
-                          l->unit[u].rank0, l->unit[u].n_rank);
+            print_message(" %s (ranks %d+%d)",
+                          p->list.dev[l->shard[u].dev].name, l->shard[u].rank0,
+                          l->shard[u].n_rank);
         print_message("\n");
     }
     for (int i = 0; l && i < p->num->n; i++) {
         print_message("%3d %-13s %-24s", i, num_kind_name(p->num->node[i].kind),
                       p->g->node[p->num->node[i].node].name);
-        for (int k = 0; k < l->n_script; k++)
-            print_message(" %d", l->script[k].at[i]);
+        for (int k = 0; k < l->n_variant; k++)
+            print_message(" %d", l->variant[k].at[i]);
         print_message("\n");
     }
 }
@@ -116,7 +117,7 @@ static void job_free(struct job *j)
 
 struct groups {
     struct lower_group group[MAX_GROUP];
-    struct lower_unit unit[MAX_GROUP * MAX_DEV];
+    struct lower_shard unit[MAX_GROUP * MAX_DEV];
     int n_group, n_unit;
 };
 
@@ -136,7 +137,7 @@ static void draw_group(struct groups *o, const int *dev, int n, int n_rank,
         if (m == 0)
             continue;
         o->unit[o->n_unit++] =
-            (struct lower_unit){o->n_group, dev[k], at, m, ranks_all(m) << at};
+            (struct lower_shard){o->n_group, dev[k], at, m, ranks_all(m) << at};
         g->n++;
         at += m;
     }
@@ -246,7 +247,7 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
     int *home = test_need((size_t)p->g->n_node, sizeof *home);
     int *of = test_need(n, sizeof *of);
     bool piped = false, together = test_below(seed, 2);
-    struct lower_script script[3];
+    struct lower_variant script[3];
     pl_status s;
 
     assert_in_range(p->list.n, 1, MAX_DEV);
@@ -265,28 +266,28 @@ static pl_status replace(struct compiled *p, bool stay_home, uint64_t *seed,
         of[i] = home[p->num->node[i].node];
     for (int d = 0; d < p->list.n; d++)
         dev[d] = compiled_device(p, d);
-    script[0] = (struct lower_script){1, at[1]};
-    script[1] = (struct lower_script){1, at[2]};
-    script[2] = (struct lower_script){
+    script[0] = (struct lower_variant){1, at[1]};
+    script[1] = (struct lower_variant){1, at[2]};
+    script[2] = (struct lower_variant){
         2 + (int)test_below(seed, FEED_MAX_STEP - 1), at[0]};
     lowered_free(p->low);
     p->low = NULL;
     s = lower(&p->low, p->num,
               &(struct lower_options){.n_dev = p->list.n,
                                       .n_group = o.n_group,
-                                      .n_unit = o.n_unit,
-                                      .n_script = piped ? 3 : 2,
+                                      .n_shard = o.n_unit,
+                                      .n_variant = piped ? 3 : 2,
                                       .group = o.group,
-                                      .unit = o.unit,
+                                      .shard = o.unit,
                                       .home = of,
-                                      .script = script,
+                                      .variant = script,
                                       .dev = dev,
                                       .max = p->max,
                                       .page_stride = p->page_stride},
               err);
-    p->script[SCRIPT_PLAIN] = 0;
-    p->script[SCRIPT_STREAM] = 1;
-    p->script[SCRIPT_PIPELINE] = piped ? 2 : -1;
+    p->variant[VARIANT_RESIDENT] = 0;
+    p->variant[VARIANT_STREAMED] = 1;
+    p->variant[VARIANT_PIPELINED] = piped ? 2 : -1;
     p->stream_from = 1 + test_below(seed, RANDOM_MAX_TOK + 1);
     free(at[0]);
     free(at[1]);
@@ -308,7 +309,7 @@ struct touch {
     size_t from[MAX_USE], to[MAX_USE];
 };
 
-static void add_touch(void *user, const struct step_use *u)
+static void add_touch(void *user, const struct insn_access *u)
 {
     struct touch *x = user;
     const struct prog_tensor *t = &x->p->tensor[u->tensor];
@@ -333,21 +334,21 @@ static bool meets_touch(const struct touch *a, const struct touch *b)
 
 /* Does the compute queue, where step `at` stands, know that the copy queue is
  * through with step `copy`? */
-static bool is_told(const struct program *p, const struct script *x, int copy,
+static bool is_told(const struct program *p, const struct variant *x, int copy,
                     int at)
 {
     for (int w = copy + 1; w < at; w++) {
-        const struct step *wait = &x->step[w];
+        const struct insn *wait = &x->insn[w];
 
-        if (wait->kind != STEP_WAIT || wait->queue != QUEUE_COMPUTE ||
+        if (wait->kind != INSN_WAIT || wait->queue != QUEUE_COMPUTE ||
             wait->event.dev != p->dev ||
-            (wait->micro > x->step[at].micro &&
-             wait->micro > x->step[copy].micro))
+            (wait->micro > x->insn[at].micro &&
+             wait->micro > x->insn[copy].micro))
             continue; /* runs may have both steps and not it */
         for (int i = copy + 1; i < w; i++)
-            if (x->step[i].kind == STEP_POST &&
-                x->step[i].queue == QUEUE_COPY &&
-                x->step[i].event.event == wait->event.event)
+            if (x->insn[i].kind == INSN_POST &&
+                x->insn[i].queue == QUEUE_COPY &&
+                x->insn[i].event.event == wait->event.event)
                 return true;
     }
     return false;
@@ -361,22 +362,22 @@ static void copies_are_read(struct job *j, const struct compiled *p,
     static struct touch from, to;
 
     for (int d = 0; d < p->list.n; d++)
-        for (int k = 0; k < p->low->n_script && !p->list.dev[d].one_queue;
+        for (int k = 0; k < p->low->n_variant && !p->list.dev[d].one_queue;
              k++) {
             const struct program *g = &p->low->prog[d];
-            const struct script *x = &g->script[k];
+            const struct variant *x = &g->variant[k];
 
-            for (int i = 0; i < x->n_step; i++) {
-                if (x->step[i].queue != QUEUE_COPY)
+            for (int i = 0; i < x->n_insn; i++) {
+                if (x->insn[i].queue != QUEUE_COPY)
                     continue;
                 from = (struct touch){.p = g, .access = ACCESS_READ};
-                step_uses(&x->step[i], d, g->tensor, add_touch, &from);
+                insn_accesses(&x->insn[i], d, g->tensor, add_touch, &from);
                 *n_copy += from.n > 0;
-                for (int m = i + 1; m < x->n_step && from.n > 0; m++) {
-                    if (x->step[m].queue != QUEUE_COMPUTE)
+                for (int m = i + 1; m < x->n_insn && from.n > 0; m++) {
+                    if (x->insn[m].queue != QUEUE_COMPUTE)
                         continue;
                     to = (struct touch){.p = g, .access = ACCESS_WRITE};
-                    step_uses(&x->step[m], d, g->tensor, add_touch, &to);
+                    insn_accesses(&x->insn[m], d, g->tensor, add_touch, &to);
                     if (meets_touch(&from, &to) && !is_told(g, x, i, m))
                         JOB_FAIL(j, p,
                                  "%s, script %d: step %d writes what step %d "
@@ -391,14 +392,14 @@ static void copies_are_read(struct job *j, const struct compiled *p,
 static void waits_are_new(struct job *j, const struct compiled *p)
 {
     for (int d = 0; d < p->list.n; d++)
-        for (int k = 0; k < p->low->n_script; k++) {
-            const struct script *x = &p->low->prog[d].script[k];
-            const struct step *last[QUEUE_COUNT] = {NULL};
+        for (int k = 0; k < p->low->n_variant; k++) {
+            const struct variant *x = &p->low->prog[d].variant[k];
+            const struct insn *last[QUEUE_COUNT] = {NULL};
 
-            for (int i = 0; i < x->n_step; i++) {
-                const struct step *s = &x->step[i], *t = last[s->queue];
+            for (int i = 0; i < x->n_insn; i++) {
+                const struct insn *s = &x->insn[i], *t = last[s->queue];
 
-                if (t && t->kind == STEP_WAIT && s->kind == STEP_WAIT &&
+                if (t && t->kind == INSN_WAIT && s->kind == INSN_WAIT &&
                     t->event.dev == d && s->event.dev == d &&
                     t->event.event == s->event.event && t->micro == s->micro)
                     JOB_FAIL(j, p, "%s, script %d: step %d waits once more",
@@ -479,7 +480,7 @@ static void read_outputs(struct job *j, pl_exec *x, int s, int micro,
                 JOB_FAIL(j, x->plan,
                          "%s[%zu] of step %d (micro-batch %d, script %d): "
                          "%.9g, on one device %.9g",
-                         n->name, k / 4, s, micro, x->last_script, (double)is,
+                         n->name, k / 4, s, micro, x->last_variant, (double)is,
                          (double)want);
             }
         free(b);
@@ -544,7 +545,7 @@ static void run_steps(struct job *j, pl_exec *x, int most, bool first,
             n = j->f.n_step - s;
         for (int k = 0; k < n; k++)
             set_inputs(j, x, s + k, k);
-        if (exec_steps(x, n, &j->f.rows[s], &err) != PL_OK)
+        if (exec_run_micro_batches(x, n, &j->f.rows[s], &err) != PL_OK)
             JOB_FAIL(j, x->plan, "step %d: %s", s, err.message);
         for (int k = 0; k < n; k++)
             read_outputs(j, x, s + k, k, first);
@@ -618,8 +619,8 @@ static bool run_placed(struct job *j, bool stay_home, int *n_copy,
         JOB_FAIL(j, p, "%s", err.message);
     set_weights(j, x);
     check_weights(j, x);
-    run_steps(j, x, p->script[SCRIPT_PIPELINE] < 0 ? 1 : exec_n_micro(x), false,
-              seed);
+    run_steps(j, x, p->variant[VARIANT_PIPELINED] < 0 ? 1 : exec_n_micro(x),
+              false, seed);
     check_weights(j, x);
     exec_free(x);
     compiled_free(p);

@@ -5,12 +5,12 @@
 #include "quant/format.h"
 
 /* The step that writes this tensor. */
-static const struct step_kernel *writer(const struct script *s, int tensor)
+static const struct insn_kernel *writer(const struct variant *s, int tensor)
 {
-    for (int i = 0; i < s->n_step; i++)
-        if (s->step[i].kind == STEP_KERNEL &&
-            s->step[i].kernel.arg[0].tensor == tensor)
-            return &s->step[i].kernel;
+    for (int i = 0; i < s->n_insn; i++)
+        if (s->insn[i].kind == INSN_KERNEL &&
+            s->insn[i].kernel.arg[0].tensor == tensor)
+            return &s->insn[i].kernel;
     return NULL;
 }
 
@@ -29,7 +29,7 @@ TEST(exec_weights_read_activations_in_their_form)
     pl_options o = {.size = sizeof o, .devices = "cpu"};
     struct compiled *q;
     const struct program *p;
-    const struct script *s;
+    const struct variant *s;
     pl_graph *g;
     pl_err err;
     int n_quantize = 0, n_read = 0;
@@ -37,12 +37,12 @@ TEST(exec_weights_read_activations_in_their_form)
     TEST_OK(pl_graph_parse(&g, text, &err), err);
     TEST_OK(compile_graph(&q, g, &o, &err), err);
     p = &q->low->prog[0];
-    s = &p->script[0];
-    for (int i = 0; i < s->n_step; i++) {
-        const struct step_kernel *k = &s->step[i].kernel, *from;
+    s = &p->variant[0];
+    for (int i = 0; i < s->n_insn; i++) {
+        const struct insn_kernel *k = &s->insn[i].kernel, *from;
         const struct pack *w;
 
-        if (s->step[i].kind != STEP_KERNEL)
+        if (s->insn[i].kind != INSN_KERNEL)
             continue;
         n_quantize += k->kernel == KERNEL_quantize;
         if (k->kernel != KERNEL_matmul)

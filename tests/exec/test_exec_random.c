@@ -77,7 +77,7 @@ static bool evaluate(struct job *j, double noise, double **out[MAX_STEP])
         if (j->r.bytes[i])
             eval64_weight(e, i, j->r.bytes[i]);
     for (int s = 0; s < j->f.n_step && ok; s++) {
-        const pl_rows *p = &j->f.rows[s];
+        const pl_step_tokens *p = &j->f.rows[s];
         const struct eval_rows rows = {p->n_tok, p->n_out, RANDOM_MAX_POS,
                                        p->pos, p->seq};
 

@@ -168,15 +168,15 @@ static void add_macs(struct split *s, const struct graph_sizes *z)
     double *all = test_need((size_t)p->g->n_node, sizeof *all);
 
     for (int d = 0; d < p->list.n; d++)
-        for (int i = 0; i < p->low->prog[d].script[0].n_step; i++) {
-            const struct step *st = &p->low->prog[d].script[0].step[i];
-            const struct step_kernel *kernel = &st->kernel;
+        for (int i = 0; i < p->low->prog[d].variant[0].n_insn; i++) {
+            const struct insn *st = &p->low->prog[d].variant[0].insn[i];
+            const struct insn_kernel *kernel = &st->kernel;
             const struct graph_node *x, *w;
             double rows = 1;
             int from_last;
             enum part part;
 
-            if (st->kind != STEP_KERNEL || kernel->n_cost == 0)
+            if (st->kind != INSN_KERNEL || kernel->n_cost == 0)
                 continue;
             x = &p->g->node[st->node];
             w = &p->g->node[x->in[1]];

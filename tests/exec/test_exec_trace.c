@@ -20,13 +20,13 @@ static void expect(struct lanes *l, const struct compiled *p, int script,
                    int n_micro)
 {
     for (int d = 0; d < p->list.n; d++) {
-        const struct script *x = &p->low->prog[d].script[script];
+        const struct variant *x = &p->low->prog[d].variant[script];
 
-        for (int i = 0; i < x->n_step; i++)
-            if (x->step[i].kind != STEP_POST && x->step[i].kind != STEP_WAIT &&
-                x->step[i].micro < n_micro)
+        for (int i = 0; i < x->n_insn; i++)
+            if (x->insn[i].kind != INSN_POST && x->insn[i].kind != INSN_WAIT &&
+                x->insn[i].micro < n_micro)
                 l->n[d][p->list.dev[d].on_cores ? QUEUE_COMPUTE
-                                                : (int)x->step[i].queue]++;
+                                                : (int)x->insn[i].queue]++;
     }
 }
 
@@ -146,7 +146,7 @@ TEST(exec_trace_shows_every_step)
             engine_run_decode(&r, 0, k == 0 ? rows[i].n_tok : 1, token, NULL);
             while (n < PROG_MAX_MICRO && x->sizes[n].n_tok > 0)
                 n++;
-            expect(&want, p, x->last_script, n);
+            expect(&want, p, x->last_variant, n);
         }
         pl_exec_traced(r.engine->exec, &sum, sizeof sum);
         assert_int_equal(sum.runs, 2);

@@ -74,8 +74,8 @@ static uint64_t by_devices(struct arena *a, const uint64_t *x, int n, int n_dev,
     n_join = rank_tree_join(join, n, present, n_dev, rank0, n_rank, &depth);
     all = (struct stack){.n = 0};
     for (int i = 0; i < n_join; i++) {
-        assert_in_range(join[i].index, 0, dev[join[i].unit].n - 1);
-        push(&all, dev[join[i].unit].x[join[i].index], join[i].n_add);
+        assert_in_range(join[i].index, 0, dev[join[i].shard].n - 1);
+        push(&all, dev[join[i].shard].x[join[i].index], join[i].n_add);
     }
     assert_int_equal(all.most, depth);
     if (present == 0)

@@ -76,7 +76,7 @@ static bool readable(const struct graph_node *n)
 /* Leaves of random values, and one step. */
 static void fill(pl_exec *x, const pl_graph *g, uint64_t *seed)
 {
-    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
+    const pl_step_tokens rows = {.size = sizeof rows, .n_tok = N_TOK};
     pl_err err;
 
     for (int t = 0; t < g->n_node; t++) {
@@ -316,7 +316,7 @@ TEST(exec_view_outside_is_refused)
 TEST(exec_async_keeps_the_order_of_the_calls)
 {
     static const char *const devices[] = {"cpu*2", "sim*3"};
-    const pl_rows rows = {.size = sizeof rows, .n_tok = N_TOK};
+    const pl_step_tokens rows = {.size = sizeof rows, .n_tok = N_TOK};
     uint64_t seed = test_seed();
     pl_graph *g = graph();
     pl_tensor w = pl_tensor_find(g, "w"), z = pl_tensor_find(g, "z");
@@ -366,7 +366,9 @@ TEST(exec_async_tells_its_failure_once)
     TEST_OK(pl_tensor_get_async(e, w, got, 4 * 672, 4, &err), err);
     TEST_OK(pl_tensor_set_async(e, w, got, 0, sizeof v, &err), err);
     assert_int_equal(
-        pl_exec_step(e, &(pl_rows){.size = sizeof(pl_rows), .n_tok = 1}, &err),
+        pl_exec_step(
+            e, &(pl_step_tokens){.size = sizeof(pl_step_tokens), .n_tok = 1},
+            &err),
         PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "w: 4 bytes from byte 2688"));
     TEST_OK(pl_tensor_get(e, w, got, 0, sizeof v, &err), err);

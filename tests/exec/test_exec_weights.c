@@ -313,7 +313,7 @@ TEST(weights_go_to_devices_by_slabs)
     struct scene s;
     struct arena a = {0};
     struct progress p = {0};
-    struct storage *t;
+    struct weight_store *t;
     struct write_stat got;
     int64_t slabs = 0, bytes = 0;
     int n;

@@ -94,11 +94,11 @@ static void step(struct machine *m, int seq, int64_t n, const float *in,
                  float *out)
 {
     int32_t pos[UBATCH], seqs[UBATCH];
-    pl_rows rows = {.size = sizeof rows,
-                    .n_tok = n,
-                    .pos = pos,
-                    .seq = seqs,
-                    .page_stride = m->kv.stride};
+    pl_step_tokens rows = {.size = sizeof rows,
+                           .n_tok = n,
+                           .pos = pos,
+                           .seq = seqs,
+                           .page_stride = m->kv.stride};
     size_t bytes = (size_t)(n * ROW) * sizeof *in;
     pl_err err;
 
@@ -115,8 +115,8 @@ static void step(struct machine *m, int seq, int64_t n, const float *in,
     TEST_OK(pl_exec_step(m->x, &rows, &err), err);
     TEST_OK(pl_tensor_get(m->x, pl_tensor_find(m->g, "y"), out, 0, bytes, &err),
             err);
-    kv_advance(&m->kv, seq, n, false);
-    kv_settle(&m->kv, seq);
+    kv_commit(&m->kv, seq, n, false);
+    kv_trim_windows(&m->kv, seq);
 }
 
 static uint64_t cache_bytes(const struct machine *m)
@@ -157,7 +157,7 @@ static void compare(const char *devices, bool on_host, int n_step,
             TEST_OK(kv_copy(&some.kv, 1 - seq, seq, copy_page, some.x, &err),
                     err);
         }
-        least = kv_least(&some.kv, seq);
+        least = kv_min_length(&some.kv, seq);
         if (test_below(seed, 8) == 0) { /* back, as far as it goes */
             kv_trim(&all.kv, seq, least);
             kv_trim(&some.kv, seq, least);

@@ -330,7 +330,7 @@ TEST(graph_shape_wrong_calls_are_refused)
 {
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
     const pl_dim odd[1] = {{1, (pl_symbol)9}};
-    const pl_run run[2] = {{40, 1}, {24, 0}};
+    const pl_interval run[2] = {{40, 1}, {24, 0}};
     const pl_layout l = {PL_SPLIT, 1, 64, 2, run};
     pl_tensor x[7] = {0};
 

@@ -56,7 +56,7 @@ TEST(graph_text_built_graph_prints_and_reads_back)
     static struct test_text a, b;
     const pl_dim d[2] = {{1, PL_N_TOK}, {64, PL_CONST}};
     const pl_dim r[3] = {{4, PL_N_TOK}, {2, PL_CONST}, {8, PL_CONST}};
-    const pl_run run[2] = {{96, 1}, {32, 6}};
+    const pl_interval run[2] = {{96, 1}, {32, 6}};
     const pl_layout l = {PL_SPLIT, 1, 128, 2, run};
     pl_graph *g, *h;
     pl_tensor x, y;

@@ -1,8 +1,10 @@
 /* Downloads from a hub that does all that servers and nets do wrong. What comes
  * in the end is the file that the hub lists, or nothing. */
+#include "lib/http_try.h"
 #include "lib/hub_try.h"
 
 #include "hub/hub_api.h"
+#include "hub/hub_transfer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -452,4 +454,50 @@ TEST(hub_what_does_not_fit_is_not_begun)
     hub_use(&u, "T/R", NULL, PL_FULL, "does not fit into");
     assert_int_equal(t.n_get, 0);
     end(&t, &u);
+}
+
+static bool take_head(void *user, const struct hub_head *h)
+{
+    (void)user;
+    return h->status == 200;
+}
+
+static bool take_data(void *user, const void *data, size_t n)
+{
+    (void)user;
+    (void)data;
+    return n > 0;
+}
+
+/* A server whose certificate is signed by itself. */
+TEST(hub_trusts_the_certificates_of_a_named_file)
+{
+    const char *cert = test_temp("hub-cert.pem"), *key = test_temp("hub-key");
+    char line[1024], url[64], why[HUB_WHY];
+    struct http_options o = {.cert_file = cert, .cert_key_file = key};
+    struct hub_transfer get = {
+        .url = url, .timeout_s = 60, .begin = take_head, .data = take_data};
+    struct hub_head head;
+    struct http_try t;
+
+    if (system("command -v openssl >/dev/null 2>&1") != 0)
+        TEST_SKIP("no openssl command to make a certificate with");
+    snprintf(line, sizeof line,
+             "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=a "
+             "-addext subjectAltName=IP:127.0.0.1 "
+             "-keyout '%s' -out '%s' >/dev/null 2>&1",
+             key, cert);
+    assert_int_equal(system(line), 0);
+    try_start(&t, &o);
+    snprintf(url, sizeof url, "https://127.0.0.1:%d/hello", t.port);
+    unsetenv("SSL_CERT_FILE");
+    assert_int_equal(hub_get(&get, &head, why), HUB_FAILED);
+    assert_non_null(strstr(why, "certificate"));
+    setenv("SSL_CERT_FILE", cert, 1);
+    assert_int_equal(hub_get(&get, &head, why), HUB_WHOLE);
+    assert_int_equal(head.status, 200);
+    setenv("SSL_CERT_FILE", key, 1);
+    assert_int_equal(hub_get(&get, &head, why), HUB_FAILED);
+    unsetenv("SSL_CERT_FILE");
+    try_stop(&t);
 }

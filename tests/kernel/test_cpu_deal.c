@@ -1,6 +1,6 @@
 /* Work that threads deal out among themselves: each item is done once, whoever
  * comes when, and one who does not come is helped. */
-#include "device/cpu/cpu_deal.h"
+#include "device/cpu/cpu_steal.h"
 #include "lib/support.h"
 
 enum { MAX_THREAD = 70, MAX_ITEM = 3000 };
@@ -8,9 +8,9 @@ enum { MAX_THREAD = 70, MAX_ITEM = 3000 };
 struct crew {
     int64_t n, grain;
     int nth;
-    struct cpu_taken taken[MAX_THREAD];
+    struct cpu_steal_counter taken[MAX_THREAD];
     struct cpu_call call[MAX_THREAD];
-    struct cpu_deal deal[MAX_THREAD];
+    struct cpu_steal deal[MAX_THREAD];
     unsigned char done[MAX_ITEM]; /* how often */
 };
 
@@ -19,7 +19,7 @@ static void crew_init(struct crew *c, int64_t n, int64_t grain, int nth)
     *c = (struct crew){.n = n, .grain = grain, .nth = nth};
     for (int i = 0; i < nth; i++) {
         c->call[i] = (struct cpu_call){.ith = i, .nth = nth, .taken = c->taken};
-        c->deal[i] = cpu_deal(&c->call[i], n, grain);
+        c->deal[i] = cpu_steal(&c->call[i], n, grain);
     }
 }
 
@@ -28,7 +28,7 @@ static bool crew_work(struct crew *c, int thread)
 {
     struct cpu_part p;
 
-    if (!cpu_deal_next(&c->deal[thread], &p))
+    if (!cpu_steal_next(&c->deal[thread], &p))
         return false;
     assert_true(p.lo >= 0 && p.lo < p.hi && p.hi <= c->n);
     assert_true(p.lo % c->grain == 0 && (p.hi % c->grain == 0 || p.hi == c->n));

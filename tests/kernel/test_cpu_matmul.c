@@ -76,7 +76,7 @@ static float *run(const struct cpu_kernels *k, const struct problem *p,
     float *out = weights_alloc((size_t)(count * tree->n_out) * sizeof(float));
     struct q8_block *q8 =
         weights_alloc((size_t)(rows * w->k / 32) * sizeof(*q8));
-    struct cpu_taken taken[MAX_THREAD] = {0};
+    struct cpu_steal_counter taken[MAX_THREAD] = {0};
     struct cpu_call c = {
         .n_in =
             p->kernel == KERNEL_expert_matmul || p->kernel == KERNEL_expert_down

@@ -1,6 +1,6 @@
 /* Meetings of a device's threads, pair by pair: between two steps that may not
  * run at once the threads meet, and they meet nowhere else. */
-#include "device/cpu/cpu_meetings.h"
+#include "device/cpu/cpu_barriers.h"
 
 #include "lib/support.h"
 
@@ -16,13 +16,13 @@ struct range {
 
 struct plan {
     struct prog_tensor tensor[N_TENSOR];
-    struct step step[N_STEP];
+    struct insn insn[N_STEP];
     struct merge_item item[N_STEP][2];
     struct merge_addend addend[N_STEP][2][3];
-    struct copy_piece piece[N_STEP][2][3];
+    struct copy_desc piece[N_STEP][2][3];
     struct range range[N_STEP][MAX_RANGE]; /* what a step touches */
     int n_range[N_STEP];
-    unsigned char how[N_STEP]; /* what cpu_meetings found */
+    unsigned char how[N_STEP]; /* what cpu_barriers found */
 };
 
 static void put(struct plan *p, int s, int tensor, size_t more, size_t off,
@@ -51,9 +51,9 @@ static void draw_kernel(struct plan *p, int s, uint64_t *seed)
     static const enum kernel some[] = {KERNEL_concat, KERNEL_concat,
                                        KERNEL_quantize, KERNEL_cache_write,
                                        KERNEL_attention};
-    struct step_kernel *k = &p->step[s].kernel;
+    struct insn_kernel *k = &p->insn[s].kernel;
 
-    p->step[s] = (struct step){.kind = STEP_KERNEL};
+    p->insn[s] = (struct insn){.kind = INSN_KERNEL};
     k->kernel = some[test_below(seed, 5)];
     k->n_arg = 2 + (int)test_below(seed, MAX_ARG - 1);
     k->tree = (struct rank_tree){.n = 1, .n_out = 1};
@@ -76,12 +76,12 @@ static void draw_kernel(struct plan *p, int s, uint64_t *seed)
 /* Device 0's; what it reads of others is not its threads' affair. */
 static void draw_merge(struct plan *p, int s, uint64_t *seed)
 {
-    struct step_merge *st = &p->step[s].merge;
+    struct insn_merge *st = &p->insn[s].merge;
 
-    p->step[s] = (struct step){.kind = STEP_MERGE};
+    p->insn[s] = (struct insn){.kind = INSN_MERGE};
     st->n_item = 1 + (int)test_below(seed, 2);
     st->item = p->item[s];
-    st->meet = test_below(seed, 3) == 0;
+    st->barrier = test_below(seed, 3) == 0;
     put_scratch(p, s, false);
     for (int m = 0; m < st->n_item; m++) {
         struct merge_item *it = &p->item[s][m];
@@ -100,7 +100,7 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
                     (struct merge_addend){.dev = dev, .tensor = t, .off = off};
             else
                 p->piece[s][m][i] =
-                    (struct copy_piece){.src_dev = dev, .src = t};
+                    (struct copy_desc){.src_dev = dev, .src = t};
             if (dev == 0)
                 put(p, s, t, 0, it->reduce ? off : 0, false);
         }
@@ -114,15 +114,15 @@ static void draw_merge(struct plan *p, int s, uint64_t *seed)
 /* From another device, which is not this one's threads' affair. */
 static void draw_pull(struct plan *p, int s, uint64_t *seed)
 {
-    struct step *st = &p->step[s];
-    struct copy_piece *c = &p->piece[s][0][0];
+    struct insn *st = &p->insn[s];
+    struct copy_desc *c = &p->piece[s][0][0];
 
-    *c = (struct copy_piece){.src_dev = 1,
-                             .bytes = {test_below(seed, 2) ? 64 : 1 << 20, 0},
-                             .n0 = {1, 0},
-                             .n1 = {1, 0}};
-    *st = (struct step){
-        .kind = STEP_PULL,
+    *c = (struct copy_desc){.src_dev = 1,
+                            .bytes = {test_below(seed, 2) ? 64 : 1 << 20, 0},
+                            .n0 = {1, 0},
+                            .n1 = {1, 0}};
+    *st = (struct insn){
+        .kind = INSN_PULL,
         .queue = test_below(seed, 2) ? QUEUE_COPY : QUEUE_COMPUTE,
         .pull = {.out = any(seed), .n_piece = 1, .piece = c},
     };
@@ -145,8 +145,8 @@ static void draw(struct plan *p, uint64_t *seed)
     for (int s = 0; s < N_STEP; s++)
         switch (test_below(seed, 14)) {
         case 0:
-            p->step[s] = (struct step){.kind = test_below(seed, 2) ? STEP_POST
-                                                                   : STEP_WAIT};
+            p->insn[s] = (struct insn){.kind = test_below(seed, 2) ? INSN_POST
+                                                                   : INSN_WAIT};
             break;
         case 1:
         case 2:
@@ -162,10 +162,10 @@ static void draw(struct plan *p, uint64_t *seed)
 
 static void find(struct plan *p)
 {
-    const struct script script = {
-        .n_micro = 1, .n_step = N_STEP, .step = p->step};
+    const struct variant variant = {
+        .n_micro = 1, .n_insn = N_STEP, .insn = p->insn};
 
-    assert_true(cpu_meetings(&script, p->tensor, 0, p->how));
+    assert_true(cpu_barriers(&variant, p->tensor, 0, p->how));
 }
 
 /* May the two steps not run at the same time? */
@@ -196,15 +196,15 @@ TEST(cpu_threads_meet_between_steps_that_clash)
         draw(&p, &seed);
         find(&p);
         for (int s = 0; s < N_STEP; s++) {
-            const struct step *st = &p.step[s];
-            bool needed = false, meet = p.how[s] & CPU_MEET;
-            bool fixed = st->kind == STEP_POST || step_meets(st);
+            const struct insn *st = &p.insn[s];
+            bool needed = false, meet = p.how[s] & CPU_BARRIER;
+            bool fixed = st->kind == INSN_POST || insn_is_barrier(st);
 
             for (int k = last; k < s; k++)
                 needed |= clash(&p, k, s);
-            if (st->kind == STEP_WAIT || st->queue == QUEUE_COPY)
+            if (st->kind == INSN_WAIT || st->queue == QUEUE_COPY)
                 continue; /* each thread waits for itself, for events */
-            if (st->kind == STEP_POST)
+            if (st->kind == INSN_POST)
                 assert_true(meet); /* others rely on what is before */
             else if (fixed)
                 assert_false(meet); /* they meet there anyhow */
@@ -227,9 +227,9 @@ static bool all_meet(const struct plan *p, int first, int last,
                      const struct graph_sizes *z)
 {
     for (int k = first + 1; k <= last; k++)
-        if (step_runs(&p->step[k], 1, z) &&
-            ((p->how[k] & CPU_MEET_SINGLE) ||
-             (step_meets(&p->step[k]) && !(p->how[k] & CPU_ALONE))))
+        if (insn_enabled(&p->insn[k], 1, z) &&
+            ((p->how[k] & CPU_BARRIER_DECODE) ||
+             (insn_is_barrier(&p->insn[k]) && !(p->how[k] & CPU_FIRST_THREAD))))
             return true;
     return false;
 }
@@ -237,19 +237,20 @@ static bool all_meet(const struct plan *p, int first, int last,
 /* In a run of a single token: must they meet between the steps i and j? */
 static bool must_meet(const struct plan *p, int i, int j)
 {
-    const struct step *a = &p->step[i], *b = &p->step[j];
-    bool a_alone = p->how[i] & CPU_ALONE, b_alone = p->how[j] & CPU_ALONE;
-    bool worked = !step_is_event(a), works = !step_is_event(b);
-    bool tells = b->kind == STEP_POST || step_meets(b);
+    const struct insn *a = &p->insn[i], *b = &p->insn[j];
+    bool a_alone = p->how[i] & CPU_FIRST_THREAD,
+         b_alone = p->how[j] & CPU_FIRST_THREAD;
+    bool worked = !insn_is_event(a), works = !insn_is_event(b);
+    bool tells = b->kind == INSN_POST || insn_is_barrier(b);
 
     return (worked && works && clash(p, i, j) && !(a_alone && b_alone)) ||
            (tells && worked && !a_alone) ||
-           (step_meets(a) && a_alone && works && !b_alone);
+           (insn_is_barrier(a) && a_alone && works && !b_alone);
 }
 
 /* The tensor whose values tell how much a kernel does: its result, or what it
  * puts in there. */
-static int most_of(const struct step_kernel *k)
+static int most_of(const struct insn_kernel *k)
 {
     return k->arg[k->arg[0].access == ACCESS_UPDATE].tensor;
 }
@@ -269,17 +270,18 @@ TEST(cpu_threads_meet_seldom_for_a_single_token)
         draw(&p, &seed);
         find(&p);
         for (int j = 0; j < N_STEP; j++) {
-            const struct step *b = &p.step[j];
-            bool works = !step_is_event(b), b_alone = p.how[j] & CPU_ALONE;
+            const struct insn *b = &p.insn[j];
+            bool works = !insn_is_event(b),
+                 b_alone = p.how[j] & CPU_FIRST_THREAD;
 
             if (b_alone)
                 assert_true(works && b->queue == QUEUE_COMPUTE);
-            if (b_alone && b->kind == STEP_KERNEL)
+            if (b_alone && b->kind == INSN_KERNEL)
                 assert_true(most_of(&b->kernel) % 3 != 0);
             n_alone += b_alone;
-            n_all += (p.how[j] & CPU_MEET) || step_meets(b);
-            n_one +=
-                (p.how[j] & CPU_MEET_SINGLE) || (step_meets(b) && !b_alone);
+            n_all += (p.how[j] & CPU_BARRIER) || insn_is_barrier(b);
+            n_one += (p.how[j] & CPU_BARRIER_DECODE) ||
+                     (insn_is_barrier(b) && !b_alone);
             for (int i = 0; i < j; i++)
                 if (must_meet(&p, i, j) && !all_meet(&p, i, j, &one))
                     fail_msg("trial %d: steps %d and %d", trial, i, j);
@@ -304,9 +306,9 @@ static void guard_some(struct plan *p, uint64_t *seed)
 
         if (k >= 5)
             continue;
-        p->step[s].guard_out = guard[k].out;
-        p->step[s].least = guard[k].least;
-        p->step[s].most = guard[k].most;
+        p->insn[s].pred_out = guard[k].out;
+        p->insn[s].min_rows = guard[k].least;
+        p->insn[s].max_rows = guard[k].most;
     }
 }
 
@@ -315,8 +317,8 @@ static bool meet_in(const struct plan *p, int first, int last,
                     const struct graph_sizes *z)
 {
     for (int k = first + 1; k <= last; k++)
-        if (step_runs(&p->step[k], 1, z) &&
-            ((p->how[k] & CPU_MEET) || step_meets(&p->step[k])))
+        if (insn_enabled(&p->insn[k], 1, z) &&
+            ((p->how[k] & CPU_BARRIER) || insn_is_barrier(&p->insn[k])))
             return true;
     return false;
 }
@@ -341,8 +343,8 @@ TEST(cpu_threads_meet_whatever_a_run_passes_over)
         find(&p);
         for (int j = 0; j < N_STEP; j++)
             for (int i = 0; i < j; i++) {
-                if (!step_runs(&p.step[i], 1, z) ||
-                    !step_runs(&p.step[j], 1, z))
+                if (!insn_enabled(&p.insn[i], 1, z) ||
+                    !insn_enabled(&p.insn[j], 1, z))
                     continue;
                 if (z->n_tok == 1
                         ? must_meet(&p, i, j) && !all_meet(&p, i, j, z)
@@ -361,24 +363,24 @@ TEST(cpu_threads_of_a_single_token_know_no_steps_of_many)
 
     for (int trial = 0; trial < n_trial; trial++) {
         static struct plan all, single;
-        struct script some = {.n_micro = 1, .step = single.step};
+        struct variant some = {.n_micro = 1, .insn = single.insn};
 
         draw(&all, &seed);
         for (int s = 0; s < N_STEP; s++) {
             if (test_below(&seed, 4) == 0) {
-                all.step[s].least = 2;
-                all.step[s].most = INT64_MAX;
+                all.insn[s].min_rows = 2;
+                all.insn[s].max_rows = INT64_MAX;
             } else {
-                single.step[some.n_step++] = all.step[s];
+                single.insn[some.n_insn++] = all.insn[s];
             }
         }
         find(&all);
-        assert_true(cpu_meetings(&some, all.tensor, 0, single.how));
+        assert_true(cpu_barriers(&some, all.tensor, 0, single.how));
         for (int s = 0, k = 0; s < N_STEP; s++)
-            if (all.step[s].least < 2)
-                assert_int_equal(all.how[s] & (CPU_ALONE | CPU_MEET_SINGLE),
-                                 single.how[k++] &
-                                     (CPU_ALONE | CPU_MEET_SINGLE));
+            if (all.insn[s].min_rows < 2)
+                assert_int_equal(
+                    all.how[s] & (CPU_FIRST_THREAD | CPU_BARRIER_DECODE),
+                    single.how[k++] & (CPU_FIRST_THREAD | CPU_BARRIER_DECODE));
     }
 }
 
@@ -391,26 +393,27 @@ TEST(cpu_threads_meet_around_a_message_of_many_values)
     struct prog_tensor t[2] = {{.region = REGION_WORK, .bytes = 64},
                                {.region = REGION_CACHE, .bytes = 64}};
     struct merge_addend others = {.dev = 1};
-    const struct step_kernel kernel = {
+    const struct insn_kernel kernel = {
         .kernel = KERNEL_scale,
         .n_arg = 1,
         .arg = {{0, ACCESS_WRITE}},
     };
 
     for (int n = 480; n <= N; n = n < 540 ? n + 1 : n + 1460) {
-        const struct step step[3] = {
-            {.kind = STEP_KERNEL, .kernel = kernel},
-            {.kind = STEP_MERGE, .merge = {.n_item = n, .item = item}},
-            {.kind = STEP_KERNEL, .kernel = kernel},
+        const struct insn insn[3] = {
+            {.kind = INSN_KERNEL, .kernel = kernel},
+            {.kind = INSN_MERGE, .merge = {.n_item = n, .item = item}},
+            {.kind = INSN_KERNEL, .kernel = kernel},
         };
-        const struct script script = {.n_micro = 1, .n_step = 3, .step = step};
+        const struct variant variant = {
+            .n_micro = 1, .n_insn = 3, .insn = insn};
         unsigned char how[3];
 
         for (int i = 0; i < n; i++)
             item[i] = (struct merge_item){
                 .reduce = true, .n_addend = 1, .addend = &others};
-        assert_true(cpu_meetings(&script, t, 0, how));
-        assert_false(how[0] & CPU_MEET);
-        assert_true((how[1] & CPU_MEET) && (how[2] & CPU_MEET));
+        assert_true(cpu_barriers(&variant, t, 0, how));
+        assert_false(how[0] & CPU_BARRIER);
+        assert_true((how[1] & CPU_BARRIER) && (how[2] & CPU_BARRIER));
     }
 }

@@ -640,8 +640,8 @@ TEST(cpu_ops_sum_adds_ranks_along_the_tree)
     static const struct rank_span span[] = {
         {0, 0, 2, 0}, {2, 2, 1, 1}, {3, 3, 2, 2}, {6, 5, 1, 0}, {7, 6, 3, 2}};
     static const int owner[] = {0, 0, 1, 2, 2, 0, 2, 2, 2};
-    static const struct rank_item item[] = {{0, 0}, {1, 1}, {2, 0}};
-    static const struct rank_item one[] = {{0, 0}};
+    static const struct tree_addend item[] = {{0, 0}, {1, 1}, {2, 0}};
+    static const struct tree_addend one[] = {{0, 0}};
     const int64_t in[] = {3, 9, 37}, out[] = {2, 3, 37};
     uint64_t seed = test_seed();
     struct cpu_call c = {.n_in = 1,

@@ -254,7 +254,7 @@ enum contraction { DENSE, UP, DOWN };
 static enum gpu_kernel contracts_by(enum contraction x, int64_t n,
                                     int64_t n_expert, int n_unit, int64_t n_tok)
 {
-    const struct rank_item item = {0};
+    const struct tree_addend item = {0};
     const struct gpu_tensor id = {1, PL_I32, 2, {n_tok, 2}, NULL, 0, 0};
     struct gpu_tensor w = {1, PL_F32, 3, {n_expert, n, 256}, NULL, 0, 0};
     struct gpu_tensor in = {1,    PL_F32, 3, {n_tok, x == DOWN ? 2 : 1, 256},
@@ -263,7 +263,7 @@ static enum gpu_kernel contracts_by(enum contraction x, int64_t n,
     struct gpu_call c = {.n_in = x == DENSE ? 2 : 3,
                          .n_unit = n_unit,
                          .tree = {.item = &item, .n = 1, .n_out = 1}};
-    struct gpu_list l = {0};
+    struct launch_list l = {0};
     enum gpu_kernel k;
 
     if (x == DENSE) {
@@ -351,7 +351,7 @@ static enum gpu_kernel attends_by(int64_t n_head, int64_t n_tok, int64_t n_seq)
                                .table = {.n_tok = n_tok, .page_stride = 64},
                                .n_seq = n_seq,
                                .head_map = map};
-    struct gpu_list l = {0};
+    struct launch_list l = {0};
     enum gpu_kernel k;
 
     gpu_launch_attention(&l, &c);
@@ -387,7 +387,7 @@ TEST(gpu_attention_has_rows_for_tokens_that_share_keys)
 /* Attention's launches: groups of the first, levels of the tree. */
 static void attention_takes(const struct gpu_call *c, int64_t groups, int level)
 {
-    struct gpu_list l = {0};
+    struct launch_list l = {0};
 
     gpu_launch_attention(&l, c);
     assert_false(l.no_memory);

@@ -13,9 +13,9 @@
 
 #include "base/hash64.h"
 #include "device/gpu/driver_opencl.h"
-#include "device/gpu/gpu_cache.h"
-#include "device/gpu/gpu_check.h"
+#include "device/gpu/gpu_kernel_cache.h"
 #include "device/gpu/gpu_launch.h"
+#include "device/gpu/gpu_selftest.h"
 #include "device/gpu/opencl_api.h"
 #include "lib/command.h"
 #include "lib/gpu_bridge.h"
@@ -140,8 +140,8 @@ TEST(opencl_shows_what_the_compiler_said)
     library(PLAIT_FAKE_OPENCL);
     TEST_OK(gpu_opencl.open(&g, 1, &err), err);
     for (int n_thread = 1; n_thread < 3; n_thread++) {
-        assert_int_equal(gpu_opencl.ready(g, want, n_thread, &p, &err),
-                         PL_DEVICE);
+        assert_int_equal(
+            gpu_opencl.compile_kernels(g, want, n_thread, &p, &err), PL_DEVICE);
         assert_non_null(strstr(err.message, why));
     }
     assert_int_equal(
@@ -262,12 +262,12 @@ TEST(opencl_queues_work_in_order_and_meet_at_marks)
         size_t at = (size_t)i * PART;
 
         TEST_OK(d->write(g, QUEUE_COPY, a + at, in + at, PART, &err), err);
-        TEST_OK(d->mark(g, QUEUE_COPY, i, &err), err);
-        TEST_OK(d->await(g, QUEUE_COMPUTE, i, &err), err);
+        TEST_OK(d->fence_record(g, QUEUE_COPY, i, &err), err);
+        TEST_OK(d->fence_wait(g, QUEUE_COMPUTE, i, &err), err);
         TEST_OK(d->copy(g, QUEUE_COMPUTE, b + 64 + at, a + at, PART, &err),
                 err);
-        TEST_OK(d->mark(g, QUEUE_COMPUTE, 63 - i, &err), err);
-        TEST_OK(d->await(g, QUEUE_COPY, 63 - i, &err), err);
+        TEST_OK(d->fence_record(g, QUEUE_COMPUTE, 63 - i, &err), err);
+        TEST_OK(d->fence_wait(g, QUEUE_COPY, 63 - i, &err), err);
         TEST_OK(d->read(g, QUEUE_COPY, out + at, b + 64 + at, PART, &err), err);
         TEST_OK(d->flush(g, QUEUE_COPY, &err), err);
     }
@@ -453,7 +453,7 @@ static void must_fill(void)
 }
 
 /* A head of four words, the key, the binary: the head's second word is the hash
- * of the binary, the third says how long the key is (gpu_cache.h). */
+ * of the binary, the third says how long the key is (gpu_kernel_cache.h). */
 static unsigned char *binary_of(unsigned char *file, size_t n, size_t *n_binary)
 {
     uint64_t word[4];
@@ -604,7 +604,7 @@ TEST_LONG(opencl_passes_the_trials_of_kernels)
     snprintf(spec, sizeof spec, "opencl:%d", index);
     s = build_set_as(spec, 1, &opt);
     x = device_of(s, 0)->own;
-    TEST_OK(x->driver->ready(x->gpu, want, 1, &progress, &err), err);
+    TEST_OK(x->driver->compile_kernels(x->gpu, want, 1, &progress, &err), err);
     TEST_OK(gpu_check(x, want, &progress, &differs, &err), err);
     assert_false(differs);
     device_set_free(s);

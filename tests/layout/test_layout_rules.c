@@ -472,7 +472,7 @@ static void rule_is_tight(struct try *t, const struct rule *r, int n_rank)
 static const pl_layout *related(struct arena *a, const struct rule_split *s,
                                 int dim, int64_t size, int how, int n_rank)
 {
-    pl_run *run = arena_alloc(a, (size_t)size, sizeof *run);
+    pl_interval *run = arena_alloc(a, (size_t)size, sizeof *run);
 
     assert_non_null(run);
     if (size % s->size && s->size % size)

@@ -71,7 +71,7 @@ TEST(layout_contains_agrees_with_each_index)
         int64_t size = 1 + test_below(&seed, MAX_SIZE);
         int n_rank = 1 + (int)test_below(&seed, 3);
         struct random_layout raw[2];
-        pl_run run[MAX_SIZE];
+        pl_interval run[MAX_SIZE];
         const pl_layout *have, *want;
         struct arena a = {0};
         bool all = true;
@@ -82,7 +82,7 @@ TEST(layout_contains_agrees_with_each_index)
         for (int64_t i = 0; i < size; i++) {
             rankset o = naive_owners(&raw[1].l, i, n_rank);
 
-            run[i] = (pl_run){1, o};
+            run[i] = (pl_interval){1, o};
             if (t % 2)
                 run[i].owners |= naive_owners(&raw[0].l, i, n_rank);
         }
@@ -106,7 +106,7 @@ TEST(layout_contains_agrees_with_each_index)
 
 TEST(layout_contains_tells_dimensions_apart)
 {
-    const pl_run run[2] = {{2, 1}, {2, 2}};
+    const pl_interval run[2] = {{2, 1}, {2, 2}};
     const pl_layout a = {PL_SPLIT, 0, 4, 2, run}, b = {PL_SPLIT, 1, 4, 2, run};
 
     assert_false(layout_contains(&a, &b, 4));
@@ -175,9 +175,9 @@ TEST(layout_run_walk_visits_each_index_once)
 
 TEST(layout_check_refuses_what_tiles_nothing)
 {
-    const pl_run ok[2] = {{2, 1}, {2, 6}}, none[2] = {{2, 1}, {2, 0}};
-    const pl_run far[2] = {{2, 1}, {2, 8}}, zero[2] = {{0, 1}, {4, 2}};
-    const pl_run huge[2] = {{INT64_MAX, 1}, {INT64_MAX, 2}};
+    const pl_interval ok[2] = {{2, 1}, {2, 6}}, none[2] = {{2, 1}, {2, 0}};
+    const pl_interval far[2] = {{2, 1}, {2, 8}}, zero[2] = {{0, 1}, {4, 2}};
+    const pl_interval huge[2] = {{INT64_MAX, 1}, {INT64_MAX, 2}};
     const int64_t size[2] = {8, 6};
     const struct {
         pl_layout l;
@@ -210,7 +210,7 @@ TEST(layout_check_refuses_what_tiles_nothing)
 
 TEST(layout_print_is_exact_and_fits)
 {
-    const pl_run run[2] = {{3, 3}, {2, 4}};
+    const pl_interval run[2] = {{3, 3}, {2, 4}};
     const pl_layout l = {PL_SPLIT, 1, 5, 2, run};
     const char *all = "split(1: 3{0,1} 2{2})";
     char buf[64];

@@ -156,7 +156,7 @@ static bool tree_emit(struct weights_tree *t, int lo, int n)
     if (n == 1) {
         if (t->empty >> lo & 1)
             return false;
-        t->item[t->t.n++] = (struct rank_item){lo, 0};
+        t->item[t->t.n++] = (struct tree_addend){lo, 0};
         t->t.n_out++;
         if (t->t.depth < t->t.n_out)
             t->t.depth = t->t.n_out;

@@ -47,7 +47,7 @@ void weights_free(struct weights *m);
 /* The tree over n_rank ranks as one device sees it that carries first..end-1;
  * ranks in `empty` have no addend. */
 struct weights_tree {
-    struct rank_item item[64];
+    struct tree_addend item[64];
     struct rank_tree t; /* into item[]: do not copy */
     int n_rank, first, end;
     uint64_t empty;

@@ -22,9 +22,9 @@ __attribute__((constructor)) static void make(void)
     gpu_bare.identity = gpu_odd_identity;
     gpu_bare.map = NULL;
     gpu_bare.unmap = NULL;
-    gpu_bare.post = NULL;
-    gpu_bare.wait = NULL;
-    gpu_bare.drop = NULL;
+    gpu_bare.signal_word = NULL;
+    gpu_bare.wait_word = NULL;
+    gpu_bare.cancel_queue = NULL;
     gpu_bare.graph_make = NULL;
     gpu_bare.graph_run = NULL;
     gpu_bare.graph_free = NULL;
@@ -34,5 +34,5 @@ __attribute__((constructor)) static void make(void)
     gpu_parts.list = list_parts;
 }
 
-const struct device_ops bare_ops = GPU_KIND(bare, gpu_bare);
-const struct device_ops parts_ops = GPU_KIND(parts, gpu_parts);
+const struct backend_ops bare_ops = GPU_KIND(bare, gpu_bare);
+const struct backend_ops parts_ops = GPU_KIND(parts, gpu_parts);

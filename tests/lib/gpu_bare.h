@@ -5,12 +5,12 @@
 
 #include "device/device_ops.h"
 
-extern const struct device_ops bare_ops;
+extern const struct backend_ops bare_ops;
 
 /* The kind `parts`: the emulator, which promises no allocation of more bytes
  * than these. */
 enum { GPU_PARTS_LARGEST = 192 << 10 };
 
-extern const struct device_ops parts_ops;
+extern const struct backend_ops parts_ops;
 
 #endif

@@ -76,7 +76,7 @@ static void emulate(const struct cpu_call *c, enum kernel k, int turn,
                     bool known)
 {
     static _Thread_local struct emu *emu;
-    struct gpu_list l = {0};
+    struct launch_list l = {0};
     struct gpu_call g;
     size_t bytes;
     void *scratch;
@@ -288,7 +288,7 @@ static void run_driven(const struct cpu_call *c, enum kernel k)
     const struct gpu_driver *d = driver.d;
     int n_unit = units(driver.n_call);
     enum queue q = driver.n_call++ % QUEUE_COUNT;
-    struct gpu_list l = {0};
+    struct launch_list l = {0};
     struct gpu_copies m;
     struct gpu_call g;
     unsigned char *image;

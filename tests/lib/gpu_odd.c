@@ -201,13 +201,13 @@ static pl_status hung_mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     if (g == gpu_hung.who)
         early[i] = gpu_hung.n_left > 0;
-    return gpu_emu.mark(g, q, i, err);
+    return gpu_emu.fence_record(g, q, i, err);
 }
 
 static pl_status hung_reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = early[i];
-    return !hangs(g) ? gpu_emu.reached(g, i, yes, err) : PL_OK;
+    return !hangs(g) ? gpu_emu.fence_query(g, i, yes, err) : PL_OK;
 }
 
 static bool hung_words(const struct gpu *g)
@@ -222,7 +222,7 @@ static pl_status hung_post(struct gpu *g, enum queue q, _Atomic uint64_t *word,
 {
     if (gpu_hung.wordless && !works(g))
         return PL_OK;
-    return gpu_emu.post(g, q, word, value, err);
+    return gpu_emu.signal_word(g, q, word, value, err);
 }
 
 static pl_status hung_finish(struct gpu *g, enum queue q, pl_err *err)
@@ -335,7 +335,7 @@ __attribute__((constructor)) static void make(void)
     gpu_eager.graph_make = NULL; /* each launch is seen */
     gpu_eager.name = "eager";
     gpu_eager.identity = gpu_odd_identity;
-    gpu_eager.ready = eager_ready;
+    gpu_eager.compile_kernels = eager_ready;
     gpu_eager.launch = eager_launch;
     gpu_eager.close = eager_close;
     gpu_wrong = gpu_emu;
@@ -345,26 +345,26 @@ __attribute__((constructor)) static void make(void)
     gpu_hangs = gpu_emu;
     gpu_hangs.graph_make = NULL;
     gpu_hangs.name = "hung";
-    gpu_hangs.drop = NULL; /* nothing can be taken out */
+    gpu_hangs.cancel_queue = NULL; /* nothing can be taken out */
     gpu_hangs.open = hung_open;
     gpu_hangs.alloc = hung_alloc;
     gpu_hangs.host_alloc = hung_host_alloc;
     gpu_hangs.copy = hung_copy;
     gpu_hangs.launch = hung_launch;
     gpu_hangs.flush = hung_flush;
-    gpu_hangs.mark = hung_mark;
-    gpu_hangs.reached = hung_reached;
-    gpu_hangs.words = hung_words;
-    gpu_hangs.post = hung_post;
+    gpu_hangs.fence_record = hung_mark;
+    gpu_hangs.fence_query = hung_reached;
+    gpu_hangs.has_mem_ops = hung_words;
+    gpu_hangs.signal_word = hung_post;
     gpu_hangs.finish = hung_finish;
     gpu_hangs.close = hung_close;
     gpu_hangs.release = hung_release;
     gpu_hangs.host_release = hung_host_release;
     gpu_hangs.map = hung_map;
     gpu_hangs.unmap = hung_unmap;
-    gpu_hangs.reach = hung_reach;
+    gpu_hangs.enable_peer_access = hung_reach;
 }
 
-const struct device_ops eager_ops = GPU_KIND(eager, gpu_eager);
-const struct device_ops hung_ops = GPU_KIND(hung, gpu_hangs);
-const struct device_ops wrong_ops = GPU_KIND(wrong, gpu_wrong);
+const struct backend_ops eager_ops = GPU_KIND(eager, gpu_eager);
+const struct backend_ops hung_ops = GPU_KIND(hung, gpu_hangs);
+const struct backend_ops wrong_ops = GPU_KIND(wrong, gpu_wrong);

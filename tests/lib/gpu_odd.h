@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-extern const struct device_ops eager_ops, hung_ops, wrong_ops;
+extern const struct backend_ops eager_ops, hung_ops, wrong_ops;
 
 /* For kinds that are the emulator's, which has none: a self test that one of
  * them has passed is kept where the environment lets it be, for all of them. */

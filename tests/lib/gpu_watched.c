@@ -239,10 +239,10 @@ __attribute__((constructor)) static void make(void)
     gpu_watch.unmap = unmap;
     gpu_watch.host_alloc = host_alloc;
     gpu_watch.host_release = host_release;
-    gpu_watch.reach = reach;
+    gpu_watch.enable_peer_access = reach;
     gpu_watch.launch = launch;
     gpu_watch.write = write_bytes;
     gpu_watch.read = read_bytes;
 }
 
-const struct device_ops watched_ops = GPU_KIND(watched, gpu_watch);
+const struct backend_ops watched_ops = GPU_KIND(watched, gpu_watch);

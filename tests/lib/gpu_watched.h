@@ -33,6 +33,6 @@ extern bool gpu_watch_blind;
 /* And of no range more bytes than this, if it is not 0. */
 extern size_t gpu_watch_most;
 
-extern const struct device_ops watched_ops;
+extern const struct backend_ops watched_ops;
 
 #endif

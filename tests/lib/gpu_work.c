@@ -52,14 +52,14 @@ static pl_status run_graph(struct gpu_work *w, pl_err *err)
     struct binary_args a[] = {gpu_work_sum(copy, out, out),
                               gpu_work_sum(x, out, out),
                               gpu_work_sum(out, x, copy)};
-    struct gpu_node node[3];
+    struct gpu_graph_node node[3];
 
     for (int i = 0; i < 3; i++)
-        node[i] = (struct gpu_node){.kernel = GPU_binary,
-                                    .n_group = (N + 255) / 256,
-                                    .args = &a[i],
-                                    .after = after,
-                                    .n_after = i < 2 ? 0 : 2};
+        node[i] = (struct gpu_graph_node){.kernel = GPU_binary,
+                                          .n_group = (N + 255) / 256,
+                                          .args = &a[i],
+                                          .after = after,
+                                          .n_after = i < 2 ? 0 : 2};
     PL_TRY(w->d->graph_make(w->g, node, 3, &w->graph, err));
     memset(a, 0xff, sizeof a);
     return w->d->graph_run(w->g, QUEUE_COMPUTE, w->graph, err);
@@ -76,29 +76,30 @@ pl_status gpu_work_do(struct gpu_work *w, pl_err *err)
     bool yes;
 
     PL_TRY(w->d->identity(g, name, sizeof name, err));
-    PL_TRY(w->d->ready(g, gpu_work_wanted, 2, &(struct gpu_progress){0}, err));
+    PL_TRY(w->d->compile_kernels(g, gpu_work_wanted, 2,
+                                 &(struct gpu_progress){0}, err));
     PL_TRY(w->d->write(g, QUEUE_COPY, w->at[0], w->x, N * sizeof(float), err));
     PL_TRY(w->d->write(g, QUEUE_COPY, w->at[1], w->y, N * sizeof(float), err));
-    PL_TRY(w->d->mark(g, QUEUE_COPY, 0, err));
-    PL_TRY(w->d->await(g, QUEUE_COMPUTE, 0, err));
+    PL_TRY(w->d->fence_record(g, QUEUE_COPY, 0, err));
+    PL_TRY(w->d->fence_wait(g, QUEUE_COMPUTE, 0, err));
     PL_TRY(
         w->d->launch(g, QUEUE_COMPUTE, GPU_binary, (N + 255) / 256, &a, err));
     PL_TRY(run_graph(w, err));
     memset(&a, 0xff, sizeof a);
     PL_TRY(w->d->flush(g, QUEUE_COMPUTE, err));
-    PL_TRY(w->d->mark(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
-    PL_TRY(w->d->await(g, QUEUE_COPY, GPU_MAX_MARKS - 1, err));
+    PL_TRY(w->d->fence_record(g, QUEUE_COMPUTE, GPU_MAX_MARKS - 1, err));
+    PL_TRY(w->d->fence_wait(g, QUEUE_COPY, GPU_MAX_MARKS - 1, err));
     PL_TRY(
         w->d->copy(g, QUEUE_COPY, w->at[3], w->at[2], N * sizeof(float), err));
     PL_TRY(w->d->read(g, QUEUE_COPY, w->out, w->at[3], N * sizeof(float), err));
     if (w->shared_at) {
-        PL_TRY(w->d->post(g, QUEUE_COPY, w->shared + 5, 7, err));
-        PL_TRY(w->d->wait(g, QUEUE_COMPUTE, w->shared + 5, 7, err));
-        PL_TRY(w->d->post(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
+        PL_TRY(w->d->signal_word(g, QUEUE_COPY, w->shared + 5, 7, err));
+        PL_TRY(w->d->wait_word(g, QUEUE_COMPUTE, w->shared + 5, 7, err));
+        PL_TRY(w->d->signal_word(g, QUEUE_COMPUTE, w->shared + 6, 8, err));
         PL_TRY(w->d->finish(g, QUEUE_COMPUTE, err));
     }
     PL_TRY(w->d->finish(g, QUEUE_COPY, err));
-    PL_TRY(w->d->reached(g, 0, &yes, err));
+    PL_TRY(w->d->fence_query(g, 0, &yes, err));
     assert_true(yes);
     return PL_OK;
 }
@@ -123,7 +124,7 @@ pl_status gpu_work_meet(struct gpu_work *w, int peer, pl_err *err)
     PL_TRY(w->d->open(&w->peer, peer, err));
     PL_TRY((w->d->alloc_shared ? w->d->alloc_shared : w->d->alloc)(
         w->peer, bytes, &w->peer_at, err));
-    PL_TRY(w->d->reach(w->g, w->peer, err));
+    PL_TRY(w->d->enable_peer_access(w->g, w->peer, err));
     PL_TRY(put_to_peer(w, err));
     PL_TRY(w->d->read(w->peer, QUEUE_COPY, w->met, w->peer_at, bytes, err));
     return w->d->finish(w->peer, QUEUE_COPY, err);

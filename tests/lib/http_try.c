@@ -15,7 +15,7 @@
 
 static void say(struct http_request *r, const char *text)
 {
-    http_answer(r, 200, "text/plain", text, strlen(text));
+    http_respond(r, 200, "text/plain", text, strlen(text));
 }
 
 static void on_hello(void *user, struct http_request *r)
@@ -37,7 +37,7 @@ static void on_echo(void *user, struct http_request *r)
 
     (void)user;
     assert_int_equal(body[n], '\0');
-    http_answer(r, 200, "text/plain", body, n);
+    http_respond(r, 200, "text/plain", body, n);
 }
 
 static void on_name(void *user, struct http_request *r)

@@ -73,7 +73,7 @@ static size_t scratch(const struct device_desc *d,
 
 /* ---- a bank ------------------------------------------------------------ */
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_bank(struct backend *b, pl_err *err)
 {
     struct known_bank *k =
         calloc(1, sizeof *k + (size_t)b->n * sizeof k->dev[0]);
@@ -88,13 +88,13 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     return PL_OK;
 }
 
-static void close_bank(struct device_bank *b)
+static void close_bank(struct backend *b)
 {
     free(b->own);
     b->own = NULL;
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
     struct known_bank *k = b->own;
 
@@ -104,7 +104,7 @@ static void unload(struct device_bank *b)
     }
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
     struct known_bank *k = b->own;
 
@@ -152,7 +152,7 @@ static double values(const struct prog_tensor *t, const struct graph_sizes *z)
     return n;
 }
 
-static double matmul_s(const struct program *p, const struct step_kernel *k,
+static double matmul_s(const struct program *p, const struct insn_kernel *k,
                        const struct graph_sizes *z)
 {
     const struct prog_tensor *x = &p->tensor[k->arg[1].tensor];
@@ -169,7 +169,7 @@ static double matmul_s(const struct program *p, const struct step_kernel *k,
                     (w->format == PL_Q8_0 ? known.block : known.floats));
 }
 
-static double kernel_s(const struct program *p, const struct step_kernel *k,
+static double kernel_s(const struct program *p, const struct insn_kernel *k,
                        const struct graph_sizes *z, double past)
 {
     const struct prog_tensor *out = &p->tensor[k->arg[0].tensor];
@@ -184,7 +184,7 @@ static double kernel_s(const struct program *p, const struct step_kernel *k,
     return values(out, z) * 8 / known.values;
 }
 
-static double bytes_of(const struct copy_piece *c, int n,
+static double bytes_of(const struct copy_desc *c, int n,
                        const struct graph_sizes *z)
 {
     double sum = 0;
@@ -197,20 +197,20 @@ static double bytes_of(const struct copy_piece *c, int n,
 
 static bool is_known(const struct known_device *x, int dev)
 {
-    return device_of(x->dev->bank->set, dev)->desc.ops == &known_ops;
+    return device_of(x->dev->backend->set, dev)->desc.ops == &known_ops;
 }
 
 /* Seconds of so many bytes to another. */
 static double to_peer(const struct known_device *x, int dev, double bytes)
 {
-    const struct device *peer = device_of(x->dev->bank->set, dev);
+    const struct device *peer = device_of(x->dev->backend->set, dev);
     bool close =
         (peer->desc.bus[0] - 'a') / 2 == (x->dev->desc.bus[0] - 'a') / 2;
 
     return bytes / (known.bridge > 0 && close ? known.bridge : known.peer);
 }
 
-static void push(struct known_device *x, const struct step_push *s,
+static void push(struct known_device *x, const struct insn_push *s,
                  const struct graph_sizes *z)
 {
     double host = 0, peers_s = 0, latency = 0;
@@ -218,7 +218,7 @@ static void push(struct known_device *x, const struct step_push *s,
     for (int k = 0; k < s->n_to; k++) {
         bool peer = is_known(x, s->to[k].dev);
         int n;
-        const struct copy_piece *c = push_pieces(s, k, &n);
+        const struct copy_desc *c = push_pieces(s, k, &n);
 
         if (peer)
             peers_s += to_peer(x, s->to[k].dev, bytes_of(c, n, z));
@@ -230,29 +230,29 @@ static void push(struct known_device *x, const struct step_push *s,
     x->arrived = fmax(x->arrived, x->now + latency);
 }
 
-static void work(struct known_device *x, const struct step *st,
+static void work(struct known_device *x, const struct insn *st,
                  const struct graph_sizes *z)
 {
     const struct program *p = x->dev->prog;
     double past = 0;
 
     switch (st->kind) {
-    case STEP_KERNEL: /* what is in the cache fills its slots */
+    case INSN_KERNEL: /* what is in the cache fills its slots */
         if (st->kernel.kernel == KERNEL_attention)
             past = (double)z->n_slot[0] - (double)z->n_tok;
         x->now += known.launch_s + kernel_s(p, &st->kernel, z, past);
         break;
-    case STEP_MERGE:
+    case INSN_MERGE:
         x->now += known.launch_s;
         for (int i = 0; i < st->merge.n_item; i++)
             x->now +=
                 values(&p->tensor[st->merge.item[i].out], z) * 8 / known.values;
         break;
-    case STEP_PULL:
+    case INSN_PULL:
         x->now += known.copy_s +
                   bytes_of(st->pull.piece, st->pull.n_piece, z) / known.in;
         break;
-    case STEP_PUSH:
+    case INSN_PUSH:
         push(x, &st->push, z);
         break;
     default:
@@ -263,9 +263,9 @@ static void work(struct known_device *x, const struct step *st,
 /* ---- a run ------------------------------------------------------------- */
 
 /* False: the event has not come yet. */
-static bool await(struct known_device *x, struct step_event e, uint64_t number)
+static bool await(struct known_device *x, struct insn_event e, uint64_t number)
 {
-    struct device *d = device_of(x->dev->bank->set, e.dev);
+    struct device *d = device_of(x->dev->backend->set, e.dev);
 
     if (atomic_load(&d->event[e.event].v) < number)
         return false;
@@ -275,16 +275,16 @@ static bool await(struct known_device *x, struct step_event e, uint64_t number)
 }
 
 /* False: it waits. */
-static bool take(struct known_device *x, const struct step *st,
+static bool take(struct known_device *x, const struct insn *st,
                  const struct graph_sizes *z, uint64_t number)
 {
-    for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++)
+    for (int i = 0; st->kind == INSN_WAIT && i < wait_count(&st->wait); i++)
         if (!await(x, wait_event(&st->wait, i), number))
             return false;
-    if (st->kind == STEP_POST) {
+    if (st->kind == INSN_POST) {
         x->event[st->event.event] = fmax(x->now, x->arrived);
         atomic_store(&x->dev->event[st->event.event].v, number);
-    } else if (st->kind != STEP_WAIT) {
+    } else if (st->kind != INSN_WAIT) {
         work(x, st, z);
     }
     return true;
@@ -292,10 +292,10 @@ static bool take(struct known_device *x, const struct step *st,
 
 static void *go(void *user)
 {
-    struct device_bank *b = user;
+    struct backend *b = user;
     struct known_bank *k = b->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
+    const struct device_run *run = device_set_current_run(b->set, &number);
     int n_left = b->n;
 
     for (int i = 0; i < b->n; i++) {
@@ -306,13 +306,13 @@ static void *go(void *user)
         n_left = 0;
         for (int i = 0; i < b->n; i++) {
             struct known_device *x = &k->dev[i];
-            const struct script *c = device_script(x->dev, run);
+            const struct variant *c = device_variant(x->dev, run);
 
-            for (; x->at < c->n_step; x->at++)
-                if (step_runs(&c->step[x->at], run->n_micro, run->sizes) &&
-                    !take(x, &c->step[x->at], run->sizes, number))
+            for (; x->at < c->n_insn; x->at++)
+                if (insn_enabled(&c->insn[x->at], run->n_micro, run->sizes) &&
+                    !take(x, &c->insn[x->at], run->sizes, number))
                     break;
-            n_left += x->at < c->n_step;
+            n_left += x->at < c->n_insn;
         }
         sched_yield();
     }
@@ -321,7 +321,7 @@ static void *go(void *user)
     return NULL;
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
     struct known_bank *k = b->own;
 
@@ -334,7 +334,7 @@ static void submit(struct device_bank *b)
     known.n_left -= known.n_left > 0;
 }
 
-static void wait(struct device_bank *b)
+static void wait(struct backend *b)
 {
     struct known_bank *k = b->own;
 
@@ -342,7 +342,7 @@ static void wait(struct device_bank *b)
         pthread_join(k->thread, NULL);
 }
 
-const struct device_ops known_ops = {
+const struct backend_ops known_ops = {
     .name = "known",
     .accepts = "known[:MEMORY][*N]",
     .describe = describe,

@@ -22,6 +22,6 @@ extern struct known {
 
 double known_now(void *user);
 
-extern const struct device_ops known_ops;
+extern const struct backend_ops known_ops;
 
 #endif

@@ -57,7 +57,7 @@ static size_t scratch(const struct device_desc *d,
 
 /* ---- a bank ------------------------------------------------------------ */
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_bank(struct backend *b, pl_err *err)
 {
     struct plain_bank *p =
         calloc(1, sizeof *p + (size_t)b->n * sizeof p->dev[0]);
@@ -73,13 +73,13 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     return PL_OK;
 }
 
-static void close_bank(struct device_bank *b)
+static void close_bank(struct backend *b)
 {
     free(b->own);
     b->own = NULL;
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
     struct plain_bank *p = b->own;
 
@@ -99,7 +99,7 @@ static pl_status load_device(struct plain_device *x, const struct plain_bank *p,
                              pl_err *err)
 {
     struct device *d = x->dev;
-    struct device_set *s = d->bank->set;
+    struct device_set *s = d->backend->set;
 
     for (int r = 0; r < REGION_INBOX; r++) {
         x->image.base[r] = device_guard_alloc(d->bytes[r]);
@@ -114,7 +114,7 @@ static pl_status load_device(struct plain_device *x, const struct plain_bank *p,
     return cpu_image_init(&x->image, s, d, &p->kernels, err);
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
     struct plain_bank *p = b->own;
 
@@ -146,7 +146,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
 /* ---- a run ------------------------------------------------------------- */
 
 /* False: the run has failed. */
-static bool await(const struct plain_device *x, struct step_event e,
+static bool await(const struct plain_device *x, struct insn_event e,
                   uint64_t number)
 {
     const struct device_flag *f =
@@ -161,31 +161,31 @@ static bool await(const struct plain_device *x, struct step_event e,
 }
 
 /* False: the run has failed. */
-static bool take(struct plain_device *x, const struct step *st, int step,
+static bool take(struct plain_device *x, const struct insn *st, int step,
                  uint64_t number)
 {
     struct device_set *s = x->image.set;
     double begin = device_traces(s) ? device_clock(s) : 0;
 
-    if (step == x->dev->fail_step) {
+    if (step == x->dev->fail_insn) {
         device_fail(s, x->dev, step, "the device was lost");
         return false;
     }
-    for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++)
+    for (int i = 0; st->kind == INSN_WAIT && i < wait_count(&st->wait); i++)
         if (!await(x, wait_event(&st->wait, i), number))
             return false;
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return true;
-    if (st->kind == STEP_POST) {
+    if (st->kind == INSN_POST) {
         atomic_store_explicit(&x->dev->event[st->event.event].v, number,
                               memory_order_release);
         return true;
     }
     device_guard_enter(s, x->dev, st);
-    cpu_image_step(&x->image, st, x->scratch, 0, 1, NULL);
+    cpu_image_insn(&x->image, st, x->scratch, 0, 1, NULL);
     device_guard_leave(s);
     if (device_traces(s))
-        device_note(s, x->dev, step, begin, device_clock(s));
+        device_trace_add(s, x->dev, step, begin, device_clock(s));
     cpu_image_count(&x->image, x->dev, st);
     return true;
 }
@@ -194,21 +194,21 @@ static void *go(void *user)
 {
     struct plain_device *x = user;
     uint64_t number;
-    const struct device_run *run = device_set_now(x->image.set, &number);
-    const struct script *c = device_script(x->dev, run);
+    const struct device_run *r = device_set_current_run(x->image.set, &number);
+    const struct variant *c = device_variant(x->dev, r);
 
-    for (int i = 0; i < c->n_step; i++)
-        if (step_runs(&c->step[i], run->n_micro, run->sizes) &&
-            !take(x, &c->step[i], i, number))
+    for (int i = 0; i < c->n_insn; i++)
+        if (insn_enabled(&c->insn[i], r->n_micro, r->sizes) &&
+            !take(x, &c->insn[i], i, number))
             break;
     return NULL;
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
     struct plain_bank *p = b->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
+    const struct device_run *run = device_set_current_run(b->set, &number);
 
     for (int i = 0; i < b->n; i++) {
         struct plain_device *x = &p->dev[i];
@@ -221,7 +221,7 @@ static void submit(struct device_bank *b)
     }
 }
 
-static void wait(struct device_bank *b)
+static void wait(struct backend *b)
 {
     struct plain_bank *p = b->own;
 
@@ -230,7 +230,7 @@ static void wait(struct device_bank *b)
             pthread_join(p->dev[i].thread, NULL);
 }
 
-const struct device_ops plain_ops = {
+const struct backend_ops plain_ops = {
     .name = "plain",
     .accepts = "plain[:MEMORY][*N]",
     .describe = describe,

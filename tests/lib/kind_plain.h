@@ -4,6 +4,6 @@
 
 #include "device/device_ops.h"
 
-extern const struct device_ops plain_ops;
+extern const struct backend_ops plain_ops;
 
 #endif

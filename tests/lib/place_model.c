@@ -170,8 +170,8 @@ pl_status place_scene_open(struct place_scene *s, pl_graph *g, pl_options opt)
     assert_int_equal(pl_graph_check(g, NULL), PL_OK);
     s->home = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->home);
     s->want = arena_alloc(&s->a, (size_t)g->n_node, sizeof *s->want);
-    st = intent_read(&s->in, &s->a, g, &opt, &s->notes, &s->err);
-    notes_tell(&s->notes, keep_warning, s);
+    st = plan_config_parse(&s->in, &s->a, g, &opt, &s->notes, &s->err);
+    diag_emit(&s->notes, keep_warning, s);
     s->notes = (struct notes){.a = &s->a};
     if (st == PL_OK)
         st = device_list_copy(&s->l, &s->in.list, &s->err);
@@ -185,7 +185,7 @@ pl_status place_scene_leaves(struct place_scene *s)
     pl_status st = place_leaves(&s->p, &s->a, &s->l, &s->in, s->home, s->want,
                                 &s->notes, &s->err);
 
-    notes_tell(&s->notes, keep_warning, s);
+    diag_emit(&s->notes, keep_warning, s);
     s->notes = (struct notes){.a = &s->a};
     return st;
 }
@@ -193,7 +193,7 @@ pl_status place_scene_leaves(struct place_scene *s)
 void place_scene_close(struct place_scene *s)
 {
     numeric_free(s->num);
-    intent_free(&s->in);
+    plan_config_free(&s->in);
     device_list_free(&s->l);
     pl_graph_free(s->g);
     arena_fini(&s->a);

@@ -14,7 +14,7 @@ struct place_scene {
     pl_graph *g; /* owned */
     struct arena a;
     struct notes notes;
-    struct intent in; /* owned */
+    struct plan_config in; /* owned */
     struct device_list l;
     struct placement p;
     int *home;              /* [n_node] for place_leaves */

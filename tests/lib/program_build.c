@@ -15,12 +15,12 @@ struct build *build_new(int n, int64_t n_tok)
         b[i].p.dev = i;
         b[i].p.active = true;
         b[i].p.tensor = b[i].tensor;
-        b[i].p.n_script = 1;
-        b[i].p.script = &b[i].script;
+        b[i].p.n_variant = 1;
+        b[i].p.variant = &b[i].variant;
         b[i].p.n_group = 1;
-        b[i].script.n_micro = 1;
-        b[i].script.step = b[i].step;
-        b[i].script.death = b[i].death;
+        b[i].variant.n_micro = 1;
+        b[i].variant.insn = b[i].insn;
+        b[i].variant.dead = b[i].death;
         b[i].p.max = (struct graph_sizes){.n_tok = n_tok, .n_out = n_tok};
     }
     return b;
@@ -40,21 +40,21 @@ static const int *everybody(int n)
 static bool is_posted(const struct build *b, int dev, int event, const int *at)
 {
     for (int i = 0; i < at[dev]; i++)
-        if (b[dev].step[i].kind == STEP_POST &&
-            b[dev].step[i].event.event == event)
+        if (b[dev].insn[i].kind == INSN_POST &&
+            b[dev].insn[i].event.event == event)
             return true;
     return false;
 }
 
 /* Do all peers of a meeting stand before one? */
-static bool all_there(const struct build *b, const struct step *st,
+static bool all_there(const struct build *b, const struct insn *st,
                       const int *at)
 {
     for (int i = 0; i < st->merge.n_peer; i++) {
         int p = st->merge.peer[i];
-        const struct step *y = &b[p].step[at[p]];
+        const struct insn *y = &b[p].insn[at[p]];
 
-        if (at[p] == b[p].script.n_step || !step_meets(y) ||
+        if (at[p] == b[p].variant.n_insn || !insn_is_barrier(y) ||
             y->merge.group != st->merge.group)
             return false;
     }
@@ -67,18 +67,18 @@ static bool order_some(struct build *b, int d, int *at, int *order, bool force)
 {
     bool moved = false;
 
-    for (; at[d] < b[d].script.n_step; at[d]++, moved = true, force = false) {
-        struct step *st = &b[d].step[at[d]];
-        bool meets = step_meets(st);
+    for (; at[d] < b[d].variant.n_insn; at[d]++, moved = true, force = false) {
+        struct insn *st = &b[d].insn[at[d]];
+        bool meets = insn_is_barrier(st);
 
-        if (!force && ((st->kind == STEP_WAIT &&
+        if (!force && ((st->kind == INSN_WAIT &&
                         !is_posted(b, st->event.dev, st->event.event, at)) ||
                        (meets && !all_there(b, st, at))))
             break;
         for (int i = 0; meets && !force && i < st->merge.n_peer; i++) {
             int p = st->merge.peer[i];
 
-            b[p].step[at[p]].order = *order;
+            b[p].insn[at[p]].order = *order;
             at[p] += p != d;
         }
         st->order = (*order)++;
@@ -86,16 +86,16 @@ static bool order_some(struct build *b, int d, int *at, int *order, bool force)
     return moved;
 }
 
-static void order_steps(struct build *b, int n)
+static void order_insns(struct build *b, int n)
 {
     int *at = test_need((size_t)n, sizeof *at), order = 0;
     bool moved;
 
     for (int d = 0; d < n; d++)
-        for (int i = 0; i < b[d].script.n_step; i++) {
-            struct step *st = &b[d].step[i];
+        for (int i = 0; i < b[d].variant.n_insn; i++) {
+            struct insn *st = &b[d].insn[i];
 
-            if (step_meets(st) && !st->merge.peer) {
+            if (insn_is_barrier(st) && !st->merge.peer) {
                 st->merge.n_peer = n;
                 st->merge.peer = everybody(n);
                 st->merge.counted = d == 0;
@@ -115,7 +115,7 @@ struct program *build_programs(struct build *b, int n)
 {
     struct program *p = test_need((size_t)n, sizeof *p);
 
-    order_steps(b, n);
+    order_insns(b, n);
     for (int i = 0; i < n; i++)
         p[i] = b[i].p;
     return p;
@@ -189,24 +189,24 @@ int build_mail(struct build *b, int64_t width)
     return new_tensor(b, width, REGION_INBOX);
 }
 
-struct step *build_step(struct build *b, enum step_kind kind)
+struct insn *build_insn(struct build *b, enum insn_kind kind)
 {
-    struct step *st = &b->step[b->script.n_step];
+    struct insn *st = &b->insn[b->variant.n_insn];
 
-    assert_true(b->script.n_step < BUILD_STEP);
-    b->script.n_step++;
-    *st = (struct step){.kind = kind, .node = -1};
+    assert_true(b->variant.n_insn < BUILD_INSN);
+    b->variant.n_insn++;
+    *st = (struct insn){.kind = kind, .node = -1};
     return st;
 }
 
-struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
+struct insn *build_op(struct build *b, enum kernel kernel, int out, int in,
                       float c)
 {
-    struct step *st = build_step(b, STEP_KERNEL);
-    struct graph_attr *attr = &b->attr[st - b->step];
+    struct insn *st = build_insn(b, INSN_KERNEL);
+    struct graph_attr *attr = &b->attr[st - b->insn];
 
     attr->scale = c;
-    st->kernel = (struct step_kernel){
+    st->kernel = (struct insn_kernel){
         .kernel = kernel,
         .n_arg = 2,
         .arg = {{out, ACCESS_WRITE}, {in, ACCESS_READ}},
@@ -217,54 +217,53 @@ struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
 
 void build_post(struct build *b, enum queue q, int event)
 {
-    struct step *st = build_step(b, STEP_POST);
+    struct insn *st = build_insn(b, INSN_POST);
 
     st->queue = q;
-    st->event = (struct step_event){b->p.dev, event};
+    st->event = (struct insn_event){b->p.dev, event};
     if (event >= b->p.n_event)
         b->p.n_event = event + 1;
 }
 
 void build_wait(struct build *b, enum queue q, int dev, int event)
 {
-    struct step *st = build_step(b, STEP_WAIT);
+    struct insn *st = build_insn(b, INSN_WAIT);
 
     st->queue = q;
-    st->event = (struct step_event){dev, event};
+    st->event = (struct insn_event){dev, event};
 }
 
 void build_death(struct build *b, int tensor)
 {
-    assert_true(b->script.n_death < BUILD_DEATH);
-    b->death[b->script.n_death++] = (struct prog_death){
-        .step = b->script.n_step - 1,
+    assert_true(b->variant.n_dead < BUILD_DEATH);
+    b->death[b->variant.n_dead++] = (struct dead_range){
+        .insn = b->variant.n_insn - 1,
         .offset = b->tensor[tensor].offset,
         .bytes = b->tensor[tensor].bytes,
     };
 }
 
-struct step *build_pull(struct build *b, int out,
-                        const struct copy_piece *piece)
+struct insn *build_pull(struct build *b, int out, const struct copy_desc *piece)
 {
-    struct step *st = build_step(b, STEP_PULL);
+    struct insn *st = build_insn(b, INSN_PULL);
 
     st->queue = QUEUE_COPY;
-    st->pull = (struct step_pull){.out = out, .n_piece = 1, .piece = piece};
+    st->pull = (struct insn_pull){.out = out, .n_piece = 1, .piece = piece};
     return st;
 }
 
-struct step *build_merge(struct build *b, const struct merge_item *item)
+struct insn *build_merge(struct build *b, const struct merge_item *item)
 {
-    struct step *st = build_step(b, STEP_MERGE);
+    struct insn *st = build_insn(b, INSN_MERGE);
 
-    st->merge = (struct step_merge){.n_item = 1, .item = item};
+    st->merge = (struct insn_merge){.n_item = 1, .item = item};
     return st;
 }
 
-struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
-                             int64_t dst_off, int64_t dst_row, int64_t bytes)
+struct copy_desc build_rows(int dev, int src, int64_t src_off, int64_t src_row,
+                            int64_t dst_off, int64_t dst_row, int64_t bytes)
 {
-    return (struct copy_piece){
+    return (struct copy_desc){
         .src_dev = dev,
         .src = src,
         .src_off = build_const(src_off),
@@ -389,7 +388,7 @@ struct device_set *build_set(const char *spec, int n_thread, uint64_t seed)
                                  .sim_seed = seed});
 }
 
-static bool has_kernel(void *user, int dev, const struct step_kernel *k)
+static bool has_kernel(void *user, int dev, const struct insn_kernel *k)
 {
     (void)user;
     (void)dev;

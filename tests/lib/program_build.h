@@ -13,15 +13,15 @@
 #include "lib/support.h"
 #include "program/program_check.h"
 
-enum { BUILD_TENSOR = 64, BUILD_STEP = 4096, BUILD_DEATH = 512 };
+enum { BUILD_TENSOR = 64, BUILD_INSN = 4096, BUILD_DEATH = 512 };
 
 struct build {
     struct program p;
-    struct script script; /* its only one */
+    struct variant variant; /* its only one */
     struct prog_tensor tensor[BUILD_TENSOR];
-    struct step step[BUILD_STEP];
-    struct graph_attr attr[BUILD_STEP]; /* of kernels, by step */
-    struct prog_death death[BUILD_DEATH];
+    struct insn insn[BUILD_INSN];
+    struct graph_attr attr[BUILD_INSN]; /* of kernels, by step */
+    struct dead_range death[BUILD_DEATH];
 };
 
 /* [n] programs for n devices at most n_tok tokens; freed with free(). */
@@ -34,17 +34,17 @@ struct program *build_programs(struct build *b, int n);
 /* A float tensor [n_tok, width] of the work region; its index. */
 int build_tensor(struct build *b, int64_t width);
 int build_mail(struct build *b, int64_t width); /* of the inbox */
-struct step *build_step(struct build *b, enum step_kind kind);
+struct insn *build_insn(struct build *b, enum insn_kind kind);
 /* A kernel of one operand; c is its attr.scale. */
-struct step *build_op(struct build *b, enum kernel kernel, int out, int in,
+struct insn *build_op(struct build *b, enum kernel kernel, int out, int in,
                       float c);
 void build_post(struct build *b, enum queue q, int event);
 void build_wait(struct build *b, enum queue q, int dev, int event);
 void build_death(struct build *b, int tensor); /* after the last step */
 /* Of one piece; of one item. */
-struct step *build_pull(struct build *b, int out,
-                        const struct copy_piece *piece);
-struct step *build_merge(struct build *b, const struct merge_item *item);
+struct insn *build_pull(struct build *b, int out,
+                        const struct copy_desc *piece);
+struct insn *build_merge(struct build *b, const struct merge_item *item);
 
 /* The programs of a text (program_text.h), n of them; they live in the arena.
  * What small and fixed programs are written in. */
@@ -59,8 +59,8 @@ pl_dim build_per_tok(int64_t n); /* n * n_tok */
 
 /* All n_tok rows of `bytes` bytes, from rows of src_row at src_off to rows of
  * dst_row at dst_off. */
-struct copy_piece build_rows(int dev, int src, int64_t src_off, int64_t src_row,
-                             int64_t dst_off, int64_t dst_row, int64_t bytes);
+struct copy_desc build_rows(int dev, int src, int64_t src_off, int64_t src_row,
+                            int64_t dst_off, int64_t dst_row, int64_t bytes);
 
 /* A set of devices with toy kernels: scale (in * attr.scale), add, contiguous
  * as `reverse`: out[i] = in[n - 1 - i] + attr.scale, and cast as `who`: row t

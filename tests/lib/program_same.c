@@ -103,8 +103,8 @@ static const char *arg(const struct kernel_arg *p, const struct kernel_arg *q)
     return NULL;
 }
 
-static const char *item_of_tree(const struct rank_item *p,
-                                const struct rank_item *q)
+static const char *item_of_tree(const struct tree_addend *p,
+                                const struct tree_addend *q)
 {
     SAME(rank);
     SAME(n_add);
@@ -135,8 +135,8 @@ static const char *heads(const int32_t *p, const int32_t *q, int64_t n)
     return n > 0 && memcmp(p, q, (size_t)n * sizeof *p) ? "heads" : NULL;
 }
 
-static const char *kernel(const struct step_kernel *p,
-                          const struct step_kernel *q,
+static const char *kernel(const struct insn_kernel *p,
+                          const struct insn_kernel *q,
                           const struct prog_tensor *t)
 {
     int many, few;
@@ -156,12 +156,12 @@ static const char *kernel(const struct step_kernel *p,
                : NULL;
 }
 
-static const char *piece(const struct copy_piece *p, const struct copy_piece *q)
+static const char *piece(const struct copy_desc *p, const struct copy_desc *q)
 {
     SAME_DIM(src_off);
     SAME_DIM(dst_off);
-    SAME(src_at);
-    SAME(dst_at);
+    SAME(src_const);
+    SAME(dst_const);
     SAME_DIM(bytes);
     SAME_DIM(n0);
     SAME_DIM(src_s0);
@@ -172,8 +172,7 @@ static const char *piece(const struct copy_piece *p, const struct copy_piece *q)
     return NULL;
 }
 
-static const char *sourced(const struct copy_piece *p,
-                           const struct copy_piece *q)
+static const char *sourced(const struct copy_desc *p, const struct copy_desc *q)
 {
     SAME(src_dev);
     SAME(src);
@@ -210,21 +209,21 @@ static const char *index_of(const int *p, const int *q)
     return *p == *q ? NULL : "peer";
 }
 
-static const char *merge(const struct step_merge *p, const struct step_merge *q)
+static const char *merge(const struct insn_merge *p, const struct insn_merge *q)
 {
     SAME_ALL(n_item, item, item);
-    SAME(meet);
+    SAME(barrier);
     SAME(group);
-    if (p->meet)
+    if (p->barrier)
         SAME_ALL(n_peer, peer, index_of);
-    SAME(message);
+    SAME(collective);
     SAME(counted);
-    SAME_DIM(message_bytes[0]);
-    SAME_DIM(message_bytes[1]);
+    SAME_DIM(collective_bytes[0]);
+    SAME_DIM(collective_bytes[1]);
     return NULL;
 }
 
-static const char *pull(const struct step_pull *p, const struct step_pull *q)
+static const char *pull(const struct insn_pull *p, const struct insn_pull *q)
 {
     SAME(out);
     SAME(out_bytes);
@@ -241,24 +240,24 @@ static const char *push_to(const struct push_to *p, const struct push_to *q)
     return NULL;
 }
 
-static const char *event_same(const struct step_event *p,
-                              const struct step_event *q)
+static const char *event_same(const struct insn_event *p,
+                              const struct insn_event *q)
 {
     SAME(dev);
     SAME(event);
     return NULL;
 }
 
-static const char *push(const struct step_push *p, const struct step_push *q)
+static const char *push(const struct insn_push *p, const struct insn_push *q)
 {
     SAME_ALL(n_to, to, push_to);
-    SAME(deal);
+    SAME(scatter);
     SAME(between_groups);
     SAME_ALL(n_piece, piece, sourced);
     return NULL;
 }
 
-static const char *pages(const struct step_pages *p, const struct step_pages *q,
+static const char *pages(const struct insn_pages *p, const struct insn_pages *q,
                          const struct program *all)
 {
     SAME(out_dev);
@@ -270,13 +269,13 @@ static const char *pages(const struct step_pages *p, const struct step_pages *q,
     return heads(p->map, q->map, all[p->out_dev].tensor[p->out].dim[1].n);
 }
 
-static const char *step(const struct step *p, const struct step *q,
+static const char *step(const struct insn *p, const struct insn *q,
                         const struct program *all, int dev)
 {
-    SAME(most);
-    if (p->most != 0) {
-        SAME(guard_out);
-        SAME(least);
+    SAME(max_rows);
+    if (p->max_rows != 0) {
+        SAME(pred_out);
+        SAME(min_rows);
     }
     SAME(kind);
     SAME(queue);
@@ -284,44 +283,44 @@ static const char *step(const struct step *p, const struct step *q,
     SAME(micro);
     SAME(node);
     switch (p->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         return kernel(&p->kernel, &q->kernel, all[dev].tensor);
-    case STEP_MERGE:
+    case INSN_MERGE:
         return merge(&p->merge, &q->merge);
-    case STEP_PULL:
+    case INSN_PULL:
         return pull(&p->pull, &q->pull);
-    case STEP_PAGES:
+    case INSN_PAGES:
         return pages(&p->pages, &q->pages, all);
-    case STEP_PUSH:
+    case INSN_PUSH:
         return push(&p->push, &q->push);
-    case STEP_WAIT:
+    case INSN_WAIT:
         TRY(event_same(&p->wait.first, &q->wait.first));
         SAME_ALL(wait.n_more, wait.more, event_same);
         return NULL;
-    case STEP_POST:
+    case INSN_POST:
         SAME(event.event);
         return NULL;
     }
     return "kind";
 }
 
-static const char *death(const struct prog_death *p, const struct prog_death *q)
+static const char *death(const struct dead_range *p, const struct dead_range *q)
 {
-    SAME(step);
+    SAME(insn);
     SAME(offset);
     SAME(bytes);
     return NULL;
 }
 
-static const char *script(const struct script *p, const struct script *q,
+static const char *script(const struct variant *p, const struct variant *q,
                           const struct program *all, int dev, int *at)
 {
     SAME(n_micro);
-    SAME(n_step);
-    for (*at = 0; *at < p->n_step; ++*at)
-        TRY(step(&p->step[*at], &q->step[*at], all, dev));
+    SAME(n_insn);
+    for (*at = 0; *at < p->n_insn; ++*at)
+        TRY(step(&p->insn[*at], &q->insn[*at], all, dev));
     *at = -1;
-    SAME_ALL(n_death, death, death);
+    SAME_ALL(n_dead, dead, death);
     return NULL;
 }
 
@@ -330,7 +329,7 @@ static const char *program(const struct program *p, const struct program *q)
     SAME(dev);
     SAME(active);
     SAME_ALL(n_tensor, tensor, tensor);
-    SAME(n_script);
+    SAME(n_variant);
     SAME(n_event);
     SAME(n_group);
     for (int r = 0; r < REGION_COUNT; r++)
@@ -353,8 +352,8 @@ const char *program_difference(const struct program *p, const struct program *q,
         int k = -1, at = -1;
         const char *what = program(&p[d], &q[d]);
 
-        for (; !what && ++k < p[d].n_script;)
-            what = script(&p[d].script[k], &q[d].script[k], p, d, &at);
+        for (; !what && ++k < p[d].n_variant;)
+            what = script(&p[d].variant[k], &q[d].variant[k], p, d, &at);
         if (what) {
             snprintf(text, sizeof text, "device %d, script %d, step %d: %s", d,
                      k, at, what);

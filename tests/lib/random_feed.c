@@ -47,10 +47,13 @@ static void draw_steps(struct random_feed *f, int most_step, uint64_t *seed)
             f->seq[s][t] = t < first ? 0 : 1;
             f->pos[s][t] = next[f->seq[s][t]]++;
         }
-        f->rows[s] =
-            (pl_rows){sizeof(pl_rows), n,         1 + test_below(seed, n),
-                      f->pos[s],       f->seq[s], {NULL},
-                      FEED_PAGES};
+        f->rows[s] = (pl_step_tokens){sizeof(pl_step_tokens),
+                                      n,
+                                      1 + test_below(seed, n),
+                                      f->pos[s],
+                                      f->seq[s],
+                                      {NULL},
+                                      FEED_PAGES};
         for (int k = 0; k < f->r->g->n_pool; k++)
             f->rows[s].pages[k] =
                 f->r->g->pool[k].state ? f->states[s] : f->pages;

@@ -15,7 +15,7 @@ enum {
 struct random_feed {
     const struct random_graph *r; /* borrowed */
     int n_step;
-    pl_rows rows[FEED_MAX_STEP];          /* point into this struct */
+    pl_step_tokens rows[FEED_MAX_STEP];   /* point into this struct */
     unsigned char **input[FEED_MAX_STEP]; /* [n_node] 4-byte values; owned */
     int32_t pos[FEED_MAX_STEP][RANDOM_MAX_TOK];
     int32_t seq[FEED_MAX_STEP][RANDOM_MAX_TOK];

@@ -11,7 +11,7 @@ enum { RANDOM_MAX_RUN = 64 };
 /* Storage for one layout: `l` points into it. */
 struct random_layout {
     pl_layout l;
-    pl_run run[RANDOM_MAX_RUN];
+    pl_interval run[RANDOM_MAX_RUN];
 };
 
 /* One rank, or now and then several of those in `among` (not empty). */
@@ -54,7 +54,7 @@ static inline const pl_layout *random_split(struct random_layout *out, int dim,
 
         if (len > left || n == RANDOM_MAX_RUN - 1)
             len = left;
-        out->run[n] = (pl_run){len, random_owners(seed, among)};
+        out->run[n] = (pl_interval){len, random_owners(seed, among)};
         left -= len;
     }
     out->l = (pl_layout){PL_SPLIT, dim, period, n, out->run};

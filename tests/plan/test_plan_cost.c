@@ -16,10 +16,10 @@ enum { MAX_DEV = 64, MAX_STEP = 64, MAX_TENSOR = 16, MAX_PIECE = 32 };
 struct paper {
     int n_dev, order, n_micro;
     struct program prog[MAX_DEV];
-    struct script script[MAX_DEV];
-    struct step step[MAX_DEV][MAX_STEP];
+    struct variant variant[MAX_DEV];
+    struct insn insn[MAX_DEV][MAX_STEP];
     struct prog_tensor tensor[MAX_TENSOR];
-    struct copy_piece piece[MAX_PIECE];
+    struct copy_desc piece[MAX_PIECE];
     struct cost_rates rates[MAX_DEV];
     int thread0[MAX_DEV], n_thread[MAX_DEV];
     int n_piece, everybody[MAX_DEV];
@@ -35,14 +35,14 @@ static struct paper *paper(int n_dev)
         p->tensor[i] = (struct prog_tensor){
             .format = PL_F32, .n_dim = 1, .dim = {{i, PL_CONST}}};
     for (int d = 0; d < n_dev; d++) {
-        p->script[d] =
-            (struct script){.n_micro = PROG_MAX_MICRO, .step = p->step[d]};
+        p->variant[d] =
+            (struct variant){.n_micro = PROG_MAX_MICRO, .insn = p->insn[d]};
         p->prog[d] = (struct program){.dev = d,
                                       .active = true,
                                       .n_tensor = MAX_TENSOR,
                                       .tensor = p->tensor,
-                                      .n_script = 1,
-                                      .script = &p->script[d],
+                                      .n_variant = 1,
+                                      .variant = &p->variant[d],
                                       .n_event = 16,
                                       .n_group = 2};
         p->rates[d] =
@@ -52,60 +52,60 @@ static struct paper *paper(int n_dev)
     return p;
 }
 
-static struct step *add(struct paper *p, int dev, enum step_kind kind,
+static struct insn *add(struct paper *p, int dev, enum insn_kind kind,
                         int micro)
 {
-    struct step *s = &p->step[dev][p->script[dev].n_step++];
+    struct insn *s = &p->insn[dev][p->variant[dev].n_insn++];
 
-    assert_true(p->script[dev].n_step <= MAX_STEP);
-    *s = (struct step){
+    assert_true(p->variant[dev].n_insn <= MAX_STEP);
+    *s = (struct insn){
         .kind = kind, .order = p->order++, .micro = micro, .node = -1};
     return s;
 }
 
 /* A kernel whose result is tensor w. */
-static struct step_kernel kernel(int w)
+static struct insn_kernel kernel(int w)
 {
-    return (struct step_kernel){
+    return (struct insn_kernel){
         .kernel = KERNEL_scale, .n_arg = 1, .arg = {{w, ACCESS_WRITE}}};
 }
 
 /* Computes for w seconds. */
 static void work(struct paper *p, int dev, int w, int micro)
 {
-    add(p, dev, STEP_KERNEL, micro)->kernel = kernel(w);
+    add(p, dev, INSN_KERNEL, micro)->kernel = kernel(w);
 }
 
 static void post(struct paper *p, int dev, enum queue q, int event, int micro)
 {
-    struct step *s = add(p, dev, STEP_POST, micro);
+    struct insn *s = add(p, dev, INSN_POST, micro);
 
     s->queue = q;
-    s->event = (struct step_event){dev, event};
+    s->event = (struct insn_event){dev, event};
 }
 
 static void await(struct paper *p, int dev, enum queue q, int from, int event,
                   int micro)
 {
-    struct step *s = add(p, dev, STEP_WAIT, micro);
+    struct insn *s = add(p, dev, INSN_WAIT, micro);
 
     s->queue = q;
-    s->event = (struct step_event){from, event};
+    s->event = (struct insn_event){from, event};
 }
 
 /* Copies for w seconds. */
-static struct step *pull(struct paper *p, int dev, int from, int w, int micro)
+static struct insn *pull(struct paper *p, int dev, int from, int w, int micro)
 {
-    struct step *s = add(p, dev, STEP_PULL, micro);
-    struct copy_piece *c = &p->piece[p->n_piece++];
+    struct insn *s = add(p, dev, INSN_PULL, micro);
+    struct copy_desc *c = &p->piece[p->n_piece++];
     const pl_dim one = {1, PL_CONST};
 
     assert_true(p->n_piece <= MAX_PIECE);
-    *c = (struct copy_piece){
+    *c = (struct copy_desc){
         .src_dev = from, .bytes = {w, PL_CONST}, .n0 = one, .n1 = one};
     s->queue = QUEUE_COPY;
     s->pull =
-        (struct step_pull){.piece = c, .n_piece = 1, .between_groups = true};
+        (struct insn_pull){.piece = c, .n_piece = 1, .between_groups = true};
     return s;
 }
 
@@ -115,11 +115,11 @@ static void meet(struct paper *p, int first, int n)
     int order = p->order;
 
     for (int i = 0; i < n; i++) {
-        struct step *s = add(p, first + i, STEP_MERGE, 0);
+        struct insn *s = add(p, first + i, INSN_MERGE, 0);
 
         s->order = order;
-        s->merge = (struct step_merge){
-            .meet = true, .n_peer = n, .peer = p->everybody + first};
+        s->merge = (struct insn_merge){
+            .barrier = true, .n_peer = n, .peer = p->everybody + first};
     }
 }
 
@@ -195,13 +195,13 @@ TEST(plan_cost_copies_hide_behind_computing)
     must_be(run(p, false, 1, use), 12);
     must_be(use[0].busy_s, 6);
     must_be(use[0].copy_s, 9);
-    must_be(use[0].message_s, 3);
+    must_be(use[0].collective_s, 3);
     must_be(use[0].hidden_s, 2 + 1); /* 0 .. 2, 6 .. 7 */
     must_be(use[0].idle_s, 0);
     must_be(use[1].idle_s, 12);
 
     p->rates[1].link_bytes_per_s = 0.5; /* the slower end counts, */
-    p->rates[1].message_s = 1;          /* and its latency */
+    p->rates[1].collective_s = 1;       /* and its latency */
     must_be(run(p, false, 1, NULL), 7 + 7 + 13);
 
     p->rates[1] = p->rates[0];
@@ -316,11 +316,11 @@ TEST(plan_cost_pipeline_fills_and_drains)
  * second, which takes 2. */
 TEST(plan_cost_tokens_are_dealt_as_they_are_run)
 {
-    const struct step alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
+    const struct insn alone[2] = {{.kernel = kernel(4)}, {.kernel = kernel(5)}};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
     struct cost_use use[2];
-    struct script script[2][3];
+    struct variant variant[2][3];
     double s;
 
     p->tensor[1].dim[0] = (pl_dim){1, PL_N_TOK};
@@ -335,12 +335,12 @@ TEST(plan_cost_tokens_are_dealt_as_they_are_run)
     }
     for (int d = 0; d < 2; d++) {
         for (int k = 0; k < 2; k++)
-            script[d][k] = (struct script){
-                .n_micro = 1, .step = &alone[k], .n_step = d == 0};
-        script[d][2] = p->script[d];
-        script[d][2].n_micro = 2;
-        p->prog[d].script = script[d];
-        p->prog[d].n_script = 3;
+            variant[d][k] = (struct variant){
+                .n_micro = 1, .insn = &alone[k], .n_insn = d == 0};
+        variant[d][2] = p->variant[d];
+        variant[d][2].n_micro = 2;
+        p->prog[d].variant = variant[d];
+        p->prog[d].n_variant = 3;
         p->prog[d].max.n_tok = 96;
     }
     /* two of 96, two of 75: the pipeline, though one device were faster */
@@ -369,8 +369,8 @@ TEST(plan_cost_meetings_take_the_last_to_come)
     struct paper *p = paper(4);
 
     for (int d = 0; d < 4; d++)
-        p->rates[d].step_s = 1;
-    p->rates[1].step_s = 3;
+        p->rates[d].insn_s = 1;
+    p->rates[1].insn_s = 3;
     work(p, 0, 4, 0); /* 5 */
     work(p, 1, 1, 0); /* 4 */
     work(p, 2, 9, 0); /* 10: of another group */
@@ -389,13 +389,13 @@ static int64_t last_order;
 static void in_order(void *user, const struct device_timing *e)
 {
     const struct paper *p = user;
-    const struct step *s = &p->step[e->dev][e->step];
+    const struct insn *s = &p->insn[e->dev][e->step];
 
     assert_true(s->order >= last_order);
-    assert_true(s->kind != STEP_WAIT && s->kind != STEP_POST);
+    assert_true(s->kind != INSN_WAIT && s->kind != INSN_POST);
     assert_true(e->begin_s >= 0);
     last_order = s->order;
-    must_be(e->end_s - e->begin_s, s->kind == STEP_KERNEL
+    must_be(e->end_s - e->begin_s, s->kind == INSN_KERNEL
                                        ? s->kernel.arg[0].tensor
                                        : s->pull.piece->bytes.n);
 }
@@ -430,24 +430,24 @@ TEST(plan_cost_pages_are_those_in_use)
     static const int32_t map[4] = {2, -1, 0, -1};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
-    struct step s = {
-        .kind = STEP_PAGES,
+    struct insn s = {
+        .kind = INSN_PAGES,
         .pages = {.src_dev = 1, .out = 3, .map = map, .tile_bytes = 128},
     };
     struct cost_micro z = {{1, 1, 1, {1024}}, 128};
 
-    p->rates[0].message_s = 7;
+    p->rates[0].collective_s = 7;
     p->tensor[3].n_dim = 3;
     p->tensor[3].dim[0] = (pl_dim){1, PL_N_SLOT};
     p->tensor[3].dim[1] = (pl_dim){4, PL_CONST};
-    must_be(cost_of_step(&m, 0, &s, &z), 7 + 3 * 2 * 128);
+    must_be(cost_insn_s(&m, 0, &s, &z), 7 + 3 * 2 * 128);
     z.n_past = 127;
-    must_be(cost_of_step(&m, 0, &s, &z), 7 + 2 * 2 * 128);
+    must_be(cost_insn_s(&m, 0, &s, &z), 7 + 2 * 2 * 128);
     z.sizes.n_tok = 4; /* a token each */
     z.sizes.n_seq = 4;
-    must_be(cost_of_step(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
+    must_be(cost_insn_s(&m, 0, &s, &z), 7 + 4 * 2 * 2 * 128);
     z.sizes.n_slot[0] = 5 * PAGE_TOKENS; /* a window has no more */
-    must_be(cost_of_step(&m, 0, &s, &z), 7 + 5 * 2 * 128);
+    must_be(cost_insn_s(&m, 0, &s, &z), 7 + 5 * 2 * 128);
     free(p);
 }
 
@@ -464,8 +464,8 @@ TEST(plan_cost_attention_reads_and_multiplies)
     struct paper *p = paper(1);
     struct cost_machine m = machine(p, false);
     struct graph_attr attr = {0};
-    struct step s = {
-        .kind = STEP_KERNEL,
+    struct insn s = {
+        .kind = INSN_KERNEL,
         .kernel = {.kernel = KERNEL_attention,
                    .n_arg = 4,
                    .arg = {{2, ACCESS_WRITE},
@@ -482,14 +482,14 @@ TEST(plan_cost_attention_reads_and_multiplies)
     }
     p->rates[0].attention_macs_per_s = 0.5;
     p->rates[0].read_bytes_per_s = 1000;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 6 * 9 / 0.5);
+    must_be(cost_insn_s(&m, 0, &s, &z), 10 * 6 * 9 / 0.5);
     p->rates[0].read_bytes_per_s = 0.1;
-    must_be(cost_of_step(&m, 0, &s, &z), 10 * 3 * 9 * 4 / 0.1);
+    must_be(cost_insn_s(&m, 0, &s, &z), 10 * 3 * 9 * 4 / 0.1);
     attr.window = 6;
-    must_be(cost_of_step(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
+    must_be(cost_insn_s(&m, 0, &s, &z), 6 * 3 * 9 * 4 / 0.1);
     attr.window = 0;
     z.sizes.n_tok = 15; /* what one reads serves all */
-    must_be(cost_of_step(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
+    must_be(cost_insn_s(&m, 0, &s, &z), 15 * 17 * 6 * 9 / 0.5);
     free(p);
 }
 
@@ -498,15 +498,15 @@ TEST(plan_cost_attention_reads_and_multiplies)
 TEST(plan_cost_messages_are_paid_once)
 {
     const pl_dim one = {1, PL_CONST};
-    struct copy_piece c[2] = {{.src_dev = 0, .bytes = {8, PL_CONST}},
-                              {.src_dev = 1, .bytes = {8, PL_CONST}}};
+    struct copy_desc c[2] = {{.src_dev = 0, .bytes = {8, PL_CONST}},
+                             {.src_dev = 1, .bytes = {8, PL_CONST}}};
     struct merge_item item = {.out = 2, .n_piece = 2, .piece = c};
     struct paper *p = paper(2);
     struct cost_machine m = machine(p, false);
-    struct step s = {
-        .kind = STEP_MERGE,
-        .merge = {.message = true,
-                  .meet = true,
+    struct insn s = {
+        .kind = INSN_MERGE,
+        .merge = {.collective = true,
+                  .barrier = true,
                   .n_peer = 2,
                   .peer = p->everybody,
                   .n_item = 1,
@@ -514,13 +514,13 @@ TEST(plan_cost_messages_are_paid_once)
     };
 
     c[0].n0 = c[0].n1 = c[1].n0 = c[1].n1 = one;
-    p->rates[0].message_s = 100;
-    p->rates[0].step_s = 0.5;
-    must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2 + 100 + 8);
+    p->rates[0].collective_s = 100;
+    p->rates[0].insn_s = 0.5;
+    must_be(cost_insn_s(&m, 0, &s, one_token), 0.5 + 2 + 100 + 8);
     s.merge.n_peer = 1;
-    must_be(cost_of_step(&m, 0, &s, one_token), 0.5);
-    s.merge.meet = false;
-    must_be(cost_of_step(&m, 0, &s, one_token), 0.5 + 2);
+    must_be(cost_insn_s(&m, 0, &s, one_token), 0.5);
+    s.merge.barrier = false;
+    must_be(cost_insn_s(&m, 0, &s, one_token), 0.5 + 2);
     free(p);
 }
 
@@ -530,24 +530,24 @@ TEST(plan_cost_of_a_copy_is_that_of_the_pair)
 {
     struct paper *p = paper(4);
     struct cost_machine m = machine(p, false);
-    const struct step *from[4];
+    const struct insn *from[4];
 
     for (int d = 0; d < 3; d++) {
-        p->rates[d].carries = true;
-        p->rates[d].message_s = 1;
+        p->rates[d].has_copy_engine = true;
+        p->rates[d].collective_s = 1;
     }
     p->rates[1].p2p_bytes_per_s = 4;
     p->rates[2].p2p_bytes_per_s = 8;
     p->rates[3].link_bytes_per_s = 0.25; /* of the host */
-    p->rates[3].message_s = 100;
+    p->rates[3].collective_s = 100;
     for (int d = 0; d < 4; d++)
         from[d] = pull(p, 0, d, 8, 0);
-    must_be(cost_of_step(&m, 0, from[1], one_token), 1 + 8);
-    must_be(cost_of_step(&m, 1, from[2], one_token), 1 + 2);
-    must_be(cost_of_step(&m, 2, from[1], one_token), 1 + 2);
-    must_be(cost_of_step(&m, 2, from[0], one_token), 1 + 8);
-    must_be(cost_of_step(&m, 1, from[3], one_token), 1 + 8);
-    must_be(cost_of_step(&m, 3, from[1], one_token), 1 + 8);
+    must_be(cost_insn_s(&m, 0, from[1], one_token), 1 + 8);
+    must_be(cost_insn_s(&m, 1, from[2], one_token), 1 + 2);
+    must_be(cost_insn_s(&m, 2, from[1], one_token), 1 + 2);
+    must_be(cost_insn_s(&m, 2, from[0], one_token), 1 + 8);
+    must_be(cost_insn_s(&m, 1, from[3], one_token), 1 + 8);
+    must_be(cost_insn_s(&m, 3, from[1], one_token), 1 + 8);
     free(p);
 }
 
@@ -556,29 +556,29 @@ TEST(plan_cost_of_a_copy_inside_an_island_is_that_of_the_bridge)
 {
     struct paper *p = paper(4);
     struct cost_machine m = machine(p, false);
-    const struct step *from[4];
+    const struct insn *from[4];
 
     for (int d = 0; d < 4; d++) {
         struct cost_rates *r = &p->rates[d];
 
-        r->carries = true;
-        r->message_s = 9;
+        r->has_copy_engine = true;
+        r->collective_s = 9;
         r->p2p_bytes_per_s = 2;
         r->bridge_bytes_per_s = 4 + d;
-        r->island = 1 + d / 2;
+        r->link_domain = 1 + d / 2;
     }
     p->rates[0].bridge_s = 3;
-    p->rates[3].island = 0;
+    p->rates[3].link_domain = 0;
     for (int d = 0; d < 4; d++)
         from[d] = pull(p, 0, d, 8, 0);
-    must_be(cost_of_step(&m, 0, from[1], one_token), 9 + 2);
+    must_be(cost_insn_s(&m, 0, from[1], one_token), 9 + 2);
     p->rates[1].bridge_s = 5;
-    must_be(cost_of_step(&m, 0, from[1], one_token), 5 + 2);
-    must_be(cost_of_step(&m, 2, from[1], one_token), 9 + 4);
-    must_be(cost_of_step(&m, 2, from[3], one_token), 9 + 4);
+    must_be(cost_insn_s(&m, 0, from[1], one_token), 5 + 2);
+    must_be(cost_insn_s(&m, 2, from[1], one_token), 9 + 4);
+    must_be(cost_insn_s(&m, 2, from[3], one_token), 9 + 4);
     p->rates[0].p2p_bytes_per_s = 0;
-    must_be(cost_of_step(&m, 0, from[1], one_token), 5 + 2);
-    must_be(cost_of_step(&m, 0, from[2], one_token), 9 + 8);
+    must_be(cost_insn_s(&m, 0, from[1], one_token), 5 + 2);
+    must_be(cost_insn_s(&m, 0, from[2], one_token), 9 + 8);
     free(p);
 }
 
@@ -589,32 +589,33 @@ TEST(plan_cost_of_a_push_counts_each_way_apart)
     const pl_dim one = {1, PL_CONST};
     struct paper *p = paper(4);
     struct cost_machine m = machine(p, false);
-    struct copy_piece c[3] = {{.src_dev = 0}, {.src_dev = 0}, {.src_dev = 0}};
+    struct copy_desc c[3] = {{.src_dev = 0}, {.src_dev = 0}, {.src_dev = 0}};
     struct push_to to[3] = {{.dev = 1}, {.dev = 2}, {.dev = 3}};
-    struct step s = {
-        .kind = STEP_PUSH,
-        .push = {.n_to = 3, .to = to, .piece = c, .n_piece = 3, .deal = true}};
+    struct insn s = {
+        .kind = INSN_PUSH,
+        .push = {
+            .n_to = 3, .to = to, .piece = c, .n_piece = 3, .scatter = true}};
 
     for (int i = 0; i < 3; i++) {
         c[i].n0 = c[i].n1 = one;
         c[i].bytes = (pl_dim){8, PL_CONST};
     }
     for (int d = 0; d < 3; d++)
-        p->rates[d].carries = true;
-    p->rates[3].message_s = 100;
+        p->rates[d].has_copy_engine = true;
+    p->rates[3].collective_s = 100;
     p->rates[0].p2p_bytes_per_s = p->rates[1].p2p_bytes_per_s = 4;
-    must_be(cost_of_step(&m, 0, &s, one_token), 16);
-    must_be(cost_of_arrival(&m, 0, &s), 0);
+    must_be(cost_insn_s(&m, 0, &s, one_token), 16);
+    must_be(cost_delivery_s(&m, 0, &s), 0);
     p->rates[0].p2p_bytes_per_s = 0.25; /* nothing could be slower */
-    must_be(cost_of_step(&m, 0, &s, one_token), 32);
+    must_be(cost_insn_s(&m, 0, &s, one_token), 32);
     p->rates[0].p2p_bytes_per_s = 0;
-    must_be(cost_of_step(&m, 0, &s, one_token), 24);
-    p->rates[0].island = p->rates[1].island = 7;
+    must_be(cost_insn_s(&m, 0, &s, one_token), 24);
+    p->rates[0].link_domain = p->rates[1].link_domain = 7;
     p->rates[0].bridge_bytes_per_s = p->rates[1].bridge_bytes_per_s = 0.25;
-    must_be(cost_of_step(&m, 0, &s, one_token), 32);
+    must_be(cost_insn_s(&m, 0, &s, one_token), 32);
     p->rates[1].bridge_bytes_per_s = 8;
     p->rates[0].bridge_bytes_per_s = 8; /* the other two by the link */
-    must_be(cost_of_step(&m, 0, &s, one_token), 16);
+    must_be(cost_insn_s(&m, 0, &s, one_token), 16);
     free(p);
 }
 
@@ -630,20 +631,20 @@ TEST(plan_cost_rates_without_measuring_are_whole)
 
     for (int k = 0; k < 2; k++) {
         memset(r[k], k ? 0xFF : 0x42, sizeof r[k]);
-        cost_described(&r[k][0], &paper_device);
-        cost_assumed(&r[k][1], &cpu, KERNEL_SET_AVX2);
+        cost_rates_from_spec(&r[k][0], &paper_device);
+        cost_default_rates(&r[k][1], &cpu, KERNEL_SET_AVX2);
     }
     for (int i = 0; i < 2; i++) /* up to its padding */
         assert_memory_equal(&r[0][i], &r[1][i],
                             offsetof(struct cost_rates, one_queue));
 }
 
-static int last_meeting(const struct script *c)
+static int last_meeting(const struct variant *c)
 {
     int last = -1;
 
-    for (int i = 0; i < c->n_step; i++)
-        if (step_meets(&c->step[i]))
+    for (int i = 0; i < c->n_insn; i++)
+        if (insn_is_barrier(&c->insn[i]))
             last = i;
     return last;
 }
@@ -685,20 +686,20 @@ TEST(plan_cost_of_a_group_is_its_slowest_device)
     assert_int_equal(compile_graph(&q, g, &o, NULL), PL_OK);
     assert_int_equal(compiled_devices(q), 4);
     for (int d = 0; d < 5; d++)
-        cost_described(&r[d], &q->list.dev[d]);
+        cost_rates_from_spec(&r[d], &q->list.dev[d]);
     struct cost_machine m = {.n_dev = 5, .prog = q->low->prog, .rates = r};
 
     /* all are as fast as the last until they meet for the last time; then the
      * first goes on alone, to hand over the result */
     sum = 0;
     for (int d = 3; d >= 0; d -= 3) {
-        const struct script *c = &m.prog[d].script[0];
+        const struct variant *c = &m.prog[d].variant[0];
 
-        for (int i = 0; i < c->n_step; i++)
+        for (int i = 0; i < c->n_insn; i++)
             if ((d == 3) == (i < last_meeting(c)))
-                sum += cost_of_step(&m, d, &c->step[i], z) +
-                       cost_of_arrival(&m, d, &c->step[i]);
-        assert_int_equal(c->step[c->n_step - 1].kind == STEP_PUSH, d == 0);
+                sum += cost_insn_s(&m, d, &c->insn[i], z) +
+                       cost_delivery_s(&m, d, &c->insn[i]);
+        assert_int_equal(c->insn[c->n_insn - 1].kind == INSN_PUSH, d == 0);
     }
     assert_int_equal(cost_run(&m, 0, 1, z, NULL, &s, NULL), PL_OK);
     must_be(s, sum);
@@ -732,23 +733,23 @@ TEST(plan_cost_large_plans_take_no_time)
 {
     enum { N_DEV = 64, N_STEP = 5000 };
     struct paper *p = paper(N_DEV);
-    struct step *all = test_need(N_DEV * N_STEP, sizeof *all);
+    struct insn *all = test_need(N_DEV * N_STEP, sizeof *all);
     struct cost_machine m = machine(p, false);
     struct timespec a, b;
     double s, took = INFINITY;
 
     for (int d = 0; d < N_DEV; d++) {
-        p->script[d].step = all + d * N_STEP;
-        p->script[d].n_step = N_STEP;
+        p->variant[d].insn = all + d * N_STEP;
+        p->variant[d].n_insn = N_STEP;
         for (int i = 0; i < N_STEP; i++) {
-            struct step *x = &all[d * N_STEP + i];
+            struct insn *x = &all[d * N_STEP + i];
             bool meets = i % 20 == 19;
 
-            *x = (struct step){.kind = meets ? STEP_MERGE : STEP_KERNEL,
+            *x = (struct insn){.kind = meets ? INSN_MERGE : INSN_KERNEL,
                                .order = i * N_DEV + (meets ? 0 : d)};
             if (meets)
-                x->merge = (struct step_merge){
-                    .meet = true, .n_peer = N_DEV, .peer = p->everybody};
+                x->merge = (struct insn_merge){
+                    .barrier = true, .n_peer = N_DEV, .peer = p->everybody};
             else
                 x->kernel = kernel(2);
         }

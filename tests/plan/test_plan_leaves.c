@@ -266,11 +266,11 @@ TEST(leaves_allocation_failure_is_a_status)
         struct arena a = {0};
         struct notes notes = {.a = &a};
         struct device_list l = {0};
-        struct intent in = {0};
+        struct plan_config in = {0};
         struct placement p;
         pl_status s;
 
-        s = intent_read(&in, &a, g, &opt, &notes, NULL);
+        s = plan_config_parse(&in, &a, g, &opt, &notes, NULL);
         if (s == PL_OK)
             s = device_list_copy(&l, &in.list, NULL);
         if (s == PL_OK)
@@ -278,7 +278,7 @@ TEST(leaves_allocation_failure_is_a_status)
         if (s == PL_OK)
             s = place_leaves(&p, &a, &l, &in, at, want, &notes, NULL);
         alloc_ran(s);
-        intent_free(&in);
+        plan_config_free(&in);
         device_list_free(&l);
         arena_fini(&a);
     }

@@ -4,7 +4,7 @@
 #include "lib/place_model.h"
 #include "lib/random_graph.h"
 #include "lib/support.h"
-#include "plan/glue.h"
+#include "plan/mincut.h"
 #include "plan/place.h"
 #include "plan/roles.h"
 
@@ -21,7 +21,7 @@ struct drawn {
     struct glue g;
     int label[MAX_V], width[4], reader[MAX_V * MAX_V], n_reader;
     bool movable[MAX_V];
-    struct glue_value value[MAX_V];
+    struct mincut_value value[MAX_V];
 };
 
 static void draw(struct drawn *d, int n_label, uint64_t *seed)
@@ -45,9 +45,9 @@ static void draw(struct drawn *d, int n_label, uint64_t *seed)
             d->movable[i] ? -1 : (int)test_below(seed, (int64_t)n_label);
     }
     for (int i = 0; i < n; i++) {
-        struct glue_value *v = &d->value[d->g.n_value];
+        struct mincut_value *v = &d->value[d->g.n_value];
 
-        *v = (struct glue_value){
+        *v = (struct mincut_value){
             .from = i,
             .first = d->n_reader,
             .bytes = 1 + test_below(seed, 9),
@@ -79,7 +79,7 @@ static int64_t exhausted(struct drawn *d)
             d->label[at[i]] = rest % d->g.n_label;
         if (rest)
             break;
-        assert_int_equal(glue_cost(&d->g, &cost, NULL), PL_OK);
+        assert_int_equal(mincut_cost(&d->g, &cost, NULL), PL_OK);
         if (cost < best)
             best = cost;
     }
@@ -93,9 +93,9 @@ TEST(glue_copies_are_paid_for_each_member)
 {
     static const int width[] = {1, 2, 4};
     struct glue g = {.n_label = 3, .width = width};
-    struct glue_value whole = {.bytes = 10, .copies = 4};
-    struct glue_value parts = {.bytes = 10, .copies = 1.5};
-    struct glue_value ranks = {.bytes = 10, .copies = 4, .in_ranks = true};
+    struct mincut_value whole = {.bytes = 10, .copies = 4};
+    struct mincut_value parts = {.bytes = 10, .copies = 1.5};
+    struct mincut_value ranks = {.bytes = 10, .copies = 4, .in_ranks = true};
 
     assert_int_equal(glue_cost_to(&g, &whole, 0), 10);
     assert_int_equal(glue_cost_to(&g, &whole, 1), 20);
@@ -115,8 +115,8 @@ TEST(glue_of_two_groups_costs_the_minimum)
 
         draw(&d, 2, &seed);
         best = exhausted(&d);
-        assert_int_equal(glue_place(&d.g, NULL), PL_OK);
-        assert_int_equal(glue_cost(&d.g, &have, NULL), PL_OK);
+        assert_int_equal(mincut_solve(&d.g, NULL), PL_OK);
+        assert_int_equal(mincut_cost(&d.g, &have, NULL), PL_OK);
         assert_int_equal(have, best);
     }
 }
@@ -143,8 +143,8 @@ TEST(glue_of_many_groups_is_near_the_minimum)
         while (d.g.n_value > 0 && d.value[d.g.n_value - 1].from >= d.g.n)
             d.g.n_value--;
         best = exhausted(&d);
-        assert_int_equal(glue_place(&d.g, NULL), PL_OK);
-        assert_int_equal(glue_cost(&d.g, &have, NULL), PL_OK);
+        assert_int_equal(mincut_solve(&d.g, NULL), PL_OK);
+        assert_int_equal(mincut_cost(&d.g, &have, NULL), PL_OK);
         assert_true(have >= best);
         worse += have > best;
         sum += have;
@@ -313,14 +313,15 @@ TEST(place_ops_of_random_graphs_have_places)
         struct numeric *num;
         struct arena a = {0};
         struct notes notes = {.a = &a};
-        struct intent in;
+        struct plan_config in;
         const pl_layout **leaf;
         int *home, *at;
 
         random_graph_make(&r, 2, NULL, &seed);
         leaf = arena_alloc(&a, (size_t)r.n_node, sizeof *leaf);
         home = arena_alloc(&a, (size_t)r.n_node, sizeof *home);
-        assert_int_equal(intent_read(&in, &a, r.g, &opt, &notes, NULL), PL_OK);
+        assert_int_equal(plan_config_parse(&in, &a, r.g, &opt, &notes, NULL),
+                         PL_OK);
         assert_int_equal(device_list_copy(&l, &in.list, NULL), PL_OK);
         assert_int_equal(place_groups(&p, &a, &l, &in, NULL), PL_OK);
         assert_int_equal(roles_layouts(r.g, 2, share, &a, leaf, NULL), PL_OK);
@@ -344,7 +345,7 @@ TEST(place_ops_of_random_graphs_have_places)
                 assert_int_equal(at[k], at[num->node[k].in[1]]);
         }
         numeric_free(num);
-        intent_free(&in);
+        plan_config_free(&in);
         device_list_free(&l);
         random_graph_free(&r);
         arena_fini(&a);

@@ -79,7 +79,7 @@ static void describe(const struct placement *p, const struct device_list *l,
     }
     for (int i = 0; i <= p->n_layer; i++)
         at += (size_t)snprintf(buf + at, size - at, "%s%d", i ? "," : "",
-                               p->of_layer[i]);
+                               p->layer_group[i]);
     assert_true(at < size);
 }
 
@@ -171,7 +171,7 @@ TEST(place_groups_follow_the_options)
         for (int r = 0; r < s.p.n_rank; r++)
             if (opt.n_ranks || opt.split_mode > PL_SPLIT_TENSOR)
                 assert_true(s.p.share[r] == s.p.share[0]);
-        assert_int_equal(s.p.of_input, s.p.of_layer[0]);
+        assert_int_equal(s.p.input_group, s.p.layer_group[0]);
         place_scene_close(&s);
     }
 }
@@ -192,8 +192,8 @@ TEST(place_a_tied_embedding_goes_with_the_output)
     struct place_scene s;
 
     assert_int_equal(place_scene_open(&s, model(3, true), opt), PL_OK);
-    assert_int_equal(s.p.of_layer[0], 0);
-    assert_int_equal(s.p.of_input, 1);
+    assert_int_equal(s.p.layer_group[0], 0);
+    assert_int_equal(s.p.input_group, 1);
     place_scene_close(&s);
 }
 

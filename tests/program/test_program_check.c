@@ -437,11 +437,11 @@ TEST(program_check_offsets_that_fall_are_inside_at_any_size)
 {
     static const char *const reads = "reads beyond its source";
     static const char *const writes = "writes beyond its result";
-    struct copy_piece l = {.src_dev = 0,
-                           .bytes = {32, PL_CONST},
-                           .n0 = {1, PL_CONST},
-                           .n1 = {1, PL_CONST}};
-    struct step_pull pull = {.out = 0, .piece = &l, .n_piece = 1};
+    struct copy_desc l = {.src_dev = 0,
+                          .bytes = {32, PL_CONST},
+                          .n0 = {1, PL_CONST},
+                          .n1 = {1, PL_CONST}};
+    struct insn_pull pull = {.out = 0, .piece = &l, .n_piece = 1};
     static const struct {
         int64_t at, n_bytes;
         pl_symbol symbol;
@@ -462,18 +462,18 @@ TEST(program_check_offsets_that_fall_are_inside_at_any_size)
         for (int dst = 0; dst < 2; dst++) {
             struct build *b = build_new(1, 4);
             struct program *p;
-            struct step *st;
+            struct insn *st;
 
             build_tensor(b, 8);
-            l.src_at = dst ? 0 : cases[i].at;
-            l.dst_at = dst ? cases[i].at : 0;
+            l.src_const = dst ? 0 : cases[i].at;
+            l.dst_const = dst ? cases[i].at : 0;
             l.src_off = (pl_dim){dst ? 0 : -cases[i].falls, PL_N_TOK};
             l.dst_off = (pl_dim){dst ? -cases[i].falls : 0, PL_N_TOK};
             l.bytes = (pl_dim){cases[i].n_bytes, cases[i].symbol};
-            st = build_step(b, STEP_PULL);
+            st = build_insn(b, INSN_PULL);
             st->pull = pull;
-            st->least = cases[i].least;
-            st->most = cases[i].most;
+            st->min_rows = cases[i].least;
+            st->max_rows = cases[i].most;
             p = build_programs(b, 1);
             program_is(p, cases[i].fits ? NULL : dst ? writes : reads);
             free(p);

@@ -21,9 +21,9 @@ struct law {
     uint64_t rng;
     int n, order, few; /* 1: some steps are not in every run */
     struct program p[MAX_DEV];
-    struct script script[MAX_DEV];
-    struct step step[MAX_DEV][MAX_STEP];
-    struct step_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
+    struct variant variant[MAX_DEV];
+    struct insn insn[MAX_DEV][MAX_STEP];
+    struct insn_event more[MAX_DEV][MAX_STEP]; /* of a WAIT for two */
     int peer[MAX_MOVE][MAX_DEV]; /* of meetings, by place in the order */
 };
 
@@ -32,28 +32,28 @@ static int below(struct law *x, int n)
     return (int)test_below(&x->rng, n);
 }
 
-static struct step *new_step(struct law *x, int d, enum step_kind kind,
+static struct insn *new_insn(struct law *x, int d, enum insn_kind kind,
                              enum queue q)
 {
-    struct step *st = &x->step[d][x->script[d].n_step++];
+    struct insn *st = &x->insn[d][x->variant[d].n_insn++];
 
-    assert_true(x->script[d].n_step <= MAX_STEP);
-    *st = (struct step){
+    assert_true(x->variant[d].n_insn <= MAX_STEP);
+    *st = (struct insn){
         .kind = kind, .queue = q, .order = x->order++, .node = -1};
     return st;
 }
 
-static void put_guard(struct step *st, int guard)
+static void put_guard(struct insn *st, int guard)
 {
     if (guard == 0)
         return;
-    st->least = guard == 1 ? 0 : 3;
-    st->most = guard == 1 ? 2 : INT64_MAX;
+    st->min_rows = guard == 1 ? 0 : 3;
+    st->max_rows = guard == 1 ? 2 : INT64_MAX;
 }
 
-static int guard_of(const struct step *st)
+static int guard_of(const struct insn *st)
 {
-    return st->most == 0 ? 0 : st->least == 0 ? 1 : 2;
+    return st->max_rows == 0 ? 0 : st->min_rows == 0 ? 1 : 2;
 }
 
 static int draw_guard(struct law *x)
@@ -64,15 +64,15 @@ static int draw_guard(struct law *x)
 /* Queue q waits for the last POST of the other queue, if it has one. */
 static void know(struct law *x, int d, enum queue q)
 {
-    const struct step *post = NULL;
-    struct step *st;
+    const struct insn *post = NULL;
+    struct insn *st;
 
-    for (int i = 0; i < x->script[d].n_step; i++)
-        if (x->step[d][i].kind == STEP_POST && x->step[d][i].queue != q)
-            post = &x->step[d][i];
+    for (int i = 0; i < x->variant[d].n_insn; i++)
+        if (x->insn[d][i].kind == INSN_POST && x->insn[d][i].queue != q)
+            post = &x->insn[d][i];
     if (!post)
         return;
-    st = new_step(x, d, STEP_WAIT, q);
+    st = new_insn(x, d, INSN_WAIT, q);
     st->event = post->event;
     put_guard(st, guard_of(post));
 }
@@ -88,26 +88,26 @@ static void draw_meeting(struct law *x, int move, bool lawful)
         know(x, peer[i], QUEUE_COMPUTE);
     order = x->order++;
     for (int i = 0; i < n; i++) {
-        struct step *st = new_step(x, peer[i], STEP_MERGE, QUEUE_COMPUTE);
+        struct insn *st = new_insn(x, peer[i], INSN_MERGE, QUEUE_COMPUTE);
 
         st->order = order;
         st->merge =
-            (struct step_merge){.meet = true, .n_peer = n, .peer = peer};
+            (struct insn_merge){.barrier = true, .n_peer = n, .peer = peer};
         put_guard(st, guard);
     }
 }
 
 /* The WAIT is for another event as well, of any device. */
-static void draw_more(struct law *x, int d, struct step *st, bool lawful)
+static void draw_more(struct law *x, int d, struct insn *st, bool lawful)
 {
     int from = below(x, x->n), n = x->p[from].n_event, guard = 0;
-    struct step_event *e = &x->more[d][x->script[d].n_step - 1];
+    struct insn_event *e = &x->more[d][x->variant[d].n_insn - 1];
 
-    *e = (struct step_event){from, n - 1};
-    for (int i = 0; n > 0 && i < x->script[from].n_step; i++)
-        if (x->step[from][i].kind == STEP_POST &&
-            x->step[from][i].event.event == e->event)
-            guard = guard_of(&x->step[from][i]);
+    *e = (struct insn_event){from, n - 1};
+    for (int i = 0; n > 0 && i < x->variant[from].n_insn; i++)
+        if (x->insn[from][i].kind == INSN_POST &&
+            x->insn[from][i].event.event == e->event)
+            guard = guard_of(&x->insn[from][i]);
     /* a WAIT for others stands behind what it must know */
     if (n == 0 || (lawful && (guard != 0 || (from != d && st->event.dev == d))))
         return;
@@ -120,18 +120,18 @@ static void draw_wait(struct law *x, int d, enum queue q, bool lawful)
 {
     int from = below(x, x->n), n = x->p[from].n_event;
     int event = n - 1 - below(x, n < 4 ? n + 1 : 4), guard = 0;
-    struct step *st;
+    struct insn *st;
 
     if (event < 0)
         return;
-    for (int i = 0; i < x->script[from].n_step; i++)
-        if (x->step[from][i].kind == STEP_POST &&
-            x->step[from][i].event.event == event)
-            guard = guard_of(&x->step[from][i]);
+    for (int i = 0; i < x->variant[from].n_insn; i++)
+        if (x->insn[from][i].kind == INSN_POST &&
+            x->insn[from][i].event.event == event)
+            guard = guard_of(&x->insn[from][i]);
     if (from != d && lawful)
         know(x, d, q);
-    st = new_step(x, d, STEP_WAIT, q);
-    st->event = (struct step_event){from, event};
+    st = new_insn(x, d, INSN_WAIT, q);
+    st->event = (struct insn_event){from, event};
     put_guard(st, below(x, 20) ? guard : draw_guard(x));
     if (below(x, 4) == 0)
         draw_more(x, d, st, lawful);
@@ -142,50 +142,50 @@ static void draw_program(struct law *x, int lawful)
 {
     int n_move = 8 + below(x, MAX_MOVE - 8);
 
-    memset(x->script, 0, sizeof x->script);
+    memset(x->variant, 0, sizeof x->variant);
     memset(x->p, 0, sizeof x->p);
     x->n = 2 + below(x, MAX_DEV - 1);
     x->order = 0;
     for (int d = 0; d < x->n; d++) {
-        x->script[d] = (struct script){.n_micro = 1, .step = x->step[d]};
+        x->variant[d] = (struct variant){.n_micro = 1, .insn = x->insn[d]};
         x->p[d] = (struct program){
-            .dev = d, .n_script = 1, .script = &x->script[d], .n_group = 1};
+            .dev = d, .n_variant = 1, .variant = &x->variant[d], .n_group = 1};
     }
     for (int i = 0; i < n_move; i++) {
         int d = below(x, x->n), what = below(x, 10);
         enum queue q = (enum queue)below(x, 2);
         bool keep = lawful == 1 || (lawful == 2 && below(x, 8) > 0);
-        struct step *st;
+        struct insn *st;
 
-        if (x->script[d].n_step + 4 > MAX_STEP)
+        if (x->variant[d].n_insn + 4 > MAX_STEP)
             return;
         if (what < 3) {
-            st = new_step(x, d, STEP_POST, q);
-            st->event = (struct step_event){d, x->p[d].n_event++};
+            st = new_insn(x, d, INSN_POST, q);
+            st->event = (struct insn_event){d, x->p[d].n_event++};
             put_guard(st, draw_guard(x));
         } else if (what < 7) {
             draw_wait(x, d, q, keep);
         } else if (what < 8) {
             draw_meeting(x, i, keep);
         } else {
-            new_step(x, d, STEP_MERGE, q);
+            new_insn(x, d, INSN_MERGE, q);
         }
     }
 }
 
 /* ---- the law, by reach --------------------------------------------------- */
 
-static bool in_run(const struct step *st, int64_t n_tok)
+static bool in_run(const struct insn *st, int64_t n_tok)
 {
-    return step_runs(st, 1, &(struct graph_sizes){n_tok, 1, 1, {0}});
+    return insn_enabled(st, 1, &(struct graph_sizes){n_tok, 1, 1, {0}});
 }
 
 /* The step with which d's event is posted; NULL: none in the run. */
 static int post_of(const struct law *x, int d, int event, int64_t n_tok)
 {
-    for (int i = 0; i < x->script[d].n_step; i++)
-        if (x->step[d][i].kind == STEP_POST &&
-            x->step[d][i].event.event == event && in_run(&x->step[d][i], n_tok))
+    for (int i = 0; i < x->variant[d].n_insn; i++)
+        if (x->insn[d][i].kind == INSN_POST &&
+            x->insn[d][i].event.event == event && in_run(&x->insn[d][i], n_tok))
             return i;
     return -1;
 }
@@ -195,38 +195,38 @@ static int post_of(const struct law *x, int d, int event, int64_t n_tok)
 static void reach(const struct law *x, int d, int64_t n_tok,
                   uint64_t on[MAX_STEP])
 {
-    for (int i = 0; i < x->script[d].n_step; i++) {
-        const struct step *st = &x->step[d][i];
+    for (int i = 0; i < x->variant[d].n_insn; i++) {
+        const struct insn *st = &x->insn[d][i];
         int post;
 
         on[i] = 0;
         if (!in_run(st, n_tok))
             continue;
         on[i] = (uint64_t)1 << i;
-        for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait);
+        for (int k = 0; st->kind == INSN_WAIT && k < wait_count(&st->wait);
              k++) {
-            struct step_event e = wait_event(&st->wait, k);
+            struct insn_event e = wait_event(&st->wait, k);
 
             if (e.dev == d && (post = post_of(x, d, e.event, n_tok)) >= 0)
                 on[i] |= on[post];
         }
         for (int k = 0; k < i; k++)
-            if (on[k] && x->step[d][k].queue == st->queue)
+            if (on[k] && x->insn[d][k].queue == st->queue)
                 on[i] |= on[k];
     }
 }
 
-static bool waits_for_others(const struct step *st, int d)
+static bool waits_for_others(const struct insn *st, int d)
 {
-    for (int k = 0; st->kind == STEP_WAIT && k < wait_count(&st->wait); k++)
+    for (int k = 0; st->kind == INSN_WAIT && k < wait_count(&st->wait); k++)
         if (wait_event(&st->wait, k).dev != d)
             return true;
     return false;
 }
 
-static bool tells(const struct step *st)
+static bool tells(const struct insn *st)
 {
-    return st->kind == STEP_POST || step_meets(st);
+    return st->kind == INSN_POST || insn_is_barrier(st);
 }
 
 /* The first step that breaks the law, in a run of n_tok; -1: none. */
@@ -235,13 +235,14 @@ static int breaks_law(const struct law *x, int d, int64_t n_tok)
     uint64_t on[MAX_STEP];
 
     reach(x, d, n_tok, on);
-    for (int i = 0; i < x->script[d].n_step; i++) {
-        const struct step *st = &x->step[d][i];
+    for (int i = 0; i < x->variant[d].n_insn; i++) {
+        const struct insn *st = &x->insn[d][i];
 
-        if (!in_run(st, n_tok) || !(step_meets(st) || waits_for_others(st, d)))
+        if (!in_run(st, n_tok) ||
+            !(insn_is_barrier(st) || waits_for_others(st, d)))
             continue;
         for (int k = 0; k < i; k++)
-            if (in_run(&x->step[d][k], n_tok) && tells(&x->step[d][k]) &&
+            if (in_run(&x->insn[d][k], n_tok) && tells(&x->insn[d][k]) &&
                 !(on[i] >> k & 1))
                 return i;
     }
@@ -252,13 +253,13 @@ static int breaks_law(const struct law *x, int d, int64_t n_tok)
 static bool waits_for_nobody(const struct law *x, int64_t n_tok)
 {
     for (int d = 0; d < x->n; d++)
-        for (int i = 0; i < x->script[d].n_step; i++) {
-            const struct step *st = &x->step[d][i];
+        for (int i = 0; i < x->variant[d].n_insn; i++) {
+            const struct insn *st = &x->insn[d][i];
 
-            for (int k = 0; st->kind == STEP_WAIT && in_run(st, n_tok) &&
+            for (int k = 0; st->kind == INSN_WAIT && in_run(st, n_tok) &&
                             k < wait_count(&st->wait);
                  k++) {
-                struct step_event e = wait_event(&st->wait, k);
+                struct insn_event e = wait_event(&st->wait, k);
 
                 if (post_of(x, e.dev, e.event, n_tok) < 0)
                     return true;
@@ -277,7 +278,7 @@ struct list {
 static void draw_list(struct law *x, int d, struct list *l)
 {
     uint64_t on[MAX_STEP], done = 0;
-    int n = x->script[d].n_step;
+    int n = x->variant[d].n_insn;
 
     reach(x, d, 1, on);
     for (l->n = l->at = 0; l->n < n; l->n++) {
@@ -297,18 +298,18 @@ static void draw_list(struct law *x, int d, struct list *l)
 }
 
 /* The next step of d; NULL: it is done. */
-static const struct step *next(const struct law *x, const struct list *l, int d)
+static const struct insn *next(const struct law *x, const struct list *l, int d)
 {
-    return l[d].at < l[d].n ? &x->step[d][l[d].step[l[d].at]] : NULL;
+    return l[d].at < l[d].n ? &x->insn[d][l[d].step[l[d].at]] : NULL;
 }
 
 static bool all_stand(const struct law *x, const struct list *l,
-                      const struct step *st)
+                      const struct insn *st)
 {
     for (int i = 0; i < st->merge.n_peer; i++) {
-        const struct step *y = next(x, l, st->merge.peer[i]);
+        const struct insn *y = next(x, l, st->merge.peer[i]);
 
-        if (!y || !step_meets(y) || y->order != st->order)
+        if (!y || !insn_is_barrier(y) || y->order != st->order)
             return false;
     }
     return true;
@@ -322,24 +323,24 @@ static bool ends(const struct law *x, struct list *l)
     do {
         moved = false;
         for (int d = 0; d < x->n; d++) {
-            const struct step *st = next(x, l, d);
+            const struct insn *st = next(x, l, d);
 
             bool blocked = false;
 
             for (int k = 0;
-                 st && st->kind == STEP_WAIT && k < wait_count(&st->wait);
+                 st && st->kind == INSN_WAIT && k < wait_count(&st->wait);
                  k++) {
-                struct step_event e = wait_event(&st->wait, k);
+                struct insn_event e = wait_event(&st->wait, k);
 
                 blocked |= !posted[e.dev][e.event];
             }
             if (!st || blocked)
                 continue;
-            if (step_meets(st) && !all_stand(x, l, st))
+            if (insn_is_barrier(st) && !all_stand(x, l, st))
                 continue;
-            if (st->kind == STEP_POST)
+            if (st->kind == INSN_POST)
                 posted[d][st->event.event] = true;
-            for (int i = 0; step_meets(st) && i < st->merge.n_peer; i++)
+            for (int i = 0; insn_is_barrier(st) && i < st->merge.n_peer; i++)
                 l[st->merge.peer[i]].at += st->merge.peer[i] != d;
             l[d].at++;
             moved = true;
@@ -451,30 +452,30 @@ static void draw_merged(struct law *x, const struct program *p, struct list *l)
     int step[QUEUE_COUNT][MAX_STEP];
     struct sim_queue q[QUEUE_COUNT] = {{step[0], 0}, {step[1], 0}};
 
-    for (int i = 0; i < p->script->n_step; i++) {
-        int k = (int)p->script->step[i].queue;
+    for (int i = 0; i < p->variant->n_insn; i++) {
+        int k = (int)p->variant->insn[i].queue;
 
         step[k][q[k].n++] = i;
     }
-    sim_merge(l->step, p->script, p->dev, &run, q, told, &x->rng);
-    l->n = p->script->n_step;
+    sim_merge(l->step, p->variant, p->dev, &run, q, told, &x->rng);
+    l->n = p->variant->n_insn;
     l->at = 0;
 }
 
 /* May step b not come before step a, which stands before it? */
 static bool is_tied(const struct program *p, int a, int b)
 {
-    const struct step *s = &p->script->step[a], *t = &p->script->step[b];
+    const struct insn *s = &p->variant->insn[a], *t = &p->variant->insn[b];
 
-    for (int k = 0; t->kind == STEP_WAIT && k < wait_count(&t->wait); k++) {
-        struct step_event e = wait_event(&t->wait, k);
+    for (int k = 0; t->kind == INSN_WAIT && k < wait_count(&t->wait); k++) {
+        struct insn_event e = wait_event(&t->wait, k);
 
-        if (e.dev == p->dev && s->kind == STEP_POST &&
+        if (e.dev == p->dev && s->kind == INSN_POST &&
             s->event.event == e.event)
             return true;
     }
     return s->queue == t->queue ||
-           ((step_meets(t) || waits_for_others(t, p->dev)) && tells(s));
+           ((insn_is_barrier(t) || waits_for_others(t, p->dev)) && tells(s));
 }
 
 /* Whatever the programs: a device that orders by its POSTs stands still for no
@@ -512,7 +513,7 @@ TEST(law_sim_devices_keep_to_it)
 /* Orders of all steps that are not in `done`. */
 static int count_orders(const struct program *p, unsigned done)
 {
-    int n = p->script->n_step, sum = 0;
+    int n = p->variant->n_insn, sum = 0;
 
     if (done == (1u << n) - 1)
         return 1;

@@ -61,22 +61,22 @@ TEST(program_text_every_kind_reads_and_prints_the_same)
 {
     char *strict = seed_text("every_kind.txt"), *loose = seed_text("loose.txt");
     const char *text = strchr(strict, '\n') + 1; /* behind a comment */
-    bool kind[STEP_WAIT + 1] = {false}, kernel[KERNEL_COUNT] = {false};
+    bool kind[INSN_WAIT + 1] = {false}, kernel[KERNEL_COUNT] = {false};
     struct arena a = {0};
     struct program *p = parse(&a, strict, 3);
 
     reads_as(strict, text, 3);
     reads_as(loose, text, 3);
     for (int d = 0; d < 3; d++)
-        for (int k = 0; k < p[d].n_script; k++)
-            for (int i = 0; i < p[d].script[k].n_step; i++) {
-                const struct step *s = &p[d].script[k].step[i];
+        for (int k = 0; k < p[d].n_variant; k++)
+            for (int i = 0; i < p[d].variant[k].n_insn; i++) {
+                const struct insn *s = &p[d].variant[k].insn[i];
 
                 kind[s->kind] = true;
-                if (s->kind == STEP_KERNEL)
+                if (s->kind == INSN_KERNEL)
                     kernel[s->kernel.kernel] = true;
             }
-    for (int k = 0; k <= STEP_WAIT; k++)
+    for (int k = 0; k <= INSN_WAIT; k++)
         assert_true(kind[k]);
     for (int k = 0; k < KERNEL_COUNT; k++)
         if (!kernel[k] && k != KERNEL_custom)
@@ -226,9 +226,9 @@ TEST(program_text_order_is_that_of_lines)
                               2);
 
     for (int d = 0; d < 2; d++) {
-        assert_int_equal(p[d].script->n_step, 6);
+        assert_int_equal(p[d].variant->n_insn, 6);
         for (int i = 0; i < 6; i++)
-            assert_int_equal(p[d].script->step[i].order, want[d][i]);
+            assert_int_equal(p[d].variant->insn[i].order, want[d][i]);
     }
     program_reads_back(p, 2);
     arena_fini(&a);
@@ -243,8 +243,8 @@ TEST(program_text_devices_of_a_line_are_each_their_own)
               "programs 3\ndevice 0\ndevice 1\ndevice 2\nscript\n"
               "  0, 2: merge meet message counted; %0 <- %1 4, 1.%2 4 to 4\n",
               3);
-    const struct step_merge *m[2] = {&p[0].script->step->merge,
-                                     &p[2].script->step->merge};
+    const struct insn_merge *m[2] = {&p[0].variant->insn->merge,
+                                     &p[2].variant->insn->merge};
 
     for (int i = 0; i < 2; i++) {
         assert_int_equal(m[i]->item->piece[0].src_dev, 2 * i);
@@ -281,31 +281,31 @@ TEST(program_text_read_by_hand_passes_the_check)
 
 /* What the programs of all plans together must show. */
 struct seen {
-    int kind[STEP_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
+    int kind[INSN_WAIT + 1], meet, sum, tree, span, head, q8, pack, cut;
     int death, copy_queue, micro, script, inbox, skip, few, many;
     int deal, to_several, at, for_several;
 };
 
-static void see_step(struct seen *o, const struct step *s)
+static void see_insn(struct seen *o, const struct insn *s)
 {
     o->kind[s->kind]++;
     o->copy_queue += s->queue == QUEUE_COPY;
     o->micro += s->micro > 0;
-    o->meet += step_meets(s);
-    o->few += s->most > 0 && s->most < INT64_MAX;
-    o->many += s->most > 0 && s->least > 0;
-    if (s->kind == STEP_KERNEL) {
+    o->meet += insn_is_barrier(s);
+    o->few += s->max_rows > 0 && s->max_rows < INT64_MAX;
+    o->many += s->max_rows > 0 && s->min_rows > 0;
+    if (s->kind == INSN_KERNEL) {
         o->tree += s->kernel.tree.n > 1;
         o->span += s->kernel.n_span > 0;
         o->head += s->kernel.head_map != NULL;
     }
-    o->for_several += s->kind == STEP_WAIT && s->wait.n_more > 0;
-    if (s->kind == STEP_PUSH) {
-        o->deal += s->push.deal;
-        o->to_several += s->push.n_to > 1 && !s->push.deal;
+    o->for_several += s->kind == INSN_WAIT && s->wait.n_more > 0;
+    if (s->kind == INSN_PUSH) {
+        o->deal += s->push.scatter;
+        o->to_several += s->push.n_to > 1 && !s->push.scatter;
         o->at += s->push.to->at > 0;
     }
-    for (int i = 0; s->kind == STEP_MERGE && i < s->merge.n_item; i++) {
+    for (int i = 0; s->kind == INSN_MERGE && i < s->merge.n_item; i++) {
         const struct merge_item *m = &s->merge.item[i];
 
         o->sum += m->reduce;
@@ -324,11 +324,11 @@ static void see(struct seen *o, const struct program *p, int n_dev)
             o->cut += p[d].tensor[i].pack &&
                       p[d].tensor[i].pack->k < p[d].tensor[i].pack->n_full;
         }
-        o->script += p[d].n_script > 2;
-        for (int k = 0; k < p[d].n_script; k++) {
-            o->death += p[d].script[k].n_death;
-            for (int i = 0; i < p[d].script[k].n_step; i++)
-                see_step(o, &p[d].script[k].step[i]);
+        o->script += p[d].n_variant > 2;
+        for (int k = 0; k < p[d].n_variant; k++) {
+            o->death += p[d].variant[k].n_dead;
+            for (int i = 0; i < p[d].variant[k].n_insn; i++)
+                see_insn(o, &p[d].variant[k].insn[i]);
         }
     }
 }
@@ -370,7 +370,7 @@ TEST(program_text_lowered_programs_read_back)
         compiled_free(p);
         pl_graph_free(g);
     }
-    for (int k = 0; k <= STEP_WAIT; k++)
+    for (int k = 0; k <= INSN_WAIT; k++)
         if (!o.kind[k])
             fail_msg("no step of kind %d", k);
     assert_true(o.meet && o.sum && o.tree && o.span && o.head && o.q8);
@@ -435,7 +435,7 @@ TEST(program_text_packings_read_back_chunk_by_chunk)
     uint64_t seed = test_seed();
     struct pack_span span[8];
     struct pack_chunk chunk[256];
-    struct script none = {.n_micro = 1};
+    struct variant none = {.n_micro = 1};
 
     for (int i = 0; i < 3000; i++) {
         pl_format f = (pl_format)test_below(&seed, PL_I32);
@@ -446,8 +446,8 @@ TEST(program_text_packings_read_back_chunk_by_chunk)
         struct program p = {.active = true,
                             .n_tensor = 1,
                             .tensor = &t,
-                            .n_script = 1,
-                            .script = &none};
+                            .n_variant = 1,
+                            .variant = &none};
 
         assert_in_range(pack_max_chunks(f, span, n), 0, 256);
         pack_init(&pack, f, test_below(&seed, 40), test_below(&seed, 9000),
@@ -500,37 +500,37 @@ TEST(program_text_what_has_no_text_is_refused)
                               "programs 2\ndevice 0\n%0: f32[1]\ndevice 1\n"
                               "script\n0: %0 = sqr(%0)\n0: dies 4 @0\n",
                               2);
-    struct script *x = (struct script *)p[0].script;
-    struct step *s = (struct step *)x->step;
-    struct prog_death *d = (struct prog_death *)x->death;
+    struct variant *x = (struct variant *)p[0].variant;
+    struct insn *s = (struct insn *)x->insn;
+    struct dead_range *d = (struct dead_range *)x->dead;
 
     program_reads_back(p, 2);
     refused(p, 0, "too many devices or scripts");
     p[1].dev = 0;
     refused(p, 2, "device 0, step -1: it belongs to another device");
     p[1].dev = 1;
-    p[1].n_script = 0;
+    p[1].n_variant = 0;
     refused(p, 2, "device 1, step -1: it has scripts of its own");
-    p[1].n_script = 1;
+    p[1].n_variant = 1;
     x->n_micro = 2;
     refused(p, 2, "it has micro-batches of its own");
     x->n_micro = 1;
-    d->step = 1;
+    d->insn = 1;
     refused(p, 2, "a buffer dies out of order");
-    d->step = 0;
-    s->most = -1;
+    d->insn = 0;
+    s->max_rows = -1;
     refused(p, 2, "its guard has sizes below zero");
-    s->most = 1;
-    s->least = -1;
+    s->max_rows = 1;
+    s->min_rows = -1;
     refused(p, 2, "its guard has sizes below zero");
-    s->most = 0; /* it has no meaning then */
+    s->max_rows = 0; /* it has no meaning then */
     program_reads_back(p, 2);
     s->kernel.arg[1].access = ACCESS_UPDATE;
     refused(p, 2, "step 0: it uses an argument in another way");
     s->kernel.arg[1].access = ACCESS_READ;
-    s->kernel.tree.item = &(struct rank_item){0, 65};
+    s->kernel.tree.item = &(struct tree_addend){0, 65};
     refused(p, 2, "its tree has too many additions");
-    s->kernel.tree.item = &(struct rank_item){0, 0};
+    s->kernel.tree.item = &(struct tree_addend){0, 0};
     s->kernel.kernel = KERNEL_COUNT;
     refused(p, 2, "its kernel is unknown");
     arena_fini(&a);
@@ -549,7 +549,7 @@ TEST(program_text_custom_kernels_are_printed_only)
                               "programs 1\ndevice 0\n%0: f32[1, 4]\nscript\n"
                               "0: %0 = concat(%0, %0)\n",
                               1);
-    struct step_kernel *k = &((struct step *)p[0].script->step)->kernel;
+    struct insn_kernel *k = &((struct insn *)p[0].variant->insn)->kernel;
     pl_err err;
     int n;
 

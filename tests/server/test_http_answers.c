@@ -46,7 +46,7 @@ TEST(http_pipelined_requests_are_answered_in_order)
 
         snprintf(want, sizeof want, i % 3 == 0 ? "GET %d" : "body %d", i);
         if (i % 3 == 2)
-            http_answer(try_held(&t), 200, NULL, want, strlen(want));
+            http_respond(try_held(&t), 200, NULL, want, strlen(want));
         try_read(&c, &a, false);
         assert_int_equal(a.status, 200);
         assert_string_equal(a.body, want);
@@ -138,7 +138,7 @@ TEST(http_parts_make_up_the_whole)
         free(a.body);
     }
     try_send(&c, try_get("/hold", ""));
-    http_answer(try_held(&t), 200, "application/octet-stream", all, N);
+    http_respond(try_held(&t), 200, "application/octet-stream", all, N);
     try_read(&c, &a, false);
     assert_int_equal(a.n_body, N);
     assert_memory_equal(a.body, all, N);
@@ -231,7 +231,7 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
         assert_string_equal(http_header(r, "host"), "a");
         assert_string_equal(http_body(r, &(size_t){0}), "body");
         if (how == CLOSE) {
-            http_answer(r, 200, NULL, "late", 4);
+            http_respond(r, 200, NULL, "late", 4);
         } else {
             http_begin(r, 200, NULL);
             assert_false(http_send(r, "late", 4));
@@ -295,7 +295,7 @@ TEST(http_who_leaves_after_the_answer_is_no_news)
 
         r = try_hold(&t, &c);
         http_on_gone(r, try_gone, &t);
-        http_answer(r, 200, NULL, "all", 3);
+        http_respond(r, 200, NULL, "all", 3);
         try_read(&c, &a, false);
         assert_string_equal(a.body, "all");
         free(a.body);
@@ -322,14 +322,14 @@ TEST(http_who_has_left_is_told_at_once)
     http_on_gone(r, NULL, NULL);
     http_on_gone(r, try_gone, &t);
     assert_int_equal(atomic_load(&t.n_gone), 1);
-    http_answer(r, 200, NULL, NULL, 0);
+    http_respond(r, 200, NULL, NULL, 0);
 
     r = try_hold(&t, &c);
     http_on_gone(r, try_gone, &t);
     http_on_gone(r, NULL, NULL);
     try_close(&c);
     try_load_is(&t, 0, 1);
-    http_answer(r, 200, NULL, NULL, 0);
+    http_respond(r, 200, NULL, NULL, 0);
     try_load_is(&t, 0, 0);
     assert_int_equal(atomic_load(&t.n_gone), 1);
     try_stop(&t);

@@ -287,7 +287,7 @@ TEST(http_bodies_at_once_have_a_limit)
     expect_body(&t, MIB, true, 503, 1);
     expect_body(&t, 20000, false, 200, 1);
     expect_body(&t, 20000, true, 200, 1);
-    http_answer(r, 200, NULL, NULL, 0);
+    http_respond(r, 200, NULL, NULL, 0);
     try_read(&c, &a, false);
     free(a.body);
     try_close(&c);
@@ -496,7 +496,7 @@ TEST(http_malformed_requests_harm_nobody)
             try_ask(&t, try_get("/hello", ""), 200, "hello", NULL);
     }
     while (t.n_taken < t.n_held)
-        http_answer(try_held(&t), 200, NULL, NULL, 0);
+        http_respond(try_held(&t), 200, NULL, NULL, 0);
     try_load_is(&t, 0, 0);
     try_stop(&t);
 }

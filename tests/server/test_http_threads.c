@@ -120,7 +120,7 @@ static void answer(struct http_try *t, struct http_request *r, uint64_t *random)
 
     http_on_gone(r, try_gone, t);
     if (way == 0) {
-        http_answer(r, 200, NULL, "whole", 5);
+        http_respond(r, 200, NULL, "whole", 5);
         return;
     }
     http_begin(r, 200, "text/plain");
@@ -295,7 +295,7 @@ TEST(http_idle_connections_are_closed_while_it_drains)
     try_ends(&idle);
     try_ends(&fresh);
     try_load_is(&t, 1, 1);
-    http_answer(r, 200, NULL, "held", 4);
+    http_respond(r, 200, NULL, "held", 4);
     try_read(&busy, &a, false);
     assert_string_equal(a.body, "held");
     free(a.body);
@@ -324,13 +324,13 @@ static void on_slow(void *user, struct http_request *r)
     while (!g->is_open)
         pthread_cond_wait(&g->open, &g->lock);
     pthread_mutex_unlock(&g->lock);
-    http_answer(r, 200, "text/plain", "slow", 4);
+    http_respond(r, 200, "text/plain", "slow", 4);
 }
 
 static void on_quick(void *user, struct http_request *r)
 {
     (void)user;
-    http_answer(r, 200, "text/plain", "quick", 5);
+    http_respond(r, 200, "text/plain", "quick", 5);
 }
 
 static int n_inside(struct gate *g)

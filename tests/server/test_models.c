@@ -135,7 +135,7 @@ static void on_say(void *user, struct http_request *r)
 
     f->n_inside++;
     snprintf(text, sizeof text, "%s %d", f->service.name, f->serial);
-    http_answer(r, 200, "text/plain", text, strlen(text));
+    http_respond(r, 200, "text/plain", text, strlen(text));
     TEST_UNTIL(!get(&w.stays) || get(&w.n_short) > n_short);
     f->n_inside--;
 }
@@ -168,7 +168,7 @@ static struct held take_held(void)
 
 static void let_go(struct held h)
 {
-    http_answer(h.r, 200, "text/plain", "held", 4);
+    http_respond(h.r, 200, "text/plain", "held", 4);
     h.f->n_inside--;
     service_drop(&h.f->service);
 }
@@ -176,7 +176,7 @@ static void let_go(struct held h)
 static void on_none(void *user, struct http_request *r)
 {
     assert_null(user);
-    http_answer(r, 200, "text/plain", "none", 4);
+    http_respond(r, 200, "text/plain", "none", 4);
 }
 
 static const struct http_route routes[] = {
@@ -211,7 +211,7 @@ static void begin_with(struct models_options o, int pinned, int idle_s)
         models_create(&w.models, about, N_NAME, &o, routes, 4, &err), PL_OK);
     all = models_routes(w.models, &n);
     assert_int_equal(http_start(&w.http, &(struct http_options){0}, all, n,
-                                refusal_body_of_path, w.models, &err),
+                                api_error_body_of_path, w.models, &err),
                      PL_OK);
     models_set_http(w.models, w.http);
     w.t.h = w.http;
@@ -384,12 +384,12 @@ static void wait_unused(int i)
 /* Requests ask for the ith. */
 static void wait_asked(int i)
 {
-    TEST_UNTIL(model_at(i).turn > 0);
+    TEST_UNTIL(model_at(i).queue_pos > 0);
 }
 
 static void wait_yields(int i)
 {
-    TEST_UNTIL(model_at(i).yields);
+    TEST_UNTIL(model_at(i).evict_pending);
 }
 
 static int n_waiting(void)
@@ -678,7 +678,7 @@ TEST(models_make_way_for_nobody_else)
     h[0] = take_held();
     send_post(&b, "/say", "b");
     wait_yields(0);
-    assert_false(model_at(4).yields);
+    assert_false(model_at(4).evict_pending);
     send_post(&a[1], "/say", "a");
     wait_asked(0);
     post("/models/unload", "g", 200); /* there is another place */
@@ -798,7 +798,7 @@ TEST(models_totals_only_grow)
     text_free(&out);
     assert_true(models_add_past(&out, now, "")); /* it was never loaded */
     assert_string_equal(out.s, now);
-    assert_true(models_rest(&rest, now));
+    assert_true(models_zero_gauges(&rest, now));
     assert_non_null(strstr(rest.s, "\ng 0\n"));
     assert_non_null(strstr(rest.s, "n{d=\"1\"} 2\n"));
     text_free(&out);

@@ -2,8 +2,8 @@
  * a stream together again; that must be what the whole answer says. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
-#include "server/answer.h"
 #include "server/json_text.h"
+#include "server/response.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* ---- answers to look at -------------------------------------------------- */
 
-static const struct ask_rules rules = {.n_vocab = 1000, .max_tokens = -1};
+static const struct request_rules rules = {.n_vocab = 1000, .max_tokens = -1};
 
 /* What a model writes; what follows each other is of different kinds. */
 struct said {
@@ -28,12 +28,12 @@ static const struct said all_kinds[] = {
 };
 enum { N_KIND = sizeof(all_kinds) / sizeof(all_kinds[0]) };
 
-static const struct answer_end usual_end = {.why = ANSWER_ENDED,
-                                            .n_prompt = 10,
-                                            .n_cached = 4,
-                                            .n_written = 8,
-                                            .prompt_s = 0.5,
-                                            .written_s = 2};
+static const struct response_end usual_end = {.why = RESPONSE_ENDED,
+                                              .n_prompt = 10,
+                                              .n_cached = 4,
+                                              .n_written = 8,
+                                              .prompt_s = 0.5,
+                                              .written_s = 2};
 
 static bool collect(void *user, const void *data, size_t n)
 {
@@ -42,31 +42,31 @@ static bool collect(void *user, const void *data, size_t n)
 }
 
 struct asked {
-    struct ask a;
+    struct request a;
     struct test_text out;
-    struct answer *w;
+    struct response *w;
 };
 
-static void begin(struct asked *t, enum ask_kind kind, const char *request)
+static void begin(struct asked *t, enum request_kind kind, const char *request)
 {
-    struct answer_about about = {.model = "tale",
-                                 .id = "a1",
-                                 .created = 99,
-                                 .write = collect,
-                                 .user = &t->out};
-    struct refusal why;
+    struct response_about about = {.model = "tale",
+                                   .id = "a1",
+                                   .created = 99,
+                                   .write = collect,
+                                   .user = &t->out};
+    struct api_error why;
     pl_err err;
 
     memset(t, 0, sizeof(*t));
-    if (!ask_read(&t->a, kind, request, strlen(request), &rules, &why))
+    if (!request_parse(&t->a, kind, request, strlen(request), &rules, &why))
         fail_msg("%s", why.message);
-    TEST_OK(answer_create(&t->w, &t->a, &about, &err), err);
+    TEST_OK(response_create(&t->w, &t->a, &about, &err), err);
 }
 
 static void end(struct asked *t)
 {
-    answer_free(t->w);
-    ask_fini(&t->a);
+    response_free(t->w);
+    request_fini(&t->a);
     free(t->out.s);
 }
 
@@ -82,21 +82,21 @@ static void say(struct asked *t, int choice, const struct said *s, size_t *cut)
 
     *cut -= n;
     p.len = n;
-    assert_true(answer_part(t->w, choice, &p));
+    assert_true(response_part(t->w, choice, &p));
     if (s->kind == PL_REPLY_CALL)
         p.kind = PL_REPLY_CALL_MORE;
     p.text += n;
     p.len = len - n;
-    assert_true(answer_part(t->w, choice, &p));
+    assert_true(response_part(t->w, choice, &p));
 }
 
 static void tell_all(struct asked *t, const struct said *said, int n,
                      size_t cut)
 {
-    assert_true(answer_prompt(t->w, 0, 10, 4, "Once"));
+    assert_true(response_prompt(t->w, 0, 10, 4, "Once"));
     for (int i = 0; i < n; i++)
         say(t, 0, &said[i], &cut);
-    assert_true(answer_end(t->w, 0, &usual_end));
+    assert_true(response_end(t->w, 0, &usual_end));
 }
 
 /* The events of a stream: a list of {"event", "data"}. The rest of the text is
@@ -466,7 +466,7 @@ static json_t *text_of_whole(const json_t *j)
 #define HELLO "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]"
 
 static const struct {
-    enum ask_kind kind;
+    enum request_kind kind;
     const char *whole, *streamed;
     json_t *(*of_whole)(const json_t *j);
     json_t *(*of_stream)(const json_t *list);
@@ -475,19 +475,19 @@ static const struct {
     const char *why;
     int in; /* tokens of the prompt, as it counts them */
 } protocols[] = {
-    {ASK_CHAT, "{" HELLO "}",
+    {REQUEST_CHAT, "{" HELLO "}",
      "{" HELLO ", \"stream\": true, \"stream_options\":"
      "{\"include_usage\": true}}",
      chat_of_whole, chat_of_stream, true, true, "tool_calls", 10},
-    {ASK_MESSAGES, "{" HELLO "}", "{" HELLO ", \"stream\": true}",
+    {REQUEST_MESSAGES, "{" HELLO "}", "{" HELLO ", \"stream\": true}",
      blocks_of_message, blocks_of_stream, true, false, "tool_use", 6},
-    {ASK_RESPONSES, "{\"input\": \"Hi\"}",
+    {REQUEST_RESPONSES, "{\"input\": \"Hi\"}",
      "{\"input\": \"Hi\", \"stream\": true}", response_read, response_of_stream,
      true, false, "completed", 10},
-    {ASK_COMPLETION, "{\"prompt\": \"Hi\"}",
+    {REQUEST_COMPLETION, "{\"prompt\": \"Hi\"}",
      "{\"prompt\": \"Hi\", \"stream\": true}", completion_of_whole,
      completion_of_stream, false, false, "eos", 10},
-    {ASK_COMPLETIONS, "{\"prompt\": \"Hi\"}",
+    {REQUEST_COMPLETIONS, "{\"prompt\": \"Hi\"}",
      "{\"prompt\": \"Hi\", \"stream\": true, \"stream_options\":"
      "{\"include_usage\": true}}",
      text_of_whole, text_of_stream, false, true, "stop", 10},
@@ -547,7 +547,7 @@ TEST(answers_say_the_same_whole_and_streamed_wherever_texts_are_cut)
 
             begin(&t, protocols[p].kind, protocols[p].streamed);
             tell_kinds(&t, p, cut);
-            assert_string_equal(answer_type(t.w), "text/event-stream");
+            assert_string_equal(response_type(t.w), "text/event-stream");
             j = events(t.out.s, &done);
             assert_int_equal(done, protocols[p].done);
             same_answer(p, protocols[p].of_stream(j));
@@ -556,7 +556,7 @@ TEST(answers_say_the_same_whole_and_streamed_wherever_texts_are_cut)
 
             begin(&t, protocols[p].kind, protocols[p].whole);
             tell_kinds(&t, p, cut);
-            assert_string_equal(answer_type(t.w), "application/json");
+            assert_string_equal(response_type(t.w), "application/json");
             j = json_loads(t.out.s, 0, NULL);
             assert_non_null(j);
             same_answer(p, protocols[p].of_whole(j));
@@ -578,7 +578,7 @@ TEST(answers_are_valid_json_whatever_bytes_come)
 
         begin(&t, protocols[p].kind,
               streamed ? protocols[p].streamed : protocols[p].whole);
-        assert_true(answer_prompt(t.w, 0, 3, 0, NULL));
+        assert_true(response_prompt(t.w, 0, 3, 0, NULL));
         for (int i = (int)test_below(&seed, 6); i > 0; i--) {
             char bytes[8];
             pl_reply_part part = {
@@ -589,9 +589,9 @@ TEST(answers_are_valid_json_whatever_bytes_come)
 
             for (size_t k = 0; k < part.len; k++)
                 bytes[k] = (char)(0x100 - test_below(&seed, 0x100));
-            assert_true(answer_part(t.w, 0, &part));
+            assert_true(response_part(t.w, 0, &part));
         }
-        assert_true(answer_end(t.w, 0, &usual_end));
+        assert_true(response_end(t.w, 0, &usual_end));
         j = streamed ? events(t.out.s, &done)
                      : json_loads(t.out.s, JSON_ALLOW_NUL, NULL);
         assert_non_null(j);
@@ -608,7 +608,7 @@ TEST(answers_are_valid_json_whatever_names_there_are)
     for (int p = 0; p < 3; p++) {
         for (int streamed = 0; streamed < 2; streamed++) {
             struct asked t;
-            struct answer_about about = {
+            struct response_about about = {
                 .model = "m\xff", .id = "i", .write = collect, .user = &t.out};
             json_t *j;
             pl_err err;
@@ -616,11 +616,11 @@ TEST(answers_are_valid_json_whatever_names_there_are)
 
             begin(&t, protocols[p].kind,
                   streamed ? protocols[p].streamed : protocols[p].whole);
-            answer_free(t.w);
-            TEST_OK(answer_create(&t.w, &t.a, &about, &err), err);
-            assert_true(answer_prompt(t.w, 0, 1, 0, NULL));
-            assert_true(answer_part(t.w, 0, &call));
-            assert_true(answer_end(t.w, 0, &usual_end));
+            response_free(t.w);
+            TEST_OK(response_create(&t.w, &t.a, &about, &err), err);
+            assert_true(response_prompt(t.w, 0, 1, 0, NULL));
+            assert_true(response_part(t.w, 0, &call));
+            assert_true(response_end(t.w, 0, &usual_end));
             j = streamed ? events(t.out.s, &done)
                          : json_loads(t.out.s, 0, NULL);
             assert_non_null(j);
@@ -637,7 +637,7 @@ TEST(answers_of_messages_keep_zero_bytes_of_arguments)
                                      "f", "c1"};
     struct asked t;
 
-    begin(&t, ASK_MESSAGES,
+    begin(&t, REQUEST_MESSAGES,
           "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}");
     tell_all(&t, &call, 1, 0);
     assert_non_null(strstr(t.out.s, "\"input\":{\"x\":\"a\\u0000b\"}"));
@@ -650,7 +650,7 @@ TEST(answers_of_chats_have_their_fields)
     json_t *j;
     bool done;
 
-    begin(&t, ASK_CHAT, protocols[0].streamed);
+    begin(&t, REQUEST_CHAT, protocols[0].streamed);
     tell_all(&t, all_kinds, N_KIND, 3);
     j = events(t.out.s, &done);
     same(j, "0.data.choices.0",
@@ -684,19 +684,19 @@ TEST(answers_of_chats_have_their_fields)
 
 static void tell_tokens(struct asked *t)
 {
-    static const struct answer_token other[] = {
+    static const struct response_token other[] = {
         {.id = 7, .text = "a\xc3\xbc", .len = 3, .logprob = -0.25},
         {.id = 8, .text = "b", .len = 1, .logprob = -INFINITY}};
-    struct answer_token token = other[0];
+    struct response_token token = other[0];
     pl_reply_part p = {.kind = PL_REPLY_CONTENT, .text = "a\xc3\xbc", .len = 3};
 
     token.top = other;
     token.n_top = 2;
-    assert_true(answer_prompt(t->w, 0, 10, 4, NULL));
-    assert_true(answer_token(t->w, 0, &token)); /* held back for a while */
-    assert_true(answer_token(t->w, 0, &token));
-    assert_true(answer_part(t->w, 0, &p));
-    assert_true(answer_end(t->w, 0, &usual_end));
+    assert_true(response_prompt(t->w, 0, 10, 4, NULL));
+    assert_true(response_token(t->w, 0, &token)); /* held back for a while */
+    assert_true(response_token(t->w, 0, &token));
+    assert_true(response_part(t->w, 0, &p));
+    assert_true(response_end(t->w, 0, &usual_end));
 }
 
 static const char token_want[] =
@@ -711,7 +711,8 @@ TEST(answers_tell_probabilities_of_tokens)
     json_t *j;
     bool done;
 
-    begin(&t, ASK_CHAT, "{" HELLO ", \"logprobs\": true, \"top_logprobs\": 2}");
+    begin(&t, REQUEST_CHAT,
+          "{" HELLO ", \"logprobs\": true, \"top_logprobs\": 2}");
     tell_tokens(&t);
     j = json_loads(t.out.s, 0, NULL);
     same(j, "choices.0.logprobs.content.1", token_want);
@@ -719,7 +720,7 @@ TEST(answers_tell_probabilities_of_tokens)
     json_decref(j);
     end(&t);
 
-    begin(&t, ASK_CHAT,
+    begin(&t, REQUEST_CHAT,
           "{" HELLO ", \"logprobs\": true, \"top_logprobs\": 2,"
           "\"stream\": true}");
     tell_tokens(&t);
@@ -731,7 +732,7 @@ TEST(answers_tell_probabilities_of_tokens)
     json_decref(j);
     end(&t);
 
-    begin(&t, ASK_COMPLETIONS, "{\"prompt\": \"x\", \"logprobs\": 2}");
+    begin(&t, REQUEST_COMPLETIONS, "{\"prompt\": \"x\", \"logprobs\": 2}");
     tell_tokens(&t);
     j = json_loads(t.out.s, 0, NULL);
     same(j, "choices.0.logprobs.tokens", "[\"a\xc3\xbc\", \"a\xc3\xbc\"]");
@@ -742,7 +743,7 @@ TEST(answers_tell_probabilities_of_tokens)
     json_decref(j);
     end(&t);
 
-    begin(&t, ASK_COMPLETION,
+    begin(&t, REQUEST_COMPLETION,
           "{\"prompt\": \"x\", \"n_probs\": 2, \"return_tokens\": true}");
     tell_tokens(&t);
     j = json_loads(t.out.s, 0, NULL);
@@ -754,16 +755,16 @@ TEST(answers_tell_probabilities_of_tokens)
 
 TEST(answers_of_completion_have_their_fields)
 {
-    struct answer_end stopped = usual_end;
+    struct response_end stopped = usual_end;
     struct asked t;
     json_t *j;
 
-    begin(&t, ASK_COMPLETION,
+    begin(&t, REQUEST_COMPLETION,
           "{\"prompt\": \"Once\", \"stop\": [\"END\"], \"top_k\": 3}");
-    stopped.why = ANSWER_STOP;
+    stopped.why = RESPONSE_STOP;
     stopped.stop = "END";
-    assert_true(answer_prompt(t.w, 0, 10, 4, "Once"));
-    assert_true(answer_end(t.w, 0, &stopped));
+    assert_true(response_prompt(t.w, 0, 10, 4, "Once"));
+    assert_true(response_end(t.w, 0, &stopped));
     j = json_loads(t.out.s, 0, NULL);
     same(j, "content", "\"\"");
     same(j, "prompt", "\"Once\"");
@@ -781,22 +782,22 @@ TEST(answers_of_several_choices_are_apart)
 {
     static const struct said one = {PL_REPLY_CONTENT, "one", NULL, NULL};
     static const struct said two = {PL_REPLY_CONTENT, "two", NULL, NULL};
-    struct answer_end cut = usual_end;
+    struct response_end cut = usual_end;
     struct asked t;
     size_t whole = 100;
     json_t *j;
 
-    begin(&t, ASK_COMPLETIONS,
+    begin(&t, REQUEST_COMPLETIONS,
           "{\"prompt\": [\"x\", \"y\"], \"n\": 2, \"echo\": true}");
-    assert_int_equal(answer_choices(t.w), 4);
-    cut.why = ANSWER_LENGTH;
+    assert_int_equal(response_choices(t.w), 4);
+    cut.why = RESPONSE_LENGTH;
     for (int i = 3; i >= 0; i--) {
-        assert_true(answer_prompt(t.w, i, 10, 4, i < 2 ? "x" : "y"));
+        assert_true(response_prompt(t.w, i, 10, 4, i < 2 ? "x" : "y"));
         say(&t, i, i % 2 ? &two : &one, &whole);
     }
     for (int i = 0; i < 4; i++) {
-        assert_false(answer_begun(t.w));
-        assert_true(answer_end(t.w, i, i == 2 ? &cut : &usual_end));
+        assert_false(response_begun(t.w));
+        assert_true(response_end(t.w, i, i == 2 ? &cut : &usual_end));
     }
     j = json_loads(t.out.s, 0, NULL);
     same(j, "choices.0.text", "\"xone\"");
@@ -832,7 +833,7 @@ TEST(answers_keep_reasoning_where_it_was_asked_for)
             snprintf(request, sizeof(request),
                      "{" HELLO ", \"reasoning_format\": \"%s\"}",
                      row[i].format);
-            begin(&t, ASK_CHAT, request);
+            begin(&t, REQUEST_CHAT, request);
             tell_all(&t, said, 2, cut);
             j = json_loads(t.out.s, 0, NULL);
             assert_string_equal(text_at(j, "choices.0.message.content"),
@@ -852,9 +853,9 @@ TEST(answers_tell_progress_where_it_was_asked_for)
     json_t *j;
     bool done;
 
-    begin(&t, ASK_CHAT,
+    begin(&t, REQUEST_CHAT,
           "{" HELLO ", \"stream\": true, \"return_progress\": true}");
-    assert_true(answer_progress(t.w, 0, 5, 10, 4, 0.25));
+    assert_true(response_progress(t.w, 0, 5, 10, 4, 0.25));
     tell_all(&t, all_kinds, 1, 0);
     j = events(t.out.s, &done);
     same(j, "0.data.prompt_progress",
@@ -863,8 +864,8 @@ TEST(answers_tell_progress_where_it_was_asked_for)
     json_decref(j);
     end(&t);
 
-    begin(&t, ASK_CHAT, "{" HELLO ", \"stream\": true}");
-    assert_true(answer_progress(t.w, 0, 5, 10, 4, 0.25));
+    begin(&t, REQUEST_CHAT, "{" HELLO ", \"stream\": true}");
+    assert_true(response_progress(t.w, 0, 5, 10, 4, 0.25));
     assert_int_equal(t.out.n, 0);
     end(&t);
 }
@@ -875,16 +876,16 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
     static const char comment[] = ":\n\n";
     static const char event[] = "event: ping\ndata: {\"type\":\"ping\"}\n\n";
     static const struct {
-        enum ask_kind kind;
+        enum request_kind kind;
         const char *request, *ping;
     } rows[] = {
-        {ASK_CHAT, "{" HELLO ", \"stream\": true}", comment},
-        {ASK_COMPLETIONS, "{\"prompt\": \"x\", \"stream\": true}", comment},
-        {ASK_COMPLETION, "{\"prompt\": \"x\", \"stream\": true}", comment},
-        {ASK_RESPONSES, "{\"input\": \"x\", \"stream\": true}", comment},
-        {ASK_MESSAGES, "{" HELLO ", \"stream\": true}", event},
-        {ASK_CHAT, "{" HELLO "}", ""},
-        {ASK_MESSAGES, "{" HELLO "}", ""},
+        {REQUEST_CHAT, "{" HELLO ", \"stream\": true}", comment},
+        {REQUEST_COMPLETIONS, "{\"prompt\": \"x\", \"stream\": true}", comment},
+        {REQUEST_COMPLETION, "{\"prompt\": \"x\", \"stream\": true}", comment},
+        {REQUEST_RESPONSES, "{\"input\": \"x\", \"stream\": true}", comment},
+        {REQUEST_MESSAGES, "{" HELLO ", \"stream\": true}", event},
+        {REQUEST_CHAT, "{" HELLO "}", ""},
+        {REQUEST_MESSAGES, "{" HELLO "}", ""},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -893,14 +894,14 @@ TEST(answers_that_are_streamed_ping_in_their_protocols_way)
 
         begin(&t, rows[i].kind, rows[i].request);
         begin(&quiet, rows[i].kind, rows[i].request);
-        assert_true(answer_ping(t.w));
+        assert_true(response_ping(t.w));
         assert_int_equal(t.out.n, n);
         tell_all(&t, all_kinds, 1, 0);
         tell_all(&quiet, all_kinds, 1, 0);
         assert_int_equal(t.out.n, n + quiet.out.n);
         assert_memory_equal(t.out.s, rows[i].ping, n);
         assert_string_equal(t.out.s + n, quiet.out.s);
-        assert_true(answer_ping(t.w)); /* it is over */
+        assert_true(response_ping(t.w)); /* it is over */
         assert_int_equal(t.out.n, n + quiet.out.n);
         if (rows[i].ping == event) /* and one at the beginning */
             assert_non_null(strstr(quiet.out.s, event));
@@ -986,17 +987,17 @@ TEST(answers_of_messages_have_what_is_whole_of_a_call_that_is_cut)
 {
     static const struct said call = {
         PL_REPLY_CALL, "{\"x\": \"a\\u0000b\", \"n\": 3, \"m\": 4", "f", "c1"};
-    struct answer_end cut = usual_end;
+    struct response_end cut = usual_end;
     size_t at = 0;
     struct asked t;
     json_t *j;
 
-    cut.why = ANSWER_LENGTH;
-    begin(&t, ASK_MESSAGES,
+    cut.why = RESPONSE_LENGTH;
+    begin(&t, REQUEST_MESSAGES,
           "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}");
-    assert_true(answer_prompt(t.w, 0, 10, 4, NULL));
+    assert_true(response_prompt(t.w, 0, 10, 4, NULL));
     say(&t, 0, &call, &at);
-    assert_true(answer_end(t.w, 0, &cut));
+    assert_true(response_end(t.w, 0, &cut));
     j = json_loads(t.out.s, JSON_ALLOW_NUL, NULL);
     same(j, "stop_reason", "\"max_tokens\"");
     same(j, "content.0.type", "\"tool_use\"");
@@ -1008,18 +1009,18 @@ TEST(answers_of_messages_have_what_is_whole_of_a_call_that_is_cut)
 
 TEST(answers_of_responses_say_that_they_are_cut_off)
 {
-    struct answer_end cut = usual_end;
+    struct response_end cut = usual_end;
     size_t at = 0;
     struct asked t;
     json_t *j;
 
-    cut.why = ANSWER_LENGTH;
-    begin(&t, ASK_RESPONSES,
+    cut.why = RESPONSE_LENGTH;
+    begin(&t, REQUEST_RESPONSES,
           "{\"input\": \"x\", \"max_output_tokens\": 3, \"metadata\":"
           "{\"k\": \"v\"}, \"temperature\": 0.5}");
-    assert_true(answer_prompt(t.w, 0, 10, 4, NULL));
+    assert_true(response_prompt(t.w, 0, 10, 4, NULL));
     say(&t, 0, &all_kinds[1], &at);
-    assert_true(answer_end(t.w, 0, &cut));
+    assert_true(response_end(t.w, 0, &cut));
     j = json_loads(t.out.s, 0, NULL);
     same(j, "status", "\"incomplete\"");
     same(j, "incomplete_details", "{\"reason\": \"max_output_tokens\"}");
@@ -1038,9 +1039,9 @@ TEST(answers_that_fail_say_so_once)
         "0.data.error.message", "0.data.error.message",
         "0.data.response.error.message", "0.data.error.message",
         "0.data.error.message"};
-    struct refusal why = {0};
+    struct api_error why = {0};
 
-    assert_false(refuse(&why, 503, NULL, NULL, "a device failed"));
+    assert_false(api_error_set(&why, 503, NULL, NULL, "a device failed"));
     for (int p = 0; p < N_PROTOCOL; p++) {
         for (int streamed = 0; streamed < 2; streamed++) {
             struct asked t;
@@ -1050,14 +1051,14 @@ TEST(answers_that_fail_say_so_once)
 
             begin(&t, protocols[p].kind,
                   streamed ? protocols[p].streamed : protocols[p].whole);
-            assert_true(answer_fail(t.w, &why));
+            assert_true(response_fail(t.w, &why));
             n = t.out.n;
             j = streamed ? events(t.out.s, &done)
                          : json_loads(t.out.s, 0, NULL);
             same(j, streamed ? where[p] : "error.message",
                  "\"a device failed\"");
-            assert_true(answer_fail(t.w, &why));
-            assert_true(answer_end(t.w, 0, &usual_end));
+            assert_true(response_fail(t.w, &why));
+            assert_true(response_end(t.w, 0, &usual_end));
             assert_int_equal(t.out.n, n);
             json_decref(j);
             end(&t);
@@ -1076,19 +1077,19 @@ TEST(answers_stop_when_the_client_is_gone)
 {
     struct asked t;
     int n = 2;
-    struct answer_about about = {
+    struct response_about about = {
         .model = "m", .id = "i", .write = gone, .user = &n};
     pl_reply_part p = {.kind = PL_REPLY_CONTENT, .text = "x", .len = 1};
     pl_err err;
 
-    begin(&t, ASK_CHAT, protocols[0].streamed);
-    answer_free(t.w);
-    TEST_OK(answer_create(&t.w, &t.a, &about, &err), err);
-    assert_true(answer_prompt(t.w, 0, 1, 0, NULL));
-    assert_true(answer_part(t.w, 0, &p));
-    assert_false(answer_part(t.w, 0, &p));
-    assert_false(answer_part(t.w, 0, &p));
-    assert_false(answer_end(t.w, 0, &usual_end));
+    begin(&t, REQUEST_CHAT, protocols[0].streamed);
+    response_free(t.w);
+    TEST_OK(response_create(&t.w, &t.a, &about, &err), err);
+    assert_true(response_prompt(t.w, 0, 1, 0, NULL));
+    assert_true(response_part(t.w, 0, &p));
+    assert_false(response_part(t.w, 0, &p));
+    assert_false(response_part(t.w, 0, &p));
+    assert_false(response_end(t.w, 0, &usual_end));
     assert_int_equal(n, -1);
     end(&t);
 }
@@ -1102,13 +1103,13 @@ static bool swallow(void *user, const void *data, size_t n)
     return true;
 }
 
-static bool tell_briefly(const struct ask *a)
+static bool tell_briefly(const struct request *a)
 {
-    struct answer_about about = {.model = "m", .id = "i", .write = swallow};
-    struct answer *w;
+    struct response_about about = {.model = "m", .id = "i", .write = swallow};
+    struct response *w;
     pl_err err;
-    bool ok = answer_create(&w, a, &about, &err) == PL_OK &&
-              answer_prompt(w, 0, 1, 0, "x");
+    bool ok = response_create(&w, a, &about, &err) == PL_OK &&
+              response_prompt(w, 0, 1, 0, "x");
 
     for (int i = 0; i < N_KIND && ok; i++) {
         pl_reply_part part = {.kind = all_kinds[i].kind,
@@ -1116,10 +1117,10 @@ static bool tell_briefly(const struct ask *a)
                               .len = strlen(all_kinds[i].text),
                               .name = all_kinds[i].name};
 
-        ok = answer_part(w, 0, &part);
+        ok = response_part(w, 0, &part);
     }
-    ok = ok && answer_end(w, 0, &usual_end);
-    answer_free(w);
+    ok = ok && response_end(w, 0, &usual_end);
+    response_free(w);
     return ok;
 }
 
@@ -1134,7 +1135,7 @@ TEST(answers_survive_every_allocation_that_fails)
 
             begin(&t, protocols[p].kind,
                   streamed ? protocols[p].streamed : protocols[p].whole);
-            answer_free(t.w);
+            response_free(t.w);
             failed = true;
             for (int64_t n = 1; failed; n++) {
                 alloc_stat_reset();

@@ -3,23 +3,23 @@
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
-#include "server/ask.h"
-#include "server/ask_job.h"
 #include "server/json_text.h"
 #include "server/logprob.h"
-#include "server/tokens.h"
+#include "server/request.h"
+#include "server/request_tasks.h"
+#include "server/token_routes.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ask_rules rules = {
+static const struct request_rules rules = {
     .n_vocab = 1000, .max_tokens = 77, .seed = 5, .max_texts = 16};
-static const struct ask_rules can_all = {.n_vocab = 1000,
-                                         .max_tokens = -1,
-                                         .can = ASK_GRAMMAR | ASK_SCHEMA |
-                                                ASK_CALL};
+static const struct request_rules can_all = {
+    .n_vocab = 1000,
+    .max_tokens = -1,
+    .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
 
 /* ' stands for ". */
 static char *quoted(const char *text)
@@ -32,13 +32,13 @@ static char *quoted(const char *text)
     return s;
 }
 
-static void read_by(struct ask *a, enum ask_kind kind, const char *text,
-                    const struct ask_rules *by)
+static void read_by(struct request *a, enum request_kind kind, const char *text,
+                    const struct request_rules *by)
 {
-    struct refusal why = {0};
+    struct api_error why = {0};
     char *body = quoted(text);
 
-    if (!ask_read(a, kind, body, strlen(body), by, &why))
+    if (!request_parse(a, kind, body, strlen(body), by, &why))
         fail_msg("%s: %s", body, why.message);
     free(body);
 }
@@ -58,14 +58,15 @@ static void same_json(const char *got, const char *want_text)
 }
 
 /* It is refused with this field, and the message has this. */
-static void refused_by(enum ask_kind kind, const char *text, const char *param,
-                       const char *says, const struct ask_rules *by)
+static void refused_by(enum request_kind kind, const char *text,
+                       const char *param, const char *says,
+                       const struct request_rules *by)
 {
-    struct refusal why = {0};
-    struct ask a;
+    struct api_error why = {0};
+    struct request a;
     char *body = quoted(text);
 
-    if (ask_read(&a, kind, body, strlen(body), by, &why))
+    if (request_parse(&a, kind, body, strlen(body), by, &why))
         fail_msg("%s was taken", body);
     assert_int_equal(why.status, 400);
     assert_string_equal(why.param, param);
@@ -75,7 +76,7 @@ static void refused_by(enum ask_kind kind, const char *text, const char *param,
     free(body);
 }
 
-static void refused(enum ask_kind kind, const char *text, const char *param,
+static void refused(enum request_kind kind, const char *text, const char *param,
                     const char *says)
 {
     refused_by(kind, text, param, says, &rules);
@@ -88,10 +89,10 @@ static void refused(enum ask_kind kind, const char *text, const char *param,
 TEST(ask_without_options_has_the_rules_defaults)
 {
     pl_sampling s;
-    struct ask a;
+    struct request a;
 
     pl_sampling_init(&s);
-    read_by(&a, ASK_CHAT, "{" HELLO "}", &rules);
+    read_by(&a, REQUEST_CHAT, "{" HELLO "}", &rules);
     assert_int_equal(a.sampling.top_k, s.top_k);
     assert_true(a.sampling.temperature == s.temperature);
     assert_int_equal(a.sampling.seed, 5);
@@ -102,14 +103,14 @@ TEST(ask_without_options_has_the_rules_defaults)
     same_json(a.messages, "[{'role': 'user', 'content': 'Hi'}]");
     assert_null(a.tools);
     assert_null(a.extra);
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 TEST(ask_takes_all_options)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_CHAT,
+    read_by(&a, REQUEST_CHAT,
             "{" HELLO ", 'temperature': 0.5, 'top_p': 0.25, 'top_k': 7,"
             "'min_p': 0.125, 'typical_p': 0.75, 'repeat_penalty': 1.5,"
             "'repeat_last_n': -1, 'frequency_penalty': -0.5,"
@@ -142,14 +143,14 @@ TEST(ask_takes_all_options)
     assert_int_equal(a.reasoning, REASONING_WITHIN);
     assert_string_equal(a.model, "m");
     same_json(a.extra, "{'x': 1, 'reasoning_effort': 'low'}");
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 TEST(ask_takes_biases_of_both_forms)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_COMPLETION,
+    read_by(&a, REQUEST_COMPLETION,
             "{'prompt': 'x', 'logit_bias': [[7, false], [8, 0.5]],"
             "'n_predict': -1, 'top_k': -1}",
             &rules);
@@ -158,14 +159,14 @@ TEST(ask_takes_biases_of_both_forms)
     assert_int_equal(a.sampling.bias_id[1], 8);
     assert_int_equal(a.sampling.top_k, 0);
     assert_int_equal(a.max_tokens, 77);
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 TEST(ask_takes_biases_of_texts_by_the_vocabulary)
 {
     pl_tokenizer *words = NULL;
-    struct ask_rules by = rules;
-    struct ask a;
+    struct request_rules by = rules;
+    struct request a;
     int32_t *ids = NULL;
     int64_t n = 0;
     pl_err err;
@@ -174,11 +175,11 @@ TEST(ask_takes_biases_of_texts_by_the_vocabulary)
     TEST_OK(pl_tokenize(words, "Once upon", 9, 0, &ids, &n, &err), err);
     by.words = words;
     by.n_vocab = pl_tokenizer_n_vocab(words);
-    read_by(&a, ASK_COMPLETION,
+    read_by(&a, REQUEST_COMPLETION,
             "{'prompt': 'x', 'logit_bias': {'Once upon': 2}}", &by);
     assert_int_equal(a.sampling.n_bias, n);
     assert_memory_equal(a.sampling.bias_id, ids, (size_t)n * sizeof(*ids));
-    ask_fini(&a);
+    request_fini(&a);
     free(ids);
     pl_tokenizer_free(words);
 }
@@ -248,14 +249,14 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         /* of two fields of one name the later counts */
         snprintf(body, sizeof(body), "{" HELLO ", %s}", row[i].given);
-        refused(ASK_CHAT, body, row[i].param, row[i].says);
+        refused(REQUEST_CHAT, body, row[i].param, row[i].says);
     }
-    refused(ASK_CHAT, "{", "", "no JSON");
-    refused(ASK_CHAT, "[]", "", "a JSON object");
-    refused(ASK_CHAT, "{}", "messages", "missing");
-    refused(ASK_COMPLETIONS, "{}", "prompt", "missing");
-    refused(ASK_MESSAGES, "{}", "messages", "missing");
-    refused(ASK_RESPONSES, "{}", "input", "missing");
+    refused(REQUEST_CHAT, "{", "", "no JSON");
+    refused(REQUEST_CHAT, "[]", "", "a JSON object");
+    refused(REQUEST_CHAT, "{}", "messages", "missing");
+    refused(REQUEST_COMPLETIONS, "{}", "prompt", "missing");
+    refused(REQUEST_MESSAGES, "{}", "messages", "missing");
+    refused(REQUEST_RESPONSES, "{}", "input", "missing");
 }
 
 /* Values cost memory, far more than the bytes of a body. */
@@ -267,51 +268,53 @@ TEST(ask_refuses_bodies_of_too_many_values)
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(value[i]);
         char *text = test_need(n * N + 64, 1), *at = text;
-        struct ask a;
-        struct refusal why;
+        struct request a;
+        struct api_error why;
 
         at += sprintf(at, "{\"prompt\":\"\\\",,\",\"x\":[");
         for (int k = 0; k < N; k++, at += n)
             memcpy(at, value[i], n);
         at += sprintf(at, "1]}");
-        assert_false(ask_read(&a, ASK_COMPLETIONS, text, (size_t)(at - text),
-                              &rules, &why));
+        assert_false(request_parse(&a, REQUEST_COMPLETIONS, text,
+                                   (size_t)(at - text), &rules, &why));
         assert_int_equal(why.status, 400);
         assert_non_null(strstr(why.message, "1048576"));
         memset(text, ',', (size_t)N); /* a text may have as many as it likes */
         memcpy(text, "{\"prompt\":\"", 11);
         memcpy(text + N, "\"}", 3);
-        assert_true(ask_read(&a, ASK_COMPLETIONS, text, N + 2, &rules, &why));
-        ask_fini(&a);
+        assert_true(
+            request_parse(&a, REQUEST_COMPLETIONS, text, N + 2, &rules, &why));
+        request_fini(&a);
         free(text);
     }
 }
 
 TEST(ask_takes_switches_that_ask_for_nothing)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_CHAT,
+    read_by(&a, REQUEST_CHAT,
             "{" HELLO ", 'mirostat': 0, 'dry_multiplier': 0.0, 'lora': [],"
             "'audio': null, 'post_sampling_probs': false, 'top_n_sigma': -1,"
             "'grammar': '', 'json_schema': null, 'tools': [],"
             "'response_format': {'type': 'text'}}",
             &rules);
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 /* ---- prompts ------------------------------------------------------------- */
 
 TEST(ask_prompts_are_texts_tokens_and_both)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_COMPLETION, "{'prompt': 'x y'}", &rules);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': 'x y'}", &rules);
     assert_int_equal(a.n_prompt, 1);
     assert_string_equal(a.prompt[0].piece[0].text, "x y");
-    ask_fini(&a);
+    request_fini(&a);
 
-    read_by(&a, ASK_COMPLETION, "{'prompt': [1, 2, 'mid', 3, 'end']}", &rules);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': [1, 2, 'mid', 3, 'end']}",
+            &rules);
     assert_int_equal(a.n_prompt, 1);
     assert_int_equal(a.prompt[0].n, 4);
     assert_int_equal(a.prompt[0].piece[0].n_ids, 2);
@@ -319,37 +322,39 @@ TEST(ask_prompts_are_texts_tokens_and_both)
     assert_string_equal(a.prompt[0].piece[1].text, "mid");
     assert_int_equal(a.prompt[0].piece[2].ids[0], 3);
     assert_int_equal(a.prompt[0].piece[3].len, 3);
-    ask_fini(&a);
+    request_fini(&a);
 
-    read_by(&a, ASK_COMPLETIONS,
+    read_by(&a, REQUEST_COMPLETIONS,
             "{'prompt': ['one', [4, 5], ['a', 6]], 'n': 2}", &rules);
     assert_int_equal(a.n_prompt, 3);
     assert_int_equal(a.prompt[1].piece[0].n_ids, 2);
     assert_int_equal(a.prompt[2].n, 2);
-    ask_fini(&a);
+    request_fini(&a);
 
-    refused(ASK_COMPLETION, "{'prompt': [1000]}", "prompt", "from 0 to 999");
-    refused(ASK_COMPLETION, "{'prompt': []}", "prompt", "one prompt or more");
-    refused(ASK_COMPLETION, "{'prompt': [1.5]}", "prompt", "token ids");
-    refused(ASK_COMPLETION, "{'prompt': {}}", "prompt", "images and audio");
-    refused(ASK_COMPLETIONS, "{'prompt': ['a', 'b', 'c'], 'n': 6}", "prompt",
-            "the 16 texts");
+    refused(REQUEST_COMPLETION, "{'prompt': [1000]}", "prompt",
+            "from 0 to 999");
+    refused(REQUEST_COMPLETION, "{'prompt': []}", "prompt",
+            "one prompt or more");
+    refused(REQUEST_COMPLETION, "{'prompt': [1.5]}", "prompt", "token ids");
+    refused(REQUEST_COMPLETION, "{'prompt': {}}", "prompt", "images and audio");
+    refused(REQUEST_COMPLETIONS, "{'prompt': ['a', 'b', 'c'], 'n': 6}",
+            "prompt", "the 16 texts");
 }
 
 TEST(ask_completions_have_numbers_of_logprobs)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_COMPLETIONS, "{'prompt': 'x', 'logprobs': 3}", &rules);
+    read_by(&a, REQUEST_COMPLETIONS, "{'prompt': 'x', 'logprobs': 3}", &rules);
     assert_true(a.probs);
     assert_int_equal(a.n_top, 3);
-    ask_fini(&a);
-    read_by(&a, ASK_COMPLETION, "{'prompt': 'x', 'n_probs': 2}", &rules);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': 'x', 'n_probs': 2}", &rules);
     assert_true(a.probs);
-    ask_fini(&a);
-    read_by(&a, ASK_COMPLETION, "{'prompt': 'x', 'n_probs': 0}", &rules);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': 'x', 'n_probs': 0}", &rules);
     assert_false(a.probs);
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 /* ---- conversations ------------------------------------------------------- */
@@ -367,11 +372,11 @@ TEST(ask_chat_gives_the_template_texts_and_objects)
         "'tool_calls': [{'id': 'c1', 'type': 'function', 'function':"
         "{'name': 'f', 'arguments': '{\\'x\\': [1]}'}}]},"
         "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]";
-    struct ask a;
+    struct request a;
     char body[1024];
 
     snprintf(body, sizeof(body), "{'messages': %s, 'tools': [" TOOL "]}", said);
-    read_by(&a, ASK_CHAT, body, &rules);
+    read_by(&a, REQUEST_CHAT, body, &rules);
     same_json(a.messages,
               "[{'role': 'system', 'content': 'a\\nb'},"
               "{'role': 'assistant', 'content': '', 'reasoning_content': 'hm',"
@@ -379,16 +384,16 @@ TEST(ask_chat_gives_the_template_texts_and_objects)
               "{'name': 'f', 'arguments': {'x': [1]}}}]},"
               "{'role': 'tool', 'tool_call_id': 'c1', 'content': 'r'}]");
     same_json(a.tools, "[" TOOL "]");
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
 {
-    struct ask_rules by = rules;
-    struct ask a;
+    struct request_rules by = rules;
+    struct request a;
 
     by.calls_as_text = true;
-    read_by(&a, ASK_CHAT,
+    read_by(&a, REQUEST_CHAT,
             "{'messages': [{'role': 'assistant', 'tool_calls': [{'function':"
             "{'name': 'f', 'arguments': {'x': 1}}}, {'function': {'name': 'g',"
             "'arguments': 'no JSON'}}]}]}",
@@ -398,7 +403,7 @@ TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
               "{'type': 'function', 'function': {'name': 'f', 'arguments':"
               "'{\\'x\\': 1}'}}, {'type': 'function', 'function':"
               "{'name': 'g', 'arguments': 'no JSON'}}]}]");
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 /* Values in texts of arguments are bounded too, those of all calls together. */
@@ -410,7 +415,7 @@ TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
     struct text body = {0};
     const json_t *calls;
     json_t *messages;
-    struct ask a;
+    struct request a;
     const char *at = "{'messages': [{'role': 'assistant', 'tool_calls': [";
 
     assert_true(text_add(&body, at, strlen(at)));
@@ -422,7 +427,7 @@ TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
         assert_true(text_add(&body, "]}'}}", 5));
     }
     assert_true(text_add(&body, "]}]}", 4));
-    read_by(&a, ASK_CHAT, body.s, &rules);
+    read_by(&a, REQUEST_CHAT, body.s, &rules);
     messages = json_loads(a.messages, 0, NULL);
     calls = json_object_get(json_array_get(messages, 0), "tool_calls");
     for (size_t i = 0; i < 2; i++) {
@@ -432,34 +437,34 @@ TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
         assert_int_equal(json_typeof(said), i == 0 ? JSON_OBJECT : JSON_STRING);
     }
     json_decref(messages);
-    ask_fini(&a);
+    request_fini(&a);
     text_free(&body);
 }
 
 TEST(ask_choice_of_tools_is_kept)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_CHAT,
+    read_by(&a, REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'none'}", &rules);
     assert_null(a.tools);
-    ask_fini(&a);
-    read_by(&a, ASK_CHAT,
+    request_fini(&a);
+    read_by(&a, REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
             "'function', 'function': {'name': 'f'}},"
             "'parallel_tool_calls': false}",
             &can_all);
     assert_true(a.must_call && a.single_call);
     assert_string_equal(a.call, "f");
-    ask_fini(&a);
-    refused(ASK_CHAT,
+    request_fini(&a);
+    refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required'}",
             "tool_choice", "not supported yet");
-    refused(ASK_CHAT,
+    refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': {'type':"
             "'function', 'function': {'name': 'g'}}}",
             "tool_choice", "none of the tools");
-    refused(ASK_CHAT,
+    refused(REQUEST_CHAT,
             "{" HELLO ", 'tools': [" TOOL "], 'tool_choice': 'required',"
             "'grammar': 'root ::= [a]'}",
             "tool_choice", "leave grammar out");
@@ -467,10 +472,10 @@ TEST(ask_choice_of_tools_is_kept)
 
 TEST(ask_messages_become_the_templates)
 {
-    struct ask a;
+    struct request a;
 
     read_by(
-        &a, ASK_MESSAGES,
+        &a, REQUEST_MESSAGES,
         "{'max_tokens': 9, 'stop_sequences': ['x'], 'system': [{'type':"
         "'text', 'text': 'be'}], 'thinking': {'type': 'disabled'},"
         "'tools': [{'name': 'f', 'description': 'd', 'input_schema':"
@@ -495,19 +500,20 @@ TEST(ask_messages_become_the_templates)
     same_json(a.extra, "{'enable_thinking': false, 'thinking': false}");
     assert_int_equal(a.max_tokens, 9);
     assert_string_equal(a.stop[0], "x");
-    ask_fini(&a);
-    refused(ASK_MESSAGES,
+    request_fini(&a);
+    refused(REQUEST_MESSAGES,
             "{'messages': [{'role': 'user', 'content': [{'type': 'image'}]}]}",
             "messages[0].content[0].type", "\"image\" is not supported");
-    refused(ASK_MESSAGES, "{'messages': [{'role': 'tool', 'content': 'x'}]}",
+    refused(REQUEST_MESSAGES,
+            "{'messages': [{'role': 'tool', 'content': 'x'}]}",
             "messages[0].role", "\"user\"");
 }
 
 TEST(ask_responses_become_the_templates)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_RESPONSES,
+    read_by(&a, REQUEST_RESPONSES,
             "{'instructions': 'be', 'max_output_tokens': 3, 'reasoning':"
             "{'effort': 'high'}, 'tools': [{'type': 'function', 'name': 'f',"
             "'description': 'd', 'parameters': {'type': 'object'}}],"
@@ -529,13 +535,13 @@ TEST(ask_responses_become_the_templates)
     same_json(a.tools, "[" TOOL "]");
     same_json(a.extra, "{'reasoning_effort': 'high'}");
     assert_int_equal(a.max_tokens, 3);
-    ask_fini(&a);
-    read_by(&a, ASK_RESPONSES, "{'input': 'ask'}", &rules);
+    request_fini(&a);
+    read_by(&a, REQUEST_RESPONSES, "{'input': 'ask'}", &rules);
     same_json(a.messages, "[{'role': 'user', 'content': 'ask'}]");
-    ask_fini(&a);
-    refused(ASK_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
+    request_fini(&a);
+    refused(REQUEST_RESPONSES, "{'input': 'x', 'previous_response_id': 'r'}",
             "previous_response_id", "kept by the server");
-    refused(ASK_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
+    refused(REQUEST_RESPONSES, "{'input': [{'type': 'computer_call'}]}",
             "input[0].type", "not supported by this server");
 }
 
@@ -543,38 +549,38 @@ TEST(ask_schemas_of_all_protocols_are_kept)
 {
     static const char schema[] = "{'type': 'array'}";
     static const struct {
-        enum ask_kind kind;
+        enum request_kind kind;
         const char *body, *param;
     } row[] = {
-        {ASK_CHAT,
+        {REQUEST_CHAT,
          "{" HELLO ", 'response_format': {'type': 'json_schema',"
          "'json_schema': {'name': 'x', 'schema': {'type': 'array'}}}}",
          "response_format"},
-        {ASK_CHAT,
+        {REQUEST_CHAT,
          "{" HELLO ", 'response_format': {'type': 'json_object',"
          "'schema': {'type': 'array'}}}",
          "response_format"},
-        {ASK_COMPLETION, "{'prompt': 'x', 'json_schema': {'type': 'array'}}",
-         "json_schema"},
-        {ASK_MESSAGES,
+        {REQUEST_COMPLETION,
+         "{'prompt': 'x', 'json_schema': {'type': 'array'}}", "json_schema"},
+        {REQUEST_MESSAGES,
          "{" HELLO ", 'output_config': {'format': {'type': 'json_schema',"
          "'schema': {'type': 'array'}}}}",
          "output_config"},
-        {ASK_RESPONSES,
+        {REQUEST_RESPONSES,
          "{'input': 'x', 'text': {'format': {'type': 'json_schema', 'name':"
          "'n', 'schema': {'type': 'array'}}}}",
          "text.format"},
     };
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        struct ask a;
+        struct request a;
 
         read_by(&a, row[i].kind, row[i].body, &can_all);
         same_json(a.schema, schema);
-        ask_fini(&a);
+        request_fini(&a);
         refused(row[i].kind, row[i].body, row[i].param, "not supported yet");
     }
-    refused_by(ASK_COMPLETION,
+    refused_by(REQUEST_COMPLETION,
                "{'prompt': 'x', 'json_schema': {'type': 'array'},"
                "'grammar': 'root ::= x'}",
                "grammar", "both given", &can_all);
@@ -584,11 +590,12 @@ TEST(ask_schemas_of_all_protocols_are_kept)
 
 TEST(ask_prompts_become_tokens)
 {
-    static const struct ask_rules by = {.n_vocab = 1 << 20, .max_tokens = -1};
+    static const struct request_rules by = {.n_vocab = 1 << 20,
+                                            .max_tokens = -1};
     pl_tokenizer *words = NULL;
     int32_t *ids = NULL, *begin = NULL, *rest = NULL;
     int64_t n = 0, n_begin = 0, n_rest = 0;
-    struct ask a;
+    struct request a;
     pl_err err;
 
     TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
@@ -596,9 +603,9 @@ TEST(ask_prompts_become_tokens)
         pl_tokenize(words, "Once", 4, PL_ADD_SPECIAL, &begin, &n_begin, &err),
         err);
     TEST_OK(pl_tokenize(words, " end", 4, 0, &rest, &n_rest, &err), err);
-    read_by(&a, ASK_COMPLETION, "{'prompt': ['Once', 5, 6, ' end']}", &by);
+    read_by(&a, REQUEST_COMPLETION, "{'prompt': ['Once', 5, 6, ' end']}", &by);
     for (int64_t k = 0; alloc_each(&k);) {
-        alloc_ran(ask_prompt_tokens(&a.prompt[0], words, &ids, &n, &err));
+        alloc_ran(request_prompt_tokens(&a.prompt[0], words, &ids, &n, &err));
         if (ids != NULL) {
             assert_int_equal(n, n_begin + 2 + n_rest);
             assert_memory_equal(ids, begin, (size_t)n_begin * sizeof(*ids));
@@ -608,7 +615,7 @@ TEST(ask_prompts_become_tokens)
         }
         free(ids);
     }
-    ask_fini(&a);
+    request_fini(&a);
     free(begin);
     free(rest);
     pl_tokenizer_free(words);
@@ -623,26 +630,26 @@ TEST(ask_conversations_become_tokens_with_one_bos)
     pl_template *t = NULL;
     int32_t *ids = NULL;
     int64_t n = 0;
-    struct ask a;
+    struct request a;
     size_t len;
     char *text;
     pl_err err;
 
     TEST_OK(pl_tokenizer_open(&words, test_model(), &err), err);
     TEST_OK(pl_template_create(&t, form, strlen(form), NULL, &err), err);
-    read_by(&a, ASK_CHAT, "{" HELLO ", 'add_generation_prompt': false}",
+    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'add_generation_prompt': false}",
             &rules);
     assert_true(a.no_generation_prompt);
-    TEST_OK(ask_render(&a, t, 1, &text, &len, &err), err);
+    TEST_OK(request_render(&a, t, 1, &text, &len, &err), err);
     assert_string_equal(text, "<user>Hi");
-    TEST_OK(ask_chat_tokens(words, text, len, &ids, &n, &err), err);
+    TEST_OK(request_chat_tokens(words, text, len, &ids, &n, &err), err);
     assert_true(n > 0);
     assert_int_equal(ids[0] == pl_tokenizer_bos(words),
                      pl_tokenizer_adds_bos(words));
     assert_true(n < 2 || ids[1] != pl_tokenizer_bos(words));
     free(ids);
     free(text);
-    ask_fini(&a);
+    request_fini(&a);
     pl_template_free(t);
     pl_tokenizer_free(words);
 }
@@ -667,7 +674,7 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         pl_template *t = NULL;
-        struct ask a;
+        struct request a;
         char *text = NULL;
         size_t len = 0;
         pl_status s;
@@ -682,8 +689,8 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
                  "{'messages': [{'role': 'user', 'content': 'On'}, "
                  "{'role': 'assistant', 'content': '%s'}]}",
                  cases[i].last);
-        read_by(&a, ASK_CHAT, body, &rules);
-        s = ask_render(&a, t, 1, &text, &len, &err);
+        read_by(&a, REQUEST_CHAT, body, &rules);
+        s = request_render(&a, t, 1, &text, &len, &err);
         if (cases[i].want) {
             TEST_OK(s, err);
             assert_string_equal(text, cases[i].want);
@@ -693,11 +700,11 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
             assert_non_null(strstr(err.message, "add_generation_prompt"));
         }
         free(text);
-        ask_fini(&a);
-        read_by(&a, ASK_RESPONSES,
+        request_fini(&a);
+        read_by(&a, REQUEST_RESPONSES,
                 "{'input': [{'role': 'assistant', 'content': 'On'}]}", &rules);
         assert_null(a.begun);
-        ask_fini(&a);
+        request_fini(&a);
         pl_template_free(t);
     }
 }
@@ -705,25 +712,25 @@ TEST(ask_conversations_end_with_what_the_assistant_has_begun)
 TEST(ask_jobs_of_choices_differ_by_their_seed)
 {
     pl_sampling own;
-    struct job job = {0};
-    struct ask a;
+    struct task_params params = {0};
+    struct request a;
 
-    read_by(&a, ASK_COMPLETIONS,
+    read_by(&a, REQUEST_COMPLETIONS,
             "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10, 'max_tokens': 4,"
             "'ignore_eos': true, 'cache_prompt': false, 'id_slot': 2}",
             &rules);
-    ask_fill_job(&a, 5, &job, &own);
-    assert_int_equal(job.place, 3);
-    assert_int_equal(job.sampling->seed, 12);
-    assert_int_equal(job.max_tokens, 4);
-    assert_true(job.ignore_end && job.no_cache);
-    ask_fini(&a);
-    read_by(&a, ASK_COMPLETIONS, "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10}",
-            &rules);
-    ask_fill_job(&a, 3, &job, &own);
-    assert_int_equal(job.sampling->seed, 10);
-    assert_int_equal(job.place, 0);
-    ask_fini(&a);
+    request_fill_params(&a, 5, &params, &own);
+    assert_int_equal(params.slot, 3);
+    assert_int_equal(params.sampling->seed, 12);
+    assert_int_equal(params.max_tokens, 4);
+    assert_true(params.ignore_end && params.no_cache);
+    request_fini(&a);
+    read_by(&a, REQUEST_COMPLETIONS,
+            "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10}", &rules);
+    request_fill_params(&a, 3, &params, &own);
+    assert_int_equal(params.sampling->seed, 10);
+    assert_int_equal(params.slot, 0);
+    request_fini(&a);
 }
 
 TEST(logprobs_are_those_of_all_tokens_in_order)
@@ -761,21 +768,22 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
 
 TEST(refusals_have_the_shape_of_their_protocol)
 {
-    struct refusal why = {0};
+    struct api_error why = {0};
     char *body;
 
-    assert_false(refuse(&why, 400, "invalid_value", "x", "no \"%s\"", "y"));
-    body = refusal_body(&why, REFUSAL_OPENAI);
+    assert_false(
+        api_error_set(&why, 400, "invalid_value", "x", "no \"%s\"", "y"));
+    body = api_error_body(&why, API_ERROR_OPENAI);
     same_json(body, "{'error': {'message': 'no \\'y\\'', 'type':"
                     "'invalid_request_error', 'param': 'x',"
                     "'code': 'invalid_value'}}");
     free(body);
-    assert_false(refuse(&why, 503, NULL, NULL, "\xff"));
-    body = refusal_body(&why, REFUSAL_OPENAI);
+    assert_false(api_error_set(&why, 503, NULL, NULL, "\xff"));
+    body = api_error_body(&why, API_ERROR_OPENAI);
     same_json(body, "{'error': {'message': '\\ufffd', 'type':"
                     "'unavailable_error', 'param': null, 'code': null}}");
     free(body);
-    body = refusal_body(&why, ask_shape(ASK_MESSAGES));
+    body = api_error_body(&why, request_shape(REQUEST_MESSAGES));
     same_json(body, "{'type': 'error', 'error': {'type': 'overloaded_error',"
                     "'message': '\\ufffd'}}");
     free(body);
@@ -793,7 +801,7 @@ TEST(refusals_know_their_path)
                {"", false}};
 
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-        char *body = refusal_body_of_path(401, "no key", row[i].path);
+        char *body = api_error_body_of_path(401, "no key", row[i].path);
 
         same_json(body, row[i].blocks
                             ? "{'type': 'error', 'error': {'type':"
@@ -808,24 +816,25 @@ TEST(refusals_know_their_path)
 TEST(ask_survives_every_allocation_that_fails)
 {
     static const struct {
-        enum ask_kind kind;
+        enum request_kind kind;
         const char *body;
     } row[] = {
-        {ASK_COMPLETION, "{'prompt': ['a', [1, 2]], 'stop': ['x'],"
-                         "'logit_bias': {'3': 1}, 'json_schema': {'a': 1}}"},
-        {ASK_CHAT,
+        {REQUEST_COMPLETION,
+         "{'prompt': ['a', [1, 2]], 'stop': ['x'],"
+         "'logit_bias': {'3': 1}, 'json_schema': {'a': 1}}"},
+        {REQUEST_CHAT,
          "{'messages': [{'role': 'developer', 'content': [{'type': 'text',"
          "'text': 'a'}]}, {'role': 'assistant', 'tool_calls': [{'id': 'c',"
          "'function': {'name': 'f', 'arguments': {'x': 1}}}]}],"
          "'reasoning_effort': 'low', 'tools': [" TOOL "],"
          "'response_format': {'type': 'json_object'}}"},
-        {ASK_MESSAGES,
+        {REQUEST_MESSAGES,
          "{'system': 's', 'thinking': {'type': 'enabled'}, 'messages': ["
          "{'role': 'assistant', 'content': [{'type': 'thinking', 'thinking':"
          "'t'}, {'type': 'tool_use', 'id': 'i', 'name': 'f'}]}, {'role':"
          "'user', 'content': [{'type': 'tool_result', 'tool_use_id': 'i',"
          "'content': 'x'}]}]}"},
-        {ASK_RESPONSES,
+        {REQUEST_RESPONSES,
          "{'instructions': 'i', 'input': [{'type': 'reasoning', 'summary': ["
          "{'type': 'summary_text', 'text': 't'}]}, {'role': 'assistant',"
          "'content': 'a'}, {'type': 'function_call', 'call_id': 'i', 'name':"
@@ -841,16 +850,17 @@ TEST(ask_survives_every_allocation_that_fails)
         bool failed = true;
 
         for (int64_t n = 1; failed; n++) {
-            struct refusal why = {0};
-            struct ask a;
+            struct api_error why = {0};
+            struct request a;
             bool ok;
 
             alloc_stat_reset();
             alloc_fail_at(n);
-            ok = ask_read(&a, row[i].kind, body, strlen(body), &can_all, &why);
+            ok = request_parse(&a, row[i].kind, body, strlen(body), &can_all,
+                               &why);
             failed = alloc_fail_off();
             assert_true(ok || failed);
-            ask_fini(&a);
+            request_fini(&a);
             assert_int_equal(alloc_stat_get().live_bytes, 0);
         }
         free(body);
@@ -864,8 +874,8 @@ TEST(tokens_requests_are_read)
     static const char text[] = "{\"content\": \"ab\", \"with_pieces\": true}";
     static const char ids[] = "{\"tokens\": [1, 2]}";
     static const char bad[] = "{\"tokens\": [1, 10]}";
-    struct tokens_ask a;
-    struct refusal why;
+    struct tokens_request a;
+    struct api_error why;
 
     assert_true(tokens_read_text(&a, text, strlen(text), &why));
     assert_string_equal(a.text, "ab");
@@ -903,9 +913,9 @@ TEST(tokens_answers_are_made)
 
 TEST(ask_reads_samplers_in_any_order)
 {
-    struct ask a;
+    struct request a;
 
-    read_by(&a, ASK_COMPLETION,
+    read_by(&a, REQUEST_COMPLETION,
             "{'prompt': 'x', 'top_k': 7, 'dry_multiplier': 0.8,"
             "'dry_sequence_breakers': ['\\n', '###'], 'xtc_probability': 0.5,"
             "'dry_penalty_last_n': -1, 'top_n_sigma': 1.5, 'mirostat': 2,"
@@ -920,16 +930,17 @@ TEST(ask_reads_samplers_in_any_order)
     assert_true(a.sampling.dry_last_n > 1000000);
     assert_true(a.sampling.xtc_probability == 0.5f &&
                 a.sampling.top_n_sigma == 1.5f && a.sampling.mirostat == 2);
-    ask_fini(&a);
-    read_by(&a, ASK_CHAT, "{" HELLO ", 'samplers': 'edskypmxt'}", &rules);
+    request_fini(&a);
+    read_by(&a, REQUEST_CHAT, "{" HELLO ", 'samplers': 'edskypmxt'}", &rules);
     for (int i = 0; i < PL_N_STEP; i++)
         assert_int_equal(a.sampling.step[i], i);
-    ask_fini(&a);
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': ['top_k', 'top-k']}", "samplers",
-            "each once");
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "min_p");
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': 'i'}", "samplers", "one step");
-    refused(ASK_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
+    request_fini(&a);
+    refused(REQUEST_CHAT, "{" HELLO ", 'samplers': ['top_k', 'top-k']}",
+            "samplers", "each once");
+    refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 'q'}", "samplers", "min_p");
+    refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 'i'}", "samplers",
+            "one step");
+    refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
 }
 
 /* A vocabulary of bytes and of tokens by their usual names. */
@@ -968,25 +979,25 @@ static pl_tokenizer *open_fim(const char *path)
 TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
 {
     pl_tokenizer *words = open_fim(test_temp("fim.gguf"));
-    const struct ask_rules by = {
+    const struct request_rules by = {
         .words = words, .n_vocab = 260, .max_tokens = -1};
     static const int32_t want[] = {259, 'f',  '\n', 't', 259, 'f',
                                    'i', 'l',  'e',  'n', 'a', 'm',
                                    'e', '\n', 256,  'a', 257, '<' /* _1 */};
-    struct ask a;
+    struct request a;
     int32_t *ids;
     int64_t n;
     pl_err err;
 
-    refused_by(ASK_INFILL, "{'input_suffix': 'b'}", "input_prefix", "missing",
-               &by);
-    read_by(&a, ASK_INFILL,
+    refused_by(REQUEST_INFILL, "{'input_suffix': 'b'}", "input_prefix",
+               "missing", &by);
+    read_by(&a, REQUEST_INFILL,
             "{'input_prefix': 'a', 'input_suffix': '<|fim_middle|>', 'prompt':"
             "'x<|fim_prefix|>', 'input_extra': [{'filename': 'f', 'text':"
             "'t'}]}",
             &by);
     assert_int_equal(a.n_prompt, 1);
-    TEST_OK(ask_prompt_tokens(&a.prompt[0], words, &ids, &n, &err), err);
+    TEST_OK(request_prompt_tokens(&a.prompt[0], words, &ids, &n, &err), err);
     assert_int_equal(ids[0], pl_tokenizer_bos(words));
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
         assert_int_equal(ids[1 + i], want[i]);
@@ -995,6 +1006,6 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     assert_int_equal(ids[n - 2], 'x');
     assert_int_equal(ids[n - 1], 256);
     free(ids);
-    ask_fini(&a);
+    request_fini(&a);
     pl_tokenizer_free(words);
 }

@@ -3,7 +3,7 @@
  * says. */
 #include "lib/command.h"
 #include "lib/support.h"
-#include "server/answer.h"
+#include "server/response.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,21 +13,21 @@
 /* As the script names them. */
 static const struct {
     const char *name;
-    enum ask_kind kind;
+    enum request_kind kind;
 } calls[] = {
-    {"chat", ASK_CHAT},
-    {"chat-stream", ASK_CHAT},
-    {"chat-helper", ASK_CHAT},
-    {"chat-error", ASK_CHAT},
-    {"text", ASK_COMPLETIONS},
-    {"text-stream", ASK_COMPLETIONS},
-    {"response", ASK_RESPONSES},
-    {"response-stream", ASK_RESPONSES},
-    {"response-helper", ASK_RESPONSES},
-    {"message", ASK_MESSAGES},
-    {"message-stream", ASK_MESSAGES},
-    {"message-helper", ASK_MESSAGES},
-    {"message-error", ASK_MESSAGES},
+    {"chat", REQUEST_CHAT},
+    {"chat-stream", REQUEST_CHAT},
+    {"chat-helper", REQUEST_CHAT},
+    {"chat-error", REQUEST_CHAT},
+    {"text", REQUEST_COMPLETIONS},
+    {"text-stream", REQUEST_COMPLETIONS},
+    {"response", REQUEST_RESPONSES},
+    {"response-stream", REQUEST_RESPONSES},
+    {"response-helper", REQUEST_RESPONSES},
+    {"message", REQUEST_MESSAGES},
+    {"message-stream", REQUEST_MESSAGES},
+    {"message-helper", REQUEST_MESSAGES},
+    {"message-error", REQUEST_MESSAGES},
 };
 
 /* What the script expects to hear. */
@@ -45,57 +45,58 @@ static bool write_file(void *file, const void *data, size_t n)
 }
 
 /* Texts come a byte at a time, calls whole. */
-static void answer_all(const struct ask *a, FILE *f)
+static void answer_all(const struct request *a, FILE *f)
 {
-    struct answer_about about = {.model = "tale",
-                                 .id = "a1",
-                                 .created = 99,
-                                 .write = write_file,
-                                 .user = f};
-    struct answer_end end = {.why = ANSWER_ENDED,
-                             .n_prompt = 10,
-                             .n_cached = 4,
-                             .n_written = 8,
-                             .prompt_s = 0.5,
-                             .written_s = 2};
-    struct answer_token token = {
+    struct response_about about = {.model = "tale",
+                                   .id = "a1",
+                                   .created = 99,
+                                   .write = write_file,
+                                   .user = f};
+    struct response_end end = {.why = RESPONSE_ENDED,
+                               .n_prompt = 10,
+                               .n_cached = 4,
+                               .n_written = 8,
+                               .prompt_s = 0.5,
+                               .written_s = 2};
+    struct response_token token = {
         .id = 7, .text = "say", .len = 3, .logprob = -0.5};
     bool talks = a->messages != NULL;
-    struct answer *w;
+    struct response *w;
     pl_err err;
 
-    TEST_OK(answer_create(&w, a, &about, &err), err);
-    assert_true(answer_progress(w, 0, 5, 10, 4, 0.1));
-    assert_true(answer_prompt(w, 0, 10, 4, NULL));
-    assert_true(answer_token(w, 0, &token));
+    TEST_OK(response_create(&w, a, &about, &err), err);
+    assert_true(response_progress(w, 0, 5, 10, 4, 0.1));
+    assert_true(response_prompt(w, 0, 10, 4, NULL));
+    assert_true(response_token(w, 0, &token));
     for (int i = talks ? 0 : 1; i < (talks ? 4 : 2); i++) {
         pl_reply_part part = said[i];
 
         if (part.kind == PL_REPLY_CALL)
-            assert_true(answer_part(w, 0, &part));
+            assert_true(response_part(w, 0, &part));
         for (part.len = 1; part.kind != PL_REPLY_CALL &&
                            part.text < said[i].text + said[i].len;
              part.text++)
-            assert_true(answer_part(w, 0, &part));
+            assert_true(response_part(w, 0, &part));
     }
-    assert_true(answer_end(w, 0, &end));
-    answer_free(w);
+    assert_true(response_end(w, 0, &end));
+    response_free(w);
 }
 
 /* What the server would do with DIR/NAME.body. */
-static void serve(const char *folder, const char *name, enum ask_kind kind)
+static void serve(const char *folder, const char *name, enum request_kind kind)
 {
-    static const struct ask_rules rules = {.n_vocab = 1000, .max_tokens = -1};
-    struct refusal why = {0};
+    static const struct request_rules rules = {.n_vocab = 1000,
+                                               .max_tokens = -1};
+    struct api_error why = {0};
     char path[4096];
-    struct ask a;
+    struct request a;
     size_t n;
     char *body;
     FILE *f;
 
     snprintf(path, sizeof(path), "%s/%s.body", folder, name);
     body = test_read(path, &n);
-    if (!ask_read(&a, kind, body, n, &rules, &why))
+    if (!request_parse(&a, kind, body, n, &rules, &why))
         fail_msg("%s: %s", body, why.message);
     free(body);
     snprintf(path, sizeof(path), "%s/%s.answer", folder, name);
@@ -104,13 +105,14 @@ static void serve(const char *folder, const char *name, enum ask_kind kind)
     if (strstr(name, "-error") == NULL) {
         answer_all(&a, f);
     } else {
-        refuse(&why, 400, "invalid_value", "temperature", "temperature is 7");
-        body = refusal_body(&why, ask_shape(kind));
+        api_error_set(&why, 400, "invalid_value", "temperature",
+                      "temperature is 7");
+        body = api_error_body(&why, request_shape(kind));
         assert_true(write_file(f, body, strlen(body)));
         free(body);
     }
     fclose(f);
-    ask_fini(&a);
+    request_fini(&a);
 }
 
 static int run(const char *script, const char *folder, const char *mode)

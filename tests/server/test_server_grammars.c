@@ -1,7 +1,7 @@
 /* Grammars of a server: one a text, however many ask, and made but once. */
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
-#include "server/grammars.h"
+#include "server/grammar_cache.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -30,8 +30,8 @@ struct heard {
     int leave;         /* it gives up then; 0: never; -1: within its prompt */
     int free;          /* tokens before its grammar holds */
     int64_t n_vocab, done;
-    _Atomic enum job_wish wish;
-    struct job_report report;
+    _Atomic enum client_state wish;
+    struct task_report report;
     atomic_int n_end;
 };
 
@@ -76,7 +76,7 @@ static void hear_progress(void *user, int64_t done, int64_t total,
     assert_true(done > h->done && done <= total && cached <= done);
     h->done = done;
     if (h->leave < 0)
-        h->wish = JOB_GIVE_UP;
+        h->wish = CLIENT_GONE;
 }
 
 static bool hear_token(void *user, int32_t id, const float *logits)
@@ -92,18 +92,18 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     h->sum[h->n] = sum;
     h->n++;
     if (h->n == h->pause)
-        h->wish = JOB_PAUSE;
+        h->wish = CLIENT_BACKLOGGED;
     if (h->n == h->leave)
-        h->wish = JOB_GIVE_UP;
+        h->wish = CLIENT_GONE;
     return h->n != h->most;
 }
 
-static enum job_wish tell_wish(void *user)
+static enum client_state tell_wish(void *user)
 {
     return ((struct heard *)user)->wish;
 }
 
-static void hear_end(void *user, const struct job_report *report)
+static void hear_end(void *user, const struct task_report *report)
 {
     struct heard *h = user;
 
@@ -116,25 +116,25 @@ static pl_status add(struct place *p, struct heard *h, uint64_t seed,
                      int32_t *prompt, int n, int max_tokens, uint64_t client,
                      pl_err *err)
 {
-    struct job job = {.prompt = prompt,
-                      .n_prompt = n,
-                      .max_tokens = max_tokens,
-                      .ignore_end = true,
-                      .client = client,
-                      .listener = {.progress = hear_progress,
-                                   .token = hear_token,
-                                   .wish = tell_wish,
-                                   .end = hear_end,
-                                   .user = h}};
+    struct task_params params = {.prompt = prompt,
+                                 .n_prompt = n,
+                                 .max_tokens = max_tokens,
+                                 .ignore_end = true,
+                                 .client = client,
+                                 .listener = {.progress = hear_progress,
+                                              .token = hear_token,
+                                              .poll_client = tell_wish,
+                                              .end = hear_end,
+                                              .user = h}};
     pl_sampling how;
 
     pl_sampling_init(&how);
     how.seed = seed;
-    job.sampling = &how;
+    params.sampling = &how;
     h->n_vocab = pl_tokenizer_n_vocab(p->t);
     for (int i = 0; i < n; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    return loop_add(p->loop, &job, 1, NULL, err);
+    return loop_add(p->loop, &params, 1, NULL, err);
 }
 
 static void ask(struct place *p, struct heard *h, uint64_t seed, int n_prompt,
@@ -166,7 +166,7 @@ static void write_alone(struct place *p, struct heard *h, int n)
     for (int i = 0; i < n; i++) {
         ask(p, &h[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i, 1);
         wait_for(&h[i]);
-        assert_int_equal(h[i].report.why, JOB_LENGTH);
+        assert_int_equal(h[i].report.why, FINISH_LENGTH);
         assert_int_equal(h[i].n, 10 + 3 * i);
     }
 }
@@ -238,12 +238,12 @@ TEST(server_jobs_that_give_their_place_write_the_same)
         ask(&p, &together[i], (uint64_t)i, 10, 150, (uint64_t)i + 1);
     for (int i = 0; i < N; i++) {
         wait_for(&together[i]);
-        assert_int_equal(together[i].report.why, JOB_LENGTH);
+        assert_int_equal(together[i].report.why, FINISH_LENGTH);
         expect_same(&alone[i], &together[i]);
     }
     loop_counts(p.loop, &c);
-    assert_true(c.n_given > 0);
-    assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+    assert_true(c.n_preemptions > 0);
+    assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
     assert_false(p.engine->has_weights); /* nothing lasts of it */
     tear_down(&p);
 }
@@ -297,12 +297,12 @@ static void disturb(struct place *p, const struct heard *alone, int n,
     for (int i = 0; i < n; i++) {
         bool leaves = test_below(seed, 4) == 0;
 
-        TEST_UNTIL(h[i].n_end > 0 || h[i].wish == JOB_PAUSE);
-        if (h[i].wish == JOB_PAUSE)
-            h[i].wish = leaves ? JOB_GIVE_UP : JOB_GO;
+        TEST_UNTIL(h[i].n_end > 0 || h[i].wish == CLIENT_BACKLOGGED);
+        if (h[i].wish == CLIENT_BACKLOGGED)
+            h[i].wish = leaves ? CLIENT_GONE : CLIENT_READY;
         wait_for(&h[i]);
-        if (h[i].report.why != JOB_CANCELLED) {
-            assert_int_equal(h[i].report.why, JOB_LENGTH);
+        if (h[i].report.why != FINISH_CANCELLED) {
+            assert_int_equal(h[i].report.why, FINISH_LENGTH);
             expect_same(&alone[i / 2], &h[i]);
         }
     }
@@ -339,7 +339,7 @@ TEST_FLAGGED(__FILE__, server_jobs_of_any_memory_write_what_they_write_alone,
         for (int round = 0; round < (TEST_SANITIZED ? 1 : 2); round++)
             disturb(&p, alone, N, &seed);
         loop_counts(p.loop, &c);
-        assert_true(c.n_given > 0 && c.n_failed == 0);
+        assert_true(c.n_preemptions > 0 && c.n_failed == 0);
         tear_down(&p);
     }
 }
@@ -360,13 +360,13 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     struct heard h = {.free = FREE};
     int32_t end[MOST_END], prompt[] = {1, 2, 3};
     float bias[MOST_END];
-    struct job job = {.prompt = prompt,
-                      .n_prompt = 3,
-                      .max_tokens = 200,
-                      .listener = {.token = hear_token,
-                                   .holds = tell_holds,
-                                   .end = hear_end,
-                                   .user = &h}};
+    struct task_params params = {.prompt = prompt,
+                                 .n_prompt = 3,
+                                 .max_tokens = 200,
+                                 .listener = {.token = hear_token,
+                                              .grammar_applies = tell_holds,
+                                              .end = hear_end,
+                                              .user = &h}};
     struct test_text text = {0};
     pl_detokenizer *d;
     struct place p = {0};
@@ -379,25 +379,25 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     how.bias = bias;
     h.n_vocab = pl_tokenizer_n_vocab(p.t);
     for (int64_t id = 0; id < h.n_vocab; id++)
-        if (pl_token_ends(p.t, (int32_t)id)) {
+        if (pl_token_is_eog(p.t, (int32_t)id)) {
             assert_true(how.n_bias < MOST_END);
             bias[how.n_bias] = 1000;
             end[how.n_bias++] = (int32_t)id;
         }
     assert_true(how.n_bias > 0);
-    job.sampling = &how;
-    TEST_OK(pl_grammar_create(&job.grammar, p.t, PL_GRAMMAR_GBNF, form,
+    params.sampling = &how;
+    TEST_OK(pl_grammar_create(&params.grammar, p.t, PL_GRAMMAR_GBNF, form,
                               sizeof form - 1, NULL, &err),
             err);
-    TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+    TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
     wait_for(&h);
-    assert_int_equal(h.report.why, JOB_ENDED);
+    assert_int_equal(h.report.why, FINISH_EOG);
     assert_true(h.n > FREE);
     TEST_OK(pl_detokenizer_create(&d, p.t, true, &err), err);
     for (int i = 0; i < h.n; i++) {
         const char *s = pl_detokenize(d, h.id[i]);
 
-        assert_false(pl_token_ends(p.t, h.id[i]));
+        assert_false(pl_token_is_eog(p.t, h.id[i]));
         if (i >= FREE)
             test_text_add(&text, s, strlen(s));
     }
@@ -405,7 +405,7 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     free(text.s);
     pl_detokenizer_free(d);
     tear_down(&p);
-    pl_grammar_free(job.grammar);
+    pl_grammar_free(params.grammar);
 }
 
 /* A job that names a place has that and no other, however long another has it;
@@ -415,50 +415,51 @@ TEST(server_jobs_have_the_place_that_they_name)
     enum { N = 3 };
     const int32_t prompt[] = {1, 2, 3};
     struct heard h[2 * N] = {0};
-    struct job job = {
-        .prompt = prompt,
-        .n_prompt = 3,
-        .max_tokens = 20,
-        .ignore_end = true,
-        .listener = {.token = hear_token, .wish = tell_wish, .end = hear_end}};
+    struct task_params params = {.prompt = prompt,
+                                 .n_prompt = 3,
+                                 .max_tokens = 20,
+                                 .ignore_end = true,
+                                 .listener = {.token = hear_token,
+                                              .poll_client = tell_wish,
+                                              .end = hear_end}};
     struct place p = {0};
     pl_err err;
 
     set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = N, .step = 64});
     for (int i = 0; i < 2 * N; i++) { /* the last place twice, others never */
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
-        h[i].wish = JOB_PAUSE;
-        job.listener.user = &h[i];
-        job.place = i < 2 ? N : 0;
-        job.max_tokens = 20 + i;
-        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+        h[i].wish = CLIENT_BACKLOGGED;
+        params.listener.user = &h[i];
+        params.slot = i < 2 ? N : 0;
+        params.max_tokens = 20 + i;
+        TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
     }
     for (int i = 0; i < 2 * N; i++)
-        h[i].wish = JOB_GO;
+        h[i].wish = CLIENT_READY;
     for (int i = 0; i < 2 * N; i++) {
         wait_for(&h[i]);
-        assert_int_equal(h[i].report.why, JOB_LENGTH);
+        assert_int_equal(h[i].report.why, FINISH_LENGTH);
         assert_int_equal(h[i].n, 20 + i);
     }
     for (int slot = 0; slot < N; slot++) {
         int32_t *token;
         int64_t n;
 
-        loop_erase(p.loop, slot);
-        job.place = 1 + slot;
-        job.max_tokens = 9;
+        loop_slot_erase(p.loop, slot);
+        params.slot = 1 + slot;
+        params.max_tokens = 9;
         h[0] = (struct heard){.n_vocab = h[0].n_vocab};
-        job.listener.user = &h[0];
-        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
+        params.listener.user = &h[0];
+        TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
         wait_for(&h[0]);
         for (int other = 0; other < N; other++) {
-            assert_true(loop_last(p.loop, other, &token, &n));
+            assert_true(loop_slot_tokens(p.loop, other, &token, &n));
             assert_int_equal(n, other <= slot ? 3 + 9 - 1 : n);
             free(token);
         }
     }
-    job.place = N + 1;
-    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    params.slot = N + 1;
+    assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
                                         "to 2"));
     tear_down(&p);
@@ -469,28 +470,29 @@ TEST(server_jobs_that_pause_leave_the_place_that_another_names)
 {
     const int32_t prompt[] = {1, 2, 3};
     struct heard h[2] = {{.pause = 3}};
-    struct job job = {
-        .prompt = prompt,
-        .n_prompt = 3,
-        .max_tokens = 9,
-        .ignore_end = true,
-        .place = 2,
-        .listener = {.token = hear_token, .wish = tell_wish, .end = hear_end}};
+    struct task_params params = {.prompt = prompt,
+                                 .n_prompt = 3,
+                                 .max_tokens = 9,
+                                 .ignore_end = true,
+                                 .slot = 2,
+                                 .listener = {.token = hear_token,
+                                              .poll_client = tell_wish,
+                                              .end = hear_end}};
     struct place p = {0};
     pl_err err;
 
     set_up(&p, "cpu", 512, &(struct loop_options){.n_seq = 3, .step = 64});
     for (int i = 0; i < 2; i++) {
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
-        job.listener.user = &h[i];
-        TEST_OK(loop_add(p.loop, &job, 1, NULL, &err), err);
-        while (i == 0 && h[0].wish != JOB_PAUSE)
+        params.listener.user = &h[i];
+        TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
+        while (i == 0 && h[0].wish != CLIENT_BACKLOGGED)
             sched_yield();
     }
     wait_for(&h[1]);
     assert_int_equal(h[1].n, 9);
     assert_int_equal(h[0].n_end, 0);
-    h[0].wish = JOB_GO;
+    h[0].wish = CLIENT_READY;
     wait_for(&h[0]);
     assert_int_equal(h[0].n, 9);
     tear_down(&p);
@@ -506,28 +508,28 @@ TEST(server_jobs_end_when_they_are_told)
     h[0].most = 3;
     ask(&p, &h[0], 1, 30, 100, 1);
     wait_for(&h[0]);
-    assert_int_equal(h[0].report.why, JOB_TOLD);
+    assert_int_equal(h[0].report.why, FINISH_STOPPED);
     assert_int_equal(h[0].n, 3);
     assert_int_equal(h[0].report.n_prompt, 30);
     assert_int_equal(h[0].report.n_written, 3);
     ask(&p, &h[1], 1, 30, 0, 1);
     wait_for(&h[1]);
-    assert_int_equal(h[1].report.why, JOB_LENGTH);
+    assert_int_equal(h[1].report.why, FINISH_LENGTH);
     assert_int_equal(h[1].n, 0);
     /* In the middle of a prompt, and while it waits for a place. */
     ask(&p, &h[2], 2, 1900, 100, 1);
     ask(&p, &h[3], 3, 30, 400, 1);
     ask(&p, &h[4], 4, 30, 100, 1);
-    h[2].wish = JOB_GIVE_UP;
-    h[4].wish = JOB_GIVE_UP;
+    h[2].wish = CLIENT_GONE;
+    h[4].wish = CLIENT_GONE;
     wait_for(&h[2]);
     wait_for(&h[4]);
-    assert_int_equal(h[2].report.why, JOB_CANCELLED);
-    assert_int_equal(h[4].report.why, JOB_CANCELLED);
-    h[3].wish = JOB_GIVE_UP;
+    assert_int_equal(h[2].report.why, FINISH_CANCELLED);
+    assert_int_equal(h[4].report.why, FINISH_CANCELLED);
+    h[3].wish = CLIENT_GONE;
     wait_for(&h[3]);
     assert_int_equal(loop_slots(p.loop, slot, 2), 2);
-    assert_int_equal(slot[0].job + slot[1].job, 0);
+    assert_int_equal(slot[0].id_task + slot[1].id_task, 0);
     assert_int_equal(pl_seq_length(p.engine, 0), 0);
     assert_int_equal(pl_seq_length(p.engine, 1), 0);
     tear_down(&p);
@@ -546,7 +548,7 @@ TEST(server_jobs_are_given_up_within_a_step)
 
         ask(&p, &h, 1, 300, 100, 1);
         wait_for(&h);
-        assert_int_equal(h.report.why, JOB_CANCELLED);
+        assert_int_equal(h.report.why, FINISH_CANCELLED);
         assert_int_equal(h.n, leave[i] < 0 ? 0 : leave[i]);
         assert_int_equal(h.done, leave[i] < 0 ? 64 : 300);
     }
@@ -562,13 +564,13 @@ TEST(server_jobs_of_slow_clients_pause)
     struct place p = {0};
 
     set_up(&p, "cpu", 2048, &(struct loop_options){.n_seq = 2, .step = 64});
-    slow.wish = JOB_PAUSE;
+    slow.wish = CLIENT_BACKLOGGED;
     ask(&p, &slow, 1, 30, 50, 1);
     ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
     assert_int_equal(slow.n, 0);
     assert_int_equal(slow.n_end, 0);
-    slow.wish = JOB_GO;
+    slow.wish = CLIENT_READY;
     wait_for(&slow);
     assert_int_equal(slow.n, 50);
     memset(&quick, 0, sizeof quick);
@@ -578,25 +580,25 @@ TEST(server_jobs_of_slow_clients_pause)
     ask(&p, &quick, 2, 30, 50, 2);
     wait_for(&quick);
     assert_int_equal(half.n, 5);
-    half.wish = JOB_GO;
+    half.wish = CLIENT_READY;
     wait_for(&half);
     expect_same(&slow, &half);
-    late.wish = JOB_PAUSE;
+    late.wish = CLIENT_BACKLOGGED;
     {
         const int32_t prompt[] = {1, 2, 3};
-        struct job job = {.prompt = prompt,
-                          .n_prompt = 3,
-                          .max_tokens = 5,
-                          .time_s = 0.05,
-                          .listener = {.token = hear_token,
-                                       .wish = tell_wish,
-                                       .end = hear_end,
-                                       .user = &late}};
+        struct task_params params = {.prompt = prompt,
+                                     .n_prompt = 3,
+                                     .max_tokens = 5,
+                                     .time_s = 0.05,
+                                     .listener = {.token = hear_token,
+                                                  .poll_client = tell_wish,
+                                                  .end = hear_end,
+                                                  .user = &late}};
 
-        assert_int_equal(loop_add(p.loop, &job, 1, NULL, NULL), PL_OK);
+        assert_int_equal(loop_add(p.loop, &params, 1, NULL, NULL), PL_OK);
     }
     wait_for(&late);
-    assert_int_equal(late.report.why, JOB_LATE);
+    assert_int_equal(late.report.why, FINISH_TIMEOUT);
     tear_down(&p);
 }
 
@@ -605,43 +607,43 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     enum { N = 3 };
     static int32_t prompt[300];
     struct heard h[N] = {0};
-    struct job job = {.prompt = prompt,
-                      .max_tokens = 5,
-                      .listener = {.token = hear_token,
-                                   .wish = tell_wish,
-                                   .end = hear_end,
-                                   .user = &h[0]}};
+    struct task_params params = {.prompt = prompt,
+                                 .max_tokens = 5,
+                                 .listener = {.token = hear_token,
+                                              .poll_client = tell_wish,
+                                              .end = hear_end,
+                                              .user = &h[0]}};
     struct place p = {0};
     double retry_s = 0;
     pl_err err;
 
     set_up(&p, "cpu", 256,
            &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = N});
-    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
-    job.n_prompt = 256;
-    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
+    params.n_prompt = 256;
+    assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "256 tokens"));
-    job.n_prompt = 2;
+    params.n_prompt = 2;
     prompt[1] = 1 << 30;
-    assert_int_equal(loop_add(p.loop, &job, 1, NULL, &err), PL_BAD_ARGUMENT);
+    assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
     prompt[1] = 0;
     for (int i = 0; i < N; i++) {
-        h[i].wish = JOB_PAUSE;
+        h[i].wish = CLIENT_BACKLOGGED;
         ask(&p, &h[i], 1, 30, 5, 1);
     }
     /* The first may have its place by now: one more may wait then. */
     for (int i = 0; i < 2; i++) {
-        job.time_s = 1e-9;
-        if (loop_add(p.loop, &job, 1, &retry_s, &err) == PL_FULL)
+        params.time_s = 1e-9;
+        if (loop_add(p.loop, &params, 1, &retry_s, &err) == PL_FULL)
             break;
         assert_int_equal(i, 0);
     }
     assert_int_equal(err.status, PL_FULL);
     assert_true(retry_s >= 1);
     for (int i = 0; i < N; i++)
-        h[i].wish = JOB_GO;
+        h[i].wish = CLIENT_READY;
     for (int i = 0; i < N; i++) {
-        h[i].wish = JOB_GIVE_UP;
+        h[i].wish = CLIENT_GONE;
         wait_for(&h[i]);
     }
     tear_down(&p);
@@ -673,15 +675,15 @@ TEST(server_jobs_that_pause_give_their_place_to_others)
         for (int i = 0; i < N; i++) {
             assert_int_equal(slow[i].n_end, 0);
             slow[i].pause = 0;
-            slow[i].wish = JOB_GO;
+            slow[i].wish = CLIENT_READY;
         }
         for (int i = 0; i < N; i++) {
             wait_for(&slow[i]);
             expect_same(&alone, &slow[i]);
         }
         loop_counts(p.loop, &c);
-        assert_true(c.n_given > 0);
-        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+        assert_true(c.n_preemptions > 0);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
         tear_down(&p);
     }
 }
@@ -702,11 +704,11 @@ TEST(server_jobs_given_up_while_they_wait_make_room)
         for (int i = 0; i < N; i++)
             ask(&p, &h[i], (uint64_t)i, 20, 200, (uint64_t)i);
         for (int i = 0; i < N; i++)
-            h[i].wish = JOB_GIVE_UP;
+            h[i].wish = CLIENT_GONE;
         for (int i = 0; i < N; i++)
             wait_for(&h[i]);
         loop_counts(p.loop, &c);
-        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
     }
     ask(&p, &last, 1, 20, 5, 1);
     wait_for(&last);
@@ -720,7 +722,7 @@ TEST(server_jobs_come_together_or_not_at_all)
     enum { MOST = 4 };
     const int32_t prompt[] = {1, 2, 3};
     struct heard h[MOST + 1] = {0};
-    struct job job[MOST + 1];
+    struct task_params params[MOST + 1];
     struct loop_counts c;
     struct place p = {0};
     pl_err err;
@@ -729,30 +731,31 @@ TEST(server_jobs_come_together_or_not_at_all)
            &(struct loop_options){.n_seq = 1, .step = 64, .max_waiting = MOST});
     for (int i = 0; i <= MOST; i++) {
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
-        job[i] = (struct job){.prompt = prompt,
-                              .n_prompt = 3,
-                              .max_tokens = 2,
-                              .ignore_end = true,
-                              .listener = {.token = hear_token,
-                                           .wish = tell_wish,
-                                           .end = hear_end,
-                                           .user = &h[i]}};
+        params[i] = (struct task_params){.prompt = prompt,
+                                         .n_prompt = 3,
+                                         .max_tokens = 2,
+                                         .ignore_end = true,
+                                         .listener = {.token = hear_token,
+                                                      .poll_client = tell_wish,
+                                                      .end = hear_end,
+                                                      .user = &h[i]}};
     }
-    assert_int_equal(loop_add(p.loop, job, MOST + 1, NULL, &err),
+    assert_int_equal(loop_add(p.loop, params, MOST + 1, NULL, &err),
                      PL_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "--max-waiting"));
-    job[MOST - 1].n_prompt = 0;
-    assert_int_equal(loop_add(p.loop, job, MOST, NULL, &err), PL_BAD_ARGUMENT);
+    params[MOST - 1].n_prompt = 0;
+    assert_int_equal(loop_add(p.loop, params, MOST, NULL, &err),
+                     PL_BAD_ARGUMENT);
     loop_counts(p.loop, &c);
-    assert_int_equal(c.n_job, 0);
-    job[MOST - 1].n_prompt = 3;
-    h[0].wish = JOB_PAUSE; /* and so waits */
-    TEST_OK(loop_add(p.loop, job, 1, NULL, &err), err);
-    assert_int_equal(loop_add(p.loop, job + 1, MOST, NULL, &err), PL_FULL);
+    assert_int_equal(c.n_task, 0);
+    params[MOST - 1].n_prompt = 3;
+    h[0].wish = CLIENT_BACKLOGGED; /* and so waits */
+    TEST_OK(loop_add(p.loop, params, 1, NULL, &err), err);
+    assert_int_equal(loop_add(p.loop, params + 1, MOST, NULL, &err), PL_FULL);
     loop_counts(p.loop, &c);
-    assert_int_equal(c.n_job, 1);
-    TEST_OK(loop_add(p.loop, job + 1, MOST - 1, NULL, &err), err);
-    h[0].wish = JOB_GO;
+    assert_int_equal(c.n_task, 1);
+    TEST_OK(loop_add(p.loop, params + 1, MOST - 1, NULL, &err), err);
+    h[0].wish = CLIENT_READY;
     for (int i = 0; i < MOST; i++) {
         wait_for(&h[i]);
         assert_int_equal(h[i].n, 2);
@@ -789,18 +792,18 @@ TEST(server_loop_survives_every_allocation_that_fails)
 
         alloc_fail_at(n);
         for (int i = 0; i < N; i++) {
-            h[i].wish = JOB_PAUSE;
+            h[i].wish = CLIENT_BACKLOGGED;
             added[i] = add(&p, &h[i], (uint64_t)i, prompt, N_PROMPT, N_WRITE, 1,
                            NULL) == PL_OK;
             n_refused += !added[i];
         }
         for (int i = 0; i < N; i++)
-            h[i].wish = JOB_GO;
+            h[i].wish = CLIENT_READY;
         for (int i = 0; i < N; i++) {
             if (!added[i])
                 continue;
             wait_for(&h[i]);
-            if (h[i].report.why == JOB_LENGTH) {
+            if (h[i].report.why == FINISH_LENGTH) {
                 expect_same(&alone[i], &h[i]);
             } else {
                 assert_int_equal(h[i].report.err.status, PL_NO_MEMORY);
@@ -810,9 +813,9 @@ TEST(server_loop_survives_every_allocation_that_fails)
         failed = alloc_fail_off();
         assert_int_equal(n_refused + n_failed - before, failed);
         loop_counts(p.loop, &c);
-        assert_int_equal(c.n_running + c.n_waiting + c.n_away, 0);
+        assert_int_equal(c.n_running + c.n_waiting + c.n_preempted, 0);
     }
-    assert_true(n_refused > 0 && n_failed > 0 && c.n_given > 0);
+    assert_true(n_refused > 0 && n_failed > 0 && c.n_preemptions > 0);
     tear_down(&p);
 }
 
@@ -820,7 +823,7 @@ static pl_status look_at_length(void *user, pl_engine *e, pl_err *err)
 {
     (void)err;
     *(int64_t *)user = pl_seq_length(e, 0);
-    return PL_NOT_FOUND; /* is what loop_between gives back */
+    return PL_NOT_FOUND; /* is what loop_run_between_steps gives back */
 }
 
 static void *run_errands(void *user)
@@ -829,8 +832,9 @@ static void *run_errands(void *user)
     int64_t length;
 
     for (int i = 0; i < 50; i++)
-        assert_int_equal(loop_between(p->loop, look_at_length, &length, NULL),
-                         PL_NOT_FOUND);
+        assert_int_equal(
+            loop_run_between_steps(p->loop, look_at_length, &length, NULL),
+            PL_NOT_FOUND);
     return NULL;
 }
 
@@ -851,8 +855,8 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
     tear_down(&p);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(h[i].n_end, 1);
-        assert_true(h[i].report.why == JOB_CANCELLED ||
-                    h[i].report.why == JOB_LENGTH);
+        assert_true(h[i].report.why == FINISH_CANCELLED ||
+                    h[i].report.why == FINISH_LENGTH);
     }
 }
 
@@ -861,7 +865,7 @@ TEST(server_loop_takes_errands_and_jobs_from_any_thread)
 struct rows {
     float *row;             /* [n, d_model], owned */
     int64_t width, n, last; /* last: that was told */
-    struct job_report report;
+    struct task_report report;
     atomic_int n_end;
 };
 
@@ -874,7 +878,7 @@ static void hear_row(void *user, int64_t at, const float *row)
     memcpy(h->row + at * h->width, row, (size_t)h->width * sizeof *row);
 }
 
-static void hear_rows_end(void *user, const struct job_report *report)
+static void hear_rows_end(void *user, const struct task_report *report)
 {
     struct rows *h = user;
 
@@ -891,18 +895,18 @@ static bool hear_no_token(void *user, int32_t id, const float *logits)
 }
 
 static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
-                     enum job_rows which)
+                     enum task_rows which)
 {
     int32_t *prompt = test_need((size_t)n, sizeof *prompt);
-    struct job job = {.prompt = prompt,
-                      .n_prompt = n,
-                      .rows = which,
-                      .no_cache = true,
-                      .client = seed,
-                      .listener = {.row = hear_row,
-                                   .token = hear_no_token,
-                                   .end = hear_rows_end,
-                                   .user = h}};
+    struct task_params params = {.prompt = prompt,
+                                 .n_prompt = n,
+                                 .rows = which,
+                                 .no_cache = true,
+                                 .client = seed,
+                                 .listener = {.row = hear_row,
+                                              .token = hear_no_token,
+                                              .end = hear_rows_end,
+                                              .user = h}};
     pl_err err;
 
     h->width = pl_model_d_model(p->model);
@@ -911,14 +915,14 @@ static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
     h->last = -1;
     for (int i = 0; i < n; i++)
         prompt[i] = (int32_t)test_below(&seed, pl_tokenizer_n_vocab(p->t));
-    TEST_OK(loop_add(p->loop, &job, 1, NULL, &err), err);
+    TEST_OK(loop_add(p->loop, &params, 1, NULL, &err), err);
     free(prompt);
 }
 
 static void wait_for_rows(struct rows *h)
 {
     TEST_UNTIL(h->n_end > 0);
-    assert_int_equal(h->report.why, JOB_ENDED);
+    assert_int_equal(h->report.why, FINISH_EOG);
     assert_int_equal(h->last, h->n - 1);
 }
 
@@ -939,15 +943,17 @@ TEST(server_rows_are_the_same_alone_and_in_company)
                &(struct loop_options){.n_seq = 4, .step = 64});
         write_alone(&p, alone, N);
         for (int i = 0; i < N; i++) {
-            ask_rows(&p, &rows[i], (uint64_t)i + 70, 10 + 43 * i, JOB_ALL_ROWS);
+            ask_rows(&p, &rows[i], (uint64_t)i + 70, 10 + 43 * i,
+                     TASK_ALL_ROWS);
             wait_for_rows(&rows[i]);
         }
         for (int i = 0; i < N; i++) {
             ask(&p, &together[i], (uint64_t)i, 20 + 37 * i, 10 + 3 * i,
                 1 + (uint64_t)i % 3);
             ask_rows(&p, &again[i], (uint64_t)i + 70, 10 + 43 * i,
-                     JOB_ALL_ROWS);
-            ask_rows(&p, &last[i], (uint64_t)i + 70, 10 + 43 * i, JOB_LAST_ROW);
+                     TASK_ALL_ROWS);
+            ask_rows(&p, &last[i], (uint64_t)i + 70, 10 + 43 * i,
+                     TASK_LAST_ROW);
         }
         for (int i = 0; i < N; i++) {
             size_t row = (size_t)rows[i].width * sizeof(float);
@@ -992,10 +998,10 @@ TEST(server_jobs_beside_rows_give_their_place_and_write_the_same)
         nanosleep(&soon, NULL);
         loop_counts(p.loop, &c);
     }
-    ask_rows(&p, &rows, 2, 240, JOB_ALL_ROWS);
+    ask_rows(&p, &rows, 2, 240, TASK_ALL_ROWS);
     wait_for_rows(&rows);
     wait_for(&beside);
-    assert_int_equal(beside.report.why, JOB_LENGTH);
+    assert_int_equal(beside.report.why, FINISH_LENGTH);
     expect_same(&alone, &beside);
     free(rows.row);
     tear_down(&p);

@@ -10,13 +10,13 @@ static void join(struct schedule *s, uint64_t client)
 {
     pl_err err;
 
-    TEST_OK(schedule_join(s, client, &err), err);
+    TEST_OK(schedule_add_task(s, client, &err), err);
 }
 
 TEST(schedule_gives_a_lone_prompt_the_step)
 {
     struct schedule s;
-    struct schedule_job job = {.client = 1, .n_left = 1000};
+    struct schedule_entry job = {.client = 1, .n_left = 1000};
 
     schedule_init(&s, STEP, CHUNK);
     join(&s, 1);
@@ -33,10 +33,10 @@ TEST(schedule_gives_a_lone_prompt_the_step)
 TEST(schedule_writes_in_every_step_beside_a_chunk)
 {
     struct schedule s;
-    struct schedule_job job[4] = {{.client = 1},
-                                  {.client = 1, .n_left = 100},
-                                  {.client = 2, .n_left = 4000},
-                                  {.client = 3}};
+    struct schedule_entry job[4] = {{.client = 1},
+                                    {.client = 1, .n_left = 100},
+                                    {.client = 2, .n_left = 4000},
+                                    {.client = 3}};
 
     schedule_init(&s, STEP, CHUNK);
     for (uint64_t c = 1; c <= 3; c++)
@@ -61,8 +61,8 @@ TEST(schedule_writes_in_every_step_beside_a_chunk)
 TEST(schedule_prompt_that_ends_waits_for_no_other)
 {
     struct schedule s;
-    struct schedule_job job[2] = {{.client = 1, .n_left = CHUNK},
-                                  {.client = 2, .n_left = CHUNK}};
+    struct schedule_entry job[2] = {{.client = 1, .n_left = CHUNK},
+                                    {.client = 2, .n_left = CHUNK}};
 
     schedule_init(&s, STEP, CHUNK);
     join(&s, 1);
@@ -80,14 +80,14 @@ TEST(schedule_prompt_that_ends_waits_for_no_other)
 TEST(schedule_is_fair_over_clients)
 {
     struct schedule s;
-    struct schedule_job job[101];
+    struct schedule_entry job[101];
     int64_t given[3] = {0};
 
     memset(job, 0, sizeof job);
     schedule_init(&s, STEP, CHUNK);
     for (int i = 0; i < 101; i++) {
-        job[i] = (struct schedule_job){.client = i < 100 ? 1 : 2,
-                                       .n_left = i < 100 ? 1000 : 20000};
+        job[i] = (struct schedule_entry){.client = i < 100 ? 1 : 2,
+                                         .n_left = i < 100 ? 1000 : 20000};
         join(&s, job[i].client);
     }
     for (int k = 0; k < 60; k++) {
@@ -109,8 +109,8 @@ TEST(schedule_is_fair_over_clients)
 TEST(schedule_lets_nobody_save_up)
 {
     struct schedule s;
-    struct schedule_job job[2] = {{.client = 7, .n_left = 100000},
-                                  {.client = 9, .n_left = 100000}};
+    struct schedule_entry job[2] = {{.client = 7, .n_left = 100000},
+                                    {.client = 9, .n_left = 100000}};
     int64_t first = 0;
 
     schedule_init(&s, STEP, CHUNK);
@@ -124,10 +124,10 @@ TEST(schedule_lets_nobody_save_up)
     }
     assert_true(first >= 9 * STEP && first <= 11 * STEP);
     assert_int_equal(s.n_client, 2);
-    schedule_leave(&s, 7);
-    schedule_leave(&s, 12345);
+    schedule_remove_task(&s, 7);
+    schedule_remove_task(&s, 12345);
     assert_int_equal(s.n_client, 1);
-    schedule_leave(&s, 9);
+    schedule_remove_task(&s, 9);
     assert_int_equal(s.n_client, 0);
     schedule_fini(&s);
 }
@@ -137,7 +137,7 @@ TEST(schedule_lets_nobody_save_up)
 TEST(schedule_lets_nobody_save_up_by_pausing)
 {
     struct schedule s;
-    struct schedule_job job[3] = {
+    struct schedule_entry job[3] = {
         {.client = 7, .n_left = 1000000, .paused = true},
         {.client = 8, .n_left = 1000000},
         {.client = 9, .n_left = 1000000}};
@@ -164,7 +164,7 @@ TEST(schedule_lets_nobody_save_up_by_pausing)
 TEST(schedule_seats_the_least_served_and_unseats_the_most)
 {
     struct schedule s;
-    struct schedule_job job = {.client = 5, .n_left = 400};
+    struct schedule_entry job = {.client = 5, .n_left = 400};
     const uint64_t waiting[] = {5, 5, 3, 8, 3};
 
     schedule_init(&s, STEP, CHUNK);
@@ -181,7 +181,7 @@ TEST(schedule_seats_the_least_served_and_unseats_the_most)
 }
 
 /* One that writes may end, and another comes, the newest of all. */
-static void end_one(struct schedule *s, struct schedule_job *job, int *waited,
+static void end_one(struct schedule *s, struct schedule_entry *job, int *waited,
                     int n, uint64_t *seed)
 {
     int64_t i = test_below(seed, 20 * n);
@@ -189,11 +189,11 @@ static void end_one(struct schedule *s, struct schedule_job *job, int *waited,
 
     if (i >= n || job[i].n_left > 0)
         return;
-    schedule_leave(s, job[i].client);
+    schedule_remove_task(s, job[i].client);
     memmove(&job[i], &job[i + 1], behind * sizeof *job);
     memmove(&waited[i], &waited[i + 1], behind * sizeof *waited);
-    job[n - 1] = (struct schedule_job){.client = 1 + test_random(seed) % 5,
-                                       .n_left = 1 + test_below(seed, 3000)};
+    job[n - 1] = (struct schedule_entry){.client = 1 + test_random(seed) % 5,
+                                         .n_left = 1 + test_below(seed, 3000)};
     waited[n - 1] = 0;
     join(s, job[n - 1].client);
 }
@@ -205,7 +205,7 @@ TEST(schedule_starves_nobody)
 {
     enum { N = 12 };
     uint64_t seed = test_seed();
-    struct schedule_job job[N];
+    struct schedule_entry job[N];
     int waited[N] = {0};
     struct schedule s;
 

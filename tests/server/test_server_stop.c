@@ -2,7 +2,7 @@
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
 #include "server/json_text.h"
-#include "server/stop.h"
+#include "server/stop_strings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -150,13 +150,13 @@ TEST(tier_of_memory_keeps_what_was_used_last)
             }
             break;
         case 3:
-            e = tier_table_owed(&t);
+            e = tier_table_oldest_dirty(&t);
             for (at = 0; at < p.n && !p.owed[p.of[at]];)
                 at++;
             assert_ptr_equal(e, at < p.n ? p.e[p.of[at]] : NULL);
             if (!e)
                 break;
-            tier_table_paid(&t, e);
+            tier_table_mark_clean(&t, e);
             k = p.of[at];
             p.owed[k] = false;
             plain_remove(&p, at);
@@ -174,7 +174,7 @@ TEST(tier_of_memory_keeps_what_was_used_last)
     tier_table_fini(&t);
     for (int k = 0; k < N_KEY; k++) {
         assert_int_equal(p.e[k]->refs, 1);
-        tier_entry_drop(p.e[k]);
+        tier_entry_unref(p.e[k]);
     }
 }
 
@@ -225,15 +225,15 @@ TEST(tier_of_disk_gives_back_what_was_written)
         assert_true(tier_disk_write(&d, e)); /* twice is once */
         got = tier_disk_read(i % 2 ? &d : &other, &e->key, false, &damaged);
         same_entry(got, e);
-        tier_entry_drop(got);
+        tier_entry_unref(got);
         got = tier_disk_read(&d, &e->key, true, &damaged);
         assert_non_null(got);
         assert_null(got->data);
-        tier_entry_drop(got);
+        tier_entry_unref(got);
         tier_disk_drop(&other, &e->key);
         assert_null(tier_disk_read(&d, &e->key, false, &damaged));
         assert_false(damaged);
-        tier_entry_drop(e);
+        tier_entry_unref(e);
     }
     tier_disk_close(&d);
     tier_disk_close(&other);
@@ -273,7 +273,7 @@ TEST(tier_of_disk_drops_what_is_damaged)
         assert_true(damaged);
         assert_int_equal(n_file(dir, &bytes, name), 0);
     }
-    tier_entry_drop(e);
+    tier_entry_unref(e);
     tier_disk_close(&d);
 }
 
@@ -305,7 +305,7 @@ TEST(tier_of_disk_is_bounded)
         struct tier_entry *e = entry_of(4, i, 3000, true);
 
         assert_true(tier_disk_write(&d, e));
-        tier_entry_drop(e);
+        tier_entry_unref(e);
         if (i % 10 == 0) /* of some thirty that it holds */
             next_tick();
         tier_disk_touch(&d, &kept->key);
@@ -315,8 +315,8 @@ TEST(tier_of_disk_is_bounded)
     assert_true(bytes > limit / 2);
     got = tier_disk_read(&d, &kept->key, false, &damaged);
     same_entry(got, kept);
-    tier_entry_drop(got);
-    tier_entry_drop(kept);
+    tier_entry_unref(got);
+    tier_entry_unref(kept);
     tier_disk_close(&d);
 }
 
@@ -344,7 +344,7 @@ TEST(tier_of_disk_is_its_owners)
     assert_int_equal(chmod(dir, 0700), 0);
     open_disk(&d, dir, 1 << 20);
     tier_disk_close(&d);
-    tier_entry_drop(e);
+    tier_entry_unref(e);
 }
 
 /* What is not the cache's stays, however old and however full the folder is;
@@ -377,7 +377,7 @@ TEST(tier_of_disk_leaves_other_files)
         struct tier_entry *e = entry_of(6, i, 3000, true);
 
         assert_true(tier_disk_write(&d, e));
-        tier_entry_drop(e);
+        tier_entry_unref(e);
     }
     for (int i = 0; i < 8; i++) {
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
@@ -401,7 +401,7 @@ static void *write_many(void *user)
         struct tier_entry *e = entry_of(w->x, i, 100, true);
         bool ok = tier_disk_write(&w->d, e);
 
-        tier_entry_drop(e);
+        tier_entry_unref(e);
         if (!ok)
             return w;
     }
@@ -473,7 +473,7 @@ TEST(tier_of_disk_survives_kill_9)
             n_found += got != NULL;
             if (got)
                 same_entry(got, e[i]);
-            tier_entry_drop(got);
+            tier_entry_unref(got);
             if (round % 4 == 0)
                 tier_disk_drop(&d, &e[i]->key);
         }
@@ -481,7 +481,7 @@ TEST(tier_of_disk_survives_kill_9)
     }
     munmap(n_written, sizeof *n_written);
     for (int i = 0; i < N_ENTRY; i++)
-        tier_entry_drop(e[i]);
+        tier_entry_unref(e[i]);
     tier_disk_close(&d);
 }
 
@@ -502,29 +502,29 @@ static void give_text(struct tiers *t, int x, int n_page, int part,
 
     text_of(x, N_TEXT, token);
     for (int i = 0; i < n_page; i++)
-        tiers_give(t, token, (int64_t)(i + 1) * TIER_TOKENS,
-                   !goes_on || goes_on[i], data_of(x, i, 2000), 2000);
+        tiers_store(t, token, (int64_t)(i + 1) * TIER_TOKENS,
+                    !goes_on || goes_on[i], data_of(x, i, 2000), 2000);
     if (part > 0)
-        tiers_give(t, token, (int64_t)n_page * TIER_TOKENS + part, true,
-                   data_of(x, n_page, 2000), 2000);
+        tiers_store(t, token, (int64_t)n_page * TIER_TOKENS + part, true,
+                    data_of(x, n_page, 2000), 2000);
 }
 
 /* The ith page of a search, when it has come; NULL: it does not. */
-static const struct tier_entry *take(struct tiers *t, struct tiers_search *s,
+static const struct tier_entry *take(struct tiers *t, struct tiers_lookup *s,
                                      int i)
 {
     const struct tier_entry *e;
     bool ended = false;
 
-    TEST_UNTIL((e = tiers_search_take(t, s, i, &ended)) || ended);
+    TEST_UNTIL((e = tiers_lookup_page(t, s, i, &ended)) || ended);
     return e;
 }
 
-static struct tiers_search *begin_search(struct tiers *t, int x, int64_t n,
+static struct tiers_lookup *begin_search(struct tiers *t, int x, int64_t n,
                                          int64_t length)
 {
     int32_t token[N_TEXT];
-    struct tiers_search *s;
+    struct tiers_lookup *s;
 
     text_of(x, N_TEXT, token);
     s = tiers_search(t, token, n, length, nothing, NULL);
@@ -536,7 +536,7 @@ static struct tiers_search *begin_search(struct tiers *t, int x, int64_t n,
 /* Tokens up to which a text is found from `length` on, with what it was. */
 static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
 {
-    struct tiers_search *s = begin_search(t, x, n, length);
+    struct tiers_lookup *s = begin_search(t, x, n, length);
     struct tiers_found f = tiers_search_found(s);
     int64_t end = f.n > 0 ? f.from : length;
     const struct tier_entry *e = NULL;
@@ -635,7 +635,7 @@ TEST(tiers_count_what_they_write_at_their_end)
 
     for (int x = 0; x < 20; x++)
         give_text(t, x, 10, 0, NULL);
-    tiers_end(t);
+    tiers_flush(t);
     tiers_counts(t, &c);
     assert_int_equal(c.written, 200);
     assert_int_equal(c.written_bytes, 200 * 2000);
@@ -694,7 +694,7 @@ TEST(tiers_write_on_behind_a_page_that_is_too_large)
 
     TEST_OK(tiers_create(&t, &o, &(struct tier_key){{7}}, &err), err);
     text_of(2, N_TEXT, token);
-    tiers_give(t, token, TIER_TOKENS, true, data_of(2, 0, 60000), 60000);
+    tiers_store(t, token, TIER_TOKENS, true, data_of(2, 0, 60000), 60000);
     give_text(t, 1, 10, 0, NULL);
     settle(t, 11, 10);
     tiers_counts(t, &c);
@@ -765,7 +765,7 @@ TEST(tiers_of_memory_mind_no_disk_that_hangs)
     TEST_UNTIL(h.n_told > 0);
     for (int x = 2; x < 6; x++) { /* more than may wait for a disk that works */
         give_text(t, x, 10, 0, NULL);
-        TEST_UNTIL(!tiers_full(t));
+        TEST_UNTIL(!tiers_is_full(t));
     }
     TEST_UNTIL(found(t, 5, N_TEXT, 0) >= 640);
     tiers_counts(t, &c);
@@ -786,7 +786,7 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
                                     .disk = 1 << 20,
                                     .hang_s = LONG_S,
                                     .read_hang_s = 0.05};
-    struct tiers_search *held, *more[3];
+    struct tiers_lookup *held, *more[3];
     struct tiers_found f;
     struct tiers *t;
     bool ended;
@@ -804,7 +804,7 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
     text_of(1, N_TEXT, token);
     held = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
     assert_non_null(held);
-    TEST_UNTIL(tiers_hangs(t));
+    TEST_UNTIL(tiers_disk_stalled(t));
     assert_false(tiers_search_done(held));
     assert_int_equal(found(t, 2, N_TEXT, 0), 640);
     assert_int_equal(found(t, 2, N_TEXT, 128), 640);
@@ -813,13 +813,13 @@ TEST(tiers_of_memory_wait_for_no_disk_that_does_not_answer)
         assert_true(more[i] && tiers_search_done(more[i]));
         f = tiers_search_found(more[i]);
         assert_int_equal(f.n, 0);
-        assert_null(tiers_search_take(t, more[i], 0, &ended));
+        assert_null(tiers_lookup_page(t, more[i], 0, &ended));
         assert_true(ended);
     }
     tiers_search_free(t, held); /* the reader has it */
     tiers_search_free(t, more[0]);
     mute_disk(false);
-    TEST_UNTIL(!tiers_hangs(t));
+    TEST_UNTIL(!tiers_disk_stalled(t));
     tiers_search_free(t, more[1]);
     tiers_search_free(t, more[2]);
     assert_int_equal(found(t, 1, N_TEXT, 0), 640);
@@ -835,7 +835,7 @@ TEST(tiers_read_little_ahead)
     struct tiers_options o = {
         .dir = dir, .disk = 1 << 20, .ahead = 6000, .read_hang_s = LONG_S};
     struct tiers *t = open_tiers(0, dir);
-    struct tiers_search *s[N];
+    struct tiers_lookup *s[N];
     struct tiers_counts c;
     pl_err err;
 
@@ -873,7 +873,7 @@ TEST(tiers_lose_what_is_damaged)
 {
     const char *dir = test_temp("tier-refused");
     struct tiers *t = open_tiers(1 << 20, dir);
-    struct tiers_search *s;
+    struct tiers_lookup *s;
     struct tiers_counts c;
     char name[256];
     uint64_t bytes;
@@ -882,7 +882,7 @@ TEST(tiers_lose_what_is_damaged)
     settle(t, 1, 1);
     s = begin_search(t, 1, N_TEXT, 0);
     assert_int_equal(tiers_search_found(s).n, 1);
-    tiers_damaged(t, take(t, s, 0));
+    tiers_report_corrupt(t, take(t, s, 0));
     tiers_search_free(t, s);
     TEST_UNTIL(n_file(dir, &bytes, name) == 0);
     assert_int_equal(found(t, 1, N_TEXT, 0), 0);
@@ -928,7 +928,7 @@ TEST(tiers_survive_failing_memory)
     for (int64_t k = 1; k < 60; k++) { /* on any thread: no page, or a hit */
         int32_t token[N_TEXT];
         unsigned char *data[4];
-        struct tiers_search *s;
+        struct tiers_lookup *s;
 
         t = open_tiers(1 << 20, NULL);
         text_of(1, N_TEXT, token);
@@ -936,8 +936,8 @@ TEST(tiers_survive_failing_memory)
             data[i] = data_of(1, i, 2000);
         alloc_fail_at(k);
         for (int i = 0; i < 4; i++)
-            tiers_give(t, token, (int64_t)(i + 1) * TIER_TOKENS, true, data[i],
-                       2000);
+            tiers_store(t, token, (int64_t)(i + 1) * TIER_TOKENS, true, data[i],
+                        2000);
         s = tiers_search(t, token, N_TEXT, 0, nothing, NULL);
         TEST_UNTIL(!s || tiers_search_done(s));
         tiers_search_free(t, s);

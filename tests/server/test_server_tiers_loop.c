@@ -28,7 +28,7 @@ struct heard {
     uint32_t sum; /* of all logits' bits */
     int n;
     int64_t n_vocab;
-    struct job_report report;
+    struct task_report report;
     atomic_int n_end;
 };
 
@@ -106,7 +106,7 @@ static bool hear_token(void *user, int32_t id, const float *logits)
     return true;
 }
 
-static void hear_end(void *user, const struct job_report *report)
+static void hear_end(void *user, const struct task_report *report)
 {
     struct heard *h = user;
 
@@ -119,7 +119,7 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
                        int n_prompt, int max_tokens)
 {
     int32_t *prompt = test_need((size_t)n_prompt, sizeof *prompt);
-    struct job *job = test_need((size_t)n, sizeof *job);
+    struct task_params *params = test_need((size_t)n, sizeof *params);
     pl_sampling how;
     pl_err err;
 
@@ -128,7 +128,7 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
     for (int i = 0; i < n; i++) {
         memset(&h[i], 0, sizeof h[i]);
         h[i].n_vocab = pl_tokenizer_n_vocab(pl_model_tokenizer(p->model));
-        job[i] = (struct job){
+        params[i] = (struct task_params){
             .prompt = prompt,
             .n_prompt = n_prompt,
             .max_tokens = max_tokens,
@@ -139,12 +139,12 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
     }
     for (int i = 0; i < n_prompt; i++)
         prompt[i] = (int32_t)test_below(&seed, h->n_vocab);
-    TEST_OK(loop_add(p->loop, job, n, NULL, &err), err);
+    TEST_OK(loop_add(p->loop, params, n, NULL, &err), err);
     free(prompt);
-    free(job);
+    free(params);
     for (int i = 0; i < n; i++) {
         TEST_UNTIL(h[i].n_end > 0);
-        if (h[i].report.why != JOB_LENGTH)
+        if (h[i].report.why != FINISH_LENGTH)
             fail_msg("%s", h[i].report.err.message);
     }
 }
@@ -171,10 +171,11 @@ static pl_status give_rest(void *user, pl_engine *e, pl_err *err)
     void *data;
     size_t bytes;
 
-    while (n > 0 && pl_kept_next(e, token, pl_engine_n_ctx(e), &n, &goes_on,
+    while (n > 0 &&
+           pl_prefix_export_page(e, token, pl_engine_n_ctx(e), &n, &goes_on,
                                  &data, &bytes, err) == PL_OK)
         if (n > 0)
-            tiers_give(user, token, n, goes_on, data, bytes);
+            tiers_store(user, token, n, goes_on, data, bytes);
     free(token);
     return n == 0 ? PL_OK : err->status;
 }
@@ -185,7 +186,7 @@ static void settle(struct place *p, bool disk)
     struct tiers_counts c;
     pl_err err;
 
-    TEST_OK(loop_between(p->loop, give_rest, p->tiers, &err), err);
+    TEST_OK(loop_run_between_steps(p->loop, give_rest, p->tiers, &err), err);
     TEST_UNTIL((tiers_counts(p->tiers, &c), c.owed_bytes == 0));
     assert_true(disk ? c.written > 0 : c.ram_pages > 0);
     assert_int_equal(c.failed + c.damaged, 0);
@@ -235,7 +236,7 @@ static void each_tier(const char *file, const char *dir, int64_t least)
     settle(&p, false);
     write_again(&p, alone, least);
     loop_counts(p.loop, &c);
-    assert_true((int64_t)c.n_back >= least - 512);
+    assert_true((int64_t)c.n_restored >= least - 512);
     tear_down(&p);
     s.ram = 0;
     s.dir = dir;
@@ -307,7 +308,7 @@ static void *look_on(void *user)
 
     while (!atomic_load(&k->stops)) {
         loop_counts(k->loop, &c);
-        if (c.n_cached < before.n_cached || c.n_back < before.n_back ||
+        if (c.n_cached < before.n_cached || c.n_restored < before.n_restored ||
             c.n_prompt < before.n_prompt || c.n_written < before.n_written)
             atomic_store(&k->fell, true);
         before = c;
@@ -355,11 +356,11 @@ static int64_t look_without(struct setting *s, const char *keeps, int which,
     assert_false(atomic_load(&k.fell));
     loop_counts(p.loop, &c);
     assert_int_equal(c.n_cached, h.report.n_cached);
-    assert_int_equal(c.n_back, h.report.n_cached);
+    assert_int_equal(c.n_restored, h.report.n_cached);
     assert_int_equal(c.n_prompt, LONG - h.report.n_cached);
     assert_int_equal(c.n_written, 8);
     tear_down(&p);
-    return c.n_back;
+    return c.n_restored;
 }
 
 /* Pages that come back and then are of no use, since one behind them is damaged
@@ -409,7 +410,7 @@ TEST(server_jobs_wait_for_no_disk_that_does_not_answer)
     for (int i = 0; i < N_JOB; i++)
         expect_same(&alone[i], &h[i]);
     loop_counts(p.loop, &c);
-    assert_int_equal(c.n_back, 0);
+    assert_int_equal(c.n_restored, 0);
     mute_disk(false);
     tear_down(&p);
 }

@@ -1,16 +1,16 @@
-/* The kind cpu: the cores of a NUMA node, or any cores, with the memory of this
- * machine. A team of pinned threads serves all devices of a set and the host;
- * the caller's thread is the first of them. */
+/* The backend `cpu`: the cores of a NUMA node, or any cores, with the memory of
+ * this machine. A team of pinned threads serves all devices of a set and the
+ * host. The caller's thread is the first of them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/cpu_meetings.h"
 #include "device/cpu/cpu_ops.h"
 
-/* ---- what it can do ---------------------------------------------------- */
+/* ---- capabilities ------------------------------------------------------ */
 
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
@@ -30,11 +30,11 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
         cpu_cache_encode_row(f, (char *)rows + (size_t)i * bytes, x + i * d, d);
 }
 
-/* ---- a bank ------------------------------------------------------------ */
+/* ---- the backend ------------------------------------------------------- */
 
-/* First touch by pinned threads is enough on one node. Without hwloc's help it
- * must be enough on several. */
-static bool on_several_nodes(const struct device_bank *b)
+/* Returns true if the devices are on several nodes. On one node, first touch by
+ * pinned threads places memory well. Without hwloc it has to do on several. */
+static bool on_several_nodes(const struct backend *b)
 {
     int node = -1;
 
@@ -50,9 +50,9 @@ static bool on_several_nodes(const struct device_bank *b)
     return false;
 }
 
-static void close_bank(struct device_bank *b)
+static void close_backend(struct backend *b)
 {
-    struct cpu_bank *c = b->own;
+    struct cpu_backend *c = b->own;
 
     if (!c)
         return;
@@ -62,9 +62,9 @@ static void close_bank(struct device_bank *b)
     b->own = NULL;
 }
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_backend(struct backend *b, pl_err *err)
 {
-    struct cpu_bank *c = calloc(1, sizeof *c);
+    struct cpu_backend *c = calloc(1, sizeof *c);
 
     b->own = c;
     if (!c)
@@ -77,7 +77,7 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Does any device of the set map memory of these? */
+/* Returns true if any device of the set maps host memory. */
 static bool is_mapped(struct device_set *s)
 {
     for (int i = 0; i < device_set_size(s); i++)
@@ -100,14 +100,14 @@ static void give_back(struct device_set *s, void *p, size_t bytes)
 {
     bool copy = device_set_is_copy(s);
 
-    if (device_set_keeps(s) && !copy)
+    if (device_set_is_quarantined(s) && !copy)
         return;
     if (device_guarded(s))
         device_guard_dealloc(p, bytes);
     else if (copy && !is_mapped(s))
         topology_free_copy(p, bytes);
     else if (copy)
-        ; /* it does not have these pages */
+        ; /* the copy does not have these pages */
     else if (is_mapped(s))
         topology_free_pages(p, bytes);
     else
@@ -129,7 +129,7 @@ static void unload_device(struct device_set *s, struct device *d)
     else
         topology_free(c->scratch, d->scratch_bytes);
     cpu_image_fini(&c->image);
-    for (int k = 0; k < PROG_MAX_SCRIPT; k++)
+    for (int k = 0; k < PROG_MAX_VARIANT; k++)
         free(c->how[k]);
     free(c->arrived);
     free(c->taken);
@@ -137,7 +137,7 @@ static void unload_device(struct device_set *s, struct device *d)
     d->own = NULL;
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
     for (int i = 0; i < b->n; i++)
         unload_device(b->set, device_of(b->set, b->dev[i]));
@@ -162,10 +162,9 @@ static pl_status not_given(const struct device *d, const char *what,
                    bytes_text(buf, bytes), what);
 }
 
-static pl_status load_device(struct device_bank *b, struct device *d,
-                             pl_err *err)
+static pl_status load_device(struct backend *b, struct device *d, pl_err *err)
 {
-    struct cpu_bank *c = b->own;
+    struct cpu_backend *c = b->own;
     const struct topology *t = c->topology;
     const struct program *p = d->prog;
     struct cpu_device *x = flags_new(1, sizeof *x);
@@ -174,8 +173,8 @@ static pl_status load_device(struct device_bank *b, struct device *d,
     if (!x)
         return err_no_memory(err, "a device's tables");
     x->arrived = flags_new((size_t)d->desc.n_thread, sizeof *x->arrived);
-    x->taken =
-        flags_new((size_t)d->desc.n_thread, 2 * CPU_HELPED * sizeof *x->taken);
+    x->taken = flags_new((size_t)d->desc.n_thread,
+                         2 * CPU_STEAL_INSNS * sizeof *x->taken);
     if (!x->arrived || !x->taken)
         return err_no_memory(err, "a device's tables");
     for (int r = 0; r < REGION_INBOX; r++) {
@@ -191,16 +190,16 @@ static pl_status load_device(struct device_bank *b, struct device *d,
         return not_given(d, "scratch", d->scratch_bytes, err);
     x->scratch_stride = d->scratch_bytes / (size_t)d->desc.n_thread;
     x->image.scratch_stride = x->scratch_stride;
-    for (int i = 0; i < p->n_script; i++) {
-        x->how[i] = malloc((size_t)p->script[i].n_step + 1);
+    for (int i = 0; i < p->n_variant; i++) {
+        x->how[i] = malloc((size_t)p->variant[i].n_insn + 1);
         if (!x->how[i] ||
-            !cpu_meetings(&p->script[i], p->tensor, p->dev, x->how[i]))
+            !cpu_barriers(&p->variant[i], p->tensor, p->dev, x->how[i]))
             return err_no_memory(err, "a device's tables");
     }
     return cpu_image_init(&x->image, b->set, d, &c->kernels, err);
 }
 
-/* Part ith of nth of some zeroed memory gets its pages. */
+/* Faults in part ith of nth of zeroed memory. */
 static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 {
     size_t page = 4096, n = (bytes + page - 1) / page;
@@ -210,12 +209,13 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
-/* Weights get their pages as they are loaded, which finds the system's zeros
- * still in the caches, unless it matters who touches them. */
+/* Faults in a thread's parts of the memory. Weights are left out on a single
+ * node: they get their pages while they are loaded, when the kernel's zeros are
+ * still in the caches. */
 static void touch_first(void *user, int thread)
 {
-    struct device_bank *b = user;
-    const struct cpu_bank *c = b->own;
+    struct backend *b = user;
+    const struct cpu_backend *c = b->own;
     const struct cpu_seats *m = &c->seats[thread];
 
     for (int i = 0; i < m->n; i++) {
@@ -230,9 +230,9 @@ static void touch_first(void *user, int thread)
     }
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
-    struct cpu_bank *c = b->own;
+    struct cpu_backend *c = b->own;
 
     for (int i = 0; i < b->n; i++)
         PL_TRY(load_device(b, device_of(b->set, b->dev[i]), err));
@@ -256,18 +256,18 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------ */
 
 static void thread_run(void *user, int thread)
 {
     cpu_run(user, thread);
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
-    struct cpu_bank *c = b->own;
+    struct cpu_backend *c = b->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
+    const struct device_run *run = device_set_current_run(b->set, &number);
 
     for (int i = 0; i < b->n; i++) {
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
@@ -277,12 +277,13 @@ static void submit(struct device_bank *b)
     team_begin(c->team, thread_run, b);
 }
 
-static void wait(struct device_bank *b)
+static void wait(struct backend *b)
 {
-    struct cpu_bank *c = b->own;
+    struct cpu_backend *c = b->own;
 
     team_end(c->team, thread_run, b);
-    for (int i = 0; i < b->n; i++) { /* who left early may have kept the old */
+    for (int i = 0; i < b->n; i++) { /* threads that left early may not have
+                                        resolved sizes */
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
         if (atomic_load(device_failed(b->set)))
@@ -290,11 +291,11 @@ static void wait(struct device_bank *b)
     }
 }
 
-const struct device_ops cpu_ops = {
+const struct backend_ops cpu_ops = {
     .name = "cpu",
     .accepts = "cpu (one a NUMA node), cpu*N, cpu:0-3+8-11",
-    .rings = true,
-    .works_in_wait = true,
+    .wakes_waiters = true,
+    .uses_caller_thread = true,
     .describe = cpu_describe,
     .add_host = cpu_add_host,
     .has_kernel = cpu_image_has_kernel,
@@ -302,8 +303,8 @@ const struct device_ops cpu_ops = {
     .activations = cpu_image_activations,
     .scratch = scratch,
     .share_threads = cpu_seats_share,
-    .open = open_bank,
-    .close = close_bank,
+    .open = open_backend,
+    .close = close_backend,
     .load = load,
     .unload = unload,
     .write = put,

@@ -1,6 +1,6 @@
-/* From a step to a kernel's call. Programs hold tensors by index and sizes by
- * symbol; an image keeps one resolved table, made anew only when the sizes of a
- * run differ from the last one's. */
+/* Builds a kernel's call from an instruction. Programs refer to tensors by
+ * index and to sizes by symbol. An image keeps one resolved table, rebuilt only
+ * if the sizes of a step differ from those of the last one. */
 #include "device/cpu/cpu_image.h"
 
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static int64_t count(const struct cpu_tensor *t, int n_dim)
     return n;
 }
 
-/* All but tensors and threads. */
-static void fill(struct cpu_call *c, const struct step_kernel *k)
+/* Fills in all but tensors and threads. */
+static void fill(struct cpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
 
@@ -93,10 +93,10 @@ static void fill(struct cpu_call *c, const struct step_kernel *k)
     c->custom = k->custom;
 }
 
-/* Where argument i of a step goes in a kernel's call; NULL: it is the quantized
- * form of the first operand, or the token table. A result that is updated
- * is the first operand too. */
-static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
+/* Returns the tensor of a kernel's call that argument i of an instruction
+ * fills. NULL if it is the quantized form of the first operand, or the token
+ * table. An updated result is also the first operand. */
+static struct cpu_tensor *place(struct cpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
     if (i == 0)
@@ -107,12 +107,14 @@ static struct cpu_tensor *place(struct cpu_call *c, const struct step_kernel *k,
     return &c->in[c->n_in++];
 }
 
-void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
-                      void *scratch, int ith, int nth, struct cpu_taken *taken)
+void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
+                      void *scratch, int ith, int nth,
+                      struct cpu_steal_counter *taken)
 {
     static const struct cpu_tensor absent;
-    const struct step_kernel *k = &st->kernel;
-    const struct prog_tensor *memory = NULL; /* one of those it works on */
+    const struct insn_kernel *k = &st->kernel;
+    const struct prog_tensor *memory = NULL; /* one of the caches or states it
+                                                accesses */
     struct token_table table;
     struct cpu_call c;
 
@@ -143,62 +145,64 @@ void cpu_image_kernel(const struct cpu_image *m, const struct step *st,
     cpu_entry_of(m->kernels, k->kernel, c.attr)->run(&c);
 }
 
-void cpu_image_step(const struct cpu_image *m, const struct step *st,
-                    void *scratch, int ith, int nth, struct cpu_taken *taken)
+void cpu_image_insn(const struct cpu_image *m, const struct insn *st,
+                    void *scratch, int ith, int nth,
+                    struct cpu_steal_counter *taken)
 {
     switch (st->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         cpu_image_kernel(m, st, scratch, ith, nth, taken);
         break;
-    case STEP_MERGE:
+    case INSN_MERGE:
         cpu_image_merge(m, st, scratch, ith, nth);
         break;
-    case STEP_PULL:
+    case INSN_PULL:
         for (int i = 0; i < st->pull.n_piece; i++)
-            cpu_image_carry(m, st, i, ith, nth);
+            cpu_image_transfer(m, st, i, ith, nth);
         break;
-    case STEP_PUSH:
+    case INSN_PUSH:
         for (int i = 0; i < st->push.n_to; i++)
-            cpu_image_carry(m, st, i, ith, nth);
+            cpu_image_transfer(m, st, i, ith, nth);
         break;
-    case STEP_PAGES:
+    case INSN_PAGES:
         cpu_image_pages(m, st, ith, nth);
         break;
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
 }
 
 void cpu_image_count(const struct cpu_image *m, struct device *d,
-                     const struct step *st)
+                     const struct insn *st)
 {
     int64_t rows = 0;
     double bytes = 0;
 
-    if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
+    if (st->kind == INSN_KERNEL && st->kernel.n_cost > 0) {
         const struct cpu_tensor *out = &m->tensor[st->kernel.arg[0].tensor];
 
         rows = count(out, kernel_cost_dims(st->kernel.kernel, out->n_dim));
     }
-    if (step_is_copy(st))
+    if (insn_is_group_copy(st))
         bytes = cpu_image_copy_bytes(m, st);
     device_count(d, st, &m->sizes[st->micro], rows, bytes);
 }
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* The most that a thread needs where least to most of them share the step. */
+/* Returns the most scratch that a thread needs if `least` to `most` threads
+ * share the instruction. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
-                             const struct program *p, const struct step *st,
+                             const struct program *p, const struct insn *st,
                              int least, int most)
 {
-    const struct step_kernel *k = &st->kernel;
+    const struct insn_kernel *k = &st->kernel;
     const struct cpu_entry *entry;
     struct cpu_call c = {.nth = least};
     size_t bytes = 0;
 
-    if (st->kind != STEP_KERNEL)
+    if (st->kind != INSN_KERNEL)
         return 0;
     fill(&c, k);
     entry = cpu_entry_of(table, k->kernel, c.attr);
@@ -225,10 +229,10 @@ static size_t scratch(const struct cpu_kernels *k, const struct program *p,
 {
     size_t bytes = 0;
 
-    for (int i = 0; i < p->n_script; i++)
-        for (int j = 0; j < p->script[i].n_step; j++) {
-            const struct step *st = &p->script[i].step[j];
-            size_t n = st->kind == STEP_MERGE
+    for (int i = 0; i < p->n_variant; i++)
+        for (int j = 0; j < p->variant[i].n_insn; j++) {
+            const struct insn *st = &p->variant[i].insn[j];
+            size_t n = st->kind == INSN_MERGE
                            ? cpu_merge_scratch(st)
                            : kernel_scratch(k, p, st, least, most);
 
@@ -261,10 +265,11 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                               : ACTIVATIONS_F32;
 }
 
-/* Are a contraction's weight and activations in the forms that it reads? */
+/* Returns true if a contraction's weight and activations have the forms that it
+ * reads. */
 static bool reads_forms(const struct device_desc *d,
                         const struct device_options *opt,
-                        const struct step_kernel *k,
+                        const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
     const struct prog_tensor *w = &t[k->arg[2].tensor];
@@ -278,13 +283,13 @@ static bool reads_forms(const struct device_desc *d,
 
 bool cpu_image_has_kernel(const struct device_desc *d,
                           const struct device_options *opt,
-                          const struct step_kernel *k,
+                          const struct insn_kernel *k,
                           const struct prog_tensor *t)
 {
     struct cpu_kernels table;
 
     cpu_kernels_choose(&table, opt);
-    if (step_kernel_is_bf16(k) && !kernel_set_has_bf16(table.kernel_set))
+    if (insn_kernel_is_bf16(k) && !kernel_set_has_bf16(table.kernel_set))
         return false;
     return cpu_entry_of(&table, k->kernel, k->attr)->run != NULL &&
            (!kernel_is_contraction(k->kernel) || reads_forms(d, opt, k, t));

@@ -23,7 +23,7 @@ static inline vi v_dot4(vi acc, vi u, vi s)
 
 #include "device/cpu/cpu_gemm_vnni_tmpl.h"
 
-#include "device/cpu/cpu_few_dot_tmpl.h"
+#include "device/cpu/cpu_skinny_dot_tmpl.h"
 
 #define JOBS cpu_jobs_avx_vnni
 #include "device/cpu/cpu_matmul_tmpl.h"

@@ -10,9 +10,9 @@ static float element(pl_format f, const void *p, int64_t i)
     return f == PL_F16 ? f16_to_f32(v) : bf16_to_f32(v);
 }
 
-/* Weights and activations i of a chunk and the one behind it, which is 0 where
- * the segment ends. */
-static float pair_add(const struct cpu_panel_job *s, const uint8_t *tiles,
+/* Adds the products of value i of a chunk and of the next one, which is 0 at
+ * the end of a segment. */
+static float pair_add(const struct cpu_panel_args *s, const uint8_t *tiles,
                       const float *x, int64_t i, bool both, int row, float sum)
 {
     pl_format f = s->pack->format;
@@ -25,7 +25,7 @@ static float pair_add(const struct cpu_panel_job *s, const uint8_t *tiles,
     return bf16_pair_add(sum, bf16_pair(w0, w1), bf16_pair(x[i], x1));
 }
 
-static void chunk(const struct cpu_panel_job *s, const struct pack_chunk *c)
+static void chunk(const struct cpu_panel_args *s, const struct pack_chunk *c)
 {
     const uint8_t *tiles = s->panel + c->off;
 
@@ -47,7 +47,7 @@ static void chunk(const struct cpu_panel_job *s, const struct pack_chunk *c)
     }
 }
 
-void cpu_panel_bf16_generic(const struct cpu_panel_job *s)
+void cpu_panel_bf16_generic(const struct cpu_panel_args *s)
 {
     for (int i = 0; i < s->pack->n_chunk; i++)
         if (s->pack->chunk[i].rank == s->rank)

@@ -1,6 +1,6 @@
-/* Jobs of contractions in plain C. They are the specification: vectors
- * give the same bits, lane by lane, and are tested against these.
- * Written to be read, not to be fast. */
+/* Panel functions in plain C. They are the specification: vector kernels give
+ * the same bits, lane by lane, and are tested against these. Written to be
+ * read, not to be fast. */
 #include <math.h>
 
 #include "base/half.h"
@@ -18,7 +18,7 @@ static float element(pl_format f, const void *p, int64_t i)
 
 /* ---- quantized ----------------------------------------------------------- */
 
-/* Has a tile a float scale for each half? */
+/* Returns true if a tile has a float scale for each half. */
 static bool has_two_d(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_UE4M3X2;
@@ -47,8 +47,8 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-/* Integer sums of a tile, or of the tiles of a chunk. Where halves have a float
- * scale each, msum is the second half's isum. */
+/* Integer sums of a tile, or of the tiles of a chunk. If each half has a float
+ * scale, msum is the second half's isum. */
 struct sums {
     int32_t isum, msum;
 };
@@ -83,7 +83,7 @@ static float sums_close(const struct lane *l, const struct pack_rule *rule,
     return has_min(rule) ? fmaf(-(w->dmin * d), (float)sums->msum, acc) : acc;
 }
 
-static void chunk_quantized(const struct cpu_panel_job *s,
+static void chunk_quantized(const struct cpu_panel_args *s,
                             const struct pack_chunk *c)
 {
     const struct pack_rule *rule = s->pack->rule;
@@ -122,7 +122,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void chunk_float(const struct cpu_panel_job *s,
+static void chunk_float(const struct cpu_panel_args *s,
                         const struct pack_chunk *c)
 {
     const uint8_t *tiles = s->panel + c->off;
@@ -146,7 +146,7 @@ static void chunk_float(const struct cpu_panel_job *s,
     }
 }
 
-void cpu_panel_generic(const struct cpu_panel_job *s)
+void cpu_panel_generic(const struct cpu_panel_args *s)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {
         const struct pack_chunk *c = &s->pack->chunk[i];
@@ -162,7 +162,8 @@ void cpu_panel_generic(const struct cpu_panel_job *s)
 
 /* ---- plain rows ---------------------------------------------------------- */
 
-static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
+static void span_plain(const struct cpu_panel_args *s,
+                       const struct rank_span *p)
 {
     for (int j = 0; j < s->n_tok; j++) {
         const float *x = s->x[j];
@@ -184,7 +185,7 @@ static void span_plain(const struct cpu_panel_job *s, const struct rank_span *p)
     }
 }
 
-void cpu_panel_plain_generic(const struct cpu_panel_job *s)
+void cpu_panel_plain_generic(const struct cpu_panel_args *s)
 {
     if (s->n_span == 0)
         span_plain(s, &(struct rank_span){.n = s->k});
@@ -212,7 +213,7 @@ static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, NULL};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
-/* Parts between multiples of 256. */
+/* Returns the parts of a span between multiples of 256. */
 static int64_t span_parts(const struct rank_span *p)
 {
     return p->n > 0

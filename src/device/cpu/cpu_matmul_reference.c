@@ -1,12 +1,13 @@
 /* The kernel set `reference`: weights decoded by their definition, activations
- * as floats, sums in double. Nearer to exact arithmetic than the others and
- * with bits of its own; it too depends on nothing but ranks. */
+ * as floats, sums in double. It is closer to exact arithmetic than the other
+ * sets and has its own bits, which too depend on ranks only. */
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
 enum { PIECE = 256 }; /* values decoded at a time */
 
-/* Four sums, by position in the piece, so that they do not wait on another. */
+/* Keeps four sums, by position in the piece, so that additions do not wait for
+ * each other. */
 static double dot(const float *w, const float *x, int64_t n)
 {
     double sum[4] = {0};
@@ -21,9 +22,9 @@ static double dot(const float *w, const float *x, int64_t n)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Values first .. first+n-1 of row r times every row of activations. Pieces
- * are counted from `first`, where a rank's part begins. */
-static void row_add(const struct cpu_panel_job *s, int r, int64_t first,
+/* Adds values first .. first+n-1 of row r times every row of activations.
+ * Pieces are counted from `first`, where a rank's part begins. */
+static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {
     float w[PIECE];
@@ -43,7 +44,7 @@ static void row_add(const struct cpu_panel_job *s, int r, int64_t first,
     }
 }
 
-static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
+static void sums_add(const struct cpu_panel_args *s, int r, const double *sum)
 {
     for (int j = 0; j < s->n_tok; j++) {
         float *acc = cpu_panel_acc(s, j) + r;
@@ -52,7 +53,7 @@ static void sums_add(const struct cpu_panel_job *s, int r, const double *sum)
     }
 }
 
-static void panel_packed(const struct cpu_panel_job *s)
+static void panel_packed(const struct cpu_panel_args *s)
 {
     for (int r = 0; r < s->n_row; r++) {
         double sum[CPU_PANEL_TOK] = {0};
@@ -67,7 +68,7 @@ static void panel_packed(const struct cpu_panel_job *s)
     }
 }
 
-static void panel_plain(const struct cpu_panel_job *s)
+static void panel_plain(const struct cpu_panel_args *s)
 {
     for (int r = 0; r < s->n_row; r++) {
         double sum[CPU_PANEL_TOK] = {0};

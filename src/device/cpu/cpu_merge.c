@@ -1,10 +1,10 @@
-/* Moving and adding bytes: collectives over shared memory, local copies, pulls.
+/* Moves and adds bytes: collectives over shared memory, local copies, pulls.
  *
- * A piece is two nested loops over intervals of bytes. Threads divide a piece
- * by its bytes, in whole cache lines, wherever intervals begin. Sums go block
- * by block: a block of every addend passes through the tree while it is in the
- * cache, so the order of additions is the tree's and nothing is stored but the
- * stack's blocks. */
+ * A copy descriptor is two nested loops over intervals of bytes. Threads divide
+ * it by bytes, in whole cache lines, wherever intervals begin. Sums are
+ * computed block by block: a block of every addend passes through the tree
+ * while it is in the cache. So the order of additions is the tree's, and only
+ * the stack's blocks are stored. */
 #include <math.h>
 #include <string.h>
 
@@ -13,16 +13,16 @@
 
 enum { LINE = 64, BLOCK = 1024 /* floats */ };
 
-/* One thread's way through a piece: a run at a time, the first and last maybe
- * cut. */
+/* One thread's iteration over a copy descriptor, one interval at a time. The
+ * first and last may be partial. */
 struct walk {
-    const struct copy_loops *l;
-    int64_t left;        /* bytes to go */
-    int64_t i0, i1, b;   /* the next byte */
-    int64_t src, dst, n; /* the run that walk_next found */
+    const struct copy_extent *l;
+    int64_t left;        /* bytes left */
+    int64_t i0, i1, b;   /* position of the next byte */
+    int64_t src, dst, n; /* the interval that walk_next found */
 };
 
-static void walk_start(struct walk *w, const struct copy_loops *l, int ith,
+static void walk_start(struct walk *w, const struct copy_extent *l, int ith,
                        int nth)
 {
     int64_t total = copy_loops_bytes(l);
@@ -40,7 +40,7 @@ static void walk_start(struct walk *w, const struct copy_loops *l, int ith,
 
 static bool walk_next(struct walk *w)
 {
-    const struct copy_loops *l = w->l;
+    const struct copy_extent *l = w->l;
 
     if (w->left <= 0)
         return false;
@@ -57,11 +57,11 @@ static bool walk_next(struct walk *w)
 }
 
 static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
-                       const struct copy_piece *p, unsigned char *dst, int ith,
+                       const struct copy_desc *p, unsigned char *dst, int ith,
                        int nth)
 {
     const unsigned char *src = cpu_image_source(m, p->src_dev, p->src);
-    struct copy_loops l;
+    struct copy_extent l;
     struct walk w;
 
     copy_loops_resolve(&l, p, z);
@@ -70,7 +70,8 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
 }
 
-/* dst[n] = the tree over the addends, each read at `off`. */
+/* Reduces the addends, each read at `off`, to dst[n] in the order of the
+ * tree. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        const struct graph_sizes *z, float *dst, int64_t off,
                        int64_t n, float *scratch)
@@ -101,7 +102,7 @@ static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
     }
 }
 
-void cpu_image_merge(const struct cpu_image *g, const struct step *st,
+void cpu_image_merge(const struct cpu_image *g, const struct insn *st,
                      void *scratch, int ith, int nth)
 {
     const struct graph_sizes *z = &g->sizes[st->micro];
@@ -111,7 +112,7 @@ void cpu_image_merge(const struct cpu_image *g, const struct step *st,
         unsigned char *out = g->tensor[m->out].data;
 
         for (int k = 0; k < m->n_piece; k++) {
-            struct copy_loops l;
+            struct copy_extent l;
             struct walk w;
 
             if (!m->reduce) {
@@ -127,7 +128,7 @@ void cpu_image_merge(const struct cpu_image *g, const struct step *st,
     }
 }
 
-size_t cpu_merge_scratch(const struct step *st)
+size_t cpu_merge_scratch(const struct insn *st)
 {
     int depth = 0;
 
@@ -137,15 +138,15 @@ size_t cpu_merge_scratch(const struct step *st)
     return (size_t)depth * BLOCK * sizeof(float);
 }
 
-void cpu_image_carry(const struct cpu_image *m, const struct step *st, int i,
-                     int ith, int nth)
+void cpu_image_transfer(const struct cpu_image *m, const struct insn *st, int i,
+                        int ith, int nth)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
     const struct push_to *to;
-    const struct copy_piece *p;
+    const struct copy_desc *p;
     int n;
 
-    if (st->kind == STEP_PULL) {
+    if (st->kind == INSN_PULL) {
         copy_piece(m, z, &st->pull.piece[i], m->tensor[st->pull.out].data, ith,
                    nth);
         return;
@@ -165,13 +166,13 @@ static double link_seconds(const struct cpu_image *m, int dev, double bytes)
            (d->link_bytes_per_s > 0 ? bytes / d->link_bytes_per_s : 0);
 }
 
-static double piece_bytes(const struct cpu_image *m, const struct step *st,
-                          const struct copy_piece *p, int n)
+static double piece_bytes(const struct cpu_image *m, const struct insn *st,
+                          const struct copy_desc *p, int n)
 {
     double bytes = 0;
 
     for (int i = 0; i < n; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &p[i], &m->sizes[st->micro]);
         bytes += (double)copy_loops_bytes(&l);
@@ -179,52 +180,52 @@ static double piece_bytes(const struct cpu_image *m, const struct step *st,
     return bytes;
 }
 
-double cpu_image_copy_bytes(const struct cpu_image *m, const struct step *st)
+double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double bytes = 0;
 
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         return cpu_pages_bytes(m, st);
-    if (st->kind == STEP_PULL)
+    if (st->kind == INSN_PULL)
         return piece_bytes(m, st, st->pull.piece, st->pull.n_piece);
     for (int k = 0; k < st->push.n_to; k++) {
         int n;
-        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+        const struct copy_desc *p = push_pieces(&st->push, k, &n);
 
         bytes += piece_bytes(m, st, p, n);
     }
     return bytes;
 }
 
-/* The slowest of the links that a transfer goes over, which carry so many bytes
- * here and their parts of them there: of a PUSH to several, what each gets. */
-static double slowest(const struct cpu_image *m, const struct step *st,
+/* Returns the seconds of the slowest link of a transfer of `bytes`. In a PUSH
+ * to several devices, the link of each carries its share of them. */
+static double slowest(const struct cpu_image *m, const struct insn *st,
                       double bytes)
 {
     double most = link_seconds(m, m->prog->dev, bytes);
 
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         return fmax(link_seconds(m, st->pages.out_dev, bytes),
                     link_seconds(m, st->pages.src_dev, bytes));
-    for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+    for (int k = 0; st->kind == INSN_PUSH && k < st->push.n_to; k++)
         most = fmax(most,
                     link_seconds(m, st->push.to[k].dev, bytes / st->push.n_to));
-    for (int i = 0; st->kind == STEP_PULL && i < st->pull.n_piece; i++)
+    for (int i = 0; st->kind == INSN_PULL && i < st->pull.n_piece; i++)
         most = fmax(most, link_seconds(m, st->pull.piece[i].src_dev, bytes));
     return most;
 }
 
-double cpu_image_copy_seconds(const struct cpu_image *m, const struct step *st)
+double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st)
 {
     double bytes;
 
-    if (!step_is_transfer(st) || slowest(m, st, 1) == 0)
-        return 0; /* links are free: bytes need not be counted */
+    if (!insn_is_transfer(st) || slowest(m, st, 1) == 0)
+        return 0; /* links are free: no need to count bytes */
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;
 }
 
-double cpu_image_latency(const struct cpu_image *m, const struct step *st)
+double cpu_image_latency(const struct cpu_image *m, const struct insn *st)
 {
     return slowest(m, st, 0);
 }

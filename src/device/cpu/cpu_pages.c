@@ -1,24 +1,24 @@
-/* STEP_PAGES: what the sequences of a micro-batch have in a cache that lies on
+/* INSN_PAGES: copies the pages of a micro-batch's sequences out of a cache on
  * another device.
  *
- * The micro-batch's table says which pages: those of a sequence's row from its
- * first position to the last one in the micro-batch. Only whole tiles move,
- * [page, head], so nothing is known here of formats. A page that several
- * sequences share may come more than once; threads take pages by their number,
- * so that it is never written by two at a time. */
+ * The micro-batch's token table lists the pages: those of a sequence's row from
+ * its first position to the last one in the micro-batch. Only whole tiles are
+ * copied, [page, head], so this file does not depend on formats. A page that
+ * several sequences share may be listed more than once. Threads divide pages by
+ * number, so that two threads never write the same page. */
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
 #include "program/page_walk.h"
 
-/* What of the memory comes to where it goes. */
+/* Returns the destination cache tensor of a PAGES instruction. */
 static const struct prog_tensor *memory(const struct cpu_image *m,
-                                        const struct step *st)
+                                        const struct insn *st)
 {
     return &device_of(m->set, st->pages.out_dev)->prog->tensor[st->pages.out];
 }
 
-static struct page_walk start(const struct cpu_image *m, const struct step *st)
+static struct page_walk start(const struct cpu_image *m, const struct insn *st)
 {
     return page_walk_start(
         cpu_image_token_table(m, st, st->pages.token_table, memory(m, st)));
@@ -29,10 +29,10 @@ static size_t n_head(const struct cpu_image *m, int dev, int tensor)
     return (size_t)device_of(m->set, dev)->prog->tensor[tensor].dim[1].n;
 }
 
-void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
+void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
                      int nth)
 {
-    const struct step_pages *x = &st->pages;
+    const struct insn_pages *x = &st->pages;
     const unsigned char *from = cpu_image_source(m, x->src_dev, x->src);
     unsigned char *to = x->out_dev == m->prog->dev
                             ? m->tensor[x->out].data
@@ -56,8 +56,9 @@ void cpu_image_pages(const struct cpu_image *m, const struct step *st, int ith,
     }
 }
 
-/* The table is memory that only steps may touch. */
-static double count_pages(const struct cpu_image *m, const struct step *st)
+/* Counts the pages. Enters the memory guard, because only instructions may
+ * access the token table. */
+static double count_pages(const struct cpu_image *m, const struct insn *st)
 {
     struct page_walk w = start(m, st);
     bool guarded = device_guarded(m->set);
@@ -72,8 +73,8 @@ static double count_pages(const struct cpu_image *m, const struct step *st)
     return n;
 }
 
-/* Never between device_guard_enter and device_guard_leave. */
-double cpu_pages_bytes(const struct cpu_image *m, const struct step *st)
+/* Must not be called between device_guard_enter and device_guard_leave. */
+double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double n_page = count_pages(m, st), n_moved = 0;
     int64_t n = (int64_t)n_head(m, st->pages.out_dev, st->pages.out);

@@ -1,55 +1,59 @@
-/* A cpu device's threads go through its script together.
+/* The threads of a cpu device execute its variant together.
  *
- * Threads of a device meet where a step asks for it: a few tell each other, of
- * many the others tell the first one that they have arrived and it tells all to
- * go on. When devices meet, first threads tell one another in between, each
- * through a flag of its own, so two threads, or two devices of one thread, meet
- * in the time one cache line takes to cross. Flags count up, run after run:
- * nothing is ever reset, and a run that failed leaves nothing behind.
+ * Threads of a device synchronize where an instruction requires it. A few
+ * threads signal each other. If there are many, each signals its arrival to the
+ * first one, which then releases all. When several devices synchronize, their
+ * first threads signal one another in between, each through a flag of its own.
+ * So two threads, or two devices of one thread each, synchronize in the time
+ * one cache line takes to cross. Flags count up, step after step: they are
+ * never reset, and a failed step leaves nothing to clean up.
  *
- * Between two meetings threads help each other with contractions (cpu_deal.h),
- * and with attention share a token (cpu_attention_template.h).
- * What is taken of whose part is counted step by step, stretch by stretch in
- * one of two sets of counters in turn. Behind a meeting nobody looks any more
- * at the set of the stretch before it: each thread sets its own counters there
- * to 0, and all have done so when they meet again. In the first stretch of a
- * run, before any meeting, they do not help.
+ * Between two barriers threads help each other with contractions (cpu_steal.h),
+ * and share the tokens of attention (cpu_attention_template.h). Counters record
+ * how much of each part is taken, per instruction. They come in two sets, used
+ * by the stretches between barriers in turn. After a barrier no thread reads
+ * the set of the stretch before it, so each thread clears its own counters
+ * there; all have done so by the next barrier. In the first stretch of a step,
+ * before any barrier, threads do not help each other.
  *
- * A single token leaves little to share between contractions: its small steps
- * are the first thread's alone, which neither waits for the others between them
- * nor has them wait.
+ * Contractions of a single token leave little to share between them. The first
+ * thread executes such small instructions alone: it does not wait for the other
+ * threads between them, nor do they wait for it.
  *
- * The compute and the copy queue are issued in script order, which no wait can
- * block, since every WAIT names a POST that stands earlier. For the same reason
- * a thread that serves several devices, a cpu and the host on the same core,
- * takes their steps in the one order of all. */
+ * The compute and the copy queue are issued in the order of the variant. No
+ * WAIT can deadlock it, because every WAIT names a POST that comes earlier. For
+ * the same reason a thread that serves several devices, a cpu and the host on
+ * the same core, executes their instructions in the one total order. */
+#include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
-#include "device/cpu/cpu_meetings.h"
 
-enum { FEW = 4 }; /* threads that look at each other's flags */
+enum { MAX_ALL_TO_ALL = 4 }; /* most threads that read each other's flags */
 
-/* One thread of one device in one run. */
+/* One thread of one device in one step. */
 struct worker {
     struct device_set *set;
     struct device *dev;
     struct cpu_device *cpu;
     const atomic_bool *failed;
-    uint64_t run; /* its number */
+    uint64_t run; /* number of the step */
     int ith, nth, n_spin;
-    uint64_t n_met; /* meetings of the device's threads so far */
-    int n_helped;   /* steps since the last one that have counters */
+    uint64_t n_barriers; /* barriers of the device's threads so far */
+    int n_helped;        /* instructions since the last one that use counters */
     void *scratch;
-    const struct step *step;
-    const unsigned char *how;        /* [n_step] see cpu_meetings.h */
-    int n_step, at;                  /* next step */
-    int n_micro;                     /* of this run */
+    const struct insn *insn;
+    const unsigned char *how;        /* [n_insn] see cpu_barriers.h */
+    int n_insn, at;                  /* next instruction */
+    int n_micro;                     /* of this step */
     const struct graph_sizes *sizes; /* [n_micro] */
-    int fail;                  /* tests: the device is lost at this step */
-    struct device_spent spent; /* of the first thread: in this run; busy_s: all
-                                  of it, whatever it did */
-    double apart_s;            /* of that: not computing */
-    bool first;                /* of the device's threads: counts */
-    bool single;               /* a run of one token */
+    int fail;                        /* tests: the device is lost at this
+                                  instruction */
+    /* Times of the first thread in this step. busy_s: all of it, whatever it
+     * did. */
+    struct device_times spent;
+    double not_compute_s; /* part of it that is not computing */
+    bool first;           /* first of the device's threads: reports
+                                  times */
+    bool single;          /* a step of one token */
     bool traces, guarded;
 };
 
@@ -59,7 +63,7 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* For another device. The clock is looked at by those who wait anyhow. */
+/* Waits for another device. Reads the clock only if it has to wait. */
 static bool await_device(struct worker *w, struct device_flag *f,
                          uint64_t target, bool rings)
 {
@@ -70,28 +74,30 @@ static bool await_device(struct worker *w, struct device_flag *f,
         return true;
     began = w->first ? device_now() : 0;
     came = rings ? await(w, f, target)
-                 : flag_watch(f, target, w->n_spin, w->failed);
+                 : flag_spin(f, target, w->n_spin, w->failed);
     if (w->first)
-        w->apart_s += device_now() - began;
+        w->not_compute_s += device_now() - began;
     return came;
 }
 
-static bool await_all(struct worker *w, const struct step_wait *all)
+static bool await_all(struct worker *w, const struct insn_wait *all)
 {
     for (int i = 0; i < wait_count(all); i++) {
-        struct step_event e = wait_event(all, i);
+        struct insn_event e = wait_event(all, i);
         struct device *d = device_of(w->set, e.dev);
 
-        if (!await_device(w, &d->event[e.event], w->run, d->desc.ops->rings))
+        if (!await_device(w, &d->event[e.event], w->run,
+                          d->desc.ops->wakes_waiters))
             return false;
     }
     return true;
 }
 
-/* The first threads of the devices that meet. Who meets does so at the same
- * place of the total order, and each device's steps ascend: whoever has come
- * that far or farther has arrived. */
-static bool meet_peers(struct worker *w, const struct step *st)
+/* Barrier between the first threads of the devices in `st`. All of them execute
+ * it at the same position of the total order, and each device's instructions
+ * ascend in that order. So a peer has arrived when its position is at least
+ * ours. */
+static bool barrier_peers(struct worker *w, const struct insn *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
 
@@ -105,74 +111,78 @@ static bool meet_peers(struct worker *w, const struct step *st)
     return true;
 }
 
-/* The counters, [nth], of the k-th step that threads help with in this stretch
- * or in the next. */
-static struct cpu_taken *taken_at(const struct worker *w, bool next, int k)
+/* Returns the counters, [nth], of the k-th instruction that threads help with
+ * in this stretch or in the next. */
+static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
+                                                   bool next, int k)
 {
-    int set = (int)(w->n_met & 1) ^ next;
+    int set = (int)(w->n_barriers & 1) ^ next;
 
-    return w->cpu->taken + (set * CPU_HELPED + k) * w->nth;
+    return w->cpu->taken + (set * CPU_STEAL_INSNS + k) * w->nth;
 }
 
-/* The thread's own, for the next stretch. */
+/* Clears the thread's own counters, of this stretch or the next. */
 static void taken_clear(const struct worker *w, bool next)
 {
-    for (int k = 0; k < CPU_HELPED; k++)
-        atomic_store_explicit(&taken_at(w, next, k)[w->ith].n, 0,
+    for (int k = 0; k < CPU_STEAL_INSNS; k++)
+        atomic_store_explicit(&steal_counters_at(w, next, k)[w->ith].n, 0,
                               memory_order_relaxed);
 }
 
-/* For the kernel of this step, which all threads share. */
-static struct cpu_taken *taken_of(struct worker *w, const struct step *st)
+/* Returns the counters for the kernel of this instruction, which all threads
+ * share. NULL if threads do not help with it. */
+static struct cpu_steal_counter *steal_counters_for(struct worker *w,
+                                                    const struct insn *st)
 {
-    if ((uint32_t)w->n_met == 0 || w->n_helped == CPU_HELPED ||
-        st->kind != STEP_KERNEL ||
+    if ((uint32_t)w->n_barriers == 0 || w->n_helped == CPU_STEAL_INSNS ||
+        st->kind != INSN_KERNEL ||
         (!kernel_is_contraction(st->kernel.kernel) &&
          !kernel_is_attention(st->kernel.kernel)))
         return NULL;
-    return taken_at(w, false, w->n_helped++);
+    return steal_counters_at(w, false, w->n_helped++);
 }
 
-/* See meet(). */
-static bool come_together(struct worker *w, const struct step *st)
+/* Signals arrival and waits for all; see barrier(). */
+static bool barrier_arrive(struct worker *w, const struct insn *st)
 {
     struct cpu_device *d = w->cpu;
 
-    if (!st && w->nth <= FEW) {
-        device_flag_raise(&d->arrived[w->ith], w->n_met);
+    if (!st && w->nth <= MAX_ALL_TO_ALL) {
+        device_flag_raise(&d->arrived[w->ith], w->n_barriers);
         for (int i = 0; i < w->nth; i++)
-            if (i != w->ith && !await(w, &d->arrived[i], w->n_met))
+            if (i != w->ith && !await(w, &d->arrived[i], w->n_barriers))
                 return false;
         return true;
     }
     if (w->ith > 0) {
-        device_flag_raise(&d->arrived[w->ith], w->n_met);
-        return await(w, &d->released, w->n_met);
+        device_flag_raise(&d->arrived[w->ith], w->n_barriers);
+        return await(w, &d->released, w->n_barriers);
     }
     for (int i = 1; i < w->nth; i++)
-        if (!await(w, &d->arrived[i], w->n_met))
+        if (!await(w, &d->arrived[i], w->n_barriers))
             return false;
-    if (st && !meet_peers(w, st))
+    if (st && !barrier_peers(w, st))
         return false;
     if (w->nth > 1)
-        device_flag_raise(&d->released, w->n_met);
+        device_flag_raise(&d->released, w->n_barriers);
     return true;
 }
 
-/* The threads of the device, and of all that meet in step `st` if there is one.
- * False: the run has failed. */
-static bool meet(struct worker *w, const struct step *st)
+/* Synchronizes the threads of the device, and those of all devices that
+ * synchronize at `st` unless it is NULL. Returns false if the step has
+ * failed. */
+static bool barrier(struct worker *w, const struct insn *st)
 {
-    w->n_met++;
+    w->n_barriers++;
     w->n_helped = 0;
-    if (!come_together(w, st))
+    if (!barrier_arrive(w, st))
         return false;
     taken_clear(w, true);
     return true;
 }
 
-/* A peer's link takes its time. */
-static void link_time(const struct worker *w, const struct step *st)
+/* Sleeps as long as the simulated link takes. */
+static void link_time(const struct worker *w, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&w->cpu->image, st);
 
@@ -180,173 +190,178 @@ static void link_time(const struct worker *w, const struct step *st)
         device_sleep(device_now() + t, w->failed);
 }
 
-/* A step that touches memory, part ith of nth. */
-static void work(struct worker *w, const struct step *st, int ith, int nth)
+/* Executes part ith of nth of an instruction that accesses memory. */
+static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
 {
-    cpu_image_step(&w->cpu->image, st, w->scratch, ith, nth,
-                   nth > 1 ? taken_of(w, st) : NULL);
+    cpu_image_insn(&w->cpu->image, st, w->scratch, ith, nth,
+                   nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* As work(), watched. */
-static void work_slowly(struct worker *w, const struct step *st, int ith,
-                        int nth)
+/* Like exec_insn(), with tracing and the memory guard. */
+static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
+                             int nth)
 {
     struct device_set *s = w->set;
     double begin = w->traces ? device_clock(s) : 0;
 
-    if (st->kind == STEP_PULL || st->kind == STEP_PAGES)
+    if (st->kind == INSN_PULL || st->kind == INSN_PAGES)
         link_time(w, st);
     device_guard_enter(s, w->dev, st);
-    work(w, st, ith, nth);
+    exec_insn(w, st, ith, nth);
     device_guard_leave(s);
     if (w->traces)
-        device_note(s, w->dev, w->at, begin, device_clock(s));
+        device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* As either, by the clock: it is not computing. */
-static void work_timed(struct worker *w, const struct step *st, int nth)
+/* Like either, and adds the time as time not spent computing. */
+static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;
 
-    if (w->traces || w->guarded || step_is_transfer(st))
-        work_slowly(w, st, w->ith, nth);
+    if (w->traces || w->guarded || insn_is_transfer(st))
+        exec_insn_traced(w, st, w->ith, nth);
     else
-        work(w, st, w->ith, nth);
+        exec_insn(w, st, w->ith, nth);
     if (!w->first)
         return;
     took = device_now() - began;
-    device_spend(&w->spent, st, took);
-    w->apart_s += took;
+    device_add_time(&w->spent, st, took);
+    w->not_compute_s += took;
 }
 
-/* Must the threads meet before a step that they share? */
-static bool must_meet(const struct worker *w, const struct step *st, int how)
+/* Returns true if the threads must synchronize before an instruction that they
+ * share. */
+static bool needs_barrier(const struct worker *w, const struct insn *st,
+                          int how)
 {
-    if (step_meets(st)) /* devices do, and so their threads */
+    if (insn_is_barrier(st)) /* so do the devices, and hence their threads */
         return true;
     if (w->single)
-        return how & CPU_MEET_SINGLE;
-    return (how & CPU_MEET) || st->kind == STEP_POST;
+        return how & CPU_BARRIER_DECODE;
+    return (how & CPU_BARRIER) || st->kind == INSN_POST;
 }
 
-/* Whoever must have come before the step has. False: the run has failed. */
-static bool gather(struct worker *w, const struct step *st, int how, bool alone)
+/* Waits for the threads and devices that must arrive before the instruction.
+ * Returns false if the step has failed. */
+static bool sync_before_insn(struct worker *w, const struct insn *st, int how,
+                             bool alone)
 {
     if (!alone)
-        return !must_meet(w, st, how) || meet(w, step_meets(st) ? st : NULL);
-    if ((how & CPU_MEET_SINGLE) && !meet(w, NULL))
+        return !needs_barrier(w, st, how) ||
+               barrier(w, insn_is_barrier(st) ? st : NULL);
+    if ((how & CPU_BARRIER_DECODE) && !barrier(w, NULL))
         return false;
-    return !step_meets(st) || !w->first || meet_peers(w, st);
+    return !insn_is_barrier(st) || !w->first || barrier_peers(w, st);
 }
 
-static bool run_step(struct worker *w, const struct step *st)
+static bool run_insn(struct worker *w, const struct insn *st)
 {
     int how = w->how[w->at];
-    bool alone = w->single && (how & CPU_ALONE);
+    bool alone = w->single && (how & CPU_FIRST_THREAD);
 
-    if (!gather(w, st, how, alone))
+    if (!sync_before_insn(w, st, how, alone))
         return false;
     if (alone && !w->first)
         return true;
     if (w->first && (how & CPU_COUNTED))
         cpu_image_count(&w->cpu->image, w->dev, st);
-    if (st->kind == STEP_POST) {
+    if (st->kind == INSN_POST) {
         if (w->first)
             device_flag_raise(&w->dev->event[st->event.event], w->run);
         return true;
     }
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return await_all(w, &st->wait);
     if (how & CPU_TIMED)
         work_timed(w, st, alone ? 1 : w->nth);
     else if (w->traces || w->guarded)
-        work_slowly(w, st, w->ith, alone ? 1 : w->nth);
+        exec_insn_traced(w, st, w->ith, alone ? 1 : w->nth);
     else
-        work(w, st, w->ith, alone ? 1 : w->nth);
+        exec_insn(w, st, w->ith, alone ? 1 : w->nth);
     return true;
 }
 
-/* The worker's next step of this run, NULL at the end. */
-static const struct step *next(struct worker *w)
+/* Returns the worker's next instruction of this step, or NULL at the end. */
+static const struct insn *next(struct worker *w)
 {
-    while (w->at < w->n_step && !(w->how[w->at] & CPU_ALWAYS) &&
-           !step_runs(&w->step[w->at], w->n_micro, w->sizes))
+    while (w->at < w->n_insn && !(w->how[w->at] & CPU_ALWAYS) &&
+           !insn_enabled(&w->insn[w->at], w->n_micro, w->sizes))
         w->at++;
-    return w->at < w->n_step ? &w->step[w->at] : NULL;
+    return w->at < w->n_insn ? &w->insn[w->at] : NULL;
 }
 
-static bool take(struct worker *w, const struct step *st)
+static bool run_next(struct worker *w, const struct insn *st)
 {
     if (w->at == w->fail && w->first) {
         device_fail(w->set, w->dev, w->at, "the device was lost");
         return false;
     }
-    if (!run_step(w, st))
+    if (!run_insn(w, st))
         return false;
     w->at++;
     return true;
 }
 
-static void take_turns(struct worker *w, int n)
+static void run_interleaved(struct worker *w, int n)
 {
     double since = device_now(), now;
 
     for (int last = 0;;) {
-        const struct step *first = NULL;
+        const struct insn *first = NULL;
         int at = last;
 
         for (int i = 0; i < n; i++) {
-            const struct step *st = next(&w[i]);
+            const struct insn *st = next(&w[i]);
 
             if (st && (!first || st->order < first->order)) {
                 first = st;
                 at = i;
             }
         }
-        if (!first || at != last) { /* it is another device's time now */
+        if (!first || at != last) { /* time now counts for another device */
             now = device_now();
             w[last].spent.busy_s += now - since;
             since = now;
             last = at;
         }
-        if (!first || !take(&w[at], first))
+        if (!first || !run_next(&w[at], first))
             return;
     }
 }
 
-static void take_all(struct worker *w)
+static void run_to_end(struct worker *w)
 {
     double began = w->first ? device_now() : 0;
-    const struct step *st;
+    const struct insn *st;
 
     while ((st = next(w)) != NULL)
-        if (!take(w, st))
+        if (!run_next(w, st))
             break;
     if (w->first)
         w->spent.busy_s = device_now() - began;
 }
 
-/* Tells the device what its first thread's time went to. */
-static void tell_spent(const struct worker *w)
+/* Adds the times of its first thread to the device's. */
+static void report_times(const struct worker *w)
 {
-    struct device_spent *x = &w->dev->spent;
-    double busy = w->spent.busy_s - w->apart_s;
+    struct device_times *x = &w->dev->spent;
+    double busy = w->spent.busy_s - w->not_compute_s;
 
     x->busy_s += busy > 0 ? busy : 0;
     x->reduce_s += w->spent.reduce_s;
     x->copy_s += w->spent.copy_s;
 }
 
-/* False: the run has failed. */
-static bool sit_down(struct worker *w, const struct device_bank *b,
-                     const struct cpu_seat *seat)
+/* Prepares a worker for this step. Returns false if the step has failed. */
+static bool init_worker(struct worker *w, const struct backend *b,
+                        const struct cpu_thread_role *seat)
 {
-    const struct cpu_bank *bank = b->own;
+    const struct cpu_backend *backend = b->own;
     struct device *d = device_of(b->set, seat->dev);
     struct cpu_device *cpu = d->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
-    const struct script *c = device_script(d, run);
+    const struct device_run *run = device_set_current_run(b->set, &number);
+    const struct variant *c = device_variant(d, run);
 
     *w = (struct worker){
         .set = b->set,
@@ -356,15 +371,15 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         .run = number,
         .ith = seat->ith,
         .nth = d->desc.n_thread,
-        .n_spin = team_spins(bank->team),
-        .n_met = number << 32,
+        .n_spin = team_spins(backend->team),
+        .n_barriers = number << 32,
         .scratch = cpu->scratch + (size_t)seat->ith * cpu->scratch_stride,
-        .step = c->step,
-        .how = cpu->how[run->script],
-        .n_step = c->n_step,
+        .insn = c->insn,
+        .how = cpu->how[run->variant],
+        .n_insn = c->n_insn,
         .n_micro = run->n_micro,
         .sizes = run->sizes,
-        .fail = d->fail_step,
+        .fail = d->fail_insn,
         .first = seat->ith == 0,
         .single = c->n_micro == 1 && run->n_micro == 1 &&
                   run->sizes[0].n_tok == 1 && run->sizes[0].n_out <= 1,
@@ -379,26 +394,26 @@ static bool sit_down(struct worker *w, const struct device_bank *b,
         return true;
     if (w->first)
         cpu_image_resolve(&cpu->image);
-    return meet(w, NULL);
+    return barrier(w, NULL);
 }
 
-void cpu_run(struct device_bank *b, int thread)
+void cpu_run(struct backend *b, int thread)
 {
-    const struct cpu_bank *bank = b->own;
-    const struct cpu_seats *m = &bank->seats[thread];
+    const struct cpu_backend *backend = b->own;
+    const struct cpu_seats *m = &backend->seats[thread];
     struct worker w[CPU_SEATS];
     int n = 0;
 
     for (int i = 0; i < m->n; i++) {
-        if (!sit_down(&w[n], b, &m->seat[i]))
+        if (!init_worker(&w[n], b, &m->seat[i]))
             return;
-        n += w[n].n_step > 0;
+        n += w[n].n_insn > 0;
     }
     if (n > 1)
-        take_turns(w, n);
+        run_interleaved(w, n);
     else if (n == 1)
-        take_all(w);
+        run_to_end(w);
     for (int i = 0; i < n; i++)
         if (w[i].first)
-            tell_spent(&w[i]);
+            report_times(&w[i]);
 }

@@ -1,4 +1,4 @@
-/* The kinds whose devices are GPUs. They differ in their driver alone. */
+/* The backends whose devices are GPUs. They differ only in their driver. */
 #include "device/gpu/gpu_device.h"
 
 #include <stdlib.h>
@@ -7,22 +7,22 @@
 #include "base/err.h"
 #include "base/hash64.h"
 #include "device/cpu/cpu_image.h"
-#include "device/gpu/gpu_check.h"
 #include "device/gpu/gpu_kind.h"
-#include "device/gpu/gpu_overlap.h"
+#include "device/gpu/gpu_pdl.h"
+#include "device/gpu/gpu_selftest.h"
 #include "machine/topology.h"
 
-/* ---- what it can do ------------------------------------------------------ */
+/* ---- capabilities -------------------------------------------------------- */
 
-/* In the forms of the CPU's kernels, whose bits they have: those of `reference`
- * are others. */
+/* GPU kernels have the bits of the CPU's generic kernels. The `reference`
+ * kernel set has other bits. */
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
-                    const struct step_kernel *k, const struct prog_tensor *t)
+                    const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct device_options plain = {.kernel_set = KERNEL_SET_GENERIC};
 
-    return gpu_entries[k->kernel].launch != NULL && !step_kernel_is_bf16(k) &&
+    return gpu_entries[k->kernel].launch != NULL && !insn_kernel_is_bf16(k) &&
            !kernel_set_is_float(opt->kernel_set) &&
            cpu_image_has_kernel(d, &plain, k, t);
 }
@@ -38,32 +38,34 @@ size_t gpu_scratch(const struct device_desc *d,
     return bytes;
 }
 
-/* ---- a bank -------------------------------------------------------------- */
+/* ---- backend ------------------------------------------------------------- */
 
 static void close_gpu(struct gpu_device *x)
 {
     if (x->ring && !x->lost)
         x->driver->host_release(x->gpu, x->ring);
-    if (!x->lost && !x->kept)
+    if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
-    if (device_set_is_copy(x->set)) /* threads of the original may wait */
+    /* threads of the original process may hold them */
+    if (device_set_is_copy(x->set))
         return;
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
 
-/* A forked copy has no driver that works: what is a GPU's stays as it is. */
-static void lose_in_copy(struct device_bank *b)
+/* Marks all GPUs of a forked copy as lost, because drivers do not work there:
+ * the GPUs' state stays as it is. */
+static void lose_in_copy(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     for (int i = 0; i < b->n && device_set_is_copy(b->set); i++)
         g->dev[i].lost = true;
 }
 
-void gpu_close(struct device_bank *b)
+void gpu_close(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     if (!g)
         return;
@@ -90,9 +92,9 @@ static pl_status open_gpu(struct gpu_device *x, int which, pl_err *err)
     return PL_OK;
 }
 
-static pl_status start_threads(struct device_bank *b, pl_err *err)
+static pl_status start_threads(struct backend *b, pl_err *err)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
     int n = b->n + 1, *core = malloc((size_t)n * sizeof *core);
     pl_status s;
 
@@ -106,9 +108,10 @@ static pl_status start_threads(struct device_bank *b, pl_err *err)
     return s;
 }
 
-pl_status gpu_open(struct device_bank *b, pl_err *err)
+pl_status gpu_open(struct backend *b, pl_err *err)
 {
-    struct gpu_bank *g = calloc(1, sizeof *g + (size_t)b->n * sizeof g->dev[0]);
+    struct gpu_backend *g =
+        calloc(1, sizeof *g + (size_t)b->n * sizeof g->dev[0]);
 
     b->own = g;
     if (!g)
@@ -137,8 +140,8 @@ static void release(struct gpu_device *x, uint64_t *at)
     *at = 0;
 }
 
-/* What the driver has given. */
-static void give_back(struct gpu_device *x)
+/* Frees what the driver allocated. */
+static void release_driver_memory(struct gpu_device *x)
 {
     gpu_region_unload(x);
     release(x, &x->scratch);
@@ -148,11 +151,11 @@ static void give_back(struct gpu_device *x)
     x->table = NULL;
 }
 
-/* A load that has failed may have copies under way, to peers too. */
+/* Waits for copies that a failed load may have in flight, to peers too. */
 static void settle(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->region[REGION_INBOX]; q++)
-        gpu_settle(x, (enum queue)q, NULL);
+        gpu_drain(x, (enum queue)q, NULL);
 }
 
 static void unload_gpu(struct gpu_device *x)
@@ -163,13 +166,13 @@ static void unload_gpu(struct gpu_device *x)
     gpu_graph_end(x);
     gpu_reach_end(x);
     if (!x->lost)
-        give_back(x);
+        release_driver_memory(x);
     free(x->event);
-    free(x->await);
-    free(x->later);
+    free(x->pending_waits);
+    free(x->deferred);
     x->event = NULL;
-    x->await = NULL;
-    x->later = NULL;
+    x->pending_waits = NULL;
+    x->deferred = NULL;
     gpu_image_fini(&x->image);
     x->image.box = NULL;
 }
@@ -181,9 +184,9 @@ static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
     return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
 }
 
-/* Who gives memory back waits for all that the GPU is at, so what hangs there
- * keeps its other devices from it. */
-static void lose_neighbours(struct gpu_bank *g, int n)
+/* Marks the other devices of a lost GPU as lost too: freeing their memory would
+ * wait for the hung work. */
+static void mark_shared_lost(struct gpu_backend *g, int n)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n && g->dev[i].lost; k++)
@@ -191,14 +194,14 @@ static void lose_neighbours(struct gpu_bank *g, int n)
                 g->dev[k].lost = true;
 }
 
-void gpu_unload(struct device_bank *b)
+void gpu_unload(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     lose_in_copy(b);
     for (int i = 0; i < b->n; i++)
         settle(&g->dev[i]);
-    lose_neighbours(g, b->n);
+    mark_shared_lost(g, b->n);
     for (int i = 0; i < b->n; i++)
         unload_gpu(&g->dev[i]);
     gpu_peer_unload(g);
@@ -206,14 +209,15 @@ void gpu_unload(struct device_bank *b)
 
 static bool has_pages(const struct program *p)
 {
-    for (int i = 0; i < p->n_script; i++)
-        for (int k = 0; k < p->script[i].n_step; k++)
-            if (p->script[i].step[k].kind == STEP_PAGES)
+    for (int i = 0; i < p->n_variant; i++)
+        for (int k = 0; k < p->variant[i].n_insn; k++)
+            if (p->variant[i].insn[k].kind == INSN_PAGES)
                 return true;
     return false;
 }
 
-/* Events that the other queue waits for, and room for what is waited for. */
+/* Finds the events that the other queue waits for, and allocates the tables for
+ * waits and deferred instructions. */
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
     const struct program *p = x->dev->prog;
@@ -222,24 +226,25 @@ static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
     x->event = calloc((size_t)p->n_event + 1, sizeof *x->event);
     if (!x->event)
         return err_no_memory(err, "a device's tables");
-    for (int i = 0; i < p->n_script; i++) {
+    for (int i = 0; i < p->n_variant; i++) {
         int n = 0;
 
-        for (int k = 0; k < p->script[i].n_step; k++) {
-            const struct step *st = &p->script[i].step[k];
+        for (int k = 0; k < p->variant[i].n_insn; k++) {
+            const struct insn *st = &p->variant[i].insn[k];
 
-            for (int j = 0; st->kind == STEP_WAIT && j < wait_count(&st->wait);
+            for (int j = 0; st->kind == INSN_WAIT && j < wait_count(&st->wait);
                  j++, n++)
                 if (wait_event(&st->wait, j).dev == p->dev)
                     x->event[wait_event(&st->wait, j).event].crossed = true;
         }
         most = n > most ? n : most;
-        steps = p->script[i].n_step > steps ? p->script[i].n_step : steps;
+        steps = p->variant[i].n_insn > steps ? p->variant[i].n_insn : steps;
     }
-    x->await = calloc((size_t)most + 1, sizeof *x->await);
-    x->later = calloc((size_t)steps + 1, sizeof *x->later);
-    return x->await && x->later ? PL_OK
-                                : err_no_memory(err, "a device's tables");
+    x->pending_waits = calloc((size_t)most + 1, sizeof *x->pending_waits);
+    x->deferred = calloc((size_t)steps + 1, sizeof *x->deferred);
+    return x->pending_waits && x->deferred
+               ? PL_OK
+               : err_no_memory(err, "a device's tables");
 }
 
 static pl_status load_tables(struct gpu_device *x, pl_err *err)
@@ -279,33 +284,35 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* What is to be compiled and tested, and how much that is. */
+/* Finds which kernels to compile and test, and adds their number to the
+ * total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
+    if (x->driver->launch == gpu_emu.launch) /* tests compare it with plain C */
         return PL_OK;
-    PL_TRY(gpu_foresee(x->set, x->dev, x->image.box, x->want, err));
+    PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
     for (int k = 0; k < GPU_KERNEL_COUNT; k++)
         x->n_want += x->want[k];
     x->passed = gpu_check_passed(x, x->want);
     p->total += (uint64_t)x->n_want *
-                (uint64_t)((x->driver->ready != NULL) + !x->passed);
+                (uint64_t)((x->driver->compile_kernels != NULL) + !x->passed);
     return PL_OK;
 }
 
-/* Has one before it in the bank, of the same name and driver, passed what it
- * needs since foresee() looked? */
+/* Returns true if a device before it in the backend, of the same name and
+ * driver, has passed the kernels it needs since foresee(). */
 static bool passed_since(struct gpu_device *x)
 {
-    const struct gpu_bank *g = x->dev->bank->own;
+    const struct gpu_backend *g = x->dev->backend->own;
 
     return x != &g->dev[0] && gpu_check_passed(x, x->want);
 }
 
-/* Compiles and tests. Compilers take seconds, and memory of the device. */
+/* Compiles and tests the kernels. Compilers take seconds, and memory of the
+ * device. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
 {
@@ -313,9 +320,9 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
 
     if (x->n_want == 0)
         return PL_OK;
-    if (x->driver->ready) {
-        PL_TRY(
-            x->driver->ready(x->gpu, x->want, t ? t->n_core_quota : 1, p, err));
+    if (x->driver->compile_kernels) {
+        PL_TRY(x->driver->compile_kernels(x->gpu, x->want,
+                                          t ? t->n_core_quota : 1, p, err));
         gpu_tell_done(p, x->n_want);
     }
     x->dev->differs = 0;
@@ -324,7 +331,7 @@ static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
             PL_TRY(check_kernels(x, p, err));
         gpu_tell_done(p, x->n_want);
     }
-    return gpu_overlap_check(x, err);
+    return gpu_pdl_check(x, err);
 }
 
 static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
@@ -360,12 +367,12 @@ static pl_status load_gpu(struct gpu_device *x, struct gpu_progress *progress,
     return PL_OK;
 }
 
-pl_status gpu_load(struct device_bank *b, pl_err *err)
+pl_status gpu_load(struct backend *b, pl_err *err)
 {
     const struct device_options *opt = device_set_options(b->set);
     struct gpu_progress p = {
         .fn = opt->progress, .user = opt->progress_user, .cancel = opt->cancel};
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     PL_TRY(gpu_peer_load(g, b->n, err));
     for (int i = 0; i < b->n; i++)
@@ -378,7 +385,8 @@ pl_status gpu_load(struct device_bank *b, pl_err *err)
     return PL_OK;
 }
 
-/* The inbox is the host's, but for what peers write into the mirror. */
+/* Returns true for the inbox, which is in host memory, unless peers write there
+ * to the device-side inbox. */
 static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
     return r == REGION_INBOX && !gpu_peer_has(x, offset);
@@ -411,45 +419,46 @@ pl_status gpu_flush(struct device *d, pl_err *err)
     return gpu_stage_flush(d->own, err);
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static void thread_run(void *user, int thread)
 {
-    struct device_bank *b = user;
-    struct gpu_bank *g = b->own;
+    struct backend *b = user;
+    struct gpu_backend *g = b->own;
 
-    if (thread > 0) /* the first is the caller's, which another bank may want */
+    /* thread 0 is the caller's, which another backend may need */
+    if (thread > 0)
         gpu_run(&g->dev[thread - 1]);
 }
 
-void gpu_submit(struct device_bank *b)
+void gpu_submit(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     for (int i = 0; i < b->n; i++) {
-        g->dev[i].run = device_set_now(b->set, &g->dev[i].number);
+        g->dev[i].run = device_set_current_run(b->set, &g->dev[i].number);
         g->dev[i].n_spin = team_spins(g->team);
     }
     team_begin(g->team, thread_run, b);
 }
 
-void gpu_wait(struct device_bank *b)
+void gpu_wait(struct backend *b)
 {
-    struct gpu_bank *g = b->own;
+    struct gpu_backend *g = b->own;
 
     team_end(g->team, thread_run, b);
 }
 
-/* ---- the kinds ----------------------------------------------------------- */
+/* ---- the backends -------------------------------------------------------- */
 
-const struct device_ops emu_ops = GPU_KIND(emu, gpu_emu);
-const struct device_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
-const struct device_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
-const struct device_ops opencl_ops =
+const struct backend_ops emu_ops = GPU_KIND(emu, gpu_emu);
+const struct backend_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
+const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
+const struct backend_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
-/* Each GPU by its best driver: its devices are of the other kinds. */
-const struct device_ops gpu_ops = {
+/* Each GPU with its best driver. Its devices are of the other backends. */
+const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",
     .describe = gpu_describe,

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
+#include "device/gpu/gpu_fuse_rules.h"
 #include "device/gpu/gpu_launch.h"
-#include "device/gpu/gpu_pair.h"
 
 enum { SORTING = 3 }; /* launches: keys, places, blocks */
 
-static bool same(const struct gpu_list *l, int a, int b)
+static bool same(const struct launch_list *l, int a, int b)
 {
     const struct gpu_launch *x = &l->launch[a], *y = &l->launch[b];
 
@@ -17,14 +17,14 @@ static bool same(const struct gpu_list *l, int a, int b)
                   gpu_kernel_args(x->kernel)) == 0;
 }
 
-static void take_out(struct gpu_list *l, int first)
+static void take_out(struct launch_list *l, int first)
 {
     memmove(l->launch + first, l->launch + first + SORTING,
             (size_t)(l->n - first - SORTING) * sizeof *l->launch);
     l->n -= SORTING;
 }
 
-bool gpu_fuse_routes(struct gpu_sorted *s, struct gpu_list *l, int first)
+bool gpu_fuse_routes(struct gpu_sorted *s, struct launch_list *l, int first)
 {
     struct route_args r;
     bool again = s->launch >= 0;
@@ -52,20 +52,20 @@ void gpu_fuse_written(struct gpu_sorted *s, uint64_t from, uint64_t to)
 /* ---- launches that others do --------------------------------------------- */
 
 struct fusing {
-    struct gpu_list *l;
+    struct launch_list *l;
     const int *first;
-    const struct gpu_fuse_steps *s;
-    int *host;
+    const struct gpu_fuse_insns *s;
+    int *fused_into;
 };
 
-typedef bool touches_fn(const struct gpu_touch *touch, const int *first, int i,
+typedef bool touches_fn(const struct gpu_access *touch, const int *first, int i,
                         int k);
 
 /* Is it so of step k and of one that h does? */
 static bool with_any(touches_fn *is_so, const struct fusing *f, int h, int k)
 {
     for (int i = h; i < k; i++)
-        if (f->host[i] == h && is_so(f->s->touch, f->s->touched, i, k))
+        if (f->fused_into[i] == h && is_so(f->s->touch, f->s->touched, i, k))
             return true;
     return false;
 }
@@ -80,42 +80,42 @@ static bool has_one(const struct fusing *f, int i)
 static bool joins(struct fusing *f, int h, int k)
 {
     struct gpu_pair p;
-    struct gpu_list *l = f->l;
-    enum gpu_pairing kind = PAIR_NONE;
+    struct launch_list *l = f->l;
+    enum gpu_fusion kind = PAIR_NONE;
     int last = f->first[h + 1] - 1;
 
     if (last >= f->first[h])
         kind = gpu_pair(l, last, f->first[k], &p);
     if (kind == PAIR_NONE ||
-        (kind == PAIR_BESIDE &&
-         (!has_one(f, h) || with_any(gpu_touches_meet, f, h, k))) ||
-        (kind == PAIR_APART && with_any(gpu_touches_spoil, f, h, k)))
+        (kind == FUSE_HORIZONTAL &&
+         (!has_one(f, h) || with_any(gpu_accesses_conflict, f, h, k))) ||
+        (kind == FUSE_VERTICAL_LOCAL && with_any(gpu_access_clobbers, f, h, k)))
         return false;
     gpu_list_add(l, p.kernel, p.n_group, p.args);
     if (l->no_memory)
         return false;
     l->launch[last] = l->launch[--l->n];
-    f->host[k] = h;
+    f->fused_into[k] = h;
     return true;
 }
 
-static void fuse_step(struct fusing *f, int k)
+static void fuse_insn(struct fusing *f, int k)
 {
-    const struct gpu_fuse_steps *s = f->s;
+    const struct gpu_fuse_insns *s = f->s;
 
     for (int h = k - 1; h >= 0 && k - h <= GPU_FUSE_REACH; h--) {
         if (s->queue[h] != s->queue[k])
             continue;
-        if (s->bars[h])
+        if (s->is_fusion_barrier[h])
             return;
-        if (f->host[h] == h &&
-            (joins(f, h, k) || with_any(gpu_touches_meet, f, h, k)))
+        if (f->fused_into[h] == h &&
+            (joins(f, h, k) || with_any(gpu_accesses_conflict, f, h, k)))
             return;
     }
 }
 
 /* The launches of steps that others do are left out. */
-static void close_up(struct gpu_list *l, int *first, int n, const int *host)
+static void close_up(struct launch_list *l, int *first, int n, const int *host)
 {
     int from = first[0], to = first[0];
 
@@ -130,15 +130,15 @@ static void close_up(struct gpu_list *l, int *first, int n, const int *host)
     first[n] = l->n = to;
 }
 
-void gpu_fuse_steps(struct gpu_list *l, int *first,
-                    const struct gpu_fuse_steps *s, int *host)
+void gpu_fuse_insns(struct launch_list *l, int *first,
+                    const struct gpu_fuse_insns *s, int *host)
 {
     struct fusing f = {l, first, s, host};
 
     for (int k = 0; k < s->n; k++) {
         host[k] = k;
-        if (s->queue[k] >= 0 && !s->bars[k] && has_one(&f, k))
-            fuse_step(&f, k);
+        if (s->queue[k] >= 0 && !s->is_fusion_barrier[k] && has_one(&f, k))
+            fuse_insn(&f, k);
     }
     close_up(l, first, s->n, host);
 }

@@ -1,30 +1,30 @@
-/* Which launches become which graph, and which graphs are kept. */
+/* Decides which launches form a device graph, and which graphs are kept. */
 #include "device/gpu/gpu_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/gpu/gpu_access.h"
 #include "device/gpu/gpu_device.h"
 #include "device/gpu/gpu_fuse.h"
-#include "device/gpu/gpu_touches.h"
 
 /* ---- a segment ----------------------------------------------------------- */
 
-/* Steps of a queue that are launches alone, one behind the other. */
+/* Consecutive instructions of a queue that consist of launches only. */
 struct draft {
     struct gpu_device *x;
-    struct gpu_recording *to;
+    struct gpu_cached_graph *to;
     int *step; /* owned, [n] */
     int n;
-    struct gpu_touches touches;
+    struct gpu_access_set touches;
     int *first; /* owned, [n + 1] of touches.touch */
-    struct gpu_order order;
-    struct gpu_node *node; /* owned, a launch each */
-    int *after;            /* owned, what they point at */
-    int *last;             /* owned, [n]: the last node of each */
+    struct gpu_deps order;
+    struct gpu_graph_node *node; /* owned, one per launch */
+    int *after;                  /* owned, their `after` lists */
+    int *last;                   /* owned, [n]: last node of each instruction */
 };
 
-static const struct gpu_list *list_of(const struct draft *d)
+static const struct launch_list *list_of(const struct draft *d)
 {
     return &d->x->image.list;
 }
@@ -36,15 +36,15 @@ static int n_launch(const struct draft *d, int i)
     return first[d->step[i] + 1] - first[d->step[i]];
 }
 
-/* A step, and those that its launches do too. */
+/* Adds the accesses of an instruction and of those fused into it. */
 static void touch_fused(struct draft *d, int step)
 {
-    const struct script *c = d->to->script;
+    const struct variant *c = d->to->variant;
     const struct gpu_image *m = &d->x->image;
 
-    for (int i = step; i < c->n_step && i <= step + GPU_FUSE_REACH; i++)
-        if (m->host[i] == step)
-            gpu_touches_add(&d->touches, m, &c->step[i]);
+    for (int i = step; i < c->n_insn && i <= step + GPU_FUSE_REACH; i++)
+        if (m->fused_into[i] == step)
+            gpu_touches_add(&d->touches, m, &c->insn[i]);
 }
 
 static bool make_order(struct draft *d)
@@ -59,11 +59,11 @@ static bool make_order(struct draft *d)
            gpu_order_make(&d->order, d->touches.touch, d->first, d->n);
 }
 
-/* The launches of a step are done one after another. Returns how many nodes
- * there are then. */
+/* Adds the nodes of an instruction, whose launches run one after another.
+ * Returns the new number of nodes. */
 static int put_nodes(struct draft *d, int i, int n, int *n_after)
 {
-    const struct gpu_list *l = list_of(d);
+    const struct launch_list *l = list_of(d);
     const int *first = d->x->image.first + d->step[i];
     int from = d->order.first[i], n_before = d->order.first[i + 1] - from;
     int *after = d->after + *n_after;
@@ -71,11 +71,12 @@ static int put_nodes(struct draft *d, int i, int n, int *n_after)
     for (int k = 0; k < n_before; k++)
         after[k] = d->last[d->order.after[from + k]];
     for (int k = first[0]; k < first[1]; k++) {
-        d->node[n] = (struct gpu_node){.kernel = l->launch[k].kernel,
-                                       .n_group = l->launch[k].n_group,
-                                       .args = l->bytes + l->launch[k].args,
-                                       .after = after,
-                                       .n_after = n_before};
+        d->node[n] =
+            (struct gpu_graph_node){.kernel = l->launch[k].kernel,
+                                    .n_group = l->launch[k].n_group,
+                                    .args = l->bytes + l->launch[k].args,
+                                    .after = after,
+                                    .n_after = n_before};
         after += n_before;
         *n_after += n_before;
         *after = n++;
@@ -105,10 +106,10 @@ static bool make_graph(struct draft *d, struct gpu_graph **out)
     return ok;
 }
 
-/* The steps of the draft, if there are enough, as a segment. */
+/* Turns the collected instructions into a segment if there are enough. */
 static bool close_segment(struct draft *d)
 {
-    struct gpu_recording *r = d->to;
+    struct gpu_cached_graph *r = d->to;
     struct gpu_graph *graph = NULL;
     int n = d->n, all = 0;
     bool ok;
@@ -131,17 +132,18 @@ static bool close_segment(struct draft *d)
 
 /* ---- a recording --------------------------------------------------------- */
 
-/* Those of one queue: what stands in the other between them may be issued later
- * or before, for a segment waits for nothing and nobody for a part of it. */
+/* Records the instructions of one queue. The other queue's instructions between
+ * them may be issued later or earlier. No segment contains a wait, and no wait
+ * needs a part of a segment. */
 static bool record_queue(struct draft *d, enum queue q)
 {
-    const struct script *c = d->to->script;
+    const struct variant *c = d->to->variant;
     const int *first = d->x->image.first;
 
-    for (int i = 0; i < c->n_step; i++) {
-        const struct step *st = &c->step[i];
+    for (int i = 0; i < c->n_insn; i++) {
+        const struct insn *st = &c->insn[i];
 
-        if (st->queue != q || !step_runs(st, d->to->n_micro, d->to->sizes))
+        if (st->queue != q || !insn_enabled(st, d->to->n_micro, d->to->sizes))
             continue;
         if (!gpu_carry_launches_all(d->x, st, i)) {
             if (!close_segment(d))
@@ -153,9 +155,9 @@ static bool record_queue(struct draft *d, enum queue q)
     return close_segment(d);
 }
 
-static bool record(struct gpu_device *x, struct gpu_recording *r)
+static bool record(struct gpu_device *x, struct gpu_cached_graph *r)
 {
-    size_t n = (size_t)r->script->n_step + 1;
+    size_t n = (size_t)r->variant->n_insn + 1;
     struct draft d = {.x = x, .to = r};
     bool ok;
 
@@ -165,7 +167,7 @@ static bool record(struct gpu_device *x, struct gpu_recording *r)
     r->of = malloc(n * sizeof *r->of);
     r->segment = calloc(n, sizeof *r->segment);
     ok = d.step && d.first && d.last && r->of && r->segment;
-    for (int i = 0; ok && i < r->script->n_step; i++)
+    for (int i = 0; ok && i < r->variant->n_insn; i++)
         r->of[i] = -1;
     for (int q = 0; q < QUEUE_COUNT && ok; q++)
         ok = record_queue(&d, (enum queue)q);
@@ -176,7 +178,7 @@ static bool record(struct gpu_device *x, struct gpu_recording *r)
     return ok;
 }
 
-static void forget(struct gpu_device *x, struct gpu_recording *r)
+static void forget(struct gpu_device *x, struct gpu_cached_graph *r)
 {
     for (int i = 0; i < r->n_segment && !x->lost; i++)
         x->driver->graph_free(x->gpu, r->segment[i].graph);
@@ -187,7 +189,7 @@ static void forget(struct gpu_device *x, struct gpu_recording *r)
     r->n_segment = 0;
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static bool is_small(const struct device_run *run)
 {
@@ -197,22 +199,23 @@ static bool is_small(const struct device_run *run)
     return true;
 }
 
-/* The recording of such runs; if there is none, a new one in the place of the
- * oldest. */
-static struct gpu_recording *find(struct gpu_device *x, const struct script *c)
+/* Returns the recording for such steps, else a new one in place of the least
+ * recently used. */
+static struct gpu_cached_graph *find(struct gpu_device *x,
+                                     const struct variant *c)
 {
-    struct gpu_recording *all = x->graphs.recording, *old = all;
+    struct gpu_cached_graph *all = x->graphs.recording, *old = all;
     const struct device_run *run = x->run;
 
-    for (struct gpu_recording *r = all; r < all + GPU_GRAPH_RUNS; r++) {
-        if (r->script == c &&
+    for (struct gpu_cached_graph *r = all; r < all + GPU_GRAPH_RUNS; r++) {
+        if (r->variant == c &&
             gpu_image_same_sizes(r->n_micro, r->sizes, r->n_page, run))
             return r;
         if (r->used < old->used)
             old = r;
     }
     forget(x, old);
-    *old = (struct gpu_recording){.script = c, .n_micro = run->n_micro};
+    *old = (struct gpu_cached_graph){.variant = c, .n_micro = run->n_micro};
     memcpy(old->sizes, run->sizes, (size_t)run->n_micro * sizeof *old->sizes);
     for (int i = 0; i < run->n_micro; i++)
         old->n_page[i] = gpu_image_pages(run, i);
@@ -221,12 +224,12 @@ static struct gpu_recording *find(struct gpu_device *x, const struct script *c)
 
 void gpu_graph_begin(struct gpu_device *x)
 {
-    struct gpu_recording *r;
+    struct gpu_cached_graph *r;
 
     x->graphs.now = NULL;
     if (x->slow || !x->driver->graph_make || !is_small(x->run))
         return;
-    r = find(x, device_script(x->dev, x->run));
+    r = find(x, device_variant(x->dev, x->run));
     if (r->used > 0 && !r->made) {
         r->made = true;
         if (!record(x, r))
@@ -237,15 +240,15 @@ void gpu_graph_begin(struct gpu_device *x)
         x->graphs.now = r;
 }
 
-pl_status gpu_graph_step(struct gpu_device *x, int i, bool *is_in, pl_err *err)
+pl_status gpu_graph_insn(struct gpu_device *x, int i, bool *is_in, pl_err *err)
 {
-    const struct gpu_recording *r = x->graphs.now;
+    const struct gpu_cached_graph *r = x->graphs.now;
     int k = r ? r->of[i] : -1;
 
     *is_in = k >= 0;
     if (k < 0 || r->segment[k].first != i)
         return PL_OK;
-    return x->driver->graph_run(x->gpu, r->script->step[i].queue,
+    return x->driver->graph_run(x->gpu, r->variant->insn[i].queue,
                                 r->segment[k].graph, err);
 }
 

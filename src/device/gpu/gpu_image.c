@@ -1,4 +1,4 @@
-/* From a step to launches. */
+/* Turns instructions into launches. */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 /* ---- tables -------------------------------------------------------------- */
 
-static size_t head_map_bytes(const struct step_kernel *k,
+static size_t head_map_bytes(const struct insn_kernel *k,
                              const struct prog_tensor *t)
 {
     int many, few;
@@ -22,12 +22,12 @@ static size_t head_map_bytes(const struct step_kernel *k,
     return (size_t)t[k->arg[many].tensor].dim[1].n * sizeof *k->head_map;
 }
 
-static size_t tree_bytes(const struct step_kernel *k)
+static size_t tree_bytes(const struct insn_kernel *k)
 {
     return (size_t)k->tree.n * sizeof *k->tree.item;
 }
 
-static size_t span_bytes(const struct step_kernel *k)
+static size_t span_bytes(const struct insn_kernel *k)
 {
     return (size_t)k->n_span * sizeof *k->span;
 }
@@ -42,7 +42,8 @@ static void add(struct gpu_tables *t, const void *p, size_t bytes)
     gpu_tables_add(t, p, p, p ? bytes : 0);
 }
 
-/* What reads a weight as it lies: its chunks, or the table of its codes. */
+/* Adds the tables with which kernels read a weight: its chunks, or its code
+ * table. */
 static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
 {
     size_t bytes;
@@ -54,11 +55,11 @@ static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
         add(&m->tables, grid, bytes);
 }
 
-static void step_tables(struct gpu_image *m, const struct step *st)
+static void insn_tables(struct gpu_image *m, const struct insn *st)
 {
-    const struct step_kernel *k = &st->kernel;
+    const struct insn_kernel *k = &st->kernel;
 
-    if (st->kind != STEP_KERNEL) {
+    if (st->kind != INSN_KERNEL) {
         gpu_move_tables(m, st);
         return;
     }
@@ -72,7 +73,7 @@ static uint64_t at(const struct gpu_image *m, const void *key, size_t bytes)
     return bytes > 0 ? m->tables_at + gpu_tables_at(&m->tables, key, bytes) : 0;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- init and fini ------------------------------------------------------- */
 
 pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
                          const struct device *d, pl_err *err)
@@ -83,27 +84,29 @@ pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
     m->set = set;
     m->prog = p;
     m->n_unit = d->desc.n_unit;
-    m->script = NULL;
+    m->variant = NULL;
     arena_init(&m->arena);
-    for (int i = 0; i < p->n_script; i++)
-        if (p->script[i].n_step > n_step)
-            n_step = p->script[i].n_step;
+    for (int i = 0; i < p->n_variant; i++)
+        if (p->variant[i].n_insn > n_step)
+            n_step = p->variant[i].n_insn;
     m->tensor = calloc((size_t)p->n_tensor + 1, sizeof *m->tensor);
     m->first = calloc((size_t)n_step + 1, sizeof *m->first);
-    m->host = calloc((size_t)n_step + 1, sizeof *m->host);
+    m->fused_into = calloc((size_t)n_step + 1, sizeof *m->fused_into);
     m->queue = calloc((size_t)n_step + 1, sizeof *m->queue);
-    m->bars = calloc((size_t)n_step + 1, sizeof *m->bars);
+    m->is_fusion_barrier =
+        calloc((size_t)n_step + 1, sizeof *m->is_fusion_barrier);
     m->touched = calloc((size_t)n_step + 1, sizeof *m->touched);
     m->view =
         calloc((size_t)device_set_size(set) * REGION_COUNT, sizeof *m->view);
-    if (!m->tensor || !m->first || !m->view || !m->host || !m->queue ||
-        !m->bars || !m->touched || !gpu_inbox_init(&m->inbox, p, n_step))
+    if (!m->tensor || !m->first || !m->view || !m->fused_into || !m->queue ||
+        !m->is_fusion_barrier || !m->touched ||
+        !gpu_inbox_init(&m->inbox, p, n_step))
         return err_no_memory(err, "a device's tables");
     for (int i = 0; i < p->n_tensor; i++)
         tensor_tables(m, &p->tensor[i]);
-    for (int i = 0; i < p->n_script; i++)
-        for (int k = 0; k < p->script[i].n_step; k++)
-            step_tables(m, &p->script[i].step[k]);
+    for (int i = 0; i < p->n_variant; i++)
+        for (int k = 0; k < p->variant[i].n_insn; k++)
+            insn_tables(m, &p->variant[i].insn[k]);
     if (m->tables.no_memory)
         return err_no_memory(err, "a device's tables");
     gpu_tables_lay(&m->tables);
@@ -114,9 +117,9 @@ void gpu_image_fini(struct gpu_image *m)
 {
     free(m->tensor);
     free(m->first);
-    free(m->host);
+    free(m->fused_into);
     free(m->queue);
-    free(m->bars);
+    free(m->is_fusion_barrier);
     free(m->touched);
     gpu_touches_free(&m->touches);
     free(m->view);
@@ -125,10 +128,10 @@ void gpu_image_fini(struct gpu_image *m)
     gpu_inbox_free(&m->inbox);
     arena_fini(&m->arena);
     m->tensor = NULL;
-    m->first = m->host = m->queue = m->touched = NULL;
-    m->bars = NULL;
+    m->first = m->fused_into = m->queue = m->touched = NULL;
+    m->is_fusion_barrier = NULL;
     m->view = NULL;
-    m->script = NULL;
+    m->variant = NULL;
 }
 
 static void resolve(struct gpu_tensor *t, const struct prog_tensor *p,
@@ -158,8 +161,8 @@ void gpu_image_place(struct gpu_image *m)
 
 /* ---- calls of kernels ---------------------------------------------------- */
 
-/* All but tensors. */
-static void fill(struct gpu_call *c, const struct step_kernel *k)
+/* Fills in all except tensors. */
+static void fill(struct gpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
 
@@ -172,10 +175,10 @@ static void fill(struct gpu_call *c, const struct step_kernel *k)
     c->out_stride = k->out_stride;
 }
 
-/* Where argument i of a step goes; NULL: it is the quantized form of the first
- * operand, or the token table. A result that is updated is the first operand
- * too. */
-static struct gpu_tensor *place(struct gpu_call *c, const struct step_kernel *k,
+/* Returns the member for argument i of an instruction. Returns NULL for the
+ * quantized form of the first operand and for the token table. An updated
+ * result is the first operand too. */
+static struct gpu_tensor *place(struct gpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
     if (i == 0)
@@ -186,8 +189,8 @@ static struct gpu_tensor *place(struct gpu_call *c, const struct step_kernel *k,
     return &c->in[c->n_in++];
 }
 
-/* The token table at `data`, with the pages of the pool of tensor `of`; its
- * pointers go into the call as addresses. */
+/* Sets the token table at `data`, with the pages of the pool of tensor `of`.
+ * Its pointers are set as addresses. */
 static void put_table(struct gpu_call *c, const struct program *p,
                       const struct graph_sizes *z, uint64_t data,
                       const struct prog_tensor *of)
@@ -201,13 +204,14 @@ static void put_table(struct gpu_call *c, const struct program *p,
                           sizeof(int32_t);
 }
 
-/* The tensors of a call, as `tensor` has them. */
+/* Sets the tensors of a call from `tensor`. */
 static void fill_tensors(struct gpu_call *c, const struct program *p,
-                         const struct step_kernel *k,
+                         const struct insn_kernel *k,
                          const struct gpu_tensor *tensor,
                          const struct graph_sizes *z)
 {
-    const struct prog_tensor *memory = NULL; /* one of those it works on */
+    /* one of the caches or states it accesses */
+    const struct prog_tensor *memory = NULL;
 
     for (int i = 0; i < k->n_arg; i++) {
         struct gpu_tensor *to = place(c, k, p->tensor, i);
@@ -226,9 +230,9 @@ static void fill_tensors(struct gpu_call *c, const struct program *p,
     }
 }
 
-static void add_kernel(struct gpu_image *m, const struct step *st)
+static void add_kernel(struct gpu_image *m, const struct insn *st)
 {
-    const struct step_kernel *k = &st->kernel;
+    const struct insn_kernel *k = &st->kernel;
     struct gpu_call c;
 
     fill(&c, k);
@@ -244,7 +248,7 @@ static void add_kernel(struct gpu_image *m, const struct step *st)
 
 static size_t kernel_scratch(const struct program *p,
                              const struct gpu_tensor *tensor,
-                             const struct step_kernel *k,
+                             const struct insn_kernel *k,
                              const struct graph_sizes *z, int n_unit)
 {
     const struct gpu_entry *e = &gpu_entries[k->kernel];
@@ -267,10 +271,10 @@ size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q)
         return GPU_SCRATCH_UNKNOWN;
     for (int i = 0; i < p->n_tensor; i++)
         resolve(&t[i], &p->tensor[i], &p->max);
-    for (int i = 0; i < p->n_script; i++)
-        for (int j = 0; j < p->script[i].n_step; j++) {
-            const struct step *st = &p->script[i].step[j];
-            size_t n = st->kind == STEP_KERNEL && st->queue == q
+    for (int i = 0; i < p->n_variant; i++)
+        for (int j = 0; j < p->variant[i].n_insn; j++) {
+            const struct insn *st = &p->variant[i].insn[j];
+            size_t n = st->kind == INSN_KERNEL && st->queue == q
                            ? kernel_scratch(p, t, &st->kernel, &p->max, n_unit)
                            : 0;
 
@@ -280,22 +284,22 @@ size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q)
     return (bytes + 255) / 256 * 256;
 }
 
-size_t gpu_image_step_scratch(const struct gpu_image *m, const struct step *st)
+size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st)
 {
-    return st->kind == STEP_KERNEL
+    return st->kind == INSN_KERNEL
                ? kernel_scratch(m->prog, m->tensor, &st->kernel,
                                 &m->sizes[st->micro], m->n_unit)
                : 0;
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 struct reach {
     const struct gpu_image *m;
     bool all;
 };
 
-static void look(void *user, const struct step_use *u)
+static void look(void *user, const struct insn_access *u)
 {
     struct reach *r = user;
     uint64_t at = u->access == ACCESS_UPDATE
@@ -306,11 +310,11 @@ static void look(void *user, const struct step_use *u)
         r->all = false;
 }
 
-bool gpu_image_reaches(const struct gpu_image *m, const struct step *st)
+bool gpu_image_reaches(const struct gpu_image *m, const struct insn *st)
 {
     struct reach r = {m, true};
 
-    step_uses(st, m->prog->dev, m->prog->tensor, look, &r);
+    insn_accesses(st, m->prog->dev, m->prog->tensor, look, &r);
     return r.all;
 }
 
@@ -345,7 +349,7 @@ struct written {
     struct gpu_sorted *sorted;
 };
 
-static void look_at_written(void *user, const struct step_use *u)
+static void look_at_written(void *user, const struct insn_access *u)
 {
     struct written *w = user;
     const struct prog_tensor *t =
@@ -356,61 +360,62 @@ static void look_at_written(void *user, const struct step_use *u)
         gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
 }
 
-/* Behind the launches of a step of the compute queue, from `first` on. What
- * uses its scratch may have spoilt what was sorted there. */
+/* Called after the launches of an instruction of the compute queue were added,
+ * from `first` on. An instruction that uses the queue's scratch may have
+ * overwritten the sorted routes there. */
 static void fuse(struct gpu_image *m, struct gpu_sorted *s,
-                 const struct step *st, int first)
+                 const struct insn *st, int first)
 {
     struct written w = {m, s};
 
-    if (step_is_event(st) || (!gpu_fuse_routes(s, &m->list, first) &&
-                              gpu_image_step_scratch(m, st) > 0))
+    if (insn_is_event(st) || (!gpu_fuse_routes(s, &m->list, first) &&
+                              gpu_image_insn_scratch(m, st) > 0))
         s->launch = -1;
-    step_uses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
+    insn_accesses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
-/* Behind the launches of a run's steps: those that others can do, they do. What
- * is no kernel's keeps its place, and so does a step for which bytes are
- * brought. */
-static void fuse_steps(struct gpu_image *m, const struct script *c,
+/* Fuses launches of a step's instructions after all are made. Instructions that
+ * are not kernels, or for which bytes are copied from the inbox, stay where
+ * they are. */
+static void fuse_insns(struct gpu_image *m, const struct variant *c,
                        const struct device_run *run)
 {
-    struct gpu_fuse_steps s = {.n = c->n_step,
+    struct gpu_fuse_insns s = {.n = c->n_insn,
                                .queue = m->queue,
-                               .bars = m->bars,
+                               .is_fusion_barrier = m->is_fusion_barrier,
                                .touched = m->touched};
 
     m->touches.n = 0;
-    for (int i = 0; i < c->n_step; i++) {
-        const struct step *st = &c->step[i];
-        bool runs = step_runs(st, run->n_micro, run->sizes);
+    for (int i = 0; i < c->n_insn; i++) {
+        const struct insn *st = &c->insn[i];
+        bool runs = insn_enabled(st, run->n_micro, run->sizes);
 
         m->queue[i] = runs ? (int)st->queue : -1;
-        m->bars[i] = st->kind != STEP_KERNEL ||
-                     m->inbox.first[i + 1] > m->inbox.first[i];
+        m->is_fusion_barrier[i] = st->kind != INSN_KERNEL ||
+                                  m->inbox.first[i + 1] > m->inbox.first[i];
         m->touched[i] = m->touches.n;
-        if (runs && !m->bars[i])
+        if (runs && !m->is_fusion_barrier[i])
             gpu_touches_add(&m->touches, m, st);
     }
-    m->touched[c->n_step] = m->touches.n;
+    m->touched[c->n_insn] = m->touches.n;
     s.touch = m->touches.touch;
     if (m->touches.no_memory)
         m->list.no_memory = true;
     else
-        gpu_fuse_steps(&m->list, m->first, &s, m->host);
+        gpu_fuse_insns(&m->list, m->first, &s, m->fused_into);
 }
 
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run)
 {
-    const struct script *c = device_script(d, run);
+    const struct variant *c = device_variant(d, run);
     const struct prog_tensor *t = m->prog->tensor;
     struct gpu_sorted sorted = {.launch = -1};
 
-    if (m->script == c && m->is_by_step == m->by_step &&
+    if (m->variant == c && m->is_by_insn == m->by_insn &&
         gpu_image_same_sizes(m->n_micro, m->sizes, m->n_page, run))
         return true;
-    m->script = NULL;
+    m->variant = NULL;
     m->n_micro = run->n_micro;
     memcpy(m->sizes, run->sizes, (size_t)run->n_micro * sizeof *m->sizes);
     for (int i = 0; i < run->n_micro; i++)
@@ -422,31 +427,31 @@ bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
     for (int i = 0; i < m->prog->n_tensor; i++)
         if (t[i].micro < run->n_micro)
             resolve(&m->tensor[i], &t[i], &m->sizes[t[i].micro]);
-    for (int i = 0; i < c->n_step; i++) {
-        const struct step *st = &c->step[i];
+    for (int i = 0; i < c->n_insn; i++) {
+        const struct insn *st = &c->insn[i];
 
         m->first[i] = m->list.n;
         m->inbox.first[i] = m->inbox.n;
-        if (!step_runs(st, run->n_micro, run->sizes))
+        if (!insn_enabled(st, run->n_micro, run->sizes))
             continue;
-        gpu_inbox_step(m, st);
-        if (st->kind == STEP_KERNEL)
+        gpu_inbox_insn(m, st);
+        if (st->kind == INSN_KERNEL)
             add_kernel(m, st);
-        else if (!step_is_event(st) && gpu_image_reaches(m, st))
+        else if (!insn_is_event(st) && gpu_image_reaches(m, st))
             gpu_move_launch(m, st);
         if (st->queue == QUEUE_COMPUTE && !m->list.no_memory)
             fuse(m, &sorted, st, m->first[i]);
     }
-    m->first[c->n_step] = m->list.n;
-    m->inbox.first[c->n_step] = m->inbox.n;
-    for (int i = 0; i < c->n_step; i++)
-        m->host[i] = i;
-    if (!m->by_step && !m->list.no_memory)
-        fuse_steps(m, c, run);
+    m->first[c->n_insn] = m->list.n;
+    m->inbox.first[c->n_insn] = m->inbox.n;
+    for (int i = 0; i < c->n_insn; i++)
+        m->fused_into[i] = i;
+    if (!m->by_insn && !m->list.no_memory)
+        fuse_insns(m, c, run);
     if (m->list.no_memory || m->inbox.no_memory)
         return false;
-    m->script = c;
-    m->is_by_step = m->by_step;
+    m->variant = c;
+    m->is_by_insn = m->by_insn;
     return true;
 }
 
@@ -459,17 +464,17 @@ static const struct prog_tensor *tensor_of(const struct gpu_image *m, int dev,
 }
 
 struct token_table gpu_image_table(const struct gpu_image *m,
-                                   const struct step *st, const void *data)
+                                   const struct insn *st, const void *data)
 {
     return program_token_table(
         m->prog, data, &m->sizes[st->micro],
         prog_tensor_pool(tensor_of(m, st->pages.out_dev, st->pages.out)));
 }
 
-static double pages_bytes(const struct gpu_image *m, const struct step *st,
+static double pages_bytes(const struct gpu_image *m, const struct insn *st,
                           const void *data)
 {
-    const struct step_pages *x = &st->pages;
+    const struct insn_pages *x = &st->pages;
     struct page_walk w = page_walk_start(gpu_image_table(m, st, data));
     int64_t n_head = tensor_of(m, x->out_dev, x->out)->dim[1].n;
     double n_page = 0, n_moved = 0;
@@ -481,13 +486,13 @@ static double pages_bytes(const struct gpu_image *m, const struct step *st,
     return n_page * n_moved * (double)x->tile_bytes;
 }
 
-static double piece_bytes(const struct copy_piece *p, int n,
+static double piece_bytes(const struct copy_desc *p, int n,
                           const struct graph_sizes *z)
 {
     double bytes = 0;
 
     for (int i = 0; i < n; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &p[i], z);
         bytes += (double)copy_loops_bytes(&l);
@@ -495,19 +500,19 @@ static double piece_bytes(const struct copy_piece *p, int n,
     return bytes;
 }
 
-static double copy_bytes(const struct gpu_image *m, const struct step *st,
+static double copy_bytes(const struct gpu_image *m, const struct insn *st,
                          const void *pages)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
     double bytes = 0;
 
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         return pages_bytes(m, st, pages);
-    if (st->kind == STEP_PULL)
+    if (st->kind == INSN_PULL)
         return piece_bytes(st->pull.piece, st->pull.n_piece, z);
     for (int k = 0; k < st->push.n_to; k++) {
         int n;
-        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+        const struct copy_desc *p = push_pieces(&st->push, k, &n);
 
         bytes += piece_bytes(p, n, z);
     }
@@ -515,12 +520,12 @@ static double copy_bytes(const struct gpu_image *m, const struct step *st,
 }
 
 void gpu_image_count(const struct gpu_image *m, struct device *d,
-                     const struct step *st, const void *pages)
+                     const struct insn *st, const void *pages)
 {
     int64_t rows = 0;
     double bytes = 0;
 
-    if (st->kind == STEP_KERNEL && st->kernel.n_cost > 0) {
+    if (st->kind == INSN_KERNEL && st->kernel.n_cost > 0) {
         const struct gpu_tensor *out = &m->tensor[st->kernel.arg[0].tensor];
 
         rows = 1;
@@ -528,7 +533,7 @@ void gpu_image_count(const struct gpu_image *m, struct device *d,
              i++)
             rows *= out->dim[i];
     }
-    if (step_is_copy(st))
+    if (insn_is_group_copy(st))
         bytes = copy_bytes(m, st, pages);
     device_count(d, st, &m->sizes[st->micro], rows, bytes);
 }

@@ -1,25 +1,26 @@
-/* What comes into a GPU's inbox, on its way to where kernels read it; what
- * peers write there themselves (gpu_peer.c) has no such way.
+/* Copies from the host inbox of a GPU to where kernels read. What peers write
+ * to GPU memory themselves (gpu_peer.c) needs no copy.
  *
- * The inbox lies in the host's memory, a post box: peers put bytes in, and
- * nothing works there. Its mirror lies in the GPU's memory and has the same
- * places. A step that reads what has come finds it in the mirror, where a copy
- * in the step's queue has brought it, behind the WAIT that the step comes
- * after: of a MERGE, a PUSH what their pieces take, of others the tensor as
- * large as it is in this run, once for all its readers in a queue that come
- * after the last push to it.
+ * The host inbox is in host memory: peers write bytes there, and no kernel
+ * works there. The device-side inbox is in GPU memory and has the same offsets.
+ * An instruction that reads received bytes finds them in the device-side inbox.
+ * A copy in its queue puts them there, after the WAIT that precedes the
+ * instruction. For a MERGE or a PUSH it copies the ranges of their copy
+ * descriptors. For others it copies the tensor at its current size. That is
+ * done once for all readers in a queue that follow the last push to it.
  *
- * A MERGE reads each byte once. A few it takes from the post box itself, where
- * the driver maps that: a kernel has 32 KiB over a bus of 16 GB/s in some 3 us,
- * while the copy alone takes a change from one engine to another and back. */
+ * A MERGE reads each byte once. It reads short ranges from the host inbox
+ * itself, where the driver maps it. A kernel reads 32 KiB over a bus of 16 GB/s
+ * in some 3 us, while the copy alone needs a change to another engine and back.
+ */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a value put together */
+enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a gathered value */
 
-/* ---- what a run brings --------------------------------------------------- */
+/* ---- ranges of a step ---------------------------------------------------- */
 
 void gpu_inbox_free(struct gpu_inbox *x)
 {
@@ -27,7 +28,7 @@ void gpu_inbox_free(struct gpu_inbox *x)
     free(x->first);
     free(x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++)
-        free(x->brought[q]);
+        free(x->is_copied[q]);
     *x = (struct gpu_inbox){0};
 }
 
@@ -36,42 +37,42 @@ bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step)
     x->first = calloc((size_t)n_step + 1, sizeof *x->first);
     x->pushed = calloc((size_t)p->n_tensor + 1, sizeof *x->pushed);
     for (int q = 0; q < QUEUE_COUNT; q++) {
-        x->brought[q] = calloc((size_t)p->n_tensor + 1, 1);
-        if (!x->brought[q])
+        x->is_copied[q] = calloc((size_t)p->n_tensor + 1, 1);
+        if (!x->is_copied[q])
             return false;
     }
     return x->first && x->pushed;
 }
 
-static void note_push(struct gpu_image *m, const struct step *st, int dev,
+static void note_push(struct gpu_image *m, const struct insn *st, int dev,
                       int tensor)
 {
     if (dev == m->prog->dev && m->inbox.pushed[tensor] < st->order)
         m->inbox.pushed[tensor] = st->order;
 }
 
-/* Where in the order of all steps each tensor is pushed to for the last time.
- * Steps of guards that are not in the run count too. */
-static void look_for_pushes(struct gpu_image *m, const struct script *c)
+/* Finds each tensor's last push in the order of all instructions. Instructions
+ * whose predicate excludes them from the step count too. */
+static void look_for_pushes(struct gpu_image *m, const struct variant *c)
 {
     for (int i = 0; i < m->prog->n_tensor; i++)
         m->inbox.pushed[i] = -1;
     for (int d = 0; d < device_set_size(m->set); d++) {
         const struct program *p = device_of(m->set, d)->prog;
-        const struct script *its = &p->script[c - m->prog->script];
+        const struct variant *its = &p->variant[c - m->prog->variant];
 
-        for (int i = 0; i < its->n_step; i++) {
-            const struct step *st = &its->step[i];
+        for (int i = 0; i < its->n_insn; i++) {
+            const struct insn *st = &its->insn[i];
 
-            for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++)
+            for (int k = 0; st->kind == INSN_PUSH && k < st->push.n_to; k++)
                 note_push(m, st, st->push.to[k].dev, st->push.to[k].out);
-            if (st->kind == STEP_PAGES && p != m->prog)
+            if (st->kind == INSN_PAGES && p != m->prog)
                 note_push(m, st, st->pages.out_dev, st->pages.out);
         }
     }
 }
 
-void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
+void gpu_inbox_begin(struct gpu_image *m, const struct variant *c)
 {
     const struct program *p = m->prog;
     struct gpu_inbox *x = &m->inbox;
@@ -82,7 +83,7 @@ void gpu_inbox_begin(struct gpu_image *m, const struct script *c)
         look_for_pushes(m, c);
     x->pushed_in = c;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        memset(x->brought[q], 0, (size_t)p->n_tensor);
+        memset(x->is_copied[q], 0, (size_t)p->n_tensor);
 }
 
 static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
@@ -103,7 +104,7 @@ static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
     x->arrival[x->n++] = (struct gpu_arrival){at, bytes};
 }
 
-/* Is it in the post box, and must be brought? */
+/* Returns true if a tensor is in the host inbox and must be copied. */
 static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
 {
     return dev == m->prog->dev &&
@@ -111,24 +112,25 @@ static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
            !gpu_image_near(m, dev, tensor);
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copy descriptors ---------------------------------------------------- */
 
-/* Bytes of a tensor, from the first that is touched to behind the last. */
+/* Byte range of a tensor, from the first accessed byte to the end of the
+ * last. */
 struct extent {
     int64_t begin, end;
 };
 
-static struct extent extent_of(const struct copy_loops *l)
+static struct extent extent_of(const struct copy_extent *l)
 {
     return (struct extent){l->src, l->src + (l->n0 - 1) * l->src_s0 +
                                        (l->n1 - 1) * l->src_s1 + l->bytes};
 }
 
-/* Adds what a piece reads. */
-static void widen(struct extent *e, const struct copy_piece *p,
+/* Adds the range that a copy descriptor reads. */
+static void widen(struct extent *e, const struct copy_desc *p,
                   const struct graph_sizes *z)
 {
-    struct copy_loops l;
+    struct copy_extent l;
     struct extent x;
 
     copy_loops_resolve(&l, p, z);
@@ -143,9 +145,10 @@ static void widen(struct extent *e, const struct copy_piece *p,
     e->end = x.end > e->end ? x.end : e->end;
 }
 
-/* What pieces p[n] take, neighbours of one tensor together. */
-static void bring_pieces(struct gpu_image *m, const struct step *st,
-                         const struct copy_piece *p, int n)
+/* Copies the ranges of descriptors p[n]; consecutive ones of one tensor as one
+ * range. */
+static void bring_pieces(struct gpu_image *m, const struct insn *st,
+                         const struct copy_desc *p, int n)
 {
     for (int i = 0, k; i < n; i = k) {
         struct extent e = {0, 0};
@@ -159,8 +162,8 @@ static void bring_pieces(struct gpu_image *m, const struct step *st,
     }
 }
 
-/* What an item reads of each addend. */
-static struct extent summed(const struct gpu_image *m, const struct step *st,
+/* Returns the range that an item reads of each addend. */
+static struct extent summed(const struct gpu_image *m, const struct insn *st,
                             const struct merge_item *it)
 {
     struct extent e = {0, 0};
@@ -170,13 +173,13 @@ static struct extent summed(const struct gpu_image *m, const struct step *st,
     return e;
 }
 
-static int64_t copied(const struct gpu_image *m, const struct step *st,
+static int64_t copied(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it)
 {
     int64_t bytes = 0;
 
     for (int i = 0; i < it->n_piece; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &it->piece[i], &m->sizes[st->micro]);
         if (in_inbox(m, it->piece[i].src_dev, it->piece[i].src))
@@ -185,7 +188,7 @@ static int64_t copied(const struct gpu_image *m, const struct step *st,
     return bytes;
 }
 
-bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
+bool gpu_inbox_direct(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it)
 {
     struct extent e = {0, 0};
@@ -198,7 +201,7 @@ bool gpu_inbox_direct(const struct gpu_image *m, const struct step *st,
     return e.end - e.begin <= DIRECT;
 }
 
-static void bring_item(struct gpu_image *m, const struct step *st,
+static void bring_item(struct gpu_image *m, const struct insn *st,
                        const struct merge_item *it)
 {
     struct extent e;
@@ -237,10 +240,10 @@ static size_t bytes_of(const struct gpu_image *m, int tensor)
 
 struct reader {
     struct gpu_image *m;
-    const struct step *st;
+    const struct insn *st;
 };
 
-static void bring_tensor(void *user, const struct step_use *u)
+static void bring_tensor(void *user, const struct insn_access *u)
 {
     const struct reader *r = user;
     struct gpu_inbox *x = &r->m->inbox;
@@ -248,34 +251,34 @@ static void bring_tensor(void *user, const struct step_use *u)
 
     if (!in_inbox(r->m, u->dev, u->tensor))
         return;
-    brought = &x->brought[r->st->queue][u->tensor];
+    brought = &x->is_copied[r->st->queue][u->tensor];
     if (*brought)
         return;
     *brought = r->st->order > x->pushed[u->tensor];
     bring(x, r->m->prog->tensor[u->tensor].offset, bytes_of(r->m, u->tensor));
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
-void gpu_inbox_step(struct gpu_image *m, const struct step *st)
+void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
 {
     struct reader r = {m, st};
 
     switch (st->kind) {
-    case STEP_MERGE:
+    case INSN_MERGE:
         for (int i = 0; i < st->merge.n_item; i++)
             bring_item(m, st, &st->merge.item[i]);
         return;
-    case STEP_PUSH:
+    case INSN_PUSH:
         bring_pieces(m, st, st->push.piece, st->push.n_piece);
         return;
-    case STEP_KERNEL:
-    case STEP_PAGES:
-        step_uses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
+    case INSN_KERNEL:
+    case INSN_PAGES:
+        insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case STEP_PULL: /* what others have */
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_PULL: /* reads memory of others */
+    case INSN_POST:
+    case INSN_WAIT:
         return;
     }
 }

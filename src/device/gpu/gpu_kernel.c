@@ -1,4 +1,4 @@
-/* The table of gpu_kernels.def, lists of launches, the table of entries. */
+/* The table of gpu_kernels.def, launch lists, the table of entries. */
 #include "device/gpu/gpu_kernel.h"
 
 #include <stdlib.h>
@@ -63,15 +63,15 @@ void gpu_call_set_table(struct gpu_call *c, const struct token_table *t)
     }
 }
 
-void gpu_list_free(struct gpu_list *l)
+void gpu_list_free(struct launch_list *l)
 {
     free(l->launch);
     free(l->bytes);
-    *l = (struct gpu_list){0};
+    *l = (struct launch_list){0};
 }
 
-/* Room for one more launch. */
-static bool grow(struct gpu_list *l, size_t bytes)
+/* Makes space for one more launch. */
+static bool grow(struct launch_list *l, size_t bytes)
 {
     if (l->n == l->n_max) {
         int n = l->n_max * 2 + 16;
@@ -94,7 +94,7 @@ static bool grow(struct gpu_list *l, size_t bytes)
     return true;
 }
 
-void gpu_list_add(struct gpu_list *l, enum gpu_kernel k, int64_t n_group,
+void gpu_list_add(struct launch_list *l, enum gpu_kernel k, int64_t n_group,
                   const void *args)
 {
     size_t bytes = (table[k].args + 15) / 16 * 16;

@@ -1,33 +1,33 @@
-/* A kind of GPU is one line: its name and its driver. */
+/* A GPU backend is one line: its name and its driver. */
 #ifndef DEVICE_GPU_GPU_KIND_H
 #define DEVICE_GPU_GPU_KIND_H
 
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_driver.h"
 
-/* As struct device_ops has them. */
+/* As declared in struct backend_ops. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
-pl_status gpu_show(const struct device_ops *ops, struct gpu_info *out, int max,
+pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
                    int *n, pl_err *err);
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
-                    const struct step_kernel *k, const struct prog_tensor *t);
+                    const struct insn_kernel *k, const struct prog_tensor *t);
 size_t gpu_scratch(const struct device_desc *d,
                    const struct device_options *opt, const struct program *p);
-pl_status gpu_open(struct device_bank *b, pl_err *err);
-void gpu_close(struct device_bank *b);
-pl_status gpu_load(struct device_bank *b, pl_err *err);
-void gpu_unload(struct device_bank *b);
+pl_status gpu_open(struct backend *b, pl_err *err);
+void gpu_close(struct backend *b);
+pl_status gpu_load(struct backend *b, pl_err *err);
+void gpu_unload(struct backend *b);
 pl_status gpu_write(struct device *d, enum region r, size_t offset,
                     const void *src, size_t bytes, pl_err *err);
 pl_status gpu_read(struct device *d, enum region r, size_t offset, void *dst,
                    size_t bytes, pl_err *err);
 pl_status gpu_flush(struct device *d, pl_err *err);
-void gpu_submit(struct device_bank *b);
-void gpu_wait(struct device_bank *b);
+void gpu_submit(struct backend *b);
+void gpu_wait(struct backend *b);
 
-/* More columns may stand behind the driver. */
+/* More columns may follow the driver. */
 #define GPU_KIND(kind, its_driver, ...)                                        \
     {                                                                          \
         .name = #kind, .accepts = #kind ", " #kind ":0, " #kind "*2",          \

@@ -1,14 +1,14 @@
-/* Launches of steps that move bytes or add them along a tree of ranks. */
+/* Launches of instructions that move bytes or sum them along a rank tree. */
 #include <string.h>
 
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 4 * LANES /* of a group that copies */ };
+enum { LANES = 256, UNITS = 4 * LANES /* of a copying group */ };
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copy descriptors ---------------------------------------------------- */
 
-/* The largest unit that divides all that a piece says. */
+/* Returns the largest unit that divides all offsets and sizes of a copy. */
 static int32_t unit_of(const struct text_piece *p)
 {
     uint64_t all = p->dst | p->src | (uint64_t)p->bytes | (uint64_t)p->dst_s0 |
@@ -18,9 +18,9 @@ static int32_t unit_of(const struct text_piece *p)
     return all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
 }
 
-/* Pieces until they are launched, as many as one kernel takes. */
+/* Copies collected for a launch, at most as many as one kernel takes. */
 struct batch {
-    struct gpu_list *list;
+    struct launch_list *list;
     struct copy_pieces_args a;
     int64_t n_group;
 };
@@ -32,8 +32,8 @@ static void send(struct batch *b)
     b->n_group = 0;
 }
 
-static void put_piece(struct batch *b, const struct copy_loops *l, uint64_t dst,
-                      uint64_t src)
+static void put_piece(struct batch *b, const struct copy_extent *l,
+                      uint64_t dst, uint64_t src)
 {
     struct text_piece *p = &b->a.piece[b->a.n];
     int64_t n = copy_loops_bytes(l);
@@ -56,14 +56,14 @@ static void put_piece(struct batch *b, const struct copy_loops *l, uint64_t dst,
         send(b);
 }
 
-/* What goes between the host's memory and the device: long runs are not copied
+/* Adds copies. Long spans between host memory and the device are not copied
  * here. */
 static void put_pieces(struct gpu_image *m, struct batch *b,
-                       const struct copy_piece *p, int n,
+                       const struct copy_desc *p, int n,
                        const struct graph_sizes *z, uint64_t dst)
 {
     for (int i = 0; i < n; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &p[i], z);
         if (!gpu_image_long(&l))
@@ -71,9 +71,10 @@ static void put_pieces(struct gpu_image *m, struct batch *b,
     }
 }
 
-/* ---- what a MERGE reads -------------------------------------------------- */
+/* ---- sources of a MERGE -------------------------------------------------- */
 
-/* direct: what has come in the inbox is read there, not in the mirror. */
+/* direct: received bytes are read from the host inbox, not from the device-side
+ * one. */
 static uint64_t source(const struct gpu_image *m, int dev, int tensor,
                        bool direct)
 {
@@ -85,14 +86,14 @@ static uint64_t source(const struct gpu_image *m, int dev, int tensor,
     return gpu_image_at(m, dev, tensor);
 }
 
-static void put_item(struct gpu_image *m, const struct step *st,
+static void put_item(struct gpu_image *m, const struct insn *st,
                      struct batch *b, const struct merge_item *it)
 {
     bool direct = gpu_inbox_direct(m, st, it);
 
     for (int i = 0; i < it->n_piece; i++) {
-        const struct copy_piece *p = &it->piece[i];
-        struct copy_loops l;
+        const struct copy_desc *p = &it->piece[i];
+        struct copy_extent l;
 
         copy_loops_resolve(&l, p, &m->sizes[st->micro]);
         put_piece(b, &l, m->tensor[it->out].at,
@@ -107,8 +108,8 @@ static size_t addend_bytes(const struct merge_item *it)
     return (size_t)it->n_addend * sizeof(struct merge_tree_addend);
 }
 
-/* What an addend is without its address, which is not known yet: which tensor.
- * Two of the same address are the same table. */
+/* Writes the addends of a table. Addends with equal addresses give equal
+ * tables. */
 static void make_addends(struct gpu_image *m, const struct merge_item *it,
                          bool direct, struct merge_tree_addend *out)
 {
@@ -127,7 +128,7 @@ static void make_addends(struct gpu_image *m, const struct merge_item *it,
     }
 }
 
-/* Which table of its addends is meant: two are made where the inbox is
+/* Returns the key of an item's addend table; two tables exist if the inbox is
  * mapped. */
 static const void *addends_key(const struct merge_item *it, bool direct)
 {
@@ -148,7 +149,7 @@ static void add_addends(struct gpu_image *m, const struct merge_item *it,
                    a ? addend_bytes(it) : 0);
 }
 
-static void add_tree(struct gpu_image *m, const struct step *st,
+static void add_tree(struct gpu_image *m, const struct insn *st,
                      const struct merge_item *it)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
@@ -162,7 +163,7 @@ static void add_tree(struct gpu_image *m, const struct step *st,
         .n = it->n_addend};
 
     for (int i = 0; i < it->n_piece; i++) {
-        struct copy_loops l;
+        struct copy_extent l;
 
         copy_loops_resolve(&l, &it->piece[i], z);
         a.piece =
@@ -187,14 +188,14 @@ static int64_t heads(const struct gpu_image *m, int dev, int tensor)
     return device_of(m->set, dev)->prog->tensor[tensor].dim[1].n;
 }
 
-static size_t map_bytes(const struct gpu_image *m, const struct step_pages *x)
+static size_t map_bytes(const struct gpu_image *m, const struct insn_pages *x)
 {
     return (size_t)heads(m, x->out_dev, x->out) * sizeof *x->map;
 }
 
-static void add_pages(struct gpu_image *m, const struct step *st)
+static void add_pages(struct gpu_image *m, const struct insn *st)
 {
-    const struct step_pages *x = &st->pages;
+    const struct insn_pages *x = &st->pages;
     const struct prog_tensor *of =
         &device_of(m->set, x->out_dev)->prog->tensor[x->out];
     const struct program *p = m->prog;
@@ -221,14 +222,14 @@ static void add_pages(struct gpu_image *m, const struct step *st)
     gpu_list_add(&m->list, GPU_pages, z->n_seq * a.n_entry * a.n_head, &a);
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
-void gpu_move_tables(struct gpu_image *m, const struct step *st)
+void gpu_move_tables(struct gpu_image *m, const struct insn *st)
 {
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         gpu_tables_add(&m->tables, st->pages.map, st->pages.map,
                        map_bytes(m, &st->pages));
-    for (int i = 0; st->kind == STEP_MERGE && i < st->merge.n_item; i++) {
+    for (int i = 0; st->kind == INSN_MERGE && i < st->merge.n_item; i++) {
         const struct merge_item *it = &st->merge.item[i];
 
         if (it->reduce)
@@ -238,7 +239,7 @@ void gpu_move_tables(struct gpu_image *m, const struct step *st)
     }
 }
 
-static void launch_merge(struct gpu_image *m, const struct step *st,
+static void launch_merge(struct gpu_image *m, const struct insn *st,
                          struct batch *b)
 {
     for (int i = 0; i < st->merge.n_item; i++) {
@@ -251,22 +252,22 @@ static void launch_merge(struct gpu_image *m, const struct step *st,
     }
 }
 
-void gpu_move_launch(struct gpu_image *m, const struct step *st)
+void gpu_move_launch(struct gpu_image *m, const struct insn *st)
 {
     const struct graph_sizes *z = &m->sizes[st->micro];
     struct batch b = {.list = &m->list};
 
-    if (st->kind == STEP_PAGES)
+    if (st->kind == INSN_PAGES)
         add_pages(m, st);
-    if (st->kind == STEP_MERGE)
+    if (st->kind == INSN_MERGE)
         launch_merge(m, st, &b);
-    if (st->kind == STEP_PULL)
+    if (st->kind == INSN_PULL)
         put_pieces(m, &b, st->pull.piece, st->pull.n_piece, z,
                    m->tensor[st->pull.out].at);
-    for (int k = 0; st->kind == STEP_PUSH && k < st->push.n_to; k++) {
+    for (int k = 0; st->kind == INSN_PUSH && k < st->push.n_to; k++) {
         const struct push_to *to = &st->push.to[k];
         int n;
-        const struct copy_piece *p = push_pieces(&st->push, k, &n);
+        const struct copy_desc *p = push_pieces(&st->push, k, &n);
 
         put_pieces(m, &b, p, n, z, gpu_image_box(m, to->dev, to->out) + to->at);
     }

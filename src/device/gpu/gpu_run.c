@@ -1,34 +1,35 @@
-/* The issuing thread of a GPU: goes through the script in its order and puts
- * each step into its queue. Queues run later and side by side; what program.h
- * says of their order is kept by marks, where one waits for an event of the
- * other, and by flags, where a device waits for another.
+/* The issuing thread of a GPU: puts the instructions of a variant into their
+ * queues, in order. The queues execute them later and in parallel. The order
+ * that program.h demands is kept by fences between the two queues and by flags
+ * between devices.
  *
- * Where the driver's queues can wait for a word themselves, the thread does not
- * stop at a WAIT: it looks for what they wait for before it waits for a queue,
- * so that it never sleeps in the driver while another device has failed. The
- * rest is put off until the thread has seen it come.
+ * If the driver's queues can wait for a word themselves, the thread does not
+ * stop at a WAIT. It checks the awaited words before it waits for a queue, so
+ * that it never sleeps in the driver after another device failed. The remaining
+ * checks are deferred until then.
  *
- * What it must copy itself, from memory that is not mapped, keeps the thread
- * for long. So the copy queue's transfers and waits are put off then until that
- * queue is to do something else, to post as a rule, which is late (see "Order"
- * in doc/architecture.md): by then the compute queue has all that hides them.
- * No post is put off, so a wait still names one that is issued before. */
+ * Copies from memory that is not mapped occupy the thread for long. So
+ * transfers and waits of the copy queue are then deferred until that queue has
+ * to do something else, usually a post. That is late (see "Order" in
+ * doc/architecture.md): by then the compute queue has all the work that hides
+ * them. Posts are not deferred, so a wait still names one issued before. */
 #include <sched.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-enum { LOOKS = 64 }; /* for a word, between two flushes */
+enum { LOOKS = 64 }; /* polls of a word between two flushes */
 
-/* Tells the set of an error of the driver, if there is one. */
-static void tell(struct gpu_device *x, int step, pl_status s, const pl_err *err)
+/* Reports a driver error to the set, if there is one. */
+static void report_error(struct gpu_device *x, int step, pl_status s,
+                         const pl_err *err)
 {
     if (s != PL_OK)
         device_fail(x->set, x->dev, step, err->message);
 }
 
 static struct device_flag *flag_of(const struct gpu_device *x,
-                                   struct step_event e)
+                                   struct insn_event e)
 {
     return &device_of(x->set, e.dev)->event[e.event];
 }
@@ -40,11 +41,10 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Until another device's event has come; what this one has put into its queues
- * goes on meanwhile. False: the run has failed, or the driver has, which *s
- * says. */
-static bool look_for(struct gpu_device *x, const struct device_flag *f,
-                     double begin, pl_status *s, pl_err *err)
+/* Waits for another device's event while this GPU's queues continue. Returns
+ * false if the step failed, or the driver, whose error is in *s. */
+static bool poll_event(struct gpu_device *x, const struct device_flag *f,
+                       double begin, pl_status *s, pl_err *err)
 {
     bool marked = false;
 
@@ -65,9 +65,10 @@ static bool look_for(struct gpu_device *x, const struct device_flag *f,
     }
 }
 
-/* Where queues wait by themselves, nobody knows for how long. */
-static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
-                pl_err *err)
+/* Waiting time is not counted if queues wait by themselves, because it is
+ * unknown. */
+static bool wait_event_host(struct gpu_device *x, struct insn_event e,
+                            pl_status *s, pl_err *err)
 {
     const struct device_flag *f = flag_of(x, e);
     double begin;
@@ -77,8 +78,8 @@ static bool see(struct gpu_device *x, struct step_event e, pl_status *s,
     if (atomic_load_explicit(&f->v, memory_order_acquire) >= x->number)
         return true;
     begin = device_now();
-    came = look_for(x, f, begin, s, err);
-    if (!x->ahead)
+    came = poll_event(x, f, begin, s, err);
+    if (!x->queues_wait)
         x->waited_s += device_now() - begin;
     return came;
 }
@@ -88,10 +89,10 @@ bool gpu_run_finish(struct gpu_device *x, enum queue q, pl_status *s,
 {
     *s = PL_OK;
     for (int i = 0; i < x->n_await; i++)
-        if (!see(x, x->await[i], s, err))
+        if (!wait_event_host(x, x->pending_waits[i], s, err))
             return false;
     x->n_await = 0;
-    *s = gpu_settle(x, q, err);
+    *s = gpu_drain(x, q, err);
     if (*s == PL_OK)
         gpu_return_take_all(x, q);
     return *s == PL_OK;
@@ -113,14 +114,13 @@ static pl_status set_mark(struct gpu_device *x, enum queue q, uint64_t *number,
                           pl_err *err)
 {
     *number = ++x->n_mark;
-    return x->driver->mark(x->gpu, q, (int)(x->n_mark % GPU_RING), err);
+    return x->driver->fence_record(x->gpu, q, (int)(x->n_mark % GPU_RING), err);
 }
 
-/* This queue goes on when the other has come to an event. Where its mark has
- * been set again since, where the other queue is now will do: it is later, and
- * still earlier in the script. */
-static pl_status cross(struct gpu_device *x, enum queue q, int event,
-                       pl_err *err)
+/* Makes `q` wait for an event of the other queue. If its fence was reused,
+ * records a new one: later in the queue, still earlier in program order. */
+static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
+                                  pl_err *err)
 {
     struct gpu_event *e = &x->event[event];
 
@@ -128,24 +128,24 @@ static pl_status cross(struct gpu_device *x, enum queue q, int event,
         return PL_OK;
     if (x->n_mark - e->mark >= GPU_RING)
         PL_TRY(set_mark(x, e->queue, &e->mark, err));
-    return x->driver->await(x->gpu, q, (int)(e->mark % GPU_RING), err);
+    return x->driver->fence_wait(x->gpu, q, (int)(e->mark % GPU_RING), err);
 }
 
-/* False: the run has failed; *s says if it was the driver. */
-static bool take_wait(struct gpu_device *x, const struct step *st, pl_status *s,
-                      pl_err *err)
+/* Returns false if the step failed; *s is set if the driver failed. */
+static bool issue_wait(struct gpu_device *x, const struct insn *st,
+                       pl_status *s, pl_err *err)
 {
     for (int i = 0; i < wait_count(&st->wait); i++) {
-        struct step_event e = wait_event(&st->wait, i);
+        struct insn_event e = wait_event(&st->wait, i);
 
         *s = PL_OK;
         if (e.dev == x->dev->prog->dev) {
-            *s = cross(x, st->queue, e.event, err);
-        } else if (x->ahead) {
-            *s = x->driver->wait(x->gpu, st->queue, &flag_of(x, e)->v,
-                                 x->number, err);
-            x->await[x->n_await++] = e;
-        } else if (!see(x, e, s, err)) {
+            *s = wait_other_queue(x, st->queue, e.event, err);
+        } else if (x->queues_wait) {
+            *s = x->driver->wait_word(x->gpu, st->queue, &flag_of(x, e)->v,
+                                      x->number, err);
+            x->pending_waits[x->n_await++] = e;
+        } else if (!wait_event_host(x, e, s, err)) {
             return false;
         }
         if (*s != PL_OK)
@@ -154,8 +154,8 @@ static bool take_wait(struct gpu_device *x, const struct step *st, pl_status *s,
     return true;
 }
 
-static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
-                      pl_err *err)
+static bool issue_post(struct gpu_device *x, const struct insn *st,
+                       pl_status *s, pl_err *err)
 {
     struct gpu_event *e = &x->event[st->event.event];
     _Atomic uint64_t *word = &x->dev->event[st->event.event].v;
@@ -165,15 +165,15 @@ static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
-    if (*s == PL_OK && !e->told) /* the mark is enough */
+    if (*s == PL_OK && !e->external) /* the fence suffices */
         *s = x->driver->flush(x->gpu, st->queue, err);
-    if (*s == PL_OK && !e->told)
+    if (*s == PL_OK && !e->external)
         return true;
     if (*s != PL_OK || (!x->posts && !gpu_run_finish(x, st->queue, s, err)) ||
         !gpu_run_return(x, s, err))
         return false;
     if (x->posts) {
-        *s = x->driver->post(x->gpu, st->queue, word, x->number, err);
+        *s = x->driver->signal_word(x->gpu, st->queue, word, x->number, err);
         if (*s == PL_OK)
             *s = x->driver->flush(x->gpu, st->queue, err);
         return *s == PL_OK;
@@ -182,112 +182,113 @@ static bool take_post(struct gpu_device *x, const struct step *st, pl_status *s,
     return true;
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
-/* One at a time: nothing else is in work, and the clock is right. */
-static bool take_slowly(struct gpu_device *x, const struct step *st, int i,
-                        pl_status *s, pl_err *err)
+/* Executes an instruction while nothing else is in flight, so that the measured
+ * time is right. */
+static bool issue_sync(struct gpu_device *x, const struct insn *st, int i,
+                       pl_status *s, pl_err *err)
 {
     double begin = device_traces(x->set) ? device_clock(x->set) : 0;
     bool ok;
 
     device_guard_enter(x->set, x->dev, st);
-    *s = gpu_carry(x, st, i, err);
+    *s = gpu_transfer(x, st, i, err);
     ok = *s == PL_OK && gpu_run_finish(x, st->queue, s, err);
     device_guard_leave(x->set);
     if (ok && device_traces(x->set))
-        device_note(x->set, x->dev, i, begin, device_clock(x->set));
+        device_trace_add(x->set, x->dev, i, begin, device_clock(x->set));
     return ok;
 }
 
-static bool take_step(struct gpu_device *x, const struct step *st, int i,
-                      pl_status *s, pl_err *err)
+static bool issue(struct gpu_device *x, const struct insn *st, int i,
+                  pl_status *s, pl_err *err)
 {
-    if (st->kind == STEP_WAIT)
-        return take_wait(x, st, s, err);
-    if (st->kind == STEP_POST)
-        return take_post(x, st, s, err);
+    if (st->kind == INSN_WAIT)
+        return issue_wait(x, st, s, err);
+    if (st->kind == INSN_POST)
+        return issue_post(x, st, s, err);
     if (x->slow) {
-        if (!take_slowly(x, st, i, s, err))
+        if (!issue_sync(x, st, i, s, err))
             return false;
     } else {
         bool is_in;
 
-        *s = gpu_graph_step(x, i, &is_in, err);
+        *s = gpu_graph_insn(x, i, &is_in, err);
         if (*s == PL_OK && !is_in)
-            *s = gpu_carry(x, st, i, err);
+            *s = gpu_transfer(x, st, i, err);
         if (*s == PL_OK)
-            *s = gpu_beat(x, st->queue, i, err);
+            *s = gpu_heartbeat_issue(x, st->queue, i, err);
         if (*s != PL_OK)
             return false;
     }
-    if (st->kind != STEP_PAGES) /* its table comes later */
+    if (st->kind != INSN_PAGES) /* its table is read later */
         gpu_image_count(&x->image, x->dev, st, NULL);
     return true;
 }
 
-/* False: the run has failed. */
-static bool take_now(struct gpu_device *x, const struct step *st, int i)
+/* Returns false if the step failed. */
+static bool take_now(struct gpu_device *x, const struct insn *st, int i)
 {
     pl_err err = {0};
     pl_status s = PL_OK;
 
-    if (i == x->dev->fail_step) {
+    if (i == x->dev->fail_insn) {
         device_fail(x->set, x->dev, i, "the device was lost");
         return false;
     }
     if (atomic_load_explicit(x->failed, memory_order_acquire))
         return false;
-    x->at_step = i + 1;
-    if (take_step(x, st, i, &s, &err))
+    x->at_insn = i + 1;
+    if (issue(x, st, i, &s, &err))
         return true;
-    tell(x, i, s, &err);
+    report_error(x, i, s, &err);
     return false;
 }
 
-/* What was put off. */
-static bool take_later(struct gpu_device *x, const struct script *c)
+/* Issues the deferred instructions. */
+static bool issue_deferred(struct gpu_device *x, const struct variant *c)
 {
     bool on = true;
 
     for (int k = 0; k < x->n_later && on; k++)
-        on = take_now(x, &c->step[x->later[k]], x->later[k]);
+        on = take_now(x, &c->insn[x->deferred[k]], x->deferred[k]);
     x->n_later = 0;
     return on;
 }
 
-static bool is_put_off(const struct gpu_device *x, const struct step *st)
+static bool is_deferred(const struct gpu_device *x, const struct insn *st)
 {
     return x->stages && !x->slow && st->queue == QUEUE_COPY &&
-           (st->kind == STEP_PULL || st->kind == STEP_PAGES ||
-            st->kind == STEP_WAIT);
+           (st->kind == INSN_PULL || st->kind == INSN_PAGES ||
+            st->kind == INSN_WAIT);
 }
 
-static bool take(struct gpu_device *x, const struct script *c, int i)
+static bool issue_or_defer(struct gpu_device *x, const struct variant *c, int i)
 {
-    const struct step *st = &c->step[i];
+    const struct insn *st = &c->insn[i];
 
-    if (is_put_off(x, st)) {
-        x->later[x->n_later++] = i;
+    if (is_deferred(x, st)) {
+        x->deferred[x->n_later++] = i;
         return true;
     }
-    if (st->queue == QUEUE_COPY && !take_later(x, c))
+    if (st->queue == QUEUE_COPY && !issue_deferred(x, c))
         return false;
     return take_now(x, st, i);
 }
 
-static void count_pages(struct gpu_device *x, const struct script *c)
+static void count_pages(struct gpu_device *x, const struct variant *c)
 {
-    for (int i = 0; i < c->n_step; i++) {
-        const struct step *st = &c->step[i];
+    for (int i = 0; i < c->n_insn; i++) {
+        const struct insn *st = &c->insn[i];
 
-        if (st->kind == STEP_PAGES &&
-            step_runs(st, x->run->n_micro, x->run->sizes))
+        if (st->kind == INSN_PAGES &&
+            insn_enabled(st, x->run->n_micro, x->run->sizes))
             gpu_image_count(&x->image, x->dev, st, gpu_table_of(x, st->micro));
     }
 }
 
-/* True: all has been done. */
+/* Waits for both queues. Returns true if all work is done. */
 static bool end(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT; q++) {
@@ -295,49 +296,52 @@ static bool end(struct gpu_device *x)
         pl_status s;
 
         if (!gpu_run_finish(x, (enum queue)q, &s, &err)) {
-            tell(x, -1, s, &err);
+            report_error(x, -1, s, &err);
             return false;
         }
     }
     return true;
 }
 
-/* Nothing that was put into a queue may touch memory later, unless the GPU is
- * lost. What queues may wait for in vain is taken out of them. */
-static void leave(struct gpu_device *x)
+/* Ends a failed step: no queued work may access memory later, unless the GPU is
+ * lost. Removes commands from queues that may wait for events that will not be
+ * signalled. */
+static void abort_run(struct gpu_device *x)
 {
-    for (int q = 0; q < QUEUE_COUNT && x->ahead && !x->lost; q++)
-        x->driver->drop(x->gpu, (enum queue)q);
+    for (int q = 0; q < QUEUE_COUNT && x->queues_wait && !x->lost; q++)
+        x->driver->cancel_queue(x->gpu, (enum queue)q);
     x->n_await = 0;
     x->n_later = 0;
     for (int q = 0; q < QUEUE_COUNT; q++)
-        gpu_settle(x, (enum queue)q, NULL);
+        gpu_drain(x, (enum queue)q, NULL);
     gpu_return_forget(x);
     gpu_image_forget(&x->image);
 }
 
-static bool knows_words(const struct gpu_device *x)
+static bool has_mem_ops(const struct gpu_device *x)
 {
-    return x->driver->post && (!x->driver->words || x->driver->words(x->gpu));
+    return x->driver->signal_word &&
+           (!x->driver->has_mem_ops || x->driver->has_mem_ops(x->gpu));
 }
 
-static void hear(struct gpu_device *x, const struct step_wait *w)
+static void mark_external_events(struct gpu_device *x,
+                                 const struct insn_wait *w)
 {
     for (int j = 0; j < wait_count(w); j++)
         if (wait_event(w, j).dev == x->dev->prog->dev)
-            x->event[wait_event(w, j).event].told = true;
+            x->event[wait_event(w, j).event].external = true;
 }
 
-/* Which events other devices wait for. */
-static void look_who_waits(struct gpu_device *x)
+/* Finds the events that other devices wait for. */
+static void find_external_waiters(struct gpu_device *x)
 {
     for (int d = 0; d < device_set_size(x->set); d++) {
         const struct program *p = device_of(x->set, d)->prog;
 
-        for (int i = 0; i < p->n_script && d != x->dev->prog->dev; i++)
-            for (int k = 0; k < p->script[i].n_step; k++)
-                if (p->script[i].step[k].kind == STEP_WAIT)
-                    hear(x, &p->script[i].step[k].wait);
+        for (int i = 0; i < p->n_variant && d != x->dev->prog->dev; i++)
+            for (int k = 0; k < p->variant[i].n_insn; k++)
+                if (p->variant[i].insn[k].kind == INSN_WAIT)
+                    mark_external_events(x, &p->variant[i].insn[k].wait);
     }
 }
 
@@ -345,22 +349,23 @@ static bool begin(struct gpu_device *x)
 {
     pl_err err = {0};
 
-    if (gpu_is_there(x, &err) != PL_OK) {
+    if (gpu_check_alive(x, &err) != PL_OK) {
         device_fail(x->set, x->dev, -1, err.message);
         return false;
     }
     gpu_watch_begin(x);
     if (!x->looked) {
         gpu_reach_others(x);
-        look_who_waits(x);
+        find_external_waiters(x);
     }
     x->n_await = 0;
     x->slow = device_traces(x->set) || device_guarded(x->set);
-    x->posts = !x->slow && x->maps_events && knows_words(x);
-    x->ahead = x->posts && x->maps_all && x->driver->wait && x->driver->drop;
+    x->posts = !x->slow && x->maps_events && has_mem_ops(x);
+    x->queues_wait = x->posts && x->maps_all && x->driver->wait_word &&
+                     x->driver->cancel_queue;
     for (int i = 0; i < x->dev->prog->n_event; i++)
         x->event[i].mark = 0;
-    x->image.by_step = x->slow;
+    x->image.by_insn = x->slow;
     if (gpu_image_prepare(&x->image, x->dev, x->run)) {
         gpu_graph_begin(x);
         return true;
@@ -369,20 +374,20 @@ static bool begin(struct gpu_device *x)
     return false;
 }
 
-static void run_script(struct gpu_device *x)
+static void run_variant(struct gpu_device *x)
 {
-    const struct script *c = device_script(x->dev, x->run);
+    const struct variant *c = device_variant(x->dev, x->run);
     double began = device_now();
     bool on = begin(x);
 
-    for (int i = 0; i < c->n_step && on; i++)
-        if (step_runs(&c->step[i], x->run->n_micro, x->run->sizes))
-            on = take(x, c, i);
-    on = on && take_later(x, c);
+    for (int i = 0; i < c->n_insn && on; i++)
+        if (insn_enabled(&c->insn[i], x->run->n_micro, x->run->sizes))
+            on = issue_or_defer(x, c, i);
+    on = on && issue_deferred(x, c);
     if (on && end(x))
         count_pages(x, c);
     else
-        leave(x);
+        abort_run(x);
     x->dev->spent.busy_s += device_now() - began - x->waited_s;
     x->waited_s = 0;
     x->run = NULL;
@@ -396,7 +401,7 @@ void gpu_run(struct gpu_device *x)
         device_fail(x->set, x->dev, -1, err.message);
         return;
     }
-    run_script(x);
+    run_variant(x);
     if (x->driver->leave)
         x->driver->leave(x->gpu);
 }

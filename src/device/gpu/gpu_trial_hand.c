@@ -1,6 +1,6 @@
-/* Trials of the operations that all kernels are made of, and of what steps
- * move: no kernel of programs does that. */
-#include "device/gpu/gpu_trial.h"
+/* Cases of the operations that all kernels consist of, and of the copies of
+ * instructions. No kernel named by programs does these. */
+#include "device/gpu/gpu_selftest_case.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,12 +16,12 @@ enum { N_PROBE = 1024 };
 static const uint32_t corner[] = {
     0,          0x80000000, 1,          0x80000001, /* zeros, subnormals */
     0x007fffff, 0x00800000, 0x00800001, 0x80800000, /* least normal ones */
-    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* about one */
+    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x7fc00000, 0x4b000001, 0x4b000003, 0x3f000000, /* NaN, ties */
     0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
     0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
-    0x387fffff, 0x38800000, 0xc2cf0000, 0x42b17218, /* of exp */
+    0x387fffff, 0x38800000, 0xc2cf0000, 0x42b17218, /* limits of exp */
 };
 enum { N_CORNER = sizeof corner / sizeof *corner };
 
@@ -33,7 +33,7 @@ static float as_float(uint32_t u)
     return x;
 }
 
-/* NaNs are one. */
+/* Returns the bits; all NaNs are equal. */
 static uint32_t bits_of(float x)
 {
     uint32_t u = 0x7fc00000;
@@ -74,7 +74,7 @@ static void probe_floats(uint32_t *out, float x, float y, float z)
     out[PROBE_TANH] = bits_of(first_of(lanes_tanh(lanes_set(x))));
 }
 
-/* pos: a position; x: an angle, if it is one. */
+/* pos: a position; x: an angle, if in its range. */
 static void probe_doubles(uint32_t *out, double x, double y, int32_t pos)
 {
     double angle[DOUBLES] = {x >= 0 && x < 1 ? x : x < 0 ? 1.0 : 0.5};
@@ -99,7 +99,7 @@ static uint32_t sum_of_bytes(uint32_t x, uint32_t y, uint32_t z)
     return (uint32_t)sum;
 }
 
-static void probe_reference(struct trial *t)
+static void probe_reference(struct selftest_case *t)
 {
     const uint32_t *x = t->call.in[0].data;
     uint32_t *out = t->call.out.data;
@@ -114,8 +114,8 @@ static void probe_reference(struct trial *t)
     }
 }
 
-/* Each corner case with each, in turn with random bits. */
-static void make_probe(struct trial *t)
+/* Pairs each corner case with each, alternating with random bits. */
+static void make_probe(struct selftest_case *t)
 {
     uint32_t *x = trial_room(t, N_PROBE * 3 * sizeof *x);
     struct probe_args a = {.x = trial_at(t, x), .n = N_PROBE};
@@ -133,7 +133,7 @@ static void make_probe(struct trial *t)
     gpu_list_add(&t->list, GPU_probe, gpu_groups(N_PROBE, 64), &a);
 }
 
-const char *trial_word(const struct trial *t, size_t word)
+const char *trial_word(const struct selftest_case *t, size_t word)
 {
     static const char *const name[PROBE_COUNT] = {"sum",
                                                   "difference",
@@ -162,12 +162,12 @@ const char *trial_word(const struct trial *t, size_t word)
 
 /* ---- copies -------------------------------------------------------------- */
 
-static unsigned char *host_of(const struct trial *t, uint64_t at)
+static unsigned char *host_of(const struct selftest_case *t, uint64_t at)
 {
     return t->image + (at - t->at);
 }
 
-static void copies_reference(struct trial *t)
+static void copies_reference(struct selftest_case *t)
 {
     for (int i = 0; i < t->by_hand.copies.n; i++) {
         const struct text_piece *p = &t->by_hand.copies.piece[i];
@@ -181,8 +181,8 @@ static void copies_reference(struct trial *t)
     }
 }
 
-/* A piece of each unit. */
-static void make_copies(struct trial *t)
+/* Makes a copy of each unit size. */
+static void make_copies(struct selftest_case *t)
 {
     struct copy_pieces_args *a = &t->by_hand.copies;
     uint64_t src = trial_at(t, trial_room(t, 4096));
@@ -208,7 +208,7 @@ static void make_copies(struct trial *t)
 
 enum { ADDENDS = 9 };
 
-static float merged(const struct trial *t, int64_t from)
+static float merged(const struct selftest_case *t, int64_t from)
 {
     const struct merge_tree_args *a = &t->by_hand.tree;
     const void *table = host_of(t, a->addend);
@@ -226,7 +226,7 @@ static float merged(const struct trial *t, int64_t from)
     return stack[0];
 }
 
-static void merge_reference(struct trial *t)
+static void merge_reference(struct selftest_case *t)
 {
     const struct tree_piece *p = &t->by_hand.tree.piece;
 
@@ -244,7 +244,7 @@ static void merge_reference(struct trial *t)
     }
 }
 
-static void make_merge_tree(struct trial *t)
+static void make_merge_tree(struct selftest_case *t)
 {
     static const int64_t n_add[ADDENDS] = {0, 1, 0, 2, 0, 1, 0, 3, 1};
     struct merge_tree_addend d[ADDENDS];
@@ -276,7 +276,7 @@ static void make_merge_tree(struct trial *t)
 
 /* ---- pages --------------------------------------------------------------- */
 
-static void pages_reference(struct trial *t)
+static void pages_reference(struct selftest_case *t)
 {
     const struct pages_args *a = &t->by_hand.pages;
     struct page_walk w = page_walk_start(t->table);
@@ -294,7 +294,7 @@ static void pages_reference(struct trial *t)
         }
 }
 
-static void make_pages(struct trial *t, int64_t tile_bytes)
+static void make_pages(struct selftest_case *t, int64_t tile_bytes)
 {
     static const int32_t map[] = {1, -1, 0};
     const struct trial_tokens tokens = {7, 3, 60, 2};
@@ -320,19 +320,19 @@ static void make_pages(struct trial *t, int64_t tile_bytes)
     gpu_list_add(&t->list, GPU_pages, tokens.n_seq * a->n_entry * a->n_head, a);
 }
 
-static void make_wide_pages(struct trial *t)
+static void make_wide_pages(struct selftest_case *t)
 {
     make_pages(t, 10240);
 }
 
-static void make_narrow_pages(struct trial *t)
+static void make_narrow_pages(struct selftest_case *t)
 {
     make_pages(t, 1284);
 }
 
-void trial_by_hand(struct trial *t, int i)
+void trial_by_hand(struct selftest_case *t, int i)
 {
-    static void (*const make[TRIAL_BY_HAND])(struct trial * t) = {
+    static void (*const make[TRIAL_BY_HAND])(struct selftest_case * t) = {
         make_probe, make_copies, make_merge_tree, make_wide_pages,
         make_narrow_pages};
 

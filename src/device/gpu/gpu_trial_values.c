@@ -1,5 +1,5 @@
-/* The memory of trials, and the values in it. */
-#include "device/gpu/gpu_trial.h"
+/* The memory of self-test cases, and the values in it. */
+#include "device/gpu/gpu_selftest_case.h"
 
 #include <string.h>
 
@@ -9,13 +9,13 @@ enum { ALIGN = 256 };
 
 /* ---- memory -------------------------------------------------------------- */
 
-uint32_t trial_draw(struct trial *t)
+uint32_t trial_draw(struct selftest_case *t)
 {
     t->random = t->random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(t->random >> 32);
 }
 
-void *trial_room(struct trial *t, size_t bytes)
+void *trial_room(struct selftest_case *t, size_t bytes)
 {
     size_t at = t->n, end = at + (bytes + ALIGN - 1) / ALIGN * ALIGN;
 
@@ -32,7 +32,7 @@ void *trial_room(struct trial *t, size_t bytes)
     return t->image + at;
 }
 
-void *trial_put(struct trial *t, const void *p, size_t bytes)
+void *trial_put(struct selftest_case *t, const void *p, size_t bytes)
 {
     void *to = trial_room(t, bytes);
 
@@ -40,7 +40,7 @@ void *trial_put(struct trial *t, const void *p, size_t bytes)
     return to;
 }
 
-void *trial_result(struct trial *t, size_t bytes)
+void *trial_result(struct selftest_case *t, size_t bytes)
 {
     unsigned char *p = trial_room(t, bytes);
 
@@ -49,7 +49,7 @@ void *trial_result(struct trial *t, size_t bytes)
     return p;
 }
 
-uint64_t trial_at(const struct trial *t, const void *p)
+uint64_t trial_at(const struct selftest_case *t, const void *p)
 {
     return p ? t->at + (uint64_t)((const unsigned char *)p - t->image) : 0;
 }
@@ -59,15 +59,15 @@ uint64_t trial_at(const struct trial *t, const void *p)
 static const uint32_t small[] = {
     0,          0x80000000, 1,          0x80000001, /* zeros, subnormals */
     0x007fffff, 0x807fffff, 0x00800000, 0x80800000, /* least normal ones */
-    0x0d000001, 0x8d800001, 0x387fffff, 0xb3000001, /* of f16 */
+    0x0d000001, 0x8d800001, 0x387fffff, 0xb3000001, /* limits of f16 */
 };
 static const uint32_t other[] = {
-    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* about one */
+    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x4b000001, 0x4b000003, 0x3f000000, 0xc0200000, /* ties */
     0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
     0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
-    0xc2cf0000, 0x42b17218, 0x41200000, 0xc1200000, /* of exp, of tanh */
+    0xc2cf0000, 0x42b17218, 0x41200000, 0xc1200000, /* limits of exp, of tanh */
 };
 
 static float as_float(uint32_t u)
@@ -78,13 +78,13 @@ static float as_float(uint32_t u)
     return x;
 }
 
-/* Up to n. */
+/* Returns a value from -n to n. */
 static float uniform(uint32_t u, float n)
 {
     return (float)((double)(int32_t)u * 0x1p-31) * n;
 }
 
-static float value(struct trial *t, enum trial_values v)
+static float value(struct selftest_case *t, enum trial_values v)
 {
     uint32_t which = trial_draw(t), u = trial_draw(t);
 
@@ -103,7 +103,8 @@ static float value(struct trial *t, enum trial_values v)
     return uniform(u, 4);
 }
 
-void *trial_values(struct trial *t, enum trial_values v, pl_format f, int64_t n)
+void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
+                   int64_t n)
 {
     size_t size = f == PL_F32 ? 4 : 2;
     unsigned char *p = trial_room(t, (size_t)n * size);
@@ -112,7 +113,7 @@ void *trial_values(struct trial *t, enum trial_values v, pl_format f, int64_t n)
         float x = value(t, v);
         uint16_t h;
 
-        if (i / 64 == 4 && v != VALUES_WILD) /* a block of nothing */
+        if (i / 64 == 4 && v != VALUES_WILD) /* a block of zeros */
             x = 0;
         h = f == PL_F16 ? f32_to_f16(x) : f32_to_bf16(x);
         memcpy(p + (size_t)i * size, f == PL_F32 ? (void *)&x : (void *)&h,
@@ -123,8 +124,8 @@ void *trial_values(struct trial *t, enum trial_values v, pl_format f, int64_t n)
 
 /* ---- tokens -------------------------------------------------------------- */
 
-void trial_tokens(struct trial *t, const struct trial_tokens *k, bool states,
-                  int64_t n_page)
+void trial_tokens(struct selftest_case *t, const struct trial_tokens *k,
+                  bool states, int64_t n_page)
 {
     int32_t *pos = trial_room(t, (size_t)k->n_tok * sizeof *pos);
     int32_t *seq = trial_room(t, (size_t)k->n_tok * sizeof *seq);

@@ -1,10 +1,10 @@
-/* Launches of RoPE and of writing the cache: what comes before attention. */
+/* Launches of RoPE and of cache writes, which precede attention. */
 #include "device/gpu/gpu_launch.h"
 
 #include "base/exact.h"
 #include "program/cache_tile.h"
 
-/* base^(-2/n), as the CPU's kernel has it. */
+/* Returns base^(-2/n), computed as the CPU's kernel does. */
 static double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -12,7 +12,7 @@ static double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Every stride-th power of the step; the device goes on from there. */
+/* Sets every stride-th power of the step; the device computes those between. */
 static void set_powers(struct rope_args *a)
 {
     int half = a->n_rot / 2;
@@ -26,7 +26,7 @@ static void set_powers(struct rope_args *a)
     }
 }
 
-void gpu_launch_rope(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_rope(struct launch_list *l, const struct gpu_call *c)
 {
     const struct graph_attr *t = c->attr;
     double width = (double)t->yarn_high - (double)t->yarn_low;
@@ -53,7 +53,7 @@ void gpu_launch_rope(struct gpu_list *l, const struct gpu_call *c)
                  &a);
 }
 
-void gpu_launch_cache_write(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_cache_write(struct launch_list *l, const struct gpu_call *c)
 {
     struct cache_write_args a = {
         .cache = c->out.at,

@@ -1,7 +1,7 @@
 /* Launches of elementwise kernels. */
 #include "device/gpu/gpu_launch.h"
 
-static void unary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
+static void unary(struct launch_list *l, const struct gpu_call *c, int32_t op)
 {
     struct unary_args a = {.out = c->out.at,
                            .x = c->in[0].at,
@@ -19,7 +19,7 @@ static void unary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
 }
 
 #define UNARY(name, op)                                                        \
-    void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c)       \
+    void gpu_launch_##name(struct launch_list *l, const struct gpu_call *c)    \
     {                                                                          \
         unary(l, c, op);                                                       \
     }
@@ -36,7 +36,7 @@ UNARY(gelu, TEXT_GELU)
 UNARY(relu, TEXT_RELU)
 #undef UNARY
 
-/* Strides of an operand as the result's dimensions see it, innermost first. */
+/* Sets an operand's strides for the result's dimensions, innermost first. */
 static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
 {
     int64_t step = 1;
@@ -49,8 +49,8 @@ static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
     }
 }
 
-/* Makes one of neighbouring dimensions that both operands walk as one, and of
- * those of one element none. */
+/* Merges adjacent dimensions that both operands traverse as one, and removes
+ * those of one element. */
 static void fold_dims(struct binary_args *a)
 {
     int n = 0;
@@ -73,7 +73,7 @@ static void fold_dims(struct binary_args *a)
     }
 }
 
-static void binary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
+static void binary(struct launch_list *l, const struct gpu_call *c, int32_t op)
 {
     struct binary_args a = {.out = c->out.at,
                             .x = c->in[0].at,
@@ -95,7 +95,7 @@ static void binary(struct gpu_list *l, const struct gpu_call *c, int32_t op)
 }
 
 #define BINARY(name, op)                                                       \
-    void gpu_launch_##name(struct gpu_list *l, const struct gpu_call *c)       \
+    void gpu_launch_##name(struct launch_list *l, const struct gpu_call *c)    \
     {                                                                          \
         binary(l, c, op);                                                      \
     }
@@ -108,7 +108,7 @@ BINARY(geglu, TEXT_GEGLU)
 BINARY(swiglu_oai, TEXT_SWIGLU_OAI)
 #undef BINARY
 
-void gpu_launch_cast(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_cast(struct launch_list *l, const struct gpu_call *c)
 {
     struct cast_args a = {.out = c->out.at,
                           .x = c->in[0].at,

@@ -26,7 +26,7 @@ SAME(TEXT_SUP_D_8TH, PACK_SUP_D_8TH);
 SAME(TEXT_SUP_D_DMIN, PACK_SUP_D_DMIN);
 #undef SAME
 
-/* How codes become values, and where they lie in a packed tile. */
+/* Sets how codes become values, and where they are in a packed tile. */
 static void set_rule(struct gather_args *a, const struct pack_rule *r)
 {
     a->low = r->low_bits;
@@ -42,7 +42,7 @@ static void set_rule(struct gather_args *a, const struct pack_rule *r)
         memcpy(a->level, r->table, sizeof a->level);
 }
 
-void gpu_launch_gather_rows(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_gather_rows(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *t = &c->in[0];
     const struct format_info *info = format_info(t->format);

@@ -6,7 +6,7 @@ _Static_assert((int)STATE_READ_WORD == (int)STATE_READ &&
                    (int)STATE_AT_WORD == (int)STATE_AT,
                "words of states go to the text as they are");
 
-void gpu_launch_short_conv(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_short_conv(struct launch_list *l, const struct gpu_call *c)
 {
     struct short_conv_args a = {.out = c->out.at,
                                 .x = c->in[0].at,
@@ -27,7 +27,8 @@ void gpu_launch_short_conv(struct gpu_list *l, const struct gpu_call *c)
         gpu_list_add(l, GPU_short_conv_state, n, &a);
 }
 
-/* The scratch: normed keys, normed queries, their products, the runs. */
+/* Parts of the scratch: normalized keys, normalized queries, their products,
+ * the spans of tokens of one sequence. */
 enum { PART_KEYS, PART_QUERIES, PART_PRODUCTS, PART_RUNS, N_PART };
 
 static size_t scratch_lay(const struct gpu_call *c, uint64_t *at)
@@ -59,9 +60,9 @@ static enum gpu_kernel delta_kernel(int64_t d_k)
                         : GPU_delta_net_wide;
 }
 
-void gpu_launch_delta_net(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
 {
-    enum { SPLIT = 32 }; /* runs side by side */
+    enum { SPLIT = 32 }; /* spans in parallel */
     uint64_t at[N_PART];
     struct delta_net_args a = {.out = c->out.at,
                                .q = c->in[0].at,

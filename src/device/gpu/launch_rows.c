@@ -5,9 +5,9 @@ _Static_assert(sizeof(struct text_span) == sizeof(struct rank_span) &&
                    offsetof(struct text_span, rank) ==
                        offsetof(struct rank_span, rank),
                "spans lie on the device as they are");
-_Static_assert(sizeof(struct text_item) == sizeof(struct rank_item) &&
+_Static_assert(sizeof(struct text_item) == sizeof(struct tree_addend) &&
                    offsetof(struct text_item, n_add) ==
-                       offsetof(struct rank_item, n_add),
+                       offsetof(struct tree_addend, n_add),
                "items of trees lie on the device as they are");
 _Static_assert((int)TEXT_RANKS == (int)PL_MAX_RANKS, "a stack holds all ranks");
 _Static_assert((int)GATING_SOFTMAX == (int)PL_GATING_SOFTMAX &&
@@ -15,7 +15,7 @@ _Static_assert((int)GATING_SOFTMAX == (int)PL_GATING_SOFTMAX &&
                    (int)GATING_SELECTED == (int)PL_GATING_SOFTMAX_SELECTED,
                "gatings go to the text as they are");
 
-void gpu_launch_rms_norm(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_rms_norm(struct launch_list *l, const struct gpu_call *c)
 {
     struct rms_norm_args a = {.out = c->out.at,
                               .x = c->in[0].at,
@@ -28,7 +28,7 @@ void gpu_launch_rms_norm(struct gpu_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_rms_norm, gpu_rows(&c->out), &a);
 }
 
-void gpu_launch_softmax(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_softmax(struct launch_list *l, const struct gpu_call *c)
 {
     struct softmax_args a = {
         .out = c->out.at, .x = c->in[0].at, .d = gpu_last(&c->out)};
@@ -36,7 +36,7 @@ void gpu_launch_softmax(struct gpu_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_softmax, gpu_rows(&c->out), &a);
 }
 
-/* Parts of a span between multiples of 256. */
+/* Returns the number of parts into which multiples of 256 split a span. */
 static int32_t span_parts(const struct rank_span *s)
 {
     int64_t end = s->logical + s->n;
@@ -44,7 +44,7 @@ static int32_t span_parts(const struct rank_span *s)
     return s->n > 0 ? (int32_t)((end - 1) / 256 - s->logical / 256 + 1) : 0;
 }
 
-void gpu_launch_quantize(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_quantize(struct launch_list *l, const struct gpu_call *c)
 {
     struct quantize_args a = {.out = c->out.at,
                               .x = c->in[0].at,
@@ -69,7 +69,7 @@ size_t gpu_router_scratch(const struct gpu_call *c)
     return (size_t)(2 * gpu_count(&c->in[0])) * sizeof(float);
 }
 
-void gpu_launch_router_topk(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_router_topk(struct launch_list *l, const struct gpu_call *c)
 {
     const struct graph_attr *at = c->attr;
     struct router_topk_args a = {.out = c->out.at,
@@ -89,7 +89,7 @@ void gpu_launch_router_topk(struct gpu_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_router_topk, gpu_rows(&c->out), &a);
 }
 
-void gpu_launch_router_weights(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_router_weights(struct launch_list *l, const struct gpu_call *c)
 {
     struct router_weights_args a = {
         .out = c->out.at,
@@ -104,7 +104,7 @@ void gpu_launch_router_weights(struct gpu_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_router_weights, gpu_rows(&c->out), &a);
 }
 
-void gpu_launch_sum(struct gpu_list *l, const struct gpu_call *c)
+void gpu_launch_sum(struct launch_list *l, const struct gpu_call *c)
 {
     struct sum_args a = {.out = c->out.at,
                          .x = c->in[0].at,

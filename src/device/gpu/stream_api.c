@@ -1,5 +1,5 @@
-/* The libraries of CUDA and HIP: opening them, their errors, what they tell of
- * a device. */
+/* The libraries of CUDA and HIP: opening them, their errors, device
+ * properties. */
 #include "device/gpu/stream_api.h"
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where struct stream_api has a call. */
+/* Offset of each call in struct stream_api. */
 static const size_t place[] = {
 #define ROW(name, ...) [CALL_##name] = offsetof(struct stream_api, name),
     STREAM_CALL_MAP(ROW) CUDA_CALL_MAP(ROW) HIP_CALL_MAP(ROW)
@@ -15,8 +15,8 @@ static const size_t place[] = {
 #undef ROW
 };
 
-/* The libraries have threads that end with the process alone, so they are not
- * taken out of it again. */
+/* Never unloads libraries, because they have threads that end only with the
+ * process. */
 void *stream_open_library(const char *variable, const char *const path[],
                           const char **tried)
 {
@@ -36,7 +36,7 @@ void *stream_open_library(const char *variable, const char *const path[],
 static pl_status find_calls(struct stream_api *api, const char *path,
                             pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
 
     for (int c = 0; c < STREAM_CALL_COUNT; c++) {
         void *f = m->symbol[c] ? dlsym(api->handle, m->symbol[c]) : NULL;
@@ -55,7 +55,7 @@ static pl_status find_calls(struct stream_api *api, const char *path,
 
 static pl_status open_library(struct stream_api *api, pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
     const char *path = "", *why;
 
     api->handle = stream_open_library(m->variable, m->path, &path);
@@ -87,7 +87,7 @@ static pl_status count_devices(const struct stream_api *api, int *n,
                         api->make->name, err);
 }
 
-pl_status stream_load(struct stream_api *api, const struct stream_make *make,
+pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
                       int *n_device, pl_err *err)
 {
     pl_status s;
@@ -112,7 +112,7 @@ void stream_unload(struct stream_api *api)
 pl_status stream_check(const struct stream_api *api, unsigned code,
                        enum stream_call call, const char *what, pl_err *err)
 {
-    const struct stream_make *m = api->make;
+    const struct stream_vendor *m = api->make;
     const char *name, *text;
 
     if (code == API_SUCCESS)

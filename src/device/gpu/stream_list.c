@@ -1,11 +1,11 @@
-/* Which devices CUDA and HIP have, and what is known of them before they are
- * opened: what is told without a context, so that a device that is full, taken
- * or broken does not keep others from being listed. A device bears its API's
- * number always, those that are too old for the kernels among them.
+/* Lists the devices of CUDA and HIP, with properties known before they are
+ * opened. These need no context, so a device that is full, taken or broken does
+ * not keep others from being listed. A device always has its API's number;
+ * devices too old for the kernels are listed too.
  *
- * What memory is free can be asked of a context alone, so one is there for a
- * moment, on the device that is asked for. What it takes itself is not free any
- * more then, as it will be. */
+ * Only a context reports free memory, so one is created for a moment, on the
+ * requested device. The context's own memory is then not free, as later in use.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static pl_status ask_device(const struct stream_api *api, int index,
     return s == PL_OK ? dropped : s;
 }
 
-pl_status stream_free_memory(const struct stream_make *make, int index,
+pl_status stream_free_memory(const struct stream_vendor *make, int index,
                              uint64_t *bytes, pl_err *err)
 {
     struct stream_api api;
@@ -82,7 +82,7 @@ static pl_status speeds(const struct stream_api *api,
     return PL_OK;
 }
 
-/* Letters of the address are written as the API likes. */
+/* APIs differ in the case of the address's letters. */
 static void lower_hex(char *s)
 {
     for (; *s; s++)
@@ -114,7 +114,7 @@ static pl_status ask(const struct stream_api *api, struct gpu_info *i,
     return PL_OK;
 }
 
-pl_status stream_list(const struct stream_make *make, struct gpu_info *out,
+pl_status stream_list(const struct stream_vendor *make, struct gpu_info *out,
                       int max, int *n, pl_err *err)
 {
     struct stream_api api;
@@ -150,7 +150,7 @@ static bool reaches(const struct stream_api *api, const struct gpu_info *from,
            yes;
 }
 
-void stream_peers(const struct stream_make *make, struct gpu_info *gpu, int n)
+void stream_peers(const struct stream_vendor *make, struct gpu_info *gpu, int n)
 {
     struct stream_api api;
     int n_device;

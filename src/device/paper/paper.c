@@ -68,22 +68,23 @@ static pl_status add_host(struct device_list *l, int n_rank, int n_thread,
 
 static bool has_kernel(const struct device_desc *d,
                        const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
+                       const struct insn_kernel *k, const struct prog_tensor *t)
 {
     (void)d;
     (void)opt;
     (void)t;
-    return !step_kernel_is_bf16(k); /* what described ones have is not known */
+    return !insn_kernel_is_bf16(k); /* what described ones have is not known */
 }
 
-/* What a device of private memory needs that runs this machine's kernels. */
+/* Returns the scratch bytes of a device with private memory that runs this
+ * machine's kernels. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
 {
     return d->host ? 0 : cpu_image_parts_scratch(opt, p);
 }
 
-const struct device_ops paper_ops = {
+const struct backend_ops paper_ops = {
     .name = "paper",
     .accepts =
         "accepted: NAME:MEMORY:BANDWIDTH/s[:flops=N][:link=BANDWIDTH/s]"

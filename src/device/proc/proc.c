@@ -1,14 +1,14 @@
-/* The kind proc: cores of this machine whose threads and memory are those of
- * another process, forked when a set is loaded.
+/* The backend proc: CPU cores whose threads and memory belong to another
+ * process, forked when a set is loaded.
  *
- * It is what a device on another host or on a card is to the rest: nobody reads
- * its memory, what is written to it and read from it passes through a stream,
- * and it may be lost at any moment. What runs in the process is a cpu device
- * (proc_child.c). A kernel of the application's (custom ops) runs there too:
- * what it changes beside its results is not seen here.
+ * It resembles a device on another host or on a card. Other devices cannot read
+ * its memory; writes and reads pass through a stream; it may be lost at any
+ * moment. A cpu device runs in the process (proc_child.c). Kernels of the
+ * application (custom ops) run there too; side effects of theirs are not
+ * visible here.
  *
- * Processes are ended by SIGKILL: they have nothing to put in order, and one
- * that hangs ends too. */
+ * Processes are ended by SIGKILL, because they have nothing to clean up, and so
+ * that hung ones end too. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "device/proc/proc_inner.h"
 #include "machine/topology.h"
 
-/* ---- what it can do ------------------------------------------------------ */
+/* ---- capabilities -------------------------------------------------------- */
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
@@ -51,7 +51,7 @@ static enum activations activations(const struct device_desc *d,
 
 static bool has_kernel(const struct device_desc *d,
                        const struct device_options *opt,
-                       const struct step_kernel *k, const struct prog_tensor *t)
+                       const struct insn_kernel *k, const struct prog_tensor *t)
 {
     return cpu_ops.has_kernel(d, opt, k, t);
 }
@@ -62,11 +62,11 @@ static size_t scratch(const struct device_desc *d,
     return cpu_ops.scratch(d, opt, p);
 }
 
-/* ---- a bank ---------------------------------------------------------- */
+/* ---- backend ------------------------------------------------------------- */
 
-static void close_bank(struct device_bank *b)
+static void close_backend(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     if (!p)
         return;
@@ -79,9 +79,9 @@ static void close_bank(struct device_bank *b)
     b->own = NULL;
 }
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_backend(struct backend *b, pl_err *err)
 {
-    struct proc_bank *p = calloc(1, sizeof *p);
+    struct proc_backend *p = calloc(1, sizeof *p);
 
     if (!p)
         return err_no_memory(err, "a set of devices");
@@ -107,9 +107,10 @@ bool proc_crowded(const struct device_set *s, int n)
            CPU_COUNT(&set) < device_set_threads(s, NULL) + n;
 }
 
-/* ---- processes ------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------- */
 
-/* No handler of the application's runs in the child, or between. */
+/* Forks with all signals blocked, so that no handler of the application runs in
+ * the child. */
 static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
 {
     pid_t parent = getpid(), pid;
@@ -124,7 +125,7 @@ static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
     return pid;
 }
 
-static pl_status start(struct proc_bank *b, int i, int dev, pl_err *err)
+static pl_status start(struct proc_backend *b, int i, int dev, pl_err *err)
 {
     struct proc_device *p = &b->dev[i];
     pid_t pid;
@@ -149,15 +150,15 @@ static pl_status start(struct proc_bank *b, int i, int dev, pl_err *err)
     return proc_take(p, pid, err);
 }
 
-/* A device that is gone. */
+/* Sets the error of a device whose process has ended. */
 static pl_status lost(const struct proc_device *p, pl_err *err)
 {
     return err_set(err, PL_DEVICE, "%s: %s", p->d->desc.name, p->how);
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     proc_end_all(p);
     for (int i = 0; i < p->n; i++) {
@@ -166,9 +167,9 @@ static void unload(struct device_bank *b)
     }
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
     pl_status st = PL_OK;
 
     for (int i = 0; i < p->n; i++)
@@ -189,11 +190,11 @@ static pl_status load(struct device_bank *b, pl_err *err)
     return st;
 }
 
-/* ---- memory ---------------------------------------------------------------
+/* ---- memory --------------------------------------------------------------
  *
- * The inbox is written at once, since peers write there too: what came through
- * the stream could come after them. The other regions only the child sees, and
- * a run or a read comes behind what was written. */
+ * The inbox is written directly, because peers write there too: bytes of the
+ * stream could overwrite theirs later. Only the child accesses the other
+ * regions, and it executes a step or a read after earlier writes. */
 
 static pl_status put(struct device *d, enum region r, size_t offset,
                      const void *src, size_t bytes, pl_err *err)
@@ -232,7 +233,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return received ? PL_OK : lost(p, err);
 }
 
-/* There is nothing to wait for, see above. */
+/* Nothing is pending, see above. */
 static pl_status flush(struct device *d, pl_err *err)
 {
     const struct proc_device *p = d->own;
@@ -240,23 +241,23 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a run ----------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static bool send_run(const struct proc_device *p, const struct device_run *run,
                      uint64_t number)
 {
     const struct proc_order o = {
-        .verb = PROC_RUN, .run_number = number, .fail_step = p->d->fail_step};
+        .verb = PROC_RUN, .run_number = number, .fail_insn = p->d->fail_insn};
 
     return proc_send(&p->end, &o, sizeof o) &&
            proc_send(&p->end, run, sizeof *run);
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
     uint64_t number;
-    const struct device_run *run = device_set_now(b->set, &number);
+    const struct device_run *run = device_set_current_run(b->set, &number);
 
     proc_run_begins(p);
     for (int i = 0; i < p->n; i++)
@@ -268,16 +269,16 @@ static void take_counters(struct device *d, const struct proc_done *done)
 {
     d->n_timing = done->n_timing;
     memcpy(d->macs, done->macs, sizeof d->macs);
-    d->messages = done->messages;
-    d->message_bytes = done->message_bytes;
+    d->n_collective = done->n_collective;
+    d->collective_bytes = done->collective_bytes;
     d->copies = done->copies;
     d->copy_bytes = done->copy_bytes;
     d->spent = done->spent;
 }
 
-static void await_all(struct device_bank *b)
+static void await_all(struct backend *b)
 {
-    struct proc_bank *p = b->own;
+    struct proc_backend *p = b->own;
 
     for (int i = 0; i < p->n; i++) {
         struct proc_done done;
@@ -288,17 +289,17 @@ static void await_all(struct device_bank *b)
     proc_run_ends(p);
 }
 
-const struct device_ops proc_ops = {
+const struct backend_ops proc_ops = {
     .name = "proc",
     .accepts = "proc, proc*N, proc:0-3+8-11 (as cpu, each device a process)",
-    .rings = true,
+    .wakes_waiters = true,
     .describe = describe,
     .has_kernel = has_kernel,
     .packing = packing,
     .activations = activations,
     .scratch = scratch,
-    .open = open_bank,
-    .close = close_bank,
+    .open = open_backend,
+    .close = close_backend,
     .load = load,
     .unload = unload,
     .write = put,

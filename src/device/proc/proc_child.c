@@ -1,12 +1,12 @@
-/* The process of a device. It is a copy of its parent, with the programs, the
- * options and the kernels where they were; inboxes, events and the failure flag
- * are shared. In it the device becomes a cpu device, alone in a bank of its
- * own, so its threads go through the script as those of any cpu device do, and
- * reach their peers by nothing but inboxes and events.
+/* The process of a device. It is a copy of its parent, with the programs,
+ * options and kernels at the same addresses; inboxes, events and the failure
+ * flag are shared. In it the device becomes a cpu device, alone in a backend of
+ * its own. So its threads execute the variant as those of any cpu device, and
+ * communicate with peers only through inboxes and events.
  *
- * Nothing of the parent is put in order here: no handler runs, no stream is
- * flushed, no lock of the library is taken that the parent might hold. The
- * process ends when it is killed, by the parent or with it. */
+ * State of the parent is left alone: no handler runs, no stream is flushed, and
+ * no lock of the library that the parent might hold is taken. The process ends
+ * when it is killed, by the parent or with it. */
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,24 +22,25 @@
 struct child {
     struct device_set *set;
     struct device *d;
-    int dev[1]; /* of the bank: its index */
-    struct device_bank bank;
+    int dev[1]; /* index of the backend's only device */
+    struct backend backend;
     struct proc_end end;
     struct device_run run;
 };
 
-/* ---- its life ------------------------------------------------------------ */
+/* ---- start and end ------------------------------------------------------- */
 
-/* The only place where the library ends a process: this one, which is its own.
- * The C library's ways would run the application's exit handlers. */
+/* Ends the process. This is the only place where the library does so, and the
+ * process is its own. The C library's functions would run the application's
+ * exit handlers. */
 static void leave(void)
 {
     for (;;)
         syscall(SYS_exit_group, 0);
 }
 
-/* Ends the process when the parent has ended. A thread's end of the parent is
- * not: PR_SET_PDEATHSIG would take it for one. */
+/* Ends the process when the parent process has ended. PR_SET_PDEATHSIG is not
+ * used, because it also fires when a mere thread of the parent ends. */
 static void *follow(void *user)
 {
     struct pollfd p = {.fd = *(const int *)user, .events = POLLIN};
@@ -64,8 +65,8 @@ static pl_status follow_parent(int *fd, pl_err *err)
                   : err_no_thread(err, "a thread of a device's process", e);
 }
 
-/* What a terminal or a supervisor sends to all processes of a group is the
- * parent's to answer. */
+/* Ignores signals that a terminal or a supervisor sends to a whole process
+ * group, because the parent handles them. */
 static void own_signals(void)
 {
     static const int parents[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
@@ -81,7 +82,8 @@ static void own_signals(void)
     pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
-/* What the application has open shall close when it closes it. */
+/* Closes the application's files, so that they close when the application
+ * closes them. */
 static void close_files(void)
 {
 #ifdef SYS_close_range
@@ -89,16 +91,16 @@ static void close_files(void)
 #endif
 }
 
-/* ---- its memory ------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------- */
 
 static pl_status load(struct child *c, int *parent, pl_err *err)
 {
     PL_TRY(follow_parent(parent, err));
-    PL_TRY(cpu_ops.open(&c->bank, err));
-    return cpu_ops.load(&c->bank, err);
+    PL_TRY(cpu_ops.open(&c->backend, err));
+    return cpu_ops.load(&c->backend, err);
 }
 
-/* ---- its work -------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------- */
 
 static void run(struct child *c, const struct proc_order *o)
 {
@@ -106,14 +108,14 @@ static void run(struct child *c, const struct proc_order *o)
     struct proc_done done;
 
     proc_receive(&c->end, &c->run, sizeof c->run);
-    d->fail_step = o->fail_step;
+    d->fail_insn = o->fail_insn;
     d->n_timing = 0;
     device_set_adopt(c->set, &c->run, o->run_number);
-    cpu_ops.submit(&c->bank);
-    cpu_ops.wait(&c->bank);
+    cpu_ops.submit(&c->backend);
+    cpu_ops.wait(&c->backend);
     done = (struct proc_done){.n_timing = d->n_timing,
-                              .messages = d->messages,
-                              .message_bytes = d->message_bytes,
+                              .n_collective = d->n_collective,
+                              .collective_bytes = d->collective_bytes,
                               .copies = d->copies,
                               .copy_bytes = d->copy_bytes,
                               .spent = d->spent};
@@ -121,7 +123,7 @@ static void run(struct child *c, const struct proc_order *o)
     proc_send(&c->end, &done, sizeof done);
 }
 
-static void obey(struct child *c)
+static void child_loop(struct child *c)
 {
     struct proc_order o;
 
@@ -156,12 +158,12 @@ void proc_child(struct device_set *s, int dev, struct proc_pipe *pipe,
                               .in = &pipe->to_child,
                               .awake_ns = 80 * 1000,
                               .shares = proc_crowded(s, 1)};
-    c.bank =
-        (struct device_bank){.ops = &cpu_ops, .set = s, .n = 1, .dev = c.dev};
-    c.d->bank = &c.bank;
+    c.backend =
+        (struct backend){.ops = &cpu_ops, .set = s, .n = 1, .dev = c.dev};
+    c.d->backend = &c.backend;
     device_set_inherit(s);
     loaded.status = load(&c, &fd, &loaded.err);
     proc_send(&c.end, &loaded, sizeof loaded);
     for (;;)
-        obey(&c);
+        child_loop(&c);
 }

@@ -1,6 +1,6 @@
-/* The counts only grow, so a full ring and an empty one differ. Who is about to
- * sleep says so before it looks a last time; who counts up does that before it
- * asks who sleeps. */
+/* The counts only grow, so a full ring and an empty one differ. A side
+ * registers as a sleeper before its last check; the other side advances the
+ * count before it checks for sleepers. So no wake-up is lost. */
 #include "device/proc/proc_pipe.h"
 
 #include "device/device_ops.h"
@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 64 << 10, /* told to the other side at once */
-    LOOKS = 100,      /* between two looks at the clock */
+    CHUNK = 64 << 10, /* most bytes before the other side is told */
+    LOOKS = 100,      /* polls between two reads of the clock */
 };
 
 static void wake(struct proc_stream *s)
 {
-    atomic_fetch_add(&s->bell, 1);
-    syscall(SYS_futex, &s->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&s->wake_count, 1);
+    syscall(SYS_futex, &s->wake_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static void advance(struct proc_stream *s, struct device_flag *f, uint64_t v)
@@ -53,23 +53,24 @@ static bool look(const struct proc_end *e, const struct device_flag *f,
     return false;
 }
 
-/* Until the flag is at the target; false: the other side is gone. */
+/* Waits until the flag reaches the target. Returns false if the other side
+ * ended. */
 static bool await(const struct proc_end *e, struct proc_stream *s,
                   const struct device_flag *f, uint64_t target)
 {
     while (!look(e, f, target)) {
-        unsigned bell = atomic_load(&s->bell);
+        unsigned bell = atomic_load(&s->wake_count);
 
         atomic_fetch_add(&s->n_asleep, 1);
         if (!over(e, f, target))
-            syscall(SYS_futex, &s->bell, FUTEX_WAIT, bell, NULL, NULL, 0);
+            syscall(SYS_futex, &s->wake_count, FUTEX_WAIT, bell, NULL, NULL, 0);
         atomic_fetch_sub(&s->n_asleep, 1);
     }
     return atomic_load(&f->v) >= target;
 }
 
-/* Bytes that can go next without a break: of so many wanted, up to the ring's
- * end, of so many there. */
+/* Returns the bytes to copy next: at most `wanted`, at most `there`, and not
+ * past the end of the ring. */
 static size_t stretch(uint64_t at, size_t wanted, uint64_t there)
 {
     size_t n = PROC_RING_BYTES - at % PROC_RING_BYTES;

@@ -1,26 +1,26 @@
-/* The draw of sim_merge.h: again and again the head of one queue or of the
- * other, where both may come; of two heads the one that stands first in the
- * script always may. */
+/* Implements the draw of sim_merge.h: repeatedly takes the head of one queue or
+ * of the other, if both are allowed. The head that is first in the variant is
+ * always allowed. */
 #include "device/sim/sim_merge.h"
 
-/* A queue while it is drawn from. */
+/* A queue during the draw. */
 struct source {
     const int *step;
     int n, head;
-    int tell; /* next POST or meeting of the run, from the head on */
+    int tell; /* next POST or barrier of the step, from the head on */
 };
 
 struct merging {
-    const struct script *script;
+    const struct variant *variant;
     const struct device_run *run;
     int dev;
     struct source queue[QUEUE_COUNT];
-    const unsigned char *told; /* of each event of the device: it is out */
+    const unsigned char *told; /* for each event of the device: drawn already */
 };
 
-static bool runs(const struct merging *m, const struct step *st)
+static bool runs(const struct merging *m, const struct insn *st)
 {
-    return step_runs(st, m->run->n_micro, m->run->sizes);
+    return insn_enabled(st, m->run->n_micro, m->run->sizes);
 }
 
 static void find_tell(const struct merging *m, struct source *q)
@@ -28,53 +28,53 @@ static void find_tell(const struct merging *m, struct source *q)
     if (q->tell < q->head)
         q->tell = q->head;
     for (; q->tell < q->n; q->tell++) {
-        const struct step *st = &m->script->step[q->step[q->tell]];
+        const struct insn *st = &m->variant->insn[q->step[q->tell]];
 
-        if (runs(m, st) && (st->kind == STEP_POST || step_meets(st)))
+        if (runs(m, st) && (st->kind == INSN_POST || insn_is_barrier(st)))
             return;
     }
 }
 
-/* May the head of queue k come next? */
+/* Returns true if the head of queue k may be next. */
 static bool is_free(const struct merging *m, int k)
 {
     const struct source *q = &m->queue[k], *other = &m->queue[!k];
-    const struct step *st;
-    bool others = false; /* is it a WAIT for them? */
+    const struct insn *st;
+    bool others = false; /* a WAIT for other devices */
 
     if (q->head == q->n)
         return false;
-    st = &m->script->step[q->step[q->head]];
+    st = &m->variant->insn[q->step[q->head]];
     if (!runs(m, st))
         return true;
-    for (int i = 0; st->kind == STEP_WAIT && i < wait_count(&st->wait); i++) {
-        struct step_event e = wait_event(&st->wait, i);
+    for (int i = 0; st->kind == INSN_WAIT && i < wait_count(&st->wait); i++) {
+        struct insn_event e = wait_event(&st->wait, i);
 
         if (e.dev == m->dev && !m->told[e.event])
             return false;
         others |= e.dev != m->dev;
     }
-    return !(others || step_meets(st)) || other->tell == other->n ||
+    return !(others || insn_is_barrier(st)) || other->tell == other->n ||
            other->step[other->tell] > q->step[q->head];
 }
 
-void sim_merge(int *out, const struct script *c, int dev,
+void sim_merge(int *out, const struct variant *c, int dev,
                const struct device_run *run,
                const struct sim_queue queue[QUEUE_COUNT], unsigned char *told,
                uint64_t *random)
 {
-    struct merging m = {.script = c, .run = run, .dev = dev, .told = told};
-    int k = 0, stay = 0; /* draws from one queue for a while */
+    struct merging m = {.variant = c, .run = run, .dev = dev, .told = told};
+    int k = 0, stay = 0; /* draws to take from one queue */
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};
         find_tell(&m, &m.queue[q]);
         for (int i = 0; i < queue[q].n; i++)
-            if (c->step[queue[q].step[i]].kind == STEP_POST)
-                told[c->step[queue[q].step[i]].event.event] = 0;
+            if (c->insn[queue[q].step[i]].kind == INSN_POST)
+                told[c->insn[queue[q].step[i]].event.event] = 0;
     }
-    for (int i = 0; i < c->n_step; i++) {
-        const struct step *st;
+    for (int i = 0; i < c->n_insn; i++) {
+        const struct insn *st;
 
         if (stay-- == 0) {
             k = sim_draw(random, QUEUE_COUNT);
@@ -85,8 +85,8 @@ void sim_merge(int *out, const struct script *c, int dev,
             stay = 0;
         }
         out[i] = m.queue[k].step[m.queue[k].head++];
-        st = &c->step[out[i]];
-        if (st->kind == STEP_POST)
+        st = &c->insn[out[i]];
+        if (st->kind == INSN_POST)
             told[st->event.event] = 1;
         find_tell(&m, &m.queue[k]);
     }

@@ -1,20 +1,20 @@
-/* Sim devices: what a machine with private memory and asynchronous queues may
- * do, done on purpose.
+/* Sim devices do on purpose what a machine with private memory and asynchronous
+ * queues may do.
  *
- * One thread plays all queues of all sim devices. Again and again it draws one
- * of the queues whose head can run and runs that step, or one piece of it, so
- * every order that events allow comes up sooner or later; now and then a queue
- * is held back for a while, as a busy device would. A seed repeats the draws,
- * and so the order, where no cpu device and no link's real time takes part.
- * Where links take real time there is nothing to repeat: as many threads as
- * there are cores share the devices, which then compute side by side, and as
- * many others their copy queues, which nothing that computes then keeps from
- * setting out, as no kernel keeps a link. A set may ask for both queues as one
- * (sim_merge.h).
+ * One thread runs all queues of all sim devices. It repeatedly draws a queue
+ * whose head can run and executes that instruction, or one copy descriptor of
+ * it. So every order that events allow occurs sooner or later. Now and then a
+ * queue is held back for a while, as on a busy device. A seed repeats the
+ * draws, and so the order, if no cpu device and no simulated link takes part.
+ * If links take real time, nothing is repeatable. Then as many threads as there
+ * are cores share the devices, which compute in parallel. As many others run
+ * their copy queues, so that computing does not delay a copy, as kernels do not
+ * delay a link. A set may ask for both queues as one (sim_merge.h).
  *
- * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
- * poisoned, as all memory is when it is handed out: a step that reads too early
- * or too late finds NaNs. A program that passes program_check cannot stall. */
+ * Kernels are the CPU's, executed whole or in parts in any order. Dead buffers
+ * are poisoned, as all memory is when it is allocated. So an instruction that
+ * reads too early or too late finds NaNs. A program that passes program_check
+ * cannot deadlock. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,15 +32,16 @@
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct cursor {
-    const int *step; /* of this run's script */
+    const int *step; /* of this step's variant */
     int n, head;
-    int hold;      /* draws for which it is left out */
-    bool pulling;  /* the head is a PULL or PAGES on its way */
-    int piece;     /* its next piece */
-    int n_piece;   /* PAGES come in parts too */
-    double begun;  /* the head, by the run's clock */
-    double due;    /* when its bytes arrive */
-    double pushed; /* when all that was pushed has arrived; a POST waits */
+    int hold;     /* draws for which it is held back */
+    bool pulling; /* the head is a transfer in flight */
+    int piece;    /* its next copy descriptor */
+    int n_piece;  /* PAGES are split into parts too */
+    double begun; /* start of the head, by the step's clock */
+    double due;   /* time when its bytes arrive */
+    /* time when all pushed bytes have arrived; a POST waits for it */
+    double pushed;
 };
 
 struct sim_device {
@@ -48,20 +49,23 @@ struct sim_device {
     struct device *dev;
     unsigned char *base[REGION_INBOX]; /* owned: private memory */
     unsigned char *scratch;            /* owned */
-    _Atomic uint64_t run_number;       /* the run that it is ready for */
-    pthread_mutex_t counting; /* of the counters: both queues have copies */
-    pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
-                              the trace */
-    struct sim_queue queue[PROG_MAX_SCRIPT][QUEUE_COUNT];
-    int *merged;         /* owned, [most steps of a script]: of a run that has
-                            its queues as one */
-    unsigned char *told; /* owned, [n_event]: room for sim_merge */
-    struct cursor cursor[QUEUE_COUNT]; /* one of them is empty then */
-    const struct script *script;       /* of this run */
-    unsigned char *done;               /* owned, [most steps of a script] */
-    int first_open;                    /* all steps before are done */
+    _Atomic uint64_t run_number;       /* the step that it is ready for */
+    /* protects the counters: both queues have copies */
+    pthread_mutex_t counting;
+    /* protects what its queues share, up to `death`, and the trace */
+    pthread_mutex_t lock;
+    struct sim_queue queue[PROG_MAX_VARIANT][QUEUE_COUNT];
+    /* owned, [most instructions of a variant]: the order of a step with both
+     * queues as one */
+    int *merged;
+    unsigned char *told; /* owned, [n_event]: space for sim_merge */
+    /* one is empty if the queues are merged */
+    struct cursor cursor[QUEUE_COUNT];
+    const struct variant *variant; /* of this step */
+    unsigned char *done;           /* owned, [most instructions of a variant] */
+    int first_open;                /* all earlier instructions are done */
     int last_begun;
-    int death; /* next to come */
+    int death; /* next dead range */
 };
 
 /* A thread and its devices. */
@@ -69,18 +73,19 @@ struct sim_thread {
     uint64_t random;
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
-    unsigned queues;        /* a bit for each queue of theirs that it plays */
-    bool first;             /* makes them ready for a run */
+    unsigned queues;        /* one bit for each queue that it runs */
+    bool first;             /* prepares them for a step */
 };
 
 struct sim {
     struct device_set *set;
     struct cpu_kernels kernels;
-    struct team *team; /* owned: the caller's, which does nothing, threads */
+    /* owned: the caller's thread, which stays idle, and the threads */
+    struct team *team;
     int n, n_thread;
     struct sim_device *dev;    /* owned */
     struct sim_thread *thread; /* owned, [n_thread] */
-    /* the run in progress */
+    /* the step in progress */
     const struct device_run *run;
     uint64_t run_number;
 };
@@ -100,13 +105,14 @@ static void link_time(const struct device_desc *d, size_t bytes)
         device_sleep(device_now() + t, NULL);
 }
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- open, load and close
+ * -------------------------------------------------- */
 
 static void unload_device(struct device_set *set, struct sim_device *d)
 {
     bool copy = device_set_is_copy(set);
 
-    for (int k = 0; k < PROG_MAX_SCRIPT * QUEUE_COUNT; k++)
+    for (int k = 0; k < PROG_MAX_VARIANT * QUEUE_COUNT; k++)
         free(d->queue[k / QUEUE_COUNT][k % QUEUE_COUNT].step);
     memset(d->queue, 0, sizeof d->queue);
     for (int r = 0; r < REGION_INBOX; r++) {
@@ -132,7 +138,7 @@ static void unload_device(struct device_set *set, struct sim_device *d)
     d->done = NULL;
 }
 
-static void unload(struct device_bank *b)
+static void unload(struct backend *b)
 {
     struct sim *sim = b->own;
 
@@ -140,7 +146,7 @@ static void unload(struct device_bank *b)
         unload_device(b->set, &sim->dev[i]);
 }
 
-static void close_bank(struct device_bank *b)
+static void close_backend(struct backend *b)
 {
     struct sim *sim = b->own;
 
@@ -157,8 +163,9 @@ static void close_bank(struct device_bank *b)
     b->own = NULL;
 }
 
-/* One thread plays all devices; with links as many as there are cores. */
-static int count_threads(const struct device_bank *b)
+/* Returns the number of threads: one for all devices; with links two per
+ * device, or two per core if there are fewer cores. */
+static int count_threads(const struct backend *b)
 {
     cpu_set_t may;
     int n_core = b->n;
@@ -192,7 +199,7 @@ static void deal_devices(struct sim *sim, uint64_t seed)
     }
 }
 
-static pl_status start_threads(struct device_bank *b, pl_err *err)
+static pl_status start_threads(struct backend *b, pl_err *err)
 {
     struct sim *sim = b->own;
     int n = sim->n_thread + 1, *core = malloc((size_t)n * sizeof *core);
@@ -208,7 +215,7 @@ static pl_status start_threads(struct device_bank *b, pl_err *err)
     return s;
 }
 
-static pl_status open_bank(struct device_bank *b, pl_err *err)
+static pl_status open_backend(struct backend *b, pl_err *err)
 {
     const struct device_options *opt = device_set_options(b->set);
     struct sim *sim = calloc(1, sizeof *sim);
@@ -236,14 +243,14 @@ static pl_status open_bank(struct device_bank *b, pl_err *err)
     return start_threads(b, err);
 }
 
-static bool sort_queues(struct sim_queue *q, const struct script *c)
+static bool sort_queues(struct sim_queue *q, const struct variant *c)
 {
     for (int k = 0; k < QUEUE_COUNT; k++) {
-        q[k].step = malloc(((size_t)c->n_step + 1) * sizeof *q[k].step);
+        q[k].step = malloc(((size_t)c->n_insn + 1) * sizeof *q[k].step);
         if (!q[k].step)
             return false;
-        for (int i = 0; i < c->n_step; i++)
-            if ((int)c->step[i].queue == k)
+        for (int i = 0; i < c->n_insn; i++)
+            if ((int)c->insn[i].queue == k)
                 q[k].step[q[k].n++] = i;
     }
     return true;
@@ -254,12 +261,12 @@ static bool make_tables(struct sim_device *d)
     const struct program *p = d->dev->prog;
     int n_step = 0;
 
-    for (int i = 0; i < p->n_script; i++) {
-        const struct script *c = &p->script[i];
+    for (int i = 0; i < p->n_variant; i++) {
+        const struct variant *c = &p->variant[i];
 
         if (!sort_queues(d->queue[i], c))
             return false;
-        n_step = c->n_step > n_step ? c->n_step : n_step;
+        n_step = c->n_insn > n_step ? c->n_insn : n_step;
     }
     d->done = calloc((size_t)n_step + 1, 1);
     d->merged = malloc(((size_t)n_step + 1) * sizeof *d->merged);
@@ -291,7 +298,7 @@ static pl_status load_device(struct sim *sim, struct sim_device *d, pl_err *err)
     return cpu_image_init(&d->image, sim->set, d->dev, &sim->kernels, err);
 }
 
-static pl_status load(struct device_bank *b, pl_err *err)
+static pl_status load(struct backend *b, pl_err *err)
 {
     struct sim *sim = b->own;
 
@@ -322,48 +329,49 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step
+ * ---------------------------------------------------------------- */
 
-static void step_ends(struct sim_device *d, int step)
+static void insn_ends(struct sim_device *d, int step)
 {
     pthread_mutex_lock(&d->lock);
     d->done[step] = 1;
-    while (d->first_open < d->script->n_step && d->done[d->first_open])
+    while (d->first_open < d->variant->n_insn && d->done[d->first_open])
         d->first_open++;
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Steps that this run does not have count as done. */
-static void pass_over(const struct sim *s, struct sim_device *d,
-                      struct cursor *l)
+/* Marks instructions that are disabled in this step as done. */
+static void skip_disabled(const struct sim *s, struct sim_device *d,
+                          struct cursor *l)
 {
     for (; l->head < l->n; l->head++) {
         int i = l->step[l->head];
 
-        if (step_runs(&d->script->step[i], s->run->n_micro, s->run->sizes))
+        if (insn_enabled(&d->variant->insn[i], s->run->n_micro, s->run->sizes))
             return;
-        step_ends(d, i);
+        insn_ends(d, i);
     }
 }
 
-/* Sorts the steps of the run into the queues. */
+/* Sets the queues to the instructions of the step. */
 static void set_cursors(struct sim *s, struct sim_thread *p,
                         struct sim_device *d)
 {
-    const struct sim_queue *x = d->queue[s->run->script];
+    const struct sim_queue *x = d->queue[s->run->variant];
     bool merge = device_set_options(s->set)->sim_merge;
 
     for (int q = 0; q < QUEUE_COUNT; q++)
         d->cursor[q] = (struct cursor){.step = x[q].step, .n = x[q].n};
     if (merge) {
-        sim_merge(d->merged, d->script, d->dev->prog->dev, s->run, x, d->told,
+        sim_merge(d->merged, d->variant, d->dev->prog->dev, s->run, x, d->told,
                   &p->random);
         d->cursor[QUEUE_COMPUTE] =
-            (struct cursor){.step = d->merged, .n = d->script->n_step};
+            (struct cursor){.step = d->merged, .n = d->variant->n_insn};
         d->cursor[QUEUE_COPY] = (struct cursor){.step = NULL};
     }
     for (int q = 0; q < QUEUE_COUNT; q++)
-        pass_over(s, d, &d->cursor[q]);
+        skip_disabled(s, d, &d->cursor[q]);
 }
 
 static void begin(struct sim *s, struct sim_thread *p, struct sim_device *d)
@@ -372,23 +380,23 @@ static void begin(struct sim *s, struct sim_thread *p, struct sim_device *d)
 
     if (cpu_image_sizes(&d->image, r))
         cpu_image_resolve(&d->image);
-    d->script = device_script(d->dev, r);
-    memset(d->done, 0, (size_t)d->script->n_step);
+    d->variant = device_variant(d->dev, r);
+    memset(d->done, 0, (size_t)d->variant->n_insn);
     d->first_open = d->death = 0;
     d->last_begun = -1;
     set_cursors(s, p, d);
 }
 
-static const struct step *head(const struct sim_device *d,
+static const struct insn *head(const struct sim_device *d,
                                const struct cursor *l)
 {
-    return &d->script->step[l->step[l->head]];
+    return &d->variant->insn[l->step[l->head]];
 }
 
-static bool has_come(const struct sim *s, const struct step_wait *w)
+static bool has_come(const struct sim *s, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
-        struct step_event e = wait_event(w, i);
+        struct insn_event e = wait_event(w, i);
 
         if (atomic_load_explicit(&device_of(s->set, e.dev)->event[e.event].v,
                                  memory_order_acquire) < s->run_number)
@@ -400,46 +408,46 @@ static bool has_come(const struct sim *s, const struct step_wait *w)
 static bool can_run(const struct sim *s, const struct sim_device *d,
                     const struct cursor *l)
 {
-    const struct step *st = head(d, l);
+    const struct insn *st = head(d, l);
 
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return has_come(s, &st->wait);
-    if (st->kind == STEP_POST)
+    if (st->kind == INSN_POST)
         return l->pushed == 0 || device_now() >= l->pushed;
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
-/* Buffers that are dead before step `next` does anything. Waits that follow a
- * death may be what proves that peers have read it, so it takes effect as late
- * as it can: when the first step after it begins that touches memory. Where
- * that step has overtaken the last readers, in the other queue, it is passed
- * over: the step may be the buffer's next tenant. */
-static void bury(struct sim_device *d, int next)
+/* Poisons buffers that are dead before instruction `next` accesses memory. A
+ * WAIT after a death may be the proof that peers have read the buffer. So a
+ * death takes effect as late as possible: when the first later instruction that
+ * accesses memory begins. If that instruction has overtaken the last readers in
+ * the other queue, the death is skipped, because the instruction may use the
+ * memory anew. */
+static void poison_dead(struct sim_device *d, int next)
 {
-    const struct script *c = d->script;
+    const struct variant *c = d->variant;
 
-    for (; d->death < c->n_death && c->death[d->death].step < next;
-         d->death++) {
-        const struct prog_death *x = &c->death[d->death];
+    for (; d->death < c->n_dead && c->dead[d->death].insn < next; d->death++) {
+        const struct dead_range *x = &c->dead[d->death];
 
-        if (x->step < d->first_open)
+        if (x->insn < d->first_open)
             memset(d->base[REGION_WORK] + x->offset, POISON, x->bytes);
     }
 }
 
-static void step_begins(struct sim_device *d, int step)
+static void insn_begins(struct sim_device *d, int step)
 {
     pthread_mutex_lock(&d->lock);
     if (step > d->last_begun) {
-        bury(d, step);
+        poison_dead(d, step);
         d->last_begun = step;
     }
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Whole, or in parts in any order. */
+/* Runs a kernel whole, or in parts in any order. */
 static void run_kernel(struct sim_thread *p, struct sim_device *d,
-                       const struct step *st)
+                       const struct insn *st)
 {
     int part[CPU_PARTS];
     int n = 1 + draw(p, CPU_PARTS);
@@ -454,19 +462,20 @@ static void run_kernel(struct sim_thread *p, struct sim_device *d,
         cpu_image_kernel(&d->image, st, d->scratch, part[i], n, NULL);
 }
 
-/* Sets out: the bytes of a copy arrive when the link has brought them. */
-static void depart(struct sim_thread *p, struct sim_device *d, struct cursor *l,
-                   const struct step *st)
+/* Starts a transfer: its bytes arrive after the link time. */
+static void start_transfer(struct sim_thread *p, struct sim_device *d,
+                           struct cursor *l, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&d->image, st);
 
     l->pulling = true;
     l->piece = 0;
-    l->n_piece = st->kind == STEP_PULL   ? st->pull.n_piece
-                 : st->kind == STEP_PUSH ? st->push.n_to
+    l->n_piece = st->kind == INSN_PULL   ? st->pull.n_piece
+                 : st->kind == INSN_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
-    if (st->kind == STEP_PUSH && t > 0) { /* it goes on meanwhile */
+    /* the queue continues before arrival */
+    if (st->kind == INSN_PUSH && t > 0) {
         double late = cpu_image_latency(&d->image, st);
 
         l->pushed = l->due;
@@ -474,75 +483,76 @@ static void depart(struct sim_thread *p, struct sim_device *d, struct cursor *l,
     }
 }
 
-/* One piece; true when all have arrived. */
-static bool arrive(struct sim_device *d, struct cursor *l,
-                   const struct step *st)
+/* Copies one descriptor. Returns true after the last. */
+static bool transfer_progress(struct sim_device *d, struct cursor *l,
+                              const struct insn *st)
 {
-    if (l->piece < l->n_piece && st->kind != STEP_PAGES)
-        cpu_image_carry(&d->image, st, l->piece, 0, 1);
+    if (l->piece < l->n_piece && st->kind != INSN_PAGES)
+        cpu_image_transfer(&d->image, st, l->piece, 0, 1);
     else if (l->piece < l->n_piece)
         cpu_image_pages(&d->image, st, l->piece, l->n_piece);
     l->pulling = ++l->piece < l->n_piece;
     return !l->pulling;
 }
 
-/* A step that touches memory, or a part of a copy; true when it has ended. */
+/* Executes an instruction that accesses memory, or a part of a copy. Returns
+ * true when it is complete. */
 static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
-                 const struct step *st)
+                 const struct insn *st)
 {
-    step_begins(d, l->step[l->head]);
+    insn_begins(d, l->step[l->head]);
     switch (st->kind) {
-    case STEP_KERNEL:
+    case INSN_KERNEL:
         run_kernel(p, d, st);
         break;
-    case STEP_MERGE:
+    case INSN_MERGE:
         cpu_image_merge(&d->image, st, d->scratch, 0, 1);
         break;
-    case STEP_PULL:
-    case STEP_PUSH:
-    case STEP_PAGES:
-        return arrive(d, l, st);
-    case STEP_POST:
-    case STEP_WAIT:
+    case INSN_PULL:
+    case INSN_PUSH:
+    case INSN_PAGES:
+        return transfer_progress(d, l, st);
+    case INSN_POST:
+    case INSN_WAIT:
         break;
     }
     return true;
 }
 
-/* True when the head has ended. */
+/* Executes the head, or a part. Returns true when it is complete. */
 static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
-                     struct cursor *l, const struct step *st)
+                     struct cursor *l, const struct insn *st)
 {
     bool ended;
     double end;
 
-    if (st->kind == STEP_WAIT)
+    if (st->kind == INSN_WAIT)
         return true;
-    if (st->kind == STEP_POST) {
+    if (st->kind == INSN_POST) {
         atomic_store_explicit(&d->dev->event[st->event.event].v, s->run_number,
                               memory_order_release);
         return true;
     }
     if (!l->pulling)
         l->begun = device_clock(s->set);
-    if (step_is_transfer(st) && !l->pulling) {
-        depart(p, d, l, st);
+    if (insn_is_transfer(st) && !l->pulling) {
+        start_transfer(p, d, l, st);
         return false;
     }
     device_guard_enter(s->set, d->dev, st);
     ended = work(p, d, l, st);
     device_guard_leave(s->set);
-    /* Where the link takes time, a copy is there when it is due: moving its
-       bytes is work of this thread, which a device's link does beside it. */
+    /* With a link, a copy ends when it is due. This thread moves the bytes,
+     * which a device's link would do in parallel. */
     if (!ended)
         return false;
     end = device_clock(s->set);
-    if (step_is_transfer(st) && l->due > 0)
+    if (insn_is_transfer(st) && l->due > 0)
         end = fmax(device_since(s->set, l->due), l->begun);
     pthread_mutex_lock(&d->lock);
-    device_spend(&d->dev->spent, st, end - l->begun);
+    device_add_time(&d->dev->spent, st, end - l->begun);
     if (device_traces(s->set))
-        device_note(s->set, d->dev, l->step[l->head], l->begun, end);
+        device_trace_add(s->set, d->dev, l->step[l->head], l->begun, end);
     pthread_mutex_unlock(&d->lock);
     return true;
 }
@@ -551,25 +561,26 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                       struct cursor *l)
 {
     int i = l->step[l->head];
-    const struct step *st = &d->script->step[i];
+    const struct insn *st = &d->variant->insn[i];
 
-    if (i == d->dev->fail_step) {
+    if (i == d->dev->fail_insn) {
         device_fail(s->set, d->dev, i, "the device was lost");
         return;
     }
     if (!run_head(s, p, d, l, st))
         return;
-    pthread_mutex_lock(&d->counting); /* not the lock: it may want the guard */
+    /* not `lock`: counting may need the guard */
+    pthread_mutex_lock(&d->counting);
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);
-    step_ends(d, i);
+    insn_ends(d, i);
     l->head++;
-    pass_over(s, d, l);
+    skip_disabled(s, d, l);
 }
 
-/* Draws among the queues that can run, those that are held back last. False:
- * none can. */
-static bool play_one(struct sim *s, struct sim_thread *p, bool *left)
+/* Executes the head of a random queue that can run; queues held back come last.
+ * Returns false if none can run. */
+static bool run_random_queue(struct sim *s, struct sim_thread *p, bool *left)
 {
     int n = 0, n_held = 0;
     struct sim_device *d = NULL, *held_d = NULL;
@@ -613,7 +624,7 @@ static bool failed(const struct sim *s)
     return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
 }
 
-/* Another thread or a link is waited for. */
+/* Waits a moment for another thread or a link. */
 static void wait_a_little(int idle)
 {
     static const struct timespec nap = {0, 100 * 1000};
@@ -624,7 +635,7 @@ static void wait_a_little(int idle)
         nanosleep(&nap, NULL);
 }
 
-/* The thread's devices, once they are. */
+/* Prepares the thread's devices, or waits until they are prepared. */
 static void make_ready(struct sim *s, struct sim_thread *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -644,7 +655,7 @@ static void make_ready(struct sim *s, struct sim_thread *p)
     }
 }
 
-static void play(void *user, int thread)
+static void run_devices(void *user, int thread)
 {
     struct sim *s = user;
     struct sim_thread *p;
@@ -652,33 +663,33 @@ static void play(void *user, int thread)
     int idle = 0;
 
     if (thread == 0)
-        return; /* the caller's thread, which another bank may want */
+        return; /* the caller's thread, which another backend may need */
     p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
-        if (play_one(s, p, &left))
+        if (run_random_queue(s, p, &left))
             idle = 0;
         else if (left)
             wait_a_little(++idle);
     }
 }
 
-static void submit(struct device_bank *b)
+static void submit(struct backend *b)
 {
     struct sim *s = b->own;
 
-    s->run = device_set_now(b->set, &s->run_number);
-    team_begin(s->team, play, s);
+    s->run = device_set_current_run(b->set, &s->run_number);
+    team_begin(s->team, run_devices, s);
 }
 
-static void wait(struct device_bank *b)
+static void wait(struct backend *b)
 {
     struct sim *s = b->own;
 
-    team_end(s->team, play, s);
+    team_end(s->team, run_devices, s);
 }
 
-static void ended(struct device_bank *b)
+static void ended(struct backend *b)
 {
     struct sim *s = b->own;
 
@@ -686,11 +697,12 @@ static void ended(struct device_bank *b)
         if (failed(s))
             s->dev[i].image.resize = (uint32_t)-1;
         else
-            bury(&s->dev[i], s->dev[i].script->n_step);
+            poison_dead(&s->dev[i], s->dev[i].variant->n_insn);
     }
 }
 
-/* ---- the kind ---------------------------------------------------------- */
+/* ---- the backend
+ * ----------------------------------------------------------- */
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
@@ -715,7 +727,7 @@ static size_t scratch(const struct device_desc *d,
     return cpu_image_parts_scratch(opt, p);
 }
 
-const struct device_ops sim_ops = {
+const struct backend_ops sim_ops = {
     .name = "sim",
     .accepts = "sim[:MEMORY[:available=MEMORY]][:BANDWIDTH/s][:LATENCY][*N] "
                "as in "
@@ -725,8 +737,8 @@ const struct device_ops sim_ops = {
     .packing = cpu_image_packing,
     .activations = cpu_image_activations,
     .scratch = scratch,
-    .open = open_bank,
-    .close = close_bank,
+    .open = open_backend,
+    .close = close_backend,
     .load = load,
     .unload = unload,
     .write = put,

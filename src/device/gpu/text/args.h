@@ -281,7 +281,7 @@ struct attend_merge_args {
 
 /* ---- rows, moves, states ---- */
 
-/* struct rank_span, struct rank_item and struct pack_chunk, as they are. */
+/* struct rank_span, struct tree_addend and struct pack_chunk, as they are. */
 struct text_span {
     s64 logical, here, n; /* here: `local` */
     s32 rank, pad;

@@ -35,7 +35,7 @@ typedef long long s64;
 #define N_GROUP() ((s32)gridDim.x)
 #define BARRIER() __syncthreads()
 /* What devices of capability 9.0 know stands in a comment, which is taken away
- * for them when the text is unpacked (cuda_text.c): a launch of a graph may
+ * for them when the text is unpacked (cuda_source.c): a launch of a graph may
  * begin while the one before it is under way. When all groups have come to the
  * wait's other side, the next one may. */
 #if __CUDA_ARCH__ >= 800

@@ -149,7 +149,7 @@ DEV s32 dot4(u32 a, u32 b, s32 c)
     return c;
 }
 #endif
-/* Matrix units, but where their use is forbidden (hip_text.c). Which lane has
+/* Matrix units, but where their use is forbidden (hip_source.c). Which lane has
  * what is as the vendor's library composable_kernel has it for CDNA 3 and RDNA
  * 4, and as others use the units of CDNA 2 and RDNA 3. */
 #ifndef NO_MATRIX

@@ -1,6 +1,6 @@
 /* The operations that all kernels are made of, one by one, for the self test
- * (gpu_check.c): a lane takes three words and writes what each gives. NaNs are
- * one, since their bits are not promised. */
+ * (gpu_selftest.c): a lane takes three words and writes what each gives. NaNs
+ * are one, since their bits are not promised. */
 
 DEV u32 probe_float(float x)
 {

@@ -1,0 +1,279 @@
+/* See atomic_file.h. The library's pl_file writes; this file adds messages with
+ * an option's name, and the check that files are not the same. */
+#include "atomic_file.h"
+#include "option_table.h"
+#include "printable.h"
+
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- file identity ------------------------------------------------------- */
+
+/* The inode; for a file that does not exist, that of its directory and its name
+ * there. */
+struct identity {
+    bool known;
+    dev_t dev;
+    ino_t ino;
+    const char *name; /* borrowed; "" if the file exists */
+};
+
+static struct identity identity_of(struct stat *st, const char *name)
+{
+    return (struct identity){true, st->st_dev, st->st_ino, name};
+}
+
+/* Returns the identity of a file. std: the descriptor that "-" stands for.
+ * Devices and pipes are unknown: any number of options may use them. */
+static struct identity identify(const char *path, int std)
+{
+    const char *slash = strrchr(path, '/');
+    struct identity none = {0};
+    struct stat st;
+    char *dir;
+    bool there;
+
+    if ((strcmp(path, "-") == 0 ? fstat(std, &st) : stat(path, &st)) == 0)
+        return S_ISREG(st.st_mode) ? identity_of(&st, "") : none;
+    dir =
+        slash != NULL ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    there = dir != NULL && stat(dir, &st) == 0;
+    free(dir);
+    return there ? identity_of(&st, slash != NULL ? slash + 1 : path) : none;
+}
+
+static bool same(const struct identity *a, const struct identity *b)
+{
+    return a->known && b->known && a->dev == b->dev && a->ino == b->ino &&
+           strcmp(a->name, b->name) == 0;
+}
+
+/* Returns true if `is` is a file of the model at `path`. One part of a split
+ * model, NAME-00001-of-00002.gguf, implies all others. */
+static bool is_read(const struct identity *is, const char *path)
+{
+    enum { ENDING = 20 };
+    size_t n = strlen(path);
+    struct identity part = identify(path, STDIN_FILENO);
+    int no, count, end = 0;
+    bool found = same(is, &part);
+
+    if (found || n < ENDING ||
+        sscanf(path + n - ENDING, "-%5d-of-%5d.gguf%n", &no, &count, &end) !=
+            2 ||
+        end != ENDING)
+        return found;
+    for (no = 1; no <= count && !found; no++) {
+        char *name;
+
+        if (asprintf(&name, "%.*s-%05d-of-%05d.gguf", (int)n - ENDING, path, no,
+                     count) < 0)
+            break;
+        part = identify(name, STDIN_FILENO);
+        found = same(is, &part);
+        free(name);
+    }
+    return found;
+}
+
+/* ---- files of the options ------------------------------------------------ */
+
+/* Returns the file that an option names, or NULL. For ids it is the one after
+ * an @. */
+static const char *file_of(const struct options *o,
+                           const struct option_row *row)
+{
+    const char *value = *(char *const *)((const char *)o + row->offset);
+
+    if (value == NULL || strcmp(row->arg, "FILE") == 0)
+        return value;
+    return value[0] == '@' ? value + 1 : NULL;
+}
+
+static enum exit_code refuse(const struct options *o, const char *option,
+                             const char *path, const char *other,
+                             const char *other_path)
+{
+    char name[SHOWN], other_name[SHOWN];
+
+    return cli_error(
+        o->command, EXIT_USAGE,
+        "%s %s is the file of %s too (%s), and would overwrite it; "
+        "name another",
+        option, clip_printable(name, path), other,
+        clip_printable(other_name, other_path));
+}
+
+/* Compares an output file with the files that standard input, output and error
+ * were redirected to. */
+static enum exit_code check_standard(const struct options *o,
+                                     const char *option, const char *path,
+                                     const struct identity *is)
+{
+    static const char *const names[] = {"standard input", "standard output",
+                                        "standard error"};
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct identity std = identify("-", fd);
+
+        if (same(is, &std))
+            return refuse(o, option, path, names[fd], "-");
+    }
+    return EXIT_DONE;
+}
+
+/* Compares an output file with all files that options read, and with those that
+ * options before `row` write. row: the option that names the file, or NULL. A
+ * state may replace the state that it continues. */
+static enum exit_code check_others(const struct options *o, const char *option,
+                                   const char *path,
+                                   const struct option_row *row)
+{
+    const struct identity is = identify(path, STDOUT_FILENO);
+
+    for (int i = 0; i < n_option_row; i++) {
+        const struct option_row *r = &option_table[i];
+        unsigned both = row != NULL ? r->commands & row->commands : 0;
+        struct identity other;
+        const char *file;
+
+        if (!(r->commands & (1u << o->command)) || r == row ||
+            !(r->commands & (OPTION_READS | OPTION_WRITES)) ||
+            (file = file_of(o, r)) == NULL || (both & OPTION_STATE))
+            continue;
+        if (r->commands & OPTION_READS) {
+            if (is_read(&is, file))
+                return refuse(o, option, path, r->name[0], file);
+            continue;
+        }
+        if (row != NULL && r > row)
+            continue;
+        other = identify(file, STDOUT_FILENO);
+        if (same(&is, &other) ||
+            (strcmp(path, "-") == 0 && strcmp(file, "-") == 0))
+            return refuse(o, option, path, r->name[0], file);
+    }
+    for (int i = 0; i < o->n_axis; i++)
+        if ((o->axis[i].row->commands & OPTION_READS) &&
+            is_read(&is, o->axis[i].value))
+            return refuse(o, option, path, o->axis[i].row->name[0],
+                          o->axis[i].value);
+    return strcmp(path, "-") == 0 ? EXIT_DONE
+                                  : check_standard(o, option, path, &is);
+}
+
+static enum exit_code cannot(const struct options *o, const char *option,
+                             pl_status s, const pl_err *err)
+{
+    return cli_error(o->command,
+                     s == PL_BAD_ARGUMENT ? EXIT_USAGE : EXIT_FAILED, "%s %s",
+                     option, err->message);
+}
+
+static enum exit_code check_output(const struct options *o,
+                                   const struct option_row *row,
+                                   const char *path)
+{
+    const char *option = row->name[0];
+    bool std = strcmp(path, "-") == 0;
+    /* With a trace the other commands print text of their own. */
+    bool prints = row->offset == offsetof(struct options, trace) &&
+                  o->command != CMD_LOGITS;
+    bool streams = row->commands & OPTION_STREAMS;
+    enum exit_code c;
+    struct stat st;
+    pl_file *f;
+    pl_err err;
+    pl_status s;
+
+    if (std && (!streams || prints))
+        return cli_error(o->command, EXIT_USAGE,
+                         "%s -: standard output is for what this command "
+                         "prints; name a file",
+                         option);
+    c = check_others(o, option, path, row);
+    if (c != EXIT_DONE || std ||
+        (streams && stat(path, &st) == 0 &&
+         (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
+        return c;
+    s = pl_file_open(&f, path, 0, &err); /* and leaves the path as it is */
+    pl_file_close(f);
+    return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
+}
+
+enum exit_code whole_check(const struct options *o)
+{
+    enum exit_code c = EXIT_DONE;
+
+    for (int i = 0; i < n_option_row && c == EXIT_DONE; i++) {
+        const struct option_row *row = &option_table[i];
+        const char *path;
+
+        if ((row->commands & (1u << o->command)) &&
+            (row->commands & OPTION_WRITES) && (path = file_of(o, row)) != NULL)
+            c = check_output(o, row, path);
+    }
+    return c;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+enum exit_code whole_compare(const struct options *o, const char *option,
+                             const char *path)
+{
+    return check_others(o, option, path, option_find(option, 1u << o->command));
+}
+
+enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
+                                const char *option, const char *path)
+{
+    enum exit_code c = whole_compare(o, option, path);
+    pl_err err;
+    pl_status s;
+
+    *w = (struct whole_file){.option = option, .path = path};
+    if (c != EXIT_DONE)
+        return c;
+    if (strcmp(path, "-") == 0)
+        fflush(stdout); /* earlier output comes first */
+    s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
+    return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
+}
+
+void whole_write(void *user, const char *data, size_t n)
+{
+    struct whole_file *w = user;
+
+    pl_file_write(w->f, data, n);
+}
+
+/* Returns true if standard output is a pipe whose reader is gone. */
+static bool nobody_reads(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
+enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
+                                 bool keep, enum exit_code c)
+{
+    pl_err err;
+    pl_status s = PL_OK;
+
+    if (w->f != NULL && keep)
+        s = pl_file_commit(w->f, &err);
+    if (s != PL_OK && c == EXIT_DONE && strcmp(w->path, "-") == 0 &&
+        nobody_reads())
+        c = EXIT_PIPE; /* as finish_out */
+    else if (s != PL_OK && (c == EXIT_DONE || c == EXIT_INTERRUPTED))
+        c = cannot(o, w->option, s, &err);
+    pl_file_close(w->f);
+    *w = (struct whole_file){0};
+    return c;
+}

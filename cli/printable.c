@@ -1,0 +1,54 @@
+/* Prints foreign text and messages, so that a terminal does not obey escape
+ * sequences from a file's name. */
+#include "printable.h"
+
+#include <string.h>
+
+/* Returns the length of the printable character at s, 0 if there is none.
+ * Printable are ASCII except control characters, and well-formed UTF-8 (RFC
+ * 3629) except U+0080 to U+009F, which are control characters too. */
+static size_t printable(const char *s)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    if (n == 1)
+        return p[0] >= ' ' && p[0] != 0x7f;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || (p[0] == 0xc2 && p[1] < 0xa0) ||
+        (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+void show(FILE *f, const char *s)
+{
+    while (*s != '\0') {
+        size_t n = *s == '\n' ? 1 : printable(s);
+
+        if (n > 0)
+            fwrite(s, 1, n, f);
+        else
+            fprintf(f, "\\x%02x", (unsigned char)*s);
+        s += n > 0 ? n : 1;
+    }
+}
+
+const char *clip_printable(char buf[SHOWN], const char *s)
+{
+    size_t n = strlen(s);
+
+    if (n < SHOWN) {
+        memcpy(buf, s, n + 1);
+        return buf;
+    }
+    n = SHOWN - 4;
+    while ((s[n] & 0xc0) == 0x80 && n > SHOWN - 8) /* do not cut a character */
+        n--;
+    memcpy(buf, s, n);
+    strcpy(buf + n, "...");
+    return buf;
+}

@@ -1,0 +1,575 @@
+/* Makes the list of models from the command line. The command-line parser reads
+ * each model's options from the words of three sources, the later ones taking
+ * precedence: the section [*] of the presets, the model's section, the command
+ * line. */
+#include "serve_models.h"
+
+#include "cmd.h"
+#include "input.h"
+#include "option_table.h"
+#include "printable.h"
+#include "session.h"
+
+#include "hub/hub.h"
+#include "server/json_text.h"
+#include "server/preset.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- words --------------------------------------------------------------- */
+
+static bool add_word(struct serve_words *w, const char *word)
+{
+    char **more = realloc(w->v, ((size_t)w->n + 1) * sizeof(*more));
+
+    if (more == NULL)
+        return false;
+    w->v = more;
+    more[w->n] = strdup(word);
+    return more[w->n] != NULL && ++w->n > 0;
+}
+
+static bool add_words(struct serve_words *w, const struct serve_words *more)
+{
+    bool ok = true;
+
+    for (int i = 0; i < more->n && ok; i++)
+        ok = add_word(w, more->v[i]);
+    return ok;
+}
+
+static void words_free(struct serve_words *w)
+{
+    for (int i = 0; i < w->n; i++)
+        free(w->v[i]);
+    free(w->v);
+    *w = (struct serve_words){0};
+}
+
+static enum exit_code no_memory(void)
+{
+    return cli_error(CMD_SERVE, EXIT_FAILED, "no memory for a list of models");
+}
+
+/* ---- the command line ---------------------------------------------------- */
+
+/* Returns true if the option names the model's file. Two such options name two
+ * models. */
+static bool names_model(const struct option_row *row)
+{
+    return row->offset == offsetof(struct options, model) ||
+           row->offset == offsetof(struct options, hf_repo) ||
+           row->offset == offsetof(struct options, model_url);
+}
+
+/* Words of an already parsed command line, option by option. */
+struct walk {
+    char **word; /* [n] */
+    int n, next;
+    const struct option_row *row; /* NULL: an ignored option of llama.cpp */
+    const char *value;            /* NULL: takes none */
+};
+
+static bool walk_on(struct walk *w)
+{
+    const char *word, *equals;
+    char name[64];
+
+    if (w->next >= w->n)
+        return false;
+    word = w->word[w->next++];
+    equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    snprintf(name, sizeof(name), "%.*s",
+             equals != NULL ? (int)(equals - word) : (int)strlen(word), word);
+    w->row = option_find(name, 1u << CMD_SERVE);
+    w->value = NULL;
+    if (w->row != NULL && w->row->arg != NULL)
+        w->value = equals != NULL ? equals + 1 : w->word[w->next++];
+    return true;
+}
+
+bool serve_has_many(const struct options *o)
+{
+    struct walk w = {.word = o->word, .n = o->n_word};
+    int n = 0;
+
+    while (walk_on(&w))
+        n += w.row != NULL && names_model(w.row);
+    return n > 1 || o->models_dir != NULL || o->models_preset != NULL;
+}
+
+/* Returns the option's long name, or the short one if it has none. */
+static const char *name_of_row(const struct option_row *row)
+{
+    return row->name[1] != NULL ? row->name[1] : row->name[0];
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+/* Returns a file's name without folder, extension, and number of a split file;
+ * malloc'ed. */
+static char *name_of_file(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *at = slash ? slash + 1 : path;
+    size_t n = strlen(at);
+    int a, b, end = 0;
+
+    if (n > 5 && strcmp(at + n - 5, ".gguf") == 0)
+        n -= 5;
+    if (n > 15 && sscanf(at + n - 15, "-%5d-of-%5d%n", &a, &b, &end) == 2 &&
+        end == 15 && strcmp(at + n, ".gguf") == 0)
+        n -= 15;
+    return strndup(at, n);
+}
+
+/* Returns the same for a URL's file: a name for display, without secrets. */
+static char *name_of_url(const char *url)
+{
+    char buf[HUB_SHOWN];
+
+    hub_shown(buf, url);
+    buf[strcspn(buf, "?")] = '\0';
+    return name_of_file(buf);
+}
+
+static struct serve_named *find_named(struct serve_list *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(l->named[i].name, name) == 0)
+            return &l->named[i];
+    return NULL;
+}
+
+/* Adds a model and takes ownership of `name`. Returns NULL if `name` is NULL or
+ * memory is out. A file's name may contain any bytes, but JSON only UTF-8. */
+static struct serve_named *add_named(struct serve_list *l, char *name)
+{
+    char *valid = name ? utf8_copy(name, strlen(name)) : NULL;
+    struct serve_named *more =
+        valid ? realloc(l->named, ((size_t)l->n + 1) * sizeof(*more)) : NULL;
+
+    free(name);
+    if (more == NULL) {
+        free(valid);
+        return NULL;
+    }
+    l->named = more;
+    more[l->n] = (struct serve_named){.name = valid};
+    return &more[l->n++];
+}
+
+/* ---- -m and -hf ---------------------------------------------------------- */
+
+/* Returns the next name of --alias, malloc'ed; NULL if none is left. */
+static char *next_alias(const char **alias)
+{
+    size_t n;
+    char *name;
+
+    if (*alias == NULL || **alias == '\0')
+        return NULL;
+    n = strcspn(*alias, ",");
+    name = strndup(*alias, n);
+    *alias += n + ((*alias)[n] != '\0');
+    return name;
+}
+
+static enum exit_code read_line(struct serve_list *l, const struct options *o)
+{
+    struct walk w = {.word = o->word, .n = o->n_word};
+    const char *alias = o->alias;
+    struct serve_named *m = NULL;
+    bool ok = true;
+
+    while (walk_on(&w) && ok) {
+        struct serve_words *to;
+
+        if (w.row == NULL || (w.row->commands & OPTION_PROCESS))
+            continue;
+        if (names_model(w.row)) {
+            char *name = next_alias(&alias);
+
+            if (name == NULL)
+                name = w.row->offset == offsetof(struct options, hf_repo)
+                           ? strdup(w.value)
+                       : w.row->offset == offsetof(struct options, model_url)
+                           ? name_of_url(w.value)
+                           : name_of_file(w.value);
+            m = add_named(l, name);
+            ok = m != NULL;
+            if (ok)
+                m->first = true;
+        }
+        /* A file of a repository belongs to the preceding repository. */
+        to = m != NULL && (names_model(w.row) ||
+                           w.row->offset == offsetof(struct options, hf_file))
+                 ? &m->own
+                 : &l->common;
+        ok = ok && add_word(to, name_of_row(w.row)) &&
+             (w.value == NULL || add_word(to, w.value));
+    }
+    return ok ? EXIT_DONE : no_memory();
+}
+
+/* ---- a folder ------------------------------------------------------------ */
+
+/* Returns true for the first file of a model: not a later file of a split
+ * model, and not a projector of images. */
+static int is_model_file(const struct dirent *d)
+{
+    size_t n = strlen(d->d_name);
+    int a, b, end = 0;
+
+    if (d->d_name[0] == '.' || n <= 5 ||
+        strcmp(d->d_name + n - 5, ".gguf") != 0 ||
+        strncmp(d->d_name, "mmproj", 6) == 0)
+        return 0;
+    return n <= 20 ||
+           sscanf(d->d_name + n - 20, "-%5d-of-%5d%n", &a, &b, &end) != 2 ||
+           end != 15 || a == 1;
+}
+
+static int is_shown(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+static void free_list(struct dirent **list, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(list[i]);
+    free(list);
+}
+
+static bool add_file(struct serve_list *l, char *name, const char *path)
+{
+    struct serve_named *m = add_named(l, name);
+
+    return m != NULL && add_word(&m->own, "--model") && add_word(&m->own, path);
+}
+
+/* Adds the model of a subfolder, if it has one. */
+static bool add_folder(struct serve_list *l, const char *name, const char *path)
+{
+    struct dirent **in = NULL;
+    int n = scandir(path, &in, is_model_file, alphasort);
+    char *file = NULL;
+    bool ok = true;
+
+    if (n > 1)
+        cli_error(CMD_SERVE, EXIT_DONE,
+                  "%s has %d models, and is passed over; give it a folder for "
+                  "each, or -m",
+                  path, n);
+    if (n == 1)
+        ok = asprintf(&file, "%s/%s", path, in[0]->d_name) >= 0 &&
+             add_file(l, strdup(name), file);
+    free(file);
+    free_list(in, n);
+    return ok;
+}
+
+static bool add_entry(struct serve_list *l, const char *dir,
+                      const struct dirent *d)
+{
+    struct stat st;
+    char *path = NULL;
+    bool ok = asprintf(&path, "%s/%s", dir, d->d_name) >= 0;
+
+    if (ok && stat(path, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            ok = add_folder(l, d->d_name, path);
+        else if (is_model_file(d))
+            ok = add_file(l, name_of_file(path), path);
+    }
+    free(path);
+    return ok;
+}
+
+static enum exit_code read_folder(struct serve_list *l, const char *dir)
+{
+    struct dirent **in = NULL;
+    int n = scandir(dir, &in, is_shown, alphasort);
+    bool ok = true;
+
+    if (n < 0)
+        return cli_error(CMD_SERVE, EXIT_FAILED, "reading the folder %s: %s",
+                         dir, strerror(errno));
+    for (int i = 0; i < n && ok; i++)
+        ok = add_entry(l, dir, in[i]);
+    free_list(in, n);
+    return ok ? EXIT_DONE : no_memory();
+}
+
+/* ---- presets ------------------------------------------------------------- */
+
+static enum exit_code refuse_key(const char *file, const struct preset_key *k,
+                                 const char *why)
+{
+    char cut[SHOWN];
+
+    return cli_error(CMD_SERVE, EXIT_USAGE, "%s, line %d: %s: %s", file,
+                     k->line, clip_printable(cut, k->key), why);
+}
+
+/* Returns 1 for "true" and its synonyms, 0 for their opposites, else -1. */
+static int parse_bool(const char *s)
+{
+    static const char *const yes[] = {"true", "1", "on", "yes", "enabled"};
+    static const char *const no[] = {"false", "0", "off", "no", "disabled"};
+
+    for (int i = 0; i < 5; i++)
+        if (strcmp(s, yes[i]) == 0 || strcmp(s, no[i]) == 0)
+            return strcmp(s, yes[i]) == 0;
+    return -1;
+}
+
+/* Reads a key. off: collects switches that are turned off; NULL: off is their
+ * default. */
+static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
+                               const char *file, const struct preset_key *k)
+{
+    const struct option_row *row;
+    char name[64];
+    int n_word, truth;
+    bool ok;
+
+    snprintf(name, sizeof(name), "--%s", k->key);
+    row = option_find(name, 1u << CMD_SERVE);
+    if (row == NULL) {
+        snprintf(name, sizeof(name), "-%s", k->key);
+        row = option_find(name, 1u << CMD_SERVE);
+    }
+    if (row == NULL && strcmp(k->key, "stop-timeout") == 0) {
+        cli_error(
+            CMD_SERVE, EXIT_DONE,
+            "%s, line %d: stop-timeout is passed over: a model's requests "
+            "end before it is unloaded",
+            file, k->line);
+        return EXIT_DONE;
+    }
+    snprintf(name, sizeof(name), "--%s", k->key);
+    if (row == NULL && option_ignore(CMD_SERVE, name, k->value, &n_word))
+        return EXIT_DONE;
+    if (row == NULL)
+        return refuse_key(file, k, "there is no such option");
+    if (row->commands & OPTION_PROCESS)
+        return refuse_key(file, k,
+                          "it is of the whole server, and no model's; give it "
+                          "on the command line");
+    truth = parse_bool(k->value);
+    if (row->arg == NULL && truth < 0)
+        return refuse_key(file, k, "give true or false");
+    if (row->arg == NULL && truth == 0)
+        return off == NULL || add_word(off, name_of_row(row)) ? EXIT_DONE
+                                                              : no_memory();
+    ok = add_word(to, name_of_row(row)) &&
+         (row->arg == NULL || add_word(to, k->value));
+    return ok ? EXIT_DONE : no_memory();
+}
+
+static enum exit_code read_section(struct serve_list *l, const char *file,
+                                   const struct preset_section *s)
+{
+    struct serve_named *m = find_named(l, s->name);
+    struct serve_words *to = &l->general, *off = NULL;
+    enum exit_code c = EXIT_DONE;
+
+    if (strcmp(s->name, "*") != 0) {
+        if (m == NULL)
+            m = add_named(l, strdup(s->name));
+        if (m == NULL)
+            return no_memory();
+        to = &m->own;
+        off = &m->off;
+    }
+    for (int i = 0; i < s->n_key && c == EXIT_DONE; i++)
+        c = read_key(to, off, file, &s->key[i]);
+    return c;
+}
+
+static enum exit_code read_presets(struct serve_list *l,
+                                   const struct options *o)
+{
+    struct preset p = {0};
+    struct input in = {0};
+    enum exit_code c = input_file(&in, o, o->models_preset);
+    pl_err err;
+
+    if (c != EXIT_DONE)
+        return c;
+    if (preset_read(&p, in.s, in.len, &err) != PL_OK)
+        c = cli_error(CMD_SERVE, EXIT_USAGE, "%s, %s", o->models_preset,
+                      err.message);
+    for (int i = 0; i < p.n && c == EXIT_DONE; i++)
+        c = read_section(l, o->models_preset, &p.section[i]);
+    preset_free(&p);
+    input_free(&in);
+    return c;
+}
+
+/* Fills the options shown to clients. */
+static bool fill_told(struct serve_named *m)
+{
+    bool ok = true;
+
+    for (int i = 0; i < m->args.n && ok; i++) {
+        const char *of = i > 0 ? m->args.v[i - 1] : "", *word = m->args.v[i];
+        char buf[HUB_SHOWN];
+
+        if (strcmp(of, "--hf-token") == 0)
+            word = "...";
+        else if (strcmp(of, "--model-url") == 0)
+            word = hub_shown(buf, word);
+        ok = add_word(&m->told, word);
+    }
+    return ok;
+}
+
+/* ---- the list ------------------------------------------------------------ */
+
+/* Returns the path shown to clients, malloc'ed; NULL if it names none, or out
+ * of memory. */
+static char *path_of(const struct options *o)
+{
+    char buf[HUB_SHOWN];
+
+    if (o->model != NULL || o->hf_repo != NULL)
+        return strdup(o->model != NULL ? o->model : o->hf_repo);
+    return o->model_url != NULL ? strdup(hub_shown(buf, o->model_url)) : NULL;
+}
+
+static bool has_word(const struct serve_words *w, const char *word)
+{
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->v[i], word) == 0)
+            return true;
+    return false;
+}
+
+/* Adds the options of [*], except switches that the model's own section turns
+ * off. */
+static bool add_general(struct serve_named *m,
+                        const struct serve_words *general)
+{
+    struct walk w = {.word = general->v, .n = general->n};
+    bool ok = true;
+
+    while (ok && walk_on(&w)) {
+        const char *name = name_of_row(w.row);
+
+        if (has_word(&m->off, name))
+            continue;
+        ok = add_word(&m->args, name) &&
+             (w.value == NULL || add_word(&m->args, w.value));
+    }
+    return ok;
+}
+
+static enum exit_code parse(struct serve_list *l, int i)
+{
+    struct serve_named *m = &l->named[i];
+    struct serve_entry *e = &l->entry[i];
+    struct options *o = &e->own;
+    enum exit_code c;
+
+    if (!add_general(m, &l->general) || !add_words(&m->args, &m->own) ||
+        !add_words(&m->args, &l->common) || !fill_told(m))
+        return no_memory();
+    c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
+    if (c != EXIT_DONE)
+        return cli_error(CMD_SERVE, c, "so says an option of the model %s",
+                         m->name);
+    m->path = path_of(o);
+    if (m->path == NULL)
+        return cli_error(
+            CMD_SERVE, EXIT_USAGE,
+            "[%s] of the presets names no file; give model = FILE, "
+            "or hf-repo = USER/REPO",
+            m->name);
+    e->o = o;
+    e->at_start = o->at_start || m->first;
+    l->about[i] = (struct model_about){.name = m->name,
+                                       .path = m->path,
+                                       .args = (const char *const *)m->told.v,
+                                       .n_args = m->told.n,
+                                       .idle_s = o->sleep_idle_s,
+                                       .pinned = o->pinned,
+                                       .own = e};
+    return EXIT_DONE;
+}
+
+/* Makes a list of the only model, with the options unchanged. */
+static enum exit_code make_one(struct serve_list *l, const struct options *o)
+{
+    const char *alias = o->alias;
+    char *name;
+
+    if (o->model == NULL)
+        return cli_error(o->command, EXIT_USAGE,
+                         "no model; give one with -m FILE, like -m "
+                         "models/fable-moe-Q8_0.gguf");
+    name = alias != NULL ? strdup(alias) : name_of_file(o->model);
+    if (add_named(l, name) == NULL)
+        return no_memory();
+    l->any_name = true;
+    return EXIT_DONE;
+}
+
+enum exit_code serve_list_make(struct serve_list *l, const struct options *o)
+{
+    bool many = serve_has_many(o);
+    enum exit_code c;
+
+    *l = (struct serve_list){0};
+    c = many ? read_line(l, o) : make_one(l, o);
+    if (c == EXIT_DONE && o->models_dir != NULL)
+        c = read_folder(l, o->models_dir);
+    if (c == EXIT_DONE && o->models_preset != NULL)
+        c = read_presets(l, o);
+    if (c != EXIT_DONE)
+        return c;
+    if (l->n == 0)
+        return cli_error(
+            CMD_SERVE, EXIT_USAGE, "%s has no model; give one with -m FILE",
+            o->models_dir != NULL ? o->models_dir : o->models_preset);
+    l->about = calloc((size_t)l->n, sizeof(*l->about));
+    l->entry = calloc((size_t)l->n, sizeof(*l->entry));
+    if (l->about == NULL || l->entry == NULL)
+        return no_memory();
+    for (int i = 0; i < l->n && many && c == EXIT_DONE; i++)
+        c = parse(l, i);
+    if (!many) {
+        l->entry[0] = (struct serve_entry){.o = o, .at_start = true};
+        l->about[0] = (struct model_about){.name = l->named[0].name,
+                                           .path = o->model,
+                                           .idle_s = o->sleep_idle_s,
+                                           .pinned = o->pinned,
+                                           .own = &l->entry[0]};
+    }
+    return c;
+}
+
+void serve_list_fini(struct serve_list *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        if (l->entry != NULL && l->entry[i].o == &l->entry[i].own)
+            options_free(&l->entry[i].own);
+        words_free(&l->named[i].own);
+        words_free(&l->named[i].off);
+        words_free(&l->named[i].args);
+        words_free(&l->named[i].told);
+        free(l->named[i].name);
+        free(l->named[i].path);
+    }
+    words_free(&l->common);
+    words_free(&l->general);
+    free(l->about);
+    free(l->entry);
+    free(l->named);
+}

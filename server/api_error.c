@@ -1,0 +1,107 @@
+/* Errors and their HTTP status. */
+#include "api_error.h"
+
+#include "json_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* The type of a status in each shape; the last row is for all others. */
+static const struct {
+    int status;
+    const char *type[2];
+} types[] = {
+    {400, {"invalid_request_error", "invalid_request_error"}},
+    {401, {"authentication_error", "authentication_error"}},
+    {403, {"permission_error", "permission_error"}},
+    {404, {"not_found_error", "not_found_error"}},
+    {405, {"invalid_request_error", "invalid_request_error"}},
+    {413, {"invalid_request_error", "request_too_large"}},
+    {429, {"rate_limit_error", "rate_limit_error"}},
+    {501, {"not_supported_error", "invalid_request_error"}},
+    {503, {"unavailable_error", "overloaded_error"}},
+    {0, {"server_error", "api_error"}},
+};
+
+bool api_error_set(struct api_error *r, int status, const char *code,
+                   const char *param, const char *fmt, ...)
+{
+    va_list args;
+
+    r->status = status;
+    r->code = code;
+    snprintf(r->param, sizeof(r->param), "%s", param != NULL ? param : "");
+    va_start(args, fmt);
+    vsnprintf(r->message, sizeof(r->message), fmt, args);
+    va_end(args);
+    return false;
+}
+
+bool api_error_set_memory(struct api_error *r)
+{
+    return api_error_set(r, 503, "no_memory", NULL,
+                         "no memory for this request; try again later");
+}
+
+bool api_error_set_status(struct api_error *r, pl_status s, const pl_err *err)
+{
+    int status = 500;
+
+    if (s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED || s == PL_NOT_FOUND)
+        status = 400;
+    else if (s == PL_FULL)
+        status = 429;
+    else if (s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_DEVICE ||
+             s == PL_CANCELLED)
+        status = 503;
+    return api_error_set(r, status, NULL, NULL, "%s", err->message);
+}
+
+const char *api_error_type(const struct api_error *r,
+                           enum api_error_shape shape)
+{
+    int i = 0;
+
+    while (types[i].status != 0 && types[i].status != r->status)
+        i++;
+    if (types[i].status == 0 && r->status < 500)
+        i = 0;
+    return types[i].type[shape];
+}
+
+json_t *api_error_json(const struct api_error *r, enum api_error_shape shape)
+{
+    const char *type = api_error_type(r, shape);
+    json_t *message = json_text(r->message, strlen(r->message));
+
+    if (shape == API_ERROR_BLOCKS)
+        return json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error",
+                         "type", type, "message", message);
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", message,
+                     "type", type, "param",
+                     r->param[0] != '\0' ? json_text(r->param, strlen(r->param))
+                                         : json_null(),
+                     "code", r->code);
+}
+
+char *api_error_body(const struct api_error *r, enum api_error_shape shape)
+{
+    json_t *j = api_error_json(r, shape);
+    char *body = json_dumps(j, JSON_COMPACT);
+
+    json_decref(j);
+    return body;
+}
+
+char *api_error_body_of_path(int status, const char *message, const char *path)
+{
+    static const char blocks[] = "/v1/messages";
+    size_t n = sizeof(blocks) - 1;
+    const char *end = strstr(path, blocks); /* a prefix may precede it */
+    struct api_error r;
+
+    api_error_set(&r, status, NULL, NULL, "%s", message);
+    if (end != NULL && (end[n] == '\0' || end[n] == '/'))
+        return api_error_body(&r, API_ERROR_BLOCKS);
+    return api_error_body(&r, API_ERROR_OPENAI);
+}

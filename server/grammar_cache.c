@@ -1,0 +1,134 @@
+/* See grammar_cache.h. */
+#include "grammar_cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void grammars_init(struct grammars *g, const pl_tokenizer *words)
+{
+    *g = (struct grammars){.words = words};
+    pthread_mutex_init(&g->lock, NULL);
+}
+
+void grammars_fini(struct grammars *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        pl_grammar_free(g->entry[i].grammar);
+        free(g->entry[i].text);
+    }
+    free(g->entry);
+    pthread_mutex_destroy(&g->lock);
+}
+
+static struct grammars_entry *find(struct grammars *g, pl_grammar_form form,
+                                   const char *text)
+{
+    for (int i = 0; i < g->n; i++)
+        if (g->entry[i].grammar && g->entry[i].form == form &&
+            strcmp(g->entry[i].text, text) == 0)
+            return &g->entry[i];
+    return NULL;
+}
+
+/* Returns a free entry, the least recently used one, whose contents move to
+ * *old, or a new one. NULL if out of memory. */
+static struct grammars_entry *make_room(struct grammars *g,
+                                        struct grammars_entry *old)
+{
+    struct grammars_entry *oldest = NULL, *more;
+
+    for (int i = 0; i < g->n; i++) {
+        struct grammars_entry *e = &g->entry[i];
+
+        if (!e->grammar)
+            return e;
+        if (e->n_user == 0 && (!oldest || e->used < oldest->used))
+            oldest = e;
+    }
+    if (oldest && g->n >= GRAMMARS_KEPT) {
+        *old = *oldest;
+        return oldest;
+    }
+    more = realloc(g->entry, (size_t)(g->n + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    g->entry = more;
+    return &more[g->n++];
+}
+
+static void entry_free(struct grammars_entry *e)
+{
+    pl_grammar_free(e->grammar);
+    free(e->text);
+}
+
+/* Returns a cached grammar of this text and counts its use, or NULL. Caller
+ * holds the lock. */
+static pl_grammar *use(struct grammars *g, pl_grammar_form form,
+                       const char *text)
+{
+    struct grammars_entry *e = find(g, form, text);
+
+    if (!e)
+        return NULL;
+    e->n_user++;
+    e->used = ++g->clock;
+    return e->grammar;
+}
+
+/* Caches a new grammar, unless another thread has added the same meanwhile, and
+ * leaves in *made what must be freed. NULL if out of memory. */
+static pl_grammar *keep(struct grammars *g, struct grammars_entry *made)
+{
+    struct grammars_entry old = {0}, *e;
+    pl_grammar *found;
+
+    pthread_mutex_lock(&g->lock);
+    found = use(g, made->form, made->text);
+    e = found ? NULL : make_room(g, &old);
+    if (e) {
+        *e = *made;
+        *made = old;
+        found = use(g, e->form, e->text);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
+/* Compiles without holding the lock, because a grammar may take long: only the
+ * requesting thread waits. In particular the loop does not, when it releases
+ * grammars. */
+pl_status grammars_take(struct grammars *g, pl_grammar_form form,
+                        const char *text, const char *name, pl_grammar **out,
+                        pl_err *err)
+{
+    struct grammars_entry made = {.form = form};
+    pl_status s;
+
+    pthread_mutex_lock(&g->lock);
+    *out = use(g, form, text);
+    pthread_mutex_unlock(&g->lock);
+    if (*out)
+        return PL_OK;
+    s = pl_grammar_create(&made.grammar, g->words, form, text, strlen(text),
+                          name, err);
+    if (s != PL_OK)
+        return s;
+    made.text = strdup(text);
+    *out = made.text ? keep(g, &made) : NULL;
+    entry_free(&made);
+    if (*out)
+        return PL_OK;
+    if (err)
+        *err = (pl_err){PL_NO_MEMORY, "out of memory for a grammar"};
+    return PL_NO_MEMORY;
+}
+
+void grammars_give(struct grammars *g, pl_grammar *grammar)
+{
+    pthread_mutex_lock(&g->lock);
+    for (int i = 0; i < g->n && grammar; i++)
+        g->entry[i].n_user -= g->entry[i].grammar == grammar;
+    pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,99 @@
+/* Handlers of requests with a body run on threads of their own: reading
+ * megabytes of text takes seconds, during which other connections of the same
+ * libmicrohttpd worker would wait. Requests without a body are short and are
+ * answered at once, however many handlers run, unless they have to wait for
+ * something (http_hand). */
+#include "http_inner.h"
+
+/* Caller holds the lock. */
+static void queue(struct http *h, struct http_request *r)
+{
+    r->behind = NULL;
+    if (h->queue)
+        h->queue_end->behind = r;
+    else
+        h->queue = r;
+    h->queue_end = r;
+    pthread_cond_signal(&h->come);
+}
+
+void http_dispatch(struct http_request *r)
+{
+    struct http *h = r->h;
+
+    http_request_hold(r);
+    if (!r->has_body) {
+        r->route->handle(h->user, r);
+        return;
+    }
+    pthread_mutex_lock(&h->lock);
+    queue(h, r);
+    pthread_mutex_unlock(&h->lock);
+}
+
+bool http_hand(struct http_request *r, http_handler_fn *act, void *user)
+{
+    struct http *h = r->h;
+    bool ok;
+
+    pthread_mutex_lock(&h->lock);
+    ok = !h->no_more;
+    if (ok) {
+        r->act = act;
+        r->act_user = user;
+        queue(h, r);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return ok;
+}
+
+/* Waits for a request. Returns NULL if no more come. */
+static struct http_request *next(struct http *h)
+{
+    struct http_request *r;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->queue && !h->no_more)
+        pthread_cond_wait(&h->come, &h->lock);
+    r = h->queue;
+    if (r)
+        h->queue = r->behind;
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+static void *hand_thread(void *http)
+{
+    struct http *h = http;
+    struct http_request *r;
+
+    while ((r = next(h))) {
+        if (r->act)
+            r->act(r->act_user, r);
+        else if (atomic_load(&h->stopping) || http_has_left(r))
+            http_respond(r, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, NULL, 0);
+        else
+            r->route->handle(h->user, r);
+    }
+    return NULL;
+}
+
+bool http_workers_start(struct http *h)
+{
+    while (h->n_hand < HTTP_N_HAND) {
+        if (pthread_create(&h->hand[h->n_hand], NULL, hand_thread, h) != 0)
+            return false;
+        h->n_hand++;
+    }
+    return true;
+}
+
+void http_hands_stop(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->no_more = true;
+    pthread_cond_broadcast(&h->come);
+    pthread_mutex_unlock(&h->lock);
+    while (h->n_hand > 0)
+        pthread_join(h->hand[--h->n_hand], NULL);
+}

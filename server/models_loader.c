@@ -1,0 +1,377 @@
+/* The thread that loads and unloads models. See models.h. */
+#include "models_inner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static void say(const struct models *m, pl_log_level level, const char *form,
+                ...) __attribute__((format(printf, 3, 4)));
+static void say(const struct models *m, pl_log_level level, const char *form,
+                ...)
+{
+    char text[1400];
+    va_list a;
+
+    if (!m->o.log)
+        return;
+    va_start(a, form);
+    vsnprintf(text, sizeof text, form, a);
+    va_end(a);
+    m->o.log(m->o.log_user, level, text);
+}
+
+/* ---- unloading: caller holds the lock, which is released meanwhile ------- */
+
+static void unload(struct models *m, struct model *a, const char *why)
+{
+    struct service *v = a->service;
+    char *past;
+
+    a->state = MODEL_UNLOADING;
+    pthread_mutex_unlock(&m->lock);
+    service_settle(v); /* its totals include pending writes */
+    past = models_saved_totals(v, a->past); /* changed only here */
+    pthread_mutex_lock(&m->lock);
+    while (a->n_use > 0) /* readers of its metrics */
+        pthread_cond_wait(&m->come, &m->lock);
+    a->service = NULL;
+    if (past) {
+        free(a->past);
+        a->past = past;
+    }
+    pthread_mutex_unlock(&m->lock);
+    m->o.close(m->o.user, v);
+    say(m, PL_LOG_INFO, "%s is unloaded: %s", a->about.name, why);
+    pthread_mutex_lock(&m->lock);
+    a->state = MODEL_UNLOADED;
+    a->unload_pending = a->evict_pending = false;
+}
+
+/* Returns the least recently used model that may be unloaded, or NULL. */
+static struct model *lru_model(struct models *m)
+{
+    struct model *least = NULL;
+
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (a->state == MODEL_LOADED && a->n_use == 0 && !a->about.pinned &&
+            (!least || a->requested < least->requested))
+            least = a;
+    }
+    return least;
+}
+
+/* Returns true if a loaded model can ever be unloaded. */
+static bool any_evictable(const struct models *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        const struct model *a = &m->model[i];
+
+        if (a->state == MODEL_LOADED && (!a->about.pinned || a->unload_pending))
+            return true;
+    }
+    return false;
+}
+
+/* Waits until signalled, at most until `at`. */
+static void await_till(struct models *m, double at)
+{
+    struct timespec t;
+
+    at += 1e-3; /* after it, in spite of rounding */
+    t.tv_sec = (time_t)at;
+    t.tv_nsec = (long)((at - (double)t.tv_sec) * 1e9);
+    pthread_cond_timedwait(&m->come, &m->lock, &t);
+}
+
+static bool is_idle_too_long(const struct model *a, double now)
+{
+    return a->about.idle_s > 0 && !a->about.pinned &&
+           now - a->used >= a->about.idle_s;
+}
+
+/* Unloads one model that has to go. Returns false if there is none. */
+static bool unload_one(struct models *m)
+{
+    const double now = loop_now();
+
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (a->state != MODEL_LOADED || a->n_use > 0)
+            continue;
+        if (!a->unload_pending && !a->evict_pending &&
+            !is_idle_too_long(a, now))
+            continue;
+        unload(m, a,
+               a->unload_pending  ? "as was wished"
+               : a->evict_pending ? "others have waited for its place"
+                                  : "nobody used it");
+        return true;
+    }
+    return false;
+}
+
+/* ---- loading ------------------------------------------------------------- */
+
+static bool lacks_memory(pl_status s)
+{
+    return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY || s == PL_FULL;
+}
+
+/* Returns a model to unload for its memory; NULL if none becomes idle. Waits a
+ * moment, because a client may request the next model before the one that
+ * answered it counts as idle. */
+static struct model *find_idle_victim(struct models *m)
+{
+    const double until = loop_now() + m->o.moment_s;
+    struct model *a = NULL;
+
+    while (!m->stops && !(a = lru_model(m)) && any_evictable(m) &&
+           loop_now() < until)
+        await_till(m, until);
+    return m->stops ? NULL : a;
+}
+
+/* Opens a model, unloading others as long as that frees memory. Caller does not
+ * hold the lock. */
+static pl_status open_model(struct models *m, struct model *a,
+                            struct service **v, pl_err *err)
+{
+    pl_status s;
+    struct model *other;
+
+    while (
+        lacks_memory(s = m->o.open(m->o.user, &a->about, &a->cancel, v, err))) {
+        pthread_mutex_lock(&m->lock);
+        other = find_idle_victim(m);
+        if (other)
+            unload(m, other, "its memory is needed");
+        pthread_mutex_unlock(&m->lock);
+        if (!other)
+            break;
+    }
+    return s;
+}
+
+/* Sets the error of a cancelled load. */
+static void set_given_up(const struct models *m, struct model *a)
+{
+    a->why.status = PL_CANCELLED;
+    snprintf(a->why.message, sizeof a->why.message, "%s",
+             m->stops ? "the server is stopping"
+                      : "it was unloaded while it was being loaded");
+}
+
+static void load(struct models *m, struct model *a)
+{
+    double began = loop_now();
+    struct service *v = NULL;
+    pl_status s;
+    pl_err err = {0};
+
+    a->state = MODEL_LOADING;
+    __atomic_store_n(&a->cancel, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&m->lock);
+    s = open_model(m, a, &v, &err);
+    if (s == PL_OK)
+        say(m, PL_LOG_INFO, "%s is loaded, in %.1f s", a->about.name,
+            loop_now() - began);
+    else if (s == PL_CANCELLED)
+        say(m, PL_LOG_INFO, "%s is not loaded: %s", a->about.name, err.message);
+    else
+        say(m, PL_LOG_WARN, "%s could not be loaded: %s", a->about.name,
+            err.message);
+    pthread_mutex_lock(&m->lock);
+    a->state = s == PL_OK          ? MODEL_LOADED
+               : s == PL_CANCELLED ? MODEL_UNLOADED
+                                   : MODEL_FAILED;
+    a->unload_pending =
+        s == PL_OK && __atomic_load_n(&a->cancel, __ATOMIC_RELAXED);
+    if (s == PL_OK) {
+        v->owner = models_owner(a);
+        v->http = m->http;
+        v->n_response = m->n_load++ << 24; /* makes response ids unique */
+        a->service = v;
+    }
+    a->why = err;
+    a->why.status = s;
+    if (s == PL_CANCELLED || a->unload_pending)
+        set_given_up(m, a);
+    a->used = a->loaded = loop_now();
+    a->requested = ++m->n_request;
+    models_finish_load(m, a);
+}
+
+/* Returns the first requested model that is not loaded, or NULL. */
+static struct model *next_model(struct models *m)
+{
+    struct model *next = NULL;
+
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (a->queue_pos > 0 && a->state != MODEL_LOADED &&
+            (!next || a->queue_pos < next->queue_pos))
+            next = a;
+    }
+    return next;
+}
+
+static int count_loaded(const struct models *m)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->n; i++)
+        n += m->model[i].state == MODEL_LOADED;
+    return n;
+}
+
+/* Fails the load: every loaded model is pinned, so no place will become
+ * free. */
+static void fail_all_pinned(struct models *m, struct model *a)
+{
+    a->state = MODEL_FAILED;
+    a->why.status = PL_FULL;
+    snprintf(a->why.message, sizeof a->why.message,
+             "all %d places are taken by pinned models: unload one of them, or "
+             "start the server with a larger --models-max",
+             m->o.max_loaded);
+    models_finish_load(m, a);
+}
+
+/* ---- eviction ------------------------------------------------------------ */
+
+/* Returns the model loaded first of those that may be unloaded, all of which
+ * are in use; NULL if one is about to be unloaded anyway. */
+static struct model *oldest_loaded(struct models *m)
+{
+    struct model *first = NULL;
+
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (a->state != MODEL_LOADED)
+            continue;
+        if (a->unload_pending || a->evict_pending)
+            return NULL;
+        if (!a->about.pinned && (!first || a->loaded < first->loaded))
+            first = a;
+    }
+    return first;
+}
+
+/* Returns when `first` has to be evicted for `a`; 0 if not applicable. */
+static double eviction_time(const struct models *m, const struct model *a,
+                            const struct model *first)
+{
+    return !a || !first ? 0 : m->o.wait_s + fmax(a->since, first->loaded);
+}
+
+/* Cancels pending evictions: there is a place without them. */
+static void cancel_evictions(struct models *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        struct model *a = &m->model[i];
+
+        if (!a->evict_pending)
+            continue;
+        a->evict_pending = false;
+        if (models_is_ready(a)) {
+            a->queue_pos = 0;
+            models_dispatch_waiting(m, a);
+        }
+    }
+}
+
+/* Starts evicting a model for `a`, if that has waited long enough. Returns
+ * false if it has to wait on. */
+static bool request_eviction(struct models *m, const struct model *a)
+{
+    struct model *first = oldest_loaded(m);
+
+    if (!first || loop_now() < eviction_time(m, a, first))
+        return false;
+    first->evict_pending = true;
+    say(m, PL_LOG_INFO, "%s takes no new requests until it has made way for %s",
+        first->about.name, a->about.name);
+    return true;
+}
+
+/* Loads a model, makes a place for it, or fails it. Returns false if there is
+ * nothing to do, or all loaded models are in use. */
+static bool load_one(struct models *m)
+{
+    struct model *a = next_model(m), *other;
+
+    if (!a || m->o.max_loaded == 0 || count_loaded(m) < m->o.max_loaded)
+        cancel_evictions(m);
+    if (!a)
+        return false;
+    if (m->o.max_loaded == 0 || count_loaded(m) < m->o.max_loaded) {
+        load(m, a);
+        return true;
+    }
+    other = lru_model(m);
+    if (other)
+        unload(m, other, "its place is needed");
+    else if (!any_evictable(m))
+        fail_all_pinned(m, a);
+    else
+        return request_eviction(m, a);
+    return true;
+}
+
+/* ---- the thread ---------------------------------------------------------- */
+
+/* Returns when the next model will have been idle for too long; 0: never. */
+static double next_idle(const struct models *m)
+{
+    double next = 0;
+
+    for (int i = 0; i < m->n; i++) {
+        const struct model *a = &m->model[i];
+        double at = a->used + a->about.idle_s;
+
+        if (a->state == MODEL_LOADED && a->n_use == 0 && !a->about.pinned &&
+            a->about.idle_s > 0 && (next == 0 || at < next))
+            next = at;
+    }
+    return next;
+}
+
+static void wait_for_request(struct models *m)
+{
+    double at = next_idle(m), way = 0;
+    struct model *a = next_model(m);
+
+    if (a && m->o.max_loaded > 0 && count_loaded(m) >= m->o.max_loaded)
+        way = eviction_time(m, a, oldest_loaded(m));
+    if (way > 0 && (at == 0 || way < at))
+        at = way;
+    if (at == 0)
+        pthread_cond_wait(&m->come, &m->lock);
+    else
+        await_till(m, at);
+}
+
+void *models_loader_thread(void *models)
+{
+    struct models *m = models;
+
+    pthread_mutex_lock(&m->lock);
+    while (!m->stops)
+        if (!unload_one(m) && !load_one(m))
+            wait_for_request(m);
+    for (int i = 0; i < m->n; i++) { /* rejects waiting requests */
+        struct model *a = &m->model[i];
+
+        set_given_up(m, a);
+        models_finish_load(m, a);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}

@@ -1,0 +1,239 @@
+/* Parses a request of each protocol, part by part. */
+#include "request_parse.h"
+
+#include <stdlib.h>
+
+typedef bool request_read_fn(struct request_reader *r);
+
+/* By enum request_kind. */
+static const struct {
+    enum api_error_shape shape;
+    request_read_fn *part[5];
+} kinds[] = {
+    [REQUEST_CHAT] = {API_ERROR_OPENAI,
+                      {request_read_sampling, request_read_output,
+                       request_read_tools, request_read_chat}},
+    [REQUEST_COMPLETIONS] = {API_ERROR_OPENAI,
+                             {request_read_sampling, request_read_output,
+                              request_read_prompt}},
+    [REQUEST_COMPLETION] = {API_ERROR_OPENAI,
+                            {request_read_sampling, request_read_output,
+                             request_read_prompt}},
+    [REQUEST_MESSAGES] = {API_ERROR_BLOCKS,
+                          {request_read_sampling, request_read_output,
+                           request_read_tools, request_read_messages}},
+    [REQUEST_RESPONSES] = {API_ERROR_OPENAI,
+                           {request_read_sampling, request_read_output,
+                            request_read_tools, request_read_responses}},
+    [REQUEST_INFILL] = {API_ERROR_OPENAI,
+                        {request_read_sampling, request_read_output,
+                         request_read_infill}},
+};
+
+enum api_error_shape request_shape(enum request_kind kind)
+{
+    return kinds[kind].shape;
+}
+
+/* ---- known, but unsupported ---------------------------------------------- */
+
+enum {
+    TALKS = 1 << REQUEST_CHAT,
+    WRITES = 1 << REQUEST_COMPLETIONS | 1 << REQUEST_COMPLETION |
+             1 << REQUEST_INFILL,
+    BLOCKS = 1 << REQUEST_MESSAGES,
+    ITEMS = 1 << REQUEST_RESPONSES,
+};
+
+/* Unsupported fields. A field requests nothing if it is null, false, empty or
+ * this number. */
+static const struct {
+    unsigned kinds; /* 1 << enum request_kind */
+    const char *name;
+    double nothing;
+    const char *what;
+} beyond[] = {
+    {TALKS | WRITES, "post_sampling_probs", 0,
+     "probabilities after sampling are"},
+    {TALKS | WRITES, "lora", 0, "LoRA adapters are"},
+    {TALKS | WRITES, "grammar_lazy", 0, "a grammar from a trigger on is"},
+    {TALKS, "functions", 0, "\"functions\" (use \"tools\") are"},
+    {TALKS, "audio", 0, "audio is"},
+    {TALKS, "prediction", 0, "predicted outputs are"},
+    {TALKS, "web_search_options", 0, "searching the web is"},
+    {WRITES, "suffix", 0, "a text behind the answer is"},
+    {WRITES, "best_of", 1, "choosing the best of several answers is"},
+    {WRITES, "image_data", 0, "images are"},
+    {WRITES, "n_indent", 0, "indented output is"},
+    {WRITES, "t_max_predict_ms", 0, "a limit of time is"},
+    {BLOCKS, "mcp_servers", 0, "servers of tools are"},
+    {BLOCKS, "container", 0, "containers are"},
+    {ITEMS, "previous_response_id", 0, "conversations kept by the server are"},
+    {ITEMS, "conversation", 0, "conversations kept by the server are"},
+    {ITEMS, "background", 0, "answering in the background is"},
+    {ITEMS, "prompt", 0, "prompts kept by the server are"},
+};
+
+static bool needs_nothing(const json_t *v, double nothing)
+{
+    return v == NULL || json_is_false(v) ||
+           (json_is_number(v) &&
+            (json_number_value(v) == nothing || json_number_value(v) == 0)) ||
+           (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+static bool check_beyond(const struct request_reader *r)
+{
+    for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++) {
+        const json_t *v = field(&r->f, beyond[i].name);
+
+        if ((beyond[i].kinds >> r->a->kind & 1) != 0 &&
+            !needs_nothing(v, beyond[i].nothing))
+            return field_unsupported(&r->f, beyond[i].name, beyond[i].what);
+    }
+    return true;
+}
+
+/* Rejects features that the server lacks; the only place that checks
+ * rules->can. */
+static bool check_needs(const struct request_reader *r)
+{
+    const struct request *a = r->a;
+    const struct {
+        enum request_need need;
+        bool needed;
+        const char *param, *what;
+    } row[] = {
+        {REQUEST_GRAMMAR, a->grammar != NULL, "grammar",
+         "output by a grammar is"},
+        {REQUEST_SCHEMA, a->schema != NULL,
+         a->kind == REQUEST_MESSAGES           ? "output_config"
+         : a->kind == REQUEST_RESPONSES        ? "text.format"
+         : field(&r->f, "json_schema") != NULL ? "json_schema"
+                                               : "response_format",
+         "output by a JSON Schema is"},
+        {REQUEST_CALL, a->must_call, "tool_choice", "a call that has to be is"},
+    };
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        if (row[i].needed && (r->rules->can & row[i].need) == 0)
+            return api_error_set(r->f.why, 400, "unsupported_value",
+                                 row[i].param, "%s: %s not supported yet",
+                                 row[i].param, row[i].what);
+    return true;
+}
+
+/* ---- the whole request --------------------------------------------------- */
+
+bool request_dump(struct request_reader *r, const json_t *j, char **out)
+{
+    free(*out);
+    *out = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+    return *out != NULL || api_error_set_memory(r->f.why);
+}
+
+bool request_set_extra(struct request_reader *r, const char *name,
+                       json_t *value)
+{
+    if (r->extra == NULL)
+        r->extra = json_object();
+    if (json_object_get(r->extra, name) != NULL) {
+        json_decref(value);
+        return true;
+    }
+    return json_object_set_new(r->extra, name, value) == 0 ||
+           api_error_set_memory(r->f.why);
+}
+
+bool request_set_thinking(struct request_reader *r, bool on)
+{
+    return request_set_extra(r, "enable_thinking", json_boolean(on)) &&
+           request_set_extra(r, "thinking", json_boolean(on));
+}
+
+/* Reads the beginning of the answer: in these protocols a conversation may end
+ * with it as the assistant's text, unless the request sets
+ * add_generation_prompt. */
+static bool read_begun(struct request_reader *r)
+{
+    size_t n = json_array_size(r->messages);
+    const json_t *last = json_array_get(r->messages, n > 0 ? n - 1 : 0);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    const char *text = json_string_value(json_object_get(last, "content"));
+
+    if ((r->a->kind != REQUEST_CHAT && r->a->kind != REQUEST_MESSAGES) ||
+        field(&r->f, "add_generation_prompt") || !role ||
+        strcmp(role, "assistant") != 0 || !text ||
+        text[strspn(text, " \t\r\n")] == '\0' ||
+        json_array_size(json_object_get(last, "tool_calls")) > 0)
+        return true;
+    r->a->begun = strdup(text + strspn(text, " \t\r\n"));
+    r->a->no_generation_prompt = true;
+    return r->a->begun != NULL || api_error_set_memory(r->f.why);
+}
+
+static bool read_all(struct request_reader *r, const char *body, size_t len)
+{
+    struct request *a = r->a;
+    const json_t *given = NULL;
+
+    if (!fields_read(&r->f, &a->body, body, len, r->f.why) ||
+        !field_text(&r->f, "model", &a->model) || !check_beyond(r))
+        return false;
+    if (!field_object(&r->f, "chat_template_kwargs", &given))
+        return false;
+    r->extra = given != NULL ? json_copy((json_t *)given) : NULL;
+    if (given != NULL && r->extra == NULL)
+        return api_error_set_memory(r->f.why);
+    for (request_read_fn *const *part = kinds[a->kind].part; *part != NULL;
+         part++)
+        if (!(*part)(r))
+            return false;
+    if (!read_begun(r))
+        return false;
+    if (r->messages != NULL && !request_dump(r, r->messages, &a->messages))
+        return false;
+    if (r->extra != NULL && !request_dump(r, r->extra, &a->extra))
+        return false;
+    return check_needs(r);
+}
+
+bool request_parse(struct request *a, enum request_kind kind, const char *body,
+                   size_t len, const struct request_rules *rules,
+                   struct api_error *why)
+{
+    struct request_reader r = {
+        .f = {.why = why}, .a = a, .rules = rules, .prompt = "prompt"};
+    bool ok;
+
+    *a = (struct request){.kind = kind, .n = 1, .n_prompt = 1, .slot = -1};
+    ok = read_all(&r, body, len);
+    json_decref(r.messages);
+    json_decref(r.extra);
+    if (!ok)
+        request_fini(a);
+    return ok;
+}
+
+void request_fini(struct request *a)
+{
+    for (int i = 0; a->prompt != NULL && i < a->n_prompt; i++) {
+        for (int k = 0; k < a->prompt[i].n; k++)
+            free(a->prompt[i].piece[k].ids);
+        free(a->prompt[i].piece);
+    }
+    free(a->prompt);
+    free(a->messages);
+    free(a->begun);
+    free(a->tools);
+    free(a->extra);
+    free(a->bias_id);
+    free(a->bias);
+    free(a->dry_breaker);
+    free(a->stop);
+    free(a->schema);
+    json_decref(a->body);
+    *a = (struct request){0};
+}

@@ -1,0 +1,175 @@
+/* Messages of /v1/messages, whose content is blocks: texts, tool calls and
+ * their results, reasoning. One such message may become several for a template,
+ * where tool results are separate messages. */
+#include "request_parse.h"
+
+static const char *const texts[] = {"text", NULL};
+
+/* A message under construction. */
+struct making {
+    struct request_reader *r;
+    const char *role;
+    json_t *message; /* borrowed from the list; NULL: not begun */
+    struct text content, reasoning;
+};
+
+static bool begin(struct making *m)
+{
+    if (m->message != NULL)
+        return true;
+    m->message = json_pack("{ssss}", "role", m->role, "content", "");
+    return (m->message != NULL &&
+            json_array_append_new(m->r->messages, m->message) == 0) ||
+           api_error_set_memory(m->r->f.why);
+}
+
+/* Completes the message; the next block begins another. */
+static bool end(struct making *m)
+{
+    const struct fields *f = &m->r->f;
+    bool ok = m->message == NULL ||
+              request_set_text(f, m->message, "content", &m->content);
+
+    if (ok && m->reasoning.n > 0)
+        ok =
+            request_set_text(f, m->message, "reasoning_content", &m->reasoning);
+    text_free(&m->content);
+    text_free(&m->reasoning);
+    m->message = NULL;
+    return ok;
+}
+
+static bool add(struct making *m, struct text *to, const struct fields *block,
+                const char *name)
+{
+    const char *s = NULL;
+
+    if (!field_need(block, name) || !field_text(block, name, &s) || !begin(m))
+        return false;
+    if (to->n > 0 && !text_add(to, "\n", 1))
+        return api_error_set_memory(m->r->f.why);
+    return text_add(to, s, strlen(s)) || api_error_set_memory(m->r->f.why);
+}
+
+static bool add_call(struct making *m, const struct fields *block)
+{
+    const char *id = NULL, *name = NULL;
+    const json_t *input = NULL;
+
+    return field_need(block, "id") && field_text(block, "id", &id) &&
+           field_need(block, "name") && field_text(block, "name", &name) &&
+           field_object(block, "input", &input) && begin(m) &&
+           request_add_call(m->r, m->message, id, name, input);
+}
+
+static bool add_result(struct making *m, const struct fields *block)
+{
+    struct text content = {0};
+    const char *id = NULL;
+    json_t *message;
+    bool ok;
+
+    if (!end(m) || !field_need(block, "tool_use_id") ||
+        !field_text(block, "tool_use_id", &id))
+        return false;
+    message = json_pack("{ssss}", "role", "tool", "tool_call_id", id);
+    if (message == NULL || json_array_append_new(m->r->messages, message) != 0)
+        return api_error_set_memory(m->r->f.why);
+    ok = request_join_text(block, "content", texts, "\n", &content) &&
+         request_set_text(block, message, "content", &content);
+    text_free(&content);
+    return ok;
+}
+
+static bool add_block(struct making *m, const struct fields *block)
+{
+    const char *type = NULL;
+    char what[64];
+
+    if (!field_need(block, "type") || !field_text(block, "type", &type))
+        return false;
+    if (strcmp(type, "text") == 0)
+        return add(m, &m->content, block, "text");
+    if (strcmp(type, "thinking") == 0)
+        return add(m, &m->reasoning, block, "thinking");
+    if (strcmp(type, "redacted_thinking") == 0)
+        return true; /* cannot be read here */
+    if (strcmp(type, "tool_use") == 0)
+        return add_call(m, block);
+    if (strcmp(type, "tool_result") == 0)
+        return add_result(m, block);
+    snprintf(what, sizeof(what), "content of type \"%.24s\" is", type);
+    return field_unsupported(block, "type", what);
+}
+
+static bool read_message(struct request_reader *r, const json_t *list, size_t i)
+{
+    static const char *const roles[] = {"user", "assistant", "system"};
+    struct making m = {.r = r};
+    struct fields f, block;
+    const json_t *content;
+    int role = 0;
+    bool ok;
+
+    if (!fields_item(&r->f, "messages", list, i, &f) ||
+        !field_need(&f, "role") || !field_choice(&f, "role", roles, 3, &role) ||
+        !field_need(&f, "content"))
+        return false;
+    m.role = roles[role];
+    content = field(&f, "content");
+    if (!json_is_array(content)) {
+        ok = begin(&m) &&
+             request_join_text(&f, "content", texts, "\n", &m.content);
+        return end(&m) && ok;
+    }
+    ok = json_array_size(content) > 0 || begin(&m);
+    for (size_t k = 0; ok && k < json_array_size(content); k++)
+        ok = fields_item(&f, "content", content, k, &block) &&
+             add_block(&m, &block);
+    return end(&m) && ok;
+}
+
+/* Reads the system prompt: a string, or blocks of text. */
+static bool read_system(struct request_reader *r)
+{
+    struct making m = {.r = r, .role = "system"};
+    bool ok;
+
+    if (field(&r->f, "system") == NULL)
+        return true;
+    ok = request_join_text(&r->f, "system", texts, "\n", &m.content) &&
+         (m.content.n == 0 || begin(&m));
+    return end(&m) && ok;
+}
+
+/* Reads whether to reason: templates have a switch, not a budget. */
+static bool read_thinking(struct request_reader *r)
+{
+    static const char *const types[] = {"enabled", "disabled", "adaptive"};
+    struct fields thinking;
+    int type = 2;
+
+    if (!fields_within(&r->f, "thinking", &thinking) ||
+        !field_choice(&thinking, "type", types, 3, &type))
+        return false;
+    return type == 2 || request_set_thinking(r, type == 0);
+}
+
+bool request_read_messages(struct request_reader *r)
+{
+    const json_t *list = NULL;
+
+    if (!field_need(&r->f, "messages") || !field_list(&r->f, "messages", &list))
+        return false;
+    if (json_array_size(list) == 0)
+        return field_wrong(&r->f, "messages", list, "a list of one or more");
+    r->messages = json_array();
+    if (r->messages == NULL)
+        return api_error_set_memory(r->f.why);
+    if (!read_system(r) || !read_thinking(r))
+        return false;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!read_message(r, list, i))
+            return false;
+    return true;
+}

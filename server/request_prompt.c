@@ -1,0 +1,105 @@
+/* Prompts: a text; a list of token ids; a list of both, which is one prompt; or
+ * a list of several of these. */
+#include "request_parse.h"
+
+#include <stdlib.h>
+
+static bool is_id(const json_t *v)
+{
+    return json_is_integer(v);
+}
+
+/* Takes consecutive ids from item i on as one piece of *n ids. */
+static bool take_ids(struct request_reader *r, const json_t *list, size_t i,
+                     struct request_piece *p, size_t *n)
+{
+    int64_t n_vocab = r->rules->n_vocab;
+    size_t end = i;
+
+    while (end < json_array_size(list) && is_id(json_array_get(list, end)))
+        end++;
+    *n = end - i;
+    p->ids = malloc((*n + 1) * sizeof(*p->ids));
+    if (p->ids == NULL)
+        return api_error_set_memory(r->f.why);
+    for (; i < end; i++) {
+        json_int_t id = json_integer_value(json_array_get(list, i));
+
+        if (id < 0 || id >= n_vocab)
+            return api_error_set(r->f.why, 400, "invalid_value", r->prompt,
+                                 "%s has token %lld; ids go from 0 to %lld",
+                                 r->prompt, (long long)id,
+                                 (long long)n_vocab - 1);
+        p->ids[p->n_ids++] = (int32_t)id;
+    }
+    return true;
+}
+
+/* Takes a text, or a list of texts and ids. */
+static bool take_prompt(struct request_reader *r, const json_t *v,
+                        struct request_prompt *p)
+{
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+
+    p->piece = calloc(n + 1, sizeof(*p->piece));
+    if (p->piece == NULL)
+        return api_error_set_memory(r->f.why);
+    for (size_t i = 0; i < n;) {
+        const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
+        size_t used = 1;
+
+        if (json_is_object(item))
+            return field_unsupported(&r->f, r->prompt, "images and audio are");
+        if (!json_is_string(item) && !(json_is_array(v) && is_id(item)))
+            return field_wrong(&r->f, r->prompt, item,
+                               "a string, a list of strings and token ids, or "
+                               "a list of such prompts");
+        p->n++;
+        if (json_is_string(item)) {
+            p->piece[p->n - 1].text = json_string_value(item);
+            p->piece[p->n - 1].len = json_string_length(item);
+        } else if (!take_ids(r, v, i, &p->piece[p->n - 1], &used)) {
+            return false;
+        }
+        i += used;
+    }
+    return true;
+}
+
+/* Returns true for a list of prompts; a list with an id is one prompt. */
+static bool is_several(const json_t *v)
+{
+    if (!json_is_array(v))
+        return false;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (is_id(json_array_get(v, i)))
+            return false;
+    return true;
+}
+
+bool request_read_prompt(struct request_reader *r)
+{
+    struct request *a = r->a;
+    const json_t *v = field(&r->f, r->prompt);
+    bool several = is_several(v);
+    size_t n = several ? json_array_size(v) : 1;
+    int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
+
+    if (!field_need(&r->f, r->prompt))
+        return false;
+    if (n == 0)
+        return field_wrong(&r->f, r->prompt, v, "a list of one prompt or more");
+    if (n * (size_t)a->n > (size_t)most)
+        return api_error_set(r->f.why, 400, "invalid_value", r->prompt,
+                             "%s: %zu prompts of %d choices each are more than "
+                             "the %d texts that a request may ask for",
+                             r->prompt, n, a->n, most);
+    a->n_prompt = (int)n;
+    a->prompt = calloc(n, sizeof(*a->prompt));
+    if (a->prompt == NULL)
+        return api_error_set_memory(r->f.why);
+    for (size_t i = 0; i < n; i++)
+        if (!take_prompt(r, several ? json_array_get(v, i) : v, &a->prompt[i]))
+            return false;
+    return true;
+}

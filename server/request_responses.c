@@ -1,0 +1,180 @@
+/* Input of /v1/responses: a text, or items. Consecutive items by the model
+ * (reasoning, message, calls) become one message. */
+#include "request_parse.h"
+
+static const char *const texts[] = {"input_text", "output_text", "text",
+                                    "refusal", NULL};
+
+static json_t *last_by_model(const struct request_reader *r)
+{
+    size_t n = json_array_size(r->messages);
+    json_t *m = n > 0 ? json_array_get(r->messages, n - 1) : NULL;
+    const char *role = json_string_value(json_object_get(m, "role"));
+
+    return role != NULL && strcmp(role, "assistant") == 0 ? m : NULL;
+}
+
+/* Returns NULL if out of memory, which rejects the request. */
+static json_t *new_message(struct request_reader *r, const char *role)
+{
+    json_t *m = json_pack("{ssss}", "role", role, "content", "");
+
+    if (m != NULL && json_array_append_new(r->messages, m) == 0)
+        return m;
+    api_error_set_memory(r->f.why);
+    return NULL;
+}
+
+static bool add_text(struct request_reader *r, const struct fields *item,
+                     const char *name, json_t *message, const char *key,
+                     const char *const *types)
+{
+    struct text t = {0};
+    const json_t *had = json_object_get(message, key);
+    bool ok = true;
+
+    if (json_string_length(had) > 0) /* two items of one message */
+        ok = (text_add(&t, json_string_value(had), json_string_length(had)) &&
+              text_add(&t, "\n", 1)) ||
+             api_error_set_memory(r->f.why);
+    ok = ok && request_join_text(item, name, types, "\n", &t) &&
+         request_set_text(item, message, key, &t);
+    text_free(&t);
+    return ok;
+}
+
+static bool read_message(struct request_reader *r, const struct fields *item)
+{
+    static const char *const roles[] = {"user", "assistant", "system",
+                                        "developer"};
+    json_t *message = NULL;
+    int role = 0;
+
+    if (!field_need(item, "role") ||
+        !field_choice(item, "role", roles, 4, &role) ||
+        !field_need(item, "content"))
+        return false;
+    if (role == 1) { /* joins its reasoning, but not its calls */
+        message = last_by_model(r);
+        if (json_object_get(message, "tool_calls") != NULL)
+            message = NULL;
+    }
+    if (message == NULL)
+        message = new_message(r, role == 3 ? "system" : roles[role]);
+    return message != NULL &&
+           add_text(r, item, "content", message, "content", texts);
+}
+
+static bool read_call(struct request_reader *r, const struct fields *item)
+{
+    const char *id = NULL, *name = NULL, *text = NULL;
+    json_t *message = last_by_model(r);
+
+    if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
+        !field_need(item, "name") || !field_text(item, "name", &name) ||
+        !field_text(item, "arguments", &text))
+        return false;
+    if (message == NULL)
+        message = new_message(r, "assistant");
+    return message != NULL &&
+           request_add_call(r, message, id, name, field(item, "arguments"));
+}
+
+static bool read_result(struct request_reader *r, const struct fields *item)
+{
+    const char *id = NULL;
+    json_t *message, *name;
+
+    if (!field_need(item, "call_id") || !field_text(item, "call_id", &id) ||
+        !field_need(item, "output"))
+        return false;
+    message = new_message(r, "tool");
+    name = json_string(id);
+    if (message == NULL)
+        json_decref(name);
+    else if (json_object_set_new(message, "tool_call_id", name) != 0)
+        return api_error_set_memory(r->f.why);
+    return message != NULL &&
+           add_text(r, item, "output", message, "content", texts);
+}
+
+static bool read_reasoning(struct request_reader *r, const struct fields *item)
+{
+    static const char *const thoughts[] = {"reasoning_text", "summary_text",
+                                           "text", NULL};
+    bool whole = json_array_size(field(item, "content")) > 0;
+    json_t *message;
+
+    if (!whole && json_array_size(field(item, "summary")) == 0)
+        return true; /* stored elsewhere, or encrypted */
+    message = new_message(r, "assistant");
+    return message != NULL && add_text(r, item, whole ? "content" : "summary",
+                                       message, "reasoning_content", thoughts);
+}
+
+static bool read_item(struct request_reader *r, const json_t *list, size_t i)
+{
+    struct fields item;
+    const char *type = "message";
+
+    if (!fields_item(&r->f, "input", list, i, &item) ||
+        !field_text(&item, "type", &type))
+        return false;
+    if (strcmp(type, "message") == 0)
+        return read_message(r, &item);
+    if (strcmp(type, "function_call") == 0)
+        return read_call(r, &item);
+    if (strcmp(type, "function_call_output") == 0)
+        return read_result(r, &item);
+    if (strcmp(type, "reasoning") == 0)
+        return read_reasoning(r, &item);
+    return field_unsupported(&item, "type", "items of this type are");
+}
+
+static bool read_effort(struct request_reader *r)
+{
+    struct fields reasoning;
+    const char *effort = NULL;
+
+    if (!fields_within(&r->f, "reasoning", &reasoning) ||
+        !field_text(&reasoning, "effort", &effort))
+        return false;
+    if (effort == NULL)
+        return true;
+    if (strcmp(effort, "none") == 0)
+        return request_set_thinking(r, false);
+    return request_set_extra(r, "reasoning_effort", json_string(effort));
+}
+
+static bool read_instructions(struct request_reader *r)
+{
+    const char *text = NULL;
+    json_t *m;
+
+    if (!field_text(&r->f, "instructions", &text) || text == NULL)
+        return text == NULL && field(&r->f, "instructions") == NULL;
+    m = new_message(r, "system");
+    return m != NULL && add_text(r, &r->f, "instructions", m, "content", texts);
+}
+
+bool request_read_responses(struct request_reader *r)
+{
+    const json_t *v = field(&r->f, "input");
+    json_t *m;
+
+    r->messages = json_array();
+    if (r->messages == NULL)
+        return api_error_set_memory(r->f.why);
+    if (!field_need(&r->f, "input") || !read_effort(r) || !read_instructions(r))
+        return false;
+    if (json_is_string(v)) {
+        m = new_message(r, "user");
+        return m != NULL && add_text(r, &r->f, "input", m, "content", texts);
+    }
+    if (json_array_size(v) == 0)
+        return field_wrong(&r->f, "input", v, "a string, or a list of items");
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!read_item(r, v, i))
+            return false;
+    return true;
+}

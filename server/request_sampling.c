@@ -1,0 +1,270 @@
+/* Reads how tokens are sampled, and when a text ends. */
+#include "request_parse.h"
+#include "sampler_names.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    MOST_STOP = 256,        /* strings */
+    MOST_STOP_BYTES = 1024, /* of each string */
+    MOST_BIAS = 1 << 17,
+};
+
+/* ---- numbers ------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    size_t at; /* of a float in pl_sampling */
+    double least, most;
+} numbers[] = {
+    {"temperature", offsetof(pl_sampling, temperature), 0, 100},
+    {"top_p", offsetof(pl_sampling, top_p), 0, 1},
+    {"min_p", offsetof(pl_sampling, min_p), 0, 1},
+    {"typical_p", offsetof(pl_sampling, typical_p), 0, 1},
+    {"repeat_penalty", offsetof(pl_sampling, repeat_penalty), 0, 100},
+    {"frequency_penalty", offsetof(pl_sampling, frequency_penalty), -100, 100},
+    {"presence_penalty", offsetof(pl_sampling, presence_penalty), -100, 100},
+    {"top_n_sigma", offsetof(pl_sampling, top_n_sigma), -1, 100},
+    {"xtc_probability", offsetof(pl_sampling, xtc_probability), 0, 1},
+    {"xtc_threshold", offsetof(pl_sampling, xtc_threshold), 0, 1},
+    {"dynatemp_range", offsetof(pl_sampling, dynatemp_range), 0, 100},
+    {"dynatemp_exponent", offsetof(pl_sampling, dynatemp_exponent), 0, 100},
+    {"dry_multiplier", offsetof(pl_sampling, dry_multiplier), 0, 100},
+    {"dry_base", offsetof(pl_sampling, dry_base), 1, 100},
+    {"mirostat_tau", offsetof(pl_sampling, mirostat_tau), 0, 100},
+    {"mirostat_eta", offsetof(pl_sampling, mirostat_eta), 0, 1},
+};
+
+static bool read_numbers(struct request_reader *r)
+{
+    pl_sampling *s = &r->a->sampling;
+    int64_t top_k = s->top_k, last_n = s->penalty_last_n, seed = -1;
+    int64_t dry_allowed = s->dry_allowed_length, dry_last_n = s->dry_last_n;
+    int64_t mirostat = s->mirostat;
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        float *to = (float *)((char *)s + numbers[i].at);
+        double v = *to;
+
+        if (!field_number(&r->f, numbers[i].name, numbers[i].least,
+                          numbers[i].most, &v))
+            return false;
+        *to = (float)v;
+    }
+    if (s->repeat_penalty <= 0)
+        return field_wrong(&r->f, "repeat_penalty",
+                           field(&r->f, "repeat_penalty"),
+                           "more than 0; 1 is off");
+    if (!field_int(&r->f, "top_k", -1, INT32_MAX, &top_k) ||
+        !field_int(&r->f, "repeat_last_n", -1, INT32_MAX, &last_n) ||
+        !field_int(&r->f, "seed", INT64_MIN, INT64_MAX, &seed) ||
+        !field_int(&r->f, "dry_allowed_length", 1, INT32_MAX, &dry_allowed) ||
+        !field_int(&r->f, "dry_penalty_last_n", -1, INT32_MAX, &dry_last_n) ||
+        !field_int(&r->f, "mirostat", 0, 2, &mirostat))
+        return false;
+    s->top_n_sigma = s->top_n_sigma < 0 ? 0 : s->top_n_sigma;
+    s->dry_allowed_length = (int)dry_allowed;
+    /* -1 means the whole context; the sampler limits it. */
+    s->dry_last_n = dry_last_n < 0 || dry_last_n > SAMPLER_DRY_LAST_N
+                        ? SAMPLER_DRY_LAST_N
+                        : (int)dry_last_n;
+    s->mirostat = (int)mirostat;
+    s->top_k = top_k < 0 ? 0 : (int)top_k;
+    s->penalty_last_n = (int)last_n;
+    s->seed = seed < 0 ? r->rules->seed : (uint64_t)seed;
+    return true;
+}
+
+/* Reads limits; later names take precedence. */
+static bool read_limits(struct request_reader *r)
+{
+    static const char *const names[] = {"n_predict", "max_tokens",
+                                        "max_completion_tokens",
+                                        "max_output_tokens"};
+    int most = r->rules->max_texts > 0 ? r->rules->max_texts : 128;
+    int64_t max_tokens = -1, n = 1, slot = -1;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!field_int(&r->f, names[i], -2, INT64_MAX, &max_tokens))
+            return false;
+    r->a->max_tokens = max_tokens < 0 ? r->rules->max_tokens : max_tokens;
+    if (!field_int(&r->f, "id_slot", -1, INT32_MAX - 1, &slot))
+        return false;
+    r->a->slot = (int)slot;
+    if (r->a->kind == REQUEST_MESSAGES || r->a->kind == REQUEST_RESPONSES)
+        return true;
+    if (!field_int(&r->f, "n_cmpl", 1, most, &n) ||
+        !field_int(&r->f, "n", 1, most, &n))
+        return false;
+    r->a->n = (int)n;
+    return true;
+}
+
+/* ---- stop strings -------------------------------------------------------- */
+
+static bool add_stop(struct request_reader *r, const char *name,
+                     const json_t *v)
+{
+    if (!json_is_string(v) || json_string_length(v) > MOST_STOP_BYTES)
+        return field_wrong(&r->f, name, v,
+                           "a string of at most 1024 bytes or a list of such");
+    if (json_string_length(v) > 0) /* an empty one never matches */
+        r->a->stop[r->a->n_stop++] = json_string_value(v);
+    return true;
+}
+
+static bool read_stop(struct request_reader *r)
+{
+    const char *name =
+        r->a->kind == REQUEST_MESSAGES ? "stop_sequences" : "stop";
+    const json_t *v = field(&r->f, name);
+    size_t n = json_array_size(v);
+
+    if (v == NULL)
+        return true;
+    if (n > MOST_STOP)
+        return field_wrong(&r->f, name, v, "a list of at most 256 strings");
+    r->a->stop = calloc(n + 1, sizeof(*r->a->stop));
+    if (r->a->stop == NULL)
+        return api_error_set_memory(r->f.why);
+    if (!json_is_array(v))
+        return add_stop(r, name, v);
+    for (size_t i = 0; i < n; i++)
+        if (!add_stop(r, name, json_array_get(v, i)))
+            return false;
+    return true;
+}
+
+/* ---- biases -------------------------------------------------------------- */
+
+struct biases {
+    struct request_reader *r;
+    size_t n, cap;
+};
+
+static bool add_bias(struct biases *b, int64_t id, float bias)
+{
+    struct request *a = b->r->a;
+
+    if (id < 0 || id >= b->r->rules->n_vocab)
+        return api_error_set(
+            b->r->f.why, 400, "invalid_value", "logit_bias",
+            "logit_bias names token %lld; ids go from 0 to %lld", (long long)id,
+            (long long)b->r->rules->n_vocab - 1);
+    if (b->n >= MOST_BIAS)
+        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
+                             "logit_bias has more than %d tokens", MOST_BIAS);
+    if (b->n == b->cap) {
+        size_t cap = 2 * b->cap + 16;
+        int32_t *ids = realloc(a->bias_id, cap * sizeof(*ids));
+        float *biases;
+
+        a->bias_id = ids != NULL ? ids : a->bias_id;
+        biases = realloc(a->bias, cap * sizeof(*biases));
+        a->bias = biases != NULL ? biases : a->bias;
+        if (ids == NULL || biases == NULL)
+            return api_error_set_memory(b->r->f.why);
+        b->cap = cap;
+    }
+    a->bias_id[b->n] = (int32_t)id;
+    a->bias[b->n++] = bias;
+    return true;
+}
+
+/* Adds a bias to all tokens of a text. */
+static bool add_text_bias(struct biases *b, const char *text, float bias)
+{
+    int32_t *ids = NULL;
+    int64_t n = 0;
+    pl_err err;
+    pl_status s;
+    bool ok = true;
+
+    if (b->r->rules->words == NULL)
+        return api_error_set(
+            b->r->f.why, 400, "invalid_value", "logit_bias",
+            "logit_bias: the model has no vocabulary; name tokens "
+            "by their ids");
+    s = pl_tokenize(b->r->rules->words, text, strlen(text), 0, &ids, &n, &err);
+    if (s != PL_OK)
+        return api_error_set_status(b->r->f.why, s, &err);
+    for (int64_t i = 0; i < n && ok; i++)
+        ok = add_bias(b, ids[i], bias);
+    free(ids);
+    return ok;
+}
+
+/* Adds one bias. token: an id, or a text; with `digits` the text may be an id
+ * in decimal. */
+static bool take_bias(struct biases *b, const json_t *id, const char *text,
+                      bool digits, const json_t *value)
+{
+    float bias =
+        json_is_false(value) ? -INFINITY : (float)json_number_value(value);
+    char *end;
+    long long n;
+
+    if ((!json_is_number(value) && !json_is_false(value)) ||
+        (json_is_number(value) && !isfinite(bias)))
+        return field_wrong(&b->r->f, "logit_bias", value,
+                           "numbers, or false for never");
+    if (id != NULL)
+        return add_bias(b, json_integer_value(id), bias);
+    errno = 0;
+    n = digits ? strtoll(text, &end, 10) : 0;
+    if (digits && text[0] != '\0' && *end == '\0' && errno == 0)
+        return add_bias(b, n, bias);
+    return add_text_bias(b, text, bias);
+}
+
+static bool read_biases(struct request_reader *r)
+{
+    static const char wrong[] = "an object of biases by token, or a list of "
+                                "pairs [token, bias]";
+    const json_t *v = field(&r->f, "logit_bias");
+    struct biases b = {.r = r};
+    const char *key;
+    json_t *value;
+
+    if (v == NULL)
+        return true;
+    if (!json_is_array(v) && !json_is_object(v))
+        return field_wrong(&r->f, "logit_bias", v, wrong);
+    json_object_foreach ((json_t *)v, key, value) {
+        if (!take_bias(&b, NULL, key, true, value))
+            return false;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *pair = json_array_get(v, i);
+        const json_t *token = json_array_get(pair, 0);
+        bool is_id = json_is_integer(token);
+
+        if (json_array_size(pair) != 2 || (!is_id && !json_is_string(token)))
+            return field_wrong(&r->f, "logit_bias", pair, wrong);
+        if (!take_bias(&b, is_id ? token : NULL, json_string_value(token),
+                       false, json_array_get(pair, 1)))
+            return false;
+    }
+    r->a->sampling.bias_id = r->a->bias_id;
+    r->a->sampling.bias = r->a->bias;
+    r->a->sampling.n_bias = (int)b.n;
+    return true;
+}
+
+/* Starts from the defaults in rules. A request's list of biases replaces
+ * theirs. */
+bool request_read_sampling(struct request_reader *r)
+{
+    struct request *a = r->a;
+
+    if (r->rules->sampling != NULL)
+        a->sampling = *r->rules->sampling;
+    else
+        pl_sampling_init(&a->sampling);
+    if (!read_numbers(r) || !read_limits(r) || !read_stop(r) ||
+        !read_biases(r) || !request_read_samplers(r))
+        return false;
+    return field_bool(&r->f, "ignore_eos", &a->ignore_end);
+}

@@ -1,0 +1,191 @@
+/* Converts requests to tasks. */
+#include "request_tasks.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pl_status no_memory(pl_err *err)
+{
+    snprintf(err->message, sizeof(err->message), "no memory for a prompt");
+    return err->status = PL_NO_MEMORY;
+}
+
+static pl_status render(const struct request *a, const char *messages,
+                        const pl_template *t, int64_t now, char **text,
+                        size_t *len, pl_err *err)
+{
+    const pl_conversation c = {.size = sizeof(c),
+                               .messages = messages,
+                               .tools = a->tools,
+                               .extra = a->extra,
+                               .no_generation_prompt = a->no_generation_prompt,
+                               .now = now};
+
+    return pl_template_render(t, &c, text, len, err);
+}
+
+/* Copies the conversation and appends a unique marker to its last text: digits,
+ * which templates do not change. malloc'ed; NULL if out of memory. */
+static char *mark_end(const char *messages, char end[static 32])
+{
+    json_t *all = json_loads(messages, 0, NULL), *last, *content;
+    uint64_t n = 7081542936;
+    char *marked = NULL;
+
+    if (all == NULL)
+        return NULL;
+    do
+        snprintf(end, 32, "%" PRIu64, n++);
+    while (strstr(messages, end));
+    last = json_array_get(all, json_array_size(all) - 1);
+    content = json_sprintf(
+        "%s%s", json_string_value(json_object_get(last, "content")), end);
+    if (json_object_set_new(last, "content", content) == 0)
+        marked = json_dumps(all, 0);
+    json_decref(all);
+    return marked;
+}
+
+/* Renders the conversation up to the end of its last text, which must appear
+ * unchanged. */
+static pl_status render_begun(const struct request *a, const pl_template *t,
+                              int64_t now, char **text, size_t *len,
+                              pl_err *err)
+{
+    const size_t n = strlen(a->begun);
+    char end[32], *marked = mark_end(a->messages, end), *at;
+    pl_status s;
+
+    if (marked == NULL)
+        return no_memory(err);
+    s = render(a, marked, t, now, text, NULL, err);
+    free(marked);
+    if (s != PL_OK)
+        return s;
+    at = strstr(*text, end);
+    if (at != NULL && (size_t)(at - *text) >= n &&
+        memcmp(at - n, a->begun, n) == 0) {
+        *at = '\0';
+        if (len != NULL)
+            *len = (size_t)(at - *text);
+        return PL_OK;
+    }
+    free(*text);
+    *text = NULL;
+    snprintf(err->message, sizeof(err->message),
+             "messages: the last one, of the assistant, is to be gone on from, "
+             "and the model's chat template does not show its text as it is; "
+             "ask with add_generation_prompt true");
+    return err->status = PL_UNSUPPORTED;
+}
+
+pl_status request_render(const struct request *a, const pl_template *t,
+                         int64_t now, char **text, size_t *len, pl_err *err)
+{
+    return a->begun != NULL ? render_begun(a, t, now, text, len, err)
+                            : render(a, a->messages, t, now, text, len, err);
+}
+
+/* Appends ids; frees `more`. */
+static pl_status join(int32_t **ids, int64_t *n, int32_t *more, int64_t n_more,
+                      pl_err *err)
+{
+    int32_t *all =
+        realloc(*ids, ((size_t)*n + (size_t)n_more + 1) * sizeof(*all));
+
+    if (all != NULL) {
+        if (n_more > 0)
+            memcpy(all + *n, more, (size_t)n_more * sizeof(*all));
+        *ids = all;
+        *n += n_more;
+    }
+    free(more);
+    return all != NULL ? PL_OK : no_memory(err);
+}
+
+pl_status request_chat_tokens(const pl_tokenizer *words, const char *text,
+                              size_t len, int32_t **ids, int64_t *n,
+                              pl_err *err)
+{
+    int32_t bos = pl_tokenizer_bos(words), *made = NULL;
+    int64_t n_made = 0;
+    pl_status s;
+
+    *ids = NULL;
+    *n = 0;
+    s = pl_tokenize(words, text, len, PL_PARSE_SPECIAL, &made, &n_made, err);
+    if (s != PL_OK)
+        return s;
+    if (bos >= 0 && pl_tokenizer_adds_bos(words) &&
+        (n_made == 0 || made[0] != bos)) {
+        *ids = malloc(sizeof(**ids));
+        if (*ids == NULL) {
+            free(made);
+            return no_memory(err);
+        }
+        (*ids)[(*n)++] = bos;
+    }
+    s = join(ids, n, made, n_made, err);
+    if (s != PL_OK) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return s;
+}
+
+/* Sets *ids to a piece's tokens, malloc'ed. */
+static pl_status piece_tokens(const struct request_piece *p, int flags,
+                              const pl_tokenizer *words, int32_t **ids,
+                              int64_t *n, pl_err *err)
+{
+    if (p->text != NULL)
+        return pl_tokenize(words, p->text, p->len, flags, ids, n, err);
+    *ids = malloc(((size_t)p->n_ids + 1) * sizeof(**ids));
+    if (*ids == NULL)
+        return no_memory(err);
+    if (p->n_ids > 0)
+        memcpy(*ids, p->ids, (size_t)p->n_ids * sizeof(**ids));
+    *n = p->n_ids;
+    return PL_OK;
+}
+
+pl_status request_prompt_tokens(const struct request_prompt *p,
+                                const pl_tokenizer *words, int32_t **ids,
+                                int64_t *n, pl_err *err)
+{
+    pl_status s = PL_OK;
+
+    *ids = NULL;
+    *n = 0;
+    for (int i = 0; i < p->n && s == PL_OK; i++) {
+        int32_t *more = NULL;
+        int64_t n_more = 0;
+
+        s = piece_tokens(&p->piece[i],
+                         (p->piece[i].plain ? 0 : PL_PARSE_SPECIAL) |
+                             (i == 0 ? PL_ADD_SPECIAL : 0),
+                         words, &more, &n_more, err);
+        if (s == PL_OK)
+            s = join(ids, n, more, n_more, err);
+    }
+    if (s != PL_OK) {
+        free(*ids);
+        *ids = NULL;
+    }
+    return s;
+}
+
+void request_fill_params(const struct request *a, int choice,
+                         struct task_params *params, pl_sampling *own)
+{
+    *own = a->sampling;
+    own->seed += (uint64_t)(choice % a->n);
+    params->sampling = own;
+    params->max_tokens = a->max_tokens;
+    params->ignore_end = a->ignore_end;
+    params->no_cache = a->no_cache;
+    params->slot = a->slot + 1;
+}

@@ -1,0 +1,147 @@
+/* Tools in each protocol's form. Templates know one form: {"type": "function",
+ * "function": {"name", "description", "parameters"}}. */
+#include "request_parse.h"
+
+/* Reads the function of a tool: name, description, parameters. */
+static bool read_function(struct request_reader *r, const struct fields *f,
+                          const char *schema_name, json_t *list)
+{
+    const char *name = NULL, *about = NULL;
+    const json_t *schema = NULL;
+    json_t *tool;
+
+    if (!field_need(f, "name") || !field_text(f, "name", &name) ||
+        !field_text(f, "description", &about) ||
+        !field_object(f, schema_name, &schema))
+        return false;
+    if (name[0] == '\0')
+        return field_wrong(f, "name", field(f, "name"), "a name");
+    tool = json_pack("{sss{ssso*sO*}}", "type", "function", "function", "name",
+                     name, "description",
+                     about != NULL ? json_string(about) : NULL, "parameters",
+                     (json_t *)schema);
+    if (tool == NULL || json_array_append_new(list, tool) != 0)
+        return api_error_set_memory(r->f.why);
+    return true;
+}
+
+static bool read_tool(struct request_reader *r, const json_t *given, size_t i,
+                      json_t *list)
+{
+    struct fields tool, inner;
+    const char *type = "function";
+
+    if (!fields_item(&r->f, "tools", given, i, &tool) ||
+        !field_text(&tool, "type", &type))
+        return false;
+    if (r->a->kind == REQUEST_MESSAGES && strcmp(type, "custom") == 0)
+        type = "function";
+    if (strcmp(type, "function") != 0)
+        return field_unsupported(&tool, "type",
+                                 "tools that are no functions are");
+    if (r->a->kind != REQUEST_CHAT)
+        return read_function(r, &tool,
+                             r->a->kind == REQUEST_MESSAGES ? "input_schema"
+                                                            : "parameters",
+                             list);
+    return field_need(&tool, "function") &&
+           fields_within(&tool, "function", &inner) &&
+           read_function(r, &inner, "parameters", list);
+}
+
+static bool has_tool(const json_t *list, const char *name)
+{
+    size_t i;
+    json_t *tool;
+
+    json_array_foreach (list, i, tool) {
+        const json_t *function = json_object_get(tool, "function");
+
+        if (strcmp(json_string_value(json_object_get(function, "name")),
+                   name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Reads {"type": "function", "function": {"name"}}; in /v1/messages and
+ * /v1/responses the name is next to the type. */
+static bool read_choice_object(struct request_reader *r, bool *none)
+{
+    static const char *const types[] = {"auto", "none", "any", "tool",
+                                        "function"};
+    struct request *a = r->a;
+    struct fields choice, inner;
+    int type = 0;
+
+    if (!fields_within(&r->f, "tool_choice", &choice) ||
+        !field_need(&choice, "type") ||
+        !field_choice(&choice, "type", types, 5, &type) ||
+        !field_bool(&choice, "disable_parallel_tool_use", &a->single_call))
+        return false;
+    *none = type == 1;
+    a->must_call = type >= 2;
+    if (type < 3)
+        return true;
+    inner = choice;
+    if (a->kind == REQUEST_CHAT &&
+        (!field_need(&choice, "function") ||
+         !fields_within(&choice, "function", &inner)))
+        return false;
+    return field_need(&inner, "name") && field_text(&inner, "name", &a->call);
+}
+
+static bool read_choice(struct request_reader *r, const json_t *tools,
+                        bool *none)
+{
+    static const char *const words[] = {"auto", "none", "required"};
+    struct request *a = r->a;
+    bool parallel = true;
+    int word = 0;
+
+    if (!field_bool(&r->f, "parallel_tool_calls", &parallel))
+        return false;
+    a->single_call = !parallel;
+    if (json_is_object(field(&r->f, "tool_choice"))) {
+        if (!read_choice_object(r, none))
+            return false;
+    } else {
+        if (!field_choice(&r->f, "tool_choice", words, 3, &word))
+            return false;
+        *none = word == 1;
+        a->must_call = word == 2;
+    }
+    if (a->must_call && json_array_size(tools) == 0)
+        return api_error_set(
+            r->f.why, 400, "invalid_value", "tool_choice",
+            "tool_choice asks for a call, but there are no tools");
+    if (a->must_call && a->grammar != NULL)
+        return api_error_set(
+            r->f.why, 400, "invalid_value", "tool_choice",
+            "tool_choice asks for a call, and grammar for a text of "
+            "its own: leave grammar out, or set tool_choice to "
+            "\"auto\" or \"none\"");
+    if (a->call != NULL && !has_tool(tools, a->call))
+        return api_error_set(
+            r->f.why, 400, "invalid_value", "tool_choice",
+            "tool_choice names \"%.100s\", which is none of the "
+            "tools",
+            a->call);
+    return true;
+}
+
+bool request_read_tools(struct request_reader *r)
+{
+    const json_t *given = NULL;
+    json_t *list = json_array();
+    bool ok = list != NULL || api_error_set_memory(r->f.why), none = false;
+
+    ok = ok && field_list(&r->f, "tools", &given);
+    for (size_t i = 0; ok && i < json_array_size(given); i++)
+        ok = read_tool(r, given, i, list);
+    ok = ok && read_choice(r, list, &none);
+    if (ok && !none && json_array_size(list) > 0)
+        ok = request_dump(r, list, &r->a->tools);
+    json_decref(list);
+    return ok;
+}

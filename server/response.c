@@ -1,0 +1,559 @@
+/* Responses: the part that all protocols share. */
+#include "response_inner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct response_protocol *const protocols[] = {
+    [REQUEST_CHAT] = &protocol_chat,
+    [REQUEST_COMPLETIONS] = &protocol_completions,
+    [REQUEST_COMPLETION] = &protocol_llama,
+    [REQUEST_MESSAGES] = &protocol_messages,
+    [REQUEST_RESPONSES] = &protocol_responses,
+    [REQUEST_INFILL] = &protocol_llama,
+};
+
+/* ---- creation ------------------------------------------------------------ */
+
+pl_status response_create(struct response **out, const struct request *a,
+                          const struct response_about *about, pl_err *err)
+{
+    struct response *w = calloc(1, sizeof(*w));
+    const char *prefix = protocols[a->kind]->prefix;
+    /* an invalid byte becomes three */
+    size_t n_id = strlen(prefix) + 3 * strlen(about->id) + 1;
+
+    *out = w;
+    if (w == NULL)
+        goto no_memory;
+    w->protocol = protocols[a->kind];
+    w->a = a;
+    w->about = *about;
+    w->about.model = utf8_copy(about->model, strlen(about->model));
+    w->about.id = utf8_copy(about->id, strlen(about->id));
+    w->id = malloc(n_id);
+    w->n = a->n_prompt * a->n;
+    w->streamed = a->stream;
+    w->choice = calloc((size_t)w->n, sizeof(*w->choice));
+    if (w->about.model == NULL || w->about.id == NULL || w->id == NULL ||
+        w->choice == NULL)
+        goto no_memory;
+    snprintf(w->id, n_id, "%s%s", prefix, w->about.id);
+    for (int i = 0; i < w->n; i++) {
+        struct response_choice *c = &w->choice[i];
+
+        c->index = i;
+        c->probs = a->probs ? json_array() : NULL;
+        c->ids = a->ids ? json_array() : NULL;
+        if ((a->probs && c->probs == NULL) || (a->ids && c->ids == NULL))
+            goto no_memory;
+    }
+    return PL_OK;
+no_memory:
+    response_free(w);
+    *out = NULL;
+    snprintf(err->message, sizeof(err->message), "no memory for an answer");
+    return err->status = PL_NO_MEMORY;
+}
+
+static void choice_fini(struct response_choice *c)
+{
+    for (int i = 0; i < c->n_block; i++) {
+        text_free(&c->block[i].text);
+        free(c->block[i].name);
+        free(c->block[i].id);
+    }
+    free(c->block);
+    text_free(&c->prompt);
+    text_free(&c->stop);
+    json_decref(c->probs);
+    json_decref(c->ids);
+}
+
+void response_free(struct response *w)
+{
+    if (w == NULL)
+        return;
+    for (int i = 0; w->choice != NULL && i < w->n; i++)
+        choice_fini(&w->choice[i]);
+    free(w->choice);
+    free((char *)w->about.model);
+    free((char *)w->about.id);
+    free(w->id);
+    free(w);
+}
+
+int response_choices(const struct response *w)
+{
+    return w->n;
+}
+
+const char *response_type(const struct response *w)
+{
+    return w->streamed ? "text/event-stream" : "application/json";
+}
+
+bool response_begun(const struct response *w)
+{
+    return w->begun;
+}
+
+/* ---- bytes --------------------------------------------------------------- */
+
+static bool write_all(struct response *w, const char *s, size_t n)
+{
+    w->begun = true;
+    w->failed = w->failed || !w->about.write(w->about.user, s, n);
+    return !w->failed;
+}
+
+bool response_send_event(struct response *w, const char *name, json_t *j)
+{
+    char *s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    struct text t = {0};
+
+    json_decref(j);
+    if (name != NULL)
+        w->failed = w->failed || !text_add(&t, "event: ", 7) ||
+                    !text_add(&t, name, strlen(name)) || !text_add(&t, "\n", 1);
+    w->failed = w->failed || s == NULL || !text_add(&t, "data: ", 6) ||
+                !text_add(&t, s, strlen(s)) || !text_add(&t, "\n\n", 2);
+    free(s);
+    if (!w->failed)
+        write_all(w, t.s, t.n);
+    text_free(&t);
+    w->n_event++;
+    return !w->failed;
+}
+
+bool response_send_done(struct response *w)
+{
+    static const char done[] = "data: [DONE]\n\n";
+
+    return !w->failed && write_all(w, done, sizeof(done) - 1);
+}
+
+/* Ends the response when all choices have ended. */
+static bool finish(struct response *w)
+{
+    json_t *j;
+    char *s;
+
+    w->over = true;
+    if (w->streamed)
+        return w->protocol->over == NULL || w->protocol->over(w);
+    j = w->protocol->whole(w);
+    s = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    json_decref(j);
+    w->failed = w->failed || s == NULL || !write_all(w, s, strlen(s));
+    free(s);
+    return !w->failed;
+}
+
+/* ---- blocks -------------------------------------------------------------- */
+
+const struct response_block *response_last(const struct response_choice *c)
+{
+    return &c->block[c->n_block - 1];
+}
+
+int response_count(const struct response_choice *c, pl_reply_kind kind)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_block; i++)
+        n += c->block[i].kind == kind;
+    return n;
+}
+
+json_t *response_string(const struct text *t)
+{
+    return json_text(t->s != NULL ? t->s : "", t->n);
+}
+
+json_t *response_joined(const struct response_choice *c, pl_reply_kind kind)
+{
+    struct text all = {0};
+    json_t *j = NULL;
+    bool ok = true;
+
+    for (int i = 0; i < c->n_block && ok; i++)
+        if (c->block[i].kind == kind)
+            ok = text_add(&all, c->block[i].text.s, c->block[i].text.n);
+    if (ok)
+        j = response_string(&all);
+    text_free(&all);
+    return j;
+}
+
+static bool begin(struct response *w, struct response_choice *c)
+{
+    bool first = !c->begun;
+
+    c->begun = true;
+    if (first && !w->failed && w->streamed && w->protocol->begin != NULL)
+        w->failed = !w->protocol->begin(w, c);
+    return !w->failed;
+}
+
+/* Appends a block; NULL if out of memory. */
+static struct response_block *
+add_block(struct response *w, struct response_choice *c, pl_reply_kind kind)
+{
+    if (c->n_block == c->cap_block) {
+        int cap = 2 * c->cap_block + 4;
+        struct response_block *b = realloc(c->block, (size_t)cap * sizeof(*b));
+
+        if (b == NULL) {
+            w->failed = true;
+            return NULL;
+        }
+        c->block = b;
+        c->cap_block = cap;
+    }
+    c->block[c->n_block] = (struct response_block){.kind = kind};
+    return &c->block[c->n_block++];
+}
+
+/* Adds valid text to the last block. */
+static bool tell_text(struct response *w, struct response_choice *c,
+                      const struct text *t)
+{
+    struct response_block *b = &c->block[c->n_block - 1];
+
+    w->failed = w->failed || !text_add(&b->text, t->s, t->n);
+    if (!w->failed && w->streamed)
+        w->failed = !w->protocol->text(w, c, t->s, t->n);
+    return !w->failed;
+}
+
+/* Completes the last block. */
+static bool end_block(struct response *w, struct response_choice *c)
+{
+    struct text t = {0};
+
+    if (c->n_block == 0 || w->failed)
+        return !w->failed;
+    w->failed = !utf8_end(&c->tail, &t);
+    if (!w->failed && t.n > 0)
+        tell_text(w, c, &t);
+    text_free(&t);
+    if (!w->failed && w->streamed && w->protocol->block_end != NULL)
+        w->failed = !w->protocol->block_end(w, c);
+    return !w->failed;
+}
+
+static bool add_text(struct response *w, struct response_choice *c,
+                     pl_reply_kind kind, const char *s, size_t n)
+{
+    struct text t = {0};
+
+    if (n == 0 || !begin(w, c))
+        return !w->failed;
+    if (c->n_block == 0 || response_last(c)->kind != kind) {
+        if (!end_block(w, c) || add_block(w, c, kind) == NULL)
+            return false;
+    }
+    w->failed = !utf8_add(&c->tail, &t, s, n);
+    if (!w->failed && t.n > 0)
+        tell_text(w, c, &t);
+    text_free(&t);
+    return !w->failed;
+}
+
+/* Closes reasoning that is part of the content. */
+static bool end_thoughts(struct response *w, struct response_choice *c)
+{
+    const struct text why =
+        c->thinks ? response_last(c)->text : (struct text){0};
+    bool both = w->a->reasoning == REASONING_BOTH;
+    struct text all = {0};
+
+    if (!c->thinks)
+        return !w->failed;
+    c->thinks = false;
+    if (both) {
+        w->failed = w->failed || !text_add(&all, "<think>", 7) ||
+                    !text_add(&all, why.s, why.n);
+    }
+    w->failed = w->failed || !text_add(&all, "</think>", 8);
+    if (!w->failed)
+        add_text(w, c, PL_REPLY_CONTENT, all.s, all.n);
+    text_free(&all);
+    return !w->failed;
+}
+
+/* Adds to the arguments of the last block, a call. */
+static bool add_arguments(struct response *w, struct response_choice *c,
+                          const pl_reply_part *p)
+{
+    struct text t = {0};
+
+    w->failed = w->failed || !utf8_add(&c->tail, &t, p->text, p->len);
+    if (!w->failed && t.n > 0)
+        tell_text(w, c, &t);
+    text_free(&t);
+    return !w->failed;
+}
+
+static bool add_call(struct response *w, struct response_choice *c,
+                     const pl_reply_part *p)
+{
+    int n = response_count(c, PL_REPLY_CALL);
+    struct response_block *b;
+    const char *name, *own;
+    char id[64];
+
+    if (!begin(w, c) || !end_block(w, c))
+        return false;
+    b = add_block(w, c, PL_REPLY_CALL);
+    if (b == NULL)
+        return false;
+    snprintf(id, sizeof(id), "call_%.32s_%d_%d", w->about.id, c->index, n);
+    name = p->name != NULL ? p->name : "";
+    own = p->id != NULL ? p->id : id;
+    b->name = utf8_copy(name, strlen(name));
+    b->id = utf8_copy(own, strlen(own));
+    w->failed = b->name == NULL || b->id == NULL;
+    if (!w->failed && w->streamed)
+        w->failed = !w->protocol->call(w, c, n);
+    return add_arguments(w, c, p);
+}
+
+bool response_part(struct response *w, int choice, const pl_reply_part *p)
+{
+    struct response_choice *c = &w->choice[choice];
+    enum request_reasoning how = w->a->reasoning;
+
+    if (w->failed || w->over || c->ended)
+        return !w->failed;
+    if (p->kind == PL_REPLY_REASONING && how != REASONING_APART) {
+        if (p->len == 0)
+            return true;
+        if (how == REASONING_WITHIN && !c->thinks &&
+            !add_text(w, c, PL_REPLY_CONTENT, "<think>", 7))
+            return false;
+        c->thinks = true;
+        return add_text(w, c,
+                        how == REASONING_WITHIN ? PL_REPLY_CONTENT
+                                                : PL_REPLY_REASONING,
+                        p->text, p->len);
+    }
+    if (p->kind != PL_REPLY_REASONING && !end_thoughts(w, c))
+        return false;
+    if (p->kind == PL_REPLY_CALL_MORE)
+        return add_arguments(w, c, p);
+    if (p->kind == PL_REPLY_CALL)
+        return add_call(w, c, p);
+    return add_text(w, c, p->kind, p->text, p->len);
+}
+
+/* ---- other events -------------------------------------------------------- */
+
+bool response_ping(struct response *w)
+{
+    static const char comment[] = ":\n\n";
+
+    if (w->failed || w->over || !w->streamed)
+        return !w->failed;
+    return w->protocol->ping ? w->protocol->ping(w)
+                             : write_all(w, comment, sizeof(comment) - 1);
+}
+
+bool response_progress(struct response *w, int choice, int64_t done,
+                       int64_t total, int64_t n_cached, double seconds)
+{
+    struct response_choice *c = &w->choice[choice];
+
+    c->n_cached = n_cached;
+    if (!w->failed && !w->over && !c->begun && w->streamed &&
+        w->protocol->progress != NULL)
+        w->failed = !w->protocol->progress(w, c, done, total, seconds);
+    return !w->failed;
+}
+
+bool response_prompt(struct response *w, int choice, int64_t n_prompt,
+                     int64_t n_cached, const char *text)
+{
+    struct response_choice *c = &w->choice[choice];
+
+    if (w->failed || w->over || c->begun)
+        return !w->failed;
+    c->n_prompt = n_prompt;
+    c->n_cached = n_cached;
+    if (text != NULL)
+        w->failed = !text_add(&c->prompt, text, strlen(text));
+    if (!begin(w, c) || text == NULL || !w->a->echo)
+        return !w->failed;
+    return add_text(w, c, PL_REPLY_CONTENT, text, strlen(text));
+}
+
+/* Writes a token; -9999 replaces minus infinity, as in OpenAI's API, because
+ * JSON has none. */
+static json_t *token_json(const struct response_token *t)
+{
+    json_t *bytes = json_array();
+
+    for (size_t i = 0; i < t->len; i++)
+        response_add(&bytes, json_integer((unsigned char)t->text[i]));
+    return json_pack("{sIsososf}", "id", (json_int_t)t->id, "token",
+                     json_text(t->text, t->len), "bytes", bytes, "logprob",
+                     isfinite(t->logprob) && t->logprob > -9999 ? t->logprob
+                                                                : -9999.0);
+}
+
+bool response_token(struct response *w, int choice,
+                    const struct response_token *t)
+{
+    struct response_choice *c = &w->choice[choice];
+    json_t *j, *top;
+
+    if (w->failed || w->over || c->ended)
+        return !w->failed;
+    c->n_token++;
+    if (c->ids != NULL)
+        w->failed = json_array_append_new(c->ids, json_integer(t->id)) != 0;
+    if (c->probs == NULL || w->failed)
+        return !w->failed;
+    j = token_json(t);
+    top = json_array();
+    for (int i = 0; i < t->n_top && !w->failed; i++)
+        w->failed = json_array_append_new(top, token_json(&t->top[i])) != 0;
+    if (j == NULL || json_object_set_new(j, "top_logprobs", top) != 0 ||
+        json_array_append_new(c->probs, j) != 0)
+        w->failed = true;
+    return !w->failed;
+}
+
+bool response_end(struct response *w, int choice,
+                  const struct response_end *end)
+{
+    struct response_choice *c = &w->choice[choice];
+
+    if (w->failed || w->over || c->ended)
+        return !w->failed;
+    c->n_prompt = end->n_prompt;
+    c->n_cached = end->n_cached;
+    c->end = *end;
+    if (end->stop != NULL)
+        w->failed = !text_add(&c->stop, end->stop, strlen(end->stop));
+    c->end.stop = c->stop.s;
+    if (!begin(w, c) || !end_thoughts(w, c) || !end_block(w, c))
+        return false;
+    c->ended = true;
+    if (w->streamed && w->protocol->end != NULL)
+        w->failed = !w->protocol->end(w, c);
+    if (++w->n_ended == w->n && !w->failed)
+        return finish(w);
+    return !w->failed;
+}
+
+bool response_fail(struct response *w, const struct api_error *why)
+{
+    char *body;
+
+    if (w->failed || w->over)
+        return !w->failed;
+    w->over = true;
+    if (w->streamed)
+        return w->protocol->fail(w, why);
+    body = api_error_body(why, request_shape(w->a->kind));
+    w->failed = body == NULL || !write_all(w, body, strlen(body));
+    free(body);
+    return !w->failed;
+}
+
+/* ---- helpers for protocols ----------------------------------------------- */
+
+void response_put(json_t **object, const char *key, json_t *value)
+{
+    if (json_object_set_new(*object, key, value) == 0)
+        return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+void response_add(json_t **list, json_t *value)
+{
+    if (json_array_append_new(*list, value) == 0)
+        return;
+    json_decref(*list);
+    *list = NULL;
+}
+
+/* Returns the list's items and clears it, because a token's may take 50 KB. */
+static json_t *new_of(json_t *list)
+{
+    json_t *new;
+
+    if (json_array_size(list) == 0)
+        return NULL;
+    new = json_copy(list);
+    json_array_clear(list);
+    return new;
+}
+
+json_t *response_new_probs(struct response_choice *c)
+{
+    return new_of(c->probs);
+}
+
+json_t *response_new_ids(struct response_choice *c)
+{
+    return new_of(c->ids);
+}
+
+struct response_sums response_sums(const struct response *w)
+{
+    struct response_sums s = {0};
+
+    for (int i = 0; i < w->n; i++) {
+        const struct response_choice *c = &w->choice[i];
+
+        if (i % w->a->n == 0) {
+            s.n_prompt += c->n_prompt;
+            s.n_cached += c->n_cached;
+            s.prompt_s += c->end.prompt_s;
+        }
+        s.n_written += c->end.n_written;
+        s.written_s += c->end.written_s;
+    }
+    return s;
+}
+
+static double per(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+json_t *response_timings(const struct response *w,
+                         const struct response_choice *c)
+{
+    struct response_sums s = response_sums(w);
+    double n, m;
+
+    if (c != NULL)
+        s = (struct response_sums){c->n_prompt, c->n_cached, c->end.n_written,
+                                   c->end.prompt_s, c->end.written_s};
+    n = (double)(s.n_prompt - s.n_cached);
+    m = (double)s.n_written;
+    return json_pack(
+        "{sIsIsfsfsfsIsfsfsf}", "cache_n", (json_int_t)s.n_cached, "prompt_n",
+        (json_int_t)(s.n_prompt - s.n_cached), "prompt_ms", 1e3 * s.prompt_s,
+        "prompt_per_token_ms", per(1e3 * s.prompt_s, n), "prompt_per_second",
+        per(n, s.prompt_s), "predicted_n", (json_int_t)s.n_written,
+        "predicted_ms", 1e3 * s.written_s, "predicted_per_token_ms",
+        per(1e3 * s.written_s, m), "predicted_per_second", per(m, s.written_s));
+}
+
+json_t *response_usage(const struct response *w)
+{
+    struct response_sums s = response_sums(w);
+
+    return json_pack("{sIsIsIs{sI}}", "prompt_tokens", (json_int_t)s.n_prompt,
+                     "completion_tokens", (json_int_t)s.n_written,
+                     "total_tokens", (json_int_t)(s.n_prompt + s.n_written),
+                     "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)s.n_cached);
+}

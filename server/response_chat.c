@@ -1,0 +1,177 @@
+/* /v1/chat/completions: chunks of messages, with llama-server's additions:
+ * timings, progress, reasoning_content. */
+#include "response_inner.h"
+
+/* Returns {"content": [...]} of tokens not sent yet; NULL if there are none. */
+static json_t *new_probs(struct response_choice *c)
+{
+    json_t *probs = response_new_probs(c);
+
+    return probs != NULL ? json_pack("{s:o}", "content", probs) : NULL;
+}
+
+/* Returns a chunk of one choice; takes over `delta`. */
+static json_t *chunk(const struct response *w, struct response_choice *c,
+                     json_t *delta, const char *finish)
+{
+    return json_pack("{s:[{s:s?, s:i, s:o*, s:o}], s:I, s:s, s:s, s:s, s:s}",
+                     "choices", "finish_reason", finish, "index", c->index,
+                     "logprobs", new_probs(c), "delta", delta, "created",
+                     (json_int_t)w->about.created, "id", w->id, "model",
+                     w->about.model, "system_fingerprint", pl_version(),
+                     "object", "chat.completion.chunk");
+}
+
+static bool begin(struct response *w, struct response_choice *c)
+{
+    return response_send_event(
+        w, NULL,
+        chunk(w, c, json_pack("{s:s, s:s}", "role", "assistant", "content", ""),
+              NULL));
+}
+
+static bool progress(struct response *w, struct response_choice *c,
+                     int64_t done, int64_t total, double seconds)
+{
+    json_t *j;
+
+    if (!w->a->progress)
+        return true;
+    j = chunk(w, c, json_object(), NULL);
+    response_put(&j, "prompt_progress",
+                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                           "cache", (json_int_t)c->n_cached, "processed",
+                           (json_int_t)done, "time_ms",
+                           (json_int_t)(1e3 * seconds)));
+    return response_send_event(w, NULL, j);
+}
+
+static bool text(struct response *w, struct response_choice *c, const char *s,
+                 size_t len)
+{
+    int n = response_count(c, PL_REPLY_CALL) - 1;
+    const char *key = response_last(c)->kind == PL_REPLY_REASONING
+                          ? "reasoning_content"
+                          : "content";
+
+    json_t *delta =
+        response_last(c)->kind == PL_REPLY_CALL
+            ? json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", n,
+                        "function", "arguments", json_text(s, len))
+            : json_pack("{s:o}", key, json_text(s, len));
+
+    return response_send_event(w, NULL, chunk(w, c, delta, NULL));
+}
+
+/* Returns a call. index: -1 if it is complete; else the number of a call that
+ * begins. */
+static json_t *call_json(const struct response_block *b, int index)
+{
+    json_t *j =
+        json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", b->id, "type", "function",
+                  "function", "name", b->name, "arguments",
+                  index < 0 ? response_string(&b->text) : json_string(""));
+
+    if (index >= 0)
+        response_put(&j, "index", json_integer(index));
+    return j;
+}
+
+static bool call(struct response *w, struct response_choice *c, int n)
+{
+    return response_send_event(w, NULL,
+                               chunk(w, c,
+                                     json_pack("{s:[o]}", "tool_calls",
+                                               call_json(response_last(c), n)),
+                                     NULL));
+}
+
+static const char *finish_of(const struct response_choice *c)
+{
+    return c->end.why == RESPONSE_LENGTH          ? "length"
+           : response_count(c, PL_REPLY_CALL) > 0 ? "tool_calls"
+                                                  : "stop";
+}
+
+static bool end(struct response *w, struct response_choice *c)
+{
+    json_t *j = chunk(w, c, json_object(), finish_of(c));
+
+    response_put(&j, "timings", response_timings(w, c));
+    return response_send_event(w, NULL, j);
+}
+
+static bool over(struct response *w)
+{
+    if (w->a->usage &&
+        !response_send_event(
+            w, NULL,
+            json_pack("{s:[], s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
+                      "created", (json_int_t)w->about.created, "id", w->id,
+                      "model", w->about.model, "system_fingerprint",
+                      pl_version(), "object", "chat.completion.chunk", "usage",
+                      response_usage(w), "timings", response_timings(w, NULL))))
+        return false;
+    return response_send_done(w);
+}
+
+static bool fail(struct response *w, const struct api_error *why)
+{
+    return response_send_event(w, NULL,
+                               api_error_json(why, API_ERROR_OPENAI)) &&
+           response_send_done(w);
+}
+
+static json_t *message_of(const struct response_choice *c)
+{
+    bool calls = response_count(c, PL_REPLY_CALL) > 0;
+    bool says = response_count(c, PL_REPLY_CONTENT) > 0 || !calls;
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content",
+                  says ? response_joined(c, PL_REPLY_CONTENT) : json_null());
+    json_t *list = calls ? json_array() : NULL;
+
+    if (response_count(c, PL_REPLY_REASONING) > 0)
+        response_put(&m, "reasoning_content",
+                     response_joined(c, PL_REPLY_REASONING));
+    for (int i = 0; i < c->n_block; i++)
+        if (c->block[i].kind == PL_REPLY_CALL)
+            response_add(&list, call_json(&c->block[i], -1));
+    if (calls)
+        response_put(&m, "tool_calls", list);
+    return m;
+}
+
+static json_t *whole(const struct response *w)
+{
+    json_t *choices = json_array();
+
+    for (int i = 0; i < w->n; i++) {
+        const struct response_choice *c = &w->choice[i];
+        json_t *probs = c->probs != NULL
+                            ? json_pack("{s:O}", "content", c->probs)
+                            : json_null();
+
+        response_add(&choices,
+                     json_pack("{s:s, s:i, s:o, s:o}", "finish_reason",
+                               finish_of(c), "index", i, "message",
+                               message_of(c), "logprobs", probs));
+    }
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "choices",
+                     choices, "created", (json_int_t)w->about.created, "id",
+                     w->id, "model", w->about.model, "system_fingerprint",
+                     pl_version(), "object", "chat.completion", "usage",
+                     response_usage(w), "timings", response_timings(w, NULL));
+}
+
+const struct response_protocol protocol_chat = {
+    .prefix = "chatcmpl-",
+    .progress = progress,
+    .begin = begin,
+    .text = text,
+    .call = call,
+    .end = end,
+    .over = over,
+    .fail = fail,
+    .whole = whole,
+};

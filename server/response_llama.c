@@ -1,0 +1,175 @@
+/* /completion, llama-server's own protocol: flat objects, the last of which has
+ * everything. A stream ends with "stop": true instead of [DONE]. */
+#include "response_inner.h"
+#include "sampler_names.h"
+
+/* Returns the settings that tokens were sampled with. */
+static json_t *settings(const struct request *a)
+{
+    json_t *all = sampler_json(&a->sampling), *stop = json_array();
+
+    for (int i = 0; i < a->n_stop; i++)
+        response_add(&stop, json_string(a->stop[i]));
+    if (json_object_update_new(
+            all, json_pack("{s:o, s:I, s:I, s:b, s:b, s:i, s:s}", "stop", stop,
+                           "max_tokens", (json_int_t)a->max_tokens, "n_predict",
+                           (json_int_t)a->max_tokens, "ignore_eos",
+                           (int)a->ignore_end, "stream", (int)a->stream,
+                           "n_probs", a->probs ? a->n_top : 0, "grammar",
+                           a->grammar != NULL ? a->grammar : "")) != 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* Takes over `text`. */
+static json_t *piece(const struct response *w, struct response_choice *c,
+                     json_t *text)
+{
+    json_t *ids = response_new_ids(c);
+
+    return json_pack("{s:i, s:o, s:o, s:b, s:i, s:I, s:I, s:o*}", "index",
+                     c->index, "content", text, "tokens",
+                     ids != NULL ? ids : json_array(), "stop", 0, "id_slot",
+                     w->a->slot, "tokens_predicted", (json_int_t)c->n_token,
+                     "tokens_evaluated", (json_int_t)c->n_prompt,
+                     "completion_probabilities", response_new_probs(c));
+}
+
+static const char *stop_type(const struct response_choice *c)
+{
+    static const char *const types[] = {[RESPONSE_ENDED] = "eos",
+                                        [RESPONSE_STOP] = "word",
+                                        [RESPONSE_LENGTH] = "limit"};
+
+    return types[c->end.why];
+}
+
+/* Returns the parts of the last object that "response_fields" names, nested
+ * ones ("timings/prompt_n") at its top. Takes over `all`. */
+static json_t *chosen(const struct response *w, json_t *all)
+{
+    const json_t *names = json_object_get(w->a->body, "response_fields");
+    json_t *some, *name;
+    size_t i;
+
+    if (json_array_size(names) == 0 || all == NULL)
+        return all;
+    some = json_object();
+    json_array_foreach (names, i, name) {
+        const char *at = json_string_value(name), *key = at;
+        json_t *v = all;
+
+        for (; at != NULL && *at != '\0' && v != NULL; at += *at == '/') {
+            size_t n = strcspn(at, "/");
+
+            key = at;
+            v = json_object_getn(v, at, n);
+            at += n;
+        }
+        if (at != NULL && v != NULL)
+            response_put(&some, key, json_incref(v));
+    }
+    json_decref(all);
+    return some;
+}
+
+/* Returns the last object; takes over text, ids and probs. */
+static json_t *last(const struct response *w, const struct response_choice *c,
+                    json_t *text, json_t *ids, json_t *probs)
+{
+    bool lines = false;
+
+    for (int i = 0; i < c->n_block; i++)
+        lines = lines ||
+                (c->block[i].text.n > 0 &&
+                 memchr(c->block[i].text.s, '\n', c->block[i].text.n) != NULL);
+    return chosen(
+        w,
+        json_pack(
+            "{s:i, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:o, s:o, s:b, s:b, s:s,"
+            " s:s, s:I, s:o, s:o*}",
+            "index", c->index, "content", text, "tokens",
+            ids != NULL ? ids : json_array(), "id_slot", w->a->slot, "stop", 1,
+            "model", w->about.model, "tokens_predicted",
+            (json_int_t)c->end.n_written, "tokens_evaluated",
+            (json_int_t)c->n_prompt, "generation_settings", settings(w->a),
+            "prompt", response_string(&c->prompt), "has_new_line", (int)lines,
+            "truncated", (int)c->end.full, "stop_type", stop_type(c),
+            "stopping_word", c->end.stop != NULL ? c->end.stop : "",
+            "tokens_cached", (json_int_t)(c->n_prompt + c->end.n_written),
+            "timings", response_timings(w, c), "completion_probabilities",
+            probs));
+}
+
+static bool progress(struct response *w, struct response_choice *c,
+                     int64_t done, int64_t total, double seconds)
+{
+    json_t *j;
+
+    if (!w->a->progress)
+        return true;
+    j = piece(w, c, json_string(""));
+    response_put(&j, "prompt_progress",
+                 json_pack("{s:I, s:I, s:I, s:I}", "total", (json_int_t)total,
+                           "cache", (json_int_t)c->n_cached, "processed",
+                           (json_int_t)done, "time_ms",
+                           (json_int_t)(1e3 * seconds)));
+    return response_send_event(w, NULL, j);
+}
+
+static bool text(struct response *w, struct response_choice *c, const char *s,
+                 size_t len)
+{
+    return response_send_event(w, NULL, piece(w, c, json_text(s, len)));
+}
+
+/* This protocol has no tools. */
+static bool call(struct response *w, struct response_choice *c, int n)
+{
+    (void)w;
+    (void)c;
+    (void)n;
+    return true;
+}
+
+static bool end(struct response *w, struct response_choice *c)
+{
+    return response_send_event(w, NULL,
+                               last(w, c, json_string(""), response_new_ids(c),
+                                    response_new_probs(c)));
+}
+
+static bool fail(struct response *w, const struct api_error *why)
+{
+    return response_send_event(w, NULL, api_error_json(why, API_ERROR_OPENAI));
+}
+
+/* Returns a list if there are several choices. */
+static json_t *whole(const struct response *w)
+{
+    json_t *list = json_array(), *only;
+
+    for (int i = 0; i < w->n; i++) {
+        const struct response_choice *c = &w->choice[i];
+
+        response_add(&list, last(w, c, response_joined(c, PL_REPLY_CONTENT),
+                                 json_incref(c->ids), json_incref(c->probs)));
+    }
+    if (w->n > 1)
+        return list;
+    only = json_incref(json_array_get(list, 0));
+    json_decref(list);
+    return only;
+}
+
+const struct response_protocol protocol_llama = {
+    .prefix = "",
+    .progress = progress,
+    .text = text,
+    .call = call,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};

@@ -1,0 +1,282 @@
+/* /v1/responses: output items, each with its own events. Every block is an
+ * item: reasoning, a message, a call. */
+#include "response_inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Returns a request's field for the response; `otherwise`, which it takes over,
+ * if it is absent. */
+static json_t *requested(const struct response *w, const char *name,
+                         json_t *otherwise)
+{
+    json_t *v = json_object_get(w->a->body, name);
+
+    if (v == NULL || json_is_null(v))
+        return otherwise;
+    json_decref(otherwise);
+    return json_incref(v);
+}
+
+static json_t *usage(const struct response *w)
+{
+    struct response_sums s = response_sums(w);
+
+    return json_pack("{s:I, s:{s:I, s:I}, s:I, s:{s:I}, s:I}", "input_tokens",
+                     (json_int_t)s.n_prompt, "input_tokens_details",
+                     "cached_tokens", (json_int_t)s.n_cached,
+                     "cache_write_tokens", (json_int_t)0, "output_tokens",
+                     (json_int_t)s.n_written, "output_tokens_details",
+                     "reasoning_tokens", (json_int_t)0, "total_tokens",
+                     (json_int_t)(s.n_prompt + s.n_written));
+}
+
+/* ---- items --------------------------------------------------------------- */
+
+static void item_id(const struct response *w, int i, char id[64])
+{
+    static const char *const prefix[] = {[PL_REPLY_CONTENT] = "msg",
+                                         [PL_REPLY_REASONING] = "rs",
+                                         [PL_REPLY_CALL] = "fc"};
+
+    snprintf(id, 64, "%s_%.40s_%d", prefix[w->choice[0].block[i].kind],
+             w->about.id, i);
+}
+
+/* Returns the content part of a text item; takes over `text`. */
+static json_t *part_json(const struct response_block *b, json_t *text)
+{
+    if (b->kind == PL_REPLY_REASONING)
+        return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text",
+                     text, "annotations", "logprobs");
+}
+
+/* Returns item i, empty or with its contents. */
+static json_t *item_json(const struct response *w, int i, bool filled,
+                         const char *status)
+{
+    const struct response_block *b = &w->choice[0].block[i];
+    json_t *text = filled ? response_string(&b->text) : json_string("");
+    json_t *content;
+    char id[64];
+
+    item_id(w, i, id);
+    if (b->kind == PL_REPLY_CALL)
+        return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s}", "type",
+                         "function_call", "id", id, "call_id", b->id, "name",
+                         b->name, "arguments", text, "status", status);
+    content = json_array();
+    if (filled)
+        response_add(&content, part_json(b, text));
+    else
+        json_decref(text);
+    if (b->kind == PL_REPLY_REASONING)
+        return json_pack("{s:s, s:s, s:[], s:o, s:s}", "type", "reasoning",
+                         "id", id, "summary", "content", content, "status",
+                         status);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s}", "type", "message", "id", id,
+                     "role", "assistant", "content", content, "status", status);
+}
+
+/* ---- the response -------------------------------------------------------- */
+
+/* Sets the fields that the response copies from the request. */
+static void repeat(const struct response *w, json_t **j)
+{
+    const pl_sampling *s = &w->a->sampling;
+    const struct {
+        const char *name;
+        json_t *otherwise;
+    } row[] = {
+        {"instructions", json_null()},
+        {"max_output_tokens", json_null()},
+        {"metadata", json_object()},
+        {"parallel_tool_calls", json_true()},
+        {"previous_response_id", json_null()},
+        {"reasoning", json_pack("{s:n, s:n}", "effort", "summary")},
+        {"temperature", json_real((double)s->temperature)},
+        {"text", json_pack("{s:{s:s}}", "format", "type", "text")},
+        {"tool_choice", json_string("auto")},
+        {"tools", json_array()},
+        {"top_p", json_real((double)s->top_p)},
+        {"truncation", json_string("disabled")},
+    };
+
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+        response_put(j, row[i].name,
+                     requested(w, row[i].name, row[i].otherwise));
+}
+
+/* status: "in_progress", "completed", "incomplete", "failed". */
+static json_t *response(const struct response *w, const char *status,
+                        const struct api_error *why)
+{
+    const struct response_choice *c = &w->choice[0];
+    bool cut = strcmp(status, "incomplete") == 0;
+    json_t *output = json_array(), *j, *error = json_null();
+
+    for (int i = 0; c->ended && i < c->n_block; i++)
+        response_add(
+            &output,
+            item_json(w, i, true,
+                      cut && i == c->n_block - 1 ? "incomplete" : "completed"));
+    if (why != NULL)
+        error = json_pack(
+            "{s:s, s:o}", "code",
+            why->status == 429 ? "rate_limit_exceeded" : "server_error",
+            "message", json_text(why->message, strlen(why->message)));
+    j = json_pack(
+        "{s:s, s:s, s:I, s:s, s:o, s:o, s:s, s:o, s:o}", "id", w->id, "object",
+        "response", "created_at", (json_int_t)w->about.created, "status",
+        status, "error", error, "incomplete_details",
+        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(),
+        "model", w->about.model, "output", output, "usage",
+        c->ended ? usage(w) : json_null());
+    repeat(w, &j);
+    return j;
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+/* Adds the type and number that all events have; takes over `j`. */
+static bool event(struct response *w, const char *type, json_t *j)
+{
+    response_put(&j, "type", json_string(type));
+    response_put(&j, "sequence_number", json_integer((json_int_t)w->n_event));
+    return response_send_event(w, type, j);
+}
+
+/* Sends an event of the last item; takes over `value`. */
+static bool item_event(struct response *w, const char *type, const char *key,
+                       json_t *value)
+{
+    const struct response_choice *c = &w->choice[0];
+    bool call = response_last(c)->kind == PL_REPLY_CALL;
+    json_t *j;
+    char id[64];
+
+    item_id(w, c->n_block - 1, id);
+    j = json_pack("{s:s, s:i, s:o}", "item_id", id, "output_index",
+                  c->n_block - 1, key, value);
+    if (!call)
+        response_put(&j, "content_index", json_integer(0));
+    if (strncmp(type, "response.output_text", 20) == 0)
+        response_put(&j, "logprobs", json_array());
+    return event(w, type, j);
+}
+
+/* Sends "response.output_item.added" or "done" for the last item. */
+static bool about_item(struct response *w, const char *type, bool filled,
+                       const char *status)
+{
+    int i = w->choice[0].n_block - 1;
+
+    return event(w, type,
+                 json_pack("{s:i, s:o}", "output_index", i, "item",
+                           item_json(w, i, filled, status)));
+}
+
+static bool begin(struct response *w, struct response_choice *c)
+{
+    (void)c;
+    return event(w, "response.created",
+                 json_pack("{s:o}", "response",
+                           response(w, "in_progress", NULL))) &&
+           event(w, "response.in_progress",
+                 json_pack("{s:o}", "response",
+                           response(w, "in_progress", NULL)));
+}
+
+static bool text(struct response *w, struct response_choice *c, const char *s,
+                 size_t len)
+{
+    const struct response_block *b = response_last(c);
+
+    if (b->kind == PL_REPLY_CALL)
+        return item_event(w, "response.function_call_arguments.delta", "delta",
+                          json_text(s, len));
+    if (!w->open) {
+        w->open = true;
+        if (!about_item(w, "response.output_item.added", false,
+                        "in_progress") ||
+            !item_event(w, "response.content_part.added", "part",
+                        part_json(b, json_string(""))))
+            return false;
+    }
+    return item_event(w,
+                      b->kind == PL_REPLY_REASONING
+                          ? "response.reasoning_text.delta"
+                          : "response.output_text.delta",
+                      "delta", json_text(s, len));
+}
+
+static bool call(struct response *w, struct response_choice *c, int n)
+{
+    (void)c;
+    (void)n;
+    w->open = true;
+    return about_item(w, "response.output_item.added", false, "in_progress");
+}
+
+/* Returns the status of the response and of its last item, whose end is
+ * known. */
+static const char *status_of(const struct response_choice *c)
+{
+    return c->end.why == RESPONSE_LENGTH ? "incomplete" : "completed";
+}
+
+static bool block_end(struct response *w, struct response_choice *c)
+{
+    const struct response_block *b = response_last(c);
+
+    if (!w->open)
+        return true;
+    w->open = false;
+    if (b->kind == PL_REPLY_CALL &&
+        !item_event(w, "response.function_call_arguments.done", "arguments",
+                    response_string(&b->text)))
+        return false;
+    if (b->kind != PL_REPLY_CALL &&
+        (!item_event(w,
+                     b->kind == PL_REPLY_REASONING
+                         ? "response.reasoning_text.done"
+                         : "response.output_text.done",
+                     "text", response_string(&b->text)) ||
+         !item_event(w, "response.content_part.done", "part",
+                     part_json(b, response_string(&b->text)))))
+        return false;
+    return about_item(w, "response.output_item.done", true, status_of(c));
+}
+
+static bool end(struct response *w, struct response_choice *c)
+{
+    char type[32];
+
+    snprintf(type, sizeof(type), "response.%s", status_of(c));
+    return event(
+        w, type,
+        json_pack("{s:o}", "response", response(w, status_of(c), NULL)));
+}
+
+static bool fail(struct response *w, const struct api_error *why)
+{
+    return event(w, "response.failed",
+                 json_pack("{s:o}", "response", response(w, "failed", why)));
+}
+
+static json_t *whole(const struct response *w)
+{
+    return response(w, status_of(&w->choice[0]), NULL);
+}
+
+const struct response_protocol protocol_responses = {
+    .prefix = "resp_",
+    .begin = begin,
+    .text = text,
+    .call = call,
+    .block_end = block_end,
+    .end = end,
+    .fail = fail,
+    .whole = whole,
+};

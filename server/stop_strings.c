@@ -1,0 +1,127 @@
+/* One Knuth-Morris-Pratt automaton per string. The text held back is as long as
+ * the longest prefix that any of them has matched, so the cost does not depend
+ * on how the text is cut. Source: doi:10.1137/0206024. */
+#include "stop_strings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct stop_match {
+    char *s;      /* owned, [len] */
+    size_t *back; /* owned, [len]: for s[0..i], the length of the longest proper
+                     prefix that is its suffix too */
+    size_t len;
+    size_t n; /* length of its prefix that the text ends with */
+};
+
+static bool match_init(struct stop_match *m, const char *s)
+{
+    m->len = strlen(s);
+    m->s = strdup(s);
+    m->back = calloc(m->len, sizeof(*m->back));
+    if (m->s == NULL || m->back == NULL)
+        return false;
+    for (size_t i = 1, k = 0; i < m->len; i++) {
+        while (k > 0 && s[i] != s[k])
+            k = m->back[k - 1];
+        if (s[i] == s[k])
+            k++;
+        m->back[i] = k;
+    }
+    return true;
+}
+
+pl_status stop_init(struct stops *s, const char *const *string, int n,
+                    pl_err *err)
+{
+    *s = (struct stops){.hit = -1};
+    for (int i = 0; i < n; i++) {
+        if (string[i][0] != '\0')
+            continue;
+        snprintf(err->message, sizeof(err->message),
+                 "stop string %d is empty; leave it out", i);
+        return err->status = PL_BAD_ARGUMENT;
+    }
+    s->match = calloc((size_t)n + 1, sizeof(*s->match));
+    for (; s->match != NULL && s->n < n; s->n++) {
+        size_t len = strlen(string[s->n]);
+
+        s->cap = len > s->cap ? len : s->cap;
+        if (!match_init(&s->match[s->n], string[s->n]))
+            break;
+    }
+    s->held = malloc(s->cap + 1);
+    if (s->match != NULL && s->n == n && s->held != NULL)
+        return PL_OK;
+    s->n += s->match != NULL && s->n < n; /* the one that is incomplete */
+    stop_fini(s);
+    snprintf(err->message, sizeof(err->message),
+             "no memory for %d stop strings", n);
+    return err->status = PL_NO_MEMORY;
+}
+
+void stop_fini(struct stops *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->match[i].s);
+        free(s->match[i].back);
+    }
+    free(s->match);
+    free(s->held);
+    *s = (struct stops){.hit = -1};
+}
+
+/* Advances all automata by a byte. Returns how many bytes must be held. */
+static size_t step(struct stops *s, char b)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        struct stop_match *m = &s->match[i];
+
+        while (m->n > 0 && m->s[m->n] != b)
+            m->n = m->back[m->n - 1];
+        if (m->s[m->n] == b)
+            m->n++;
+        if (m->n == m->len && (s->hit < 0 || m->len > s->match[s->hit].len))
+            s->hit = i;
+        most = m->n > most ? m->n : most;
+    }
+    return s->hit >= 0 ? s->match[s->hit].len : most;
+}
+
+bool stop_add(struct stops *s, const char *text, size_t len,
+              stop_write_fn *write, void *user)
+{
+    size_t held = s->n_held, n = 0, keep;
+    char *all;
+    bool ok;
+
+    if (s->hit >= 0 || len == 0)
+        return true;
+    if (s->n == 0)
+        return write(user, text, len);
+    for (keep = held; n < len && s->hit < 0; n++)
+        keep = step(s, text[n]);
+    all = malloc(held + n);
+    if (all == NULL)
+        return false;
+    memcpy(all, s->held, held);
+    memcpy(all + held, text, n);
+    n += held - keep; /* cannot belong to a stop string */
+    s->n_held = s->hit >= 0 ? 0 : keep;
+    memcpy(s->held, all + n, s->n_held);
+    ok = n == 0 || write(user, all, n);
+    free(all);
+    return ok;
+}
+
+bool stop_end(struct stops *s, stop_write_fn *write, void *user)
+{
+    size_t n = s->n_held;
+
+    s->n_held = 0;
+    for (int i = 0; i < s->n; i++)
+        s->match[i].n = 0;
+    return n == 0 || write(user, s->held, n);
+}

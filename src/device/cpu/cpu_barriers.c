@@ -1,0 +1,321 @@
+/* Hazards between instructions: ranges of memory accessed since the last
+ * barrier. */
+#include "device/cpu/cpu_barriers.h"
+
+#include <stdlib.h>
+
+/* A range accessed since the last barrier. */
+struct touched {
+    enum region region;
+    size_t from, to;
+    bool write;
+    int micro; /* of the instruction */
+};
+
+struct hazards {
+    struct touched *t;
+    int n, cap;
+};
+
+static bool clashes(const struct hazards *h, const struct touched *x)
+{
+    for (int i = 0; i < h->n; i++)
+        if (h->t[i].region == x->region && (h->t[i].write || x->write) &&
+            h->t[i].from < x->to && x->from < h->t[i].to)
+            return true;
+    return false;
+}
+
+static bool touch(struct hazards *h, const struct touched *x)
+{
+    if (x->from == x->to || (x->region == REGION_WEIGHTS))
+        return true;
+    if (h->n == h->cap) {
+        int cap = h->cap ? 2 * h->cap : 64;
+        struct touched *t = realloc(h->t, (size_t)cap * sizeof *t);
+
+        if (!t)
+            return false;
+        h->t = t;
+        h->cap = cap;
+    }
+    h->t[h->n++] = *x;
+    return true;
+}
+
+/* All threads synchronize before an instruction of this micro-batch. Steps
+ * without the micro-batch lack the barrier too, so ranges that earlier
+ * micro-batches accessed stay. */
+static void met(struct hazards *h, int micro)
+{
+    int n = 0;
+
+    for (int i = 0; i < h->n; i++)
+        if (h->t[i].micro < micro)
+            h->t[n++] = h->t[i];
+    h->n = n;
+}
+
+enum { MAX_TOUCH = 512 };
+
+/* The ranges that an instruction accesses on its own device. */
+struct reach {
+    const struct prog_tensor *t;
+    int dev, micro;
+    struct touched *x; /* [MAX_TOUCH] */
+    int n;             /* more than MAX_TOUCH: too many to check */
+};
+
+static void add_use(void *user, const struct insn_access *u)
+{
+    struct reach *r = user;
+    const struct prog_tensor *t;
+    size_t from;
+
+    if (u->dev != r->dev)
+        return;
+    if (r->n >= MAX_TOUCH) {
+        r->n = MAX_TOUCH + 1;
+        return;
+    }
+    t = &r->t[u->tensor];
+    from = t->offset + u->off;
+    r->x[r->n++] = (struct touched){t->region, from,
+                                    from + (u->bytes ? u->bytes : t->bytes),
+                                    (u->access & ACCESS_WRITE) != 0, r->micro};
+}
+
+/* Returns the threads' scratch as a region. Each thread has its own, but other
+ * threads may read what attention leaves there. */
+static struct touched scratch_of(const struct insn *s)
+{
+    bool shared =
+        s->kind == INSN_KERNEL && kernel_is_attention(s->kernel.kernel);
+    bool any = s->kind == INSN_KERNEL || s->kind == INSN_MERGE;
+
+    return (struct touched){REGION_COUNT, 0, any, shared, s->micro};
+}
+
+/* Collects the ranges of an instruction. Returns false if there are too many to
+ * check. */
+static bool touches(struct reach *r, const struct insn *s)
+{
+    r->n = 0;
+    r->micro = s->micro;
+    insn_accesses(s, r->dev, r->t, add_use, r);
+    if (r->n >= MAX_TOUCH)
+        return false;
+    r->x[r->n++] = scratch_of(s);
+    return true;
+}
+
+/* ---- small instructions ------------------------------------------------ */
+
+/* The work a thread does in the time of two barriers. */
+enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
+
+/* Returns the number of values in a step of a single token. */
+static int64_t values(const struct prog_tensor *t)
+{
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
+    int64_t n = 1;
+
+    for (int i = 0; i < t->n_dim; i++)
+        n *= dim_value(t->dim[i], &one);
+    return n;
+}
+
+static bool kernel_is_small(const struct insn_kernel *k,
+                            const struct prog_tensor *t)
+{
+    const int64_t parts = k->tree.n_out > 1 ? k->tree.n_out : 1;
+    const struct pack *w =
+        k->kernel == KERNEL_matmul ? t[k->arg[2].tensor].pack : NULL;
+
+    if (w)
+        return parts * w->n_row * w->k <= FEW_MACS;
+    if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
+        k->kernel == KERNEL_custom)
+        return false;
+    /* An updated tensor is written only in part, as much as the operand has. */
+    return parts *
+               values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
+           FEW_VALUES;
+}
+
+static bool is_small(const struct insn *s, const struct prog_tensor *t)
+{
+    const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
+    int64_t n = 0;
+
+    switch (s->kind) {
+    case INSN_KERNEL:
+        return kernel_is_small(&s->kernel, t);
+    case INSN_PULL:
+        for (int i = 0; i < s->pull.n_piece; i++) {
+            const struct copy_desc *p = &s->pull.piece[i];
+
+            n += dim_value(p->bytes, &one) * dim_value(p->n0, &one) *
+                 dim_value(p->n1, &one);
+        }
+        return n <= 4 * FEW_VALUES;
+    case INSN_PUSH:
+        for (int i = 0; i < s->push.n_piece; i++) {
+            const struct copy_desc *p = &s->push.piece[i];
+
+            n += dim_value(p->bytes, &one) * dim_value(p->n0, &one) *
+                 dim_value(p->n1, &one);
+        }
+        return n * (s->push.scatter ? 1 : s->push.n_to) <= 4 * FEW_VALUES;
+    case INSN_MERGE:
+        for (int i = 0; i < s->merge.n_item; i++)
+            n += values(&t[s->merge.item[i].out]);
+        return n <= FEW_VALUES;
+    default:
+        return false;
+    }
+}
+
+/* ---- barriers ---------------------------------------------------------- */
+
+/* State since the last barrier of all threads, in a step of a single token. */
+struct singles {
+    struct hazards all, alone; /* ranges accessed by all threads; by the
+                                  first */
+    bool shared;               /* all threads have executed something */
+    /* The first thread has synchronized with its peers; other threads must wait
+     * for it. */
+    bool ahead;
+};
+
+static void singles_meet(struct singles *g)
+{
+    g->all.n = g->alone.n = 0;
+    g->shared = g->ahead = false;
+}
+
+/* Returns in how many of the two steps of a single token, with and without an
+ * output, the instruction is executed. */
+static int single_runs(const struct insn *s)
+{
+    const struct graph_sizes with = {1, 1, 1, {1, 1, 1, 1}};
+    const struct graph_sizes without = {1, 0, 1, {1, 1, 1, 1}};
+
+    if (s->max_rows == 0)
+        return 2;
+    return insn_predicate_holds(s, &with) + insn_predicate_holds(s, &without);
+}
+
+/* Sets the flags of an instruction for steps of a single token. x[n] are the
+ * ranges it accesses. */
+static bool single_insn(struct singles *g, const struct insn *s,
+                        const struct prog_tensor *t, const struct touched *x,
+                        int n, bool everything, unsigned char *out)
+{
+    bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
+    bool sure = single_runs(s) == 2; /* else some steps lack its barrier */
+
+    if (single_runs(s) == 0)
+        return true;
+    if (s->kind == INSN_POST) { /* all shared work must be complete */
+        meet = g->shared;
+    } else if (s->queue == QUEUE_COPY || s->kind == INSN_WAIT) {
+        meet = s->kind != INSN_WAIT && g->ahead;
+    } else {
+        alone = sure && !everything && is_small(s, t);
+        meet = everything || (alone ? meets && g->shared : g->ahead);
+        for (int k = 0; k < n && !meet; k++)
+            meet = clashes(&g->all, &x[k]) ||
+                   (!alone && clashes(&g->alone, &x[k]));
+        if (meets && !alone) { /* threads synchronize in any case */
+            meet = false;
+            if (sure)
+                singles_meet(g);
+        }
+    }
+    *out |= (unsigned char)((alone ? CPU_FIRST_THREAD : 0) |
+                            (meet ? CPU_BARRIER_DECODE : 0));
+    if (meet && sure)
+        singles_meet(g);
+    if (insn_is_event(s))
+        return true;
+    g->shared |= !alone;
+    g->ahead |= alone && meets;
+    for (int k = 0; k < n && ok; k++)
+        ok = touch(alone ? &g->alone : &g->all, &x[k]);
+    return ok;
+}
+
+/* Sets the flags of an instruction for all steps. x[n] are the ranges it
+ * accesses. */
+static bool any_insn(struct hazards *h, const struct insn *s,
+                     const struct touched *x, int n, bool everything,
+                     unsigned char *out)
+{
+    bool meet = everything || insn_is_barrier(s), ok = true;
+
+    for (int k = 0; k < n && !meet; k++)
+        meet = clashes(h, &x[k]);
+    if (meet) {
+        *out |= insn_is_barrier(s) ? 0 : CPU_BARRIER;
+        if (s->max_rows == 0) /* steps without it lack its barrier */
+            met(h, s->micro);
+    }
+    for (int k = 0; k < n && ok; k++)
+        ok = touch(h, &x[k]);
+    return ok;
+}
+
+/* Returns the flags that follow from the instruction alone. */
+static unsigned char traits(const struct insn *s)
+{
+    bool counted = insn_is_group_copy(s) || insn_is_collective(s) ||
+                   (s->kind == INSN_KERNEL && s->kernel.n_cost > 0);
+    bool timed = insn_is_collective(s) || insn_is_transfer(s);
+
+    return (
+        unsigned char)((s->micro == 0 && s->max_rows == 0 ? CPU_ALWAYS : 0) |
+                       (counted ? CPU_COUNTED : 0) | (timed ? CPU_TIMED : 0));
+}
+
+bool cpu_barriers(const struct variant *c, const struct prog_tensor *t, int dev,
+                  unsigned char *out)
+{
+    struct hazards h = {0};
+    struct singles g = {.shared = false};
+    struct reach r = {.t = t, .dev = dev};
+    bool ok = (r.x = malloc(MAX_TOUCH * sizeof *r.x)) != NULL;
+
+    for (int i = 0; ok && i < c->n_insn; i++) {
+        const struct insn *s = &c->insn[i];
+        bool everything;
+
+        out[i] = traits(s);
+        /* ordered by events */
+        if (s->queue == QUEUE_COPY || insn_is_event(s)) {
+            ok = single_insn(&g, s, t, NULL, 0, false, &out[i]);
+            if (s->kind == INSN_POST && s->queue != QUEUE_COPY) {
+                out[i] |= CPU_BARRIER; /* waiting devices need all of it
+                                          complete */
+                if (s->max_rows == 0)
+                    met(&h, s->micro);
+            }
+            continue;
+        }
+        everything = !touches(&r, s);
+        if (everything) {
+            r.n = 0;
+            for (int k = REGION_CACHE; k < REGION_COUNT; k++)
+                r.x[r.n++] = (struct touched){(enum region)k, 0, SIZE_MAX, true,
+                                              s->micro};
+            r.x[r.n++] = scratch_of(s);
+        }
+        ok = any_insn(&h, s, r.x, r.n, everything, &out[i]) &&
+             single_insn(&g, s, t, r.x, r.n, everything, &out[i]);
+    }
+    free(h.t);
+    free(g.all.t);
+    free(g.alone.t);
+    free(r.x);
+    return ok;
+}

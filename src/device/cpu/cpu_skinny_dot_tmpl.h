@@ -1,0 +1,348 @@
+/* Skinny GEMM with v_dot of cpu_unpack_tmpl.h, for cpu_matmul_tmpl.h:
+ * panel_quantized. The panels of a call are computed in parallel, tile by tile,
+ * so that as many streams are read from memory.
+ *
+ * MAX_PANELS: most panels of a call, 1 or 4. AHEAD: the prefetch distance in
+ * each panel, in bytes. */
+
+/* Prefetches n bytes AHEAD of p in panel i. */
+TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
+{
+    p = ahead_of(s, i, p, AHEAD);
+    for (int j = 0; j < n; j += 64)
+        __builtin_prefetch(p + j);
+}
+
+/* ---- tiles --------------------------------------------------------------- */
+
+/* Returns true if the products of half a tile sum to an int16, before the bias
+ * is subtracted. Then v_fold multiplies them by the scale and adds them. */
+TMPL bool folds(struct shape f)
+{
+    return has_scale(f) && !is_wide(f) && f.low_bits + f.high_bits <= 4;
+}
+
+/* Returns isum of the tile and one block. With L(c) = c - B the sum of L q is
+ * the sum of c q minus B times the sum of q, which the block stores. `bias` is
+ * the pair -B (S0, S1), or -B (1, 1) if both halves have one scale. */
+TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
+                 const struct q8_block *x, struct shape f)
+{
+    int max = is_wide(f) ? 255 : (1 << (f.low_bits + f.high_bits)) - 1;
+    vi shift = v_set(0);
+    vi isum;
+
+    if (bias_of(f) != 0)
+        shift = v_pairs(v_set(load_dword(x->sum)), bias);
+    if (folds(f)) {
+        int other = has_halves(f) ? 1 : 0;
+
+        if (!has_halves(f)) /* like the scale, for both halves */
+            shift *= w->s[0];
+        isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
+        return v_fold(isum, v_dot(v_set(0), code + 4, x->q + 16, 4, max),
+                      w->s[other]);
+    }
+    if (has_halves(f)) {
+        isum = v_dot(v_set(0), code, x->q, 4, max) * w->s[0];
+        isum += v_dot(v_set(0), code + 4, x->q + 16, 4, max) * w->s[1];
+        return isum + shift;
+    }
+    isum = v_dot(shift, code, x->q, 8, max);
+    if (has_scale(f))
+        isum *= w->s[0];
+    return isum;
+}
+
+/* Returns the sum of half h of the tile, for formats whose halves have float
+ * scales. */
+TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
+                 struct shape f)
+{
+    return v_dot(v_set(-bias_of(f) * x->sum[h]), code + 4 * h, x->q + 16 * h, 4,
+                 255);
+}
+
+/* Returns acc plus the tile, for formats whose tiles have float scales. */
+TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
+                   const struct q8_block *x, struct shape f)
+{
+    vf d = v_setf(x->d);
+
+    if (has_two_d(f)) {
+        acc = v_fma(w->d * d, v_int_f(half_dot(code, x, 0, f)), acc);
+        return v_fma(w->d1 * d, v_int_f(half_dot(code, x, 1, f)), acc);
+    }
+    acc = v_fma(w->d * d, v_int_f(tile_dot(code, w, bias, x, f)), acc);
+    if (has_min(f))
+        acc = v_fma(w->dmin * d,
+                    v_int_f(v_pairs(v_set(load_dword(x->sum)), w->m)), acc);
+    return acc;
+}
+
+/* Integer sums of a chunk, by row of activations and half of the panel. */
+struct sums {
+    vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
+};
+
+/* Adds the integer sums of a chunk to the accumulators `at`. */
+TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
+                     vi msum, struct shape f)
+{
+    vf d = v_setf(dx), acc;
+
+    memcpy(&acc, at, sizeof(acc));
+    acc = v_fma(w->d * d, v_int_f(isum), acc);
+    if (has_min(f))
+        acc = v_fma(w->dmin * d, v_int_f(msum), acc);
+    memcpy(at, &acc, sizeof(acc));
+}
+
+/* Multiplies rows W * h and on of one tile by a block of each row of
+ * activations. A chunk's sums accumulate in `sums` and are added with its last
+ * tile. In formats without super-blocks each tile's are added at once. */
+TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
+                    const uint8_t *tile, int64_t block, int h, bool last,
+                    vu table, struct sums *sums, struct shape f)
+{
+    const uint8_t *low = tile + s->pack->rule->sub_bytes + 4 * W * h;
+    struct scales w = {0};
+    vu code[8];
+    vi bias;
+
+    unpack(code, low, low + 64 * f.low_bits, table, f);
+    scales_read(&w, sup, tile, h, f);
+    if (has_halves(f))
+        bias = pair(w.s[0] * -bias_of(f), w.s[1] * -bias_of(f));
+    else
+        bias = pair(v_set(-bias_of(f)), v_set(-bias_of(f)));
+    for (int j = 0; j < s->n_tok; j++) {
+        const struct q8_block *x = (const struct q8_block *)s->x[j] + block;
+        float *at = cpu_panel_acc(s, j) + W * h;
+
+        if (!has_chunks(f)) {
+            vf acc = tile_close((vf)load(at), code, &w, bias, x, f);
+
+            memcpy(at, &acc, sizeof acc);
+            continue;
+        }
+        sums->isum[j][h] += tile_dot(code, &w, bias, x, f);
+        if (has_min(f))
+            sums->msum[j][h] += v_pairs(v_set(load_dword(x->sum)), w.m);
+        if (last)
+            sums_close(at, &w, x->d, sums->isum[j][h], sums->msum[j][h], f);
+    }
+}
+
+/* Computes any number of rows of activations. */
+TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
+{
+    const struct pack_rule *rule = s->pack->rule;
+
+    for (int i = 0; i < s->pack->n_chunk; i++) {
+        const struct pack_chunk *c = &s->pack->chunk[i];
+        const uint8_t *sup = s->panel + c->off;
+        const uint8_t *tile = sup + rule->sup_bytes;
+        int64_t b = c->k_loc / 32, end = (c->k_loc + c->n) / 32;
+        struct sums sums;
+
+        if (c->rank != s->rank)
+            continue;
+        if (has_chunks(f)) {
+            memset(sums.isum, 0, (size_t)s->n_tok * sizeof sums.isum[0]);
+            memset(sums.msum, 0, (size_t)s->n_tok * sizeof sums.msum[0]);
+        }
+        for (; b < end; b++) {
+            fetch(s, 0, tile, rule->tile_bytes);
+            for (int h = 0; h < HALVES; h++)
+                tile_half(s, sup, tile, b, h, b + 1 == end, table, &sums, f);
+            tile += rule->tile_bytes;
+        }
+    }
+}
+
+/* ---- few rows of activations --------------------------------------------- */
+
+/* A *cell* is a panel and a row of activations: number p n_tok + t. */
+enum { MAX_CELLS = 8 };
+
+/* n_panel panels of a call, and n_tok rows of activations. Both numbers are
+ * compile-time constants, and there are at most MAX_CELLS cells. */
+struct few {
+    const struct cpu_panel_args *s;
+    const struct q8_block *x[MAX_CELLS];
+    const uint8_t *panel; /* the first of the panels */
+    int first;            /* its index in the call */
+    vu table;
+};
+
+/* Sums of each cell, in registers: integers over a chunk, floats over all of
+ * k. */
+struct few_sums {
+    vi isum[MAX_CELLS][HALVES];
+    vf acc[MAX_CELLS][HALVES];
+};
+
+/* Adds tile i of panel p's chunk. */
+TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
+                   int64_t i, struct few_sums *sum, const int n_tok,
+                   struct shape f)
+{
+    const struct pack_rule *rule = w->s->pack->rule;
+    const int64_t block = c->k_loc / 32 + i;
+    const uint8_t *sup =
+        w->panel + (size_t)p * w->s->pack->panel_bytes + c->off;
+    const uint8_t *tile =
+        sup + rule->sup_bytes + (size_t)i * (size_t)rule->tile_bytes;
+
+    fetch(w->s, w->first + p, tile, rule->tile_bytes);
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
+        const uint8_t *low = tile + rule->sub_bytes + 4 * W * h;
+        struct scales k = {0};
+        vi one = v_set(-bias_of(f));
+        vu code[8];
+        vi bias;
+
+        unpack(code, low, low + 64 * f.low_bits, w->table, f);
+        scales_read(&k, sup, tile, h, f);
+        bias =
+            has_halves(f) ? pair(k.s[0] * one, k.s[1] * one) : pair(one, one);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            const struct q8_block *x = w->x[t] + block;
+            const int cell = p * n_tok + t;
+
+            if (has_chunks(f))
+                sum->isum[cell][h] += tile_dot(code, &k, bias, x, f);
+            else
+                sum->acc[cell][h] =
+                    tile_close(sum->acc[cell][h], code, &k, bias, x, f);
+        }
+    }
+}
+
+/* Adds the integer sums of panel p's chunk to the accumulators; sums its minima
+ * now. */
+TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
+                    const struct few_sums *sum, float *const acc[MAX_CELLS],
+                    const int n_tok, struct shape f)
+{
+    const struct pack_rule *rule = w->s->pack->rule;
+    const int64_t block = c->k_loc / 32;
+    const uint8_t *sup =
+        w->panel + (size_t)p * w->s->pack->panel_bytes + c->off;
+
+    UNROLL
+    for (int h = 0; h < HALVES; h++) {
+        vi msum[MAX_CELLS];
+        struct scales k = {0};
+
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            msum[t] = v_set(0);
+        for (int64_t i = 0; has_min(f) && i < c->n / 32; i++) {
+            scales_read(&k, sup,
+                        sup + rule->sup_bytes +
+                            (size_t)i * (size_t)rule->tile_bytes,
+                        h, f);
+            UNROLL
+            for (int t = 0; t < n_tok; t++)
+                msum[t] +=
+                    v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
+        }
+        if (!has_min(f)) /* d alone: the first tile's scales contain it */
+            scales_read(&k, sup, sup + rule->sup_bytes, h, f);
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            sums_close(acc[p * n_tok + t] + W * h, &k, w->x[t][block].d,
+                       sum->isum[p * n_tok + t][h], msum[t], f);
+    }
+}
+
+/* Computes all of the rank's chunks. The sums of rows beyond the call's are
+ * discarded. */
+TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
+                     struct shape f)
+{
+    const struct cpu_panel_args *s = w->s;
+    const int n_cell = n_panel * n_tok;
+    float nowhere[PACK_ROWS] = {0};
+    float *acc[MAX_CELLS];
+
+    UNROLL
+    for (int i = 0; i < n_cell; i++)
+        acc[i] = i % n_tok < s->n_tok
+                     ? cpu_panel_acc(s, i % n_tok) +
+                           (w->first + i / n_tok) * s->n_tok * PACK_ROWS
+                     : nowhere;
+    for (int i = 0; i < s->pack->n_chunk; i++) {
+        const struct pack_chunk *c = &s->pack->chunk[i];
+        struct few_sums sum;
+
+        if (c->rank != s->rank)
+            continue;
+        UNROLL
+        for (int j = 0; j < n_cell; j++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++) {
+                sum.isum[j][h] = v_set(0);
+                sum.acc[j][h] = (vf)load(acc[j] + W * h);
+            }
+        }
+        for (int64_t k = 0; k < c->n / 32; k++) {
+            UNROLL
+            for (int p = 0; p < n_panel; p++)
+                few_tile(w, p, c, k, &sum, n_tok, f);
+        }
+        if (has_chunks(f)) {
+            UNROLL
+            for (int p = 0; p < n_panel; p++)
+                few_close(w, p, c, &sum, acc, n_tok, f);
+            continue;
+        }
+        UNROLL
+        for (int j = 0; j < n_cell; j++) {
+            UNROLL
+            for (int h = 0; h < HALVES; h++)
+                memcpy(acc[j] + W * h, &sum.acc[j][h], sizeof sum.acc[j][h]);
+        }
+    }
+}
+
+/* Computes all rows of the call as n_tok rows; additional ones repeat the first
+ * one. Takes n_panel panels at a time, and remaining ones one by one. */
+TMPL void few_rows(const struct cpu_panel_args *s, vu table, const int n_panel,
+                   const int n_tok, struct shape f)
+{
+    struct few w = {.s = s, .table = table};
+
+    for (int t = 0; t < n_tok; t++)
+        w.x[t] = s->x[t < s->n_tok ? t : 0];
+    while (w.first < s->n_panel) {
+        w.panel = s->panel + (size_t)w.first * s->pack->panel_bytes;
+        if (n_panel > 1 && s->n_panel - w.first >= n_panel) {
+            few_chunks(&w, n_panel, n_tok, f);
+            w.first += n_panel;
+        } else {
+            few_chunks(&w, 1, n_tok, f);
+            w.first++;
+        }
+    }
+}
+
+TMPL void panel_quantized(const struct cpu_panel_args *s, struct shape f)
+{
+    vu table = table_of(s->pack->rule, f);
+
+    if (s->n_tok == 1)
+        few_rows(s, table, MAX_PANELS, 1, f);
+    else if (s->n_tok == 2)
+        few_rows(s, table, MAX_PANELS, 2, f);
+    else if (s->n_tok <= 4)
+        few_rows(s, table, MAX_PANELS < 2 ? MAX_PANELS : 2, 4, f);
+    else if (s->n_tok <= MAX_CELLS)
+        few_rows(s, table, 1, MAX_CELLS, f);
+    else
+        more_rows(s, table, f);
+}

@@ -1,0 +1,57 @@
+/* A portion is a quarter of what is left of a part, so a part is cut into few
+ * portions and the last ones are small. A thread looks for work at the thread
+ * next to it, then at those 2, 4, 8 further on. Even of many threads each reads
+ * few counters, and the backlog of one thread still spreads over all.
+ *
+ * Counters order nothing else. A portion's inputs were written before the last
+ * barrier, and its outputs are read after the next one. */
+#include "device/cpu/cpu_steal.h"
+
+enum { LEAST_ITEMS = 4 }; /* minimum grains per thread for helping */
+
+struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
+{
+    return (struct cpu_steal){
+        .call = c,
+        .n = n,
+        .grain = grain,
+        .helps = c->taken && n >= LEAST_ITEMS * grain * c->nth,
+    };
+}
+
+/* Takes a portion of the part of thread `thread`. Returns false if nothing is
+ * left of it. */
+static bool take(const struct cpu_steal *d, int thread,
+                 struct cpu_part *portion)
+{
+    struct cpu_part part = cpu_part(d->n, d->grain, thread, d->call->nth);
+    _Atomic int64_t *taken = &d->call->taken[thread].n;
+    int64_t at = atomic_load_explicit(taken, memory_order_relaxed), some;
+
+    do {
+        int64_t left = part.hi - part.lo - at;
+
+        if (left <= 0)
+            return false;
+        some = (left / 4 + d->grain - 1) / d->grain * d->grain;
+        some = some < d->grain ? d->grain : some;
+        some = some < left ? some : left;
+    } while (!atomic_compare_exchange_weak_explicit(
+        taken, &at, at + some, memory_order_relaxed, memory_order_relaxed));
+    *portion = (struct cpu_part){part.lo + at, part.lo + at + some};
+    return true;
+}
+
+bool cpu_steal_next(struct cpu_steal *d, struct cpu_part *portion)
+{
+    int ith = d->call->ith, nth = d->call->nth;
+
+    if (!d->helps) {
+        *portion = cpu_part(d->n, d->grain, ith, nth);
+        return d->next++ == 0 && portion->lo < portion->hi;
+    }
+    for (; d->next < nth; d->next = d->next ? 2 * d->next : 1)
+        if (take(d, (ith + d->next) % nth, portion))
+            return true;
+    return false;
+}

@@ -1,0 +1,122 @@
+/* Assigns the threads of devices to the threads of the team.
+ *
+ * Each thread of a cpu device gets a team thread of its own. The threads of a
+ * host device share those on their cores, so that two groups on the same cores
+ * never spin against each other. A host thread shares the thread pinned to the
+ * same core or, if cpu devices are not pinned, the next one. If there is none,
+ * it gets a thread of its own. No thread serves two hosts: they form one group,
+ * and a thread cannot wait for itself. "io" is served by the caller's thread,
+ * the first of the team. */
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "device/cpu/cpu_device.h"
+
+static int core_of(const struct device_desc *d, int ith, bool no_pin)
+{
+    return no_pin || d->n_core == 0 ? -1 : d->core[ith % d->n_core];
+}
+
+static void assign_thread(struct cpu_seats *m, int dev, int ith)
+{
+    m->seat[m->n++] = (struct cpu_thread_role){dev, ith};
+}
+
+static bool is_host(const struct backend *b, int dev)
+{
+    return device_of(b->set, dev)->desc.host;
+}
+
+/* Returns one of the team's first n threads that a host thread can share, or
+ * n. */
+static int find_shared_thread(const struct backend *b, const int *core, int n,
+                              int want)
+{
+    const struct cpu_backend *c = b->own;
+
+    for (int i = 0; i < n; i++)
+        if (c->seats[i].n == 1 && !is_host(b, c->seats[i].seat[0].dev) &&
+            (core[i] == want || core[i] < 0 || want < 0))
+            return i;
+    return n;
+}
+
+/* Assigns the threads of host devices, or of the others, after the first n of
+ * the team. Returns the new number of team threads. */
+static int seat_devices(struct backend *b, int *core, int n, bool host,
+                        bool no_pin)
+{
+    struct cpu_backend *backend = b->own;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct device_desc *d = &device_of(b->set, b->dev[i])->desc;
+
+        if (d->io || d->host != host)
+            continue;
+        for (int k = 0; k < d->n_thread; k++) {
+            int c = core_of(d, k, no_pin);
+            int m = host ? find_shared_thread(b, core, n, c) : n;
+
+            if (m == n)
+                core[n++] = c;
+            assign_thread(&backend->seats[m], b->dev[i], k);
+        }
+    }
+    return n;
+}
+
+/* Assigns "io" to the first thread. Returns the number of team threads. */
+static int seat_io(struct backend *b, int *core, int n)
+{
+    struct cpu_backend *backend = b->own;
+
+    for (int i = 0; i < b->n; i++)
+        if (device_of(b->set, b->dev[i])->desc.io) {
+            if (n == 0)
+                core[n++] = -1;
+            assign_thread(&backend->seats[0], b->dev[i], 0);
+        }
+    return n;
+}
+
+pl_status cpu_seats_fill(struct backend *b, pl_err *err)
+{
+    struct cpu_backend *c = b->own;
+    bool no_pin = device_set_options(b->set)->no_pin;
+    int n = 0, *core;
+    pl_status st;
+
+    for (int i = 0; i < b->n; i++)
+        n += device_of(b->set, b->dev[i])->desc.n_thread;
+    c->seats = calloc((size_t)n, sizeof *c->seats);
+    core = malloc((size_t)n * sizeof *core);
+    if (!c->seats || !core) {
+        free(core);
+        return err_no_memory(err, "a set of devices");
+    }
+    n = seat_devices(b, core, 0, false, no_pin);
+    n = seat_devices(b, core, n, true, no_pin);
+    n = seat_io(b, core, n);
+    c->n_thread = n;
+    st = team_create(&c->team, n, core, n + device_set_threads(b->set, b), err);
+    free(core);
+    return st;
+}
+
+static bool serves(const struct cpu_seats *m, int dev)
+{
+    for (int i = 0; i < m->n; i++)
+        if (m->seat[i].dev == dev)
+            return true;
+    return false;
+}
+
+bool cpu_seats_share(const struct backend *b, int dev_a, int dev_b)
+{
+    const struct cpu_backend *c = b->own;
+
+    for (int i = 0; dev_a != dev_b && i < c->n_thread; i++)
+        if (serves(&c->seats[i], dev_a) && serves(&c->seats[i], dev_b))
+            return true;
+    return false;
+}

@@ -1,0 +1,363 @@
+/* Turns an item of a -dev string into GPUs: which drivers list which GPUs,
+ * which of them work, and their free memory.
+ *
+ * A GPU that cannot be used, or not now, does not block others. It is left out
+ * if any GPU will do, and rejected with its reason if it is requested by
+ * number. Free memory is queried only for chosen GPUs, because the query takes
+ * time and memory of the GPU. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "device/device_spec.h"
+#include "device/gpu/gpu_driver.h"
+#include "device/gpu/gpu_kind.h"
+
+/* The drivers of real GPUs, best first: `gpu` uses the first that works for a
+ * GPU. */
+static const struct backend_ops *const vendors[] = {&cuda_ops, &hip_ops,
+                                                    &opencl_ops};
+enum { N_VENDOR = sizeof vendors / sizeof *vendors };
+
+/* A GPU as one driver lists it. */
+struct view {
+    const struct backend_ops *ops;
+    struct gpu_info info;
+    int gpu;    /* its number among all GPUs, each counted once */
+    bool asked; /* its free memory was queried */
+};
+
+struct views {
+    struct view item[N_VENDOR * GPU_LIST_MAX];
+    int n, n_gpu;
+};
+
+/* ---- finding ------------------------------------------------------------- */
+
+/* Appends a string: "A; B". */
+static void add_text(char *buf, size_t size, const char *text)
+{
+    size_t n = strlen(buf);
+    size_t fits = size - n - 3;
+
+    if (size < n + 8)
+        return;
+    snprintf(buf + n, size - n, "%s%.*s", n > 0 ? "; " : "", (int)fits, text);
+}
+
+/* Adds the GPUs that a driver lists. */
+static pl_status look(struct views *v, const struct backend_ops *ops,
+                      pl_err *err)
+{
+    struct gpu_info g[GPU_LIST_MAX];
+    int n;
+
+    PL_TRY(ops->driver->list(g, GPU_LIST_MAX, &n, err));
+    for (int i = 0; i < n; i++)
+        v->item[v->n++] = (struct view){.ops = ops, .info = g[i]};
+    return PL_OK;
+}
+
+static bool any_gpu(const struct views *v)
+{
+    for (int i = 0; i < v->n; i++)
+        if (!v->item[i].info.on_cores && !v->item[i].info.why[0])
+            return true;
+    return false;
+}
+
+static void drop_cpu_devices(struct views *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < v->n; i++)
+        if (!v->item[i].info.on_cores)
+            v->item[n++] = v->item[i];
+    v->n = n;
+}
+
+/* Numbers the GPUs. Entries with one bus address are one GPU. */
+static void number(struct views *v)
+{
+    v->n_gpu = 0;
+    for (int i = 0; i < v->n; i++) {
+        const char *bus = v->item[i].info.bus;
+        int gpu = v->n_gpu;
+
+        for (int k = 0; k < i && bus[0] && gpu == v->n_gpu; k++)
+            if (strcmp(v->item[k].info.bus, bus) == 0)
+                gpu = v->item[k].gpu;
+        v->item[i].gpu = gpu;
+        v->n_gpu += gpu == v->n_gpu;
+    }
+}
+
+/* Returns the number of characters of the item to print. */
+static int shown(const struct device_item *it)
+{
+    return it->len < 80 ? it->len : 80;
+}
+
+/* Finds the GPUs of one driver. If any will do, CPU devices count only if there
+ * is no GPU. */
+static pl_status find_of(struct views *v, const struct device_item *it,
+                         bool any, pl_err *err)
+{
+    PL_TRY(look(v, it->ops, err));
+    if (any && any_gpu(v))
+        drop_cpu_devices(v);
+    if (v->n > 0)
+        return PL_OK;
+    return err_set(err, PL_UNSUPPORTED,
+                   "device \"%.*s\": %s is here and shows no GPU; `plait "
+                   "devices` lists what there is",
+                   shown(it), it->text, it->ops->name);
+}
+
+/* Finds the GPUs of all drivers. A missing driver is reported only if there is
+ * no GPU. */
+static pl_status find_all(struct views *v, const struct device_item *it,
+                          pl_err *err)
+{
+    char lacks[800] = "";
+
+    for (int i = 0; i < N_VENDOR; i++) {
+        int n = v->n;
+        pl_err why;
+
+        if (look(v, vendors[i], &why) == PL_OK)
+            snprintf(why.message, sizeof why.message, "%s shows %s",
+                     vendors[i]->name,
+                     v->n > n ? "processors, which it takes by its own name"
+                              : "none");
+        add_text(lacks, sizeof lacks, why.message);
+    }
+    drop_cpu_devices(v);
+    if (v->n > 0)
+        return PL_OK;
+    return err_set(err, PL_UNSUPPORTED,
+                   "device \"%.*s\": there is no GPU here: %s", shown(it),
+                   it->text, lacks);
+}
+
+/* ---- choosing ------------------------------------------------------------ */
+
+/* Returns true if the GPU can be used now, and sets its free memory; else sets
+ * why not. */
+static bool works(struct view *w)
+{
+    pl_err why;
+
+    if (w->info.why[0] || w->asked)
+        return !w->info.why[0];
+    w->asked = true;
+    if (w->ops->driver->free_memory &&
+        w->ops->driver->free_memory(w->info.index, &w->info.available_bytes,
+                                    &why) != PL_OK)
+        snprintf(w->info.why, sizeof w->info.why, "%.*s",
+                 (int)sizeof w->info.why - 1, why.message);
+    return !w->info.why[0];
+}
+
+/* "cuda:1 (NVIDIA H200, 0000:3b:00.0): REASON" */
+static void add_failure(char *buf, size_t size, const struct view *w)
+{
+    char one[512];
+
+    snprintf(one, sizeof one, "%s:%d (%s%s%s): %s", w->ops->name, w->info.index,
+             w->info.title, w->info.bus[0] ? ", " : "", w->info.bus,
+             w->info.why);
+    add_text(buf, size, one);
+}
+
+/* Returns the GPU with the first driver that works. Else returns NULL and
+ * appends the reasons. */
+static struct view *take(struct views *v, int gpu, char *buf, size_t size)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->item[i].gpu == gpu && works(&v->item[i]))
+            return &v->item[i];
+    for (int i = 0; i < v->n; i++)
+        if (v->item[i].gpu == gpu)
+            add_failure(buf, size, &v->item[i]);
+    return NULL;
+}
+
+/* Reads the item's only field; -1: absent. */
+static pl_status read_index(const struct device_item *it, int *index,
+                            pl_err *err)
+{
+    int i = 0;
+
+    *index = -1;
+    if (it->field >= it->end)
+        return PL_OK;
+    for (const char *p = it->field; p < it->end; p++) {
+        if (*p < '0' || *p > '9' || i > 1000)
+            return device_item_bad(it, err, "\"%.*s\" is no number of a GPU",
+                                   (int)(it->end - it->field), it->field);
+        i = i * 10 + (*p - '0');
+    }
+    *index = i;
+    return PL_OK;
+}
+
+static pl_status none_works(const struct device_item *it, const char *why,
+                            pl_err *err)
+{
+    return err_set(err, PL_UNSUPPORTED,
+                   "device \"%.*s\": no GPU that it means can be used: %s; "
+                   "`plait devices` shows all",
+                   shown(it), it->text, why);
+}
+
+/* Chooses the GPU of that number: the driver's, or for `gpu` that among all. */
+static pl_status choose_one(struct views *v, const struct device_item *it,
+                            int index, struct view **out, pl_err *err)
+{
+    const int n = it->ops->driver ? v->n : v->n_gpu;
+    char why[768] = "";
+
+    for (int i = 0; i < v->n; i++) {
+        struct view *w = &v->item[i];
+
+        if ((it->ops->driver ? w->info.index : w->gpu) != index)
+            continue;
+        *out = it->ops->driver ? works(w) ? w : NULL
+                               : take(v, w->gpu, why, sizeof why);
+        if (*out)
+            return PL_OK;
+        if (it->ops->driver)
+            add_failure(why, sizeof why, w);
+        return none_works(it, why, err);
+    }
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "device \"%.*s\": there is no GPU %d; there %s %d, counted "
+                   "from 0: `plait devices` lists them",
+                   shown(it), it->text, index, n == 1 ? "is" : "are", n);
+}
+
+/* Chooses up to `most` working GPUs, in order. */
+static pl_status choose_any(struct views *v, const struct device_item *it,
+                            int most, struct view **out, int *n, pl_err *err)
+{
+    char why[768] = "";
+
+    *n = 0;
+    for (int g = 0; g < v->n_gpu && *n < most; g++) {
+        struct view *w = take(v, g, why, sizeof why);
+
+        if (w)
+            out[(*n)++] = w;
+    }
+    return *n > 0 ? PL_OK : none_works(it, why, err);
+}
+
+/* ---- describing ---------------------------------------------------------- */
+
+static struct device_desc desc_of(const struct view *w)
+{
+    struct device_desc d = {.ops = w->ops,
+                            .n_thread = 1,
+                            .numa_node = -1,
+                            .memory = -1,
+                            .reads = true,
+                            .maps = w->ops->driver->map != NULL,
+                            .index = w->info.index,
+                            .n_unit = w->info.on_cores ? 0 : w->info.n_unit,
+                            .largest_bytes = (size_t)w->info.largest_bytes,
+                            .mem_bytes_per_s = w->info.mem_bytes_per_s,
+                            .float_macs_per_s = w->info.float_macs_per_s,
+                            .block_macs_per_s = w->info.block_macs_per_s,
+                            .launch_s = w->info.launch_s,
+                            .accelerator = true};
+
+    memcpy(d.bus, w->info.bus, sizeof d.bus);
+    memcpy(d.title, w->info.title, sizeof d.title);
+    memcpy(d.version, w->info.version, sizeof d.version);
+    return d;
+}
+
+static bool is_on(const struct device_desc *d, const struct view *w)
+{
+    if (d->bus[0] && w->info.bus[0])
+        return strcmp(d->bus, w->info.bus) == 0;
+    return d->ops == w->ops && d->index == w->info.index;
+}
+
+/* Gives all devices on one GPU, also those of earlier items, equal parts of its
+ * memory and of its free memory. */
+static void share_memory(struct device_list *l, const struct view *w)
+{
+    const struct gpu_info *x = &w->info;
+    uint64_t n = 0, all = x->total_bytes, now = x->available_bytes;
+
+    if (all < now) /* it is unknown */
+        all = now;
+    for (int i = 0; i < l->n; i++)
+        n += is_on(&l->dev[i], w);
+    for (int i = 0; i < l->n; i++)
+        if (is_on(&l->dev[i], w)) {
+            l->dev[i].memory_bytes = all / n;
+            l->dev[i].available_bytes = now / n > 0 ? now / n : all > 0;
+        }
+}
+
+static pl_status describe(struct views *v, struct device_list *l,
+                          const struct device_item *it, pl_err *err)
+{
+    struct view *chosen[N_VENDOR * GPU_LIST_MAX];
+    int index, n = 1, count = it->count;
+
+    PL_TRY(read_index(it, &index, err));
+    PL_TRY(it->ops->driver ? find_of(v, it, index < 0, err)
+                           : find_all(v, it, err));
+    number(v);
+    if (index >= 0)
+        PL_TRY(choose_one(v, it, index, &chosen[0], err));
+    else
+        PL_TRY(
+            choose_any(v, it, count > 0 ? count : v->n_gpu, chosen, &n, err));
+    count = count > 0 ? count : n;
+    for (int i = 0; i < count; i++) {
+        struct device_desc d = desc_of(chosen[i % n]);
+
+        PL_TRY(device_list_append(l, &d, it, err));
+    }
+    for (int i = 0; i < n && i < count; i++)
+        share_memory(l, chosen[i]);
+    return PL_OK;
+}
+
+/* KIND: each GPU; KIND:I: one; KIND*N: N devices, spread over the GPUs in
+ * turn. */
+pl_status gpu_describe(struct device_list *l, const struct device_item *it,
+                       pl_err *err)
+{
+    struct views *v = calloc(1, sizeof *v);
+    pl_status s;
+
+    if (!v)
+        return err_no_memory(err, "the list of GPUs");
+    s = describe(v, l, it, err);
+    free(v);
+    return s;
+}
+
+/* ---- listing ------------------------------------------------------------- */
+
+pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
+                   int *n, pl_err *err)
+{
+    PL_TRY(ops->driver->list(out, max, n, err));
+    for (int i = 0; i < *n; i++) {
+        struct view w = {.ops = ops, .info = out[i]};
+
+        works(&w);
+        out[i] = w.info;
+    }
+    if (ops->driver->peers)
+        ops->driver->peers(out, *n);
+    return PL_OK;
+}

@@ -1,0 +1,98 @@
+/* Speeds computed from the figures of drivers. Multiply-adds per clock and unit
+ * are from the vendors' data sheets and programming guides. */
+#include "device/gpu/gpu_rates.h"
+
+#include <math.h>
+
+/* ---- CUDA ---------------------------------------------------------------- */
+
+/* Float lanes of a multiprocessor (CUDA C++ Programming Guide, table of
+ * arithmetic throughput), and multiply-adds of quantized weights per lane: four
+ * with dp4a. Matrix instructions have as many as the lanes can apply scales
+ * for: 32 in four instructions. 10.3 has few int8 units. */
+static const struct {
+    int level, lanes, block; /* from this compute capability on */
+} cuda_unit[] = {
+    {104, 128, 8}, {103, 128, 2}, {81, 128, 8},
+    {80, 64, 8},   {70, 64, 4},   {0, 128, 4},
+};
+
+/* In a graph; guesses. With programmatic dependent launch llama.cpp gained some
+ * 0.7 us a kernel (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
+static const double cuda_launch_s = 1.5e-6, cuda_overlapped_s = 0.8e-6;
+
+void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
+{
+    int k = 0;
+
+    while (cuda_unit[k].level > level)
+        k++;
+    i->float_macs_per_s = cuda_unit[k].lanes * i->n_unit * hz;
+    i->block_macs_per_s = cuda_unit[k].block * i->float_macs_per_s;
+    i->launch_s = overlaps ? cuda_overlapped_s : cuda_launch_s;
+}
+
+/* ---- HIP ----------------------------------------------------------------- */
+
+/* HIP counts compute units of 64 lanes, from gfx10 on pairs of them (AMD's CDNA
+ * and RDNA white papers). Multiply-adds of quantized weights per lane: dot4
+ * does four, and scales take half the time. CDNA's matrix units run in parallel
+ * with the lanes, which can apply scales for eight. RDNA's run in their place:
+ * 32 take eight clocks, on RDNA 4 two, and the scales four. */
+static double hip_block(const struct gpu_info *i, int generation)
+{
+    if (i->has >> GPU_MMA & 1)
+        return generation < 10 ? 8 : generation == 11 ? 32.0 / 12 : 32.0 / 6;
+    return i->has >> GPU_DOT4 & 1 ? 2 : 0.5;
+}
+
+static const double hip_launch_s = 5e-6; /* a guess */
+
+void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz)
+{
+    double lanes = (generation >= 10 ? 128.0 : 64.0) * i->n_unit;
+
+    i->float_macs_per_s = (paired ? 2 : 1) * lanes * hz;
+    i->block_macs_per_s = hip_block(i, generation) * lanes * hz;
+    i->launch_s = hip_launch_s;
+}
+
+/* ---- OpenCL -------------------------------------------------------------- */
+
+/* Lanes of the unit that a vendor counts. */
+static const struct {
+    uint32_t vendor; /* PCI vendor ID */
+    int lanes;
+} opencl_unit[] = {
+    {0x10de, 128}, /* NVIDIA: a multiprocessor */
+    {0x1002, 64},  /* AMD: a compute unit */
+    {0x8086, 8},   /* Intel: an execution unit */
+    {0, 32},
+};
+enum { LANES_OF_CORE = 8, BLOCK_MACS_PER_LANE = 2 };
+
+/* if the driver reports none */
+static const double hz_gpu = 1e9, hz_core = 2e9;
+/* OpenCL does not report the bandwidth. Most cards of 2016 to 2024 have about
+ * 20 float multiply-adds per byte; the extremes are 6 (with HBM) and 40. */
+static const double macs_per_byte = 20;
+static const double shared_bytes_per_s = 50e9; /* two channels of DDR5 */
+static const double opencl_launch_s = 10e-6;
+
+void gpu_speeds_opencl(struct gpu_info *i, uint32_t vendor, double hz,
+                       bool shared)
+{
+    int k = 0, n_unit = i->n_unit > 0 ? i->n_unit : 1, lanes;
+
+    while (opencl_unit[k].vendor && opencl_unit[k].vendor != vendor)
+        k++;
+    lanes = i->on_cores ? LANES_OF_CORE : opencl_unit[k].lanes;
+    if (!(hz > 0))
+        hz = i->on_cores ? hz_core : hz_gpu;
+    i->float_macs_per_s = (double)lanes * n_unit * hz;
+    i->block_macs_per_s = BLOCK_MACS_PER_LANE * i->float_macs_per_s;
+    i->mem_bytes_per_s = i->float_macs_per_s / macs_per_byte;
+    if (shared || i->on_cores)
+        i->mem_bytes_per_s = fmin(i->mem_bytes_per_s, shared_bytes_per_s);
+    i->launch_s = opencl_launch_s;
+}

@@ -1,0 +1,184 @@
+/* Waits for a GPU, which may hang: it makes no progress and reports no error.
+ * No wait is left to the driver. Heartbeats are fences recorded in the queues
+ * now and then. A waiting thread checks which of them were reached; a GPU that
+ * reaches none for half a minute is lost. Drivers block a thread that queues
+ * too much, so no more than GPU_PULSES heartbeats are in flight.
+ *
+ * Memory of a lost GPU is not freed, nor host memory that it can access. Its
+ * driver might not return, and its work might still write there. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "device/gpu/gpu_device.h"
+
+enum {
+    PULSE_STEPS = 64,
+    LIMIT_S = 30,        /* more than any instruction takes */
+    LIMIT_CORES_S = 600, /* for a GPU emulated by a CPU */
+    /* fraction of the limit after which a wait records fences */
+    LIMIT_PARTS = 8,
+};
+static const double awake_s = 0.02, nap_s = 50e-6;
+
+double gpu_timeout_s(const struct gpu_device *x)
+{
+    double s = device_set_options(x->set)->gpu_limit_s;
+
+    if (s > 0)
+        return s;
+    return x->driver->runs_on_cpu && x->driver->runs_on_cpu(x->gpu)
+               ? LIMIT_CORES_S
+               : LIMIT_S;
+}
+
+static struct gpu_heartbeat *pulse_of(struct gpu_device *x, uint64_t number)
+{
+    return &x->pulse[number % GPU_PULSES];
+}
+
+pl_status gpu_check_alive(const struct gpu_device *x, pl_err *err)
+{
+    if (!x->lost)
+        return PL_OK;
+    return err_set(err, PL_DEVICE,
+                   "%s has hung before and is left alone: open the engine "
+                   "again, without it if it stays so",
+                   x->dev->desc.name);
+}
+
+static pl_status lose(struct gpu_device *x, pl_err *err)
+{
+    int from = pulse_of(x, x->n_reached)->step;
+    int to = pulse_of(x, x->n_reached + 1)->step;
+    char where[64] = "";
+
+    x->lost = true;
+    device_set_quarantine(x->set);
+    if (to > 0)
+        snprintf(where, sizeof where, ", in one of the steps %d to %d", from,
+                 to - 1);
+    return err_set(err, PL_DEVICE,
+                   "%s hangs: it has done nothing for %g s%s; see what the "
+                   "system's log says of it, and open the engine again",
+                   x->dev->desc.name, gpu_timeout_s(x), where);
+}
+
+pl_status gpu_watch(struct gpu_device *x, pl_err *err)
+{
+    bool yes = true;
+
+    PL_TRY(gpu_check_alive(x, err));
+    while (x->n_reached < x->n_pulse && yes) {
+        int i = (int)((x->n_reached + 1) % GPU_PULSES);
+
+        PL_TRY(x->driver->fence_query(x->gpu, GPU_PULSE_MARK + i, &yes, err));
+        if (yes) {
+            x->n_reached++;
+            x->since = device_now();
+        }
+    }
+    if (x->n_reached < x->n_pulse && device_now() - x->since > gpu_timeout_s(x))
+        return lose(x, err);
+    return PL_OK;
+}
+
+/* Heartbeats reached meanwhile count too, because the queue may wait for the
+ * other one. */
+pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
+                         bool *yes, pl_err *err)
+{
+    PL_TRY(gpu_watch(x, err));
+    PL_TRY(x->driver->fence_query(x->gpu, mark, yes, err));
+    if (*yes)
+        x->since = device_now();
+    since = since > x->since ? since : x->since;
+    return *yes || device_now() - since <= gpu_timeout_s(x) ? PL_OK
+                                                            : lose(x, err);
+}
+
+/* Yields in short waits, as between tokens, and sleeps in long ones. */
+void gpu_pause(double begin)
+{
+    if (device_now() - begin < awake_s)
+        sched_yield();
+    else
+        device_sleep(device_now() + nap_s, NULL);
+}
+
+/* Waits until a heartbeat was reached. */
+static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
+{
+    double begin = device_now();
+
+    for (int i = 0;; i++) {
+        PL_TRY(gpu_watch(x, err));
+        if (x->n_reached >= number)
+            return PL_OK;
+        if (i < x->n_spin)
+            device_relax();
+        else
+            gpu_pause(begin);
+    }
+}
+
+/* Records a heartbeat after all commands that are queued now. */
+static pl_status put_pulse(struct gpu_device *x, enum queue q, int step,
+                           pl_err *err)
+{
+    uint64_t number = x->n_pulse + 1;
+
+    if (x->n_reached == x->n_pulse)
+        x->since = device_now();
+    if (number >= GPU_PULSES)
+        PL_TRY(wait_for(x, number - (GPU_PULSES - 1), err));
+    PL_TRY(x->driver->fence_record(
+        x->gpu, q, GPU_PULSE_MARK + (int)(number % GPU_PULSES), err));
+    PL_TRY(x->driver->flush(x->gpu, q, err));
+    pulse_of(x, number)->step = step;
+    x->n_pulse = number;
+    return PL_OK;
+}
+
+void gpu_watch_begin(struct gpu_device *x)
+{
+    x->n_insn = 0;
+    x->at_insn = 0;
+    pulse_of(x, x->n_pulse)->step = 0;
+}
+
+pl_status gpu_heartbeat_issue(struct gpu_device *x, enum queue q, int step,
+                              pl_err *err)
+{
+    if (!x->driver->fence_query || x->queues_wait || ++x->n_insn < PULSE_STEPS)
+        return PL_OK;
+    x->n_insn = 0;
+    return put_pulse(x, q, step + 1, err);
+}
+
+pl_status gpu_drain(struct gpu_device *x, enum queue q, pl_err *err)
+{
+    pl_status s = gpu_check_alive(x, err), finished;
+
+    if (s == PL_OK && x->driver->fence_query) {
+        s = put_pulse(x, q, x->run ? x->at_insn : 0, err);
+        if (s == PL_OK)
+            s = wait_for(x, x->n_pulse, err);
+    }
+    if (x->lost)
+        return s;
+    finished = x->driver->finish(x->gpu, q, s == PL_OK ? err : NULL);
+    return s == PL_OK ? finished : s;
+}
+
+pl_status gpu_watch_long(struct gpu_device *x, double begin, bool *marked,
+                         pl_err *err)
+{
+    if (!x->driver->fence_query || x->queues_wait ||
+        device_now() - begin < gpu_timeout_s(x) / LIMIT_PARTS)
+        return PL_OK;
+    for (int q = 0; q < QUEUE_COUNT && !*marked; q++)
+        PL_TRY(put_pulse(x, (enum queue)q, x->at_insn, err));
+    *marked = true;
+    return gpu_watch(x, err);
+}

@@ -1,0 +1,163 @@
+/* One guess: compiled for real, weighed, priced. */
+#include "fit/fit_internal.h"
+
+#include "base/err.h"
+#include "cost/rates.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct fit_candidate *fit_ref(struct fit_candidate *p)
+{
+    if (p)
+        p->n_ref++;
+    return p;
+}
+
+void fit_unref(struct fit_candidate *p)
+{
+    if (!p || --p->n_ref > 0)
+        return;
+    compiled_free(p->q);
+    free(p);
+}
+
+/* *to refers to p instead. */
+static void take(struct fit_candidate **to, struct fit_candidate *p)
+{
+    fit_ref(p);
+    fit_unref(*to);
+    *to = p;
+}
+
+int64_t fit_all_lacks(const struct fit *f, const struct compiled *q)
+{
+    int64_t sum = 0;
+
+    for (int d = 0; d < q->list.n; d++) {
+        int64_t m = fit_lacks(f, q, d);
+
+        sum += m > 0 ? m : 0;
+    }
+    return sum;
+}
+
+static pl_status price(const struct fit *f, struct fit_candidate *p,
+                       pl_err *err)
+{
+    const struct compiled *q = p->q;
+    struct cost_rates *r = calloc((size_t)q->list.n + 1, sizeof *r);
+    struct rates_basis basis;
+    pl_status s;
+
+    if (!r)
+        return err_no_memory(err, "an estimate");
+    s = rates_known(q, f->calibrated ? &f->cal : NULL, r, &basis, err);
+    if (s == PL_OK)
+        s = fit_seconds(q, r, f->default_config.n_ctx, &p->seconds,
+                        &p->prompt_s, err);
+    free(r);
+    return s;
+}
+
+/* Is it what stands with nothing changed? */
+static bool is_usual(const struct fit *f, const struct plan_config *in)
+{
+    const struct plan_config *u = &f->default_config;
+
+    return in->mode == u->mode && in->width == u->width &&
+           in->share == u->share && in->n_on == u->n_on &&
+           in->experts == u->experts && in->n_ubatch == u->n_ubatch &&
+           in->n_ctx == u->n_ctx;
+}
+
+static void keep(struct fit *f, struct fit_candidate *p)
+{
+    int mode = p->in.mode;
+    /* a longer context is worth a little */
+    double worth = f->best && p->in.n_ctx > f->best->in.n_ctx ? 1.02 : 1;
+
+    if (!(f->of_mode_s[mode] > 0) || p->seconds < f->of_mode_s[mode]) {
+        f->of_mode[mode] = p->in;
+        f->of_mode_s[mode] = p->seconds;
+    }
+    if (is_usual(f, &p->in))
+        take(&f->usual_plan, p);
+    if (!f->best || p->seconds < f->best->seconds * worth)
+        take(&f->best, p);
+}
+
+void fit_keep_oversized(struct fit *f, struct fit_candidate *p)
+{
+    int at = f->n_lack;
+
+    if (at == FIT_MAX_OVERSIZED && f->oversized[at - 1]->seconds <= p->seconds)
+        return;
+    if (at == FIT_MAX_OVERSIZED)
+        fit_unref(f->oversized[--at]);
+    for (; at > 0 && f->oversized[at - 1]->seconds > p->seconds; at--)
+        f->oversized[at] = f->oversized[at - 1];
+    f->oversized[at] = fit_ref(p);
+    f->n_lack += f->n_lack < FIT_MAX_OVERSIZED;
+}
+
+pl_status candidate_compile(struct fit *f, const struct plan_config *in,
+                            struct fit_candidate **out, pl_err *err)
+{
+    struct fit_candidate *p;
+    pl_status s;
+    pl_err e;
+
+    *out = NULL;
+    PL_TRY(err_cancelled(f->cancel, err));
+    if (f->ready && is_usual(f, in)) {
+        *out = f->ready;
+        f->ready = NULL;
+        return PL_OK;
+    }
+    p = calloc(1, sizeof *p);
+    if (!p)
+        return err_no_memory(err, "a plan");
+    *p = (struct fit_candidate){.in = *in, .n_ref = 1, .seconds = INFINITY};
+    f->n_plan++;
+    s = compile_config(&p->q, in, &e);
+    if (s != PL_OK) {
+        fit_unref(p);
+        if (s == PL_NO_MEMORY && err)
+            *err = e;
+        if (f->failed == PL_OK) {
+            f->failed = s;
+            f->why = e;
+        }
+        return s == PL_NO_MEMORY ? s : PL_OK;
+    }
+    p->missing = fit_all_lacks(f, p->q);
+    *out = p;
+    return PL_OK;
+}
+
+pl_status candidate_score(struct fit *f, struct fit_candidate *p, pl_err *err)
+{
+    PL_TRY(price(f, p, err));
+    if (p->missing == 0)
+        keep(f, p);
+    else if (!f->nearest || p->missing < f->nearest->missing)
+        take(&f->nearest, p);
+    return PL_OK;
+}
+
+pl_status candidate_try(struct fit *f, const struct plan_config *in,
+                        struct fit_candidate **out, pl_err *err)
+{
+    struct fit_candidate *p;
+    pl_status s = PL_OK;
+
+    PL_TRY(candidate_compile(f, in, &p, err));
+    if (p)
+        s = candidate_score(f, p, err);
+    if (s == PL_OK && out)
+        *out = p;
+    else
+        fit_unref(p);
+    return s;
+}

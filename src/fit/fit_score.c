@@ -1,0 +1,105 @@
+/* What a plan needs and how fast it is.
+ *
+ * Memory is what the devices would allocate, counted as device_set counts it:
+ * cpu devices on one node share its memory, and with a host over all nodes all
+ * of the machine's. What they have is all their memory, or what is available of
+ * it now (fit.c says when which counts). Time is a prompt's and an answer's on
+ * the cost function's timeline. */
+#include "fit/fit_internal.h"
+
+#include "base/err.h"
+#include "cost/cost.h"
+
+#include <stdlib.h>
+
+/* ---- memory ------------------------------------------------------------ */
+
+static uint64_t needed(const struct compiled *q, int d)
+{
+    const struct program *p = &q->low->prog[d];
+    uint64_t n = device_scratch_bytes(&q->list.dev[d], q->kernel_set, p);
+
+    for (int r = 0; r < REGION_COUNT; r++)
+        n += p->bytes[r];
+    return n;
+}
+
+static int64_t missing(const struct compiled *q, int d, uint64_t has,
+                       uint64_t margin)
+{
+    const struct device_desc *x = &q->list.dev[d];
+    uint64_t all = 0;
+
+    if (has == 0 || x->io) /* it is in others' memory */
+        return INT64_MIN;
+    for (int k = 0; k < q->list.n; k++)
+        if (k == d || device_shares_memory(x, &q->list.dev[k]))
+            all += needed(q, k);
+    return (int64_t)(all + margin) - (int64_t)has;
+}
+
+/* Bytes to leave of those that a device has. */
+static uint64_t margin_of(uint64_t has, uint64_t margin)
+{
+    return margin == FIT_NO_MARGIN ? 0 : margin == 0 ? has / 64 : margin;
+}
+
+int64_t fit_shortfall(const struct compiled *q, int d, uint64_t margin)
+{
+    const struct device_desc *x = &q->list.dev[d];
+
+    return missing(q, d, x->available_bytes,
+                   margin_of(x->available_bytes, margin));
+}
+
+uint64_t fit_memory(const struct fit *f, const struct device_desc *x)
+{
+    uint64_t taken = x->on_cores || x->host ? f->reserve : 0;
+
+    if (!f->now || x->available_bytes == 0)
+        return x->memory_bytes;
+    return x->available_bytes > taken ? x->available_bytes - taken : 1;
+}
+
+uint64_t fit_margin(const struct fit *f, const struct device_desc *x)
+{
+    return margin_of(fit_memory(f, x), f->margin);
+}
+
+int64_t fit_lacks(const struct fit *f, const struct compiled *q, int d)
+{
+    const struct device_desc *x = &q->list.dev[d];
+
+    return missing(q, d, fit_memory(f, x), fit_margin(f, x));
+}
+
+/* ---- speed ------------------------------------------------------------- */
+
+pl_status fit_seconds(const struct compiled *q, const struct cost_rates *rates,
+                      int64_t n_ctx, double *seconds, double *prompt_s,
+                      pl_err *err)
+{
+    size_t n = (size_t)q->list.n;
+    int *thread = calloc(2 * n + 1, sizeof *thread);
+    struct cost_machine m = {.n_dev = q->list.n,
+                             .prog = q->low->prog,
+                             .rates = rates,
+                             .thread0 = thread};
+    int64_t n_prompt = n_ctx < FIT_PROMPT ? n_ctx : FIT_PROMPT;
+    double all, token;
+    pl_status s;
+
+    if (!thread)
+        return err_no_memory(err, "an estimate");
+    m.n_thread = thread + n;
+    cost_threads(&q->list, thread, thread + n);
+    s = cost_tokens(&m, n_prompt, 0, NULL, &all, err);
+    if (s == PL_OK)
+        s = cost_tokens(&m, 1, n_prompt - 1, NULL, &token, err);
+    if (s == PL_OK)
+        *seconds = all + FIT_ANSWER * token;
+    if (s == PL_OK && prompt_s)
+        *prompt_s = all;
+    free(thread);
+    return s;
+}

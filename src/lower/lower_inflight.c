@@ -1,0 +1,121 @@
+/* Lending: a buffer that other groups read may not be overwritten before it has
+ * been carried away.
+ *
+ * The source does not wait for that at once. A copy is in transit until a few
+ * more have set out between the same two groups; by then it has long arrived,
+ * and the wait costs nothing. What is still in transit when the script ends
+ * lives to its end. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+/* Copies between two groups before the first is waited for. */
+enum { IN_TRANSIT = 4 };
+
+/* A copy on its way between two groups: what it reads may be overwritten when
+ * all receivers have posted. */
+struct inflight_copy {
+    int from, to, micro;
+    int n_src, *src_shard, *src_tensor;
+    int n_done;
+    struct insn_event *done; /* [n_done] */
+};
+
+struct transits {
+    struct inflight_copy *item; /* in the order in which they set out */
+    int n, cap;
+};
+
+/* Device d has waited for all that carries the tensors away. */
+static pl_status await_inflight(struct lower *w, int d,
+                                const struct inflight_copy *t)
+{
+    for (int i = 0; i < t->n_done; i++)
+        if (t->done[i].dev != d || !w->opt->dev[d].one_queue)
+            PL_TRY(lower_wait(w, d, QUEUE_COMPUTE, t->done[i].dev,
+                              t->done[i].event));
+    return PL_OK;
+}
+
+static pl_status retire(struct lower *w, int k)
+{
+    struct transits *x = w->transits;
+    struct inflight_copy t = x->item[k];
+    const struct cursor was = w->now;
+
+    memmove(x->item + k, x->item + k + 1, (size_t)(x->n - k - 1) * sizeof t);
+    x->n--;
+    w->now.micro = t.micro; /* in the run whenever the copy is */
+    for (int s = 0; s < t.n_src; s++) {
+        int d = lower_dev(w, t.src_shard[s]);
+
+        if (s == 0 || lower_dev(w, t.src_shard[s - 1]) != d)
+            PL_TRY(await_inflight(w, d, &t));
+        lower_use(&w->dev[d], t.src_tensor[s], w->dev[d].n_insn - 1);
+    }
+    w->now = was;
+    return PL_OK;
+}
+
+/* Room for one more. */
+static bool more(struct lower *w)
+{
+    struct transits *x = w->transits;
+
+    if (!x)
+        x = w->transits = arena_alloc(w->a, 1, sizeof *x);
+    return x && lower_grow_arena(w, (void **)&x->item, x->n, &x->cap,
+                                 sizeof *x->item);
+}
+
+pl_status lower_track_inflight(struct lower *w, const struct placed *h, int to,
+                               const struct arrival *done, bool by_rank)
+{
+    const struct lower_group *a = lower_group(w, h->h.group);
+    struct inflight_copy t = {
+        .from = h->h.group, .to = to, .micro = w->now.micro};
+    int same = 0;
+
+    if (!more(w))
+        return err_no_memory(w->err, "a program");
+    for (int k = w->transits->n - 1; k >= 0; k--)
+        if (w->transits->item[k].from == t.from &&
+            w->transits->item[k].to == to && ++same >= IN_TRANSIT) {
+            PL_TRY(retire(w, k));
+            break;
+        }
+    t.src_shard = arena_alloc(w->a, (size_t)a->n, sizeof(int));
+    t.src_tensor = arena_alloc(w->a, (size_t)a->n, sizeof(int));
+    t.done = done->event;
+    t.n_done = done->n;
+    if (!t.src_shard || !t.src_tensor)
+        return err_no_memory(w->err, "a program");
+    for (int s = 0; s < a->n; s++) {
+        int tensor = by_rank ? h->by_rank[s].tensor : h->h.v[s].tensor;
+
+        if (tensor < 0)
+            continue;
+        t.src_shard[t.n_src] = a->first + s;
+        t.src_tensor[t.n_src++] = tensor;
+    }
+    w->transits->item[w->transits->n++] = t;
+    return PL_OK;
+}
+
+void lower_extend_inflight(struct lower *w)
+{
+    if (!w->transits)
+        return;
+    for (int k = 0; k < w->transits->n; k++) {
+        const struct inflight_copy *t = &w->transits->item[k];
+
+        for (int s = 0; s < t->n_src; s++) {
+            struct program_builder *v = &w->dev[lower_dev(w, t->src_shard[s])];
+
+            lower_use(v, t->src_tensor[s], v->n_insn);
+        }
+    }
+    w->transits->n = 0;
+}

@@ -1,0 +1,100 @@
+/* Messages between devices that share memory: all threads meet, then each
+ * device reads its peers.
+ *
+ * A buffer that peers read stays alive until the group's next message: whoever
+ * has reached that one has finished reading for this one. */
+#include "lower/lower_collective.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+/* A tensor peers read in this message lives until the next. */
+static pl_status keep_for_peers(struct lower *w, int u, int tensor)
+{
+    struct shard_collectives *v = &w->shard[u].collectives;
+
+    if (w->dev[lower_dev(w, u)].buffer[tensor] < 0)
+        return PL_OK;
+    if (!lower_grow_arena(w, (void **)&v->peer_read, v->n_lent, &v->lent_cap,
+                          sizeof *v->peer_read))
+        return err_no_memory(w->err, "a program");
+    v->peer_read[v->n_lent++] = (struct peer_read){tensor, w->now.micro};
+    return PL_OK;
+}
+
+/* What was read for the message before may be overwritten from here. Only
+ * micro-batches up to this one are sure to be in the run when this one is, so
+ * what earlier ones lent must not count on it. */
+static void release_peer_reads(struct lower *w, int u)
+{
+    struct shard_collectives *v = &w->shard[u].collectives;
+    struct program_builder *d = &w->dev[lower_dev(w, u)];
+    int n = 0;
+
+    for (int k = 0; k < v->n_lent; k++)
+        if (v->peer_read[k].micro >= w->now.micro)
+            lower_use(d, v->peer_read[k].tensor, d->n_insn);
+        else
+            v->peer_read[n++] = v->peer_read[k];
+    v->n_lent = n;
+}
+
+/* Remote pieces are read in place. */
+static pl_status in_place(struct lower *w, struct lower_item *x)
+{
+    struct copy_desc *p;
+
+    if (x->m.reduce || x->remote.n == 0)
+        return PL_OK;
+    p = arena_alloc(w->a, (size_t)(x->m.n_piece + x->remote.n), sizeof *p);
+    if (!p)
+        return err_no_memory(w->err, "a program");
+    if (x->m.n_piece)
+        memcpy(p, x->m.piece, (size_t)x->m.n_piece * sizeof *p);
+    memcpy(p + x->m.n_piece, x->remote.p, (size_t)x->remote.n * sizeof *p);
+    x->m.piece = p;
+    x->m.n_piece += x->remote.n;
+    return PL_OK;
+}
+
+pl_status lower_collective_shared(struct lower *w, int group, int n,
+                                  const int *item, struct lower_item *it,
+                                  const pl_dim bytes[2])
+{
+    const struct lower_group *g = lower_group(w, group);
+    struct merge_item *m = arena_alloc(w->a, (size_t)n + 1, sizeof *m);
+    int order;
+
+    if (!m)
+        return err_no_memory(w->err, "a program");
+    for (int k = 0; k < g->n; k++) {
+        release_peer_reads(w, g->first + k);
+        for (int j = 0; j < n; j++)
+            PL_TRY(in_place(w, &it[k * n + j]));
+    }
+    order = w->variant.order++;
+    for (int k = 0; k < g->n; k++) {
+        int u = g->first + k, d = lower_dev(w, u);
+        struct insn s = {.order = order,
+                         .merge = {.barrier = true,
+                                   .group = group,
+                                   .n_peer = g->n,
+                                   .peer = w->group_dev[group]}};
+
+        for (int j = 0; j < n; j++)
+            m[j] = it[k * n + j].m;
+        PL_TRY(lower_merge(w, u, n, item, m, bytes, &s));
+        for (int j = 0; j < n; j++) {
+            struct placed *x =
+                lower_find(w, w->num->node[item[j]].in[0], group);
+            int t = x->sums ? x->sums[k].tensor : x->h.v[k].tensor;
+
+            if (t >= 0) {
+                PL_TRY(keep_for_peers(w, u, t));
+                lower_use(&w->dev[d], t, w->dev[d].n_insn - 1);
+            }
+        }
+    }
+    return PL_OK;
+}

@@ -1,0 +1,125 @@
+/* Values placed in groups: which group has which, where it lies, and what says
+ * that it is there.
+ *
+ * A unit that has computed its part posts an event, once, when somebody asks.
+ * A value that comes from elsewhere arrives: the unit waits for it before its
+ * first use, and no sooner, so that work in between hides the copy. */
+#include "lower/lower_inner.h"
+
+#include "base/err.h"
+
+/* ---- who has what -------------------------------------------------------- */
+
+static struct placed *in_group(struct placed *h, int group)
+{
+    while (h && h->h.group != group)
+        h = (struct placed *)h->h.next;
+    return h;
+}
+
+/* The micro-batch whose value i is: a streamed weight is that of the first,
+ * which is part of every run, for all. */
+static int micro_of(const struct lower *w, int i)
+{
+    return lower_is(w, i, OP_weight) ? 0 : w->now.micro;
+}
+
+/* This script's and micro-batch's own first (of weights and caches: those that
+ * it streams), then what lies there for all scripts. */
+struct placed *lower_find(const struct lower *w, int i, int group)
+{
+    struct placed *h = NULL;
+
+    if (w->variant.value)
+        h = in_group(w->variant.value[micro_of(w, i)][i], group);
+    return h ? h : in_group(w->stored[i], group);
+}
+
+pl_status lower_add_value(struct lower *w, int i, int group,
+                          struct placed **out)
+{
+    size_t n = (size_t)lower_group(w, group)->n;
+    struct placed *h = arena_alloc(w->a, 1, sizeof *h);
+    struct placed **first =
+        w->variant.value ? &w->variant.value[micro_of(w, i)][i] : &w->stored[i];
+
+    if (!h)
+        return err_no_memory(w->err, "a program");
+    h->h.group = group;
+    h->h.v = arena_alloc(w->a, n, sizeof *h->h.v);
+    h->ready = arena_alloc(w->a, n, sizeof *h->ready);
+    h->arrives = arena_alloc(w->a, n, sizeof *h->arrives);
+    if (!h->h.v || !h->ready || !h->arrives)
+        return err_no_memory(w->err, "a program");
+    for (size_t k = 0; k < n; k++) {
+        h->h.v[k] = (struct lowered_value){-1, -1};
+        h->ready[k] = -1;
+    }
+    if (w->num->node[i].layout->kind == PL_PARTIAL) {
+        h->sums = arena_alloc(w->a, n, sizeof *h->sums);
+        h->by_rank = arena_alloc(w->a, n, sizeof *h->by_rank);
+        if (!h->sums || !h->by_rank)
+            return err_no_memory(w->err, "a program");
+        for (size_t k = 0; k < n; k++)
+            h->sums[k].tensor = h->by_rank[k].tensor = -1;
+    }
+    h->h.next = *first ? &(*first)->h : NULL;
+    *first = h;
+    *out = h;
+    return PL_OK;
+}
+
+/* ---- when it is there ---------------------------------------------------- */
+
+/* What unit m of its group has of the value lives until step `at`. */
+static void use_placed(struct program_builder *d, const struct placed *h, int m,
+                       int at)
+{
+    lower_use(d, h->h.v[m].tensor, at);
+    lower_use(d, h->h.v[m].plain, at);
+    if (h->by_rank)
+        lower_use(d, h->by_rank[m].tensor, at);
+}
+
+/* Until the waits the memory is the copy's, whether or not anybody reads it. */
+pl_status lower_await_value(struct lower *w, const struct placed *h, int u)
+{
+    int m = w->shard[u].local;
+    struct arrival a = h->arrives[m];
+    struct program_builder *d = &w->dev[lower_dev(w, u)];
+
+    h->arrives[m].n = 0;
+    for (int i = 0; i < a.n; i++) {
+        PL_TRY(lower_wait(w, lower_dev(w, u), QUEUE_COMPUTE, a.event[i].dev,
+                          a.event[i].event));
+        use_placed(d, h, m, d->n_insn - 1);
+    }
+    return PL_OK;
+}
+
+pl_status lower_ready_event(struct lower *w, struct placed *h, int u,
+                            int *event)
+{
+    int *e = &h->ready[w->shard[u].local];
+
+    PL_TRY(lower_await_value(w, h, u));
+    if (*e < 0)
+        PL_TRY(lower_post(w, lower_dev(w, u), QUEUE_COMPUTE, e));
+    *event = *e;
+    return PL_OK;
+}
+
+void lower_end_arrivals(struct lower *w, int n_micro)
+{
+    for (int k = 0; k < n_micro; k++)
+        for (int i = 0; i < w->num->n; i++)
+            for (const struct placed *h = w->variant.value[k][i]; h;
+                 h = (const struct placed *)h->h.next)
+                for (int m = 0; m < lower_group(w, h->h.group)->n; m++) {
+                    int u = lower_group(w, h->h.group)->first + m;
+                    struct program_builder *d = &w->dev[lower_dev(w, u)];
+
+                    if (h->arrives[m].n > 0)
+                        use_placed(d, h, m, d->n_insn);
+                }
+}

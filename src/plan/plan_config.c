@@ -1,0 +1,310 @@
+/* Parses options: each is checked here, once, and what depends only on the
+ * graph is derived. */
+#include "plan/plan_config.h"
+
+#include "base/err.h"
+#include "plan/override.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_open(const char *s)
+{
+    return !s || strcmp(s, "auto") == 0;
+}
+
+static int count_layers(const pl_graph *g)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n_node; i++)
+        if (g->node[i].layer >= n)
+            n = g->node[i].layer + 1;
+    return n;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
+                            pl_err *err)
+{
+    in->n_ctx = opt->n_ctx ? opt->n_ctx : INTENT_N_CTX;
+    in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : INTENT_N_UBATCH;
+    in->n_out = opt->n_out ? opt->n_out : INTENT_N_OUT;
+    in->n_seq = opt->n_seq ? opt->n_seq : INTENT_N_SEQ;
+    in->n_checkpoint =
+        opt->n_checkpoint ? opt->n_checkpoint : INTENT_N_CHECKPOINT;
+    if (in->n_ctx < 1 || in->n_ctx > (int64_t)1 << 30)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",
+                       in->n_ctx);
+    if (in->n_ubatch < 1 || in->n_ubatch > 65536)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "a micro-batch of %" PRId64
+                       " tokens; 1 to 65536 are allowed",
+                       in->n_ubatch);
+    if (in->n_out < 1 || in->n_out > 65536 || in->n_seq < 1 || in->n_seq > 4096)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%" PRId64 " rows of logits and %d sequences; 1 to "
+                       "65536 and 1 to 4096 are allowed",
+                       in->n_out, in->n_seq);
+    if (in->n_checkpoint > 4096)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%d checkpoints; up to 4096 are allowed",
+                       in->n_checkpoint);
+    in->open.ctx = opt->n_ctx == 0;
+    in->open.ubatch = opt->n_ubatch == 0;
+    return PL_OK;
+}
+
+/* ---- devices ------------------------------------------------------------ */
+
+static pl_status read_devices(struct plan_config *in, const pl_options *opt,
+                              pl_err *err)
+{
+    in->paper = opt->device_spec != NULL;
+    in->n_thread = opt->n_threads;
+    PL_TRY(in->paper
+               ? device_parse_paper(&in->list, opt->device_spec, err)
+               : device_parse(&in->list,
+                              opt->devices ? opt->devices : DEVICE_DEFAULT,
+                              opt->n_threads, err));
+    return kernel_set_find(&in->kernel_set, opt->cpu, in->paper, err);
+}
+
+static pl_status read_mode(struct plan_config *in, const pl_options *opt,
+                           pl_err *err)
+{
+    in->mode = opt->split_mode;
+    in->width = opt->hybrid_size;
+    in->main_device = opt->main_device;
+    in->n_rank = opt->n_ranks;
+    in->open.mode = in->mode == PL_SPLIT_AUTO;
+    if (in->list.n > 0 &&
+        (in->main_device < 0 || in->main_device >= in->list.n))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the main device (-mg) is %d, but devices are numbered "
+                       "0 to %d",
+                       in->main_device, in->list.n - 1);
+    switch (in->mode) {
+    case PL_SPLIT_AUTO:
+        in->mode = in->list.n > PL_MAX_RANKS && in->n_rank == 0
+                       ? PL_SPLIT_LAYER
+                       : PL_SPLIT_TENSOR;
+        return PL_OK;
+    case PL_SPLIT_NONE:
+    case PL_SPLIT_LAYER:
+    case PL_SPLIT_TENSOR:
+        return PL_OK;
+    case PL_SPLIT_HYBRID:
+        if (in->width >= 1)
+            return PL_OK;
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "hybrid split over groups of %d devices; give "
+                       "hybrid:N, N devices a group, 1 or more",
+                       in->width);
+    default:
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "split mode %d is unknown; none, layer, tensor, hybrid "
+                       "and auto are offered",
+                       (int)in->mode);
+    }
+}
+
+static pl_status read_shares(struct plan_config *in, struct arena *a,
+                             const pl_options *opt, pl_err *err)
+{
+    int n = opt->n_tensor_split, n_dev = in->list.n;
+    double sum = 0;
+
+    in->open.share = !opt->tensor_split;
+    if (!opt->tensor_split)
+        return PL_OK;
+    if (n != n_dev)
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "the tensor split (-ts) has %d share%s for %d device%s; "
+                       "give one a device",
+                       n, n == 1 ? "" : "s", n_dev, n_dev == 1 ? "" : "s");
+    for (int d = 0; d < n; d++) {
+        if (!(opt->tensor_split[d] >= 0) || !isfinite(opt->tensor_split[d]))
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "share %d of the tensor split is %g; shares are "
+                           "zero or positive",
+                           d, opt->tensor_split[d]);
+        sum += opt->tensor_split[d];
+    }
+    if (n > 0 && !(sum > 0))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "all shares of the tensor split are zero; give at "
+                       "least one device a positive share");
+    in->share = arena_memdup(a, opt->tensor_split, (size_t)n, sizeof(double));
+    return in->share ? PL_OK : err_no_memory(err, "shares of devices");
+}
+
+/* ---- the host ------------------------------------------------------------ */
+
+static pl_status read_layers(struct plan_config *in, const pl_options *opt,
+                             struct notes *notes, pl_err *err)
+{
+    const char *s = opt->device_layers;
+    char shown[ERR_SHOWN];
+    long v;
+
+    in->open.layers = is_open(s);
+    in->n_on = in->n_layer + 1;
+    if (!in->open.layers && strcmp(s, "all") != 0) {
+        if (!*s || s[strspn(s, "0123456789")])
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "layers on devices (-ngl) \"%s\": give how many of "
+                           "the last layers, all or auto",
+                           err_shown(shown, s, strlen(s)));
+        v = strtol(s, NULL, 10);
+        if (v < in->n_on)
+            in->n_on = (int)v;
+    }
+    if (in->list.n > 0)
+        return PL_OK;
+    if (in->n_on > 0 && !in->open.layers)
+        diag_add(notes, PL_LOG_WARN,
+                 "-ngl %.80s has no effect: there are no devices, the host "
+                 "has all layers",
+                 s);
+    in->n_on = 0;
+    return PL_OK;
+}
+
+/* Reads a layer's number; false if there is no digit. Large ones are
+ * clipped. */
+static bool number(const char **s, int *v)
+{
+    int64_t n = 0;
+
+    if (!isdigit((unsigned char)**s))
+        return false;
+    for (; isdigit((unsigned char)**s); ++*s)
+        if (n < GRAPH_MAX_LAYER)
+            n = 10 * n + (**s - '0');
+    *v = n < GRAPH_MAX_LAYER ? (int)n : GRAPH_MAX_LAYER;
+    return true;
+}
+
+/* Reads "0-5,9,20-"; sets on[0 .. n_layer-1]. */
+static pl_status read_ranges(const char *text, int n_layer, bool *on,
+                             pl_err *err)
+{
+    char shown[ERR_SHOWN];
+    int lo, hi;
+
+    for (const char *s = text;; s++) {
+        if (!number(&s, &lo))
+            break;
+        hi = lo;
+        if (*s == '-') {
+            s++;
+            if (!number(&s, &hi))
+                hi = GRAPH_MAX_LAYER;
+        }
+        if (hi < lo || (*s != ',' && *s != '\0'))
+            break;
+        if (n_layer > 0 && lo >= n_layer)
+            return err_set(err, PL_BAD_ARGUMENT,
+                           "experts on the host (-ncmoe) \"%s\": the model has "
+                           "no layer %d; its layers are 0 to %d",
+                           err_shown(shown, text, strlen(text)), lo,
+                           n_layer - 1);
+        for (int l = lo; l <= hi && l < n_layer; l++)
+            on[l] = true;
+        if (*s == '\0')
+            return PL_OK;
+    }
+    return err_set(err, PL_BAD_ARGUMENT,
+                   "experts on the host (-ncmoe) \"%s\": give a number of "
+                   "first layers, layers like 0-5,20- or all",
+                   err_shown(shown, text, strlen(text)));
+}
+
+/* Reads "all", "N" (the first N) or ranges. */
+static pl_status read_experts(struct plan_config *in, struct arena *a,
+                              const pl_options *opt, pl_err *err)
+{
+    const char *s = opt->host_experts;
+    bool *on;
+    int n;
+
+    in->open.experts = !s;
+    if (!s || strcmp(s, "0") == 0)
+        return PL_OK;
+    in->experts = on = arena_alloc(a, (size_t)in->n_layer + 1, sizeof *on);
+    if (!on)
+        return err_no_memory(err, "the placement of experts");
+    if (strcmp(s, "all") == 0) {
+        memset(on, 1, (size_t)in->n_layer + 1);
+        return PL_OK;
+    }
+    if (!number(&s, &n) || *s != '\0')
+        return read_ranges(opt->host_experts, in->n_layer, on, err);
+    for (int l = 0; l < n && l < in->n_layer; l++)
+        on[l] = true;
+    return PL_OK;
+}
+
+/* ---- entry point --------------------------------------------------------- */
+
+pl_status plan_config_parse(struct plan_config *out, struct arena *a,
+                            const pl_graph *g, const pl_options *opt,
+                            struct notes *notes, pl_err *err)
+{
+    *out = (struct plan_config){.g = g,
+                                .n_layer = count_layers(g),
+                                .cache = opt->host_cache,
+                                .offload = opt->offload};
+    PL_TRY(read_sizes(out, opt, err));
+    PL_TRY(read_devices(out, opt, err));
+    PL_TRY(read_mode(out, opt, err));
+    if (out->mode == PL_SPLIT_HYBRID && out->list.n > 0 &&
+        out->width > out->list.n)
+        diag_add(notes, PL_LOG_WARN,
+                 "-sm hybrid:%d: %d device%s, which make one group of tensor "
+                 "split",
+                 out->width, out->list.n, out->list.n == 1 ? "" : "s");
+    PL_TRY(read_shares(out, a, opt, err));
+    PL_TRY(read_layers(out, opt, notes, err));
+    PL_TRY(read_experts(out, a, opt, err));
+    return override_read(out, a, opt, notes, err);
+}
+
+bool plan_config_has_host_experts(const struct plan_config *in)
+{
+    for (int l = 0; in->experts && l <= in->n_layer; l++)
+        if (in->experts[l])
+            return true;
+    return false;
+}
+
+bool plan_config_is_mixed(const struct plan_config *in, const double *share)
+{
+    int width = in->mode == PL_SPLIT_TENSOR   ? in->list.n
+                : in->mode == PL_SPLIT_HYBRID ? in->width
+                                              : 1;
+    int first = -1;
+
+    for (int d = 0; d < in->list.n; d++) {
+        if (d % width == 0)
+            first = -1;
+        if (share && !(share[d] > 0))
+            continue;
+        if (first >= 0 &&
+            in->list.dev[d].accelerator != in->list.dev[first].accelerator)
+            return true;
+        first = d;
+    }
+    return false;
+}
+
+void plan_config_free(struct plan_config *in)
+{
+    device_list_free(&in->list);
+}
