@@ -109,8 +109,8 @@ static enum exit_code refuse(const struct options *o, const char *option,
         clip_printable(other_name, other_path));
 }
 
-/* Compares an output file with the files that standard input, output and error
- * were redirected to. */
+/* Compares an output file with the files that standard input, output and errors
+ * are redirected to. The shell's > and 2> write them, and < reads one. */
 static enum exit_code check_standard(const struct options *o,
                                      const char *option, const char *path,
                                      const struct identity *is)

@@ -37,7 +37,7 @@ enum exit_code session_require_tokenizer(const struct session *s,
 
 /* Appends tokens to sequence 0, `piece` at a time, showing progress as `what`
  * unless NULL. Stores the logits [n_vocab] of the last in `logits` unless
- * NULL. `cancel` is pl_engine_decode's. */
+ * NULL. `cancel` is that of pl_engine_decode. */
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
                        float *logits, const char *what,
                        const volatile int *cancel, pl_err *err);

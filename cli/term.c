@@ -106,7 +106,7 @@ static void on_interrupt(int sig)
         alarm(1);
 }
 
-/* A read that begins just after a signal is not interrupted by it, and could
+/* A read that begins just after a signal is not interrupted by it and could
  * wait for ever. So an alarm follows, each second until the process ends. */
 static void on_alarm(int sig)
 {

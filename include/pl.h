@@ -190,7 +190,7 @@ typedef struct pl_file pl_file;
 
 enum {
     /* "-" means standard output; it, character devices and pipes are written
-     * directly, disks never */
+     * directly, disks never. */
     PL_FILE_STREAM = 1,
     /* The temporary name is PATH.part. It stays if the file is not finished,
      * and an existing one is continued. */
@@ -945,8 +945,9 @@ typedef enum pl_grammar_form {
 /* Compiles a grammar. text: [len], not kept. t: the tokenizer whose tokens
  * spell the texts; may be freed. name: the text's name in messages; NULL:
  * "grammar". PL_BAD_ARGUMENT: the text is wrong in the line and column named,
- * left-recursive, or too large; or a schema is wrong. PL_UNSUPPORTED: a schema
- * has an unsupported keyword or is too complex. The message has the path. */
+ * left-recursive, or too large, or a schema is wrong. PL_UNSUPPORTED: a schema
+ * has an unsupported keyword or is too complex. The message has the path in a
+ * schema. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);

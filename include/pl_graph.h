@@ -99,8 +99,8 @@ typedef enum pl_role {
         PL_ROLE_COUNT
 } pl_role;
 
-/* The layout of one logical tensor in a group. SPLIT: dimension `dim` is tiled by
- * intervals. Interval i covers run[i].len indices held by the ranks in
+/* The layout of one logical tensor in a group. SPLIT: dimension `dim` is tiled
+ * by intervals. Interval i covers run[i].len indices held by the ranks in
  * run[i].owners (bit r = rank r). The tiling repeats every `period` indices:
  * the sum of the lengths, which divides the dimension's size. */
 typedef enum pl_layout_kind {

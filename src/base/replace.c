@@ -91,8 +91,8 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 /* ---- opening ------------------------------------------------------------- */
 
 /* Gives f->fd an unused name in the directory of the path, or creates a file
- * with that name if there is no f->fd. The name begins with that of the
- * path, cut to what a file system allows. Returns false with errno set. */
+ * with that name if there is no f->fd. The name begins with the path's own, as
+ * far as the file system's limit allows. Returns false with errno set. */
 static bool take_name(struct pl_file *f, mode_t mode)
 {
     enum { ENDING = 1 + 16 + 5 }; /* ".", digits, ".part" */
@@ -177,7 +177,7 @@ static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
     return f->resumes ? open_part(f, err) : open_beside(f, mode, err);
 }
 
-/* Opens standard output, a character device or a pipe. */
+/* Opens standard output, a device or a pipe. */
 static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
 {
     f->borrowed = strcmp(path, "-") == 0;

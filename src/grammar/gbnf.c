@@ -311,7 +311,7 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* unescaping never lengthens */
+    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* never longer */
     if (!bytes)
         return no_memory(p);
     n = 0;
