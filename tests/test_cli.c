@@ -227,6 +227,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
          "\"abcdefghijklmnopqrst...\" is"},
         {"plait logits " MODEL "-o x --tokens ,", "at least one"},
         {"plait logits " MODEL "-o x --tokens 4096", "4095"},
+        {"plait logits " MODEL "-o . --tokens 1", "a directory; give the name"},
         {"plait perplexity " MODEL, "-f FILE"},
         {"plait inspect", "no file"},
         {"plait inspect ''", "no file"},
