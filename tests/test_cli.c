@@ -195,7 +195,6 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",
          "leave one out"},
         {"plait run " MODEL "-p x --state-save .", "a directory; give"},
-        {"plait logits " MODEL "--tokens 1 -o .", "-o .: a directory; give"},
         {"plait run " MODEL "-p x --convert", "--state-load FILE"},
         {"cp models/fable-moe-Q8_0.gguf mine; ln -sf mine other; "
          "plait logits -m mine --tokens 1 -o other",
