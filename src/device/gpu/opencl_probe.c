@@ -1,11 +1,12 @@
 /* Some drivers of OpenCL end the process when they are first used: PoCL aborts
  * without /sys. So a library is first used in a forked copy of the process. If
- * that ends by a signal, the process rejects the library. */
+ * the copy ends by a signal or by exit(), the process rejects the library. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,7 +22,17 @@ enum {
     MOST_NS = 50 * 1000 * 1000, /* most CPU time of a probe */
     NAP_NS = 500 * 1000,
     MOST_NAPS = 2000, /* most naps, for a copy that waits for something */
+    SURVIVED = 86,    /* exit code of a copy that the driver did not end */
+    BY_EXIT = -1,     /* in place of a signal's number */
 };
+
+/* Ends the copy where a driver calls exit(). It is registered last, so the
+ * application's handlers and buffers of stdio are left alone. */
+static void end_copy(void)
+{
+    for (;;)
+        syscall(SYS_exit_group, 0);
+}
 
 /* Resets what the copy inherits: signal handlers, output for the driver's
  * messages, core files. */
@@ -33,8 +44,8 @@ static void prepare_copy(pid_t parent)
     int fd = open("/dev/null", O_RDONLY); /* read-only, so writes fail */
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        syscall(SYS_exit_group, 0);
+    if (getppid() != parent || atexit(end_copy) != 0)
+        syscall(SYS_exit_group, SURVIVED);
     for (int i = 1; i <= SIGRTMAX; i++)
         sigaction(i, &a, NULL);
     sigemptyset(&no_signal);
@@ -67,11 +78,19 @@ static void ask_in_copy(const char *path, pid_t parent)
     if (cl.clGetPlatformIDs && cl.clGetDeviceIDs)
         (void)opencl_devices(&cl, &all, &why);
     for (;;)
-        syscall(SYS_exit_group, 0);
+        syscall(SYS_exit_group, SURVIVED);
 }
 
-/* Waits for the copy. Returns the signal that ended it, or 0. A copy that takes
- * too long is killed; the result is then 0. */
+static int end_of(int status)
+{
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status);
+    return WEXITSTATUS(status) == SURVIVED ? 0 : BY_EXIT;
+}
+
+/* Waits for the copy. Returns the signal by which the driver ended it, BY_EXIT,
+ * or 0. A copy that takes too long is killed; the result is then 0, because a
+ * driver that starts for the first time may be slow. */
 static int outcome(pid_t pid)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -85,7 +104,7 @@ static int outcome(pid_t pid)
         pid_t got = waitpid(pid, &status, WNOHANG);
 
         if (got == pid)
-            return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+            return end_of(status);
         if (got < 0 && errno != EINTR) /* the application reaped it */
             return 0;
         if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
@@ -122,6 +141,7 @@ static struct {
 
 pl_status opencl_probe(const char *path, pl_err *err)
 {
+    char how[32] = "by exit";
     int signal;
 
     pthread_mutex_lock(&opencl_tried.lock);
@@ -136,10 +156,12 @@ pl_status opencl_probe(const char *path, pl_err *err)
     pthread_mutex_unlock(&opencl_tried.lock);
     if (signal == 0)
         return PL_OK;
+    if (signal != BY_EXIT)
+        snprintf(how, sizeof how, "signal %d", signal);
     return err_set(err, PL_DEVICE,
                    "%s or a driver that it finds ends the process when it is "
-                   "asked for its devices (signal %d): mend the driver's "
+                   "asked for its devices (%s): mend the driver's "
                    "installation (OCL_ICD_VENDORS names drivers; PoCL needs "
                    "/sys), or name another library by PLAIT_LIBOPENCL",
-                   path, signal);
+                   path, how);
 }
