@@ -1,5 +1,5 @@
-/* See atomic_file.h. The writer is the library's; here is what an option's name
- * adds to it: messages, and which files must not be the same. */
+/* See atomic_file.h. The library's pl_file writes; this file adds messages with
+ * an option's name, and the check that files are not the same. */
 #include "atomic_file.h"
 #include "option_table.h"
 #include "printable.h"
@@ -12,15 +12,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- which file is it? --------------------------------------------------- */
+/* ---- file identity ------------------------------------------------------- */
 
-/* The inode; of a file that is not there, that of its directory and its name
+/* The inode; for a file that does not exist, that of its directory and its name
  * there. */
 struct identity {
     bool known;
     dev_t dev;
     ino_t ino;
-    const char *name; /* borrowed; "" if the file is there */
+    const char *name; /* borrowed; "" if the file exists */
 };
 
 static struct identity identity_of(struct stat *st, const char *name)
@@ -28,8 +28,8 @@ static struct identity identity_of(struct stat *st, const char *name)
     return (struct identity){true, st->st_dev, st->st_ino, name};
 }
 
-/* std: the descriptor that "-" stands for. Devices and pipes are unknown: they
- * may be used by any number of options. */
+/* Returns the identity of a file. std: the descriptor that "-" stands for.
+ * Devices and pipes are unknown: any number of options may use them. */
 static struct identity identify(const char *path, int std)
 {
     const char *slash = strrchr(path, '/');
@@ -53,8 +53,8 @@ static bool same(const struct identity *a, const struct identity *b)
            strcmp(a->name, b->name) == 0;
 }
 
-/* Returns true if `is` is a file of the model at `path`, of which a part of a
- * split one names all others: NAME-00001-of-00002.gguf. */
+/* Returns true if `is` is a file of the model at `path`. One part of a split
+ * model, NAME-00001-of-00002.gguf, implies all others. */
 static bool is_read(const struct identity *is, const char *path)
 {
     enum { ENDING = 20 };
@@ -81,9 +81,10 @@ static bool is_read(const struct identity *is, const char *path)
     return found;
 }
 
-/* ---- which files are there? ---------------------------------------------- */
+/* ---- files of the options ------------------------------------------------ */
 
-/* The file that an option names, or NULL. Ids are read from one after an @. */
+/* Returns the file that an option names, or NULL. For ids it is the one after
+ * an @. */
 static const char *file_of(const struct options *o,
                            const struct option_row *row)
 {
@@ -108,9 +109,27 @@ static enum exit_code refuse(const struct options *o, const char *option,
         clip_printable(other_name, other_path));
 }
 
-/* Compares a file that is to be written with all that options read, and with
- * those that options before `row` write; row: the option that names the file,
- * NULL if none does. A state may replace the state that it goes on from. */
+/* Compares an output file with the files that standard input, output and errors
+ * are redirected to. The shell's > and 2> write them, and < reads one. */
+static enum exit_code check_standard(const struct options *o,
+                                     const char *option, const char *path,
+                                     const struct identity *is)
+{
+    static const char *const names[] = {"standard input", "standard output",
+                                        "standard error"};
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        struct identity std = identify("-", fd);
+
+        if (same(is, &std))
+            return refuse(o, option, path, names[fd], "-");
+    }
+    return EXIT_DONE;
+}
+
+/* Compares an output file with all files that options read, and with those that
+ * options before `row` write. row: the option that names the file, or NULL. A
+ * state may replace the state that it continues. */
 static enum exit_code check_others(const struct options *o, const char *option,
                                    const char *path,
                                    const struct option_row *row)
@@ -144,7 +163,8 @@ static enum exit_code check_others(const struct options *o, const char *option,
             is_read(&is, o->axis[i].value))
             return refuse(o, option, path, o->axis[i].row->name[0],
                           o->axis[i].value);
-    return EXIT_DONE;
+    return strcmp(path, "-") == 0 ? EXIT_DONE
+                                  : check_standard(o, option, path, &is);
 }
 
 static enum exit_code cannot(const struct options *o, const char *option,
@@ -161,7 +181,7 @@ static enum exit_code check_output(const struct options *o,
 {
     const char *option = row->name[0];
     bool std = strcmp(path, "-") == 0;
-    /* With a trace these print text of their own, where logits does not. */
+    /* With a trace the other commands print text of their own. */
     bool prints = row->offset == offsetof(struct options, trace) &&
                   o->command != CMD_LOGITS;
     bool streams = row->commands & OPTION_STREAMS;
@@ -178,9 +198,10 @@ static enum exit_code check_output(const struct options *o,
                          option);
     c = check_others(o, option, path, row);
     if (c != EXIT_DONE || std ||
-        (streams && stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+        (streams && stat(path, &st) == 0 &&
+         (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)))) /* not opened twice */
         return c;
-    s = pl_file_open(&f, path, 0, &err); /* and leaves the place as it is */
+    s = pl_file_open(&f, path, 0, &err); /* and leaves the path as it is */
     pl_file_close(f);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -219,7 +240,7 @@ enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
     if (c != EXIT_DONE)
         return c;
     if (strcmp(path, "-") == 0)
-        fflush(stdout); /* what was printed comes first */
+        fflush(stdout); /* earlier output comes first */
     s = pl_file_open(&w->f, path, PL_FILE_STREAM, &err);
     return s == PL_OK ? EXIT_DONE : cannot(o, option, s, &err);
 }
@@ -231,7 +252,7 @@ void whole_write(void *user, const char *data, size_t n)
     pl_file_write(w->f, data, n);
 }
 
-/* True if standard output is a pipe that nobody reads any more. */
+/* Returns true if standard output is a pipe whose reader is gone. */
 static bool nobody_reads(void)
 {
     struct pollfd p = {.fd = STDOUT_FILENO};

@@ -1,10 +1,10 @@
-/* The files that a command writes, by pl_file_open's rules: each appears whole
- * or not at all. "-" is standard output; a device or a pipe is written as it
- * comes.
+/* Files that a command writes, by pl_file_open's rules: each appears complete
+ * or not at all. "-" is standard output; a device or a pipe is written
+ * directly.
  *
- * No file that a command writes is one that it reads, or another that it
- * writes, by whatever name or link. Option rows say which files are read and
- * which are written (option_table.h). */
+ * A command never writes a file that it also reads, nor one file twice, by any
+ * name or link. Option rows say which files are read and which are written
+ * (option_table.h). */
 #ifndef CLI_ATOMIC_FILE_H
 #define CLI_ATOMIC_FILE_H
 
@@ -13,7 +13,7 @@
 /* Zero-initialised is closed. */
 struct whole_file {
     pl_file *f;                /* owned; NULL: closed */
-    const char *option, *path; /* borrowed; as they were given, for messages */
+    const char *option, *path; /* borrowed; as given, for messages */
 };
 
 /* Fails, with a message, if an option of `o` names a file that could not or
@@ -30,11 +30,12 @@ enum exit_code whole_compare(const struct options *o, const char *option,
  * is the one that names it, or a command of a chat. */
 enum exit_code atomic_file_open(struct whole_file *w, const struct options *o,
                                 const char *option, const char *path);
-/* A pl_write_fn; `w` is a struct whole_file. A write that fails is reported by
- * atomic_file_close. */
+/* A pl_write_fn; `w` is a struct whole_file. atomic_file_close reports a failed
+ * write. */
 void whole_write(void *w, const char *data, size_t n);
-/* With `keep` the file takes its place, unless a write failed: then that is
- * said. Gives `c` back, or what went wrong. Takes a closed one. */
+/* Closes the file; a closed one is allowed. With `keep` it is put in place,
+ * unless a write failed: then an error is printed. Returns `c`, or the code of
+ * what failed. */
 enum exit_code atomic_file_close(struct whole_file *w, const struct options *o,
                                  bool keep, enum exit_code c);
 

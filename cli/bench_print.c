@@ -1,6 +1,5 @@
-/* Rows as JSON objects, and the forms made of them: JSON itself, CSV of its
- * scalars, a table in Markdown. Keys that llama-bench has are called as there.
- */
+/* Result rows as JSON objects, and their output formats: JSON, CSV of the
+ * scalars, a Markdown table. Keys that llama-bench has keep its names. */
 #include "bench.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ static int by_value(const void *a, const void *b)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* The word behind `option` in a plan's options, or "". */
+/* Copies the word after `option` in a plan's options, or "". */
 static void option_of(const json_t *plan, const char *option, char *buf,
                       size_t size)
 {
@@ -38,8 +37,8 @@ static bool is_accelerator(const json_t *device)
     return json_is_true(json_object_get(device, "accelerator"));
 }
 
-/* "CPU avx2", "cuda", "cuda, CPU avx2": who computes; the host where no other
- * does. */
+/* Writes "CPU avx2", "cuda" or "cuda, CPU avx2": the devices that compute, with
+ * the host only if no other does. */
 static void backend_of(const json_t *plan, char *buf, size_t size)
 {
     json_t *devices = json_object_get(plan, "devices"), *d;
@@ -61,15 +60,15 @@ static void backend_of(const json_t *plan, char *buf, size_t size)
                  strcmp(bench_word(plan, "numerics"), "fast") ? "" : " fast");
 }
 
-/* Sorts them. */
+/* Sorts the values and returns their median. */
 static double median(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof(*v), by_value);
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
 }
 
-/* Mean, standard deviation, median, least and most of n values, under keys that
- * end like `unit`; and the values. */
+/* Adds mean, standard deviation, median, minimum and maximum of n values, under
+ * keys that end with `unit`, and the values. */
 static bool add_samples(json_t *row, const char *unit, double *v, int n)
 {
     json_t *all = json_array();
@@ -96,7 +95,7 @@ static bool add_samples(json_t *row, const char *unit, double *v, int n)
     return ok;
 }
 
-/* Of the devices, and their mean. */
+/* Adds the shares of the devices and their mean. */
 static bool add_shares(json_t *row, const struct bench_config *c, int test)
 {
     const struct bench_share *s = c->share + test * c->n_dev;
@@ -122,14 +121,15 @@ static bool add_shares(json_t *row, const struct bench_config *c, int test)
            json_object_set_new(row, "device_shares", all) == 0 && ok;
 }
 
-/* What is measured is this machine's processors: no limit of other devices. */
+/* Returns true if the processors compute. The measured limits are theirs, not
+ * those of other devices. */
 static bool on_processors(const json_t *row)
 {
     return strncmp(bench_word(row, "backend"), "CPU", 3) == 0;
 }
 
-/* The limits around n runs, medians; and what the runs' `seconds` reached of
- * them, each of its own. */
+/* Adds the medians of the limits around n runs, and the part of them that the
+ * runs' `seconds` reached, each compared with its own limits. */
 static bool add_limits(json_t *row, const pl_limits *l, const double *seconds,
                        int n, double tokens, const struct bench_work *work)
 {
@@ -275,7 +275,7 @@ void bench_print_csv(json_t *rows)
 
 /* ---- Markdown ------------------------------------------------------------ */
 
-/* "12.3", with no more than four digits. */
+/* Writes "12.3", with at most four digits. */
 void bench_figure(char *buf, double v)
 {
     snprintf(buf, BENCH_CELL, "%.*f", v < 10 ? 2 : v < 1000 ? 1 : 0, v);
@@ -373,13 +373,13 @@ static void cell_limit(char *buf, const json_t *r)
     percent(buf, r, "limit_share");
 }
 
-/* "97 %", and of several devices each: "97, 95 %". */
+/* Writes "97 %", and for several devices each one's: "97, 95 %". */
 static void shares(char *buf, const json_t *r, const char *key)
 {
     json_t *all = json_object_get(r, "device_shares"), *d;
     size_t i, n = 0;
 
-    if (json_array_size(all) > 8) { /* they would fill the page */
+    if (json_array_size(all) > 8) { /* more would fill the page */
         percent(buf, r, key);
         return;
     }
@@ -416,7 +416,8 @@ static const struct bench_column columns[] = {
 };
 enum { N_COLUMN = sizeof(columns) / sizeof(columns[0]), MAX_COLUMN = 32 };
 
-/* The widest cell; 0 if a column says nothing in all rows. */
+/* Returns the width of the widest cell; 0 if the column is empty in all
+ * rows. */
 static int width_of(const struct bench_column *c, json_t *rows)
 {
     size_t width = 0, i;

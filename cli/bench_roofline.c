@@ -1,8 +1,8 @@
-/* What a test must read and multiply, from which the most that a machine allows
- * follows: a roofline. A step takes at least as long as reading each byte once
- * that it needs, and at least as long as multiplying.
- * Roles and formats come from the plan, bytes from the file. Activations are
- * not counted: they stay in caches. */
+/* Computes what a test must read and multiply, and from that the upper bound
+ * that a machine allows: a roofline. A step takes at least as long as reading
+ * each byte that it needs once, and at least as long as multiplying. Roles and
+ * formats come from the plan, bytes from the file. Activations are not counted
+ * because they stay in caches. */
 #include "bench.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ const char *bench_word(const json_t *o, const char *key)
     return s != NULL ? s : "";
 }
 
-/* Where multiply-adds with weights of this format count. */
+/* Returns the counters for multiply-adds with weights of this format. */
 static double *macs_of(struct bench_model *m, const char *format)
 {
     bool half = strcmp(format, "F16") == 0 || strcmp(format, "BF16") == 0;
@@ -29,7 +29,7 @@ static double *macs_of(struct bench_model *m, const char *format)
     return half ? m->half : strcmp(format, "F32") == 0 ? m->flt : m->int8;
 }
 
-/* Bytes of a value in a cache, which has one of four formats. */
+/* Returns the bytes of a value in a cache, which has one of four formats. */
 static double cache_bytes(const char *format)
 {
     return strcmp(format, "F32") == 0    ? 4
@@ -49,7 +49,8 @@ static struct bench_memory *memory_of(struct bench_model *m, double window)
     return &m->memory[i < PL_MAX_POOL ? i : PL_MAX_POOL - 1];
 }
 
-/* The memory that a layer's attention reads; NULL: it has a state. */
+/* Returns the entry of the cache that a layer's attention reads; NULL if the
+ * layer has a state. */
 static struct bench_memory *memory_at(struct bench_model *m, json_t *caches,
                                       double layer)
 {
@@ -91,11 +92,11 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
     struct bench_memory *memory;
     bool rows = (table && !tied) || strcmp(role, "per_layer_embd") == 0;
     double *macs = macs_of(m, bench_word(t, "format"));
-    double values = n_dim > 1 && !bias; /* of a matrix */
-    double wide = 0; /* what a token multiplies with one in the cache */
+    double values = n_dim > 1 && !bias; /* values of a matrix */
+    double wide = 0; /* multiply-adds of a token with a cached one */
 
     if (rows)
-        return; /* of it a step reads a few rows */
+        return; /* a step reads only a few of its rows */
     for (size_t i = 0; i < n_dim; i++)
         values *= json_number_value(json_array_get(shape, i));
     m->weight[expert] += bytes;
@@ -104,7 +105,7 @@ static void read_tensor(struct bench_model *m, const json_t *t, double bytes,
         m->n_expert = (int)json_integer_value(json_array_get(shape, 0));
     if (strcmp(role, "attn_out") == 0)
         wide = json_number_value(json_array_get(shape, 1));
-    if (strcmp(role, "attn_v_b") == 0) /* what it makes values of, latents */
+    if (strcmp(role, "attn_v_b") == 0) /* latents, from which it makes values */
         wide = json_number_value(json_array_get(shape, 0)) *
                (json_number_value(json_array_get(shape, 2)) -
                 json_number_value(json_array_get(shape, 1)));
@@ -170,7 +171,8 @@ bool bench_model_read(struct bench_model *m, const char *name, json_t *inspect,
     return true;
 }
 
-/* Tokens that each of n sees behind `depth` others, itself among them. */
+/* Returns the mean number of tokens that each of n tokens after `depth` others
+ * attends to, including itself. */
 static double mean_seen(double depth, double n, double window)
 {
     double growing = window == 0 ? n : fmin(n, fmax(0, window - depth));
@@ -184,10 +186,10 @@ struct bench_work bench_work(const struct bench_model *m,
     double n_seq = t->n_seq, n_tok = t->n_prompt > 0 ? t->n_prompt : t->n_gen;
     double tokens = n_seq * n_tok, steps = t->n_gen > 0 ? n_tok : 1;
     double rows = n_seq * (t->n_gen > 0 ? n_tok : 1);
-    /* Experts that tokens choose at random, of all. */
+    /* The share of experts that randomly routed tokens choose. */
     double met = 1 - pow(1 - m->used, tokens / steps);
     double read = steps * (m->weight[0] + met * m->weight[1]);
-    double macs[3], flt, half; /* with each of these */
+    double macs[3], flt, half; /* of each */
     const double *of[3] = {m->int8, m->half, m->flt};
 
     for (int i = 0; i < 3; i++)
@@ -195,7 +197,7 @@ struct bench_work bench_work(const struct bench_model *m,
     half = macs[1];
     flt = macs[2];
 
-    /* Of each value of a state: it decays, takes a product with key and with
+    /* Each value of a state decays, takes a product with the key and with the
      * query, and is updated. */
     read += steps * n_seq * 2 * sizeof(float) * m->state;
     flt += tokens * 4 * m->state;

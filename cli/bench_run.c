@@ -1,4 +1,4 @@
-/* Running tests: tokens at random, sequences that keep their past. */
+/* Runs tests: random tokens, sequences that keep their past. */
 #include "bench.h"
 
 #include <inttypes.h>
@@ -57,8 +57,8 @@ enum exit_code bench_open(struct bench_config *c, const struct bench_set *b,
 
 /* ---- one test ------------------------------------------------------------ */
 
-/* Adds n tokens to each of n_seq sequences from seq0 on, in one call; the
- * logits of the last of each go to `logits` unless NULL. */
+/* Appends n tokens to each of n_seq sequences from seq0 on, in one call. Unless
+ * NULL, `logits` gets the logits of each one's last token. */
 static pl_status feed(struct bench_config *c, int seq0, int n_seq, int n,
                       float *logits, pl_err *err)
 {
@@ -116,8 +116,8 @@ enum exit_code bench_time(struct bench_config *c, const struct bench_test *t,
     return r == PL_OK ? EXIT_DONE : report(&c->o, r, &err);
 }
 
-/* The first sequence is computed, the others are copies with pages of their
- * own: shared ones would be read but once. */
+/* Computes the first sequence and copies it to the others, with pages of their
+ * own. Shared pages would be read only once. */
 static pl_status fill(struct bench_config *c, const struct bench_test *t,
                       pl_err *err)
 {
@@ -155,9 +155,9 @@ enum exit_code bench_warm(struct bench_config *c, const struct bench_set *b)
     return code;
 }
 
-/* ---- where the time went ------------------------------------------------- */
+/* ---- trace --------------------------------------------------------------- */
 
-/* Adds up the events of a piece of the trace: ",\n{...},\n{...}". */
+/* Sums up the events of a fragment of the trace: ",\n{...},\n{...}". */
 static bool add_events(struct bench_config *c, struct bench_text *trace,
                        double seconds, struct bench_share *share)
 {
@@ -177,7 +177,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             json_number_value(json_object_get(e, "dur")) * 1e-6 / seconds;
 
         if (dev < 0 || dev >= c->n_dev || what == NULL)
-            continue; /* io, and names of tracks */
+            continue; /* io, and track names */
         if (strcmp(what, "op") == 0)
             share[dev].compute += part;
         else if (strcmp(what, "copy") == 0)
@@ -186,7 +186,7 @@ static bool add_events(struct bench_config *c, struct bench_text *trace,
             strcmp(what, "message") != 0)
             share[dev].wait -= part;
     }
-    for (int d = 0; d < c->n_dev; d++) /* what is left */
+    for (int d = 0; d < c->n_dev; d++) /* the rest */
         share[d].wait = share[d].wait > -1 ? 1 + share[d].wait : 0;
     json_decref(events);
     return events != NULL;
@@ -206,7 +206,7 @@ enum exit_code bench_trace(struct bench_config *c, const struct bench_set *b)
         pl_traced before, after;
         double s;
 
-        trace.n = 0; /* what was written so far is not looked at */
+        trace.n = 0; /* ignores what was written so far */
         pl_engine_traced(c->s.engine, &before, sizeof before);
         code = bench_time(c, &b->test[i], ENOUGH, &s);
         pl_engine_traced(c->s.engine, &after, sizeof after);

@@ -1,5 +1,5 @@
-/* plait bench --serve URL: how a server does under load. Each load of --rate or
- * --concurrency runs by itself, one after another, with the same requests. */
+/* plait bench --serve URL: measures a server under load. The loads of --rate
+ * and --concurrency run one after another, with the same requests. */
 #include "bench_serve.h"
 #include "bench.h"
 #include "option_table.h"
@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Options that describe a run here say nothing of a server elsewhere. */
+/* Rejects options that describe a local run, because they do not apply to a
+ * server elsewhere. */
 static enum exit_code check(const struct options *o)
 {
     for (int i = 0; i < o->n_axis; i++)
@@ -40,8 +41,8 @@ static enum exit_code check(const struct options *o)
     return EXIT_DONE;
 }
 
-/* All pairs of a rate and a number at once; where neither was given, 8 at once.
- * How many; -1: no memory. */
+/* Makes a load of each pair of a rate and a concurrency; by default 8 at once.
+ * Returns their number; -1 if out of memory. */
 static int make_loads(struct serve_load **out, const struct options *o)
 {
     int n_rate = o->rate.n > 0 ? o->rate.n : 1;
@@ -59,8 +60,8 @@ static int make_loads(struct serve_load **out, const struct options *o)
     return l != NULL ? n : -1;
 }
 
-/* Runs them; *n_run ends as how many of them ran, of which the last may be cut
- * short by Ctrl-C. */
+/* Runs the loads. *n_run becomes the number that ran; Ctrl-C may have cut the
+ * last one short. */
 static enum exit_code run_all(struct serve_load *l, int n, int *n_run,
                               const struct options *o, json_t *rows)
 {

@@ -1,12 +1,11 @@
-/* plait bench --serve in parts: what is asked (bench_serve_ask.c), who asks
- * when and what came back (bench_serve_run.c), how an answer's events are read
- * (bench_serve_read.c), and what is printed and drawn of it
- * (bench_serve_print.c, bench_serve_svg.c).
+/* The parts of plait bench --serve: the requests (bench_serve_ask.c), their
+ * timing and results (bench_serve_run.c), parsing of response events
+ * (bench_serve_read.c), and output (bench_serve_print.c, bench_serve_svg.c).
  *
- * The server is any that speaks OpenAI's protocol. A *load* is one way to ask:
- * so many requests, as fast as so many a second, or so many at once. All times
- * are seconds of one clock; a request's count from when it was due, so that one
- * that had to wait for others is not taken for a fast one. */
+ * The server may be any that speaks OpenAI's protocol. A *load* is a number of
+ * requests at a rate per second, or with a number of requests in flight. All
+ * times are seconds of one clock. A request's times count from when it was due,
+ * so that one delayed by others does not appear fast. */
 #ifndef CLI_BENCH_SERVE_H
 #define CLI_BENCH_SERVE_H
 
@@ -14,109 +13,113 @@
 
 #include <jansson.h>
 
-/* What the server says of itself. */
+/* The server under load. */
 struct serve_target {
     const char *key; /* borrowed; NULL: none */
     char *origin;    /* owned: "http://127.0.0.1:8080/v1" */
-    char *model;     /* owned, to be named in requests; NULL: it has no list */
-    int64_t n_vocab; /* 0: it does not tell, and prompts are words */
+    char *model;     /* owned, sent in requests; NULL: it has no list */
+    int64_t n_vocab; /* 0: unknown, and prompts are words */
 };
 
-/* One request, from when it is due to its end. */
+/* One request, from its due time to its end. */
 struct serve_request {
-    int64_t n_prompt, n_gen; /* tokens asked for */
+    int64_t n_prompt, n_gen; /* tokens requested */
     double due, sent, first, last, ended;
-    /* As the server counts them, or events where it does not. */
+    /* As the server counts them, or the number of events if it does not. */
     int64_t n_read, n_cached, n_written, n_event;
-    double prompt_s; /* that the server says it read for; -1: it does not say */
-    int failure;     /* of struct serve_load's; -1: it went well */
+    /* prefill time reported by the server; -1: unknown */
+    double prompt_s;
+    int failure; /* index of serve_load.failure; -1: success */
 };
 
 enum { SERVE_WHY = 160, SERVE_MAX_WHY = 8 };
 
-/* Requests that failed alike: with one status of HTTP, or, being cut off or not
- * let in at all, with one message. */
+/* Requests that failed in the same way: with one HTTP status, or, if cut off or
+ * not accepted at all, with one message. */
 struct serve_failure {
-    int status;          /* of HTTP; 0: there was none, or 200 */
-    char why[SERVE_WHY]; /* of the first */
+    int status;          /* of HTTP; 0: none, or 200 */
+    char why[SERVE_WHY]; /* the first one's */
     int64_t n;
 };
 
 struct serve_load {
-    double rate; /* requests a second; 0: as many at once as at_once */
-    int at_once; /* most at once; with a rate, 0: any number */
-    struct serve_request *request; /* owned, [n_request], as they ended */
+    double rate; /* requests per second; 0: keep at_once in flight */
+    int at_once; /* maximum in flight; with a rate, 0: no maximum */
+    /* owned, [n_request], in order of their ends */
+    struct serve_request *request;
     int64_t n_request, max_request, n_done;
     double began, ended;
-    double *gap; /* owned, [n_gap]: between events, of all requests */
+    double *gap; /* owned, [n_gap]: between events, all requests */
     int64_t n_gap, max_gap;
-    struct serve_failure failure[SERVE_MAX_WHY]; /* the last: all others */
+    /* the last one counts all others */
+    struct serve_failure failure[SERVE_MAX_WHY];
     int n_failure;
 };
 
 /* ---- bench_serve.c ------------------------------------------------------- */
 
-/* The whole of it, as cmd_bench has it. */
+/* Runs plait bench --serve for cmd_bench. */
 enum exit_code bench_serve(const struct options *o);
 
 /* ---- bench_serve_ask.c --------------------------------------------------- */
 
-/* Draws how long request i is, from the lists of -p and -n. */
+/* Draws the lengths of request i from the lists of -p and -n. */
 void serve_draw(const struct options *o, int64_t i, struct serve_request *r);
-/* Seconds between two that come by chance, `rate` a second. */
+/* Returns the seconds between two requests of a Poisson process with `rate` per
+ * second. */
 double serve_pause(const struct options *o, int64_t i, double rate);
-/* The body of request i, malloc'ed; NULL: no memory. The same for the same
- * seed, whenever it is sent. */
+/* Returns the body of request i, malloc'ed; NULL if out of memory. It depends
+ * only on the options and the seed, not on when it is sent. */
 char *serve_body(const struct options *o, const struct serve_target *t,
                  int64_t i, const struct serve_request *r);
 
 /* ---- bench_serve_read.c -------------------------------------------------- */
 
-/* Reads an answer as it comes. */
+/* Parses a response while it is received. */
 struct serve_reader {
     struct serve_request *r;
     struct serve_load *load;
-    char *line; /* owned, [n]: of which the end has not come */
+    char *line; /* owned, [n]: an incomplete line */
     size_t n, max;
-    bool over;           /* the last event was there */
-    char why[SERVE_WHY]; /* what the server said went wrong; "": nothing */
+    bool over;           /* the last event was received */
+    char why[SERVE_WHY]; /* the server's error message; "": none */
 };
 
-/* `now`: when it came. False: no memory. */
+/* Consumes data received at time `now`. Returns false if out of memory. */
 bool serve_read(struct serve_reader *s, const char *data, size_t n, double now);
 void serve_reader_fini(struct serve_reader *s);
-/* The message of an error in any of the shapes that servers have; the first
- * line of the text where there is none. */
+/* Extracts the message of an error in any of the formats that servers use, or
+ * else the first line of the text. */
 void serve_read_error(const char *body, size_t n, char why[SERVE_WHY]);
 
 /* ---- bench_serve_run.c --------------------------------------------------- */
 
-/* Asks the server who it is. */
+/* Queries the server's model. */
 enum exit_code serve_look(struct serve_target *t, const struct options *o);
 void serve_target_fini(struct serve_target *t);
-/* Runs a load; a request that fails is counted, and ends nothing. */
+/* Runs a load. A failed request is counted and does not end the load. */
 enum exit_code serve_run(struct serve_load *l, const struct serve_target *t,
                          const struct options *o);
 void serve_load_fini(struct serve_load *l);
 
 /* ---- bench_serve_print.c, bench_serve_svg.c ------------------------------ */
 
-/* A row: what came of a load; NULL: no memory. */
+/* Returns a row with the results of a load; NULL if out of memory. */
 json_t *serve_row(struct serve_load *l, const struct serve_target *t,
                   const struct options *o);
 enum exit_code serve_print(const struct options *o, json_t *rows);
-/* Times over percentiles, and over the time of each load. The row of each
- * load is beside it. */
+/* Draws times over percentiles, and over the time of each load. */
 enum exit_code serve_draw_svg(const struct options *o,
                               const struct serve_load *load, int n);
 
-/* Time between tokens of a request: of all it wrote, their mean; -1: it wrote
- * fewer than two. */
+/* Returns the mean time between tokens of a request; -1 if it generated fewer
+ * than two. */
 double serve_between(const struct serve_request *r);
-/* Time that it waited for others, which is what its first token took less what
- * the server says it read for; -1: it does not say. */
+/* Returns the time that a request waited for others: its first token's time
+ * minus the prefill time that the server reports. -1 if unknown. */
 double serve_queue(const struct serve_request *r);
-/* Value at a share of n sorted ones: the least that so many do not exceed. */
+/* Returns the value at a share of n sorted ones: the smallest that at least
+ * this share does not exceed. */
 double serve_percentile(const double *sorted, int64_t n, double share);
 
 #endif

@@ -1,13 +1,14 @@
-/* What is asked: prompts of random tokens, some of them the same for all or for
- * many. Everything is drawn from the seed and the request's number, so that two
- * servers, or two runs, are asked the same. */
+/* The requests: prompts of random tokens, some of them shared by all or by
+ * many. All are drawn from the seed and the request's number, so that two
+ * servers, or two runs, get the same requests. */
 #include "bench_serve.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* splitmix64; `state` is of the seed, the request and what is drawn. */
+/* splitmix64; `state` comes from the seed, the request and the quantity
+ * drawn. */
 static uint64_t draw(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15;
@@ -51,10 +52,10 @@ double serve_pause(const struct options *o, int64_t i, double rate)
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* A list of ids; or a text of words, each of which is about a token. */
+/* A list of ids, or a text of words of about one token each. */
 struct prompt {
     json_t *ids;
-    char *text; /* owned, of at most 8 bytes a word */
+    char *text; /* owned, at most 8 bytes per word */
     size_t n;
     int64_t n_vocab;
     bool failed;
@@ -88,7 +89,7 @@ static void add_word(struct prompt *p, uint64_t *state)
     }
 }
 
-/* The first share of a prompt is that of all of its kind. */
+/* Makes a prompt. Its first part is shared by all prompts of its prefix. */
 static json_t *prompt(const struct options *o, const struct serve_target *t,
                       int64_t i, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* What came of a load, as a row: counts, tokens a second, and percentiles of
- * times in milliseconds; and the forms made of rows. */
+/* The results of a load as a row: counts, tokens per second, and percentiles of
+ * times in milliseconds; and the output formats of rows. */
 #include "bench.h"
 #include "bench_serve.h"
 
@@ -48,8 +48,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Percentiles of n times in seconds, as "first_p50_ms"; null where there is
- * none. Sorts them. */
+/* Adds percentiles of n times in seconds, as "first_p50_ms"; null if n is 0.
+ * Sorts the times. */
 static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
 {
     static const struct {
@@ -71,7 +71,7 @@ static bool add_percentiles(json_t *row, const char *name, double *v, int64_t n)
     return ok;
 }
 
-/* Of all requests that went well and have such a time. */
+/* Adds percentiles over all successful requests that have such a time. */
 static bool add_times(json_t *row, const char *name, const struct serve_load *l,
                       double (*of)(const struct serve_request *r), double *room)
 {
@@ -85,7 +85,8 @@ static bool add_times(json_t *row, const char *name, const struct serve_load *l,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Was it fast enough to be of use? What never had a first token was not. */
+/* Returns true if the request met the limits for goodput. One without a first
+ * token did not. */
 static bool is_good(const struct serve_request *r, const struct options *o)
 {
     double first = 1e3 * first_of(r);
@@ -118,7 +119,7 @@ static struct sums sums_of(const struct serve_load *l, const struct options *o)
     return s;
 }
 
-/* "72", "72,512"; the default where nothing was given. */
+/* Writes "72" or "72,512"; the default if the list is empty. */
 static void list_text(char *buf, size_t size, const struct option_list *l,
                       int otherwise)
 {
@@ -229,7 +230,7 @@ static void cell_out(char *buf, const json_t *r)
     bench_figure(buf, bench_number(r, "out_ts"));
 }
 
-/* Where no limit was given all are good. */
+/* Without a limit all are good. */
 static void cell_good(char *buf, const json_t *r)
 {
     char a[BENCH_CELL], b[BENCH_CELL];

@@ -1,15 +1,15 @@
-/* An answer's events, read as they come: "data: " and JSON on a line, until
- * "data: [DONE]". What is in no event that is known is passed over. */
+/* Parses a response's events as they are received: "data: " and JSON on a line,
+ * until "data: [DONE]". Anything else is skipped. */
 #include "bench_serve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what went wrong ----------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
-/* The message in {"error": {"message": ...}}, {"error": "..."} or
- * {"message": ...}; NULL: there is none. */
+/* Returns the message in {"error": {"message": ...}}, {"error": "..."} or
+ * {"message": ...}, or NULL. */
 static const char *message_of(const json_t *j)
 {
     const json_t *e = json_object_get(j, "error");
@@ -28,7 +28,7 @@ void serve_read_error(const char *body, size_t n, char why[SERVE_WHY])
     size_t line = 0;
 
     while (line < n && line < SERVE_WHY && !strchr("\r\n", body[line]))
-        line++; /* up to a NUL, too */
+        line++; /* also ends at a NUL */
     if (s != NULL)
         snprintf(why, SERVE_WHY, "%s", s);
     else
@@ -45,7 +45,7 @@ static bool says(const json_t *part, const char *key)
     return json_string_length(v) > 0 || json_array_size(v) > 0;
 }
 
-/* Does it bring some of the text: an answer, reasoning, a call? */
+/* Returns true if the event contains text: content, reasoning or a call. */
 static bool has_text(const json_t *j)
 {
     const json_t *c = json_array_get(json_object_get(j, "choices"), 0);
@@ -127,7 +127,7 @@ static bool take_line(struct serve_reader *s, double now)
     return take_event(s, at + skip, n - skip, now);
 }
 
-/* Room for n bytes more, and a NUL. */
+/* Makes space for n bytes more, and a NUL. */
 static bool make_room(struct serve_reader *s, size_t n)
 {
     size_t max = s->max > 0 ? s->max : 4096;

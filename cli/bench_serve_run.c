@@ -1,5 +1,5 @@
-/* Who asks when: requests set out at their times or as places become free, all
- * of them in one thread, by libcurl, which is known here alone among cli/. */
+/* Sends requests at their times or as others end, all of them in one thread
+ * with libcurl. Only this file of cli/ uses it. */
 #include "bench_serve.h"
 #include "printable.h"
 #include "term.h"
@@ -16,13 +16,13 @@
 
 enum { SAID = 2048 };
 
-/* A request on its way. */
+/* A request in flight. */
 struct flight {
     CURL *curl;
     struct serve_request r;
     struct serve_reader reader;
-    char *body;      /* owned: what is asked */
-    char said[SAID]; /* of an answer that is an error */
+    char *body;      /* owned: the request's body */
+    char said[SAID]; /* body of an error response */
     size_t n_said;
     char why[CURL_ERROR_SIZE];
     bool no_memory;
@@ -42,7 +42,7 @@ static long status_of(const struct flight *f)
     return status;
 }
 
-/* libcurl's; what came of an answer. */
+/* libcurl's callback for a response's body. */
 static size_t on_data(char *data, size_t one, size_t n, void *user)
 {
     struct flight *f = user;
@@ -60,7 +60,7 @@ static size_t on_data(char *data, size_t one, size_t n, void *user)
     return 0;
 }
 
-/* What is the same for every request. */
+/* Returns the header lines that all requests share. */
 static struct curl_slist *head_lines(const struct serve_target *t)
 {
     static const char type[] = "Content-Type: application/json";
@@ -115,7 +115,7 @@ static void flight_free(struct flight *f)
 
 /* ---- the server ---------------------------------------------------------- */
 
-/* "http://host:port/v1" of what was given: with or without /v1, and a slash. */
+/* Returns "http://host:port/v1" for a URL with or without /v1 and a slash. */
 static char *origin_of(const char *url)
 {
     size_t n = strlen(url);
@@ -128,7 +128,7 @@ static char *origin_of(const char *url)
     return asprintf(&s, "%.*s/v1", (int)n, url) > 0 ? s : NULL;
 }
 
-/* The first model of a list, or the one that was named. */
+/* Takes the first model of a list, or the named one. */
 static void take_model(struct serve_target *t, const char *name,
                        const json_t *list)
 {
@@ -234,9 +234,10 @@ void serve_target_fini(struct serve_target *t)
     *t = (struct serve_target){0};
 }
 
-/* ---- what came back ------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------- */
 
-/* Counts a failure, whose text may be anything; which of the load's it is. */
+/* Counts a failure, whose text may be anything, and returns its index in the
+ * load. */
 static int count_failure(struct serve_load *l, int status, const char *said)
 {
     char why[SERVE_WHY];
@@ -259,7 +260,7 @@ static int count_failure(struct serve_load *l, int status, const char *said)
     return i;
 }
 
-/* How a request ended: -1: well. */
+/* Returns the index of a request's failure; -1 if it succeeded. */
 static int failure_index(struct serve_load *l, struct flight *f, CURLcode code)
 {
     char why[SERVE_WHY];
@@ -307,10 +308,10 @@ struct run {
     CURLM *multi;
     struct curl_slist *lines;
     char url[2048];
-    struct flight *flight; /* those on their way */
+    struct flight *flight; /* requests in flight */
     int n_flight;
     int64_t n_begun;
-    double due; /* of the next, with a rate */
+    double due; /* time of the next, with a rate */
 };
 
 static bool all_begun(const struct run *u, double now)
@@ -373,7 +374,7 @@ static void leave(struct run *u, struct flight *f)
     flight_free(f);
 }
 
-/* Those that have ended. */
+/* Collects the requests that have ended. */
 static bool gather_ended(struct run *u)
 {
     const CURLMsg *m;
@@ -397,13 +398,13 @@ static bool gather_ended(struct run *u)
     return ok;
 }
 
-/* Is there nothing to do but to wait? */
+/* Returns true if the loop can only wait. */
 static bool is_idle(const struct run *u, double now)
 {
     return all_begun(u, now) ? u->n_flight > 0 : !may_begin(u, now);
 }
 
-/* Milliseconds until something may have to be done. */
+/* Returns the milliseconds until the loop may have work. */
 static int patience(const struct run *u, double now)
 {
     enum { MOST = 200 };

@@ -1,6 +1,6 @@
-/* Two pictures beside each other: a time to first token over the percentile
- * that it is, a line a load; and over when its request was due, a dot each.
- * Below them the same for the mean time between tokens of a request. */
+/* Draws two pictures side by side: the time to first token over its percentile,
+ * a line per load; and over the due time of its request, a dot each. Below them
+ * the same for the mean time between tokens of a request. */
 #include "bench_serve.h"
 #include "svg.h"
 
@@ -67,7 +67,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The curve of one load; false: no memory. */
+/* Draws the curve of one load; returns false if out of memory. */
 static bool draw_curve(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];
@@ -89,7 +89,8 @@ static bool draw_curve(const struct panel *p, int k)
     return true;
 }
 
-/* Dots at what went well, crosses at the bottom for what failed. */
+/* Draws dots for successful requests, and crosses at the bottom for failed
+ * ones. */
 static void draw_dots(const struct panel *p, int k)
 {
     const struct serve_load *l = &p->load[k];

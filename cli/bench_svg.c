@@ -1,6 +1,6 @@
-/* Tokens a second as a picture: prompt above, generation below, over depth on
- * the left, over devices on the right. A line joins the rows that differ in
- * nothing else. */
+/* Draws tokens per second: prompt above, generation below, over depth on the
+ * left, over devices on the right. A line joins the rows that differ in nothing
+ * else. */
 #include "bench.h"
 #include "svg.h"
 
@@ -10,14 +10,14 @@
 
 enum { WIDE = 460, HIGH = 300, LEFT = 60, TOP = 40, RIGHT = 20, BOTTOM = 110 };
 
-/* A panel's rows: with a prompt or without. */
+/* Returns true if the row belongs to the panel with, or without, a prompt. */
 static bool in_panel(const json_t *row, bool prompt)
 {
     return (bench_number(row, "n_prompt") > 0) == prompt;
 }
 
-/* What tells a line from others: all that is chosen but `x`, and with devices
- * what follows from them. */
+/* Writes the name of a line: all settings except `x`, and for devices except
+ * what depends on them. */
 static void line_name(char *buf, size_t size, const json_t *row, const char *x)
 {
     static const char *const keys[] = {
@@ -85,7 +85,7 @@ static void draw_axes(const struct panel *p)
                 at_x(p, v), y + 16, v);
 }
 
-/* All rows of the line that row `first` begins. */
+/* Draws all rows of the line that row `first` begins. */
 static void draw_line(const struct panel *p, size_t first, int index)
 {
     const char *colour = svg_colour(index);
@@ -112,14 +112,14 @@ static void draw_line(const struct panel *p, size_t first, int index)
         before_y = y;
     }
     if (index > 4)
-        return; /* no room for more names */
+        return; /* no space for more names */
     svg_say(p->w, "<text x='%.1f' y='%.1f' fill='%s'>", p->x0 + LEFT,
             p->y0 + HIGH - BOTTOM + 36 + 14 * index, colour);
     svg_text(p->w, name);
     svg_say(p->w, "</text>\n");
 }
 
-/* Is it the first row of its line? */
+/* Returns true if it is the first row of its line. */
 static bool begins(const struct panel *p, size_t i)
 {
     char name[300], other[300];

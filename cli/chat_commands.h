@@ -1,4 +1,4 @@
-/* The commands of a chat: name, argument, one line about it. run_chat.c runs
+/* The commands of a chat: name, argument, one-line description. run_chat.c runs
  * them, and the manual lists them. */
 #ifndef CLI_CHAT_COMMANDS_H
 #define CLI_CHAT_COMMANDS_H

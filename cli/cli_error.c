@@ -1,4 +1,4 @@
-/* What commands are called, and what they say when something is wrong. */
+/* Names of commands, and their error messages. */
 #include "options.h"
 #include "printable.h"
 
@@ -19,7 +19,7 @@ const char *command_name(enum command command)
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
 {
-    char text[8192]; /* two paths and what is said of them */
+    char text[8192]; /* two paths and text about them */
     va_list ap;
 
     va_start(ap, fmt);

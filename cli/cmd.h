@@ -1,6 +1,6 @@
-/* The commands, one file each (inspect and devices share one): options in, exit
- * code out. They print; what they print to standard output is what they are
- * for, everything else goes to standard error. */
+/* The commands, one file each (inspect and devices share one). They take
+ * options and return an exit code. They print their result on standard output,
+ * and everything else on standard error. */
 #ifndef CLI_CMD_H
 #define CLI_CMD_H
 
@@ -11,8 +11,8 @@
 COMMAND_MAP(COMMAND_DECLARE)
 #undef COMMAND_DECLARE
 
-/* Does `plait serve` have more than one model, or may it? Those of a hub are
- * downloaded when they are asked for, then. */
+/* Returns true if `plait serve` may have more than one model. Models of a hub
+ * are then downloaded on demand. */
 bool serve_has_many(const struct options *o);
 
 #endif

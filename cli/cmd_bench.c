@@ -1,13 +1,12 @@
-/* plait bench: how fast models run here, under all combinations of what is
- * given several times; and plait synth, which writes a model with random
- * weights.
+/* plait bench: measures how fast models run here, under all combinations of
+ * options given several times. plait synth: writes a model with random weights.
  *
- * Rounds go over all configurations of a model in turn, so that what else the
- * machine does falls on all alike; where their weights would need more than
- * half of the memory that is free, over as many as do not. The machine's limits
- * are measured before and after each run, which is held against both: where
- * machines are shared, the memory's bandwidth changes by half within seconds.
- * What is measured last, once, is where the time went: noting that takes time
+ * Each round runs all configurations of a model in turn, so that other load
+ * affects all alike. If their weights would need more than half of the free
+ * memory, they are split into batches that do not. The machine's limits are
+ * measured before and after each run, which is compared with both: on shared
+ * machines the memory's bandwidth changes by half within seconds. The trace of
+ * where the time went is taken last, once, because tracing takes time
  * itself. */
 #include "bench.h"
 #include "bench_serve.h"
@@ -26,7 +25,7 @@
 
 /* ---- tests --------------------------------------------------------------- */
 
-/* A list, or its default. */
+/* Returns a list, or its default. */
 static struct option_list or_default(const struct option_list *l, int v)
 {
     return l->n > 0 ? *l : (struct option_list){1, {v}};
@@ -41,7 +40,7 @@ static int most(const struct option_list *l)
     return m;
 }
 
-/* All tests. Each depth has sequences of its own. */
+/* Makes all tests. Each depth has its own sequences. */
 static enum exit_code make_tests(struct bench_set *b, const struct options *o,
                                  struct bench_test **list)
 {
@@ -116,7 +115,8 @@ static void find_axes(struct axes *a, const struct options *o)
     }
 }
 
-/* Combinations of rows first .. end-1; the last row changes fastest. */
+/* Returns the number of combinations of rows first .. end-1; the last row
+ * changes fastest. */
 static int64_t combinations(const struct axes *a, int first, int end)
 {
     int64_t n = 1;
@@ -126,7 +126,7 @@ static int64_t combinations(const struct axes *a, int first, int end)
     return n;
 }
 
-/* Is there a column for it anyway? */
+/* Returns true if the option has a column anyway. */
 static bool has_column(const struct option_row *r)
 {
     static const char *const names[] = {"-t", "-dev", "-sm", "-ts"};
@@ -137,8 +137,8 @@ static bool has_column(const struct option_row *r)
     return of_model(r);
 }
 
-/* Sets rows first .. end-1 as combination `index` has them; those of several
- * values that have no column are added to `varied`. */
+/* Sets rows first .. end-1 to combination `index`. Values of options without a
+ * column are appended to `varied`. */
 static void choose(struct options *to, const struct axes *a, int first, int end,
                    int64_t index, char *varied, size_t size)
 {
@@ -169,7 +169,7 @@ static enum exit_code begin_limits(struct bench_set *b)
     return r == PL_OK ? EXIT_DONE : report(b->o, r, &err);
 }
 
-/* Measures once more, unless that was done a moment ago. */
+/* Measures the limits again, unless that was done a moment ago. */
 static void renew_limits(struct bench_set *b)
 {
     const double moment = 0.1;
@@ -187,7 +187,7 @@ static void go_halfway(double *to, double from)
     *to = (*to + from) / 2;
 }
 
-/* Halfway between what was measured before a run and after it. */
+/* Returns the mean of the limits before and after a run. */
 static pl_limits around(const pl_limits *before, const pl_limits *after)
 {
     pl_limits x = *after;
@@ -200,7 +200,7 @@ static pl_limits around(const pl_limits *before, const pl_limits *after)
     return x;
 }
 
-/* Runs test `t` once, as round `r`, between two looks at the limits. */
+/* Runs test `t` once, as round `r`, between two measurements of the limits. */
 static enum exit_code run_once(struct bench_config *c, struct bench_set *b,
                                int t, int r)
 {
@@ -223,7 +223,8 @@ static const char *type_of(const struct options *o)
     return o->type != NULL ? o->type : "q4_k_m";
 }
 
-/* Is there such a model? Asked of all before hours go into the first. */
+/* Checks that the model exists. Called for all before hours are spent on the
+ * first. */
 static enum exit_code check_model(const struct options *o)
 {
     pl_model *m = NULL;
@@ -237,8 +238,8 @@ static enum exit_code check_model(const struct options *o)
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Writes a model of random weights into $TMPDIR, after a look at the room that
- * is there; `path` is to be removed. */
+/* Writes a model of random weights into $TMPDIR if there is space; the caller
+ * removes `path`. */
 static enum exit_code make_model(const struct options *o, char *path,
                                  size_t size, struct term_progress *progress)
 {
@@ -248,7 +249,7 @@ static enum exit_code make_model(const struct options *o, char *path,
     char name[SHOWN];
     pl_err err;
     pl_status r = pl_synth_size(o->shape, type_of(o), &bytes, &err);
-    uint64_t chance = 0; /* nobody else can have made a link of that name */
+    uint64_t chance = 0; /* other users cannot have made a link of that name */
 
     if (r != PL_OK)
         return report(o, r, &err);
@@ -273,7 +274,7 @@ static enum exit_code make_model(const struct options *o, char *path,
     return r == PL_OK ? EXIT_DONE : report(o, r, &err);
 }
 
-/* Measures configurations side by side, then frees their engines. */
+/* Measures configurations together, then frees their engines. */
 static enum exit_code measure(struct bench_config *c, int n,
                               struct bench_set *b)
 {
@@ -322,7 +323,7 @@ static enum exit_code add_rows(json_t *rows, const struct bench_config *c,
               : cli_error(CMD_BENCH, EXIT_FAILED, "no memory for the results");
 }
 
-/* All configurations c[n] of a model; their options are chosen. */
+/* Measures all configurations c[n] of a model; their options are set. */
 static enum exit_code bench_model(struct bench_config *c, int n,
                                   struct bench_set *b, json_t *rows)
 {

@@ -1,4 +1,4 @@
-/* plait inspect and plait devices: what a file holds, what a machine offers. */
+/* plait inspect and plait devices: describe a file, or the machine. */
 #include "cmd.h"
 #include "session.h"
 

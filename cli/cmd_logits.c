@@ -1,5 +1,5 @@
-/* plait logits: the raw logits of every position of one sequence, as float32
- * [n_tok, n_vocab], little endian, in a file. Nothing is added to the ids. */
+/* plait logits: writes the raw logits of every position of one sequence to a
+ * file, as float32 [n_tok, n_vocab], little endian. Adds no tokens. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "input.h"
@@ -22,7 +22,7 @@ static bool write_floats(struct whole_file *w, float *v, size_t n)
     return pl_file_write(w->f, v, n * sizeof(*v));
 }
 
-/* All positions, a piece at a time, so that memory is bounded by the piece. */
+/* Writes all positions, `piece` at a time, which bounds memory. */
 static enum exit_code write_logits(struct session *s, const struct options *o,
                                    const int32_t *ids, int64_t n,
                                    struct whole_file *w)
@@ -50,7 +50,7 @@ static enum exit_code write_logits(struct session *s, const struct options *o,
         if (r != PL_OK)
             c = report(o, r, &err);
         else if (!write_floats(w, logits, (size_t)b.n * row))
-            break; /* atomic_file_close tells */
+            break; /* atomic_file_close reports it */
     }
     term_progress_end(&s->progress);
     free(logits);
@@ -91,8 +91,8 @@ enum exit_code cmd_logits(const struct options *o)
         c = check_ids(&s, o, ids, n);
     if (c != EXIT_DONE)
         goto done;
-    /* A cache as long as the tokens, and steps as long as -ub: rows of logits
-     * must not cut them shorter. */
+    /* The cache holds all tokens, and steps are as long as -ub: n_out must not
+     * cut them shorter. */
     if (s.pl.n_ctx == 0)
         s.pl.n_ctx = n;
     s.pl.n_out = s.pl.n_ubatch > 0 ? s.pl.n_ubatch : 512;

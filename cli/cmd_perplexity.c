@@ -1,10 +1,9 @@
-/* plait perplexity: how well a model foretells a text.
- *
- * Measured as llama.cpp's llama-perplexity does: the text is cut into windows
- * of -c tokens that do not overlap; each starts from an empty cache; scored
- * are the predictions from the window's middle to its end. Where the tokenizer
- * asks for a BOS it takes the place of each window's first token. The error is
- * that of the mean over all scored tokens. */
+/* plait perplexity: measures how well a model predicts a text, by the method of
+ * llama.cpp's llama-perplexity. The text is cut into windows of -c tokens that
+ * do not overlap. Each starts from an empty cache, and the predictions from its
+ * middle to its end are scored. If the tokenizer asks for a BOS, that replaces
+ * each window's first token. The error is that of the mean over all scored
+ * tokens. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -15,8 +14,8 @@
 #include <stdlib.h>
 
 enum {
-    WINDOW = 512, /* tokens, without -c */
-    ROWS = 64,    /* logits asked for at once; bounds memory */
+    WINDOW = 512, /* default window, in tokens */
+    ROWS = 64,    /* logits requested at once; bounds memory */
 };
 
 struct measure {
@@ -31,7 +30,7 @@ struct measure {
     int64_t n_scored;
 };
 
-/* -log p(id) under softmax(logits). */
+/* Returns -log p(id) under softmax(logits). */
 static double token_nll(const float *logits, int64_t n_vocab, int32_t id)
 {
     double top = logits[0];
@@ -53,8 +52,9 @@ static pl_status measure_window(struct measure *m, int64_t index, pl_err *err)
     if (m->bos >= 0)
         ids[0] = m->bos;
     if (r == PL_OK)
-        r = session_feed(&m->s, ids, first, NULL, NULL, err);
-    /* The last position foretells a token of the next window: not scored. */
+        r = session_feed(&m->s, ids, first, NULL, NULL, &term_interrupts, err);
+    /* The last position predicts a token of the next window, so it is not
+     * scored. */
     for (int64_t i = first; i < m->window - 1 && r == PL_OK; i += ROWS) {
         int64_t n = m->window - 1 - i < ROWS ? m->window - 1 - i : ROWS;
         pl_batch b = {
@@ -84,7 +84,7 @@ static double perplexity(const struct measure *m, double *error)
     return exp(mean);
 }
 
-/* The running estimate, if all windows will take over a second. */
+/* Shows the running estimate, if all windows will take over a second. */
 static void show(struct measure *m, int64_t done, double seconds)
 {
     double error;

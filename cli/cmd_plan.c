@@ -1,4 +1,4 @@
-/* plait plan: what would happen, without reading a weight. */
+/* plait plan: prints the plan without reading any weight. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "session.h"

@@ -1,5 +1,5 @@
-/* plait render: a conversation to the prompt that a model would see, byte for
- * byte as its chat template makes it. */
+/* plait render: renders a conversation to the prompt that a model would see,
+ * byte for byte as its chat template does. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A JSON text in a file, which holds no zero byte. */
+/* Reads a JSON text from a file, which must not contain a zero byte. */
 static enum exit_code json_file(struct input *in, const struct options *o,
                                 const char *option, const char *path)
 {

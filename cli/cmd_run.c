@@ -1,9 +1,7 @@
-/* plait run: writes on from a prompt, chats (run_chat.c), or keeps a
- * conversation line by line where there is no chat template.
- *
- * Standard output carries the text alone: the prompt, then what the model
- * writes, piece by piece as it comes. A state carries the text from one run to
- * the next (run_state.c). */
+/* plait run: continues a prompt, chats (run_chat.c), or keeps a conversation
+ * line by line if there is no chat template. Standard output gets only the
+ * text: the prompt, then the generated text as it is produced. A state carries
+ * the text from one run to the next (run_state.c). */
 #include "cmd.h"
 #include "printable.h"
 #include "run.h"
@@ -20,8 +18,8 @@
 
 /* ---- preparation -------------------------------------------------------- */
 
-/* The biases of the command line, and with --ignore-eos all tokens that end a
- * text forbidden. */
+/* Sets the biases of the command line; --ignore-eos also forbids all tokens
+ * that end a text. */
 static enum exit_code set_biases(struct run *r)
 {
     const pl_sampling *given = &r->o->sampling;
@@ -49,7 +47,7 @@ static enum exit_code set_biases(struct run *r)
     return EXIT_DONE;
 }
 
-/* An option that only a chat has, if one is given. */
+/* Returns an option that needs a chat, if one is given. */
 static const char *chat_option(const struct options *o)
 {
     return o->chat_template != NULL         ? "--template"
@@ -59,7 +57,7 @@ static const char *chat_option(const struct options *o)
                                             : NULL;
 }
 
-/* The chat template, if this is to be a chat. */
+/* Opens the chat template for a chat. */
 static enum exit_code open_template(struct run *r)
 {
     const struct options *o = r->o;
@@ -121,7 +119,7 @@ static enum exit_code prepare(struct run *r)
     if (o->random_seed) {
         uint32_t seed = (uint32_t)getpid();
 
-        /* Without entropy any number does: it is printed. */
+        /* Without entropy any seed is fine, because it is printed. */
         (void)!getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
         r->sampling.seed = seed;
     }
@@ -134,7 +132,7 @@ static enum exit_code prepare(struct run *r)
     r->sampling.top_n_sigma = fmaxf(r->sampling.top_n_sigma, 0);
     r->sampling.tokenizer = r->s.words;
     s = pl_sampler_create(&r->sampler, &r->sampling, r->s.n_vocab, &r->err);
-    if (s == PL_OK) /* the marks of replies may be special tokens */
+    if (s == PL_OK) /* the markers of replies may be special tokens */
         s = pl_detokenizer_create(&r->text, r->s.words,
                                   o->show_special || r->form != NULL, &r->err);
     if (s != PL_OK)
@@ -195,9 +193,10 @@ enum stop run_prefill(struct run *r, const int32_t *ids, int64_t n,
     if (n == 0)
         return STOP_END;
     memcpy(r->held + at, ids, (size_t)n * sizeof(*ids));
-    if (r->n_known >= at) /* of a state without a note they are not */
+    if (r->n_known >= at) /* unknown for a state without a note */
         r->n_known = at + n;
-    r->status = session_feed(&r->s, ids, n, r->logits, what, &r->err);
+    r->status = session_feed(&r->s, ids, n, r->logits, what,
+                             r->saves ? NULL : &term_interrupts, &r->err);
     if (r->status == PL_OK) {
         r->n_seen = at + n;
         return STOP_END;
@@ -212,8 +211,8 @@ bool run_can_write(const struct run *r)
     return r->n_seen > 0 && r->n_seen == pl_seq_length(r->s.engine, 0);
 }
 
-/* Adds a text to the sequence: its tokens, after the pending one. The text is
- * printed if `show`. */
+/* Appends the tokens of a text to the sequence, after the pending one. Prints
+ * the text if `show`. */
 static enum stop add_text(struct run *r, const char *text, size_t len,
                           int flags, bool show)
 {
@@ -260,7 +259,7 @@ static enum stop add_text(struct run *r, const char *text, size_t len,
     return stop;
 }
 
-/* A piece of what is written, to the reply if there is one. */
+/* Passes a piece of generated text to the reply if there is one. */
 static bool take_piece(struct run *r, const char *piece)
 {
     pl_status s = PL_OK;
@@ -274,7 +273,7 @@ static bool take_piece(struct run *r, const char *piece)
     return s == PL_OK;
 }
 
-/* Samples the pending token; STOP_LENGTH: there is one to write. */
+/* Samples the pending token. STOP_LENGTH: there is one to print. */
 static enum stop choose(struct run *r)
 {
     if (run_keep_grammar(r) != STOP_END)
@@ -320,7 +319,7 @@ enum stop run_generate(struct run *r)
             stop = STOP_FAILED;
             break;
         }
-        if (!flush_out() || /* finish_out tells */
+        if (!flush_out() || /* finish_out reports it */
             (r->reply != NULL && pl_reply_ended(r->reply))) {
             stop = STOP_END;
             break;
@@ -332,7 +331,7 @@ enum stop run_generate(struct run *r)
     return stop;
 }
 
-/* ---- the two ways ------------------------------------------------------- */
+/* ---- one prompt, and a conversation ------------------------------------- */
 
 static enum exit_code failed(struct run *r)
 {
@@ -347,7 +346,7 @@ void run_warn_context_full(const struct run *r)
               r->s.n_ctx, 2 * r->s.n_ctx);
 }
 
-/* What begins a text does not stand in its middle. */
+/* Adds BOS only at the beginning of a text. */
 static int text_flags(const struct run *r)
 {
     return r->n_past > 0 ? PL_PARSE_SPECIAL : PL_ADD_SPECIAL | PL_PARSE_SPECIAL;
@@ -383,8 +382,8 @@ static enum exit_code run_once(struct run *r)
     return stop == STOP_INTERRUPTED ? EXIT_INTERRUPTED : EXIT_DONE;
 }
 
-/* A line of standard input with its newline; false at its end, when Ctrl-C came
- * for the second time, or with *c set. */
+/* Reads a line of standard input with its newline. Returns false at its end,
+ * after a second Ctrl-C, or with *c set. */
 static bool next_line(struct input *line, const struct options *o,
                       enum exit_code *c)
 {
@@ -394,7 +393,7 @@ static bool next_line(struct input *line, const struct options *o,
         errno = 0;
         if (input_line(line, o, c))
             return true;
-        if (ferror(stdin) && errno != EINTR)
+        if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
             *c = cli_error(CMD_RUN, EXIT_FAILED, "reading standard input: %s",
                            strerror(errno));
         if (!ferror(stdin) || errno != EINTR || term_interrupts > 1)
@@ -427,7 +426,7 @@ static enum exit_code run_conversation(struct run *r)
         flags = PL_PARSE_SPECIAL;
         if (stop == STOP_END && run_can_write(r))
             stop = run_generate(r);
-        run_end_line(r); /* a turn is lines */
+        run_end_line(r); /* a turn ends with a newline */
         if (!flush_out())
             break;
         if (stop == STOP_FULL)
@@ -456,6 +455,15 @@ static void summary(const struct run *r)
     if (r->sampling.temperature > 0.0f)
         fprintf(stderr, "seed        %" PRIu64 "\n", r->sampling.seed);
     fprintf(stderr, "plan        %s\n", plan);
+}
+
+/* Returns true if the state is to be saved. A conversation that fails is saved
+ * as one that ends, because its lines are not at hand any more: its terminal
+ * may be gone. A text that fails leaves the file as it was. */
+static bool is_to_be_saved(const struct run *r, enum exit_code c)
+{
+    return c == EXIT_DONE || c == EXIT_INTERRUPTED ||
+           (r->o->interactive && pl_seq_length(r->s.engine, 0) > r->n_past);
 }
 
 enum exit_code cmd_run(const struct options *o)
@@ -499,7 +507,7 @@ enum exit_code cmd_run(const struct options *o)
         written = finish_out(o);
         if (c == EXIT_DONE || c == EXIT_INTERRUPTED)
             summary(&r);
-        if (c == EXIT_DONE || c == EXIT_INTERRUPTED) {
+        if (is_to_be_saved(&r, c)) {
             enum exit_code saved = run_save_state(&r);
 
             if (saved != EXIT_DONE)

@@ -1,5 +1,5 @@
-/* plait serve: models behind HTTP, for many at once, until Ctrl-C, SIGTERM or
- * SIGHUP. */
+/* plait serve: serves models over HTTP to many clients, until Ctrl-C, SIGTERM
+ * or SIGHUP. */
 #include "cmd.h"
 #include "input.h"
 #include "serve_models.h"
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAIN_S = 30 }; /* what is being answered has so long to its end */
+enum { DRAIN_S = 30 }; /* seconds that running requests get to finish */
 
 struct serve {
     const struct options *o;
@@ -18,7 +18,7 @@ struct serve {
     struct serve_models all; /* of the list */
     struct models *models;
     struct http *http;
-    char **key; /* owned, [n_key], each too */
+    char **key; /* owned, [n_key], and each element */
     int n_key;
 };
 
@@ -35,7 +35,8 @@ static bool add_key(struct serve *v, const char *key, size_t len)
     return more[v->n_key] != NULL && ++v->n_key > 0;
 }
 
-/* Of --api-key, with commas between, and of a file, one a line. */
+/* Adds the keys of --api-key, separated by commas, or of a file, one per
+ * line. */
 static bool add_keys(struct serve *v, const char *text, const char *ends)
 {
     bool ok = true;
@@ -72,7 +73,7 @@ static enum exit_code read_keys(struct serve *v)
     return c;
 }
 
-/* ---- beginning ----------------------------------------------------------- */
+/* ---- start --------------------------------------------------------------- */
 
 static void log_line(void *user, pl_log_level level, const char *text)
 {
@@ -110,8 +111,8 @@ static enum exit_code make_models(struct serve *v)
     return s == PL_OK ? EXIT_DONE : report(o, s, &err);
 }
 
-/* Those that are there from the beginning, as many as may be; that one of
- * several fails is told to who asks for it. */
+/* Loads the models that are loaded at the start, as many as allowed. If one of
+ * several fails, a client that requests it gets the error. */
 static enum exit_code load_first(struct serve *v)
 {
     enum exit_code c = EXIT_DONE;
@@ -171,8 +172,8 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* New requests are refused; those that are being answered go on for a while, or
- * until the next signal. */
+/* Rejects new requests. Running ones continue for a while, or until the next
+ * signal. */
 static void drain(struct serve *v)
 {
     double began = term_seconds();
@@ -192,7 +193,7 @@ static void serve_free(struct serve *v)
 {
     if (v->http != NULL)
         http_stop(v->http);
-    models_free(v->models); /* ends the requests that are left */
+    models_free(v->models); /* ends the remaining requests */
     http_free(v->http);
     serve_list_fini(&v->list);
     for (int i = 0; i < v->n_key; i++)
@@ -211,7 +212,8 @@ enum exit_code cmd_serve(const struct options *o)
         c = make_models(&v);
     if (c == EXIT_DONE)
         c = load_first(&v);
-    if (c == EXIT_DONE) { /* who reads that it listens may end it at once */
+    if (c == EXIT_DONE) { /* a reader of the listening message may stop the
+                             server at once */
         term_interrupts_count(2);
         c = start_http(&v);
     }

@@ -1,6 +1,6 @@
-/* plait tokenize: text to ids. One line a token, its id and the text that it
- * completes, so that the pieces join to the text; or the ids alone. Takes any
- * GGUF file with a vocabulary. */
+/* plait tokenize: converts text to ids. Prints one line per token, its id and
+ * the text that it completes, so that the pieces join to the text; or only the
+ * ids. Accepts any GGUF file with a vocabulary. */
 #include "cmd.h"
 #include "input.h"
 #include "session.h"
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In quotes and on one line: \n, \r, \t, \', \\, \xHH for other controls. */
+/* Prints in quotes and on one line: \n, \r, \t, \', \\, \xHH for other control
+ * characters. */
 static void print_quoted(const char *s)
 {
     static const char plain[] = "\n\r\t'\\";

@@ -1,5 +1,5 @@
-/* Downloads before a command begins, and what is seen of them: a line that
- * moves on a terminal, elsewhere a line every tenth. */
+/* Downloads before a command begins. Shows a progress line on a terminal, else
+ * a line every tenth. */
 #include "fetch.h"
 #include "session.h"
 #include "term.h"
@@ -14,10 +14,10 @@
 struct watch {
     const struct options *o;
     struct term_progress line;
-    const char *name; /* the file under way; NULL: none */
+    const char *name; /* the current file; NULL: none */
     double start_s, shown_s;
-    uint64_t start; /* bytes that were there before */
-    int tenths;     /* that were told */
+    uint64_t start; /* bytes received earlier */
+    int tenths;     /* last tenth reported */
 };
 
 static void on_log(void *user, pl_log_level level, const char *text)
@@ -30,7 +30,7 @@ static void on_log(void *user, pl_log_level level, const char *text)
     cli_error(w->o->command, EXIT_DONE, "%s", text);
 }
 
-/* "12 min 5 s" */
+/* Formats a time: "12 min 5 s". */
 static const char *time_text(char buf[32], double s)
 {
     long n = s < 1e6 ? (long)s : 1000000;

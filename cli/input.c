@@ -22,7 +22,7 @@ static enum exit_code no_memory(const struct options *o, size_t bytes)
                      bytes);
 }
 
-/* More is no text that anybody meant, but a device or the wrong file. */
+/* Larger input is not a text, but a device or the wrong file. */
 enum { MOST_MIB = 256, LINE_MIB = 16 };
 
 static enum exit_code too_much(const struct options *o, const char *name,
@@ -35,7 +35,7 @@ static enum exit_code too_much(const struct options *o, const char *name,
                      clip_printable(cut, name), most_mib);
 }
 
-/* All of `f`, which is called `name` in messages. */
+/* Reads all of `f`, which messages call `name`. */
 static enum exit_code read_all(struct input *in, const struct options *o,
                                FILE *f, const char *name)
 {
@@ -81,8 +81,8 @@ enum exit_code input_file(struct input *in, const struct options *o,
     return c;
 }
 
-/* A copy of `s` with \n \r \t \' \" \\ \xHH as the bytes they mean; other
- * backslashes stay. */
+/* Returns a copy of `s` in which \n \r \t \' \" \\ \xHH are replaced by their
+ * bytes; other backslashes stay. */
 static char *unescape(const char *s, size_t *len)
 {
     static const char from[] = "nrt'\"\\";
@@ -196,8 +196,8 @@ bool input_line(struct input *in, const struct options *o, enum exit_code *c)
     return in->len > 0 && !ferror(stdin);
 }
 
-/* The first word of s, at most 20 bytes of it. A file may hold anything: what
- * is no printable ASCII character shows as \xNN. */
+/* Returns the first word of s, at most 20 bytes. A file may contain anything,
+ * so bytes other than printable ASCII appear as \xNN. */
 static const char *first_word(const char *s, size_t len, char buf[96])
 {
     enum { MOST = 20 };

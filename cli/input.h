@@ -1,4 +1,4 @@
-/* The text that a command works on: from the command line, a file or standard
+/* The text that a command works on, from the command line, a file or standard
  * input; and token ids likewise. */
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
@@ -10,27 +10,28 @@ struct input {
     size_t len;
 };
 
-/* What -p or -f say; standard input where neither is given. */
+/* Reads the text of -p or -f; else standard input. */
 enum exit_code input_text(struct input *in, const struct options *o);
 void input_free(struct input *in);
-/* A value of an option: \n and the like become what they mean, unless
- * --no-escape is given. */
+/* Reads an option's value and resolves escapes such as \n, unless --no-escape
+ * is given. */
 enum exit_code input_escaped(struct input *in, const struct options *o,
                              const char *value);
 
-/* All of a file; "-" is standard input. */
+/* Reads a whole file; "-" is standard input. */
 enum exit_code input_file(struct input *in, const struct options *o,
                           const char *path);
 
-/* What -p or -f say, without one final newline; or what is piped in, if it is
- * not empty. */
+/* Reads the text of -p or -f, without one final newline; else piped input, if
+ * it is not empty. */
 enum exit_code input_prompt(struct input *in, const struct options *o);
 
-/* A line of standard input, its newline too; false at its end, after a Ctrl-C,
- * or, with a message and *c set, if it is no line that could be meant. */
+/* Reads a line of standard input with its newline. Returns false at the end,
+ * after a Ctrl-C, or, with a message and *c set, if the line is too long or
+ * memory is out. */
 bool input_line(struct input *in, const struct options *o, enum exit_code *c);
 
-/* What --tokens says; *ids is malloc'ed. */
+/* Reads the ids of --tokens; *ids is malloc'ed. */
 enum exit_code input_ids(const struct options *o, int32_t **ids, int64_t *n);
 
 #endif

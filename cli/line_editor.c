@@ -1,4 +1,4 @@
-/* Lines that are typed; see line_editor.h. All that knows libedit. */
+/* Reads typed lines; see line_editor.h. Only this file uses libedit. */
 #include "line_editor.h"
 #include "term.h"
 
@@ -12,11 +12,11 @@
 #include <wchar.h>
 
 enum {
-    MOST_LINES = 1000,    /* that the history remembers */
+    MOST_LINES = 1000,    /* kept in the history */
     MOST_PASTE = 1 << 22, /* characters */
 };
 
-/* A terminal puts marks around what is pasted once it is asked to. */
+/* A terminal that is asked to do so puts markers around pasted text. */
 static const char asks_for_marks[] = "\033[?2004h";
 static const char wants_no_marks[] = "\033[?2004l";
 static const char paste_begins[] = "\033[200~";
@@ -37,8 +37,8 @@ static char *prompt_of(EditLine *edit)
     return (char *)e->prompt;
 }
 
-/* Replaces what terminals send at ends of lines by newlines, and drops the
- * final ones: Enter sends the text, not the paste. */
+/* Replaces the terminal's line ends by newlines and drops the final ones: Enter
+ * sends the text, not the paste. */
 static size_t unify_lines(wchar_t *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -49,12 +49,12 @@ static size_t unify_lines(wchar_t *s, size_t n)
     return n;
 }
 
-/* Inserts what stands between the marks; the first has been read. What is too
- * long is read as well, so that it does not become commands. */
+/* Inserts the text between the markers; the first was read. Text that is too
+ * long is read and dropped, so that it does not become commands. */
 static unsigned char take_paste(EditLine *edit, int key)
 {
     wchar_t *s = NULL, c;
-    size_t n = 0, room = 0, ended = 0; /* so much of the end mark is there */
+    size_t n = 0, room = 0, ended = 0; /* characters of the end marker so far */
     bool fits = true;
 
     (void)key;
@@ -92,7 +92,7 @@ struct line_editor *line_editor_open(void)
     e = calloc(1, sizeof(*e));
     if (e == NULL)
         return NULL;
-    setlocale(LC_CTYPE, ""); /* what bytes make a character */
+    setlocale(LC_CTYPE, ""); /* multibyte characters */
     e->history = history_init();
     e->edit = el_init("plait", stdin, stderr, stderr);
     if (e->edit == NULL || e->history == NULL) {

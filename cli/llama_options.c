@@ -1,8 +1,7 @@
-/* Options that plait does not have. Those of llama.cpp are ignored where they
- * would change no result, else refused by name with what to use instead.
- * Misspelled options and commands are answered with the nearest name.
- *
- * The table has names only, from the options llama.cpp's tools document. */
+/* Options that plait does not have. Those of llama.cpp are ignored if they
+ * would change no result, else rejected by name with the replacement. For
+ * misspelled options and commands the nearest name is suggested. The table has
+ * names only, from the options that llama.cpp's tools document. */
 #include "option_table.h"
 
 #include <limits.h>
@@ -137,8 +136,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Letters to insert, drop, replace or swap with their neighbour: the optimal
- * string alignment distance (Damerau 1964), by three rows of its matrix. */
+/* Returns the number of letters to insert, drop, replace or swap with their
+ * neighbour: the optimal string alignment distance (Damerau 1964), by three
+ * rows of its matrix. */
 static int distance(const char *a, const char *b)
 {
     enum { MAX = 32 };
@@ -166,12 +166,12 @@ static int distance(const char *a, const char *b)
     return row[n_a % 3][n_b];
 }
 
-/* The name of an option of `command` that a slip of the finger away is `name`,
- * or NULL. */
+/* Returns the option of `command` nearest to the misspelled `name`, or NULL. */
 static const char *nearest(enum command command, const char *name)
 {
     const char *best = NULL;
-    int found = (int)strlen(name) / 4 + 2; /* further off is no slip */
+    int found = (int)strlen(name) / 4 + 2; /* farther names are not
+                                              misspellings */
 
     for (int i = 0; i < n_option_row; i++) {
         for (int k = 0; k < 3; k++) {

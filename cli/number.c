@@ -1,6 +1,6 @@
-/* Numbers as people type them. strtod and strtoll do the arithmetic; what is
- * refused beforehand is what they would skip or make of it: white space, hex
- * floats, "nan", text after the number. */
+/* Numbers that users type. strtod and strtoll do the conversion. Rejected first
+ * is what they would skip or accept: white space, hex floats, "nan", text after
+ * the number. */
 #include "number.h"
 
 #include <errno.h>

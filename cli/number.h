@@ -1,4 +1,4 @@
-/* Numbers and lists of numbers as people type them, read strictly: the whole
+/* Strict parsing of numbers and lists of numbers that users type: the whole
  * text counts, nothing is skipped, nothing overflows silently. */
 #ifndef CLI_NUMBER_H
 #define CLI_NUMBER_H
@@ -13,16 +13,17 @@ bool number_uint64(const char *s, uint64_t *out);
 /* Decimal, with point and exponent; "inf" too, never NaN. */
 bool number_double(const char *s, double *out);
 
-/* "512" MiB, "2GiB", "1.5GB", "0": no sign, no blanks; units to the letter. */
+/* "512" MiB, "2GiB", "1.5GB", "0": no sign, no blanks; units are
+ * case-sensitive. */
 bool number_bytes(const char *s, uint64_t *out);
 
-/* At most `max` numbers >= 0 with commas or slashes between; how many there
- * are, or -1. */
+/* Reads at most `max` numbers >= 0, separated by commas or slashes. Returns
+ * their count, or -1. */
 int number_shares(const char *s, double *out, int max);
 
-/* Token ids, decimal, commas or white space between. *ids is malloc'ed. On
- * failure *bad is the offset of the first word that is none, or -1 when memory
- * ran out, and *ids is NULL. */
+/* Reads decimal token ids, separated by commas or white space. *ids is
+ * malloc'ed. On failure *bad is the offset of the first invalid word, or -1 if
+ * memory ran out, and *ids is NULL. */
 bool number_ids(const char *s, size_t len, int32_t **ids, int64_t *n,
                 int64_t *bad);
 

@@ -1,4 +1,4 @@
-/* What the rows of the table do with a value: check it, store it. */
+/* Setters of the table's rows: they check a value and store it. */
 #include "option_set.h"
 #include "number.h"
 #include "server/sampler_names.h"
@@ -34,7 +34,7 @@ bool option_set_text(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* An empty prompt means something. */
+/* Accepts an empty prompt. */
 bool option_set_prompt(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -119,8 +119,8 @@ bool option_set_shares(struct options *o, const struct option_row *row,
     return n > 0 && sum > 0.0 && isfinite(sum);
 }
 
-/* Returns true if `value` is one of the row's words, and its number in *out; on
- * failure `want` lists them. */
+/* Returns true if `value` is one of the row's words, with its index in *out. On
+ * failure `want` lists the words. */
 static bool one_of(const struct option_row *row, const char *value, int *out,
                    char want[static OPTION_WANT])
 {
@@ -139,7 +139,7 @@ static bool one_of(const struct option_row *row, const char *value, int *out,
     return false;
 }
 
-/* Into a field of an enumeration. */
+/* Stores into a field of an enumeration. */
 bool option_set_word(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -182,7 +182,7 @@ bool option_set_split_mode(struct options *o, const struct option_row *row,
     return false;
 }
 
-/* -1 is what llama.cpp once took for all of them. */
+/* Accepts -1, which llama.cpp once took for all layers. */
 bool option_set_gpu_layers(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT])
 {
@@ -226,7 +226,7 @@ bool option_set_override(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* The field is true if it is off. */
+/* Stores the inverse: the field is true for "off". */
 bool option_set_fit(struct options *o, const struct option_row *row,
                     const char *value, char want[static OPTION_WANT])
 {
@@ -238,7 +238,7 @@ bool option_set_fit(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* To the library 0 bytes are its default; who asks for none gets one. */
+/* Stores 1 for 0 bytes, because 0 is the library's default. */
 bool option_set_bytes(struct options *o, const struct option_row *row,
                       const char *value, char want[static OPTION_WANT])
 {
@@ -270,7 +270,7 @@ bool option_set_cache_format(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* ID+VALUE or ID-VALUE. */
+/* Accepts ID+VALUE or ID-VALUE. */
 bool option_set_bias(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -306,7 +306,7 @@ bool option_set_bias(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* NAME;NAME;..., or with --sampler-seq a letter each. */
+/* Accepts NAME;NAME;..., or one letter each with --sampler-seq. */
 bool option_set_samplers(struct options *o, const struct option_row *row,
                          const char *value, char want[static OPTION_WANT])
 {
@@ -330,7 +330,7 @@ bool option_set_samplers(struct options *o, const struct option_row *row,
     return s->n_step > 0;
 }
 
-/* One more string that DRY breaks at; "none": it breaks nowhere. */
+/* Adds a string at which DRY breaks; "none": there are no breakers. */
 bool option_set_breaker(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {
@@ -353,7 +353,7 @@ bool option_set_breaker(struct options *o, const struct option_row *row,
     return true;
 }
 
-/* Numbers with commas between, behind those given before. */
+/* Appends numbers separated by commas to those given before. */
 bool option_set_list(struct options *o, const struct option_row *row,
                      const char *value, char want[static OPTION_WANT])
 {
@@ -378,7 +378,7 @@ bool option_set_list(struct options *o, const struct option_row *row,
     }
 }
 
-/* Likewise, with points. */
+/* The same for decimal numbers. */
 bool option_set_numbers(struct options *o, const struct option_row *row,
                         const char *value, char want[static OPTION_WANT])
 {

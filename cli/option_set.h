@@ -1,4 +1,4 @@
-/* The setters that rows of the table name, one a kind of value. */
+/* The setters that table rows name, one per type of value. */
 #ifndef CLI_OPTION_SET_H
 #define CLI_OPTION_SET_H
 

@@ -1,6 +1,6 @@
-/* The table of options. To add an option is to add a row; rows come in --help's
- * order. What a row's function does with a value is in option_set.c. After a
- * change of a row `make commands` writes doc/commands.md anew. */
+/* The table of options. To add an option, add a row; rows come in --help's
+ * order. option_set.c has the setters. After a change of a row `make commands`
+ * rewrites doc/commands.md. */
 #include "option_set.h"
 #include "server/sampler_names.h"
 

@@ -15,11 +15,11 @@ enum { OPTION_WANT = 200 };
 enum { OPTION_BRIEF_SHIFT = 12 };
 #define OPTION_BRIEF(commands) ((commands) << OPTION_BRIEF_SHIFT)
 
-/* It is of the whole server, and none of its models may have it. */
+/* It applies to the whole server; presets of models must not have it. */
 enum { OPTION_PROCESS = 1 << 28 };
 
-/* With bench it may be given again, and all values are measured; a list with
- * commas is as many. */
+/* With bench it may be repeated, and all values are measured; with OPTION_COMMA
+ * a list with commas counts as several values. */
 enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
 
 /* Stores `value` (NULL for flags without one). Returns false if it is not
@@ -27,12 +27,13 @@ enum { OPTION_MANY = 1 << 29, OPTION_COMMA = 1 << 30 };
 typedef bool option_set_fn(struct options *o, const struct option_row *row,
                            const char *value, char want[static OPTION_WANT]);
 
-/* Its file is read: no file that the command writes may be the same. Of IDS
- * that is the file after an @. */
+/* Its file is read, so the command must not write the same file. For IDS that
+ * is the file after an @. */
 enum { OPTION_READS = 1 << 24 };
 
-/* Its file is written; with OPTION_STREAMS it may be "-", a device or a pipe. A
- * file with OPTION_STATE may replace one of another option with it. */
+/* Its file is written. With OPTION_STREAMS it may be "-", a device or a pipe. A
+ * file with OPTION_STATE may replace that of another option with
+ * OPTION_STATE. */
 enum {
     OPTION_WRITES = 1 << 25,
     OPTION_STREAMS = 1 << 26,
@@ -42,30 +43,31 @@ enum {
 /* A heading has no name. Its commands are all those of the rows below it. */
 struct option_row {
     const char *name[3]; /* short, long, an alias */
-    const char *arg;     /* the value's name; FILE and DIR are paths. NULL: the
-                            option takes no value */
-    const char *value;   /* the default, as it is typed, or in words; NULL: the
-                            option is off, or there is none */
-    const char *help;    /* sentences, of which --help prints the first; a
-                            heading's text */
-    unsigned commands;   /* bit 1 << enum command; and OPTION_* of above */
+    /* the value's name; FILE and DIR are paths; NULL: the option takes no
+     * value */
+    const char *arg;
+    /* the default, as typed or in words; NULL: off, or none */
+    const char *value;
+    /* sentences, of which --help prints the first; a heading's text */
+    const char *help;
+    unsigned commands; /* bits 1 << enum command, and OPTION_* above */
     option_set_fn *set;
-    size_t offset;            /* of the field in struct options */
-    double lo, hi;            /* range of a number */
-    const char *const *words; /* values that are words, up to a NULL. An
-                                 enumeration has them in its order */
+    size_t offset; /* of the field in struct options */
+    double lo, hi; /* range of a number */
+    /* values that are words, up to a NULL; an enumeration in its order */
+    const char *const *words;
 };
 
 extern const struct option_row option_table[];
 extern const int n_option_row;
 
-/* The row of a name among the options of some commands, or NULL. */
+/* Returns the row of a name among the options of some commands, or NULL. */
 const struct option_row *option_find(const char *name, unsigned commands);
 
-/* Options of llama.cpp that are not options here: names with blanks between,
- * and what to use instead. The parser passes over those that would change no
- * result, with their value, and refuses the others. An `instead` that begins
- * with "use" names options or a command that do the same. */
+/* Options of llama.cpp that are not options here: names separated by blanks,
+ * and what to use instead. The parser skips those that would not change
+ * results, with their value, and rejects the others. An `instead` that begins
+ * with "use" names equivalent options or an equivalent command. */
 struct llama_option {
     const char *names;
     const char *instead;
@@ -83,14 +85,14 @@ struct environment_row {
 extern const struct environment_row environment_table[];
 extern const int n_environment_row;
 
-/* Returns true for an option of llama.cpp that would change no result here,
- * after a message that says so; *n_word is how many of the words after it are
- * its value. `next` is the first of them, or NULL. */
+/* Returns true, after a message, for an option of llama.cpp that would not
+ * change results here. *n_word is the number of following words that are its
+ * value. `next` is the first of them, or NULL. */
 bool option_ignore(enum command command, const char *name, const char *next,
                    int *n_word);
 
-/* Says on standard error that `name` is not an option of `command`, and which
- * one comes nearest. Always EXIT_USAGE. */
+/* Prints on standard error that `name` is not an option of `command`, and the
+ * nearest one. Always returns EXIT_USAGE. */
 enum exit_code option_unknown(enum command command, const char *name);
 
 #endif

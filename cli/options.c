@@ -1,8 +1,7 @@
-/* Reads the words after a command by the rows of option_table.c.
- *
- * An option that takes a value takes the next word, whatever it looks like
- * (`-n -1`, `-p -`); `--name=value` is the same. No bundling of letters: many
- * of llama.cpp's names are letters after one dash. */
+/* Parses the words after a command by the rows of option_table.c. An option
+ * that takes a value takes the next word, whatever it is (`-n -1`, `-p -`);
+ * `--name=value` is equivalent. Letters cannot be bundled, because many of
+ * llama.cpp's names are letters after one dash. */
 #include "option_table.h"
 #include "printable.h"
 
@@ -10,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does it take a file without an option's name before it? */
+/* Returns true if the command takes a file without an option's name before
+ * it. */
 static bool takes_word(enum command command)
 {
     static const char *const args[] = {
@@ -44,7 +44,7 @@ static void set_defaults(struct options *o, enum command command)
         o->pl.cpu = cpu;
 }
 
-/* A value, or with bench each of several, which are kept. */
+/* Takes a value; with bench, collects several. */
 static bool take_value(struct options *o, const struct option_row *row,
                        const char *value, char want[static OPTION_WANT])
 {
@@ -71,7 +71,7 @@ static bool take_value(struct options *o, const struct option_row *row,
     }
 }
 
-/* argv[*i] begins with '-'; *i moves past its value. */
+/* Parses an option. argv[*i] begins with '-'; *i moves past its value. */
 static enum exit_code take_option(struct options *o, int argc, char **argv,
                                   int *i)
 {
@@ -116,7 +116,7 @@ static enum exit_code take_option(struct options *o, int argc, char **argv,
     return EXIT_DONE;
 }
 
-/* A word that no option takes. */
+/* Rejects a word that no option takes. */
 static enum exit_code refuse_word(const struct options *o, const char *word)
 {
     size_t len = strlen(word);
@@ -202,9 +202,9 @@ void options_free(struct options *o)
     o->sampling.n_dry_breaker = 0;
 }
 
-enum { COLUMN = 26, COLUMNS = 79 }; /* of the text; of all */
+enum { COLUMN = 26, COLUMNS = 79 }; /* of the text; of the line */
 
-/* A word wider than the column gets a line of its own. */
+/* Prints a word wider than the column on its own line. */
 void options_print_row(const char *name, const char *text)
 {
     int width = printf("  %s", name);
@@ -237,7 +237,7 @@ static bool fits(const struct option_row *row)
     return strlen(row->name[0]) + strlen(row->name[1]) + arg + 6 <= COLUMN;
 }
 
-/* The first sentence of the help, or all of it, and the default. */
+/* Prints the first sentence of the help, or all of it, and the default. */
 static void print_option(const struct option_row *row, bool all)
 {
     const char *end = strstr(row->help, ". ");

@@ -1,16 +1,16 @@
-/* What the command line says: one struct that all commands share, filled from
- * one table of flags (option_table.c). llama.cpp's names keep their meaning;
- * what it has and we have not is refused by name, or ignored with a note
+/* The parsed command line: one struct that all commands share, filled from one
+ * table of flags (option_table.c). llama.cpp's names keep their meaning.
+ * Options that only llama.cpp has are rejected by name, or ignored with a note
  * (llama_options.c).
  *
- * Parsing touches neither files nor the library. */
+ * Parsing uses neither files nor the library. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
 #include "pl.h"
 
-/* Exit codes of every command: name, value, cause. term.h has those
- * of other signals. */
+/* Exit codes of every command: name, value, cause. term.h has those of other
+ * signals. */
 #define EXIT_MAP(X)                                                            \
     X(DONE, 0, "success")                                                      \
     X(FAILED, 1, "failure")                                                    \
@@ -28,8 +28,8 @@ enum exit_code {
 
 #define COMMAND_MODEL "-m models/fable-moe-Q8_0.gguf "
 
-/* Command, one line about it, arguments besides options, and an example, which
- * runs from the root of the source tree. */
+/* Command, one-line description, arguments besides options, and an example,
+ * which works in the root of the source tree. */
 #define COMMAND_MAP(X)                                                         \
     X(RUN, run, "Chat with a model, or continue a prompt", "",                 \
       "plait run " COMMAND_MODEL "-p \"Once upon a time\" -n 40")              \
@@ -65,7 +65,7 @@ enum command {
 
 enum { OPTION_MAX_DEVICES = 512, OPTION_MAX_LIST = 32, OPTION_MAX_AXIS = 64 };
 
-/* Numbers with commas between, or given one by one. */
+/* Numbers separated by commas, or given one by one. */
 struct option_list {
     int n;
     int v[OPTION_MAX_LIST];
@@ -78,7 +78,7 @@ struct option_numbers {
 
 struct option_row;
 
-/* One of the values of an option that may have several (bench). */
+/* One value of an option that may have several (bench). */
 struct option_axis {
     const struct option_row *row;
     char *value; /* owned */
@@ -86,13 +86,13 @@ struct option_axis {
 
 struct options {
     enum command command;
-    pl_options pl;        /* tensor_split points into split[]; overrides are
-                             owned here */
-    pl_sampling sampling; /* its arrays owned here */
+    /* tensor_split points into split[]; overrides are owned here */
+    pl_options pl;
+    pl_sampling sampling; /* its arrays are owned here */
     double split[OPTION_MAX_DEVICES];
 
-    /* Borrowed from argv; NULL where not given. */
-    const char *model; /* or `fetched`, of those of the next line */
+    /* Borrowed from argv; NULL if not given. */
+    const char *model; /* or `fetched`, for those of the next line */
     const char *hf_repo, *hf_file, *hf_token, *model_url;
     const char *prompt; /* "-" is standard input */
     const char *file;
@@ -119,25 +119,25 @@ struct options {
         POOLING_NONE
     } pooling;
     const char *models_dir, *models_preset;
-    float prefill_share; /* of a step; 0: the loop's own */
+    float prefill_share; /* of a step; 0: the loop's default */
     int n_models, models_wait_s, sleep_idle_s;
     bool no_autoload, at_start, pinned;
-    int n_word; /* of the command line, behind the command: */
+    int n_word; /* of the command line, after the command: */
     char **word;
     const char *trace;
     const char *svg;
     const char *shape, *type;
-    char *fetched; /* owned: the path of what was downloaded */
+    char *fetched; /* owned: path of the downloaded model */
 
-    /* bench: each combination of these is measured. */
+    /* bench: measures each combination of these. */
     struct option_axis axis[OPTION_MAX_AXIS]; /* in the order given */
     int n_axis;
     struct option_list n_prompt, n_gen, n_depth, n_seq;
     int n_round;
     enum option_form { FORM_MD, FORM_CSV, FORM_JSON } form;
     bool no_limits;
-    /* bench --serve, of a server under load. */
-    const char *serve; /* borrowed; NULL: not that */
+    /* bench --serve, for a server under load. */
+    const char *serve; /* borrowed; NULL: not given */
     struct option_numbers rate;
     struct option_list concurrency;
     int n_request, seconds; /* 0: not given */
@@ -147,14 +147,14 @@ struct options {
     bool chat;
 
     int64_t n_predict; /* -1: until the end */
-    int64_t n_batch;   /* tokens handed to the engine at once; 0: as n_ubatch */
+    int64_t n_batch;   /* passed to the engine at once; 0: as n_ubatch */
     int64_t n_chunks;  /* windows measured; -1: all */
     bool random_seed;
     bool ignore_eos;
     bool interactive;
     bool no_display_prompt;
     bool show_special;
-    bool convert; /* a state's cache to this one's formats */
+    bool convert; /* convert a state's cache to this engine's formats */
     bool no_escape;
     bool no_special;
     bool ids_only;
@@ -167,28 +167,29 @@ struct options {
     bool help, help_all;
 };
 
-/* Fills *o for `command` from the words after it, as far as --help or
- * --help-all; sets
- * `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with the
- * error printed. options_free takes *o in both cases. */
+/* Fills *o for `command` from the words after it, up to --help or --help-all,
+ * and sets `pl.cpu` from the environment. Returns EXIT_DONE, or EXIT_USAGE with
+ * the error printed. options_free takes *o in both cases. */
 enum exit_code options_parse(struct options *o, enum command command, int argc,
                              char **argv);
 void options_free(struct options *o);
 
-/* A command's options on standard output: those that are used most, a line or
- * two each, or all with all that is known of them. */
+/* Prints a command's options on standard output: those used most, in a line or
+ * two each, or all, in full. */
 void options_print(enum command command, bool all);
-/* A name, then text from one column on, broken at blanks. */
+/* Prints a name, then text in a column of its own, broken at blanks. */
 void options_print_row(const char *name, const char *text);
 
 const char *command_name(enum command command);
-/* The name that a slip of the finger away is `word`, or NULL. */
+/* Returns the command name that is one typing error away from `word`, or
+ * NULL. */
 const char *command_nearest(const char *word);
-/* The first command that has all options of these words; N_COMMAND: none. */
+/* Returns the first command that has all options among these words; N_COMMAND:
+ * none. */
 enum command command_of_options(int argc, char **argv);
 
-/* "plait run: " and the message, on standard error; gives `code` back. Of
- * N_COMMAND it is "plait: ". */
+/* Prints "plait run: " and the message on standard error and returns `code`.
+ * For N_COMMAND the prefix is "plait: ". */
 enum exit_code cli_error(enum command command, enum exit_code code,
                          const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,5 @@
-/* plait, the command: finds the command in a table, hands it its options, and
- * gives its exit code back. All it knows of the library is pl.h. */
+/* The command plait: finds the subcommand in a table, passes it its options,
+ * and returns its exit code. It uses only pl.h of the library. */
 #include "atomic_file.h"
 #include "cmd.h"
 #include "fetch.h"
@@ -86,7 +86,7 @@ static enum command command_find(const char *name)
     return (enum command)c;
 }
 
-/* The first word is no command: says which one is meant. */
+/* Reports a first word that is not a command, with the nearest one. */
 static int refuse(int argc, char **argv)
 {
     const char *word = argv[0];
@@ -118,7 +118,7 @@ static int refuse(int argc, char **argv)
                      cut);
 }
 
-/* `plait help [COMMAND]`, with dashes too. */
+/* Runs `plait help [COMMAND]`, also with dashes. */
 static int help(int argc, char **argv, bool all)
 {
     enum command c = argc > 0 ? command_find(argv[0]) : N_COMMAND;
@@ -170,7 +170,8 @@ int main(int argc, char **argv)
     } else if (code == EXIT_DONE) {
         code = whole_check(&o);
         if (code == EXIT_DONE &&
-            (c != CMD_SERVE || !serve_has_many(&o))) /* come when asked */
+            (c != CMD_SERVE || !serve_has_many(&o))) /* models are downloaded on
+                                                        demand */
             code = fetch_model(&o);
         if (code == EXIT_DONE && o.fetched != NULL)
             code = whole_check(&o);

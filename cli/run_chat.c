@@ -1,10 +1,9 @@
-/* plait run as a chat: messages through a chat template.
- *
- * What the model sees is always what `plait render` prints of the messages.
- * Each turn the whole conversation is rendered; what of its tokens the sequence
- * holds already is kept, and the rest computed. Where the context has no room
- * for it, the oldest turns are left out. Standard output carries what the model
- * answers, standard error its reasoning. */
+/* plait run as a chat: messages through a chat template. The model always sees
+ * exactly what `plait render` prints for the messages. Each turn renders the
+ * whole conversation, keeps the tokens that the sequence already holds, and
+ * computes the rest. If the context is too small, the oldest turns are left
+ * out. The answer is written to standard output, its reasoning to standard
+ * error. */
 #include "chat_commands.h"
 #include "line_editor.h"
 #include "printable.h"
@@ -21,14 +20,14 @@
 struct chat {
     struct run *r;
     const pl_template *form;
-    char *extra;       /* variables of the template; owned */
-    json_t *system;    /* the message of --system; NULL: there is none */
-    json_t *messages;  /* all, for /save */
-    size_t n_left_out; /* of them, behind the system's */
+    char *extra;                /* variables of the template; owned */
+    json_t *system;             /* the message of --system, or NULL */
+    json_t *messages;           /* all, for /save */
+    size_t n_left_out;          /* number left out, after the system's */
     struct line_editor *editor; /* NULL: lines come from a pipe */
     bool reasons;               /* reasoning is being shown */
-    bool refused; /* the template makes no prompt of the messages */
-    bool quits;   /* the chat is to end */
+    bool refused;               /* the template cannot render the messages */
+    bool quits;                 /* the chat should end */
 };
 
 static enum exit_code no_memory(void)
@@ -38,7 +37,7 @@ static enum exit_code no_memory(void)
 
 /* ---- prompts ------------------------------------------------------------- */
 
-/* What the template makes of messages; PL_NO_MEMORY without a message. */
+/* Renders messages with the template; PL_NO_MEMORY comes without a message. */
 static pl_status render(const pl_template *form, const json_t *messages,
                         const char *extra, char **text, size_t *len,
                         pl_err *err)
@@ -56,7 +55,7 @@ static pl_status render(const pl_template *form, const json_t *messages,
     return s;
 }
 
-/* The variables of --kwargs and --reasoning. */
+/* Makes the template's variables from --kwargs and --reasoning. */
 static enum exit_code variables(const struct options *o, bool reasons,
                                 char **out)
 {
@@ -81,7 +80,7 @@ static enum exit_code variables(const struct options *o, bool reasons,
     return *out != NULL ? EXIT_DONE : no_memory();
 }
 
-/* Does the template know --reasoning? Then its prompts differ. */
+/* Checks that the template supports --reasoning: its prompts then differ. */
 static enum exit_code check_reasoning(const struct chat *c)
 {
     const struct options *o = c->r->o;
@@ -110,7 +109,7 @@ static enum exit_code check_reasoning(const struct chat *c)
     return code;
 }
 
-/* The tokens of a prompt. Its text may name BOS itself; there is one. */
+/* Tokenizes a prompt. The text may contain BOS itself; only one is kept. */
 static pl_status tokenize(struct run *r, const char *text, size_t len,
                           int32_t **ids, int64_t *n)
 {
@@ -136,7 +135,7 @@ static pl_status tokenize(struct run *r, const char *text, size_t len,
     return PL_OK;
 }
 
-/* Makes the sequence hold these tokens, computing no more than it must. */
+/* Makes the sequence hold these tokens, computing as few as possible. */
 static enum stop hold(struct run *r, const int32_t *ids, int64_t n)
 {
     int64_t held = pl_seq_length(r->s.engine, 0), same = 0;
@@ -179,7 +178,7 @@ static void show_part(void *chat, const pl_reply_part *p)
 {
     struct chat *c = chat;
 
-    if (c->r->o->show_special) /* all is shown as it comes */
+    if (c->r->o->show_special) /* all is shown as it is generated */
         return;
     if (p->kind == PL_REPLY_REASONING) {
         if (!c->reasons && term_colors())
@@ -223,7 +222,7 @@ static void drop_last(struct chat *c)
         json_array_remove(c->messages, json_array_size(c->messages) - 1);
 }
 
-/* The reply becomes a message. */
+/* Appends the reply to the messages. */
 static enum stop keep_reply(struct chat *c)
 {
     struct run *r = c->r;
@@ -259,7 +258,7 @@ static void prompt_free(struct prompt *p)
     *p = (struct prompt){0};
 }
 
-/* Messages at the beginning that are kept whatever is left out. */
+/* Returns the number of leading messages that are never left out. */
 static size_t count_lead(const struct chat *c)
 {
     size_t n = 0;
@@ -270,7 +269,7 @@ static size_t count_lead(const struct chat *c)
     return n;
 }
 
-/* The prompt of the messages that are not left out. */
+/* Makes the prompt of the messages that are not left out. */
 static pl_status make_prompt(struct chat *c, struct prompt *p)
 {
     struct run *r = c->r;
@@ -297,8 +296,8 @@ static pl_status make_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* Leaves the oldest turn out, up to the next message of the user's; false: the
- * last turn stays. */
+/* Leaves out the oldest turn, up to the next user message. Returns false if
+ * only the last turn is left. */
 static bool leave_turn_out(struct chat *c)
 {
     size_t lead = count_lead(c), i = lead + c->n_left_out + 1;
@@ -312,8 +311,8 @@ static bool leave_turn_out(struct chat *c)
     return true;
 }
 
-/* A prompt with room for an answer behind it. When turns have to go, so many do
- * that it is some time until others have to. */
+/* Makes a prompt that leaves space for an answer. If turns must be left out,
+ * enough are that it is not needed again soon. */
 static pl_status fit_prompt(struct chat *c, struct prompt *p)
 {
     const int64_t n_ctx = c->r->s.n_ctx, limit = c->r->o->n_predict;
@@ -338,8 +337,8 @@ static pl_status fit_prompt(struct chat *c, struct prompt *p)
     return s;
 }
 
-/* The model answers the messages. What could not be begun is no answer: then
- * *answered is false. */
+/* Generates an answer to the messages. *answered is false if that could not
+ * begin. */
 static enum stop answer(struct chat *c, bool *answered)
 {
     struct run *r = c->r;
@@ -369,7 +368,7 @@ static enum stop answer(struct chat *c, bool *answered)
     return stop;
 }
 
-/* Has the chat to end? With *code set, if that is an error. */
+/* Runs a turn. Returns true if the chat must end, with *code set on error. */
 static bool chat_turn(struct chat *c, enum exit_code *code)
 {
     struct run *r = c->r;
@@ -379,7 +378,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
     if (!flush_out())
         return true;
     if (!answered && is_by(last_message(c), "user"))
-        drop_last(c); /* as if it had not been said */
+        drop_last(c); /* as if the message had not been sent */
     if (stop == STOP_FULL && answered)
         run_warn_context_full(r);
     else if (stop == STOP_FULL)
@@ -390,7 +389,7 @@ static bool chat_turn(struct chat *c, enum exit_code *code)
                   r->n_refused, r->s.n_ctx, 2 * r->n_refused);
     if (stop == STOP_FAILED && c->refused && isatty(0)) {
         cli_error(CMD_RUN, EXIT_DONE, "%s", r->err.message);
-        stop = STOP_END; /* another message may do */
+        stop = STOP_END; /* another message may work */
     }
     if (stop == STOP_FAILED)
         *code = report(r->o, r->status, &r->err);
@@ -514,7 +513,7 @@ static const struct {
 };
 enum { N_COMMAND_ROW = sizeof(commands) / sizeof(commands[0]) };
 
-/* A line that begins with a slash, without its newline. */
+/* Runs a line that begins with a slash, without its newline. */
 static bool run_command(struct chat *c, char *line)
 {
     size_t n = strcspn(line, " \t");
@@ -545,7 +544,8 @@ static bool run_command(struct chat *c, char *line)
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* The next line with its newline; false at the end, or with *code set. */
+/* Reads the next line with its newline; returns false at the end, or with *code
+ * set. */
 static bool next_line(struct chat *c, struct input *line, const char *prompt,
                       enum exit_code *code)
 {
@@ -558,7 +558,7 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
                 fputs(prompt, stderr);
             if (input_line(line, c->r->o, code))
                 return true;
-            if (ferror(stdin) && errno != EINTR)
+            if (ferror(stdin) && errno != EINTR && term_interrupts < 2)
                 *code =
                     cli_error(CMD_RUN, EXIT_FAILED,
                               "reading standard input: %s", strerror(errno));
@@ -583,8 +583,8 @@ static bool next_line(struct chat *c, struct input *line, const char *prompt,
     }
 }
 
-/* Adds a line to a message without its newline; true: it goes on, as the line
- * ends with a backslash. */
+/* Appends a line to a message without its newline. Returns true if it
+ * continues, because the line ends with a backslash. */
 static bool join(struct input *message, const struct input *line)
 {
     size_t n = line->len;
@@ -605,7 +605,8 @@ static bool join(struct input *message, const struct input *line)
     return goes_on;
 }
 
-/* The next message or command; false at the end, or with *code set. */
+/* Reads the next message or command; returns false at the end, or with *code
+ * set. */
 static bool next_message(struct chat *c, struct input *message,
                          enum exit_code *code)
 {

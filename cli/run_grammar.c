@@ -1,11 +1,11 @@
-/* plait run with a grammar: what the model writes in a turn is one text of it.
- * In a chat that is the answer alone. */
+/* plait run with a grammar: each turn's output is one text of it. In a chat
+ * this covers only the answer, without reasoning. */
 #include "printable.h"
 #include "run.h"
 
 #include <string.h>
 
-/* What the command line says of it; `text` or `file` is there. */
+/* A grammar on the command line: `text` or `file` is set. */
 struct source {
     const char *option, *text, *file;
     pl_grammar_form form;

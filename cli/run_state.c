@@ -1,11 +1,11 @@
-/* plait run from a saved state and to one.
+/* Loads and saves the state of plait run.
  *
  * The state's note holds what the cache does not: the tokens, which penalties
- * and the text's spelling depend on, and the logits behind the last one, so
- * that a text goes on where it ended, recurrent models' too. Little endian:
+ * and detokenization need, and the logits after the last one, so that a text
+ * can be continued, with recurrent models too. Little endian:
  *
  *   0   4  n, tokens
- *   4   4  n_logits: the vocabulary's tokens, or 0 where reading was stopped
+ *   4   4  n_logits: the vocabulary's tokens, or 0 if prefill was stopped
  *   8      n times 4, token ids
  *          n_logits times 4, floats */
 #include "printable.h"
@@ -35,8 +35,8 @@ static unsigned char *put4(unsigned char *p, uint32_t v)
     return p + sizeof(v);
 }
 
-/* Takes what is in a note; nothing, if it is not one of this sequence: then the
- * state still does for a text that is given. */
+/* Reads a note. Ignores one that does not belong to this sequence: the state
+ * can still continue with a given text. */
 static void read_note(struct run *r, const unsigned char *p, size_t bytes)
 {
     int64_t n, n_logits;
@@ -68,7 +68,7 @@ static void read_note(struct run *r, const unsigned char *p, size_t bytes)
         r->n_seen = n;
 }
 
-/* *note is malloc'ed; NULL, with no error: the tokens are not known. */
+/* Makes a note, malloc'ed; NULL, with no error, if the tokens are not known. */
 static pl_status make_note(struct run *r, unsigned char **note, size_t *bytes)
 {
     int64_t n = pl_seq_length(r->s.engine, 0);
@@ -132,17 +132,18 @@ enum exit_code run_save_state(struct run *r)
 
     if (o->state_save == NULL)
         return EXIT_DONE;
+    r->saves = true;
     if (r->pending >= 0 && pl_seq_length(r->s.engine, 0) >= r->s.n_ctx) {
         cli_error(CMD_RUN, EXIT_DONE,
                   "%s lacks the last token: the context of %" PRId64
                   " tokens is full",
                   clip_printable(name, o->state_save), r->s.n_ctx);
-    } else if (r->pending >= 0) {
-        term_interrupts_clear(); /* it has stopped the writing already */
-        if (run_prefill(r, &r->pending, 1, NULL) != STOP_END)
-            s = r->status;
+    } else if (r->pending >= 0 &&
+               run_prefill(r, &r->pending, 1, NULL) != STOP_END) {
+        s = r->status;
     }
-    c = whole_compare(o, "--state-save", o->state_save); /* once more */
+    c = whole_compare(o, "--state-save", o->state_save); /* hours may have
+                                                            passed */
     if (c != EXIT_DONE)
         return c;
     if (s == PL_OK)

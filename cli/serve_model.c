@@ -1,4 +1,4 @@
-/* From a model's options to its service. See serve_model.h. */
+/* Creates a service from a model's options. See serve_model.h. */
 #include "serve_model.h"
 
 #include "fetch.h"
@@ -61,8 +61,9 @@ static pl_status open_template(struct service *v, const struct options *o,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* A server that shares its machine leaves most of its memory to others; a
- * container may have less than the machine. All its models share that. */
+/* Returns the default for all models together. A server on a shared machine
+ * leaves most memory to others, and a container may have less than the
+ * machine. */
 static uint64_t default_ram(const struct serve_models *all)
 {
     const uint64_t most = (uint64_t)8 << 30;
@@ -70,12 +71,12 @@ static uint64_t default_ram(const struct serve_models *all)
     pl_err err;
 
     if (pl_host_memory(&bytes, NULL, &err) != PL_OK)
-        return 0; /* the plan says why */
+        return 0; /* the plan reports why */
     bytes = bytes / 8 < most ? bytes / 8 : most;
     return bytes / (uint64_t)(all->most > 0 ? all->most : 1);
 }
 
-/* That a model's cache may have of the host's memory. */
+/* Returns the host memory that a model's cache may use. */
 static uint64_t ram_of(const struct serve_models *all, const struct options *o)
 {
     if (o->cache_ram == 1) /* option_set_bytes: 0 was asked for */
@@ -83,7 +84,7 @@ static uint64_t ram_of(const struct serve_models *all, const struct options *o)
     return o->cache_ram == 0 ? default_ram(all) : o->cache_ram;
 }
 
-/* Bytes that the caches of loaded models will take beside what they have. */
+/* Returns the bytes that caches of loaded models may still grow by. */
 static uint64_t promised_bytes(const struct serve_models *all)
 {
     uint64_t sum = 0;
@@ -104,7 +105,7 @@ static uint64_t promised_bytes(const struct serve_models *all)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* all: those it is loaded beside; NULL: it is alone. */
+/* Loads an engine. all: the loaded models; NULL: it is the only one. */
 static pl_status load(struct service *v, const struct options *o,
                       const struct serve_models *all,
                       const volatile int *cancel, int64_t *piece, pl_err *err)
@@ -131,7 +132,8 @@ static pl_status load(struct service *v, const struct options *o,
         pl.host_reserve = promised_bytes(all) + ram_of(all, o);
     s = pl_engine_create(&v->engine, v->model, &pl, err);
     term_progress_end(&progress);
-    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can end */
+    if (s == PL_OK && (o->cache_dir || o->slot_dir)) /* while it can still
+                                                        fail */
         s = pl_engine_sum(v->engine, cancel, err);
     if (s != PL_OK)
         return s;
@@ -263,7 +265,7 @@ void serve_model_close(void *user, struct service *v)
         if (all->entry[i].service == v)
             all->entry[i].service = NULL;
     slots_fini(&v->slots);
-    loop_free(v->loop); /* ends the requests that are left */
+    loop_free(v->loop); /* ends the remaining requests */
     tiers_free(v->tiers);
     grammars_fini(&v->grammars);
     metrics_fini(&v->metrics);

@@ -1,4 +1,4 @@
-/* One of the models that `plait serve` serves, loaded by its own options. */
+/* One of the models of `plait serve`, loaded with its own options. */
 #ifndef CLI_SERVE_MODEL_H
 #define CLI_SERVE_MODEL_H
 
@@ -6,21 +6,21 @@
 
 #include "server/models.h"
 
-/* What a struct model_about has as its `own`. */
+/* The `own` member of a struct model_about. */
 struct serve_entry {
-    struct service *service; /* borrowed; NULL: it is not loaded */
+    struct service *service; /* borrowed; NULL: not loaded */
     const struct options *o; /* borrowed, or: */
     struct options own;
-    bool at_start; /* loaded before anybody asks */
+    bool at_start; /* load it when the server starts */
 };
 
-/* All there are, whose caches share the host's memory. */
+/* All models; their caches share the host's memory. */
 struct serve_models {
     struct serve_entry *entry; /* borrowed, [n] */
-    int n, most;               /* loaded at once */
+    int n, most;               /* maximum loaded at once */
 };
 
-/* For struct models_options; `user` is a struct serve_models. */
+/* Callbacks for struct models_options; `user` is a struct serve_models. */
 pl_status serve_model_open(void *user, const struct model_about *about,
                            const volatile int *cancel, struct service **out,
                            pl_err *err);

@@ -1,6 +1,7 @@
-/* From the command line to a list of models. Each model's options are read by
- * the parser of command lines, from words of these, the later ones winning: the
- * section [*] of the presets, its own section, the command line. */
+/* Makes the list of models from the command line. The command-line parser reads
+ * each model's options from the words of three sources, the later ones taking
+ * precedence: the section [*] of the presets, the model's section, the command
+ * line. */
 #include "serve_models.h"
 
 #include "cmd.h"
@@ -57,7 +58,8 @@ static enum exit_code no_memory(void)
 
 /* ---- the command line ---------------------------------------------------- */
 
-/* Does an option say which file the model is? Two that do name two models. */
+/* Returns true if the option names the model's file. Two such options name two
+ * models. */
 static bool names_model(const struct option_row *row)
 {
     return row->offset == offsetof(struct options, model) ||
@@ -65,12 +67,12 @@ static bool names_model(const struct option_row *row)
            row->offset == offsetof(struct options, model_url);
 }
 
-/* Words of a command line that was parsed already, option by option. */
+/* Words of an already parsed command line, option by option. */
 struct walk {
     char **word; /* [n] */
     int n, next;
-    const struct option_row *row; /* NULL: one of llama.cpp's, passed over */
-    const char *value;            /* NULL: it takes none */
+    const struct option_row *row; /* NULL: an ignored option of llama.cpp */
+    const char *value;            /* NULL: takes none */
 };
 
 static bool walk_on(struct walk *w)
@@ -101,7 +103,7 @@ bool serve_has_many(const struct options *o)
     return n > 1 || o->models_dir != NULL || o->models_preset != NULL;
 }
 
-/* A long name, if it has one. */
+/* Returns the option's long name, or the short one if it has none. */
 static const char *name_of_row(const struct option_row *row)
 {
     return row->name[1] != NULL ? row->name[1] : row->name[0];
@@ -109,8 +111,8 @@ static const char *name_of_row(const struct option_row *row)
 
 /* ---- names --------------------------------------------------------------- */
 
-/* A file's, without its folder, its ending, and what a split one has before
- * that; malloc'ed. */
+/* Returns a file's name without folder, extension, and number of a split file;
+ * malloc'ed. */
 static char *name_of_file(const char *path)
 {
     const char *slash = strrchr(path, '/'), *at = slash ? slash + 1 : path;
@@ -125,7 +127,7 @@ static char *name_of_file(const char *path)
     return strndup(at, n);
 }
 
-/* The same of an address's file: a name for people, without its secrets. */
+/* Returns the same for a URL's file: a name for display, without secrets. */
 static char *name_of_url(const char *url)
 {
     char buf[HUB_SHOWN];
@@ -143,8 +145,8 @@ static struct serve_named *find_named(struct serve_list *l, const char *name)
     return NULL;
 }
 
-/* Takes `name`, which may be NULL for want of memory; so is the result then. A
- * file's name may have any bytes, JSON only those of UTF-8. */
+/* Adds a model and takes ownership of `name`. Returns NULL if `name` is NULL or
+ * memory is out. A file's name may contain any bytes, but JSON only UTF-8. */
 static struct serve_named *add_named(struct serve_list *l, char *name)
 {
     char *valid = name ? utf8_copy(name, strlen(name)) : NULL;
@@ -163,7 +165,7 @@ static struct serve_named *add_named(struct serve_list *l, char *name)
 
 /* ---- -m and -hf ---------------------------------------------------------- */
 
-/* The next of --alias, malloc'ed; NULL: there is none left. */
+/* Returns the next name of --alias, malloc'ed; NULL if none is left. */
 static char *next_alias(const char **alias)
 {
     size_t n;
@@ -203,7 +205,7 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
             if (ok)
                 m->first = true;
         }
-        /* A file of a repository belongs to the one before it. */
+        /* A file of a repository belongs to the preceding repository. */
         to = m != NULL && (names_model(w.row) ||
                            w.row->offset == offsetof(struct options, hf_file))
                  ? &m->own
@@ -216,8 +218,8 @@ static enum exit_code read_line(struct serve_list *l, const struct options *o)
 
 /* ---- a folder ------------------------------------------------------------ */
 
-/* A file of a model to begin with: no later one of a split model, and no
- * projector of pictures. */
+/* Returns true for the first file of a model: not a later file of a split
+ * model, and not a projector of images. */
 static int is_model_file(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
@@ -251,7 +253,7 @@ static bool add_file(struct serve_list *l, char *name, const char *path)
     return m != NULL && add_word(&m->own, "--model") && add_word(&m->own, path);
 }
 
-/* A folder in the folder: its model, if it has one. */
+/* Adds the model of a subfolder, if it has one. */
 static bool add_folder(struct serve_list *l, const char *name, const char *path)
 {
     struct dirent **in = NULL;
@@ -315,7 +317,7 @@ static enum exit_code refuse_key(const char *file, const struct preset_key *k,
                      k->line, clip_printable(cut, k->key), why);
 }
 
-/* "true" and the like: 1, their opposites: 0, neither: -1. */
+/* Returns 1 for "true" and its synonyms, 0 for their opposites, else -1. */
 static int parse_bool(const char *s)
 {
     static const char *const yes[] = {"true", "1", "on", "yes", "enabled"};
@@ -327,7 +329,8 @@ static int parse_bool(const char *s)
     return -1;
 }
 
-/* off: takes switches that are turned off; NULL: they are so anyway. */
+/* Reads a key. off: collects switches that are turned off; NULL: off is their
+ * default. */
 static enum exit_code read_key(struct serve_words *to, struct serve_words *off,
                                const char *file, const struct preset_key *k)
 {
@@ -410,7 +413,7 @@ static enum exit_code read_presets(struct serve_list *l,
     return c;
 }
 
-/* What clients may see. */
+/* Fills the options shown to clients. */
 static bool fill_told(struct serve_named *m)
 {
     bool ok = true;
@@ -428,9 +431,10 @@ static bool fill_told(struct serve_named *m)
     return ok;
 }
 
-/* ---- together ------------------------------------------------------------ */
+/* ---- the list ------------------------------------------------------------ */
 
-/* What clients may see of it, malloc'ed; NULL: it names none, or no memory. */
+/* Returns the path shown to clients, malloc'ed; NULL if it names none, or out
+ * of memory. */
 static char *path_of(const struct options *o)
 {
     char buf[HUB_SHOWN];
@@ -448,7 +452,8 @@ static bool has_word(const struct serve_words *w, const char *word)
     return false;
 }
 
-/* What [*] says, but for switches that the model's own section turns off. */
+/* Adds the options of [*], except switches that the model's own section turns
+ * off. */
 static bool add_general(struct serve_named *m,
                         const struct serve_words *general)
 {
@@ -499,7 +504,7 @@ static enum exit_code parse(struct serve_list *l, int i)
     return EXIT_DONE;
 }
 
-/* The one model that there is, by the options as they are. */
+/* Makes a list of the only model, with the options unchanged. */
 static enum exit_code make_one(struct serve_list *l, const struct options *o)
 {
     const char *alias = o->alias;

@@ -18,10 +18,10 @@ enum exit_code report(const struct options *o, pl_status s, const pl_err *err)
                      err->message);
 }
 
-static int out_errno; /* of the first write that failed */
+static int out_errno; /* of the first failed write */
 
-/* Not by stdio, which drops what it holds when a write is interrupted: Ctrl-C
- * ends an answer, not the output. */
+/* Does not use stdio, which drops buffered data when a write is interrupted:
+ * Ctrl-C ends an answer, not the output. */
 void write_out(void *user, const char *text, size_t len)
 {
     (void)user;
@@ -49,7 +49,7 @@ enum exit_code finish_out(const struct options *o)
 {
     if (flush_out())
         return EXIT_DONE;
-    if (out_errno == EPIPE) /* `| head` has what it wants */
+    if (out_errno == EPIPE) /* the reader, such as `| head`, is done */
         return EXIT_PIPE;
     return cli_error(o->command, EXIT_FAILED, "writing standard output: %s",
                      out_errno != 0 ? strerror(out_errno) : "it failed");
@@ -57,10 +57,11 @@ enum exit_code finish_out(const struct options *o)
 
 /* ---- open and close ----------------------------------------------------- */
 
-/* Has this warning been given? `plait bench` opens many engines alike. */
+/* Returns true if this warning was given before: `plait bench` opens many
+ * similar engines. */
 static bool was_said(const char *text)
 {
-    static char *said[32]; /* more are given each time */
+    static char *said[32]; /* later ones are repeated */
     size_t i = 0;
 
     for (; i < sizeof(said) / sizeof(said[0]) && said[i] != NULL; i++)
@@ -125,7 +126,7 @@ static enum exit_code open_trace(struct session *s)
     return atomic_file_open(&s->trace, s->o, "--trace", s->o->trace);
 }
 
-/* "1.23 s", "4.56 ms", "0.78 us" */
+/* Formats a time: "1.23 s", "4.56 ms", "0.78 us". */
 static const char *seconds_text(double s, char buf[24])
 {
     static const char *const units[] = {"s", "ms", "us"};
@@ -202,7 +203,8 @@ enum exit_code session_require_tokenizer(const struct session *s,
 /* ---- tokens ------------------------------------------------------------- */
 
 pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
-                       float *logits, const char *what, pl_err *err)
+                       float *logits, const char *what,
+                       const volatile int *cancel, pl_err *err)
 {
     pl_status r = PL_OK;
     int64_t piece = n < s->piece ? n : s->piece;
@@ -224,7 +226,7 @@ pl_status session_feed(struct session *s, const int32_t *ids, int64_t n,
             wanted[b.n - 1] = 1;
         if (what != NULL)
             term_progress(&s->progress, what, (uint64_t)i, (uint64_t)n);
-        r = pl_engine_decode(s->engine, &b, &term_interrupts, err);
+        r = pl_engine_decode(s->engine, &b, cancel, err);
     }
     if (what != NULL)
         term_progress_end(&s->progress);

@@ -1,19 +1,19 @@
-/* Pictures in SVG: text into a file that is written as a whole. */
+/* SVG pictures, written as text into a file that appears complete. */
 #ifndef CLI_SVG_H
 #define CLI_SVG_H
 
 #include "atomic_file.h"
 
-/* At most 600 bytes at once. */
+/* Writes at most 600 bytes at once. */
 void svg_say(struct whole_file *w, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* What others wrote, so that it is text and nothing else. */
+/* Writes foreign text, escaped. */
 void svg_text(struct whole_file *w, const char *s);
-/* Of lines, told apart by those who do not see red or green well; any i >= 0.
- */
+/* Returns the colour of line i, any i >= 0. The colours suit readers who see
+ * red or green poorly. */
 const char *svg_colour(int i);
-/* A step of an axis, 1, 2 or 5 times a power of ten, so that a handful fit into
- * `most`. */
+/* Returns the step of an axis: 1, 2 or 5 times a power of ten, so that a
+ * handful fit into `most`. */
 double svg_tick(double most);
 
 #endif

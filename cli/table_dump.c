@@ -1,6 +1,6 @@
 /* The program plait-table: prints the tables of the command line as JSON, for
- * scripts/manual.py. It is not installed. It needs no library of plait's, so
- * that scripts/check.py can compile it without a build. */
+ * scripts/manual.py. It is not installed. It links no library of plait, so that
+ * scripts/check.py can compile it without a build. */
 #include "chat_commands.h"
 #include "option_table.h"
 
@@ -12,7 +12,7 @@ static json_t *text(const char *s)
     return s != NULL ? json_string(s) : json_null();
 }
 
-/* The names of commands whose bits are set. */
+/* Returns the names of commands whose bits are set. */
 static json_t *names_of(unsigned commands)
 {
     json_t *list = json_array();

@@ -1,4 +1,4 @@
-/* Progress on a terminal, and signals that end. */
+/* Progress on a terminal, and signals that end the process. */
 #include "term.h"
 #include "options.h"
 
@@ -63,7 +63,7 @@ void term_progress(void *progress, const char *what, uint64_t done,
         term_progress_end(p);
         return;
     }
-    /* After a third of a second it is known whether a second will pass. */
+    /* After a third of a second it is clear if the work will take a second. */
     if (now - p->start_s < 0.3 || now - p->start_s < part || !term_draws() ||
         (p->drawn && now - p->drawn_s < 0.1))
         return;
@@ -90,11 +90,11 @@ void term_status(struct term_progress *p, const char *fmt, ...)
 
 volatile int term_interrupts;
 static volatile sig_atomic_t interrupts_allowed;
-static volatile sig_atomic_t last; /* signal that came; 0: none */
+static volatile sig_atomic_t last; /* the last signal; 0: none */
 static volatile sig_atomic_t ends; /* it was not Ctrl-C */
 
-/* Nobody is there to send SIGTERM or SIGHUP a second time: one of them counts
- * as all the Ctrl-C that are allowed. */
+/* Counts a signal. SIGTERM and SIGHUP are usually not sent twice, so one of
+ * them counts as all allowed Ctrl-C. */
 static void on_interrupt(int sig)
 {
     if (term_interrupts >= interrupts_allowed)
@@ -102,11 +102,21 @@ static void on_interrupt(int sig)
     last = sig;
     ends = ends || sig != SIGINT;
     term_interrupts = ends ? interrupts_allowed : term_interrupts + 1;
+    if (ends)
+        alarm(1);
 }
 
-/* A descriptor that is closed would be the next file's, and messages would land
- * in it. It gets one that fails as it did: input that cannot be read, output
- * that cannot be written. */
+/* A read that begins just after a signal is not interrupted by it and could
+ * wait for ever. So an alarm follows, each second until the process ends. */
+static void on_alarm(int sig)
+{
+    (void)sig;
+    alarm(1);
+}
+
+/* Opens closed standard descriptors. Otherwise the next opened file would get
+ * the number, and messages would be written into it. The replacement fails as a
+ * closed one did: input cannot be read, output cannot be written. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -120,13 +130,15 @@ void term_init(void)
 
     fill_descriptors();
     setenv("HWLOC_HIDE_ERRORS", "2", 0); /* it would print */
-    /* No SA_RESTART: waiting for a line must end too. */
+    /* No SA_RESTART, because waiting for a line must end too. */
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &a, NULL); /* nohup has it ignored */
-    /* A closed pipe and a file at its limit are errors of write, told as such.
-     */
+        sigaction(SIGHUP, &a, NULL); /* nohup ignores it */
+    a.sa_handler = on_alarm;
+    sigaction(SIGALRM, &a, NULL);
+    /* A closed pipe and a file at its size limit are errors of write, and
+     * reported as such. */
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
     sigaction(SIGXFSZ, &a, NULL);

@@ -43,7 +43,7 @@ def line(points, stroke=GREY, width=1.4, arrow=True, dash=''):
 
 
 def layout(x, y, kind, w=96):
-    """How four ranks hold a value; y is the middle of the row."""
+    """Draws how four ranks hold a value; y is the middle of the row."""
     if kind == 'split':
         for r in range(4):
             put(f'<rect x="{x + r * w / 4}" y="{y - 8}" width="{w / 4}" '

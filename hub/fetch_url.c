@@ -1,6 +1,6 @@
-/* A GGUF file of any address. A folder holds the files of one address, or of
- * those of a split model, which differ in a number; what is there already is
- * asked for by its ETag, and taken as it is from a server that is away. */
+/* Downloads a GGUF file from any URL. A folder holds the files of one URL, or
+ * of the URLs of a split model, which differ in a number. A cached file is
+ * revalidated by its ETag, and used as it is if the server is unreachable. */
 #include "hub_files.h"
 #include "hub_listing.h"
 #include "hub_sha256.h"
@@ -13,10 +13,11 @@
 
 struct address {
     const char *url;
-    size_t name, n_name; /* the file's, in there */
+    size_t name, n_name; /* the file's name in `url` */
     char *folder;        /* owned */
     int n;               /* files */
-    size_t number;       /* of a split model: where in the name */
+    size_t number;       /* of a split model: offset of the number in the
+                            name */
 };
 
 static pl_status read_address(struct address *a, const char *url, pl_err *err)
@@ -73,7 +74,7 @@ static pl_status make_folder(struct address *a, const struct hub_options *o,
     return s;
 }
 
-/* The i-th file: address and place, both malloc'ed. */
+/* Makes the URL and the path of the i-th file, both malloc'ed. */
 static bool names(const struct address *a, int i, char **url, char **path)
 {
     *path = NULL;

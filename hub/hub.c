@@ -1,5 +1,5 @@
-/* A repository's model into the cache folder: the hub is asked which revision
- * is the latest and what is in it; what the cache lacks of it is downloaded. */
+/* Downloads a repository's model into the cache folder: queries the latest
+ * revision and its files, and downloads those that the cache lacks. */
 #include "hub_api.h"
 #include "hub_cache.h"
 #include "hub_files.h"
@@ -13,7 +13,7 @@
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* "https://", if it has that; what comes behind may have anything. */
+/* Returns the length of "https://", if present; anything may follow it. */
 static size_t scheme_of(const char *url)
 {
     size_t n = strcspn(url, ":/?#@");
@@ -148,9 +148,9 @@ bool hub_retry(const struct hub_options *o, struct hub_retry_state *t,
     return hub_sleep(o, ms);
 }
 
-/* ---- what is asked for --------------------------------------------------- */
+/* ---- names --------------------------------------------------------------- */
 
-/* USER or REPO: what the hub lets names be made of. */
+/* Returns true for a USER or REPO with the characters that the hub allows. */
 static bool is_name(const char *s, size_t n)
 {
     if (n == 0 || n > 96 || s[0] == '.' || s[0] == '-')
@@ -169,7 +169,8 @@ static bool is_quant(const char *s)
     return n <= 64 && is_name(s, n);
 }
 
-/* *repo is malloc'ed; *quant points behind the colon, or is NULL. */
+/* Splits a name. *repo is malloc'ed; *quant points after the colon, or is
+ * NULL. */
 static pl_status take_name(char **repo, const char **quant, const char *name,
                            pl_err *err)
 {
@@ -218,7 +219,7 @@ static pl_status check_options(const struct hub_options *o, const char *file,
 
 /* ---- downloading --------------------------------------------------------- */
 
-/* Is there room for what is missing? */
+/* Checks that the disk has space for the missing files. */
 static pl_status check_room(const struct hub_cache *c, const char *revision,
                             const struct hub_pick *p, pl_err *err)
 {
@@ -235,7 +236,7 @@ static pl_status check_room(const struct hub_cache *c, const char *revision,
             missing += left;
     }
     if (statvfs(c->folder, &v) != 0)
-        return PL_OK; /* then writing says so */
+        return PL_OK; /* then writing reports it */
     room = (uint64_t)v.f_bavail * (uint64_t)v.f_frsize;
     if (missing <= room)
         return PL_OK;
@@ -271,8 +272,8 @@ static pl_status download(const struct hub_options *o,
     return s;
 }
 
-/* What is missing comes under the lock; what another process has brought
- * meanwhile is there then. */
+/* Downloads the missing files under the lock. Files that another process has
+ * downloaded meanwhile are found. */
 static pl_status download_files(const struct hub_options *o,
                                 struct hub_cache *c, const char *revision,
                                 const struct hub_listing *l,
@@ -300,7 +301,7 @@ static pl_status from_hub(char **path, const struct hub_options *o,
                           struct hub_cache *c, const char *quant,
                           const char *file, bool *unreachable, pl_err *err)
 {
-    /* What is in the cache serves as well, so one try is enough. */
+    /* A cached model serves as well, so one try is enough. */
     bool has = hub_cache_find(path, c, quant, file) == PL_OK;
     struct hub_options once = *o;
     struct hub_listing l = {0};

@@ -45,7 +45,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* For messages, without what is a secret. */
+/* Returns the endpoint for messages, without secrets. */
 static const char *shown_endpoint(const struct hub_options *o,
                                   char buf[HUB_SHOWN])
 {
@@ -102,7 +102,7 @@ static pl_status no_repository(const struct hub_options *o, const char *repo,
                     repo, at);
 }
 
-/* The body of an answer with status 200. */
+/* Reads the body of a response with status 200. */
 static pl_status ask(const struct hub_options *o, const char *repo,
                      const char *url, struct text *t, struct hub_head *h,
                      bool *unreachable, pl_err *err)
@@ -150,7 +150,7 @@ static pl_status ask(const struct hub_options *o, const char *repo,
     return hub_fail(err, PL_IO, "%s", said);
 }
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- responses ----------------------------------------------------------- */
 
 static bool is_revision(const char *s)
 {
@@ -178,8 +178,8 @@ static pl_status read_revision(char revision[HUB_REVISION],
                          "%s: the hub's answer names no revision", repo);
 }
 
-/* The address of the next page, if it is one of the same server: it gets the
- * token. */
+/* Reads the URL of the next page. It must be on the same server, because it
+ * gets the token. */
 static pl_status next_page(char url[MOST_URL], const struct hub_head *h,
                            const char *repo, pl_err *err)
 {

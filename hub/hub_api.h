@@ -1,5 +1,4 @@
-/* What is asked of the hub beside files: which revision is the latest, and what
- * is in it. */
+/* Queries of the hub other than files: the latest revision and its contents. */
 #ifndef HUB_API_H
 #define HUB_API_H
 
@@ -10,16 +9,16 @@
 
 enum { HUB_REVISION = 65 }; /* hexadecimal digits and a NUL */
 
-/* The files of the latest revision. *away: the hub could not be reached, nor
- * was it able to answer; then IO. */
+/* Lists the files of the latest revision. *unreachable: the hub could not be
+ * reached or could not respond; then IO. */
 pl_status hub_api_list(const struct hub_options *o, const char *repo,
                        char revision[HUB_REVISION], struct hub_listing *l,
                        bool *unreachable, pl_err *err);
-/* Where a file is, malloc'ed; NULL: no memory. */
+/* Returns a file's URL, malloc'ed; NULL if out of memory. */
 char *hub_api_file(const struct hub_options *o, const char *repo,
                    const char *revision, const char *path);
-/* What a status says of a repository or of an address, `name`; its licence's
- * page is below `page`, unless that is NULL. */
+/* Sets the error for an HTTP status of a repository or URL, `name`. Its
+ * licence's page is below `page`, unless that is NULL. */
 pl_status hub_api_error(const struct hub_options *o, int status,
                         const char *name, const char *page, pl_err *err);
 

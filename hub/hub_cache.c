@@ -1,5 +1,5 @@
-/* See hub_cache.h. A revision's files are never changed once they are there, so
- * who only reads needs no lock. */
+/* See hub_cache.h. A revision's files never change once they exist, so readers
+ * need no lock. */
 #include "hub_cache.h"
 
 #include "hub_api.h"
@@ -113,7 +113,7 @@ uint64_t hub_cache_missing(const struct hub_cache *c, const char *revision,
 
 struct known {
     char revision[HUB_REVISION];
-    struct timespec kept; /* when it was last the newest */
+    struct timespec kept; /* time when it was last the newest */
 };
 
 static int by_time(const void *a, const void *b)
@@ -126,7 +126,7 @@ static int by_time(const void *a, const void *b)
     return x->tv_nsec > y->tv_nsec ? -1 : x->tv_nsec < y->tv_nsec;
 }
 
-/* Those with a listing, the newest first. */
+/* Finds the revisions that have a listing, the newest first. */
 static int find_revisions(const struct hub_cache *c,
                           struct known known[MOST_REVISIONS])
 {
@@ -152,7 +152,7 @@ static int find_revisions(const struct hub_cache *c,
     return n;
 }
 
-/* NOT_FOUND: there is none, or it is damaged. */
+/* Reads a stored listing. NOT_FOUND: absent or damaged. */
 static pl_status read_kept(struct hub_listing *l, const struct hub_cache *c,
                            const char *revision)
 {
@@ -199,7 +199,7 @@ pl_status hub_cache_save_listing(struct hub_cache *c, const char *revision,
     return s;
 }
 
-/* Moves or links one name to another; the latter's folders are made. */
+/* Moves or links a file to another name, whose folders are created. */
 static bool take(const struct hub_cache *c, const char *from_revision,
                  const char *from, const char *revision, const char *to,
                  const char *ending, bool keep)
@@ -252,7 +252,7 @@ void hub_cache_link_same(const struct hub_cache *c, const char *revision,
 
 /* ---- without the hub ----------------------------------------------------- */
 
-/* *path is NULL at first. */
+/* Finds a model in a revision. *path is NULL at first. */
 static pl_status find_in(char **path, const struct hub_cache *c,
                          const char *revision, const char *quant,
                          const char *file)

@@ -1,8 +1,8 @@
-/* One file, from its address to its place. It comes into PATH.part, which stays
- * when anything goes wrong and is gone on with by Range (PL_FILE_RESUME);
- * PATH.part.etag says of which version it is. A server that knows no ranges
- * sends all of it again. The sum is taken as bytes come, and of what was there
- * before they do. */
+/* Downloads one file to its path. The bytes are written to PATH.part, which
+ * stays after a failure and is continued with Range (PL_FILE_RESUME);
+ * PATH.part.etag identifies its version. A server without range support sends
+ * the whole file again. The checksum is updated as bytes are received, after
+ * the bytes of the partial file. */
 #include "hub_api.h"
 #include "hub_files.h"
 #include "hub_sha256.h"
@@ -22,17 +22,17 @@ struct coming {
     pl_file *file;                      /* owned */
     int fd;                             /* of file */
     struct hub_sha256 sum;
-    uint64_t have; /* bytes in the file, all of them in the sum */
+    uint64_t have; /* bytes in the file, all included in the sum */
     bool has_size;
     uint64_t size;
-    char etag[HUB_ETAG]; /* of what is there; "": not known */
-    bool resumed;        /* some of it came in an earlier run */
-    bool same;           /* the server has what is at PATH */
-    pl_status s;         /* what a callback found wrong, told in *err */
+    char etag[HUB_ETAG]; /* of the partial file; "": unknown */
+    bool resumed;        /* part of it came from an earlier run */
+    bool same;           /* PATH is up to date */
+    pl_status s;         /* error of a callback, described in *err */
     pl_err *err;
 };
 
-/* ---- the part ------------------------------------------------------------ */
+/* ---- the partial file ---------------------------------------------------- */
 
 static pl_status cannot_write(struct coming *g, int e)
 {
@@ -59,7 +59,7 @@ static pl_status restart_download(struct coming *g)
     return PL_OK;
 }
 
-/* The sum of what is there. */
+/* Adds the bytes of the partial file to the sum. */
 static pl_status read_part(struct coming *g, uint64_t n)
 {
     enum { BLOCK = 1 << 20 };
@@ -121,7 +121,7 @@ static pl_status open_part(struct coming *g)
     if (st.st_size == 0)
         return PL_OK;
     read_etag(g->etag, g->part_etag);
-    /* Without a tag or a sum nobody knows of which version it is. */
+    /* Without an ETag or a checksum the version of the part is unknown. */
     if ((g->etag[0] == '\0' && g->d->sha256[0] == '\0') ||
         (g->has_size && (uint64_t)st.st_size > g->size))
         return restart_download(g);
@@ -138,7 +138,7 @@ static void close_part(struct coming *g)
     free(g->etag_path);
 }
 
-/* ---- what comes ---------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------- */
 
 static pl_status take_size(struct coming *g, const struct hub_head *h)
 {
@@ -187,7 +187,7 @@ static bool on_begin(void *user, const struct hub_head *h)
 
     if (h->status == 200 || h->status == 206)
         g->s = take_head(g, h);
-    else if (h->status < 300) /* what comes is no file */
+    else if (h->status < 300) /* the body is not a file */
         g->s = hub_api_error(g->o, h->status, g->d->name, g->d->page, g->err);
     return g->s == PL_OK;
 }
@@ -222,7 +222,7 @@ static bool on_data(void *user, const void *data, size_t n)
     return true;
 }
 
-/* ---- tries --------------------------------------------------------------- */
+/* ---- attempts ------------------------------------------------------------ */
 
 static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
                         char why[HUB_WHY])
@@ -242,7 +242,7 @@ static enum hub_end get(struct coming *g, const char *known, struct hub_head *h,
     return hub_get(&t, h, why);
 }
 
-/* After an answer that is whole: is there more to be asked? */
+/* Evaluates a complete response: *more is true if another request is needed. */
 static pl_status judge(struct coming *g, const struct hub_head *h, bool *more,
                        char why[HUB_WHY])
 {
@@ -300,13 +300,13 @@ static pl_status get_all(struct coming *g, const char *known)
     return PL_OK;
 }
 
-/* ---- the end ------------------------------------------------------------- */
+/* ---- commit and close ---------------------------------------------------- */
 
 static pl_status take_place(struct coming *g)
 {
     pl_status s;
 
-    unlink(g->etag_path); /* it is not of what comes there now */
+    unlink(g->etag_path); /* it belongs to an older version */
     s = pl_file_commit(g->file, g->err);
     if (s != PL_OK)
         return s;
@@ -316,8 +316,8 @@ static pl_status take_place(struct coming *g)
                : PL_OK;
 }
 
-/* Checks the sum. *again: some of it was here before, so all is to come anew.
- */
+/* Verifies the checksum. *again: part of the file came from an earlier run, so
+ * the download starts over. */
 static pl_status check_sum(struct coming *g, bool *again)
 {
     char sum[HUB_SHA256];

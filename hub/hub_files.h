@@ -4,16 +4,16 @@
 
 #include "hub_inner.h"
 
-/* The folders that a path goes through. */
+/* Creates all folders of a path. */
 pl_status hub_cache_folders(const char *path, pl_err *err);
-/* A lock file in a folder that is there: its descriptor. */
+/* Locks an existing folder by a lock file and returns its descriptor in *fd. */
 pl_status hub_lock_folder(int *fd, const struct hub_options *o,
                           const char *folder, pl_err *err);
 void hub_unlock_folder(int *fd);
-/* A small file, whole or not at all. */
+/* Writes a small file, complete or not at all. */
 pl_status hub_write_file(const char *path, const char *text, pl_err *err);
-/* *text is malloc'ed and terminated. NOT_FOUND: there is none, or it is longer
- * than `most`; NO_MEMORY. */
+/* Reads a small file. *text is malloc'ed and terminated. NOT_FOUND: the file
+ * does not exist, or is longer than `most`; NO_MEMORY. */
 pl_status hub_read_file(const char *path, size_t most, char **text, size_t *n);
 
 #endif

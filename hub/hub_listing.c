@@ -1,5 +1,5 @@
-/* See hub_listing.h. Nothing of it is trusted: names are looked at before they
- * are kept, sizes and sums before they are used. */
+/* See hub_listing.h. Listings are not trusted: names are checked before they
+ * are stored, sizes and sums before they are used. */
 #include "hub_listing.h"
 
 #include "hub_inner.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-    MOST_FILES = 4096, /* hundreds are known of */
+    MOST_FILES = 4096, /* known repositories have hundreds */
     MOST_PATH = 1024,
-    MOST_NAME = 240, /* of 255 that a file system takes; the rest is for
+    MOST_NAME = 240, /* of 255 that a file system allows; leaves space for
                         ".part.etag" */
 };
 

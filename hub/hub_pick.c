@@ -1,6 +1,6 @@
-/* Which files of a listing are meant: by llama.cpp's rules, so that the same
- * words give the same file, but that a QUANT which stands by itself in a name
- * goes before one that is the end of a word (Q4_XS, IQ4_XS). */
+/* Chooses files of a listing by llama.cpp's rules, so that the same arguments
+ * give the same file. One difference: a QUANT that is a word of its own in a
+ * name takes precedence over one that ends a word (Q4_XS, IQ4_XS). */
 #include "hub_inner.h"
 #include "hub_listing.h"
 
@@ -54,7 +54,7 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* A file that a model begins with; what goes along with one is none. */
+/* Returns true for the first file of a model, but not for companion files. */
 static bool is_model(const char *path)
 {
     static const char *const beside[] = {"mtp-", "eagle3-", "dflash-",
@@ -72,8 +72,8 @@ static bool is_model(const char *path)
     return !hub_split_name(path, &at, &index, &count) || index == 1;
 }
 
-/* Where the last word of a file's name is, its number in a set left out: its
- * QUANT, as a rule. */
+/* Returns the last word of a file's name, without its number in a set: usually
+ * its QUANT. */
 static const char *quant_of(const char *path, size_t *n)
 {
     const char *base = base_of(path);
@@ -89,8 +89,8 @@ static const char *quant_of(const char *path, size_t *n)
     return base + begin;
 }
 
-/* Does `quant` stand in it, with '-' or '.' behind; and `alone`: with a mark or
- * nothing before. */
+/* Returns true if the name contains `quant` followed by '-' or '.'. `alone`: it
+ * must also be preceded by a separator or nothing. */
 static bool has_quant(const char *path, const char *quant, bool alone)
 {
     size_t n = strlen(quant);
@@ -102,7 +102,7 @@ static bool has_quant(const char *path, const char *quant, bool alone)
     return false;
 }
 
-/* ---- what there is ------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------- */
 
 static void add(char *list, size_t size, const char *s, size_t n)
 {
@@ -128,7 +128,7 @@ static bool is_listed(const char *list, const char *s, size_t n)
     return false;
 }
 
-/* The models' QUANTs, or all paths. */
+/* Lists the models' QUANTs, or all paths. */
 static void list(char *text, size_t size, const struct hub_listing *l,
                  bool paths)
 {
@@ -146,7 +146,7 @@ static void list(char *text, size_t size, const struct hub_listing *l,
     }
 }
 
-/* ---- picking ------------------------------------------------------------- */
+/* ---- choosing ------------------------------------------------------------ */
 
 static const struct hub_file *of_quant(const struct hub_listing *l,
                                        const char *quant)

@@ -1,5 +1,5 @@
-/* See hub_sha256.h. The library that HTTP's TLS brings uses the processor's
- * instructions for it, which plain C would not. */
+/* See hub_sha256.h. GnuTLS, which HTTP needs for TLS anyway, uses the
+ * processor's SHA instructions; plain C would not. */
 #include "hub_sha256.h"
 
 #include <gnutls/crypto.h>

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4) of bytes that come one after another; GnuTLS's. */
+/* Incremental SHA-256 (FIPS 180-4), by GnuTLS. */
 #ifndef HUB_SHA256_H
 #define HUB_SHA256_H
 
@@ -13,7 +13,7 @@ struct hub_sha256 {
 
 bool hub_sha256_init(struct hub_sha256 *h);
 void hub_sha256_add(struct hub_sha256 *h, const void *data, size_t n);
-/* In small letters; the sum begins anew. */
+/* Writes the sum in lower case and starts a new one. */
 void hub_sha256_end(struct hub_sha256 *h, char text[HUB_SHA256]);
 void hub_sha256_fini(struct hub_sha256 *h);
 

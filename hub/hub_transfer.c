@@ -15,15 +15,16 @@ struct flight {
     struct hub_head *head;
     bool begun;        /* `begin` was called */
     bool ended;        /* by `begin` or `data` */
-    bool silent;       /* for too long */
-    curl_off_t n_came; /* of this answer, at `came_s` */
+    bool silent;       /* no bytes for too long */
+    curl_off_t n_came; /* of this response, at `came_s` */
     double came_s;
-    size_t n_refused; /* bytes of an answer that is an error */
+    size_t n_refused; /* bytes of an error response's body */
 };
 
 /* ---- heads --------------------------------------------------------------- */
 
-/* The value if the line is of this name, blanks around left out. */
+/* Copies the value of a header line with this name, without surrounding
+ * blanks. */
 static bool value_of(const char *line, size_t n, const char *name, char *value,
                      size_t size)
 {
@@ -46,7 +47,7 @@ static bool value_of(const char *line, size_t n, const char *name, char *value,
     return true;
 }
 
-/* "bytes 100-199/200", and "bytes * /200" of a 416. */
+/* Parses "bytes 100-199/200", and "bytes * /200" of a 416. */
 static void read_range(struct hub_head *h, const char *value)
 {
     unsigned long long from, to, total;
@@ -59,7 +60,7 @@ static void read_range(struct hub_head *h, const char *value)
     }
 }
 
-/* <https://...?cursor=...>; rel="next" */
+/* Parses <https://...?cursor=...>; rel="next" */
 static void read_link(struct hub_head *h, const char *value)
 {
     const char *begin = strchr(value, '<');
@@ -72,7 +73,8 @@ static void read_link(struct hub_head *h, const char *value)
     h->next[end - begin - 1] = '\0';
 }
 
-/* A tag by which parts of a file are known to be of one: "...", not W/"...". */
+/* Returns true for a strong ETag, "...", by which parts are known to be of the
+ * same file; W/"..." is weak. */
 static bool is_strong(const char *etag)
 {
     size_t n = strlen(etag);
@@ -92,7 +94,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     size_t n = size * count;
     char value[4096];
 
-    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* of the next answer */
+    if (n > 5 && strncasecmp(line, "HTTP/", 5) == 0) /* start of the next
+                                                        response */
         *h = (struct hub_head){0};
     else if (value_of(line, n, "etag", value, HUB_ETAG) && is_strong(value))
         strcpy(h->etag, value);
@@ -148,8 +151,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Called once a second at least. libcurl's own limit on low speeds is of a mean
- * over some seconds. */
+/* Called at least once a second. libcurl's own low-speed limit is a mean over
+ * some seconds. */
 static int on_progress(void *user, curl_off_t total, curl_off_t came,
                        curl_off_t to_send, curl_off_t sent)
 {
@@ -188,8 +191,9 @@ static bool add_line(struct curl_slist **list, const char *name,
     return more != NULL;
 }
 
-/* libcurl sends a line named Authorization to the first host alone, and to no
- * other port or scheme of it (CURLOPT_UNRESTRICTED_AUTH is off). */
+/* Adds the header lines. libcurl sends a line named Authorization only to the
+ * first host, and to no other port or scheme of it (CURLOPT_UNRESTRICTED_AUTH
+ * is off). */
 static bool add_lines(struct curl_slist **list, const struct hub_transfer *t)
 {
     char range[48], *token = NULL;

@@ -1,75 +1,78 @@
 /* plait: large language models split over several devices as if they were one.
  *
- * This header has what most programs need: models, plans, engines, text.
- * pl_graph.h has graphs, ops of one's own and executors. Rules that hold for
- * both headers come first; a function says where it differs.
+ * This header has all that most programs need: models, plans, engines and text.
+ * pl_graph.h adds graphs, custom ops and executors. The rules below hold for
+ * both headers; a function's comment states exceptions.
  *
  * Results. A function that can fail returns a pl_status and takes a `pl_err *`
- * last, which may be NULL; the message names the thing, the value and the
- * remedy. On failure every result that a pointer asks for (`*out`, a count, a
- * malloc'ed text) is NULL or 0, and no object has changed unless this is said.
- * Nothing here aborts, exits or prints (hwloc, which finds the cores, does on
- * request or where a machine contradicts itself, and with HWLOC_HIDE_ERRORS=2
- * in the environment only on request).
+ * as its last argument, which may be NULL. The message names the subject, the
+ * value and the remedy. On failure every result returned through a pointer
+ * (`*out`, a count, a malloc'ed text) is NULL or 0. No object has changed
+ * unless the comment says so. No function aborts, exits or prints. One
+ * exception is hwloc, which finds the cores: it prints on request, or when a
+ * machine contradicts itself. With HWLOC_HIDE_ERRORS=2 in the environment it
+ * prints only on request.
  *
- * NULL. A pointer argument may be NULL only where this is said, and always: the
- * err, a `user`, a `cancel`, an array or text whose count is 0, and what a
- * _free function is given. Any other NULL gives PL_BAD_ARGUMENT, and the
- * message names the argument. A function without a status then returns 0,
- * false, NULL or "" (a token id, tensor or number of dimensions: -1), fills a
- * struct with zeros, or does nothing. It does the same where another argument
- * is out of range or the engine takes no call.
+ * NULL. These pointer arguments may always be NULL: the err, a `user`, a
+ * `cancel`, an array or text whose count is 0, and the argument of a _free
+ * function. Others may be NULL only where their comment says so. Otherwise NULL
+ * gives PL_BAD_ARGUMENT, and the message names the argument. A function without
+ * a status then returns 0, false, NULL or "", fills a struct with zeros, or
+ * does nothing. If it returns a token id, a tensor or a number of dimensions,
+ * it returns -1. It does the same if another argument is out of range or if the
+ * engine accepts no call now.
  *
- * Statuses. PL_BAD_ARGUMENT: the call is wrong whatever the objects hold: NULL,
- * a number, enumerator, flag, sequence, token or tensor that does not exist,
- * arguments that contradict one another, an object that takes no such call now.
- * PL_NOT_FOUND: what a name, a path or a position stands for is not there, or
- * no longer. PL_FULL: no room in a context or cache; a larger one has it.
- * PL_UNSUPPORTED: valid, but this library or machine cannot do it. PL_BAD_FILE:
- * bytes that were read are damaged or foreign, or weights compute NaN.
+ * Statuses. PL_BAD_ARGUMENT: the call is wrong whatever the objects contain:
+ * NULL; a number, enumerator, flag, sequence, token or tensor that does not
+ * exist; arguments that contradict one another; an object that accepts no such
+ * call now. PL_NOT_FOUND: a name, path or position refers to nothing, or to
+ * something that is gone. PL_FULL: a context or cache has no space; a larger
+ * one would. PL_UNSUPPORTED: valid, but this library or machine cannot do it.
+ * PL_BAD_FILE: bytes that were read are damaged or of another format, or
+ * weights compute NaN.
  *
- * Owners. Objects are opaque, owned by the creator, and freed by one call. What
- * is borrowed must outlive its borrower: an engine's and a plan's model, an
- * executor's graph, a detokenizer's and a sampler's tokenizer, a reply's
- * template, a sampler's grammar. Pointers to freed objects or too small arrays
- * are the caller's fault, which nothing here can see. What one object lends (a
- * model's tokenizer, an engine's plan and executor) is not freed: trying does
- * nothing. A callback may not free the object whose call it is in: trying does
- * nothing.
+ * Owners. Objects are opaque, owned by their creator, and freed by one call. A
+ * borrowed object must outlive its borrower. An engine and a plan borrow their
+ * model, an executor its graph, and a reply its template. A detokenizer borrows
+ * its tokenizer, and a sampler its tokenizer and grammar. The library cannot
+ * detect pointers to freed objects or arrays that are too small. An object that
+ * belongs to another one (a model's tokenizer, an engine's plan and executor)
+ * is not freed by the caller; a call that tries does nothing. A callback must
+ * not free the object that called it; a call that tries does nothing.
  *
- * Threads. Models, plans, tokenizers, templates, grammars and graphs that are
- * not being built may be used by any number of threads at once, and any number
- * of engines may share a model. An engine, an executor, a meter, a sampler, a
- * detokenizer and a reply take one call at a time, from whatever thread;
- * different ones are independent. An engine and its executor (pl_engine_exec)
- * count as one. A call of an engine, executor or meter during another, in
- * another thread or from a callback, gives PL_BAD_ARGUMENT and does nothing.
+ * Threads. Any number of threads may use models, plans, tokenizers, templates,
+ * grammars and finished graphs at once, and any number of engines may share a
+ * model. An engine, executor, meter, sampler, detokenizer or reply takes one
+ * call at a time, from any thread. Different objects may be used from different
+ * threads at once. An engine and its executor (pl_engine_exec) count as one
+ * object. A call of an engine, executor or meter during another call, from
+ * another thread or a callback, gives PL_BAD_ARGUMENT and does nothing.
  * Exceptions: pl_engine_plan, pl_engine_n_ctx, pl_engine_exec and
- * pl_engine_tensor may be called at any time; and the callback that is given a
- * state to write may read tensors, on its thread. Samplers, detokenizers and
- * replies do not notice a second thread; a reply notices its own callback.
+ * pl_engine_tensor may be called at any time. The callback that receives a
+ * state to write may read tensors, on its own thread. Samplers, detokenizers
+ * and replies do not detect a second thread; a reply detects a call from its
+ * own callback.
  *
- * fork(). Engines, executors and meters stay with the process that made them,
- * because a forked copy has neither their threads nor their devices. In the
- * copy each of their calls gives PL_BAD_ARGUMENT, and freeing them gives back
- * what the copy has and leaves the original alone. All other objects may be
- * used there, unless another thread was in a call of the same object at the
- * fork; so a copy may make an engine of its own from the model that it has.
- * GPUs' drivers rule that out where the original has used a GPU.
+ * fork(). Engines, executors and meters belong to the process that created
+ * them, because a forked child has neither their threads nor their devices. In
+ * the child each of their calls gives PL_BAD_ARGUMENT. Freeing them there
+ * releases the child's copy and does not affect the parent. The child may use
+ * all other objects, unless another thread was in a call of the same object at
+ * the fork. So a child may create an engine of its own from the model it
+ * inherited. GPU drivers rule that out if the parent has used a GPU.
  *
- * Numbers are read and written with a point, whatever locale the program has.
- * Strings end with NUL and are UTF-8 where they are text; other bytes give no
- * worse than odd text.
+ * Numbers are read and written with a decimal point, whatever the locale.
+ * Strings end with NUL, and text is UTF-8; other bytes only produce odd text.
  *
- * A program that was built for an older library runs with a newer one. A struct
- * that the caller fills and that may grow begins with its size, as the caller's
- * header knows it, and grows at its end. Its init function sets the size and
- * the defaults; where these are zeros, {.size = sizeof x, ...} does so too. A
- * field that the caller's header does not have keeps its default. A size that
- * was never set gives PL_BAD_ARGUMENT; a field that is set and that the library
- * does not know gives PL_UNSUPPORTED. A struct that the library fills comes
- * with its size as an argument, as any buffer does; what the library does not
- * know of it becomes zero. Other structs stay as they are.
+ * A program built for an older library runs with a newer one. A struct that the
+ * caller fills and that may grow begins with its size, as the caller's header
+ * knows it, and grows at its end. Its init function sets the size and the
+ * defaults; if these are zeros, {.size = sizeof x, ...} does so too. A field
+ * that the caller's header lacks keeps its default. A size that was never set
+ * gives PL_BAD_ARGUMENT. A field that is set but unknown to the library gives
+ * PL_UNSUPPORTED. The size of a struct that the library fills is passed as an
+ * argument, like that of a buffer; fields that the library does not know become
+ * zero. Other structs never change.
  *
  * Shapes are written outermost first, the last dimension contiguous. */
 #ifndef PL_H
@@ -88,17 +91,18 @@ extern "C" {
 
 /* ---- version ----------------------------------------------------------- */
 
-/* Of this header; within a major version what was built against an older one
- * still runs. */
+/* The version of this header. Within a major version, a program built against
+ * an older header still runs. */
 #define PL_VERSION_MAJOR 0
 #define PL_VERSION_MINOR 1
 #define PL_VERSION_PATCH 0
-/* Of the library that is linked: "0.1.0". */
+/* Returns the version of the linked library: "0.1.0". */
 PL_API const char *pl_version(void);
 
 /* ---- status ------------------------------------------------------------ */
 
-/* code, one-line meaning. The enum, the names and the texts come from here. */
+/* Status, one-line meaning. The enum, the names and the texts come from
+ * here. */
 #define PL_STATUS_MAP(X)                                                       \
     X(OK, "no error")                                                          \
     X(NO_MEMORY, "out of host memory")                                         \
@@ -124,7 +128,8 @@ typedef struct pl_err {
     char message[1024]; /* always terminated */
 } pl_err;
 
-/* "NO_MEMORY" and "out of host memory"; never NULL, any value allowed. */
+/* Return "NO_MEMORY" and "out of host memory". Any value is allowed; the result
+ * is never NULL. */
 PL_API const char *pl_status_name(pl_status s);
 PL_API const char *pl_status_text(pl_status s);
 
@@ -169,43 +174,48 @@ typedef enum pl_format {
 
 /* ---- files ------------------------------------------------------------- */
 
-/* Text goes to the caller through this; `text` is not terminated. */
+/* Receives text; `text` is not terminated. */
 typedef void pl_write_fn(void *user, const char *text, size_t len);
 
-/* The writer of all files that plait writes. A file appears under its name
- * whole and on the disk, or what was there stays as it was, whenever the
- * process or the machine stops. Until then it has no name; where the file
- * system knows no such files, it has one beside its place that ends in ".part".
+/* Writes files; plait writes all of its files with it. A file appears under its
+ * name complete and synced to disk, or the previous file stays, whenever the
+ * process or the machine stops. Until then the new file has no name. On file
+ * systems without unnamed files it has a temporary name in the same directory
+ * that ends in ".part".
  *
- * The permissions of a file that is replaced are kept. Through a symbolic link
- * its target is replaced. Files without write permission stay, by their mode,
- * for root too, and so does what is not a regular file: that is an error. */
+ * A replaced file's permissions are kept. A symbolic link stays and its target
+ * is replaced. A file whose mode forbids writing is not replaced, not even by
+ * root, nor is anything but a regular file: both are errors. */
 typedef struct pl_file pl_file;
 
 enum {
-    PL_FILE_STREAM = 1, /* "-" is standard output, and it, devices and pipes
-                           are written as it comes */
-    PL_FILE_RESUME = 2, /* the name until then is PATH.part, which stays if the
-                           file is not finished; if there is one it is gone on
-                           with */
+    /* "-" means standard output; it, character devices and pipes are written
+     * directly, disks never. */
+    PL_FILE_STREAM = 1,
+    /* The temporary name is PATH.part. It stays if the file is not finished,
+     * and an existing one is continued. */
+    PL_FILE_RESUME = 2,
 };
 
-/* PL_NOT_FOUND: there is no such directory; PL_BAD_ARGUMENT: no regular file;
- * PL_IO. On failure *out is NULL. */
+/* Opens `path` for writing. PL_NOT_FOUND: the directory does not exist;
+ * PL_BAD_ARGUMENT: not a regular file; PL_IO. On failure *out is NULL. */
 PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
                               pl_err *err);
-/* Adds n bytes; a pl_state_write_fn. False: this write or one before failed,
- * which pl_file_commit reports; or the file is in its place already. */
+/* Appends n bytes; usable as a pl_state_write_fn. Returns false if this write
+ * or an earlier one failed, which pl_file_commit reports, or if the file was
+ * already committed. */
 PL_API bool pl_file_write(void *file, const void *data, size_t n);
-/* To read or write at any offset; pl_file_write buffers. -1: no file. */
+/* Returns the descriptor, to read or write at any offset, or -1 if there is no
+ * file. pl_file_write buffers. */
 PL_API int pl_file_fd(const pl_file *f);
-/* Brings all of it to the disk and into its place, once. */
+/* Syncs the file to disk and puts it in place. May be called once. */
 PL_API pl_status pl_file_commit(pl_file *f, pl_err *err);
-/* Always, after pl_file_commit or without it: then the place is as it was. */
+/* Closes the file. Must be called, with or without pl_file_commit; without it
+ * the path is as it was. */
 PL_API void pl_file_close(pl_file *f);
 
-/* What is in a GGUF file: metadata, tensors, totals by format; or in a saved
- * state, after its checksums were tried. As text or as one JSON object. */
+/* Describes a GGUF file (metadata, tensors, totals by format) or a saved state,
+ * whose checksums are verified first. Writes text or one JSON object. */
 PL_API pl_status pl_inspect(const char *path, bool json, pl_write_fn *write,
                             void *user, pl_err *err);
 
@@ -217,119 +227,132 @@ typedef enum pl_log_level {
     PL_LOG_WARN
 } pl_log_level;
 typedef void pl_log_fn(void *user, pl_log_level level, const char *text);
-/* done of total units of `what` ("compiling kernels", "loading weights"). One
- * call at a time, which may come from another thread than the caller's. */
+/* Reports progress: `done` of `total` units of `what` ("compiling kernels",
+ * "loading weights"). Calls do not overlap, but may come from other threads
+ * than the caller's. */
 typedef void pl_progress_fn(void *user, const char *what, uint64_t done,
                             uint64_t total);
 
-/* How a model is dealt over the devices. */
+/* The way in which a model is split over the devices. */
 typedef enum pl_split_mode {
-    PL_SPLIT_AUTO,   /* whichever is estimated to be fastest */
+    PL_SPLIT_AUTO,   /* the mode estimated to be fastest */
     PL_SPLIT_NONE,   /* one device, main_device */
     PL_SPLIT_LAYER,  /* each device runs some of the layers */
     PL_SPLIT_TENSOR, /* every matrix is split over all devices */
-    PL_SPLIT_HYBRID, /* layers over groups of hybrid_size devices, matrices
-                        over the devices of a group */
+    /* layers are split over groups of hybrid_size devices, and matrices over
+     * the devices of a group */
+    PL_SPLIT_HYBRID,
 } pl_split_mode;
 
 typedef enum pl_offload {
-    PL_OFFLOAD_AUTO, /* whichever is estimated to be faster */
-    PL_OFFLOAD_ON,   /* weights and caches kept on the host are streamed to
-                        devices in every step of two tokens or more */
-    PL_OFFLOAD_OFF,  /* they are computed with on the host, always */
+    PL_OFFLOAD_AUTO, /* the choice estimated to be faster */
+    /* weights and caches kept on the host are streamed to devices in every step
+     * of two tokens or more */
+    PL_OFFLOAD_ON,
+    PL_OFFLOAD_OFF, /* the host computes with them, always */
 } pl_offload;
 
-/* How floats are multiplied. */
+/* The precision of products of floats. */
 typedef enum pl_numerics {
-    PL_NUMERICS_EXACT, /* as floats of 32 bits */
-    PL_NUMERICS_FAST,  /* in attention, and with weights of F16 and BF16, as
-                          BF16, of 8 significant bits: up to twice as fast on
-                          processors that have such products (AVX512_BF16). The
-                          bits are others, and the same on all of them; other
-                          devices are refused */
+    PL_NUMERICS_EXACT, /* 32-bit floats */
+    /* Attention, and products with F16 and BF16 weights, use BF16 (8
+     * significant bits). Up to twice as fast on processors with such products
+     * (AVX512_BF16). Results differ from exact ones and are the same on all
+     * such processors. Other devices are rejected. */
+    PL_NUMERICS_FAST,
 } pl_numerics;
 
-/* Zeros, or NULL in place of the struct, are the defaults. Strings and arrays
- * are borrowed for the call; log, trace and their users until the object is
- * freed. PL_BAD_ARGUMENT, naming the field: a negative count, NULL where a
- * count says that there is something, an enumerator that does not exist. */
+/* Options of plans, engines and executors. Zeros, or NULL in place of the
+ * struct, are the defaults. Strings and arrays are borrowed for the call; log,
+ * trace and their users until the object is freed. PL_BAD_ARGUMENT, naming the
+ * field: a negative count, NULL with a count above 0, or an enumerator that
+ * does not exist. */
 typedef struct pl_options {
-    size_t size;                /* sizeof(pl_options); see above */
-    const char *devices;        /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7",
-                                   "sim:2GiB:16GB/s:10us*2", "proc*2",
-                                   "gpu", "cuda:0"; NULL = "cpu" */
-    const char *device_spec;    /* plan only: a machine that is not there,
-                                   "gpu:24GiB:1TB/s*4"; replaces devices */
-    int n_ranks;                /* 0: one a device of the widest group; of
-                                   GPUs and processors in one: 16 */
-    const double *tensor_split; /* shares, one a device; NULL: equal */
+    size_t size; /* sizeof(pl_options); see above */
+    /* "cpu", "cpu*2", "cpu:0-3,cpu:4-7", "sim:2GiB:16GB/s:10us*2", "proc*2",
+     * "gpu", "cuda:0"; NULL: "cpu" */
+    const char *devices;
+    /* Plans only: a hypothetical machine, "gpu:24GiB:1TB/s*4"; replaces
+     * devices. */
+    const char *device_spec;
+    /* 0: one per device of the widest group, or 16 if a group has both GPUs and
+     * processors */
+    int n_ranks;
+    const double *tensor_split; /* shares, one per device; NULL: equal */
     int n_tensor_split;
-    int n_threads; /* threads a device; 0: the device's cores */
+    int n_threads; /* per device; 0: the device's cores */
     pl_split_mode split_mode;
-    int hybrid_size;           /* devices a group; PL_SPLIT_HYBRID only */
-    int main_device;           /* of PL_SPLIT_NONE */
-    const char *device_layers; /* "N": the last N of n_layer + 1 layers are on
-                                  devices, the rest on the host; "all";
-                                  NULL, "auto": all that fit */
-    const char *host_experts;  /* experts kept on the host: "all", "N" (of the
-                                  first N layers), "0-5,20-"; NULL: none */
-    bool host_cache;           /* the cache is kept on the host */
-    const char *const *overrides; /* "REGEX=WHERE[,...]": device, host, group,
-                                     mirrored or split:D; first match wins */
+    int hybrid_size; /* devices per group; PL_SPLIT_HYBRID only */
+    int main_device; /* PL_SPLIT_NONE only */
+    /* "N": the last N of n_layer + 1 layers are on devices, the rest on the
+     * host; "all"; NULL, "auto": all that fit */
+    const char *device_layers;
+    /* Experts kept on the host: "all", "N" (those of the first N layers),
+     * "0-5,20-"; NULL: none */
+    const char *host_experts;
+    bool host_cache; /* keep the cache on the host */
+    /* "REGEX=WHERE[,...]": device, host, group, mirrored or split:D; the first
+     * match wins */
+    const char *const *overrides;
     int n_overrides;
     pl_offload offload;
-    bool no_fit;         /* take what is asked, or fail and explain */
-    int64_t fit_ctx;     /* never fit to a shorter context; 0: 4096 */
-    uint64_t fit_margin; /* bytes left free on each device; 0: 1/64 of what is
-                            available there */
-    bool no_pin;         /* leave threads where the system puts them */
-    bool inexact;        /* run on devices that fail the self test too; the
-                            numeric hash tells */
-    const char *cpu;     /* kernel set, one that pl_devices_print names;
-                            NULL: the best there is */
-    int64_t n_ctx;       /* token slots of the cache, which all sequences share
-                            in pages of 64: one may have all of them; 0: 4096
-                            or the model's context, whichever is less */
-    int64_t n_ubatch;    /* most tokens of a micro-batch; a run has one,
-                            or up to 8 in a pipeline; 0: 512 */
-    int64_t n_out;       /* most rows of logits of one; 0: 64 */
-    int n_seq;           /* most sequences, 0 .. n_seq-1; 0: 8 */
-    int n_checkpoint;    /* of recurrent models: past states, of all sequences,
-                            that are kept to go back to; 0: 4 */
-    bool cache_set;      /* cache_k and cache_v are meant; else F16 */
+    bool no_fit;     /* use the options as given, or fail and explain */
+    int64_t fit_ctx; /* never fit to a shorter context; 0: 4096 */
+    /* bytes left free on each device; 0: 1/64 of what is available there */
+    uint64_t fit_margin;
+    bool no_pin; /* do not bind threads to cores */
+    /* Use devices that fail the self test too; the numeric hash reflects
+     * that. */
+    bool inexact;
+    /* kernel set, one that pl_devices_print names; NULL: the best available */
+    const char *cpu;
+    /* Cache slots for tokens. All sequences share them in pages of 64; one
+     * sequence may use all. 0: 4096 or the model's context, whichever is
+     * less. */
+    int64_t n_ctx;
+    /* Maximum tokens of a micro-batch; 0: 512. A step has one micro-batch, or
+     * up to 8 in a pipeline. */
+    int64_t n_ubatch;
+    int64_t n_out; /* maximum rows of logits of a micro-batch; 0: 64 */
+    int n_seq;     /* maximum sequences, 0 .. n_seq-1; 0: 8 */
+    /* Recurrent models: number of checkpoints kept for rollback, over all
+     * sequences; 0: 4. */
+    int n_checkpoint;
+    bool cache_set;             /* use cache_k and cache_v; else F16 */
     pl_format cache_k, cache_v; /* F16, F32, BF16 or Q8_0 */
-    const char *const *keep; /* names of a model's intermediate values that can
-                                be read after a step: attn_norm-N, kqv_out-N,
-                                ffn_inp-N, ffn_norm-N, l_out-N of layer N,
-                                result_hidden, result_norm, logits; or patterns
-                                of these as a shell has them, "l_out-*", which
-                                fit one at least (else PL_NOT_FOUND). Keeping
-                                may move a sum, which the numeric hash tells */
+    /* Names of a model's intermediate values to keep readable after a step:
+     * attn_norm-N, kqv_out-N, ffn_inp-N, ffn_norm-N, l_out-N of layer N,
+     * result_hidden, result_norm, logits. Shell patterns such as "l_out-*" are
+     * allowed and must match at least one name (else PL_NOT_FOUND). Keeping a
+     * value may move a sum, which the numeric hash reflects. */
+    const char *const *keep;
     int n_keep;
     uint64_t sim_seed; /* order in which sim devices interleave */
     pl_log_fn *log;
     void *log_user;
     pl_progress_fn *progress;
     void *progress_user;
-    pl_write_fn *trace; /* every step with its times goes here, in Chrome's
-                           trace format; kept until the executor or engine is
-                           freed, which ends the text */
+    /* Receives every step with its times, in Chrome's trace format. Used until
+     * the executor or engine is freed, which ends the text. */
+    pl_write_fn *trace;
     void *trace_user;
-    int64_t mtp; /* N: in place of the model, the Nth of its file's blocks for
-                    multi-token prediction, which guess tokens behind the next
-                    one; see pl_batch */
-    bool prefix_cache; /* pages of the cache that sequences have filled are kept
-                          when these are emptied, for pl_seq_share, until
-                          others need them; nothing with mtp */
-    const volatile int *cancel; /* may be NULL; polled while an engine,
-                                   executor or plan is created: between guesses
-                                   at a plan, kernels that are compiled, and
-                                   parts of weights of some megabytes. Nonzero,
-                                   which any thread may set, ends that with
-                                   PL_CANCELLED, and nothing is left of it */
-    pl_numerics numerics;  /* of a model; a graph of one's own says so itself */
-    uint64_t host_reserve; /* bytes of the host's memory that the caller will
-                              take for itself: not available to the plan */
+    /* N: use the Nth of the file's multi-token prediction blocks in place of
+     * the model. Such a block predicts tokens after the next one; see
+     * pl_batch. */
+    int64_t mtp;
+    /* Keep cache pages of emptied sequences for pl_seq_share, until others need
+     * them. No effect with mtp. */
+    bool prefix_cache;
+    /* Polled while an engine, executor or plan is created: between plan
+     * candidates, compiled kernels, and parts of weights of some megabytes. May
+     * be NULL. A nonzero value, which any thread may set, ends the creation
+     * with PL_CANCELLED and leaves nothing behind. */
+    const volatile int *cancel;
+    /* Numerics of a model; custom graphs use pl_set_numerics. */
+    pl_numerics numerics;
+    /* bytes of the host's memory that the caller reserves for itself; not
+     * available to the plan */
+    uint64_t host_reserve;
 } pl_options;
 
 static inline void pl_options_init(pl_options *o)
@@ -343,60 +366,65 @@ static inline void pl_options_init(pl_options *o)
 /* ---- models ------------------------------------------------------------ */
 
 typedef struct pl_model pl_model;   /* a file: metadata, no weights */
-typedef struct pl_plan pl_plan;     /* what would happen */
+typedef struct pl_plan pl_plan;     /* the result of planning, without
+                                       devices */
 typedef struct pl_engine pl_engine; /* weights and cache on devices */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
-typedef struct pl_grammar pl_grammar;   /* which texts may be written */
-typedef struct pl_template pl_template; /* messages to a prompt */
+typedef struct pl_grammar pl_grammar;   /* the texts that may be generated */
+typedef struct pl_template pl_template; /* renders messages to a prompt */
 
 enum { PL_MAX_RANKS = 64 };
 
-/* Counts since creation: work done, bytes held, what was sent. */
+/* Counts since creation: work done, bytes held, bytes sent. */
 typedef struct pl_counters {
-    uint64_t macs[PL_MAX_RANKS]; /* of contractions, by rank; an index that
-                                     several ranks own counts for the first */
+    /* of contractions, by rank; an index that several ranks own counts for the
+     * first */
+    uint64_t macs[PL_MAX_RANKS];
     uint64_t weight_bytes[PL_MAX_RANKS];  /* held, by first owner, packed */
-    uint64_t replica_bytes[PL_MAX_RANKS]; /* held by others than the first */
-    uint64_t messages;                    /* collectives, all kinds */
+    uint64_t replica_bytes[PL_MAX_RANKS]; /* held by owners after the first */
+    uint64_t messages;                    /* collectives of all kinds */
     uint64_t message_bytes;               /* logical bytes: values * 4 */
     uint64_t copies;                      /* transfers between groups */
-    uint64_t copy_bytes;                  /* really moved by them */
+    uint64_t copy_bytes;                  /* actually moved by them */
     uint64_t steps;
 } pl_counters;
 
-/* Where the time of one device went, of the steps since creation. What it
- * computes, reduces and waits for, and copies unless they go beside that, are
- * the seconds of the steps. */
+/* Times of one device over the steps since creation. busy_s, reduce_s and
+ * wait_s, plus copy_s unless copies overlap, add up to step_s. */
 typedef struct pl_device_counters {
-    const char *name; /* "cpu0", as in the plan; as long as the engine lives */
-    double step_s;    /* of all steps: the same for every device */
-    double busy_s;    /* it computed */
-    double reduce_s;  /* it took its part in collectives, once all were there */
-    double wait_s;    /* for other devices */
-    double copy_s;    /* between groups of devices */
-    uint64_t copy_bytes; /* that it fetched, or sent where it cannot be read */
-    bool beside;         /* it copies in a queue beside the one that computes */
-    bool whole;          /* a GPU, whose queues are not looked into: busy_s is
-                            all but what a thread waited for on its behalf, and
-                            reduce_s and copy_s are 0 */
+    const char *name; /* "cpu0", as in the plan; valid as long as the engine */
+    double step_s;    /* all steps: the same for every device */
+    double busy_s;    /* computing */
+    /* taking part in collectives, after all devices have arrived */
+    double reduce_s;
+    double wait_s; /* waiting for other devices */
+    double copy_s; /* copying between groups of devices */
+    /* bytes it pulled, or pushed if its memory cannot be read by others */
+    uint64_t copy_bytes;
+    bool beside; /* copies run on a queue of their own, overlapped */
+    /* A GPU, whose queues are not timed separately: busy_s is all but the time
+     * that a thread waited on its behalf, and reduce_s and copy_s are 0. */
+    bool whole;
 } pl_device_counters;
 
-/* Pages of the cache, of 64 tokens each; of a model that has nothing but
- * recurrent states, the slots of these. */
+/* Pages of the cache, of 64 tokens each. For a model that has only recurrent
+ * states, the slots of these. */
 typedef struct pl_cache_counters {
     int64_t n_page;
-    int64_t n_used; /* sequences hold them */
-    int64_t n_kept; /* of prefixes that nobody uses now (pl_seq_share): they are
-                       given up where pages are short */
+    int64_t n_used; /* used by sequences */
+    /* cached prefixes that no sequence uses (pl_seq_share); evicted when pages
+     * run out */
+    int64_t n_kept;
 } pl_cache_counters;
 
-/* Of what traces; zeros if no trace was asked for. */
+/* Totals of a trace; zeros if no trace was requested. */
 typedef struct pl_traced {
     uint64_t runs;
-    double seconds;  /* of them */
-    double copy_s;   /* copies between groups, over all devices */
-    double hidden_s; /* of that: while the receiving group computed */
+    double seconds; /* of these steps */
+    double copy_s;  /* copies between groups, over all devices */
+    /* part of copy_s during which the receiving group computed */
+    double hidden_s;
 } pl_traced;
 
 PL_API pl_status pl_model_open(pl_model **out, const char *path, pl_err *err);
@@ -404,24 +432,27 @@ PL_API void pl_model_free(pl_model *m);
 PL_API const char *pl_model_arch(const pl_model *m);
 PL_API int64_t pl_model_n_vocab(const pl_model *m);
 PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
-/* As long as the model; NULL if the file has none, which is no error. */
+/* Returns the file's tokenizer, valid as long as the model, or NULL if the file
+ * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
-/* Plans without reading a weight. `m` is borrowed until pl_plan_free. */
+/* Plans without reading any weight. `m` is borrowed until pl_plan_free. */
 PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                 const pl_options *opt, pl_err *err);
 PL_API void pl_plan_free(pl_plan *p);
 PL_API pl_status pl_plan_print(const pl_plan *p, bool json, pl_write_fn *write,
                                void *user, pl_err *err);
-/* What -sm, -ts, -ngl and the like would have to say to get this plan again,
- * beside the options that it does not name; as long as the plan lives. */
+/* Returns options (-sm, -ts, -ngl and others) that reproduce this plan,
+ * together with the given options that it does not name. Valid as long as the
+ * plan. */
 PL_API const char *pl_plan_options(const pl_plan *p);
-/* The plan as a picture (SVG): devices are rows, layers columns, tensors boxes
- * in proportion to their bytes, collectives and copies lines between them. */
+/* Writes the plan as an SVG picture. Devices are rows, layers are columns,
+ * tensors are boxes in proportion to their bytes, and collectives and copies
+ * are lines between them. */
 PL_API pl_status pl_plan_svg(const pl_plan *p, pl_write_fn *write, void *user,
                              pl_err *err);
-/* One line: devices, ranks, bytes, messages a token; cut to `size` bytes, its
- * NUL counted. Without a plan it is empty. */
+/* Writes one line (devices, ranks, bytes, collectives per token), cut to `size`
+ * bytes including the NUL. Empty without a plan. */
 PL_API void pl_plan_summary(const pl_plan *p, char *buf, size_t size);
 
 /* Plans, allocates and loads. `m` is borrowed until pl_engine_free. */
@@ -432,9 +463,10 @@ PL_API const pl_plan *pl_engine_plan(const pl_engine *e);
 /* size: sizeof *out. */
 PL_API void pl_engine_counters(const pl_engine *e, pl_counters *out,
                                size_t size);
-/* Those of the plan's devices, the host's after the others: the first n of them
- * into out[n], which may be NULL. Returns how many there are. size: sizeof
- * *out. Counting reads a clock twice a collective, a copy and a wait. */
+/* Writes the counters of the first n of the plan's devices to out[n], which may
+ * be NULL. The host device comes after the others. Returns the number of
+ * devices. size: sizeof *out. Counting reads a clock twice for each collective,
+ * copy and wait. */
 PL_API int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
                              size_t size);
 PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
@@ -442,32 +474,36 @@ PL_API void pl_engine_cache(const pl_engine *e, pl_cache_counters *out,
 PL_API void pl_engine_traced(const pl_engine *e, pl_traced *out, size_t size);
 PL_API int64_t pl_engine_n_ctx(const pl_engine *e);
 
-/* Tokens for any sequences; each token goes to the end of its sequence. Cut
- * into steps by the engine. */
+/* Tokens for any sequences. Each token is appended to its sequence. The engine
+ * cuts the batch into steps. */
 typedef struct pl_batch {
     size_t size;
-    int64_t n; /* 0: nothing is done */
+    int64_t n; /* 0: no effect */
     const int32_t *token;
     const int32_t *seq;    /* [n], 0 .. n_seq-1; NULL: all sequence 0 */
     const uint8_t *wanted; /* [n], logits wanted; NULL: all */
-    float *logits;         /* [number wanted, n_vocab], in order; may be NULL
-                              if none is wanted, or what follows is */
-    const float *hidden;   /* [n, d_model], for a block for multi-token
-                              prediction, else NULL; see below */
-    float *hidden_out;     /* [number wanted, d_model], what the last norm is
-                              given; NULL: not asked for. To be had where
-                              pl_options.keep names "result_hidden" */
-    float *norm_out;       /* likewise, what the last norm gives, of which
-                              logits are made: "result_norm" */
+    /* [number wanted, n_vocab], in order. May be NULL if none is wanted, or if
+     * hidden_out or norm_out is given. */
+    float *logits;
+    /* [n, d_model], for a multi-token prediction block, else NULL; see below */
+    const float *hidden;
+    /* [number wanted, d_model], the input of the last norm; NULL: not wanted.
+     * Needs "result_hidden" in pl_options.keep. */
+    float *hidden_out;
+    /* Likewise, the output of the last norm, from which logits are computed;
+     * needs "result_norm". */
+    float *norm_out;
 } pl_batch;
 
-/* An engine of a block for multi-token prediction (pl_options.mtp) has its own
- * weights, cache and sequences, and predicts one token further: what it is
- * given as token i is the one behind the token that hidden[i] is of, and its
- * logits are those of the token behind that. hidden is the model's hidden_out;
- * for a second block, the first one's. */
+/* Returns the width of `hidden`.
+ *
+ * An engine of a multi-token prediction block (pl_options.mtp) has its own
+ * weights, cache and sequences, and predicts one token further. Its token i is
+ * the one after the token that hidden[i] belongs to, and its logits predict the
+ * token after that. hidden is the model's hidden_out; for a second block, the
+ * first one's. */
 PL_API int64_t pl_model_d_model(const pl_model *m);
-/* How many such blocks the file has. */
+/* Returns the number of multi-token prediction blocks in the file. */
 PL_API int64_t pl_model_n_mtp(const pl_model *m);
 
 static inline void pl_batch_init(pl_batch *b)
@@ -478,179 +514,195 @@ static inline void pl_batch_init(pl_batch *b)
     b->size = sizeof *b;
 }
 
-/* On failure (FULL: no cache slot left; BAD_FILE: a logit that is wanted is nan
- * or infinite) no sequence has changed; but one that cannot go back so far
- * (pl_seq_trim) holds what was done (pl_seq_length), and logits may be written.
- * `cancel` is polled between steps; nonzero ends with PL_CANCELLED and the
- * sequences hold what was done. */
+/* Decodes a batch. On failure (FULL: no cache slot left; BAD_FILE: a wanted
+ * logit is NaN or infinite) no sequence has changed. An exception is a sequence
+ * that cannot go back that far (pl_seq_trim): it keeps the tokens that were
+ * decoded (pl_seq_length). Logits may have been written. `cancel` is polled
+ * between steps; if nonzero, the call ends with PL_CANCELLED and sequences keep
+ * the tokens that were decoded. */
 PL_API pl_status pl_engine_decode(pl_engine *e, const pl_batch *b,
                                   const volatile int *cancel, pl_err *err);
 PL_API int64_t pl_seq_length(const pl_engine *e, int seq);
-/* Keeps the first n_keep tokens; a sequence is emptied by n_keep = 0, and
- * n_keep above its length gives BAD_ARGUMENT. Models that hold less than their
- * whole past cannot go back to every length. With a window of W a sequence can
- * keep n tokens if the positions n-W+1 .. n-1 are still held, which are given
- * up in pages of 64: it goes back by 64 tokens at least, but after a state was
- * restored perhaps not before the restored length. Recurrent models go back to
- * where a batch of several tokens began or ended and to every 4,096th token or
- * so, of which the last n_checkpoint are held. Otherwise the nearest length
- * below that can be kept, with a window 0, is kept and *kept says so: the
- * tokens after it are to be decoded again. With kept NULL nothing is trimmed
- * then (NOT_FOUND, which names that length). */
+/* Keeps the first n_keep tokens of a sequence; 0 empties it. BAD_ARGUMENT:
+ * n_keep is above its length.
+ *
+ * Models that hold less than their whole past cannot go back to every length.
+ * With a window of W, n tokens can be kept if the positions n-W+1 .. n-1 are
+ * still held. These are released in pages of 64, so a sequence can go back by
+ * at least 64 tokens; but after a state was restored, perhaps not below the
+ * restored length. Recurrent models go back to a checkpoint: where a batch of
+ * several tokens began or ended, and about every 4,096th token; the last
+ * n_checkpoint are held.
+ *
+ * If n_keep is not such a length, the nearest possible length below it (with a
+ * window: 0) is kept and stored in *kept. The tokens after it must be decoded
+ * again. If `kept` is NULL, nothing is trimmed instead (NOT_FOUND, which names
+ * that length). */
 PL_API pl_status pl_seq_trim(pl_engine *e, int seq, int64_t n_keep,
                              int64_t *kept, pl_err *err);
-/* dst (emptied first, also where it then fails with FULL) becomes a copy of
- * src; full pages are shared. A sequence may be copied to itself. */
+/* Makes dst a copy of src; full pages are shared. dst is emptied first, even if
+ * the call then fails with FULL. A sequence may be copied to itself. */
 PL_API pl_status pl_seq_copy(pl_engine *e, int dst, int src, pl_err *err);
-/* An empty sequence begins with the longest prefix of token[0 .. n-1] that is
- * kept (pl_options.prefix_cache), of *n_shared tokens, perhaps 0, never all n:
- * the last one at least must be decoded, for its logits. Whatever is shared,
- * decoding the rest gives the bits of decoding all. What is kept: of sequences
- * whose tokens all came by pl_engine_decode or pl_seq_share, or in copies of
- * such, whole pages of 64 tokens; windows must hold what the next token sees.
- * Recurrent models go on only from states: those that pl_seq_trim goes back to,
- * and where a sequence was trimmed, emptied or copied over. Setting weights or
- * caches (pl_tensor_set) gives up all that is kept. Takes no page; what nobody
- * uses is given up, the longest unused first, when pages are short.
- * BAD_ARGUMENT: the sequence has tokens; n < 0; an id that is no token's.
- * FULL: n is more than the context. */
+/* Starts an empty sequence with the longest cached prefix of token[0 .. n-1]
+ * (pl_options.prefix_cache). *n_shared is its length: perhaps 0, never n,
+ * because at least the last token must be decoded for its logits. Decoding the
+ * rest gives the same bits as decoding all.
+ *
+ * Cached are whole pages of 64 tokens of sequences whose tokens all came from
+ * pl_engine_decode or pl_seq_share, or were copied from such. With windows, the
+ * page must hold all that the next token sees. Recurrent models resume only
+ * from states: those that pl_seq_trim goes back to, and where a sequence was
+ * trimmed, emptied or copied over. Setting weights or caches (pl_tensor_set)
+ * evicts all cached pages.
+ *
+ * Uses no further page. When pages run out, unused cached pages are evicted,
+ * the least recently used first. BAD_ARGUMENT: the sequence has tokens; n < 0;
+ * an id is not a token. FULL: n is more than the context. */
 PL_API pl_status pl_seq_share(pl_engine *e, int seq, const int32_t *token,
                               int64_t n, int64_t *n_shared, pl_err *err);
-/* The tokens that pl_seq_share would find, with nothing changed; 0 where it
- * would fail. */
+/* Returns the number of tokens that pl_seq_share would find, or 0 if it would
+ * fail. Changes nothing. */
 PL_API int64_t pl_prefix_match_length(pl_engine *e, const int32_t *token,
                                       int64_t n);
-/* A sequence whose state was restored has these n tokens, which are all that it
- * holds: so it is kept for others when it goes. BAD_ARGUMENT: it has another
- * number of them, or they are known. */
+/* Records that a sequence whose state was restored has these n tokens, which
+ * must be all it holds. Its pages are then cached for others once it is
+ * emptied. BAD_ARGUMENT: it has another number of tokens, or its tokens are
+ * known. */
 PL_API pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
                                    int64_t n, pl_err *err);
-/* How many tokens more a sequence could take now, if no other took any and what
- * is kept unused were given up. seq -1: all sequences together, if each began a
- * page of 64 tokens: what is left in the last pages of those that have tokens
- * comes on top. 0: there is no such sequence. */
+/* Returns how many more tokens a sequence could take now if no other took any
+ * and unused cached pages were evicted. 0: no such sequence. seq -1: all
+ * sequences together, if each began a new page of 64 tokens; space in the last
+ * pages of sequences that have tokens comes on top. */
 PL_API int64_t pl_engine_free_tokens(const pl_engine *e, int seq);
 
 /* ---- state ------------------------------------------------------------- */
 
-/* What sequences have in the cache, as a stream of bytes in logical order.
- * Saved under any devices, ranks, pages and steps, it is restored under any
- * other: with the same ranks the continuation has the bits it would have had
- * without the trip. With others it is computed from a past that keeps its
- * saver's bits; that is told through the `log` of the engine's options, which
- * is kept until pl_engine_free. Token ids are not in it. */
+/* A state is the cache content of sequences as a stream of bytes in logical
+ * order. Saved under any devices, ranks, pages and steps, it can be restored
+ * under any others. With the same ranks the continuation has the same bits as
+ * without saving. With others it is computed from a past that has the saver's
+ * bits; a message says so through the `log` of the engine's options, which is
+ * used until pl_engine_free. Token ids are not included. */
 
-/* Takes all n bytes; returns false if it failed. */
+/* Consumes all n bytes; returns false on failure. */
 typedef bool pl_state_write_fn(void *user, const void *data, size_t n);
-/* Gives n bytes, fewer only at the end; -1: it failed. */
+/* Reads n bytes, fewer only at the end. Returns the number read, or -1 on
+ * failure. */
 typedef int64_t pl_state_read_fn(void *user, void *data, size_t n);
 
-/* A state that lasts is known by the sum of all bytes of the weights. The first
- * function that needs it reads the file once more; or it is made here, before.
- * `cancel` is polled and may be NULL: PL_CANCELLED; a file that cannot be read
- * whole: PL_BAD_FILE. That of a large file is kept on this machine, and made
- * anew only when somebody has written to the file. */
+/* Computes the checksum of all bytes of the weights, by which a saved state
+ * identifies its model. Otherwise the first function that needs it reads the
+ * file once more. `cancel` is polled and may be NULL. PL_CANCELLED;
+ * PL_BAD_FILE: the file cannot be read completely. The checksum of a large file
+ * is stored on this machine, and computed again only after the file was written
+ * to. */
 PL_API pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel,
                                pl_err *err);
 
-/* Positions [first, first + n) of a sequence, n < 0: all from `first` on; or,
- * seq -1, all sequences (then first is 0 and n < 0). What ends before the
- * sequence does, a beginning for others to go on from, can be saved where
- * pl_seq_trim could end the sequence: else NOT_FOUND. Takes memory for 64
- * positions of one layer. */
+/* Saves positions [first, first + n) of a sequence; n < 0: all from `first` on.
+ * seq -1: all sequences (then first is 0 and n < 0). A range may end before the
+ * sequence does, as a prefix for others, only where pl_seq_trim could end the
+ * sequence: else NOT_FOUND. Needs memory for 64 positions of one layer. */
 PL_API pl_status pl_state_save(pl_engine *e, int seq, int64_t first, int64_t n,
                                pl_state_write_fn *write, void *user,
                                pl_err *err);
-/* Bytes of that. */
+/* Computes the size of that state in bytes. */
 PL_API pl_status pl_state_size(pl_engine *e, int seq, int64_t first, int64_t n,
                                uint64_t *bytes, pl_err *err);
-/* *data is malloc'ed; the caller frees it. */
+/* Saves to memory. *data is malloc'ed; the caller frees it. */
 PL_API pl_status pl_state_save_memory(pl_engine *e, int seq, int64_t first,
                                       int64_t n, void **data, size_t *bytes,
                                       pl_err *err);
-/* All that a sequence has, for this engine alone: others refuse to restore it,
- * and no sum is made for it. *data as before. */
+/* Saves all that a sequence has, for this engine only: others reject it, and it
+ * needs no checksum of the weights. *data as above. */
 PL_API pl_status pl_state_swap_out(pl_engine *e, int seq, void **data,
                                    size_t *bytes, pl_err *err);
-/* A file by pl_file_open's rules; those of the engine's model are refused, by
- * whatever name or link. `note` goes with the state, [note_bytes], at most
- * 64 MiB: bytes of the caller's own, such as the tokens; NULL without bytes. */
+/* Saves to a file by pl_file_open's rules. The engine's model files are
+ * rejected, by any name or link. `note` [note_bytes] is stored with the state:
+ * bytes of the caller's own, such as the tokens, at most 64 MiB; NULL if
+ * empty. */
 PL_API pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first,
                                     int64_t n, const void *note,
                                     size_t note_bytes, const char *path,
                                     pl_err *err);
 
 enum {
-    PL_STATE_CONVERT = 1, /* another cache format: convert, through F32 */
+    PL_STATE_CONVERT = 1, /* convert from another cache format, through F32 */
 };
 
-/* Into sequence `seq`, which must then be the only one saved; -1: into those it
- * was saved from. What begins at 0 replaces a sequence, anything else goes to
- * its end, which must be where it begins. A state of all sequences empties the
- * others. Nothing changes unless the state is whole and fits: it is read into
- * free pages; where these are too few, from a file or memory, it is read once
- * before it takes the place of what it replaces. */
+/* Restores a state into sequence `seq`, which needs a state of one sequence;
+ * seq -1: into the sequences that were saved. A state that begins at 0 replaces
+ * a sequence. Any other is appended to one, whose length must be the position
+ * where it begins. A state of all sequences empties the others.
+ *
+ * Nothing changes unless the state is complete and fits: it is read into free
+ * pages. If there are too few, a state in a file or in memory is first read
+ * once to verify it, and then replaces the old pages. */
 PL_API pl_status pl_state_restore(pl_engine *e, int seq, pl_state_read_fn *read,
                                   void *user, unsigned flags, pl_err *err);
 PL_API pl_status pl_state_restore_memory(pl_engine *e, int seq,
                                          const void *data, size_t bytes,
                                          unsigned flags, pl_err *err);
-/* *note becomes the state's note, [*note_bytes], malloc'ed, also where that is
- * empty; after a failure it is NULL. `note` NULL: it is left out. */
+/* Restores from a file. *note becomes the state's note [*note_bytes], malloc'ed
+ * even if empty; NULL after a failure. `note` NULL: the note is skipped. */
 PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
                                        unsigned flags, void **note,
                                        size_t *note_bytes, pl_err *err);
 
-/* Pages of what is kept (pl_options.prefix_cache), for who keeps more of it
- * than the devices' memory holds: host memory, a disk. A page is a stream as a
- * state is, and in logical order too; but it is taken only by an engine of the
- * same model, cache formats and numeric plan, whatever its devices, so that
- * what comes back has the bits that it had. As long as the engine has no sum of
- * its weights (pl_engine_sum) a page is for it alone. */
+/* Cached pages (pl_options.prefix_cache) can be exported, for callers that keep
+ * more of them than device memory holds: in host memory or on disk. An exported
+ * page is a stream like a state, also in logical order. Only an engine with the
+ * same model, cache formats and numeric plan imports it, on any devices, so
+ * that it keeps its bits. Until the engine has the checksum of its weights
+ * (pl_engine_sum), only that engine can import it. */
 
-/* The page that is kept for the longest time and was not given out yet: it
- * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it. Of a
- * recurrent model sequences go on behind some pages only: *goes_on says so, and
- * a page is given out again when it has become one. `token` has room for `room`
- * ids, pl_engine_n_ctx or more; *data is malloc'ed. *n 0: there is none. */
+/* Exports the page that has been cached longest and was not exported yet. It
+ * holds the last (*n - 1) % 64 + 1 of the *n tokens that end with it; *n is 0
+ * if there is none. Sequences of a recurrent model can resume only after some
+ * pages: *goes_on says so, and a page that becomes resumable later is exported
+ * again. `token` has space for `room` ids, pl_engine_n_ctx or more. *data is
+ * malloc'ed. */
 PL_API pl_status pl_prefix_export_page(pl_engine *e, int32_t *token,
                                        int64_t room, int64_t *n, bool *goes_on,
                                        void **data, size_t *bytes, pl_err *err);
-/* A page whose tokens are token[0 .. n-1] goes to the end of a sequence, which
- * has whole pages, all given to pl_engine_decode, pl_seq_share or this. Nothing
- * changes unless it is whole. A recurrent model goes on only behind a page that
- * came with its states: else the sequence is to be trimmed first
- * (pl_seq_trim). */
+/* Appends a page whose tokens are token[0 .. n-1] to a sequence. The sequence
+ * must have whole pages only, all from pl_engine_decode, pl_seq_share or this
+ * function. Nothing changes unless the page is complete. A recurrent model can
+ * resume only after a page that has its states: otherwise trim the sequence
+ * first (pl_seq_trim). */
 PL_API pl_status pl_seq_import_page(pl_engine *e, int seq, const int32_t *token,
                                     int64_t n, const void *data, size_t bytes,
                                     pl_err *err);
 
 /* ---- text -------------------------------------------------------------- */
 
-/* Any GGUF with a vocabulary, of any architecture, with or without tensors. */
+/* Opens the tokenizer of any GGUF file with a vocabulary, of any architecture,
+ * with or without tensors. */
 PL_API pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path,
                                    pl_err *err);
 PL_API void pl_tokenizer_free(pl_tokenizer *t);
 PL_API int64_t pl_tokenizer_n_vocab(const pl_tokenizer *t);
 
 enum {
-    PL_ADD_SPECIAL = 1,   /* BOS/EOS where the tokenizer asks for them */
+    PL_ADD_SPECIAL = 1,   /* BOS/EOS if the tokenizer asks for them */
     PL_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
 };
-/* text [len] may hold NUL, and bytes that are not UTF-8. *ids is malloc'ed, *n
- * its length, perhaps 0; the caller frees it. */
+/* Converts text [len] to tokens. It may contain NUL and bytes that are not
+ * UTF-8. *ids is malloc'ed, *n its length, perhaps 0; the caller frees it. */
 PL_API pl_status pl_tokenize(const pl_tokenizer *t, const char *text,
                              size_t len, int flags, int32_t **ids, int64_t *n,
                              pl_err *err);
-/* Does the tokenizer ask for a BOS; which token it is (-1: none). */
+/* Return true if the tokenizer asks for a BOS, and its token (-1: none). */
 PL_API bool pl_tokenizer_adds_bos(const pl_tokenizer *t);
 PL_API int32_t pl_tokenizer_bos(const pl_tokenizer *t);
-/* Ends a generation (EOS, end of turn, ...). */
+/* Returns true if the token ends a generation (EOS, end of turn, ...). */
 PL_API bool pl_token_is_eog(const pl_tokenizer *t, int32_t id);
 
-/* The tokens by which code models are told of a gap to fill: what stands before
- * it follows, what stands behind it, the gap itself; the project's name, a
- * file's. -1: the model has none. */
+/* Special tokens with which code models mark the parts of a prompt that has a
+ * gap to fill. Each precedes its part: the text before the gap, the text after
+ * it, the gap itself, the project's name, a file's name. pl_token_fim returns
+ * -1 if the model lacks one. */
 typedef enum pl_fim {
     PL_FIM_PREFIX,
     PL_FIM_SUFFIX,
@@ -661,44 +713,47 @@ typedef enum pl_fim {
 } pl_fim;
 PL_API int32_t pl_token_fim(const pl_tokenizer *t, pl_fim which);
 
-/* Ids to text, piece by piece, in valid UTF-8 only. */
+/* Converts ids to text step by step, in valid UTF-8 only. */
 typedef struct pl_detokenizer pl_detokenizer;
 PL_API pl_status pl_detokenizer_create(pl_detokenizer **out,
                                        const pl_tokenizer *t, bool special,
                                        pl_err *err);
 PL_API void pl_detokenizer_free(pl_detokenizer *d);
-/* Text that became complete with this token (terminated, valid until the next
- * call; may be empty, as it is for an id that does not exist). */
+/* Returns the text that became complete with this token. It is terminated,
+ * valid until the next call, and may be empty, as it is for an id that does not
+ * exist. */
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
-/* What is held back, made valid; resets. */
+/* Returns the text held back, made valid, and resets the detokenizer. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 
 /* ---- chat -------------------------------------------------------------- */
 
-/* A chat template turns a list of messages into the prompt that a model was
- * trained on: Jinja, with what Hugging Face adds and sets. It comes with the
- * file and may do what it likes, within bounds: 2 * 10^7 steps, 64 MiB of text.
+/* A chat template turns a list of messages into the prompt format that a model
+ * was trained on. It is Jinja with Hugging Face's additions and settings. It
+ * comes with the file and is not trusted, so it is limited to 2 * 10^7 steps
+ * and 64 MiB of text.
  *
- * text, len: the template; NULL: the file's own, tokenizer.chat_template, and
- * beside it tokenizer.chat_template.tool_use, which is taken where tools are
- * given. path: any GGUF with a vocabulary, whose special tokens the template
- * sees as bos_token, eos_token and the like; NULL, with a text: there are none.
- * PL_NOT_FOUND: the file has no template; PL_BAD_FILE, PL_UNSUPPORTED: the
- * template is none, or has what is not supported, in that line. */
+ * text, len: the template. NULL: the file's tokenizer.chat_template, and also
+ * tokenizer.chat_template.tool_use, which is used if tools are given. path: any
+ * GGUF with a vocabulary, whose special tokens the template sees as bos_token,
+ * eos_token and so on. NULL, with a text: there are none. PL_NOT_FOUND: the
+ * file has no template. PL_BAD_FILE, PL_UNSUPPORTED: the template is invalid or
+ * uses an unsupported feature; the message names the line. */
 PL_API pl_status pl_template_create(pl_template **out, const char *text,
                                     size_t len, const char *path, pl_err *err);
 PL_API void pl_template_free(pl_template *t);
 
-/* What it is to render, as JSON texts. */
+/* The input of a template, as JSON texts. */
 typedef struct pl_conversation {
     size_t size;
     const char *messages; /* a list of objects with "role" and "content" */
     const char *tools;    /* a list; NULL: none */
-    const char *extra;    /* more variables of the template, which replace those
-                             of the same name: {"enable_thinking": false};
-                             NULL: none */
-    bool no_generation_prompt; /* the text ends with the last message, and not
-                                  where the model's answer begins */
+    /* More variables of the template, which replace those of the same name:
+     * {"enable_thinking": false}; NULL: none. */
+    const char *extra;
+    /* end the text with the last message, not with the start of the model's
+     * answer */
+    bool no_generation_prompt;
     int64_t now; /* seconds since 1970, for dates; 0: the clock's */
 } pl_conversation;
 
@@ -710,91 +765,94 @@ static inline void pl_conversation_init(pl_conversation *c)
     c->size = sizeof *c;
 }
 
-/* *text is malloc'ed and terminated; the caller frees it. len may be NULL.
- * PL_BAD_ARGUMENT: a text is no JSON, or the template refuses the conversation:
- * the message is its own. */
+/* Renders the prompt. *text is malloc'ed and terminated; the caller frees it.
+ * len may be NULL. PL_BAD_ARGUMENT: a text is not JSON, or the template rejects
+ * the conversation with its own message. */
 PL_API pl_status pl_template_render(const pl_template *t,
                                     const pl_conversation *c, char **text,
                                     size_t *len, pl_err *err);
 
 /* ---- replies ----------------------------------------------------------- */
 
-/* Takes apart what a model writes after a template's prompt, while it comes:
- * content, reasoning, calls of tools. How the model marks them is learned from
- * the template. What is marked wrongly is content, never an error. */
+/* Parses a model's output after a template's prompt, as it is generated, into
+ * content, reasoning and tool calls. The markers are learned from the template.
+ * Text with wrong markers is content, never an error. */
 typedef struct pl_reply pl_reply;
 
 typedef enum pl_reply_kind {
     PL_REPLY_CONTENT,
     PL_REPLY_REASONING,
-    PL_REPLY_CALL,      /* of a tool; comes whole, but see pl_reply_in_pieces */
+    /* a tool call, complete unless pl_reply_in_pieces was called */
+    PL_REPLY_CALL,
     PL_REPLY_CALL_MORE, /* more of the last call's arguments */
 } pl_reply_kind;
 
-/* Texts are there for the call, and `text` is not terminated. */
+/* Texts are valid during the call; `text` is not terminated. */
 typedef struct pl_reply_part {
     pl_reply_kind kind;
-    const char *text; /* [len], what is new; of a call: its arguments, a JSON
-                         object */
+    /* [len], the new text; of a call: its arguments, a JSON object */
+    const char *text;
     size_t len;
-    const char *name; /* of a call: the tool's */
-    const char *id;   /* of a call: its own; NULL: the model gave it none */
+    const char *name; /* of a call: the tool's name */
+    const char *id;   /* of a call: its id; NULL: the model gave none */
 } pl_reply_part;
 typedef void pl_reply_fn(void *user, const pl_reply_part *part);
 
-/* t: borrowed until pl_reply_free. prompt [len], which is not kept: what the
- * model goes on from; it may end within reasoning. tools: those of the
- * conversation, which say what arguments are strings; NULL: none. part: is told
- * what comes; may be NULL. */
+/* Creates a parser. t: borrowed until pl_reply_free. prompt [len]: the prompt
+ * that the model continues, which may end within reasoning; not kept. tools:
+ * those of the conversation, which define the arguments that are strings; NULL:
+ * none. part: called with each new part; may be NULL. */
 PL_API pl_status pl_reply_create(pl_reply **out, const pl_template *t,
                                  const char *prompt, size_t len,
                                  const char *tools, pl_reply_fn *part,
                                  void *user, pl_err *err);
 PL_API void pl_reply_free(pl_reply *r);
-/* From here on a call of one of the tools is told when its arguments begin, and
- * these as they come, where the model writes them as a JSON object; other calls
- * come whole. All pieces together are the same arguments, unless these turn out
- * to be no JSON, or end too early: then what was told stays a call. */
+/* Makes the reply report tool calls early: when their arguments begin, and then
+ * these as they are generated. This holds if the model writes them as a JSON
+ * object; other calls are reported complete. The pieces together equal the
+ * arguments, unless these turn out not to be JSON or end too early: then the
+ * reported pieces remain a call. */
 PL_API void pl_reply_in_pieces(pl_reply *r);
-/* A JSON document may come in place of calls (`content` of pl_template_calls):
- * content that begins as one is content up to its end, whatever marks its
- * strings spell. */
+/* Allows a JSON document in place of calls (`content` of pl_template_calls).
+ * Content that begins as one is content up to its end, even if its strings
+ * contain markers. */
 PL_API void pl_reply_of_document(pl_reply *r);
-/* More of the text, in UTF-8, special tokens too (a pl_detokenizer that shows
- * them). What may belong to a mark is held back until that is known. After
- * PL_NO_MEMORY further calls give it again. BAD_ARGUMENT: within a call of
- * `part`, or after pl_reply_finish. */
+/* Adds text, in UTF-8, including special tokens (from a pl_detokenizer that
+ * shows them). Text that may belong to a marker is held back until that is
+ * known. After PL_NO_MEMORY further calls return it again. BAD_ARGUMENT: called
+ * from within `part`, or after pl_reply_finish. */
 PL_API pl_status pl_reply_add(pl_reply *r, const char *text, size_t len,
                               pl_err *err);
-/* The text has ended: tells what was held back. Once. */
+/* Ends the text and reports what was held back. May be called once. */
 PL_API pl_status pl_reply_finish(pl_reply *r, pl_err *err);
 /* Returns true once the marker that ends a message has been added, which the
  * tokenizer may not know (pl_token_is_eog). Text after it is not part of the
  * message. */
 PL_API bool pl_reply_ended(const pl_reply *r);
-/* Is it content that comes next, as far as is known? Not in reasoning, a call,
- * or what stands before a message. */
+/* Returns true if content comes next, as far as is known. Returns false in
+ * reasoning, in a call, and in a header before a message. */
 PL_API bool pl_reply_in_content(const pl_reply *r);
-/* All that was added, as it came; terminated. len may be NULL. */
+/* Returns all text added so far, unchanged and terminated. len may be NULL. */
 PL_API const char *pl_reply_text(const pl_reply *r, size_t *len);
-/* The message so far as a JSON object to append to a conversation's messages:
- * role, content, reasoning_content, tool_calls. Arguments of calls are objects,
- * or JSON texts where the template takes only these. *json is malloc'ed. */
+/* Writes the message so far as a JSON object to append to a conversation's
+ * messages: role, content, reasoning_content, tool_calls. Arguments of calls
+ * are objects, or JSON texts if the template takes only these. *json is
+ * malloc'ed. */
 PL_API pl_status pl_reply_message(const pl_reply *r, char **json, pl_err *err);
 
 /* ---- sampling ---------------------------------------------------------- */
 
-/* What a sampler does to the candidates, biases added, one step after the
- * other, in this order unless pl_sampling.step has another. */
+/* The samplers, which are applied one after the other after biases are added,
+ * in this order unless pl_sampling.step gives another. */
 typedef enum pl_sampling_step {
     PL_STEP_PENALTIES,   /* repeat, frequency, presence */
-    PL_STEP_DRY,         /* against what would repeat a longer passage */
-    PL_STEP_TOP_N_SIGMA, /* near the best logit */
-    PL_STEP_TOP_K,       /* the k likeliest */
-    PL_STEP_TYPICAL,     /* nearest to the entropy */
-    PL_STEP_TOP_P,       /* the likeliest of a mass */
-    PL_STEP_MIN_P,       /* likely enough beside the best */
-    PL_STEP_XTC,         /* leave out the likeliest, by chance */
+    PL_STEP_DRY,         /* penalizes what would repeat a longer passage */
+    PL_STEP_TOP_N_SIGMA, /* keeps those near the best logit */
+    PL_STEP_TOP_K,       /* keeps the k likeliest */
+    PL_STEP_TYPICAL,     /* keeps those nearest to the entropy */
+    PL_STEP_TOP_P,       /* keeps the likeliest of a mass */
+    PL_STEP_MIN_P,       /* keeps those likely enough compared to the best */
+    PL_STEP_XTC,         /* removes the likeliest, by chance */
     PL_STEP_TEMPERATURE, /* fixed, or by the entropy */
     PL_N_STEP
 } pl_sampling_step;
@@ -802,7 +860,7 @@ typedef enum pl_sampling_step {
 /* Zeros are not the defaults: begin with pl_sampling_init. */
 typedef struct pl_sampling {
     size_t size;
-    int penalty_last_n;                        /* tokens looked back at: 64 */
+    int penalty_last_n;                        /* 64 */
     float repeat_penalty;                      /* 1 = off */
     float frequency_penalty, presence_penalty; /* 0 = off */
     int n_bias;
@@ -815,169 +873,178 @@ typedef struct pl_sampling {
     float temperature; /* 0.8; 0 = greedy */
     uint64_t seed;
 
-    /* Keep logits within so many standard deviations of the best; 0 = off. */
+    /* Keeps logits within this many standard deviations of the best; 0 =
+     * off. */
     float top_n_sigma;
-    /* With this probability, 0 = off, of all tokens that have at least the
-     * share xtc_threshold (0.1; above 0.5 = off) the least likely alone
+    /* With this probability (0 = off), of all tokens that have at least the
+     * share xtc_threshold (0.1; above 0.5 = off) only the least likely
      * stays. */
     float xtc_probability, xtc_threshold;
-    /* The temperature is taken within +- this of `temperature` (not below 0),
-     * by (entropy / greatest entropy) ^ exponent (1); 0 = off. */
+    /* The temperature varies within +- this of `temperature` (not below 0), by
+     * (entropy / greatest entropy) ^ exponent (1); 0 = off. */
     float dynatemp_range, dynatemp_exponent;
 
-    /* "Don't repeat yourself": where the last n tokens, n at least
-     * dry_allowed_length (2), were there before, multiplier (0 = off) x
-     * base (1.75) ^ (n - allowed) is subtracted from what followed them. Looks
-     * back at dry_last_n tokens (4096; at most 2^20), and not beyond text that
-     * has one of the breakers: strings of at most 64 bytes; NULL: a line's end,
-     * a colon, a double quote and an asterisk. */
+    /* "Don't repeat yourself": if the last n tokens occurred before, the token
+     * that followed them there is penalized. For n of at least
+     * dry_allowed_length (2), multiplier (0 = off) x base (1.75) ^ (n -
+     * allowed) is subtracted from its logit. Scans the last dry_last_n tokens
+     * (4096; at most 2^20), and not past text that contains one of the
+     * breakers. These are strings of at most 64 bytes; NULL: a newline, a
+     * colon, a double quote and an asterisk. */
     float dry_multiplier, dry_base;
     int dry_allowed_length, dry_last_n;
-    int n_dry_breaker; /* 256 at most */
+    int n_dry_breaker; /* at most 256 */
     const char *const *dry_breaker;
-    const pl_tokenizer *tokenizer; /* for the breakers; kept, not copied */
+    const pl_tokenizer *tokenizer; /* for the breakers; borrowed */
 
     /* 1 or 2: Mirostat of that version (arXiv:2007.14966) with the surprise tau
-     * (5 bits) and the rate eta (0.1), after the temperature and instead of all
-     * other steps; 0 = off. */
+     * (5 bits) and the rate eta (0.1), after the temperature and in place of
+     * all other samplers; 0 = off. */
     int mirostat;
     float mirostat_tau, mirostat_eta;
 
-    int n_step;                  /* 0: all */
-    uint8_t step[PL_N_STEP + 7]; /* enum pl_sampling_step, each once; those that
-                                    are left out are off */
+    int n_step; /* 0: all */
+    /* enum pl_sampling_step, each at most once; those left out are off */
+    uint8_t step[PL_N_STEP + 7];
 } pl_sampling;
 
-/* pl_sampling_init for a struct of `size` bytes. */
+/* Sets the defaults of a struct of `size` bytes. */
 PL_API void pl_sampling_init_size(pl_sampling *s, size_t size);
 static inline void pl_sampling_init(pl_sampling *s)
 {
     pl_sampling_init_size(s, sizeof *s);
 }
 
-/* s: NULL for the defaults; nothing of it is kept but s->tokenizer. n_vocab: of
- * the logits (pl_model_n_vocab), which a model may have more of than its
- * tokenizer has tokens. A grammar allows no id that its tokenizer lacks. */
+/* Creates a sampler. s: NULL for the defaults; only s->tokenizer is kept,
+ * borrowed. n_vocab: the number of logits (pl_model_n_vocab), which may exceed
+ * the number of tokens in the tokenizer. A grammar never allows an id that its
+ * tokenizer lacks. */
 PL_API pl_status pl_sampler_create(pl_sampler **out, const pl_sampling *s,
                                    int64_t n_vocab, pl_err *err);
 PL_API void pl_sampler_free(pl_sampler *s);
-/* Chooses from logits [n_vocab] and remembers the choice for penalties; -1 if
- * any is nan or +inf, all are -inf, biases included, the grammar allows none,
- * or logits is NULL: pl_sampler_status says which. */
+/* Chooses from logits [n_vocab] and remembers the choice for penalties. Returns
+ * -1 if any logit is NaN or +inf, if all are -inf with biases included, if the
+ * grammar allows none, or if logits is NULL. pl_sampler_status says which. */
 PL_API int32_t pl_sample(pl_sampler *s, const float *logits);
-/* PL_OK, or why the last pl_sample gave -1. */
+/* Returns PL_OK, or the reason why the last pl_sample returned -1. */
 PL_API pl_status pl_sampler_status(const pl_sampler *s, pl_err *err);
-/* Remembers a token that was not sampled (the prompt's); an id that does not
+/* Remembers a token that was not sampled (the prompt's). An id that does not
  * exist is ignored. */
 PL_API void pl_sampler_accept(pl_sampler *s, int32_t id);
 
 /* ---- grammars ---------------------------------------------------------- */
 
 typedef enum pl_grammar_form {
-    PL_GRAMMAR_GBNF,        /* llama.cpp's notation; root is the whole text */
-    PL_GRAMMAR_JSON_SCHEMA, /* the documents of a schema; of true, any JSON */
-    PL_GRAMMAR_CALLS,       /* GBNF of pl_template_calls: control tokens may
-                               spell the marks that stand in it */
+    PL_GRAMMAR_GBNF, /* llama.cpp's notation; root is the whole text */
+    /* the documents of a schema; the schema `true` means any JSON */
+    PL_GRAMMAR_JSON_SCHEMA,
+    /* GBNF of pl_template_calls: control tokens may spell its markers */
+    PL_GRAMMAR_CALLS,
 } pl_grammar_form;
 
-/* text: [len], not kept. t: whose tokens are to spell the texts; may be freed.
- * name: what messages call the text; NULL: "grammar". PL_BAD_ARGUMENT: the text
- * is wrong, in that line and column, begins with itself, or is too large.
- * PL_UNSUPPORTED: a schema has a keyword that is not supported, or asks for too
- * much; the message has its path. */
+/* Compiles a grammar. text: [len], not kept. t: the tokenizer whose tokens
+ * spell the texts; may be freed. name: the text's name in messages; NULL:
+ * "grammar". PL_BAD_ARGUMENT: the text is wrong in the line and column named,
+ * left-recursive, or too large, or a schema is wrong. PL_UNSUPPORTED: a schema
+ * has an unsupported keyword or is too complex. The message has the path in a
+ * schema. */
 PL_API pl_status pl_grammar_create(pl_grammar **out, const pl_tokenizer *t,
                                    pl_grammar_form form, const char *text,
                                    size_t len, const char *name, pl_err *err);
-/* The replies to a template's prompt that call tools and say nothing else, for
- * PL_GRAMMAR_CALLS. tools: those of the conversation; only: the one that has to
- * be called, NULL: any of them; single: one call, else one or more. content: a
- * JSON Schema, the documents of which may come in place of calls; NULL: nothing
- * may. pl_reply takes all these texts apart into calls of these tools, with
- * arguments that are valid by their schemas, or into content that is such a
- * document. *gbnf is malloc'ed. *reasons: the texts may begin with reasoning;
- * else the grammar is of what comes behind it (pl_reply_in_content).
- * PL_UNSUPPORTED: the template shows no calls, or in a form that cannot be kept
- * to, or a schema asks for too much. */
+/* Writes a grammar, for PL_GRAMMAR_CALLS, of the replies to a template's prompt
+ * that call tools and contain nothing else. tools: those of the conversation.
+ * only: the one that must be called; NULL: any of them. single: one call, else
+ * one or more. content: a JSON Schema whose documents may come in place of
+ * calls; NULL: not allowed.
+ *
+ * pl_reply parses each of these texts into calls of these tools, with arguments
+ * valid by their schemas, or into content that is such a document. *gbnf is
+ * malloc'ed. *reasons: the texts may begin with reasoning; else the grammar
+ * covers what comes after it (pl_reply_in_content). PL_UNSUPPORTED: the
+ * template shows no calls, or in a form that cannot be enforced, or a schema is
+ * too complex. */
 PL_API pl_status pl_template_calls(const pl_template *t, const char *tools,
                                    const char *only, bool single,
                                    const char *content, char **gbnf,
                                    bool *reasons, pl_err *err);
-/* After the samplers that have it. */
+/* Must be called after the samplers that use it are freed. */
 PL_API void pl_grammar_free(pl_grammar *g);
-/* From now on pl_sample allows only tokens that continue a text of the grammar,
- * before all that pl_sampling says. The text begins with the next chosen token;
- * tokens of pl_sampler_accept do not belong to it. A token that ends a text
- * (pl_token_is_eog) is allowed exactly where the text is complete. Borrows g
- * until another is set; NULL allows any token. A failure changes nothing. */
+/* Makes pl_sample allow only tokens that continue a text of the grammar, before
+ * all that pl_sampling says. The text begins with the next chosen token; tokens
+ * of pl_sampler_accept are not part of it. A token that ends a text
+ * (pl_token_is_eog) is allowed exactly if the text is complete. Borrows g until
+ * another is set; NULL allows any token. A failure changes nothing. */
 PL_API pl_status pl_sampler_set_grammar(pl_sampler *s, pl_grammar *g,
                                         pl_err *err);
-/* Works out beforehand which tokens the grammar allows next, which pl_sample
- * does else; so another thread may do it while the engine computes, if nobody
- * uses the sampler meanwhile. What fails, pl_sample says. */
+/* Computes in advance which tokens the grammar allows next, which pl_sample
+ * does otherwise. Another thread may call it while the engine computes, if no
+ * other call uses the sampler meanwhile. pl_sample reports its failures. */
 PL_API void pl_sampler_prepare(pl_sampler *s);
 
 /* ---- machine ----------------------------------------------------------- */
 
-/* Bytes of the host's memory that this process may have, by the machine and by
- * the limits of its cgroups, and those of them that are available now, by which
- * plans are refused. 0: not known. Either may be NULL. */
+/* Returns the bytes of host memory that this process may use, by the machine
+ * and by the limits of its cgroups, and how many are available now. Plans are
+ * rejected by the latter. 0: unknown. Either pointer may be NULL. */
 PL_API pl_status pl_host_memory(uint64_t *all, uint64_t *available,
                                 pl_err *err);
-/* Prints NUMA nodes, cores, memory in all and available now, instruction sets
- * and GPUs, each of which is asked for its memory. */
+/* Prints NUMA nodes, cores, total and available memory, instruction sets, and
+ * GPUs, each of which is queried for its memory. */
 PL_API pl_status pl_devices_print(bool json, pl_write_fn *write, void *user,
                                   pl_err *err);
-/* Measures in a few seconds how fast its cores, memory and messages are, prints
- * that, and keeps it in $XDG_CACHE_HOME/plait, else ~/.cache/plait, for the
- * estimates of later plans; that it cannot be kept is no error. So it does with
- * each GPU that opt->devices names, by default all that can be used, in some
- * ten seconds each beside what its driver needs to make kernels: memory,
- * multiplying, attention, launches, copies from and to the host, and messages
- * between neighbours; of others, what was measured before stays. A GPU that
- * fails meanwhile is an error that names it, and nothing is kept. Of `opt` (may
- * be NULL): cpu, no_pin and devices. */
+/* Measures in a few seconds how fast the machine's cores, memory and
+ * collectives are, and prints that. Stores it in $XDG_CACHE_HOME/plait, else
+ * ~/.cache/plait, for the estimates of later plans; a failure to store is not
+ * an error.
+ *
+ * Also measures each GPU that opt->devices names (by default every usable one):
+ * memory, multiplication, attention, launches, copies from and to the host, and
+ * collectives between neighbours. That takes some ten seconds each plus the
+ * driver's time to compile kernels. Earlier figures of other GPUs stay. If a
+ * GPU fails meanwhile, the error names it and nothing is stored. Uses cpu,
+ * no_pin and devices of `opt`, which may be NULL. */
 PL_API pl_status pl_devices_measure(const pl_options *opt, bool json,
                                     pl_write_fn *write, void *user,
                                     pl_err *err);
 
-/* ---- how fast could it be? --------------------------------------------- */
+/* ---- synthetic models and peak rates ----------------------------------- */
 
-/* A model with the shape of a known one ("qwen3-8b") and random weights of a
- * type ("q4_k_m", "q8_0", any format), written by pl_file_open's rules.
- * What is no shape or type gives PL_BAD_ARGUMENT, and the message lists those
- * there are. `cancel` is polled as pl_engine_decode's; it and `progress` may be
- * NULL. */
+/* Writes a model with the shape of a known one ("qwen3-8b") and random weights
+ * of a type ("q4_k_m", "q8_0", any format), by pl_file_open's rules.
+ * PL_BAD_ARGUMENT: no such shape or type; the message lists the valid ones.
+ * `cancel` is polled like pl_engine_decode's; it and `progress` may be NULL. */
 PL_API pl_status pl_synth_save(const char *shape, const char *type,
                                const char *path, pl_progress_fn *progress,
                                void *user, const volatile int *cancel,
                                pl_err *err);
-/* Bytes of its weights. */
+/* Computes the bytes of its weights. */
 PL_API pl_status pl_synth_size(const char *shape, const char *type,
                                uint64_t *bytes, pl_err *err);
 
-/* What this machine's cores do together at best, a thread on each. A
- * multiply-add counts as two operations. Names are of instructions, as long as
- * the library is there. */
+/* Peak rates of this machine's cores together, with one thread per core. A
+ * multiply-add counts as two operations. Instruction names are valid as long as
+ * the library is loaded. */
 typedef struct pl_limits {
     char cpu[128]; /* the processor's name */
     int n_threads;
-    double read_bytes_per_s; /* from memory no cache holds */
-    int n_streams;           /* that a thread read at once: best of 1, 2, 4 */
-    double int8_ops_per_s;   /* vectors of 8-bit integers */
+    double read_bytes_per_s; /* from memory, past all caches */
+    /* streams that a thread read at once: the best of 1, 2, 4 */
+    int n_streams;
+    double int8_ops_per_s; /* vectors of 8-bit integers */
     const char *int8_unit;
     double float_ops_per_s; /* vectors of float */
     const char *float_unit;
-    double amx_ops_per_s;  /* tiles of 8-bit integers; 0: there are none */
-    double bf16_ops_per_s; /* vectors of BF16; 0: there are none */
+    double amx_ops_per_s;  /* tiles of 8-bit integers; 0: none */
+    double bf16_ops_per_s; /* vectors of BF16; 0: none */
 } pl_limits;
-/* What measures them: a thread a core, and of memory 64 MiB a core, at least
- * 1 GiB, but no more than an eighth of what is available. */
+/* Measures pl_limits with a thread per core. Uses 64 MiB of memory per core, at
+ * least 1 GiB, but at most an eighth of what is available. */
 typedef struct pl_meter pl_meter;
 PL_API pl_status pl_meter_create(pl_meter **out, pl_err *err);
 PL_API void pl_meter_free(pl_meter *m);
-/* Measures for some tenths of a second. *now is what there was at this time,
- * to hold beside what ran just before or after; *best is the best of all calls
- * so far, since what else the machine does only takes away. Either may be NULL;
+/* Measures for some tenths of a second. *now is the result of this call, to
+ * compare with work that ran just before or after. *best is the best of all
+ * calls so far, because other load only lowers the rates. Either may be NULL;
  * `size` is that of each. */
 PL_API pl_status pl_meter_measure(pl_meter *m, pl_limits *now, pl_limits *best,
                                   size_t size, pl_err *err);

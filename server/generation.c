@@ -418,10 +418,10 @@ static bool make_choice(struct generation *g, int index, struct api_error *why)
 
 /* Parameters of a generation's tasks, until they are submitted. */
 struct making {
-    int n;                           /* prompts */
-    int32_t **ids;                   /* owned, [n], each too */
-    struct task_params *task_params; /* owned, [choices] */
-    pl_sampling *how;                /* likewise */
+    int n;                      /* prompts */
+    int32_t **ids;              /* owned, [n], each too */
+    struct task_params *params; /* owned, [choices] */
+    pl_sampling *how;           /* likewise */
 };
 
 static void making_fini(struct making *m)
@@ -429,7 +429,7 @@ static void making_fini(struct making *m)
     for (int i = 0; m->ids && i < m->n; i++)
         free(m->ids[i]);
     free(m->ids);
-    free(m->task_params);
+    free(m->params);
     free(m->how);
 }
 
@@ -445,14 +445,14 @@ static bool make_task_params(struct generation *g, struct making *m,
         if (i % g->request.n == 0 && !read_prompt(g, p, &m->ids[p], &n, why))
             return false;
         c->n_prompt = n;
-        request_fill_params(&g->request, i % g->request.n, &m->task_params[i],
+        request_fill_params(&g->request, i % g->request.n, &m->params[i],
                             &m->how[i]);
-        m->task_params[i].prompt = m->ids[p];
-        m->task_params[i].n_prompt = n;
-        m->task_params[i].grammar = g->grammar;
-        m->task_params[i].client = http_client(g->r);
-        m->task_params[i].time_s = g->service->time_s;
-        m->task_params[i].listener =
+        m->params[i].prompt = m->ids[p];
+        m->params[i].n_prompt = n;
+        m->params[i].grammar = g->grammar;
+        m->params[i].client = http_client(g->r);
+        m->params[i].time_s = g->service->time_s;
+        m->params[i].listener =
             (struct task_callbacks){.progress = on_progress,
                                     .token = on_token,
                                     .grammar_applies = on_grammar_applies,
@@ -495,15 +495,13 @@ static bool go(struct generation *g, struct api_error *why)
     struct making m = {
         .n = g->request.n_prompt,
         .ids = calloc((size_t)g->request.n_prompt + 1, sizeof *m.ids),
-        .task_params = calloc(n + 1, sizeof *m.task_params),
+        .params = calloc(n + 1, sizeof *m.params),
         .how = calloc(n + 1, sizeof *m.how)};
-    bool ok =
-        m.ids && m.task_params && m.how ? true : api_error_set_memory(why);
+    bool ok = m.ids && m.params && m.how ? true : api_error_set_memory(why);
 
     for (int i = 0; i < (int)n && ok; i++)
         ok = make_choice(g, i, why);
-    ok = ok && make_task_params(g, &m, why) &&
-         submit_tasks(g, m.task_params, why);
+    ok = ok && make_task_params(g, &m, why) && submit_tasks(g, m.params, why);
     making_fini(&m);
     return ok;
 }

@@ -73,7 +73,7 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                       const pl_err *err)
 {
     struct task_report r = {.why = why,
-                            .n_prompt = w->task_params.n_prompt,
+                            .n_prompt = w->params.n_prompt,
                             .n_cached = w->n_cached,
                             .n_written = w->n_written};
     struct task_callbacks j;
@@ -96,13 +96,13 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                     (size_t)(--l->n_task - i) * sizeof *l->task);
             break;
         }
-    schedule_remove_task(&l->schedule, w->task_params.client);
+    schedule_remove_task(&l->schedule, w->params.client);
     if (w->at == TASK_RUNNING)
         l->slot[w->seq] = (struct loop_slot){0};
     --*loop_state_counter(l, w->at);
     l->counts.n_failed += why == FINISH_ERROR;
     pthread_mutex_unlock(&l->lock);
-    j = w->task_params.listener;
+    j = w->params.listener;
     loop_tiers_cancel(l, w);
     if (w->at == TASK_RUNNING)
         loop_save_slot_tokens(l, w);
@@ -165,9 +165,9 @@ static pl_status task_create(struct task **out, const struct loop *l,
     *out = NULL;
     if (!w)
         return no_memory(err);
-    w->task_params = *params;
-    w->task_params.prompt = NULL;
-    w->task_params.sampling = NULL;
+    w->params = *params;
+    w->params.prompt = NULL;
+    w->params.sampling = NULL;
     w->arrival_s = loop_now();
     w->max_text = params->n_prompt + 64;
     w->text = malloc((size_t)w->max_text * sizeof *w->text);
@@ -223,12 +223,12 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
                     "are too many: try again later",
                     l->counts.n_waiting, l->o.max_waiting, n);
     }
-    while (k < n && schedule_add_task(&l->schedule, w[k]->task_params.client,
-                                      err) == PL_OK)
+    while (k < n &&
+           schedule_add_task(&l->schedule, w[k]->params.client, err) == PL_OK)
         k++;
     if (k < n) {
         while (k-- > 0)
-            schedule_remove_task(&l->schedule, w[k]->task_params.client);
+            schedule_remove_task(&l->schedule, w[k]->params.client);
         return PL_NO_MEMORY;
     }
     for (int i = 0; i < n; i++) {

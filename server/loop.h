@@ -126,7 +126,7 @@ struct loop_counts {
 
 /* A slot as /slots shows it. */
 struct loop_slot {
-    uint64_t task_params; /* id of its task; 0: idle */
+    uint64_t id_task; /* id of its task; 0: idle */
     int64_t n_prompt, n_done, n_written, n_held;
 };
 

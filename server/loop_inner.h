@@ -20,11 +20,11 @@ enum task_state {
 struct task {
     uint64_t id;
     /* prompt and sampling are NULL here: copied */
-    struct task_params task_params;
+    struct task_params params;
     pl_sampler *sampler;
     bool grammar_active; /* the sampler applies the task's grammar */
     enum task_state at;  /* guarded */
-    enum client_state poll_client;
+    enum client_state client_state;
     int seq;       /* if TASK_RUNNING */
     int32_t *text; /* owned, [n_text]: prompt and generated tokens */
     int64_t n_text, max_text;

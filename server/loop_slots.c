@@ -17,7 +17,7 @@ static void set_slot_tokens(struct loop *l, int slot, int32_t *token, int64_t n)
 
 void loop_save_slot_tokens(struct loop *l, struct task *w)
 {
-    if (w->n_done == 0 || w->task_params.keep)
+    if (w->n_done == 0 || w->params.keep)
         return;
     pthread_mutex_lock(&l->lock);
     set_slot_tokens(l, w->seq, w->text, w->n_done);

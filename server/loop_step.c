@@ -11,10 +11,9 @@
 static bool abort_reason(const struct task *w, double now,
                          enum task_finish *why)
 {
-    if (w->poll_client == CLIENT_GONE)
+    if (w->client_state == CLIENT_GONE)
         *why = FINISH_CANCELLED;
-    else if (w->task_params.time_s > 0 &&
-             now - w->arrival_s > w->task_params.time_s)
+    else if (w->params.time_s > 0 && now - w->arrival_s > w->params.time_s)
         *why = FINISH_TIMEOUT;
     else
         return false;
@@ -40,9 +39,9 @@ static void retire_cancelled(struct loop *l)
     struct task *w;
 
     for (int i = 0; (w = task_at(l, i)); i++) {
-        const struct task_callbacks *j = &w->task_params.listener;
+        const struct task_callbacks *j = &w->params.listener;
 
-        w->poll_client =
+        w->client_state =
             j->poll_client ? j->poll_client(j->user) : CLIENT_READY;
         if (abort_reason(w, now, &why)) {
             loop_finish_task(l, w, why, NULL);
@@ -65,10 +64,10 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 /* Returns a free sequence that the task may have, or -1. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
-    const int place = w->task_params.slot - 1;
+    const int slot = w->params.slot - 1;
 
-    if (place >= 0)
-        return l->taken[place] ? -1 : place;
+    if (slot >= 0)
+        return l->taken[slot] ? -1 : slot;
     for (int i = 0; i < l->o.n_seq; i++)
         if (!l->taken[i])
             return i;
@@ -97,13 +96,13 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* Returns the paused task in slot `place` - 1, or NULL. Caller holds the
- * lock. */
-static struct task *paused_task_in_slot(const struct loop *l, int place)
+/* Returns the paused task in slot `slot` - 1, or NULL. Caller holds the lock.
+ */
+static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
     for (int i = 0; i < l->n_task; i++)
-        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == place - 1 &&
-            l->task[i]->poll_client == CLIENT_BACKLOGGED)
+        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot - 1 &&
+            l->task[i]->client_state == CLIENT_BACKLOGGED)
             return l->task[i];
     return NULL;
 }
@@ -114,10 +113,10 @@ static struct task *paused_task_in_slot(const struct loop *l, int place)
 static bool is_admissible(const struct loop *l, const struct task *w,
                           enum task_state at)
 {
-    return w->at == at && w->poll_client == CLIENT_READY &&
+    return w->at == at && w->client_state == CLIENT_READY &&
            !loop_tiers_is_pending(l, w) &&
-           (w->task_params.slot == 0 || find_free_slot(l, w) >= 0 ||
-            paused_task_in_slot(l, w->task_params.slot));
+           (w->params.slot == 0 || find_free_slot(l, w) >= 0 ||
+            paused_task_in_slot(l, w->params.slot));
 }
 
 /* Picks the next task to admit: preempted tasks first, so that every admitted
@@ -134,7 +133,7 @@ static struct task *pick_next_task(struct loop *l)
             next = l->task[i];
     for (int i = 0; i < l->n_task && !next; i++)
         if (is_admissible(l, l->task[i], TASK_WAITING))
-            l->client[n++] = l->task[i]->task_params.client;
+            l->client[n++] = l->task[i]->params.client;
     first = schedule_next(&l->schedule, l->client, n);
     for (int i = 0; i < l->n_task && !next && first >= 0; i++)
         if (is_admissible(l, l->task[i], TASK_WAITING) && first-- == 0)
@@ -147,15 +146,15 @@ static struct task *pick_next_task(struct loop *l)
  * else the newest. NULL if none is paused. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
-    bool named = w && w->task_params.slot > 0 && find_free_slot(l, w) < 0;
+    bool named = w && w->params.slot > 0 && find_free_slot(l, w) < 0;
     struct task *idle = NULL;
 
     pthread_mutex_lock(&l->lock);
     if (named)
-        idle = paused_task_in_slot(l, w->task_params.slot);
+        idle = paused_task_in_slot(l, w->params.slot);
     for (int i = 0; i < l->n_task && !named; i++)
         if (l->task[i]->at == TASK_RUNNING &&
-            l->task[i]->poll_client == CLIENT_BACKLOGGED)
+            l->task[i]->client_state == CLIENT_BACKLOGGED)
             idle = l->task[i];
     pthread_mutex_unlock(&l->lock);
     return idle;
@@ -187,9 +186,8 @@ static bool resume(struct loop *l, struct task *w)
 static void start_prefill(struct loop *l, struct task *w)
 {
     w->admitted_s = loop_now();
-    if (!w->task_params.no_cache &&
-        pl_seq_share(l->e, w->seq, w->text, w->n_text, &w->n_cached, NULL) !=
-            PL_OK)
+    if (!w->params.no_cache && pl_seq_share(l->e, w->seq, w->text, w->n_text,
+                                            &w->n_cached, NULL) != PL_OK)
         w->n_cached = 0;
     w->n_done = w->n_shared = w->n_cached;
     loop_tiers_start(l, w);
@@ -271,11 +269,11 @@ static int64_t build_step(struct loop *l)
         const struct task *w = l->run[i];
 
         l->plan[i] = (struct schedule_entry){
-            .client = w->task_params.client,
+            .client = w->params.client,
             .n_left = is_decoding(w) ? 0 : w->n_text - w->n_done,
-            .paused = w->poll_client == CLIENT_BACKLOGGED ||
+            .paused = w->client_state == CLIENT_BACKLOGGED ||
                       loop_tiers_is_loading(w)};
-        l->rows[i] = w->task_params.rows != TASK_NO_ROW;
+        l->rows[i] = w->params.rows != TASK_NO_ROW;
     }
     pthread_mutex_lock(&l->lock);
     n = schedule_step(&l->schedule, l->plan, l->n_run);
@@ -292,8 +290,8 @@ static void append_to_batch(struct loop *l, int i, pl_batch *b)
     for (int64_t k = 0; k < n; k++) {
         l->token[b->n] = w->text[w->n_done + k];
         l->seq[b->n] = w->seq;
-        l->wanted[b->n] = w->n_done + k + 1 == w->n_text ||
-                          w->task_params.rows == TASK_ALL_ROWS;
+        l->wanted[b->n] =
+            w->n_done + k + 1 == w->n_text || w->params.rows == TASK_ALL_ROWS;
         b->n++;
     }
 }
@@ -353,13 +351,13 @@ static void preempt_for_pages(struct loop *l, const pl_err *err)
         return;
     }
     for (int i = 0; i < l->n_run; i++)
-        l->client[n++] = l->run[i]->task_params.client;
+        l->client[n++] = l->run[i]->params.client;
     pthread_mutex_lock(&l->lock);
     if (!victim)
         victim = l->run[schedule_victim(&l->schedule, l->client, n)];
     pthread_mutex_unlock(&l->lock);
     loop_log(l, PL_LOG_INFO,
-             "job %" PRIu64 " gives its place: the cache is full", victim->id);
+             "task %" PRIu64 ": preempted, the KV cache is full", victim->id);
     preempt(l, victim);
 }
 
@@ -405,17 +403,16 @@ static int32_t sample_without_eog(const struct loop *l, struct task *w,
 static int32_t sample_next(const struct loop *l, struct task *w, float *logits,
                            pl_err *err)
 {
-    const struct task_callbacks *j = &w->task_params.listener;
+    const struct task_callbacks *j = &w->params.listener;
     int32_t id;
 
-    if (w->task_params.grammar && !w->grammar_active &&
+    if (w->params.grammar && !w->grammar_active &&
         (!j->grammar_applies || j->grammar_applies(j->user))) {
-        if (pl_sampler_set_grammar(w->sampler, w->task_params.grammar, err) !=
-            PL_OK)
+        if (pl_sampler_set_grammar(w->sampler, w->params.grammar, err) != PL_OK)
             return -1;
         w->grammar_active = true;
     }
-    if (w->task_params.grammar && !w->grammar_active)
+    if (w->params.grammar && !w->grammar_active)
         id = sample_without_eog(l, w, logits);
     else
         id = pl_sample(w->sampler, logits);
@@ -432,25 +429,23 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
 
     if (w->first_token_s == 0)
         w->first_token_s = loop_now();
-    if (w->task_params.max_tokens == 0) { /* only the prompt was requested */
-        if (w->task_params.keep)
-            w->task_params.keep(w->task_params.listener.user, l->e, w->seq);
+    if (w->params.max_tokens == 0) { /* only the prompt was requested */
+        if (w->params.keep)
+            w->params.keep(w->params.listener.user, l->e, w->seq);
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
         return;
     }
     id = sample_next(l, w, logits, &err);
     if (id < 0) {
         loop_finish_task(l, w, FINISH_ERROR, &err);
-    } else if (!w->task_params.ignore_end && pl_token_is_eog(l->t, id)) {
+    } else if (!w->params.ignore_end && pl_token_is_eog(l->t, id)) {
         loop_finish_task(l, w, FINISH_EOG, NULL);
     } else if (!append_token(l, w, id)) {
         err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
         loop_finish_task(l, w, FINISH_ERROR, &err);
-    } else if (!w->task_params.listener.token(w->task_params.listener.user, id,
-                                              logits)) {
+    } else if (!w->params.listener.token(w->params.listener.user, id, logits)) {
         loop_finish_task(l, w, FINISH_STOPPED, NULL);
-    } else if (w->n_written == w->task_params.max_tokens ||
-               w->n_text >= l->n_ctx) {
+    } else if (w->n_written == w->params.max_tokens || w->n_text >= l->n_ctx) {
         loop_finish_task(l, w, FINISH_LENGTH, NULL);
     }
 }
@@ -466,8 +461,8 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
             l->counts.n_restored += (uint64_t)(w->n_cached - w->n_shared);
         w->counted = true;
     }
-    l->slot[w->seq] = (struct loop_slot){.task_params = w->id,
-                                         .n_prompt = w->task_params.n_prompt,
+    l->slot[w->seq] = (struct loop_slot){.id_task = w->id,
+                                         .n_prompt = w->params.n_prompt,
                                          .n_done = w->n_done,
                                          .n_written = w->n_written,
                                          .n_held = w->n_done};
@@ -480,10 +475,10 @@ static void publish_slot(struct loop *l, struct task *w, int64_t n_prompt)
 static void emit_embedding_rows(struct loop *l, struct task *w, int64_t n_now,
                                 const float **row)
 {
-    const struct task_callbacks *j = &w->task_params.listener;
+    const struct task_callbacks *j = &w->params.listener;
 
     for (int64_t at = w->n_done - n_now; at < w->n_done; at++)
-        if (w->task_params.rows == TASK_ALL_ROWS || at + 1 == w->n_text) {
+        if (w->params.rows == TASK_ALL_ROWS || at + 1 == w->n_text) {
             j->row(j->user, at, *row);
             *row += l->o.d_model;
         }
@@ -509,10 +504,9 @@ static void emit_results(struct loop *l, int from, int to, bool rows)
         writing = is_decoding(w);
         w->n_done += l->plan[i].n_now;
         publish_slot(l, w, writing ? 0 : l->plan[i].n_now);
-        if (w->task_params.listener.progress && w->n_written == 0)
-            w->task_params.listener.progress(w->task_params.listener.user,
-                                             w->n_done, w->task_params.n_prompt,
-                                             w->n_cached);
+        if (w->params.listener.progress && w->n_written == 0)
+            w->params.listener.progress(w->params.listener.user, w->n_done,
+                                        w->params.n_prompt, w->n_cached);
         if (rows) {
             emit_embedding_rows(l, w, l->plan[i].n_now, &row);
         } else if (w->n_done == w->n_text) {

@@ -82,7 +82,7 @@ bool loop_tiers_lookup(struct loop *l, struct task *w)
     int64_t length;
     bool enough;
 
-    if (!l->o.tiers || w->tiers_searched || w->task_params.no_cache ||
+    if (!l->o.tiers || w->tiers_searched || w->params.no_cache ||
         w->at != TASK_WAITING || count_lookups(l) >= MAX_LOOKING)
         return false;
     w->tiers_searched = true;

@@ -36,13 +36,13 @@ static json_t *slots_json(struct loop *l, int64_t n_ctx)
     if (slot)
         loop_slots(l, slot, n);
     for (int i = 0; slot && i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
-                            (json_int_t)slot[i].task_params, "n_prompt",
-                            (json_int_t)slot[i].n_prompt, "n_done",
-                            (json_int_t)slot[i].n_done, "n_written",
-                            (json_int_t)slot[i].n_written, "n_ctx",
-                            (json_int_t)n_ctx));
+        json_array_append_new(list,
+                              json_pack("{s:I, s:I, s:I, s:I, s:I}", "job",
+                                        (json_int_t)slot[i].id_task, "n_prompt",
+                                        (json_int_t)slot[i].n_prompt, "n_done",
+                                        (json_int_t)slot[i].n_done, "n_written",
+                                        (json_int_t)slot[i].n_written, "n_ctx",
+                                        (json_int_t)n_ctx));
     free(slot);
     return list;
 }

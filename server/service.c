@@ -330,7 +330,7 @@ static json_t *slot_json(int i, const struct loop_slot *s, int64_t n_ctx)
 {
     return json_pack(
         "{s:i, s:b, s:I, s:I, s:I, s:I, s:I}", "id", i, "is_processing",
-        s->task_params != 0, "id_task", (json_int_t)s->task_params, "n_ctx",
+        s->id_task != 0, "id_task", (json_int_t)s->id_task, "n_ctx",
         (json_int_t)n_ctx, "n_prompt_tokens", (json_int_t)s->n_prompt, "n_past",
         (json_int_t)s->n_done, "n_decoded", (json_int_t)s->n_written);
 }

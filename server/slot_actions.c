@@ -42,7 +42,7 @@ pl_status slots_init(struct slots *s, const char *dir, pl_engine *e,
         return status;
     atomic_init(&s->stops, false);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->queue_pos, NULL);
+    pthread_mutex_init(&s->state_lock, NULL);
     pthread_cond_init(&s->idle, NULL);
     s->made = true;
     return PL_OK;
@@ -58,7 +58,7 @@ void slots_fini(struct slots *s)
         pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
     pthread_cond_destroy(&s->idle);
-    pthread_mutex_destroy(&s->queue_pos);
+    pthread_mutex_destroy(&s->state_lock);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -234,13 +234,13 @@ static bool run_slot_action(struct slot_action *t, struct api_error *why)
 
     if (t->what == ERASE)
         return erase(t);
-    pthread_mutex_lock(&s->queue_pos);
+    pthread_mutex_lock(&s->state_lock);
     ok = atomic_load(&s->stops) ? api_error_set(why, 503, "unavailable", "",
                                                 "the server is stopping")
          : t->what == SAVE      ? save(t, why)
                                 : restore(t, why);
     free(t->state);
-    pthread_mutex_unlock(&s->queue_pos);
+    pthread_mutex_unlock(&s->state_lock);
     return ok;
 }
 

@@ -17,7 +17,7 @@
 struct slots {
     const char *dir; /* borrowed; NULL: saving is disabled */
     struct tier_key root;
-    pthread_mutex_t queue_pos; /* held by the request that has a state in
+    pthread_mutex_t state_lock; /* held by the request that has a state in
                                   memory */
     pthread_mutex_t lock;
     pthread_cond_t idle;

@@ -83,8 +83,8 @@ struct tiers {
 
     pthread_mutex_t lock;
     pthread_cond_t to_sort, to_write, to_read;
-    bool stops, sorted;    /* sorted: the sorter has ended */
-    double mark_disk_busy; /* since when the writer uses the disk; 0: it does
+    bool stops, sorted; /* sorted: the sorter has ended */
+    double disk_busy_s; /* since when the writer uses the disk; 0: it does
                               not */
     double flush_until;
     struct queued_page *queued_page, *last; /* a queue */
@@ -158,7 +158,7 @@ static struct tier_entry *entry_of(const struct tiers *t, struct queued_page *g)
 /* Returns true if a write hangs. Caller holds the lock. */
 static bool disk_hangs(const struct tiers *t)
 {
-    return t->mark_disk_busy > 0 && now() - t->mark_disk_busy > t->o.hang_s;
+    return t->disk_busy_s > 0 && now() - t->disk_busy_s > t->o.hang_s;
 }
 
 /* Inserts an entry. Caller holds the lock. While the disk is stalled, dirty
@@ -278,7 +278,7 @@ static void write_one(struct tiers *t)
         tier_table_mark_clean(&t->table, e);
         t->counts.lost++;
     } else {
-        t->mark_disk_busy = now();
+        t->disk_busy_s = now();
         pthread_mutex_unlock(&t->lock);
         ok = write_entry(t, e, &there, &error);
         if (!ok)
@@ -288,7 +288,7 @@ static void write_one(struct tiers *t)
         else if (!there)
             t->told = t->told_large = false;
         pthread_mutex_lock(&t->lock);
-        t->mark_disk_busy = 0;
+        t->disk_busy_s = 0;
         tier_table_mark_clean(&t->table, e);
         t->counts.failed += !ok;
         t->counts.written += ok && !there;
@@ -308,12 +308,12 @@ static void remove_one(struct tiers *t)
     struct bad_entry *b = t->bad_entry;
 
     t->bad_entry = b->next;
-    t->mark_disk_busy = now();
+    t->disk_busy_s = now();
     pthread_mutex_unlock(&t->lock);
     tier_disk_drop(&t->disk, &b->key);
     free(b);
     pthread_mutex_lock(&t->lock);
-    t->mark_disk_busy = 0;
+    t->disk_busy_s = 0;
 }
 
 static void *writer_thread(void *user)

@@ -194,7 +194,7 @@ TEST(cli_usage_errors_exit_2_and_name_option_and_remedy)
         {"plait run " MODEL "-p x -ub 65537", "from 1 to 65536"},
         {"plait plan " MODEL "-dev cpu --device-spec gpu:1GiB:1TB/s",
          "leave one out"},
-        {"plait run " MODEL "-p x --state-save .", "no regular file"},
+        {"plait run " MODEL "-p x --state-save .", "a directory; give"},
         {"plait run " MODEL "-p x --convert", "--state-load FILE"},
         {"cp models/fable-moe-Q8_0.gguf mine; ln -sf mine other; "
          "plait logits -m mine --tokens 1 -o other",

@@ -3,9 +3,11 @@
 #include "lib/command.h"
 #include "lib/support.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,6 +339,94 @@ TEST(cli_chat_writes_what_the_terminal_knows)
         assert_int_equal(strstr(t.shown, "\033[2m") != NULL, list[i].colors);
         assert_int_equal(strchr(t.shown, '\033') != NULL, list[i].draws);
     }
+}
+
+/* Also under nohup, where no signal says so. */
+TEST(cli_chat_is_saved_when_its_terminal_goes)
+{
+    const char *saved = test_temp("gone.state");
+    char line[4300];
+    static struct terminal t;
+    int status;
+
+    for (int nohup = 0; nohup < 2; nohup++) {
+        pid_t pid;
+
+        signal(SIGHUP, nohup ? SIG_IGN : SIG_DFL);
+        pid =
+            START(&t, "-i", "--no-template", "-n", "4", "--state-save", saved);
+        signal(SIGHUP, SIG_DFL);
+        await(&t, NULL, "> ");
+        await(&t, "One\r", "> ");
+        close(t.fd);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(command_status(status), nohup ? 1 : 128 + SIGHUP);
+        snprintf(line, sizeof line, "plait inspect %s", saved);
+        sh(0, line);
+        assert_int_equal(unlink(saved), 0);
+    }
+}
+
+static char state_of(pid_t pid)
+{
+    char path[64], c = '\0';
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%*d %*s %c", &c), 1);
+    fclose(f);
+    return c;
+}
+
+/* A signal comes between the last look for one and the read of the next line:
+ * there the prompt is written, which the terminal holds up by Ctrl-S. */
+TEST(cli_chat_ends_by_a_signal_just_before_it_reads)
+{
+    static struct terminal t;
+    char text[256];
+    int out[2], status;
+    pid_t pid;
+    const char *argv[] = {"plait",
+                          "run",
+                          "-m",
+                          test_model(),
+                          "-i",
+                          "-n",
+                          "2",
+                          "-c",
+                          "256",
+                          "--no-template",
+                          "--state-save",
+                          test_temp("late.state"),
+                          NULL};
+
+    memset(&t, 0, sizeof t);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    pid = forkpty(&t.fd, NULL, NULL, NULL);
+    if (pid == 0) {
+        setenv("TERM", "dumb", 1);
+        dup2(out[1], 1);
+        execv(command_path(), (char *const *)argv);
+        _exit(127);
+    }
+    close(out[1]);
+    await(&t, NULL, "> ");
+    type(&t, "One\r\023");
+    do {
+        ssize_t n = read(out[0], text, sizeof text);
+
+        assert_true(n > 0);
+        text[0] = text[n - 1];
+    } while (text[0] != '\n'); /* the turn has ended */
+    TEST_UNTIL(state_of(pid) == 'S');
+    kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(command_status(status), 128 + SIGTERM);
+    assert_int_equal(access(argv[11], R_OK), 0);
+    close(t.fd);
+    close(out[0]);
 }
 
 /* An endless answer is stopped, the chat goes on. */

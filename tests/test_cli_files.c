@@ -320,6 +320,63 @@ TEST(cli_files_that_are_read_are_not_standard_output)
     must_say(r, "-o - is the file of --tokens too");
 }
 
+/* Nor are they what standard input, output and errors were redirected to. */
+TEST(cli_files_that_are_written_are_not_redirected)
+{
+    static const struct {
+        const char *redirected, *is;
+    } list[] = {{"<f", "standard input"},
+                {">>f", "standard output"},
+                {"2>>f", "standard error"}};
+    char line[300];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(line, sizeof line,
+                 "echo mine >f; ln f f.h; plait plan " MODEL
+                 "--svg f.h %s || code=$?; grep -q mine f && rm f.h || "
+                 "exit 98; cat f >&2; exit $code",
+                 list[i].redirected);
+        snprintf(line + 250, 50, "of %s too", list[i].is);
+        must_say(sh(2, line), line + 250);
+    }
+}
+
+/* The command refuses such files before it computes anything: the model is not
+ * even there. */
+TEST(cli_files_that_cannot_be_written_are_told_first)
+{
+    char said[2048], name[300];
+    const struct {
+        const char *place, *says;
+        int code;
+    } list[] = {{"d", "d: a directory; give the name of a file", 2},
+                {"self", "self: a symbolic link that leads to no file", 2},
+                {name, "; give a shorter name", 1}};
+    struct used u;
+
+    enter_mine("first");
+    assert_int_equal(symlink("self", "self"), 0);
+    memset(name, 'x', 256);
+    name[256] = '\0';
+    for (int c = 0; c < N_COMMAND; c++) {
+        find_options(&u, commands[c]);
+        for (int w = 0; w < u.n_write; w++)
+            for (int i = 0; i < 3; i++) {
+                const char *argv[] = {"plait",       u.command, u.writes[w],
+                                      list[i].place, "-m",      "absent",
+                                      NULL};
+
+                if (strcmp(u.command, "synth") == 0)
+                    argv[4] = NULL;
+                assert_int_equal(run(argv, said), list[i].code);
+                if (!strstr(said, u.writes[w]) || !strstr(said, list[i].says))
+                    fail_msg("plait %s %s says: %s", u.command, u.writes[w],
+                             said);
+                assert_int_equal(files_here(), 6);
+            }
+    }
+}
+
 TEST(cli_files_that_a_chat_saves_are_none_that_are_read)
 {
     struct ran r = sh(

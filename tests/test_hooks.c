@@ -194,6 +194,19 @@ TEST(prose_of_new_lines_is_checked_and_old_or_moved_ones_are_not)
     sh(0, IN_REPO "git reset -q --hard");
 }
 
+TEST(prose_of_old_lines_is_checked_but_in_rooms_that_are_left)
+{
+    need_repo();
+    assert_string_equal(
+        sh(0, IN_REPO "mkdir bench && cp src/old.c bench && python3 -c '"
+                      "import prose\n"
+                      "for c in prose.complaints(None, [\"src/old.c\", "
+                      "\"bench/old.c\", \"Makefile\"]): print(*c)' && "
+                      "rm -r bench")
+            .out,
+        "src/old.c 1 \"What\": begin with the subject or with a verb\n");
+}
+
 TEST(tracked_files_have_a_limit_together)
 {
     need_repo();

@@ -1,8 +1,10 @@
 /* Chained blocks; the newest serves allocations until it is full. A request
- * larger than a quarter of a block gets a block of its own, so that no more
- * than a quarter of any block is wasted. An arena that has grown large takes
- * blocks that are huge pages: one page fault in place of five hundred, and they
- * are zero as they come. So does a request of a huge page or more. */
+ * larger than a quarter of a block gets its own block, so that at most a
+ * quarter of any block is wasted.
+ *
+ * An arena that has grown large takes blocks of huge pages: one page fault in
+ * place of five hundred, and the memory is already zero. A request of at least
+ * a huge page does so too. */
 #include "base/arena.h"
 
 #include "base/numeral.h"
@@ -37,14 +39,14 @@ enum {
     ALIGN = 16,
     BLOCK_BYTES = 32 * 1024,
     HUGE_BYTES = 2 << 20,   /* a huge page */
-    HUGE_FROM = 256 * 1024, /* bytes in use that make an arena large */
+    HUGE_FROM = 256 * 1024, /* bytes in use from which an arena is large */
 };
 
 struct arena_block {
     struct arena_block *next;
     size_t size; /* bytes of data[] */
     size_t used;
-    bool huge; /* mapped, so zero where it was not used yet; else malloc'ed */
+    bool huge; /* mapped, so zero until first use; else malloc'ed */
     _Alignas(16) unsigned char data[];
 };
 
@@ -87,8 +89,8 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-/* A block of `bytes` in all on huge pages, as many as fit it whole; an ordinary
- * one of `size` if there are none. */
+/* Allocates a block of `bytes` on huge pages that fit it completely, or an
+ * ordinary block of `size` if there are none. */
 static struct arena_block *block_huge(size_t bytes, size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before, after;
@@ -115,7 +117,7 @@ static struct arena_block *block_huge(size_t bytes, size_t size)
     return b;
 }
 
-/* As arena_alloc, but whatever was there before; *zero: that is nothing. */
+/* Allocates like arena_alloc, but does not zero; *zero: the memory is zero. */
 static void *take(struct arena *a, size_t n, size_t size, bool *zero)
 {
     bool large = a->used_bytes >= HUGE_FROM;
@@ -139,7 +141,7 @@ static void *take(struct arena *a, size_t n, size_t size, bool *zero)
                                : block_new(BLOCK_BYTES);
         if (!b)
             return NULL;
-        if (own && a->head) { /* keep the half-filled block in front */
+        if (own && a->head) { /* keep the partly filled block first */
             b->next = a->head->next;
             a->head->next = b;
         } else {

@@ -1,6 +1,7 @@
-/* Memory that grows and has one lifetime: allocate in any number, free at once.
+/* A growing region of memory with one lifetime: any number of allocations,
+ * freed at once.
  *
- * Blocks come from malloc and are chained; each allocation is zeroed and
+ * Blocks come from malloc and are chained. Each allocation is zeroed and
  * aligned to 16 bytes. Under ASan the gaps between allocations are poisoned.
  * Not thread-safe. */
 #ifndef BASE_ARENA_H
@@ -12,14 +13,14 @@ struct arena_block;
 
 struct arena {
     struct arena_block *head; /* owned, newest first */
-    size_t used_bytes;        /* handed out so far, for reports and tests */
+    size_t used_bytes;        /* allocated so far, for reports and tests */
 };
 
-/* A zero-initialised struct arena is a valid empty one; so is an init'ed. */
+/* A zero-initialised struct arena is valid and empty, as after arena_init. */
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
 
-/* NULL when memory is out or n * size overflows; zero bytes gives a valid
+/* Return NULL if memory is out or n * size overflows. Zero bytes give a valid
  * pointer. */
 void *arena_alloc(struct arena *a, size_t n, size_t size);
 char *arena_strdup(struct arena *a, const char *s);

@@ -1,6 +1,6 @@
-/* Letters of ASCII. What <ctype.h> and strcasecmp say of letters depends on the
- * locale of the host program: in Turkish an I has another small letter. Digits
- * are the same everywhere, so isdigit and isxdigit serve. */
+/* ASCII letters. The results of <ctype.h> and strcasecmp for letters depend on
+ * the locale of the host program: Turkish has another lower-case form of I.
+ * Digits are the same everywhere, so isdigit and isxdigit may be used. */
 #ifndef BASE_ASCII_H
 #define BASE_ASCII_H
 
@@ -27,7 +27,8 @@ static inline bool ascii_is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Are the first n characters the same but for case? A string may end before. */
+/* Returns true if the first n characters are equal but for case. A string may
+ * end before. */
 static inline bool ascii_same_start(const char *a, const char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* See bytes.h. The short form for columns of a table is the sink's. */
+/* See bytes.h. The report writer has its own short form for table columns. */
 #include "base/bytes.h"
 
 #include "base/numeral.h"

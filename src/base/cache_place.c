@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The specification of XDG: a path that is not absolute is to be ignored. */
+/* The XDG specification says to ignore a path that is not absolute. */
 pl_status cache_path(char path[CACHE_PATH], const char *name, const char *what,
                      pl_err *err)
 {

@@ -1,17 +1,17 @@
 /* exp, log and random numbers that are the same on every machine.
  *
- * libm's differ in the last bit from one C library to the next, which is
- * enough to make two machines draw different tokens, or turn keys by different
- * angles. These use only IEEE double additions, multiplications and divisions
- * in a fixed order (the build forbids contraction). Errors stay below 4 units
- * in the last place over the ranges stated. */
+ * The results of libm differ in the last bit between C libraries, which is
+ * enough to make two machines draw different tokens or rotate keys by different
+ * angles. These functions use only IEEE double additions, multiplications and
+ * divisions in a fixed order (the build forbids contraction). Errors stay below
+ * 4 units in the last place over the stated ranges. */
 #ifndef BASE_EXACT_H
 #define BASE_EXACT_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* 2^n for -1022 <= n <= 1023. */
+/* Returns 2^n for -1022 <= n <= 1023. */
 static inline double exact_pow2(int n)
 {
     uint64_t bits = (uint64_t)(n + 1023) << 52;
@@ -21,9 +21,10 @@ static inline double exact_pow2(int n)
     return d;
 }
 
-/* e^x for x <= 0; 0 below -708. With k = round(x / ln 2) and r = x - k ln 2,
- * |r| <= 0.347, e^x = 2^k e^r and e^r is its Taylor series up to r^13 / 13!
- * (the rest is below 1e-17). ln 2 in two parts, as Cody and Waite (1980). */
+/* Returns e^x for x <= 0; 0 below -708. With k = round(x / ln 2) and r = x - k
+ * ln 2, |r| <= 0.347, e^x = 2^k e^r. e^r is its Taylor series up to r^13 / 13!
+ * (the rest is below 1e-17). ln 2 is in two parts, as in Cody and Waite
+ * (1980). */
 static inline double exact_exp(double x)
 {
     static const double ln2_high = 0x1.62e42fee00000p-1;
@@ -39,8 +40,8 @@ static inline double exact_exp(double x)
     return sum * exact_pow2((int)k);
 }
 
-/* ln x for normal x > 0. With x = m 2^k, m in [0.7, 1.4], and
- * t = (m - 1) / (m + 1): ln m = 2 (t + t^3/3 + t^5/5 + ..), |t| < 0.18. */
+/* Returns ln x for normal x > 0. With x = m 2^k, m in [0.7, 1.4], and t = (m -
+ * 1) / (m + 1): ln m = 2 (t + t^3/3 + t^5/5 + ..), |t| < 0.18. */
 static inline double exact_log(double x)
 {
     uint64_t bits;
@@ -51,7 +52,7 @@ static inline double exact_log(double x)
     k = (int)(bits >> 52) - 1023;
     bits = (bits & 0xfffffffffffffu) | (uint64_t)1023 << 52;
     memcpy(&m, &bits, sizeof m);
-    if (m > 0x1.6a09e667f3bcdp+0) { /* the root of 2 */
+    if (m > 0x1.6a09e667f3bcdp+0) { /* the square root of 2 */
         m *= 0.5;
         k++;
     }
@@ -63,7 +64,7 @@ static inline double exact_log(double x)
 }
 
 /* splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
- * generators", OOPSLA 2014. Any state is a good one. */
+ * generators", OOPSLA 2014. Any state is valid. */
 static inline uint64_t exact_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -73,7 +74,7 @@ static inline uint64_t exact_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Uniform in [0, 1): the top 53 bits. */
+/* Returns a uniform number in [0, 1): the top 53 bits. */
 static inline double exact_uniform(uint64_t *state)
 {
     return (double)(exact_random(state) >> 11) * 0x1p-53;

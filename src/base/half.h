@@ -1,5 +1,5 @@
-/* IEEE half precision and bfloat16 to and from float, round to nearest even.
- * Exact for every value, NaN payload aside; no dependence on the CPU. */
+/* IEEE half precision and bfloat16 to and from float, rounded to nearest even.
+ * Exact for every value except for NaN payloads; independent of the CPU. */
 #ifndef BASE_HALF_H
 #define BASE_HALF_H
 
@@ -47,7 +47,7 @@ static inline uint16_t f32_to_f16(float f)
         return sign | 0x7e00; /* quiet NaN */
     if (abs >= 0x477ff000)    /* rounds to 65536 or more */
         return sign | 0x7c00;
-    if (abs < 0x38800000) { /* below 2^-14: the adder rounds for us */
+    if (abs < 0x38800000) { /* below 2^-14: the addition rounds */
         float r = float_from_bits(abs) + 0.5f;
 
         return sign | (uint16_t)(float_bits(r) - float_bits(0.5f));

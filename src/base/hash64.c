@@ -1,13 +1,15 @@
-/* hash64: eight lanes, each takes every eighth word of 8 bytes, little endian:
+/* hash64: eight lanes, each of which takes every eighth word of 8 bytes, little
+ * endian:
  *
  *   lane = rotl((lane ^ word) * M, 31)
  *
- * which is one to one in the lane and in the word, so that lanes that differ
- * stay so until other words differ too. Lanes are joined one after another,
- * again one to one, and the length goes in last. The last stripe of 64 bytes is
- * filled up with zeros. Eight lanes keep the multiplier busy: several bytes a
- * cycle in plain C. M is 2^64 divided by the golden ratio, made odd (Knuth, The
- * Art of Computer Programming 3, section 6.4); lanes begin at its multiples. */
+ * This is one to one in the lane and in the word. So lanes that differ stay
+ * different until other words differ too. The lanes are joined one after
+ * another, again one to one, and the length is added last. The last stripe of
+ * 64 bytes is padded with zeros. Eight lanes keep the multiplier busy: several
+ * bytes per cycle in plain C. M is 2^64 divided by the golden ratio, made odd
+ * (Knuth, The Art of Computer Programming 3, section 6.4); lanes start at its
+ * multiples. */
 #include "base/hash64.h"
 
 #include <endian.h>

@@ -1,8 +1,9 @@
-/* A fast 64-bit checksum of bytes that come in any portions.
+/* A fast incremental 64-bit checksum of bytes.
  *
- * For noticing damage and telling things apart, not against an adversary. It
- * depends on the bytes and the seed alone, on every machine. A change within
- * one aligned word of 8 bytes always shows; others are missed once in 2^64. */
+ * It detects damage and distinguishes data, but is not safe against an
+ * adversary. It depends only on the bytes and the seed, on every machine. A
+ * change within one aligned word of 8 bytes is always detected; others are
+ * missed once in 2^64. */
 #ifndef BASE_HASH64_H
 #define BASE_HASH64_H
 
@@ -17,9 +18,9 @@ struct hash64 {
 
 void hash64_init(struct hash64 *h, uint64_t seed);
 void hash64_add(struct hash64 *h, const void *data, size_t n);
-/* More may be added afterwards. */
+/* Returns the checksum so far; more may be added afterwards. */
 uint64_t hash64_end(const struct hash64 *h);
-/* All of it at once. */
+/* Hashes one buffer. */
 uint64_t hash64(uint64_t seed, const void *data, size_t n);
 
 #endif

@@ -1,30 +1,30 @@
-/* LZMA2, decoded into one piece of memory, which is the dictionary too.
- * Source: specifications by Igor Pavlov (LZMA SDK, lzma-specification.txt) and
- * of the .xz format's LZMA2 filter. */
+/* LZMA2 decoder into one block of memory, which is also the dictionary. Source:
+ * specifications by Igor Pavlov (LZMA SDK, lzma-specification.txt) and of the
+ * .xz format's LZMA2 filter. */
 #include "base/lzma.h"
 
 #include <stdint.h>
 #include <string.h>
 
 enum {
-    STATES = 12,      /* what the last few symbols were */
-    POS_STATES = 16,  /* 2^pb at most */
+    STATES = 12,      /* types of the last few symbols */
+    POS_STATES = 16,  /* maximum 2^pb */
     LITERALS = 0x300, /* probabilities of one context */
-    CONTEXTS = 16,    /* 2^(lc + lp) at most, by the law of LZMA2 */
+    CONTEXTS = 16,    /* maximum 2^(lc + lp), as LZMA2 requires */
     SLOTS = 64,
     FIRST_MODEL = 4, /* slots of distances whose lower bits are modelled */
     END_MODEL = 14,
-    LEAST = 2, /* bytes of a match */
+    LEAST = 2, /* shortest match */
 };
 
-typedef uint16_t prob; /* of a 0, in 2048ths */
+typedef uint16_t prob; /* probability of a 0, in 2048ths */
 
 struct length {
     prob choice, choice2;
     prob low[POS_STATES][8], mid[POS_STATES][8], high[256];
 };
 
-/* What is learned; all of it one array of probabilities (reset_state). */
+/* The adaptive model; a single array of probabilities (reset_state). */
 struct model {
     prob match[STATES][POS_STATES];
     prob rep[STATES], rep0[STATES], rep1[STATES], rep2[STATES];
@@ -40,12 +40,12 @@ struct decoder {
     const uint8_t *in, *end;
     uint8_t *out;
     size_t at, n; /* bytes written, and wanted */
-    size_t base;  /* the dictionary begins here */
+    size_t base;  /* start of the dictionary */
     uint32_t range, code;
     unsigned lc, lp, pb;
     unsigned state;
     uint32_t rep[4]; /* the last distances, less 1 */
-    bool whole;      /* all bytes that there are are wanted */
+    bool whole;      /* the whole output is wanted */
     bool damaged;
     bool has_state, has_props, has_base;
     struct model model;
@@ -86,7 +86,7 @@ static unsigned bit(struct decoder *d, prob *p)
     return 1;
 }
 
-/* n bits, the highest first, of a tree of 2^n probabilities. */
+/* Decodes n bits, the highest first, with a tree of 2^n probabilities. */
 static unsigned tree(struct decoder *d, prob *p, int n)
 {
     unsigned m = 1;
@@ -110,7 +110,7 @@ static unsigned reverse_tree(struct decoder *d, prob *p, int n)
     return v;
 }
 
-/* n bits that are as likely 0 as 1. */
+/* Decodes n bits with equal probabilities. */
 static uint32_t even_bits(struct decoder *d, int n)
 {
     uint32_t v = 0;
@@ -141,7 +141,8 @@ static void literal(struct decoder *d)
     prob *p = d->model.literal + LITERALS * context;
     unsigned m = 1;
 
-    if (d->state >= 7) { /* behind a match: the byte that did not match helps */
+    if (d->state >= 7) { /* after a match, the byte that did not match is
+                            context */
         unsigned other = behind(d, d->rep[0]);
 
         do {
@@ -185,8 +186,8 @@ static uint32_t distance(struct decoder *d, unsigned len)
     return v + reverse_tree(d, d->model.align, 4);
 }
 
-/* Which of the last distances comes again, first in line from now on; true:
- * for one byte alone. */
+/* Selects one of the last distances and moves it to the front. Returns true for
+ * a match of one byte. */
 static bool repeat(struct decoder *d, unsigned pos)
 {
     struct model *m = &d->model;
@@ -207,7 +208,7 @@ static bool repeat(struct decoder *d, unsigned pos)
     return false;
 }
 
-/* A match: its distance becomes d->rep[0]; returns its bytes. */
+/* Decodes a match: its distance becomes d->rep[0]. Returns its length. */
 static unsigned match(struct decoder *d, unsigned pos)
 {
     unsigned len;
@@ -259,8 +260,8 @@ static size_t read_size(struct decoder *d)
     return (high << 8) + next_byte(d) + 1;
 }
 
-/* The symbols of `left` bytes, which end with the packed ones at `end`; or
- * those of as many as are wanted. */
+/* Decodes symbols for `left` bytes, whose packed bytes end at `end`, or fewer
+ * if fewer are wanted. */
 static bool symbols(struct decoder *d, size_t left, const uint8_t *end)
 {
     unsigned first = next_byte(d);

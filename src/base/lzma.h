@@ -1,4 +1,4 @@
-/* Unpacks what the library holds packed: chunks of LZMA2, as in a .xz. */
+/* Decompresses the library's packed data: chunks of LZMA2, as in a .xz. */
 #ifndef BASE_LZMA_H
 #define BASE_LZMA_H
 
@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 struct lzma {
-    size_t n, n_packed; /* bytes, and packed */
+    size_t n, n_packed; /* unpacked bytes, packed bytes */
     const char *packed;
 };
 
-/* Fills `out` with the first n of the x->n bytes; those behind them are not
- * decoded. False: they are damaged, or not so many; what `out` holds then means
- * nothing. Takes 32 KB of stack, and no memory. */
+/* Fills `out` with the first n of the x->n bytes; those after them are not
+ * decoded. Returns false if the data is damaged or shorter; `out` is then
+ * undefined. Uses 32 KB of stack and allocates nothing. */
 bool lzma_unpack(const struct lzma *x, void *out, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
-/* See numeral.h. glibc and musl keep the C locale ready: newlocale gives that
- * one, which costs nothing and cannot fail, and freelocale leaves it alone. A
- * system that has to make one may run out of memory; then the thread's locale
- * stays as it is, since uselocale(0) changes nothing. */
+/* See numeral.h. glibc and musl have the C locale built in: newlocale returns
+ * it, at no cost and without failure, and freelocale keeps it. On a system that
+ * must create one, memory may run out. The thread's locale then stays
+ * unchanged, because uselocale(0) changes nothing. */
 #include "base/numeral.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
-/* Numbers in text, written and read as the C locale does it whatever locale the
- * host program has set: what is printed here is JSON, SVG, options and
- * programs, and must be the same everywhere. Only the calling thread is
- * concerned, and nothing is allocated. */
+/* Prints and parses numbers as in the C locale, whatever locale the host
+ * program has set. JSON, SVG, options and programs must be the same everywhere.
+ * Affects only the calling thread, and allocates nothing. */
 #ifndef BASE_NUMERAL_H
 #define BASE_NUMERAL_H
 
@@ -17,8 +16,8 @@ int numeral_print(char *buf, size_t size, const char *fmt, ...)
 double numeral_double(const char *s, char **end);
 float numeral_float(const char *s, char **end);
 
-/* Around calls of other libraries that print or read numbers: the thread has
- * the C locale in between. `before` is what begin gave. */
+/* Bracket calls of other libraries that print or parse numbers: the thread has
+ * the C locale in between. `before` is the result of numeral_begin. */
 locale_t numeral_begin(void);
 void numeral_end(locale_t before);
 

@@ -1,9 +1,9 @@
-/* pl_file_*: the one writer of files. See pl.h.
+/* pl_file_*: writes all files of plait. See pl.h.
  *
- * Linux: O_TMPFILE makes a file without a name, linkat gives it one, and rename
- * puts it in its place. A file system without O_TMPFILE gets a name that ends
- * in ".part" from the start. fsync reports the write errors that the system has
- * kept to itself, so the result of close is not needed. */
+ * Linux: O_TMPFILE creates a file without a name, linkat gives it one, and
+ * rename moves it to its path. On a file system without O_TMPFILE it has a name
+ * that ends in ".part" from the start. fsync reports write errors that the
+ * system has deferred, so the result of close is not needed. */
 #include "base/err.h"
 
 #include <errno.h>
@@ -19,25 +19,26 @@
 
 enum {
     BUFFER_BYTES = 1 << 20,
-    FLUSH_BYTES = 8 << 20, /* written before the disk is told to begin */
+    FLUSH_BYTES = 8 << 20, /* bytes written before the disk is told to start */
 };
 
 struct pl_file {
     int fd;
-    bool whole;    /* replaces its place at once; else written as it comes */
-    bool resumes;  /* `name` stays when it is closed unfinished */
+    bool whole;    /* replaces the path atomically; else written directly */
+    bool resumes;  /* `name` stays if closed unfinished */
     bool borrowed; /* fd is standard output */
-    bool done;     /* it has its place */
-    char *path;    /* owned: the place; the target of a link, not the link */
-    char *dir;     /* owned: the directory of the place */
-    char *name;    /* owned, of the new file once it has one, else NULL */
+    bool done;     /* the file is at its path */
+    char *path;    /* owned: the path; the target of a link, not the link */
+    char *dir;     /* owned: directory of the path */
+    char *name;    /* owned: the new file's temporary name, or NULL */
     int error;     /* errno of the first write that failed; 0: none */
-    unsigned char *buffer;     /* owned, [BUFFER_BYTES] */
-    size_t at;                 /* in the buffer */
-    uint64_t written, flushed; /* bytes; flushed: the disk has begun with */
+    unsigned char *buffer; /* owned, [BUFFER_BYTES] */
+    size_t at;             /* bytes in the buffer */
+    /* bytes; flushed: those that the disk was told to write */
+    uint64_t written, flushed;
 };
 
-/* Reports errno; `what` stands before its text and `remedy` after it. */
+/* Reports errno; `what` precedes its text and `remedy` follows it. */
 static pl_status failed(const char *path, const char *what, const char *remedy,
                         pl_err *err)
 {
@@ -50,25 +51,33 @@ static pl_status failed(const char *path, const char *what, const char *remedy,
 
 /* ---- guard --------------------------------------------------------------- */
 
-/* Returns PL_OK if a new file may take this place; *mode is that of the regular
- * file that is there, or -1. The mode counts for root too. */
+/* Returns PL_OK if a new file may replace this path. *mode is that of the
+ * existing regular file, or -1. The mode is obeyed even for root. */
 static pl_status guard(const char *path, int *mode, pl_err *err)
 {
     struct stat st;
 
     *mode = -1;
     if (stat(path, &st) != 0) {
-        if (errno == ENOENT && lstat(path, &st) == 0)
+        int error = errno;
+
+        if (lstat(path, &st) == 0) /* the link would be replaced */
             return err_set(err, PL_BAD_ARGUMENT,
-                           "%s: a symbolic link to nothing; remove it, or name "
-                           "the file itself",
-                           path);
-        return PL_OK; /* opening reports other errors */
+                           "%s: a symbolic link that leads to no file (%s); "
+                           "remove it, or name the file itself",
+                           path, strerror(error));
+        errno = error;
+        return error == ENAMETOOLONG
+                   ? failed(path, "", "; give a shorter name", err)
+                   : PL_OK; /* opening reports other errors */
     }
+    if (S_ISDIR(st.st_mode))
+        return err_set(err, PL_BAD_ARGUMENT,
+                       "%s: a directory; give the name of a file", path);
     if (!S_ISREG(st.st_mode))
         return err_set(err, PL_BAD_ARGUMENT,
-                       "%s: no regular file, which alone can be replaced at "
-                       "once; give the name of one",
+                       "%s: not a regular file, and no other can be replaced "
+                       "at once; give the name of one",
                        path);
     if ((st.st_mode & 0222) == 0 || access(path, W_OK) != 0)
         return err_set(err, PL_IO,
@@ -81,11 +90,16 @@ static pl_status guard(const char *path, int *mode, pl_err *err)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* Finds an unused name beside the place and gives it to f->fd, or creates a
- * file of that name if there is no f->fd. False: see errno. */
+/* Gives f->fd an unused name in the directory of the path, or creates a file
+ * with that name if there is no f->fd. The name begins with the path's own, as
+ * far as the file system's limit allows. Returns false with errno set. */
 static bool take_name(struct pl_file *f, mode_t mode)
 {
-    size_t size = strlen(f->path) + 32;
+    enum { ENDING = 1 + 16 + 5 }; /* ".", digits, ".part" */
+    const char *slash = strrchr(f->path, '/');
+    const char *base = slash ? slash + 1 : f->path;
+    int kept = (int)(base - f->path) + (int)strnlen(base, NAME_MAX - ENDING);
+    size_t size = (size_t)kept + ENDING + 1;
     char *name = malloc(size), self[40];
     bool ok = false;
 
@@ -98,7 +112,7 @@ static bool take_name(struct pl_file *f, mode_t mode)
         uint64_t x = (uint64_t)getpid() << 32 | (uint64_t)i;
 
         (void)!getrandom(&x, sizeof x, GRND_NONBLOCK);
-        snprintf(name, size, "%s.%016" PRIx64 ".part", f->path, x);
+        snprintf(name, size, "%.*s.%016" PRIx64 ".part", kept, f->path, x);
         if (f->fd < 0) {
             f->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
             ok = f->fd >= 0;
@@ -115,17 +129,17 @@ static bool take_name(struct pl_file *f, mode_t mode)
     return ok;
 }
 
-/* mode: of the file that was there, or -1. */
+/* Opens a temporary file. mode: of the existing file, or -1. */
 static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
 {
     mode_t new_mode = mode < 0 ? 0666 : (mode_t)mode;
 
-    if (access("/proc/self/fd", X_OK) == 0) /* names are given there */
+    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs it */
         f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
     if (f->fd < 0 && !take_name(f, new_mode))
         return failed(f->path, "no file can be made there: ",
                       "; name one in a directory that may be written to", err);
-    if (mode >= 0) /* the umask does not count; on failure fewer may read it */
+    if (mode >= 0) /* ignores the umask; on failure fewer users may read it */
         (void)!fchmod(f->fd, (mode_t)mode);
     return PL_OK;
 }
@@ -163,7 +177,7 @@ static pl_status open_whole(struct pl_file *f, const char *path, pl_err *err)
     return f->resumes ? open_part(f, err) : open_beside(f, mode, err);
 }
 
-/* Standard output, a device, a pipe. */
+/* Opens standard output, a device or a pipe. */
 static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
 {
     f->borrowed = strcmp(path, "-") == 0;
@@ -174,12 +188,15 @@ static pl_status open_stream(struct pl_file *f, const char *path, pl_err *err)
     return f->fd >= 0 ? PL_OK : failed(path, "", "", err);
 }
 
+/* Returns true if PL_FILE_STREAM writes this as it comes. A disk is not among
+ * them, because what is on it would be lost. */
 static bool is_stream(const char *path)
 {
     struct stat st;
 
     return strcmp(path, "-") == 0 ||
-           (stat(path, &st) == 0 && !S_ISREG(st.st_mode));
+           (stat(path, &st) == 0 &&
+            (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode)));
 }
 
 pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
@@ -240,7 +257,7 @@ static bool write_out(struct pl_file *f, const unsigned char *p, size_t n)
         f->written += (uint64_t)k;
     }
     if (f->whole && f->written - f->flushed >= FLUSH_BYTES) {
-        /* only advice: what fails here fails again in fsync */
+        /* only a hint: errors appear again in fsync */
         (void)!sync_file_range(f->fd, (off_t)f->flushed,
                                (off_t)(f->written - f->flushed),
                                SYNC_FILE_RANGE_WRITE);
@@ -274,9 +291,9 @@ bool pl_file_write(void *file, const void *data, size_t n)
     return true;
 }
 
-/* ---- the end ------------------------------------------------------------- */
+/* ---- commit and close ---------------------------------------------------- */
 
-/* A rename is on the disk once its directory is. */
+/* Syncs a directory, without which a rename in it is not on disk. */
 static pl_status sync_directory(const char *dir, pl_err *err)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -315,7 +332,7 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
         rename(f->name, f->path) != 0)
         return failed(f->path, "writing it: ", as_it_was, err);
     free(f->name);
-    f->name = NULL; /* it is the place's now */
+    f->name = NULL; /* now renamed */
     f->done = true;
     return sync_directory(f->dir, err);
 }

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-/* Fields are aligned to words at most, so sizes are whole words. The smallest
- * struct has one field beside its size. What is larger than any struct of ours
- * will be has never been set. */
+/* Fields are aligned to at most a word, so sizes are whole words. The smallest
+ * struct has one field besides its size. A size larger than any of our structs
+ * will be was never set. */
 enum {
     WORD = sizeof(size_t),
     LEAST = 2 * WORD,

@@ -1,5 +1,5 @@
-/* Text on its way to a caller's pl_write_fn, gathered so that it is called for
- * a thousand bytes and not for a word. */
+/* Buffers text for a caller's pl_write_fn, so that it is called once per
+ * thousand bytes, not once per word. */
 #ifndef BASE_TEXT_OUT_H
 #define BASE_TEXT_OUT_H
 
@@ -12,14 +12,15 @@ struct text_out {
     char buf[1024];
 };
 
-/* At most 128 bytes at once. */
+/* Prints at most 128 bytes at once. */
 void text_put(struct text_out *o, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void text_put_char(struct text_out *o, char c);
 void text_put_lower(struct text_out *o, const char *s);
-/* With as many digits as tell the float: six, else the up to nine that do. */
+/* Prints a float with enough digits to identify it: six, or up to nine if
+ * needed. */
 void text_put_float(struct text_out *o, float v);
-/* To be called at the end. */
+/* Writes the rest; must be called at the end. */
 void text_flush(struct text_out *o);
 
 #endif

@@ -1,9 +1,8 @@
-/* UNROLL stands before a `for` whose count the compiler knows, 16 at most: the
- * loop is written out, so that the vectors of an array which it indexes stay in
- * registers. Clang takes GCC's pragma and does nothing about it, which cost
- * contractions of many rows two thirds of their speed. With its sanitizers it
- * would write out every check as often, and take minutes a file: nothing then.
- */
+/* UNROLL precedes a `for` whose count the compiler knows, at most 16. It
+ * unrolls the loop, so that vectors of an array that the loop indexes stay in
+ * registers. Clang accepts GCC's pragma but ignores it, which cost contractions
+ * of many rows two thirds of their speed. With Clang's sanitizers it is empty:
+ * unrolling would multiply every check and take minutes per file. */
 #ifndef BASE_UNROLL_H
 #define BASE_UNROLL_H
 

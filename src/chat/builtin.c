@@ -1,5 +1,5 @@
-/* Finding builtins, and binding the arguments of a call to their parameters;
- * and the functions, which are few. */
+/* Looks up builtins and binds the arguments of a call to their parameters. Also
+ * defines the functions, which are few. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -53,7 +53,7 @@ const struct builtin *builtin_method(enum value_kind kind,
     }
 }
 
-/* The number of a parameter, or -1. */
+/* Returns the number of a parameter, or -1. */
 static int parameter(const char *params, const struct string *name)
 {
     for (int i = 0;; i++) {
@@ -138,7 +138,7 @@ static pl_status need_int(struct render *r, struct value v, int64_t *out)
 static pl_status range(struct render *r, const struct call *c,
                        struct value *out)
 {
-    enum { MOST = 100000 }; /* as the sandbox allows */
+    enum { MOST = 100000 }; /* the sandbox's limit */
     int64_t v[3] = {0, 0, 1};
     struct range *range;
     __int128 span;
@@ -160,8 +160,7 @@ static pl_status range(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* A dict of the pairs of another, or of a list of pairs, and of what is given
- * by name. */
+/* Builds a dict from another, or from a list of pairs, and named arguments. */
 static pl_status make_dict(struct render *r, const struct call *c,
                            struct dict **out)
 {
@@ -246,7 +245,7 @@ static pl_status cycler(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* The time of the machine's place, in words of the C locale. */
+/* Formats the machine's local time, in the words of the C locale. */
 static pl_status strftime_now(struct render *r, const struct call *c,
                               struct value *out)
 {
@@ -264,7 +263,7 @@ static pl_status strftime_now(struct render *r, const struct call *c,
         return render_fail(r, PL_BAD_ARGUMENT,
                            "this is no format for strftime_now");
     memcpy(form, s->s, s->len);
-    memcpy(form + s->len, ".", 2); /* so that no text is empty */
+    memcpy(form + s->len, ".", 2); /* so that the text is never empty */
     before = numeral_begin();
     n = strftime(text, sizeof text, form, &tm);
     numeral_end(before);

@@ -1,5 +1,5 @@
-/* What templates can call without defining it: functions, filters, tests, and
- * methods of strings, dicts and lists. One row each, in tables by subject. */
+/* The functions, filters, tests and methods that templates can use without
+ * defining them. One row each, in tables by subject. */
 #ifndef CHAT_BUILTIN_H
 #define CHAT_BUILTIN_H
 
@@ -9,7 +9,7 @@ struct render;
 
 enum { BUILTIN_MAX_ARG = 32, BUILTIN_MAX_PARAM = 6 };
 
-/* Arguments as a call gives them: those without a name first. */
+/* The arguments of a call, positional ones first. */
 struct args {
     int n, n_word;
     struct value value[BUILTIN_MAX_ARG];  /* [n + n_word] */
@@ -17,9 +17,9 @@ struct args {
 };
 
 struct call {
-    struct value self;                   /* what it is applied to */
+    struct value self;                   /* the value it is applied to */
     struct value arg[BUILTIN_MAX_PARAM]; /* V_ABSENT: not given */
-    const struct args *args;             /* all, where a row says "*" */
+    const struct args *args;             /* all arguments, for a row with "*" */
 };
 
 typedef pl_status builtin_fn(struct render *r, const struct call *c,
@@ -27,24 +27,24 @@ typedef pl_status builtin_fn(struct render *r, const struct call *c,
 
 struct builtin {
     const char *name;
-    const char *params; /* names with blanks between; "*": as it likes */
-    int n_need;         /* of them must be given */
+    const char *params; /* names separated by blanks; "*": any arguments */
+    int n_need;         /* parameters that are required */
     builtin_fn *run;
 };
 
-/* Rows by name, or NULL. */
+/* Return the row of that name, or NULL. */
 const struct builtin *builtin_function(const struct string *name);
 const struct builtin *builtin_filter(const struct string *name);
 const struct builtin *builtin_test(const struct string *name);
 const struct builtin *builtin_method(enum value_kind kind,
                                      const struct string *name);
 
-/* Binds arguments to parameters, and runs. */
+/* Binds arguments to parameters and runs the builtin. */
 pl_status builtin_run(struct render *r, const struct builtin *b,
                       struct value self, const struct args *args,
                       struct value *out);
 
-/* The tables, each ended by a row without a name. */
+/* The tables. A row without a name ends each. */
 extern const struct builtin builtin_functions[], builtin_filters[],
     builtin_tests[], builtin_string_methods[], builtin_dict_methods[],
     builtin_text_filters[], builtin_list_methods[], builtin_loop_methods[],

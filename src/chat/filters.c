@@ -1,4 +1,4 @@
-/* Filters of lists and dicts, and of anything: x|name(arguments). Those of
+/* Filters of lists, dicts and values of any type: x|name(arguments). Those of
  * texts and numbers are in filters_text.c. */
 #include "chat/strings.h"
 
@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- what is there, and how much --------------------------------------- */
+/* ---- defaults, sizes, attributes --------------------------------------- */
 
 static pl_status use_default(struct render *r, const struct call *c,
                              struct value *out)
@@ -48,7 +48,7 @@ static pl_status last(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* x.a.b or x.0 for "a.b" and "0", or for an integer. */
+/* Returns x.a.b or x.0 for "a.b", "0" or an integer. */
 static pl_status get_path(struct render *r, struct value of, struct value path,
                           struct value fallback, struct value *out)
 {
@@ -101,7 +101,7 @@ static pl_status attr(struct render *r, const struct call *c, struct value *out)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* What an item is sorted or compared by. */
+/* Returns the key by which an item is sorted or compared. */
 static pl_status sort_key(struct render *r, struct value item,
                           struct value path, bool cases, struct value *out)
 {
@@ -113,8 +113,8 @@ static pl_status sort_key(struct render *r, struct value item,
     return PL_OK;
 }
 
-/* Paths with commas between, or none: a list of keys, as Python compares lists.
- */
+/* Returns a list of keys, one for each comma-separated path; Python compares
+ * lists item by item. Without a path the item itself is the key. */
 static pl_status sort_keys(struct render *r, struct value item,
                            struct value path, bool cases, struct value *out)
 {
@@ -167,7 +167,8 @@ static pl_status group_key(struct render *r, const struct call *c,
     return get_path(r, item, c->arg[0], c->arg[1], out);
 }
 
-/* A group of |groupby; without regard to cases the first item says the key. */
+/* Adds a group of |groupby. Without regard to case, the first item gives the
+ * key. */
 static pl_status add_group(struct render *r, const struct call *c,
                            const struct items *same, struct value key,
                            struct items *all)
@@ -182,7 +183,7 @@ static pl_status add_group(struct render *r, const struct call *c,
     return items_add(r, all, group);
 }
 
-/* Items by a key: tuples of a key and a list, in the keys' order. */
+/* Groups items by a key. Returns tuples of a key and a list, ordered by key. */
 static pl_status groupby(struct render *r, const struct call *c,
                          struct value *out)
 {
@@ -395,7 +396,8 @@ static pl_status items(struct render *r, const struct call *c,
     return make_iter(r, &l, out);
 }
 
-/* Python tells apart what it can hash: no list or dict, no tuple with one. */
+/* Fails for values that Python cannot hash: lists, dicts, and tuples with
+ * one. */
 static pl_status check_hashable(struct render *r, struct value v)
 {
     if (v.kind == V_LIST || v.kind == V_DICT)
@@ -435,7 +437,7 @@ static pl_status unique(struct render *r, const struct call *c,
     return make_iter(r, &kept, out);
 }
 
-/* Item by item into lists of n; the last is filled up. */
+/* Splits the items into lists of n. The last one is filled up. */
 static pl_status batch(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -464,7 +466,8 @@ static pl_status batch(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Into n lists, the first ones longer by one where it does not come out. */
+/* Splits the items into n lists. If they do not divide evenly, the first lists
+ * have one more. */
 static pl_status slice(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -494,7 +497,7 @@ static pl_status slice(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* The arguments of a call without the first `skip`. */
+/* Returns the arguments of a call without the first `skip`. */
 static struct args args_rest(const struct args *args, int skip)
 {
     struct args rest = *args;
@@ -520,7 +523,7 @@ static pl_status named(struct render *r, const struct args *args, int i,
                        err_shown(shown, name->s, name->len));
 }
 
-/* The value given by that name, or V_ABSENT. */
+/* Returns the argument of that name, or V_ABSENT. */
 static struct value word_of(const struct args *args, const char *name)
 {
     for (int i = 0; i < args->n_word; i++)
@@ -538,7 +541,7 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     struct items mapped = {0};
     struct list l;
 
-    if (!value_truth(c->self)) /* of None, too, Jinja makes nothing */
+    if (!value_truth(c->self)) /* Jinja yields nothing for None */
         return make_iter(r, &mapped, out);
     if (c->args->n > 0) {
         PL_TRY(named(r, c->args, 0, true, &filter));
@@ -560,7 +563,8 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
     return make_iter(r, &mapped, out);
 }
 
-/* Items of which a test says `want`; with a path it is the test of that. */
+/* Selects the items for which a test gives `want`. With a path, tests the
+ * attribute that it names. */
 static pl_status choose(struct render *r, const struct call *c, bool by_path,
                         bool want, struct value *out)
 {

@@ -13,7 +13,7 @@
 
 /* ---- text -------------------------------------------------------------- */
 
-/* A filter of what str() makes of self. */
+/* Changes the case of the str() of self. */
 static pl_status with_case(struct render *r, const struct call *c,
                            enum string_case to, struct value *out)
 {
@@ -21,7 +21,7 @@ static pl_status with_case(struct render *r, const struct call *c,
 
     PL_TRY(str_of(r, c->self, &s));
     PL_TRY(string_case(r, s, to, out));
-    if (to != CASE_HEADING) /* which Jinja joins anew */
+    if (to != CASE_HEADING) /* Jinja joins a heading anew, without markup */
         *out = markup_like(c->self, *out);
     return PL_OK;
 }
@@ -136,7 +136,7 @@ static pl_status format(struct render *r, const struct call *c,
     return value_binary(r, N_REMAINDER, self, args, out);
 }
 
-/* Text that indent puts before each line: a string, or so many blanks. */
+/* Sets the text that indent puts before each line: a string, or v blanks. */
 static pl_status indent_text(struct render *r, struct value v, int64_t usual,
                              struct string **out)
 {
@@ -169,7 +169,7 @@ static pl_status indent(struct render *r, const struct call *c,
     PL_TRY(indent_text(r, c->arg[0], 4, &space));
     from = r->n_out;
     PL_TRY(render_put(r, s->s, s->len));
-    PL_TRY(render_put(r, "\n", 1)); /* or a last newline would be lost */
+    PL_TRY(render_put(r, "\n", 1)); /* otherwise a last newline would be lost */
     PL_TRY(render_take(r, from, &all));
     PL_TRY(string_lines(r, all.str, false, &line));
     for (size_t i = 0; i < line.n; i++) {
@@ -267,8 +267,8 @@ static pl_status absolute(struct render *r, const struct call *c,
     return value_negate(r, minus, c->self, out);
 }
 
-/* s without whitespace around and underscores between digits, as Python's
- * int() and float() take it. */
+/* Copies s without surrounding whitespace and without underscores between
+ * digits, as Python's int() and float() accept it. */
 static bool number_text(const struct string *s, char *buf, size_t size)
 {
     size_t first = unicode_space_first(s->s, s->len), n = 0;
@@ -301,13 +301,13 @@ static bool text_to_float(const struct string *s, double *out)
     if (!isdigit((unsigned char)*p) && *p != '.' && !ascii_same(p, "inf") &&
         !ascii_same(p, "infinity") && !ascii_same(p, "nan"))
         return false;
-    if (strchr(p, 'x') || strchr(p, 'X')) /* C reads hexadecimal floats */
+    if (strchr(p, 'x') || strchr(p, 'X')) /* C accepts hexadecimal floats */
         return false;
     *out = numeral_double(buf, &end);
     return *end == '\0';
 }
 
-/* Base 0 means what the prefix says. */
+/* Base 0: the prefix decides. */
 static bool text_to_int(const struct string *s, int64_t base, int64_t *out)
 {
     char buf[400];
@@ -386,7 +386,7 @@ static pl_status to_float(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* To the nearest, of two equally near ones the even: what printf does. */
+/* Rounds to the nearest, ties to even, as printf does. */
 static double round_common(double v, int digits)
 {
     char text[400];
@@ -443,9 +443,9 @@ static pl_status round_to(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* ---- texts for elsewhere ----------------------------------------------- */
+/* ---- shortening, URLs, HTML -------------------------------------------- */
 
-/* s without what follows its last blank. */
+/* Drops what follows the last blank of s. */
 static pl_status drop_word(struct render *r, struct value s, struct value *out)
 {
     size_t n = s.str->len;
@@ -515,7 +515,8 @@ static pl_status filesizeformat(struct render *r, const struct call *c,
     return render_string(r, text, strlen(text), out);
 }
 
-/* The bytes of str(v), all but letters, digits and some signs as %XX. */
+/* Puts the bytes of str(v), each as %XX except letters, digits and some
+ * signs. */
 static pl_status put_url(struct render *r, struct value v, bool query)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -574,7 +575,7 @@ static pl_status urlencode(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* May an attribute be called so? */
+/* Returns true if s is a valid name of an attribute. */
 static bool is_attribute(const struct string *s)
 {
     for (size_t i = 0; i < s->len; i++)

@@ -1,4 +1,4 @@
-/* JSON as a text; see json_span.h. */
+/* Scans JSON as text; see json_span.h. */
 #include "chat/json_span.h"
 
 #include "base/numeral.h"
@@ -50,7 +50,7 @@ struct json_walk json_walk(struct span t)
                                                        : (struct span){0}};
 }
 
-/* Bytes of the string that t begins with, its quotes too; 0: none. */
+/* Returns the length, with quotes, of the string that t begins with, or 0. */
 static size_t string_length(struct span t)
 {
     if (t.n == 0 || t.s[0] != '"')

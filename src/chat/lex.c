@@ -1,5 +1,6 @@
-/* Text of a template to tokens. Whitespace that "-" and the settings take away
- * is gone afterwards; so are comments and the marks of {% raw %}. */
+/* Splits the text of a template into tokens. Whitespace that "-" and the
+ * settings strip is dropped, and so are comments and the markers of
+ * {% raw %}. */
 #include "chat/syntax.h"
 
 #include "base/ascii.h"
@@ -18,10 +19,10 @@ struct lexer {
     const char *s; /* [len], newlines are \n */
     size_t len, at;
     int line;
-    bool line_starts; /* the last piece ended with a newline */
+    bool line_starts; /* the last token ended with a newline */
     struct token *token;
     size_t n, cap;
-    char open[MAX_NESTED]; /* closing brackets that are awaited */
+    char open[MAX_NESTED]; /* closing brackets that are expected */
     int n_open;
     pl_err *err;
 };
@@ -65,7 +66,7 @@ static pl_status add_string(struct lexer *l, enum token_kind kind,
     return add(l, (struct token){.kind = kind, .value = value_str(v)});
 }
 
-/* Moves on to `to`, counting lines. */
+/* Advances to `to`, counting lines. */
 static void go_to(struct lexer *l, size_t to)
 {
     for (; l->at < to; l->at++)
@@ -91,8 +92,9 @@ static bool is_sign(const struct lexer *l, size_t at)
     return at < l->len && (l->s[at] == '-' || l->s[at] == '+');
 }
 
-/* Behind the mark `end`, "%}" or "#}", that stands at `at` with its sign; 0:
- * there is none. What the sign or the settings take away is skipped too. */
+/* Returns the position after the marker `end`, "%}" or "#}", which may have a
+ * sign before it, or zero if the marker is not at `at`. Skips the whitespace
+ * that the sign or the settings strip. */
 static size_t behind_end(const struct lexer *l, size_t at, const char *end)
 {
     bool trim = at < l->len && l->s[at] == '-';
@@ -108,7 +110,8 @@ static size_t behind_end(const struct lexer *l, size_t at, const char *end)
     return !keep && at < l->len && l->s[at] == '\n' ? at + 1 : at;
 }
 
-/* `word` after a "{%" at `at` with its sign; gives the place behind, or 0. */
+/* Returns the position after `word`, which follows the "{%" at `at` and its
+ * sign. Returns 0 if it does not. */
 static size_t behind_word(const struct lexer *l, size_t at, const char *word)
 {
     at += 2;
@@ -116,7 +119,8 @@ static size_t behind_word(const struct lexer *l, size_t at, const char *word)
     return at_text(l, at, word) ? skip_space(l, at + strlen(word)) : 0;
 }
 
-/* Adds text up to the mark at `mark`, without what the mark takes away. */
+/* Adds the text up to the marker at `mark`, without the whitespace that the
+ * marker strips. */
 static pl_status add_data(struct lexer *l, size_t mark)
 {
     const char *s = l->s + l->at;
@@ -138,7 +142,7 @@ static pl_status add_data(struct lexer *l, size_t mark)
     return PL_OK;
 }
 
-/* The text of {% raw %}, whose own mark ends at `at`. */
+/* Adds the text of {% raw %}, whose own tag ends at `at`. */
 static pl_status lex_raw(struct lexer *l, size_t at)
 {
     go_to(l, at);
@@ -176,7 +180,8 @@ static bool is_word(char c)
     return ascii_is_letter_or_digit(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* How many characters at `at` are digits, with single underscores between. */
+/* Counts the characters at `at` that are digits, with single underscores
+ * between. */
 static size_t digits(const struct lexer *l, size_t at)
 {
     size_t n = 0;
@@ -189,7 +194,7 @@ static size_t digits(const struct lexer *l, size_t at)
     return n;
 }
 
-/* Length of a float at l->at, or 0. */
+/* Returns the length of the float at l->at, or 0. */
 static size_t float_length(const struct lexer *l)
 {
     size_t n = digits(l, l->at), more;
@@ -262,8 +267,9 @@ static pl_status lex_number(struct lexer *l)
     return add(l, (struct token){.kind = T_NUMBER, .value = value_int(v)});
 }
 
-/* One escape of a string, s[0] being behind the backslash; `out` gets its
- * bytes, *used says how many of s it took. 0: there is no such. */
+/* Decodes one escape; s[0] is the character after the backslash. Writes its
+ * bytes to `out` and sets *used to the bytes of s read. Returns the bytes
+ * written, or 0 for an invalid escape. */
 static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
 {
     static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -290,7 +296,7 @@ static size_t unescape_one(const char *s, size_t len, char *out, size_t *used)
         *used = i;
         return unicode_put(out, c);
     }
-    out[0] = '\\'; /* of any other character the backslash stays */
+    out[0] = '\\'; /* an unknown escape keeps its backslash */
     out[1] = s[0];
     return 2;
 }
@@ -357,7 +363,7 @@ static pl_status lex_operator(struct lexer *l)
     return PL_OK;
 }
 
-/* Behind the end of the tag if it ends here, else 0. */
+/* Returns the position after the end of the tag if it ends here, else 0. */
 static size_t behind_tag(const struct lexer *l, bool print)
 {
     if (l->n_open > 0)
@@ -369,7 +375,7 @@ static size_t behind_tag(const struct lexer *l, bool print)
     return at_text(l, l->at, "}}") ? l->at + 2 : 0;
 }
 
-/* The tokens of a tag, both marks included. */
+/* Adds the tokens of a tag, with both markers. */
 static pl_status lex_tag(struct lexer *l, bool print)
 {
     PL_TRY(
@@ -408,7 +414,7 @@ static pl_status lex_tag(struct lexer *l, bool print)
     }
 }
 
-/* The text with \n for each newline, without a last one. */
+/* Copies the text with \n for each newline and without a last one. */
 static pl_status normalize(struct lexer *l, const char *text, size_t len)
 {
     char *s = arena_alloc(l->arena, len, 1);

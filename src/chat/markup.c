@@ -1,6 +1,6 @@
-/* Markup: strings that |safe and |escape mark as HTML, as the Python package
- * markupsafe has it. What is put together with one is escaped first, so that
- * '<a>' + ('x'|safe) is "&lt;a&gt;x"; `~` and output know no markup. */
+/* Markup: strings that |safe and |escape mark as HTML, as in the Python package
+ * markupsafe. A string joined with markup is escaped first, so that
+ * '<a>' + ('x'|safe) is "&lt;a&gt;x". `~` and output ignore markup. */
 #include "chat/strings.h"
 
 #include "base/err.h"
@@ -48,7 +48,7 @@ pl_status markup_escape(struct render *r, struct value v, bool again,
     return PL_OK;
 }
 
-/* What a placeholder of a markup gets: numbers stay numbers. */
+/* Escapes an argument of a markup's placeholder. Numbers stay numbers. */
 static pl_status for_format(struct render *r, struct value v, struct value *out)
 {
     *out = v;
@@ -64,7 +64,7 @@ static pl_status escape_all(struct render *r, const struct list *l,
     return PL_OK;
 }
 
-/* The values of form % args. */
+/* Escapes the values of form % args. */
 static pl_status escape_args(struct render *r, struct value args,
                              struct value *out)
 {
@@ -98,13 +98,13 @@ pl_status markup_operands(struct render *r, enum node_kind kind,
     return markup_escape(r, *b, false, b);
 }
 
-/* The arguments of a method that end up in its result. */
+/* Escapes the arguments of a method that become part of its result. */
 static pl_status method_args(struct render *r, const struct builtin *method,
                              struct args *args)
 {
     static const struct {
         const char *name;
-        int first; /* the argument from which on they are */
+        int first; /* the first such argument */
     } row[] = {{"replace", 1}, {"ljust", 1},  {"rjust", 1},
                {"center", 1},  {"format", 0}, {"join", 0}};
     bool join = strcmp(method->name, "join") == 0;

@@ -106,7 +106,7 @@ static uint32_t cased(uint32_t c, enum string_case to, bool first,
     }
 }
 
-enum { SHARP_S = 0xdf }; /* two letters where it is large */
+enum { SHARP_S = 0xdf }; /* two letters in upper case */
 
 pl_status string_case(struct render *r, const struct string *s,
                       enum string_case to, struct value *out)
@@ -148,7 +148,7 @@ bool string_has_case(const struct string *s, bool upper)
 
 /* ---- strip, replace, lines --------------------------------------------- */
 
-/* Bytes of characters out of `chars` that s begins with. */
+/* Counts the bytes at the beginning of s that are characters of `chars`. */
 static pl_status span_first(struct render *r, const char *s, size_t n,
                             const struct string *chars, size_t *span)
 {
@@ -165,7 +165,7 @@ static pl_status span_first(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* Bytes of such characters that s ends with. */
+/* Counts the bytes of such characters at the end of s. */
 static pl_status span_last(struct render *r, const char *s, size_t n,
                            const struct string *chars, size_t *span)
 {
@@ -226,7 +226,7 @@ pl_status string_replace(struct render *r, const struct string *s,
         at += to_found + from->len;
         if (from->len > 0)
             continue;
-        if (at == s->len) /* an empty one is found once more at the end */
+        if (at == s->len) /* an empty part also matches at the end */
             break;
         to_found = unicode_get(s->s + at, s->len - at, &c);
         PL_TRY(render_put(r, s->s + at, to_found));
@@ -327,8 +327,8 @@ static pl_status rstrip(struct render *r, const struct call *c,
     return strip_sides(r, c, false, true, out);
 }
 
-/* self[start:end] by the arguments i and i + 1, and the character where it
- * begins. */
+/* Returns self[start:end] by the arguments i and i + 1, and the number of its
+ * first character. */
 static pl_status part_of_self(struct render *r, const struct call *c, int i,
                               struct string **out, int64_t *first)
 {
@@ -361,7 +361,7 @@ static bool has_end(const struct string *s, const struct string *end,
                                         end->s, end->len) == 0;
 }
 
-/* The argument may be a tuple, of which any will do. */
+/* The argument may be a tuple: any of its strings may match. */
 static pl_status has_any_end(struct render *r, const struct call *c, bool first,
                              struct value *out)
 {
@@ -417,7 +417,8 @@ static pl_status removesuffix(struct render *r, const struct call *c,
     return remove_end(r, c, false, out);
 }
 
-/* The first or last place of `part` in s[0 .. n), or NULL. */
+/* Finds the first or last occurrence of `part` in s[0 .. n). Sets NULL if there
+ * is none. */
 static pl_status find_part(struct render *r, const char *s, size_t n,
                            const struct string *part, bool last,
                            const char **found)
@@ -437,7 +438,7 @@ static pl_status find_part(struct render *r, const char *s, size_t n,
     return PL_OK;
 }
 
-/* The next piece of whitespace-separated text, from the right if `last`. */
+/* Takes the next whitespace-separated word, from the right if `last`. */
 static bool next_word(const char **s, size_t *n, bool last, const char **word,
                       size_t *len)
 {
@@ -614,7 +615,7 @@ static pl_status replace(struct render *r, const struct call *c,
     return string_replace(r, c->self.str, from, to, most, out);
 }
 
-/* The character where the argument is found, or -1. */
+/* Returns the character position of the argument, or -1. */
 static pl_status find_in(struct render *r, const struct call *c, bool last,
                          struct value *out)
 {
@@ -707,7 +708,8 @@ static pl_status format(struct render *r, const struct call *c,
     return format_braces(r, c->self.str, c->args, out);
 }
 
-/* Fills up to `width` characters: `left` of what is missing before it. */
+/* Pads to `width` characters; `left` says how many of the missing ones go
+ * before the text. */
 static pl_status justify(struct render *r, const struct string *s,
                          int64_t width, const struct string *fill,
                          int (*left)(int64_t more, int64_t width),
@@ -746,7 +748,7 @@ static int all_left(int64_t more, int64_t width)
     return (int)more;
 }
 
-/* As CPython has it: the odd blank goes left where the width is odd. */
+/* As in CPython: the odd blank is on the left if the width is odd. */
 static int half_left(int64_t more, int64_t width)
 {
     return (int)(more / 2 + (more & width & 1));
@@ -788,7 +790,7 @@ static pl_status rjust(struct render *r, const struct call *c,
     return justify_self(r, c, all_left, out);
 }
 
-/* Zeros behind a sign. */
+/* Inserts zeros after a sign. */
 static pl_status zfill(struct render *r, const struct call *c,
                        struct value *out)
 {
@@ -807,7 +809,7 @@ static pl_status zfill(struct render *r, const struct call *c,
     return render_take(r, from, out);
 }
 
-/* Are there characters, and all of a class? */
+/* Returns true if self is not empty and all its characters are of the class. */
 static pl_status all_are(const struct call *c, bool (*is)(uint32_t),
                          struct value *out)
 {
@@ -976,7 +978,7 @@ static pl_status dict_items(struct render *r, const struct call *c,
     return dict_view(r, c->self.dict, VIEW_ITEMS, out);
 }
 
-/* What never changes is its own copy. */
+/* Returns the value itself, because values never change. */
 static pl_status copy(struct render *r, const struct call *c, struct value *out)
 {
     (void)r;
@@ -984,8 +986,8 @@ static pl_status copy(struct render *r, const struct call *c, struct value *out)
     return PL_OK;
 }
 
-/* Rows without a function are methods that would change what they are called
- * on: they hide a key of the same name, and are undefined. */
+/* Rows without a function are methods that would change their object. They hide
+ * a key of the same name and are undefined. */
 const struct builtin builtin_dict_methods[] = {
     {"get", "key default", 1, dict_get},
     {"keys", "", 0, dict_keys},
@@ -1050,7 +1052,7 @@ static pl_status cycle(struct render *r, const struct call *c,
     return PL_OK;
 }
 
-/* Differs what it is given from what it was given last? */
+/* Returns true if the arguments differ from those of the last call. */
 static pl_status changed(struct render *r, const struct call *c,
                          struct value *out)
 {

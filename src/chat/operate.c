@@ -1,5 +1,5 @@
-/* What operators do with values: Python's arithmetic, order, membership,
- * indexes and slices. */
+/* Operators on values: Python's arithmetic, order, membership, indexes and
+ * slices. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the same, less, in ------------------------------------------------ */
+/* ---- equality, order, membership --------------------------------------- */
 
 static pl_status lists_equal(struct render *r, const struct list *a,
                              const struct list *b, bool *out)
@@ -40,7 +40,7 @@ static int compare_numbers(struct value a, struct value b)
     if (a.kind == V_FLOAT || b.kind == V_FLOAT) {
         double x = value_as_float(a), y = value_as_float(b);
 
-        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* 2: no order */
+        return x < y ? -1 : x > y ? 1 : x == y ? 0 : 2; /* 2: unordered */
     }
     return (value_as_int(a) > value_as_int(b)) -
            (value_as_int(a) < value_as_int(b));
@@ -74,7 +74,7 @@ static pl_status equal_inner(struct render *r, struct value a, struct value b,
                (a.range->n < 2 || a.range->step == b.range->step);
         return PL_OK;
     default:
-        *out = a.list == b.list; /* the same thing? */
+        *out = a.list == b.list; /* identity */
         return PL_OK;
     }
 }
@@ -255,7 +255,7 @@ static pl_status int_binary(struct render *r, enum node_kind kind, int64_t a,
             return by_zero(r);
         *out = value_float((double)a / (double)b);
         return PL_OK;
-    default: /* rounded down, and what is left has b's sign */
+    default: /* rounds down; the remainder has b's sign */
         if (b == 0)
             return by_zero(r);
         over = a == INT64_MIN && b == -1;
@@ -324,7 +324,7 @@ static pl_status add_strings(struct render *r, const struct string *a,
     return render_view(r, s, a->len + b->len, out);
 }
 
-/* Lists or tuples. */
+/* Concatenates lists or tuples. */
 static pl_status add_lists(struct render *r, struct value a, struct value b,
                            struct value *out)
 {
@@ -337,7 +337,7 @@ static pl_status add_lists(struct render *r, struct value a, struct value b,
     return render_spend(r, l->n / 4);
 }
 
-/* A string, list or tuple n times. */
+/* Repeats a string, list or tuple n times. */
 static pl_status repeat(struct render *r, struct value v, int64_t times,
                         struct value *out)
 {
@@ -433,7 +433,7 @@ pl_status value_negate(struct render *r, bool minus, struct value v,
     return PL_OK;
 }
 
-/* ---- lists of everything ----------------------------------------------- */
+/* ---- length and items -------------------------------------------------- */
 
 pl_status value_length(struct render *r, struct value v, int64_t *out)
 {
@@ -525,8 +525,8 @@ pl_status value_items(struct render *r, struct value v, struct list *out)
 
 /* ---- indexes ----------------------------------------------------------- */
 
-/* *first and *n of the items that first:end:step means among `len`; the others
- * follow by step. */
+/* Resolves first:end:step for a sequence of `len` items: *n items from *first,
+ * *step apart. */
 static pl_status slice_bounds(struct render *r, const struct value part[3],
                               int64_t len, int64_t *first, int64_t *step,
                               int64_t *n)
@@ -559,7 +559,7 @@ static pl_status slice_bounds(struct render *r, const struct value part[3],
     }
     *first = at[0];
     end = at[1];
-    if (*step > len) /* so that sums stay small */
+    if (*step > len) /* keeps sums small */
         *step = len + 1;
     if (*step < -len)
         *step = -len - 1;
@@ -623,7 +623,7 @@ pl_status value_slice(struct render *r, struct value v,
     return PL_OK;
 }
 
-/* *out stays undefined if there is no such. */
+/* Leaves *out undefined if there is no such attribute. */
 static void loop_attribute(const struct loop *l, const struct string *name,
                            struct value *out)
 {
@@ -685,7 +685,8 @@ pl_status value_attribute(struct render *r, struct value of,
     return PL_OK;
 }
 
-/* Item `at` of a string, list, tuple or range, from the end if negative. */
+/* Returns item `at` of a string, list, tuple or range, from the end if
+ * negative. */
 static pl_status item_at(struct render *r, struct value of, int64_t at,
                          struct value *out)
 {
@@ -741,7 +742,7 @@ pl_status value_item(struct render *r, struct value of, struct value index,
 
 /* ---- sorting ----------------------------------------------------------- */
 
-/* Merges p[0 .. half) and p[half .. n) by way of t. */
+/* Merges p[0 .. half) and p[half .. n), using t. */
 static pl_status merge(struct render *r, struct pair *p, size_t half, size_t n,
                        bool reverse, struct pair *t)
 {

@@ -1,5 +1,5 @@
-/* Tokens of a template to a tree, by recursive descent. One function a level
- * of precedence, in the order of the grammar. */
+/* Builds a tree from a template's tokens by recursive descent. One function for
+ * each level of precedence, in the order of the grammar. */
 #include "chat/syntax.h"
 
 #include "base/err.h"
@@ -16,11 +16,11 @@ struct parser {
     struct dict *name;
     int depth_left;
     int n_loop;          /* loops around, within the macro */
-    uint8_t reads, sets; /* names of enum SYM_ that the macro's body does */
+    uint8_t reads, sets; /* names of enum SYM_ that the macro's body uses */
     pl_err *err;
 };
 
-/* Nodes that are still being gathered. */
+/* Nodes being collected. */
 struct kids {
     struct node **node;
     int n, cap;
@@ -36,7 +36,7 @@ static pl_status no_memory(struct parser *p)
     return err_no_memory(p->err, "a chat template");
 }
 
-/* "unexpected ...", and what would be right. */
+/* Fails with "unexpected ..." and what was expected. */
 static pl_status unexpected(struct parser *p, const char *want)
 {
     char shown[ERR_SHOWN];
@@ -197,7 +197,7 @@ static pl_status expression(struct parser *p, struct node **out);
 static pl_status primary(struct parser *p, struct node **out);
 static pl_status unary(struct parser *p, bool filters, struct node **out);
 
-/* How a comma-separated list without brackets may look and end. */
+/* The allowed form of a comma-separated list without brackets. */
 struct tuple_form {
     bool simple;     /* names and literals only */
     bool condition;  /* a if b else c is allowed */
@@ -292,7 +292,7 @@ static pl_status dict(struct parser *p, struct node **out)
     return PL_OK;
 }
 
-/* Strings side by side are one. */
+/* Joins adjacent strings. */
 static pl_status strings(struct parser *p, struct value *out)
 {
     struct string *first = p->t->value.str;
@@ -375,7 +375,7 @@ static pl_status primary(struct parser *p, struct node **out)
 
 static pl_status add_word(struct parser *p, struct node *node, struct word word)
 {
-    if ((node->n_word & (node->n_word - 1)) == 0) { /* room for a power of 2 */
+    if ((node->n_word & (node->n_word - 1)) == 0) { /* grow at powers of 2 */
         size_t cap = node->n_word > 0 ? 2 * (size_t)node->n_word : 1;
         struct word *more = arena_alloc(p->arena, cap, sizeof *more);
 
@@ -389,7 +389,7 @@ static pl_status add_word(struct parser *p, struct node *node, struct word word)
     return PL_OK;
 }
 
-/* One argument: *list, **dict, name=value, or value. */
+/* Parses one argument: *list, **dict, name=value, or value. */
 static pl_status argument(struct parser *p, struct node *node, struct kids *k)
 {
     bool named = p->t->kind == T_NAME && p->t[1].kind == T_OPERATOR &&
@@ -415,7 +415,7 @@ static pl_status argument(struct parser *p, struct node *node, struct kids *k)
     return add_kid(p, k, value);
 }
 
-/* What stands between brackets behind a function, filter or test. */
+/* Parses the arguments in brackets after a function, filter or test. */
 static pl_status arguments(struct parser *p, struct node *node)
 {
     struct kids k = {0};
@@ -441,7 +441,7 @@ static pl_status call(struct parser *p, struct node **node)
     return arguments(p, c);
 }
 
-/* One part of a slice, if there is one. */
+/* Parses one part of a slice, if present. */
 static pl_status slice_part(struct parser *p, struct node **out)
 {
     *out = NULL;
@@ -514,7 +514,7 @@ static pl_status postfix(struct parser *p, struct node **node)
     }
 }
 
-/* The name of a filter or test and its arguments in brackets. */
+/* Parses the name of a filter or test and its arguments in brackets. */
 static pl_status named(struct parser *p, enum node_kind kind, struct node *a,
                        struct node **out)
 {
@@ -526,7 +526,7 @@ static pl_status named(struct parser *p, enum node_kind kind, struct node *a,
     (*out)->value = value_str(name);
     (*out)->builtin =
         kind == N_FILTER ? builtin_filter(name) : builtin_test(name);
-    while (skip_op(p, ".")) { /* such a name may be, but nothing has one */
+    while (skip_op(p, ".")) { /* valid, but no builtin has a dotted name */
         (*out)->builtin = NULL;
         PL_TRY(need_name(p, &name));
     }
@@ -594,7 +594,7 @@ static pl_status unary(struct parser *p, bool with_filters, struct node **out)
     return PL_OK;
 }
 
-/* Operators of one level, which group from the left. */
+/* Operators of one level, left-associative. */
 struct binary {
     const char *op;
     enum node_kind kind;
@@ -613,7 +613,7 @@ static pl_status binary(struct parser *p, const struct binary *row, int n,
             continue;
         PL_TRY(inner(p, &right));
         PL_TRY(make_ab(p, row[i].kind, *out, right, line, out));
-        i = -1; /* and all again */
+        i = -1; /* start again with all operators */
     }
     return PL_OK;
 }
@@ -776,7 +776,7 @@ static pl_status expression(struct parser *p, struct node **out)
 
 /* ---- statements -------------------------------------------------------- */
 
-/* Until one of the names in `ends`, which is then the next token. */
+/* Parses until one of the names in `ends`, which is then the next token. */
 static pl_status block(struct parser *p, const char *const *ends,
                        struct node **out);
 
@@ -791,7 +791,7 @@ static bool is_any(const struct parser *p, const char *const *names)
     return false;
 }
 
-/* From behind a tag's words to its end tag, with the marks of both. */
+/* Parses from the end of an opening tag through the end tag. */
 static pl_status body(struct parser *p, const char *end, struct node **out)
 {
     const char *const ends[] = {end, NULL};
@@ -803,7 +803,7 @@ static pl_status body(struct parser *p, const char *end, struct node **out)
     return need_block_end(p);
 }
 
-/* Can a value be given to it? */
+/* Checks that t can be assigned to. */
 static pl_status check_target(struct parser *p, const struct node *t,
                               bool attributes)
 {
@@ -817,14 +817,15 @@ static pl_status check_target(struct parser *p, const struct node *t,
     return fail(p, PL_BAD_FILE, "nothing can be assigned to this expression");
 }
 
-/* From here on the macro's body has a variable of this name of its own. */
+/* Records that from here on the macro's body has its own variable of this
+ * name. */
 static void sets_name(struct parser *p, int sym)
 {
     if (sym < N_SYM)
         p->sets |= (uint8_t)(1 << sym);
 }
 
-/* Names, attributes of names where allowed, and tuples of them. */
+/* Parses names, attributes of names where allowed, and tuples of them. */
 static pl_status target(struct parser *p, const char *end, bool attributes,
                         struct node **out)
 {
@@ -913,7 +914,7 @@ static pl_status for_statement(struct parser *p, struct node *out)
     return PL_OK;
 }
 
-/* "| a | b" behind "set x", or without the first bar behind "filter". */
+/* Parses "| a | b" after "set x", or without the first bar after "filter". */
 static pl_status block_filters(struct parser *p, bool started,
                                struct node **out)
 {
@@ -928,7 +929,7 @@ static pl_status block_filters(struct parser *p, bool started,
     return PL_OK;
 }
 
-/* The only child of a statement. */
+/* Makes `kid` the only child of a statement. */
 static pl_status only_kid(struct parser *p, struct node *out, struct node *kid)
 {
     struct kids k = {0};
@@ -990,7 +991,7 @@ static pl_status generation_statement(struct parser *p, struct node *out)
     return only_kid(p, out, part);
 }
 
-/* The parameters of a macro, in brackets. */
+/* Parses the parameters of a macro, in brackets. */
 static pl_status signature(struct parser *p, struct node *out)
 {
     PL_TRY(need_op(p, "("));
@@ -1011,7 +1012,7 @@ static pl_status signature(struct parser *p, struct node *out)
     return need_op(p, ")");
 }
 
-/* The body of a macro: what it reads of what it is given beside parameters. */
+/* Parses the body of a macro and records which implicit arguments it reads. */
 static pl_status macro_body(struct parser *p, const char *end, struct node *out)
 {
     const struct parser outer = *p;
@@ -1089,11 +1090,11 @@ static pl_status loop_statement(struct parser *p, struct node *out)
     return need_block_end(p);
 }
 
-/* One row a tag. */
+/* One row for each tag. */
 static const struct tag {
     const char *name;
     enum node_kind kind;
-    pl_status (*parse)(struct parser *p, struct node *out); /* behind name */
+    pl_status (*parse)(struct parser *p, struct node *out); /* after its name */
 } tags[] = {
     {"if", N_IF, if_statement},
     {"for", N_FOR, for_statement},

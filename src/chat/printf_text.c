@@ -1,4 +1,4 @@
-/* "%5.2f" % x and "{:>5}".format(x), as Python fills them in. */
+/* "%5.2f" % x and "{:>5}".format(x), as Python formats them. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -13,13 +13,13 @@
 
 enum { MAX_WIDTH = 100000, MAX_PRECISION = 300 };
 
-/* How a value is to look. */
+/* The format of one value. */
 struct form {
     uint32_t fill;
-    char align; /* < > ^, or = : fill between sign and digits; '\0': usual */
-    char sign;  /* +, blank, or - : for negative ones only */
+    char align; /* < > ^, or = to fill between sign and digits; '\0': default */
+    char sign;  /* +, blank, or - for negative ones only */
     bool prefix, group;
-    int width, precision; /* precision -1: usual */
+    int width, precision; /* precision -1: default */
     char type;
 };
 
@@ -37,7 +37,7 @@ static pl_status put_fill(struct render *r, uint32_t fill, size_t n)
     return PL_OK;
 }
 
-/* Text from `from` on, of which the first n_sign bytes are sign and prefix. */
+/* Pads the text from `from` on. Its first n_sign bytes are sign and prefix. */
 static pl_status pad(struct render *r, size_t from, size_t n_sign,
                      const struct form *f, char usual)
 {
@@ -60,7 +60,8 @@ static pl_status pad(struct render *r, size_t from, size_t n_sign,
     return put_fill(r, f->fill, more - left);
 }
 
-/* Digits with a comma between thousands; those behind a point stay. */
+/* Puts digits with a comma between thousands. Those after a point are
+ * unchanged. */
 static pl_status put_digits(struct render *r, const char *s, bool group)
 {
     size_t n = strspn(s, "0123456789"), all = strlen(s);
@@ -148,7 +149,7 @@ static pl_status put_text(struct render *r, struct value v,
     return pad(r, from, 0, f, '<');
 }
 
-/* Digits at *at, of a number no larger than `most`. */
+/* Reads the digits at *at, a number of at most `most`. */
 static pl_status read_number(struct render *r, const struct string *s,
                              size_t *at, int most, int *out)
 {
@@ -173,8 +174,8 @@ static char char_at(const struct string *s, size_t at)
 
 struct percent {
     struct value args;
-    size_t used;  /* of a tuple's items */
-    bool by_name; /* a value was asked for by name */
+    size_t used;  /* items of a tuple */
+    bool by_name; /* a value was taken by name */
 };
 
 static pl_status next_arg(struct render *r, struct percent *p,
@@ -190,7 +191,7 @@ static pl_status next_arg(struct render *r, struct percent *p,
     return PL_OK;
 }
 
-/* Width and the like behind the percent sign. */
+/* Parses the flags, width, precision and type after a percent sign. */
 static pl_status percent_form(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct form *f)
@@ -251,7 +252,7 @@ static pl_status put_percent(struct render *r, struct value v, struct form *f)
     return put_integer(r, value_as_int(v), f);
 }
 
-/* "(name)" behind a percent sign: the value of that name. */
+/* Returns the value for "(name)" after a percent sign. */
 static pl_status percent_name(struct render *r, struct percent *p,
                               const struct string *s, size_t *at,
                               struct value *out)
@@ -363,7 +364,7 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
         return bad_form(r);
     if (integer && (!f->type || strchr("dxXob", f->type))) {
         if (v.kind == V_BOOL && !f->type)
-            return bad_form(r); /* of booleans Python pads the word */
+            return bad_form(r); /* Python pads the word of a boolean */
         return put_integer(r, value_as_int(v), f);
     }
     if (!f->type && f->precision < 0) {
@@ -380,7 +381,7 @@ static pl_status put_brace(struct render *r, struct value v, struct form *f)
     return put_real(r, value_as_float(v), f);
 }
 
-/* ".name" and "[key]" behind a field's first part. */
+/* Resolves ".name" and "[key]" after the first part of a field. */
 static pl_status brace_path(struct render *r, const struct string *s, size_t at,
                             struct value *v)
 {
@@ -413,7 +414,8 @@ static pl_status brace_path(struct render *r, const struct string *s, size_t at,
     return PL_OK;
 }
 
-/* The value that a field names; *next counts those that name none. */
+/* Returns the value that a field names. *next counts the fields without a
+ * name. */
 static pl_status brace_value(struct render *r, const struct string *s,
                              const struct args *args, int *next,
                              struct value *out)
@@ -443,7 +445,7 @@ static pl_status brace_value(struct render *r, const struct string *s,
     return bad_form(r);
 }
 
-/* s: what stands between the braces. */
+/* Formats s, the text between the braces. */
 static pl_status put_field(struct render *r, const struct string *s,
                            const struct args *args, int *next)
 {
@@ -489,7 +491,7 @@ pl_status format_braces(struct render *r, struct string *s,
             PL_TRY(render_put(r, &c, 1));
             continue;
         }
-        if (char_at(s, at + 1) == c) { /* doubled, it is itself */
+        if (char_at(s, at + 1) == c) { /* a doubled brace is a literal one */
             PL_TRY(render_put(r, &c, 1));
             at++;
             continue;

@@ -1,6 +1,6 @@
-/* Walks the tree of a template: statements write to the output, expressions
- * give values. Variables set inside a loop, macro or block end with it; an
- * `if` has no variables of its own. */
+/* Walks the tree of a template. Statements write to the output, expressions
+ * yield values. Variables set inside a loop, macro or block end with it; an
+ * `if` does not open a scope. */
 #include "chat/render.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- failing, and bounds ----------------------------------------------- */
+/* ---- errors and limits ------------------------------------------------- */
 
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
 {
@@ -25,8 +25,8 @@ pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     return err_set(r->err, s, "template line %d: %s", r->line, text);
 }
 
-/* Python's methods that change a list or a dict, which the sandbox takes away:
- * templates that some other program renders may use them. */
+/* Returns true for Python's methods that change a list or a dict. The sandbox
+ * forbids them, but templates written for other programs may use them. */
 static bool is_change(const struct value *v)
 {
     static const char *const names[] = {
@@ -148,7 +148,7 @@ pl_status render_view(struct render *r, const char *s, size_t len,
     struct string *v;
 
     PL_TRY(render_spend(r, len / 64));
-    PL_TRY(render_alloc(r, 0, 1, &v)); /* is there room at all? */
+    PL_TRY(render_alloc(r, 0, 1, &v)); /* checks the memory limit */
     v = string_view(&r->arena, s, len);
     if (!v)
         return err_no_memory(r->err, "a template's values");
@@ -287,7 +287,7 @@ static pl_status eval_slice(struct render *r, const struct node *n,
     return value_slice(r, of, part, out);
 }
 
-/* What one call is given is bounded, whatever * and ** hold. */
+/* Bounds the arguments of one call, whatever * and ** hold. */
 static pl_status check_count(struct render *r, size_t n)
 {
     if (n <= BUILTIN_MAX_ARG)
@@ -312,7 +312,7 @@ static pl_status add_word(struct render *r, struct args *args,
     return PL_OK;
 }
 
-/* *list behind the arguments without a name. */
+/* Appends *list to the positional arguments. */
 static pl_status eval_list_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -327,7 +327,7 @@ static pl_status eval_list_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* **dict behind those with one. */
+/* Appends **dict to the named arguments. */
 static pl_status eval_dict_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -352,7 +352,7 @@ static pl_status eval_dict_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* caller: what a block that calls gives, or NULL. */
+/* caller: the macro made of a calling block, or NULL. */
 static pl_status eval_args(struct render *r, const struct node *n,
                            struct macro *caller, struct args *args)
 {
@@ -377,8 +377,8 @@ static pl_status eval_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* These two are functions of their own so that the arguments do not lie on the
- * stack of every expression. */
+/* These two are not inlined, so that their arguments are not on the stack of
+ * every expression. */
 __attribute__((noinline)) static pl_status eval_call(struct render *r,
                                                      const struct node *n,
                                                      struct macro *caller,
@@ -522,13 +522,13 @@ static pl_status eval(struct render *r, const struct node *n, struct value *out)
 
 /* ---- calls ------------------------------------------------------------- */
 
-/* A call of a macro: which of its words have found their parameter. */
+/* A call of a macro: the named arguments already bound to a parameter. */
 struct binding_words {
     const struct args *args;
     bool taken[BUILTIN_MAX_ARG];
 };
 
-/* The argument of that name, which is then taken; V_ABSENT: there is none. */
+/* Takes the argument of that name. Returns V_ABSENT if there is none. */
 static struct value take_word(struct binding_words *w, struct string *name)
 {
     const struct args *args = w->args;
@@ -558,7 +558,7 @@ static pl_status bind_parameters(struct render *r, const struct node *macro,
     return PL_OK;
 }
 
-/* Words for which there is no parameter: a dict, or an error. */
+/* Binds named arguments without a parameter to a dict, or fails. */
 static pl_status bind_words(struct render *r, const struct node *macro,
                             struct binding_words *w)
 {
@@ -588,7 +588,7 @@ static pl_status bind_words(struct render *r, const struct node *macro,
                 : PL_OK;
 }
 
-/* Arguments behind the last parameter: a tuple, or an error. */
+/* Binds arguments after the last parameter to a tuple, or fails. */
 static pl_status bind_rest(struct render *r, const struct node *macro,
                            const struct args *args)
 {
@@ -645,7 +645,7 @@ static pl_status call_macro(struct render *r, const struct macro *m,
 static pl_status run_over(struct render *r, const struct node *n,
                           struct value items, int depth);
 
-/* A recursive loop over other items, within a turn of it. */
+/* Runs a recursive loop over other items, from within its body. */
 static pl_status call_loop(struct render *r, const struct loop *loop,
                            const struct args *args, struct value *out)
 {
@@ -735,7 +735,7 @@ static pl_status assign(struct render *r, const struct node *target,
     return PL_OK;
 }
 
-/* Drops the items of a loop that its condition does not let through. */
+/* Removes the items of a loop that fail its condition. */
 static pl_status loop_filter(struct render *r, const struct node *n,
                              struct list *l)
 {
@@ -760,7 +760,7 @@ static pl_status loop_filter(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* *whole: did any turn come to its end, without break or continue? */
+/* Sets *whole if any iteration ended without break or continue. */
 static pl_status run_loop(struct render *r, const struct node *n,
                           const struct list *l, int depth, bool *whole)
 {
@@ -798,7 +798,7 @@ static pl_status run_over(struct render *r, const struct node *n,
     PL_TRY(scope_open(r, outer));
     PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
-    if (!whole && n->n_kid > 1) /* as jinja2 does, even after a break */
+    if (!whole && n->n_kid > 1) /* as in jinja2, even after a break */
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;
     return PL_OK;
@@ -824,7 +824,8 @@ static pl_status run_if(struct render *r, const struct node *n)
     return n->a ? run(r, n->a) : PL_OK;
 }
 
-/* The text of a block with variables of its own, through its filters. */
+/* Runs a block in a scope of its own and passes its text through its
+ * filters. */
 static pl_status run_captured(struct render *r, const struct node *n,
                               struct value *out)
 {
@@ -853,7 +854,7 @@ static pl_status run_scope(struct render *r, const struct node *n)
     for (int i = 1; i < n->n_kid; i += 2) {
         struct value v;
 
-        r->scope = outer; /* values do not see the names beside them */
+        r->scope = outer; /* values are evaluated outside the new scope */
         PL_TRY(eval(r, n->kid[i + 1], &v));
         r->scope = inner;
         PL_TRY(assign(r, n->kid[i], v));
@@ -872,7 +873,7 @@ static pl_status run_macro(struct render *r, const struct node *n)
     return set_name(r, n->sym, (struct value){.kind = V_MACRO, .macro = m});
 }
 
-/* The call of a macro that is given the block as another, "caller". */
+/* Calls a macro and passes it the block as the macro "caller". */
 static pl_status run_call(struct render *r, const struct node *n)
 {
     struct macro *m;
@@ -972,7 +973,7 @@ void chat_template_free(struct chat_template *t)
     free(t);
 }
 
-/* Sets the outermost variable `name`, if the template has such a name. */
+/* Sets the global variable `name`, if the template uses that name. */
 static void set_root(struct render *r, struct string *name, struct value v)
 {
     const struct value *sym = dict_find(r->syntax->name, value_str(name));
@@ -1020,7 +1021,7 @@ static pl_status render_all(struct render *r, const struct chat_variable *var,
     for (int i = 0; i < n_var; i++)
         PL_TRY(set_variable(r, &var[i]));
     PL_TRY(run(r, r->syntax->root));
-    PL_TRY(render_put(r, "", 1)); /* the end of the string */
+    PL_TRY(render_put(r, "", 1)); /* terminates the string */
     return PL_OK;
 }
 

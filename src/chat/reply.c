@@ -1,5 +1,5 @@
-/* Takes replies apart; see reply.h. A reply is in one state at a time, and each
- * state has a function that goes on until more text is needed. */
+/* Parses replies; see reply.h. A reply is in one state at a time. Each state
+ * has a function that continues until it needs more text. */
 #include "chat/reply.h"
 
 #include "base/err.h"
@@ -18,29 +18,29 @@ enum state {
     AFTER_CALL,
     IN_HEADER, /* of channels: before <|message|> */
     IN_CHANNEL,
-    IN_DOCUMENT, /* content, whatever it spells */
+    IN_DOCUMENT, /* content, whatever it contains */
 };
 
-/* What a mark means where it stands. */
+/* The meaning of a marker at its position. */
 enum mark {
     NO_MARK,
-    MARK_PART, /* it may become one */
+    MARK_PART, /* may become a marker */
     MARK_THINK_OPEN,
     MARK_THINK_CLOSE,
-    MARK_CONTENT, /* around content: left out */
+    MARK_CONTENT, /* around content: dropped */
     MARK_CALL,
     MARK_CALL_CLOSE,
-    MARK_NEXT, /* of channels: the next message begins */
+    MARK_NEXT, /* of channels: begins the next message */
     MARK_END,
 };
 
 enum {
-    MOST_BAD = 64,     /* calls that are none; then no more is looked for */
-    MOST_BETWEEN = 256 /* bytes between a name and its arguments, or of a header
-                        */
+    MOST_BAD = 64, /* text that looked like calls; then no more are sought */
+    /* Bytes between a name and its arguments, or of a header. */
+    MOST_BETWEEN = 256
 };
 
-/* How models mark calls whose templates show none. */
+/* Markers of calls for models whose templates show none. */
 static const struct {
     const char *open, *close;
 } usual[] = {{"<tool_call>", "</tool_call>"},
@@ -49,35 +49,36 @@ enum { N_USUAL = sizeof usual / sizeof usual[0] };
 
 struct pl_reply {
     const struct reply_format *f; /* borrowed, or &own */
-    struct reply_format own;      /* with the usual marks; its arena is empty */
+    struct reply_format own; /* with the usual markers; its arena is empty */
     pl_reply_fn *part;
     void *user;
     json_t *tools;         /* owned; NULL: none */
-    struct reply_text raw; /* all that has come */
-    size_t at;             /* what is before is done with */
-    size_t seen;           /* no mark begins between `at` and here */
+    struct reply_text raw; /* the whole text so far */
+    size_t at;             /* everything before it is done */
+    size_t seen;           /* no marker begins between `at` and here */
     enum state state;
-    bool begun;   /* there is more than blanks, or a mark */
-    bool fresh;   /* nothing of the content yet, or only a call */
-    bool trimmed; /* blanks here are part of a mark */
+    bool begun;   /* more than blanks was read, or a marker */
+    bool fresh;   /* no content yet, or only a call before it */
+    bool trimmed; /* blanks here belong to a marker */
     bool ended;
-    bool busy;     /* in a call, so around a callback */
+    bool busy;     /* in a function of this API, so in its callbacks */
     bool finished; /* by pl_reply_finish */
     int n_bad;
-    size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: where it begins */
+    size_t body; /* IN_CALL, IN_CHANNEL, IN_DOCUMENT: its start */
     struct json_scan scan;
     bool may_document; /* content may be a JSON document */
-    enum state behind; /* IN_DOCUMENT: the state behind it */
+    enum state behind; /* IN_DOCUMENT: the state after it */
     pl_reply_kind channel;
-    size_t recipient, n_recipient; /* of a channel's message, in `raw`; n 0:
-                                      the user */
-    bool pieces;                   /* arguments are told as they come: */
-    size_t args, told; /* where those at hand begin, 0: nothing of them was
-                          told; and what is told ends */
+    /* The recipient of a channel's message, in `raw`. n 0: the user. */
+    size_t recipient, n_recipient;
+    bool pieces; /* report arguments as they arrive */
+    /* Begin of the current call's arguments, 0: nothing of them was reported;
+     * and the end of what was reported. */
+    size_t args, told;
     bool args_whole;
     struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
-    struct reply_text made, name, id; /* of the call at hand */
+    struct reply_text made, name, id; /* of the current call */
 };
 
 static struct span from(const struct pl_reply *r, size_t at)
@@ -90,7 +91,7 @@ static struct span piece(const struct pl_reply *r, size_t begin, size_t end)
     return (struct span){r->raw.s + begin, end - begin};
 }
 
-/* Where the blanks begin that stand before `end`. */
+/* Returns the start of the blanks before `end`. */
 static size_t before_blanks(const struct pl_reply *r, size_t end)
 {
     while (end > r->at && span_blanks(piece(r, end - 1, end)) > 0)
@@ -113,7 +114,7 @@ static void tell(struct pl_reply *r, pl_reply_kind kind, struct span t)
                 &(pl_reply_part){.kind = kind, .text = t.s, .len = t.n});
 }
 
-/* The text up to `end` is of this kind. */
+/* Reports the text up to `end` as this kind. */
 static void give(struct pl_reply *r, pl_reply_kind kind, size_t end)
 {
     struct span t = piece(r, r->at, end);
@@ -153,7 +154,7 @@ static void name_call(struct pl_reply *r, const struct reply_call *c)
     reply_add(&r->id, c->id);
 }
 
-/* Adds a call to those of the message. text: its arguments are told as a JSON
+/* Adds a call to those of the message. text: report its arguments as a JSON
  * text. */
 static void keep_call(struct pl_reply *r, const struct reply_call *c, bool text)
 {
@@ -188,7 +189,7 @@ static void tell_call(struct pl_reply *r, const struct reply_call *c)
 
 /* ---- pieces of arguments ------------------------------------------------- */
 
-/* The arguments of a call begin here. */
+/* Begins to report the arguments of a call, which start at `at`. */
 static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
                             size_t at)
 {
@@ -199,7 +200,7 @@ static void begin_arguments(struct pl_reply *r, const struct reply_call *c,
     tell_part(r, PL_REPLY_CALL, span_of(""));
 }
 
-/* As far as they have come. */
+/* Reports the arguments received so far. */
 static void tell_arguments(struct pl_reply *r)
 {
     size_t end;
@@ -213,8 +214,8 @@ static void tell_arguments(struct pl_reply *r)
     r->told = end;
 }
 
-/* What was told turned out to be no whole call: it stays one, and text goes on
- * behind it. */
+/* Ends a call that was reported in part but is incomplete. It stays a call, and
+ * text continues after it. */
 static void leave_arguments(struct pl_reply *r)
 {
     keep_call(r,
@@ -226,9 +227,9 @@ static void leave_arguments(struct pl_reply *r)
     r->args = 0;
 }
 
-/* ---- marks --------------------------------------------------------------- */
+/* ---- markers ------------------------------------------------------------- */
 
-/* Does t begin with the mark, or may it, once more has come? */
+/* Tests if t begins with the marker, or may once more text has arrived. */
 static enum mark try_mark(struct span t, bool last, struct span mark,
                           enum mark is, size_t *n)
 {
@@ -241,7 +242,7 @@ static enum mark try_mark(struct span t, bool last, struct span mark,
     return span_begins(mark, t) && !last ? MARK_PART : NO_MARK;
 }
 
-/* What opens calls, blanks, what opens a call. */
+/* Tries the marker around all calls, blanks, and the marker of one call. */
 static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
                           size_t *n)
 {
@@ -267,7 +268,8 @@ static enum mark try_call(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* A reply that does not reason may begin with the mark that ends reasoning. */
+/* Returns true if t may be the marker that ends reasoning, at the start of a
+ * reply that does not reason. */
 static bool begins_with_close(const struct pl_reply *r, struct span t)
 {
     const struct span close = r->f->think_close;
@@ -276,8 +278,8 @@ static bool begins_with_close(const struct pl_reply *r, struct span t)
            before_blanks(r, (size_t)(t.s - r->raw.s)) == r->at;
 }
 
-/* The mark that t begins with, in the state that the reply is in. The first of
- * the table counts, so one that may still come is waited for. */
+/* Returns the marker that t begins with in the present state. The first in the
+ * table takes precedence, so one that is still incomplete is waited for. */
 static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
                          size_t *n)
 {
@@ -310,8 +312,8 @@ static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* Goes to the next mark from r->seen on, which becomes its place. MARK_PART:
- * there is but the beginning of one; NO_MARK: none. */
+/* Advances r->seen to the next marker. MARK_PART: only the beginning of one is
+ * there; NO_MARK: there is none. */
 static enum mark next_mark(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {
@@ -333,7 +335,7 @@ static void begin_document(struct pl_reply *r, size_t body)
     r->scan = (struct json_scan){0};
 }
 
-/* Does the content begin, and with a JSON value? */
+/* Begins a document if the content starts here with a JSON value. */
 static bool is_document(struct pl_reply *r, bool last)
 {
     struct span t = from(r, r->at);
@@ -351,7 +353,7 @@ static bool go_through_document(struct pl_reply *r, bool last)
 {
     struct span t = from(r, r->body);
 
-    (void)last; /* a value that is cut off is content too */
+    (void)last; /* a truncated value is content too */
     if (t.n > 0)
         json_scan(&r->scan, t);
     give(r, PL_REPLY_CONTENT, r->body + r->scan.at);
@@ -370,7 +372,7 @@ static void begin_call(struct pl_reply *r, size_t body)
     r->scan = (struct json_scan){0};
 }
 
-/* The mark at r->seen opens a call: which closes it? */
+/* Chooses the closing marker for the opening one at r->seen. */
 static void choose_usual(struct pl_reply *r)
 {
     struct reply_format *f = &r->own;
@@ -380,7 +382,7 @@ static void choose_usual(struct pl_reply *r)
             f->call_close = span_of(usual[i].close);
 }
 
-/* What stands in the usual marks is JSON, or Python. */
+/* Text in the usual markers is JSON or Python. */
 static void choose_form(struct pl_reply *r, struct span t)
 {
     struct span inner = span_trim(t);
@@ -404,7 +406,7 @@ static bool read_call(struct pl_reply *r, struct span t)
     return true;
 }
 
-/* An object, or a list of them: all are calls, or none is. */
+/* Reads an object or a list of them. Either all are calls or nothing is. */
 static bool read_objects(struct pl_reply *r, struct span t)
 {
     struct span rest = t;
@@ -447,7 +449,7 @@ static void tell_python(void *reply, const struct reply_call *c)
     tell_call(reply, c);
 }
 
-/* Is the call whole, and is it one? *end is where it ends. */
+/* Result of find_call, which sets *end to the end of the call. */
 enum found { NOT_YET, A_CALL, NO_CALL };
 static enum found find_call(struct pl_reply *r, bool last, size_t *end)
 {
@@ -460,7 +462,7 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
         struct span rest = from(r, r->seen);
         size_t at = span_find(rest, f->call_close);
 
-        if (at == rest.n && !last) { /* its end may have come in part */
+        if (at == rest.n && !last) { /* its end may have arrived in part */
             size_t keep = f->call_close.n - 1;
 
             r->seen += rest.n > keep ? rest.n - keep : 0;
@@ -506,7 +508,7 @@ static void go_through_arguments(struct pl_reply *r)
         tell_arguments(r);
 }
 
-/* Is the call at hand an object without a mark? */
+/* Returns true if the current call is an object without a marker. */
 static bool is_bare(const struct pl_reply *r)
 {
     return span_blanks(piece(r, r->at, r->body)) == r->body - r->at;
@@ -561,7 +563,7 @@ static bool go_after_call(struct pl_reply *r, bool last)
         return false;
     if (r->f->calls == CALLS_OBJECT && r->f->calls_open.n > 0 &&
         r->f->call_open.n == 0 && r->raw.s[r->at] == '{') {
-        begin_call(r, r->at); /* one mark opens them all */
+        begin_call(r, r->at); /* one marker opens them all */
         return true;
     }
     r->state = IN_CONTENT;
@@ -571,8 +573,8 @@ static bool go_after_call(struct pl_reply *r, bool last)
 
 /* ---- content and reasoning ----------------------------------------------- */
 
-/* An object without a mark is a call where tools are given and content begins
- * with it. */
+/* Begins a call if tools are given and content begins with an object without a
+ * marker. */
 static bool is_bare_object(struct pl_reply *r)
 {
     struct span t = from(r, r->at);
@@ -586,7 +588,8 @@ static bool is_bare_object(struct pl_reply *r)
     return true;
 }
 
-/* Of both: text up to the next mark, then what that means. */
+/* Handles content and reasoning: reports text up to the next marker, then acts
+ * on it. */
 static bool go_through_text(struct pl_reply *r, bool last)
 {
     pl_reply_kind kind =
@@ -600,7 +603,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
     give(r, kind, m == NO_MARK && last ? r->seen : before_blanks(r, r->seen));
     if (m <= MARK_PART)
         return false;
-    if (m == MARK_CALL) { /* the blanks are content if it is none */
+    if (m == MARK_CALL) { /* its blanks are content if it is not a call */
         choose_usual(r);
         begin_call(r, r->seen + n);
         return true;
@@ -617,7 +620,7 @@ static bool go_through_text(struct pl_reply *r, bool last)
 
 /* ---- channels ------------------------------------------------------------ */
 
-/* What header says whom a message is for. */
+/* Reads the channel and the recipient of a message from its header. */
 static void read_header(struct pl_reply *r, struct span header)
 {
     const struct span channel = span_of("<|channel|>"), to = span_of("to=");

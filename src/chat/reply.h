@@ -1,9 +1,9 @@
-/* The reply of a model, taken apart while it is written: content, reasoning,
- * calls of tools. The rest of pl_reply is in pl.h.
+/* Splits a model's reply, while it is generated, into content, reasoning and
+ * tool calls. The rest of pl_reply is in pl.h.
  *
- * A text is looked at as far as it has come. What may be the beginning of a
- * mark waits until that is known, and so does a call until it is whole. What
- * turns out to be no call is content, marks and all. */
+ * The text is parsed as it arrives. A possible beginning of a marker is held
+ * back until it is decided, and a call until it is complete. Text that turns
+ * out not to be a call is content, markers included. */
 #ifndef CHAT_REPLY_H
 #define CHAT_REPLY_H
 

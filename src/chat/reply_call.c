@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text that grows ----------------------------------------------------- */
+/* ---- growing text -------------------------------------------------------- */
 
 void reply_add(struct reply_text *t, struct span s)
 {
@@ -60,7 +60,7 @@ void reply_add_string(struct reply_text *t, struct span s)
     add(t, "\"");
 }
 
-/* ---- what tools say ------------------------------------------------------ */
+/* ---- declarations of tools ----------------------------------------------- */
 
 static bool named(const json_t *j, struct span name)
 {
@@ -69,7 +69,7 @@ static bool named(const json_t *j, struct span name)
                                            name);
 }
 
-/* What type the tool says that an argument has; NULL: it does not say. */
+/* Returns the type that the tool declares for an argument, or NULL. */
 static const json_t *type_of(const json_t *tools, struct span tool,
                              struct span key)
 {
@@ -94,7 +94,7 @@ static bool is_object(struct span t, struct reply_text *made)
     return t.n > 0 && t.s[0] == '{' && json_is_valid(t, &made->failed);
 }
 
-/* "{\"a\": 1}": arguments that are JSON in a JSON string. */
+/* Unwraps "{\"a\": 1}": arguments that are JSON in a JSON string. */
 static bool unwrap(struct span t, struct reply_text *made, struct span *out)
 {
     json_error_t e = {.line = -1};
@@ -142,7 +142,7 @@ static bool read_object(const struct reply_format *f, struct span t,
            out->arguments.s[0] == '{';
 }
 
-/* functions.f:0 is the first call, of f. */
+/* Returns f for functions.f:0, the first call, of f. */
 static struct span bare_name(const struct reply_format *f, struct span name)
 {
     const struct span functions = span_of("functions.");
@@ -155,7 +155,7 @@ static struct span bare_name(const struct reply_format *f, struct span name)
     return name;
 }
 
-/* Name and identifier of a call; *rest goes to its arguments. */
+/* Reads the name and the identifier of a call. Advances *t to its arguments. */
 static bool read_head(const struct reply_format *f, struct span *t,
                       struct reply_call *out)
 {
@@ -163,7 +163,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
 
     out->name = (struct span){rest.s, span_name(rest)};
     rest = span_from(rest, out->name.n);
-    if (f->name_open.n > 0) { /* what was read is an identifier */
+    if (f->name_open.n > 0) { /* the first name is an identifier */
         if (!span_begins(rest, f->name_open))
             return false;
         out->id = out->name;
@@ -194,7 +194,8 @@ static bool read_named(const struct reply_format *f, struct span t,
     return is_object(out->arguments, made);
 }
 
-/* Where a value ends: before the mark that closes it and what must follow. */
+/* Returns the end of a value: before the marker that closes it and the text
+ * that must follow. */
 static size_t value_end(const struct reply_format *f, struct span t)
 {
     for (size_t at = 0; at < t.n; at++) {
@@ -211,7 +212,8 @@ static size_t value_end(const struct reply_format *f, struct span t)
     return t.n;
 }
 
-/* A value that is no JSON, but Python's way to print one that is no string. */
+/* Adds a value that is not JSON but Python's notation of a value other than a
+ * string. */
 static bool add_python(struct reply_text *made, struct span value)
 {
     const size_t from = made->n;
@@ -224,8 +226,8 @@ static bool add_python(struct reply_text *made, struct span value)
     return false;
 }
 
-/* A value without quotes: a string where the tool says so; else JSON, if it is,
- * or Python. */
+/* Adds a value without quotes: as a string if the tool declares one, else as
+ * JSON if it is valid, else as Python. */
 static void add_value(struct reply_text *made, struct span value,
                       const json_t *type)
 {
@@ -241,7 +243,8 @@ static void add_value(struct reply_text *made, struct span value,
         reply_add_string(made, value);
 }
 
-/* The key that t begins with, and what opens its value: json: f->json_open. */
+/* Takes the key that t begins with and the marker that opens its value. json:
+ * it was f->json_open. */
 static bool take_key(const struct reply_format *f, struct span *t,
                      struct span *key, bool *json)
 {
@@ -257,7 +260,7 @@ static bool take_key(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* What stands in <![CDATA[...]]>, if the value does. */
+/* Returns the text inside <![CDATA[...]]>, or the value itself. */
 static struct span plain_text(struct span value)
 {
     const struct span open = span_of("<![CDATA["), close = span_of("]]>");
@@ -268,7 +271,7 @@ static struct span plain_text(struct span value)
     return (struct span){value.s + open.n, value.n - open.n - close.n};
 }
 
-/* The value that t begins with, up to the mark that closes it. */
+/* Takes the value that t begins with, and the marker that closes it. */
 static bool take_value(const struct reply_format *f, struct span *t,
                        struct span *value)
 {
@@ -285,7 +288,7 @@ static bool take_value(const struct reply_format *f, struct span *t,
     return true;
 }
 
-/* The key and the value that t begins with, as JSON. */
+/* Takes the key and the value that t begins with, and adds them as JSON. */
 static bool take_argument(const struct reply_format *f, struct span *t,
                           const json_t *tools, struct span name,
                           struct reply_text *made)
@@ -330,7 +333,7 @@ static bool read_tagged(const struct reply_format *f, struct span t,
     return true;
 }
 
-/* JSON with other quotes and bare keys, to JSON. */
+/* Converts JSON with other quotes and bare keys to JSON. */
 static bool read_quoted(const struct reply_format *f, struct span t,
                         struct reply_text *made, struct reply_call *out)
 {
@@ -389,10 +392,10 @@ bool reply_call_read(const struct reply_format *f, struct span t,
     return read_quoted(f, t, made, out);
 }
 
-/* ---- calls that have but begun ------------------------------------------- */
+/* ---- incomplete calls ---------------------------------------------------- */
 
-/* The string that *t begins with, without its quotes; false: it has not come to
- * its end. */
+/* Takes the string that *t begins with, without its quotes. Returns false if it
+ * is incomplete. */
 static bool take_string(struct span *t, struct span *out)
 {
     size_t n = 1;
@@ -408,7 +411,7 @@ static bool take_string(struct span *t, struct span *out)
     return true;
 }
 
-/* The value that *t begins with, if it is whole. */
+/* Takes the value that *t begins with, if it is complete. */
 static bool take_json(struct span *t, struct span *out)
 {
     struct json_scan scan = {0};

@@ -1,5 +1,5 @@
-/* Learns the marks of replies; see reply_format.h. What is asked of a template
- * is below, one row a probe. */
+/* Learns the markers of replies; see reply_format.h. The probes of a template
+ * are in a table below. */
 #include "chat/reply_format.h"
 
 #include "base/err.h"
@@ -95,7 +95,7 @@ static bool opens_tag(char c)
     return c == '<' || c == '[';
 }
 
-/* Bytes of the tag that t begins with; 0: it begins with none. */
+/* Returns the length of the tag that t begins with, or 0. */
 static size_t tag_length(struct span t)
 {
     if (t.n == 0 || !opens_tag(t.s[0]))
@@ -109,14 +109,14 @@ static size_t tag_length(struct span t)
     return 0;
 }
 
-/* The first tag of t, after blanks. */
+/* Returns the first tag of t, after blanks. */
 static struct span first_tag(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return span_until(t, tag_length(t));
 }
 
-/* The first tag of t, or one that does not end as others do: [e~[ */
+/* Returns the first tag of t, or one that ends unlike others: [e~[ */
 static struct span first_end(struct span t)
 {
     struct span tag = first_tag(t);
@@ -128,7 +128,7 @@ static struct span first_end(struct span t)
     return tag;
 }
 
-/* The last tag of t with the word that may follow it. */
+/* Returns the last tag of t with the word that may follow it. */
 static struct span last_tag(struct span t)
 {
     t = trim_end(t);
@@ -138,7 +138,7 @@ static struct span last_tag(struct span t)
     return (struct span){0};
 }
 
-/* The bytes that a and b begin with, no part of a tag. */
+/* Counts the common first bytes of a and b, without a partial tag. */
 static size_t common_start(struct span a, struct span b)
 {
     size_t n = 0;
@@ -150,7 +150,7 @@ static size_t common_start(struct span a, struct span b)
 
         if (tag > 0)
             return i + tag > n ? i : n;
-        if (opens_tag(a.s[i])) /* <function name=...: what differs is its */
+        if (opens_tag(a.s[i])) /* <function name=...: the name */
             return i;
         if (is_blank(a.s[i]))
             break;
@@ -158,7 +158,7 @@ static size_t common_start(struct span a, struct span b)
     return n;
 }
 
-/* What both end with, from a tag on if there is one. */
+/* Returns the common end of both, from a tag on if there is one. */
 static struct span common_end(struct span a, struct span b)
 {
     size_t n = 0, tag;
@@ -181,11 +181,11 @@ static struct span common_end(struct span a, struct span b)
 #define THINKING  "Zq4thinking"
 #define FIRST     "zq_first"
 #define SECOND    "zq_second"
-#define KEY       "zq_city" /* before the other if sorted, too */
+#define KEY       "zq_city" /* also first if sorted */
 #define VALUE     "Zq5value"
 #define COUNT_KEY "zq_count"
 #define COUNT     "7193"
-#define FIRST_ID  "zqCallId1" /* nine letters or digits: some ask for that */
+#define FIRST_ID  "zqCallId1" /* nine letters or digits: some require that */
 #define SECOND_ID "zqCallId2"
 
 #define TOOL(name)                                                             \
@@ -224,7 +224,8 @@ enum probe {
     N_PROBE
 };
 
-/* messages, tools, variables, ends with the answer's beginning. */
+/* Messages, tools, variables; the prompt also has the beginning of the
+ * reply. */
 static const struct {
     const char *messages, *tools, *extra;
     bool prompt;
@@ -248,7 +249,7 @@ static const struct {
                        SECOND, SECOND_ID) "]}]"},
 };
 
-/* What each gave after the user's text; n 0: it refused, or gave nothing. */
+/* The text of each probe after the user's. n 0: refused, or empty. */
 struct answers {
     struct span text[N_PROBE];
     char *whole[N_PROBE]; /* owned */
@@ -288,7 +289,7 @@ static pl_status ask(struct answers *a, reply_render_fn *render, void *user,
 
 /* ---- reasoning and content ----------------------------------------------- */
 
-/* The text around `known` in t; false: it is not there. */
+/* Splits t around `known`. Returns false if t does not contain it. */
 static bool around(struct span t, const char *known, struct span *before,
                    struct span *after)
 {
@@ -316,8 +317,8 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
         f->think_open = last_tag(before);
         f->think_close = first_tag(after);
     }
-    /* Some templates forget it, but prompts, or an answer that has none, show
-     * that the model reasons. */
+    /* Some templates omit reasoning, but their prompts, or a reply without
+     * reasoning, show that the model reasons. */
     for (int i = PROMPT; i <= PLAIN && !found; i++) {
         found = around(a->text[i], "<think>", &before, &after);
         f->think_open = span_of(found ? "<think>" : "");
@@ -328,8 +329,8 @@ static void learn_reasoning(struct reply_format *f, const struct answers *a)
         f->think_open = f->think_close = (struct span){0};
 }
 
-/* What of `t`, which an assistant's message begins with, a model writes: not
- * what is in prompts, and no empty reasoning. */
+/* Returns the part of `t`, the start of an assistant's message, that a model
+ * writes: without prompt text and without empty reasoning. */
 static struct span written(const struct reply_format *f,
                            const struct answers *a, struct span t,
                            struct span plain)
@@ -354,8 +355,8 @@ static struct span written(const struct reply_format *f,
     return t;
 }
 
-/* Do blanks alone stand between a prompt and content? Where there may be
- * reasoning, that is left to its marks. */
+/* Returns true if only blanks separate a prompt from content. With reasoning,
+ * its markers cover those blanks. */
 static bool is_led(const struct reply_format *f, const struct answers *a,
                    struct span before)
 {
@@ -366,7 +367,7 @@ static bool is_led(const struct reply_format *f, const struct answers *a,
            span_trim(span_from(before, prompt.n)).n == 0;
 }
 
-/* `before` gets what a message has before its content. */
+/* Sets `before` to the text of a message before its content. */
 static void learn_content(struct reply_format *f, const struct answers *a,
                           struct span *before)
 {
@@ -389,13 +390,14 @@ static void learn_content(struct reply_format *f, const struct answers *a,
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* A call in a probe: `unit` is the name with all arguments, or the object. */
+/* A call in a probe. `unit` is the name with all arguments, or the object. */
 struct seen {
     struct span before, unit, after;
-    struct span name_after; /* from behind the name on */
+    struct span name_after; /* the text after the name */
 };
 
-/* {"zq_city": ...: where the object begins in t, given where its key is. */
+/* Finds the start of the object {"zq_city": ... in t from the position of its
+ * key. */
 static bool object_begins(struct span t, size_t key, size_t *begin)
 {
     size_t i = key;
@@ -408,8 +410,8 @@ static bool object_begins(struct span t, size_t key, size_t *begin)
     return i > 0 && t.s[i - 1] == '{';
 }
 
-/* The JSON value around the name at `name` that reaches to `least` and does not
- * begin far before. */
+/* Finds the JSON value around the name at `name` that extends to `least` and
+ * begins at most NEAR bytes before it. */
 enum { NEAR = 512 };
 static bool object_around(struct span t, size_t name, size_t least,
                           struct span *unit, bool *no_memory)
@@ -429,7 +431,8 @@ static bool object_around(struct span t, size_t name, size_t least,
     return false;
 }
 
-/* Which key of an object has the value; `unit` is one, or a list of them. */
+/* Returns the key of an object that has the value. `unit` is an object or a
+ * list of them. */
 static struct span key_of(struct span unit, const char *value)
 {
     struct json_walk w;
@@ -443,7 +446,7 @@ static struct span key_of(struct span unit, const char *value)
     return (struct span){0};
 }
 
-/* Finds the call of `name` in t and how it is written. */
+/* Finds the call of `name` in t and its notation. */
 static enum reply_calls look(struct span t, const char *name, struct seen *c,
                              bool *no_memory)
 {
@@ -492,7 +495,7 @@ static enum reply_calls look(struct span t, const char *name, struct seen *c,
     return v.n > 0 && v.s[0] == ':' ? CALLS_QUOTED : CALLS_TAGGED;
 }
 
-/* What opens a value that is no string, if not what opens strings. */
+/* Learns the marker before values that are not strings, if it differs. */
 static void learn_json_open(struct reply_format *f, struct span t)
 {
     struct span open = span_from(t, span_find(t, span_of(COUNT_KEY)));
@@ -502,8 +505,8 @@ static void learn_json_open(struct reply_format *f, struct span t)
     f->json_open = span_equal(open, f->value_open) ? (struct span){0} : open;
 }
 
-/* Between the parts of a call of CALLS_TAGGED; false: that is not what it is.
- */
+/* Learns the markers inside a call of CALLS_TAGGED. Returns false if they do
+ * not fit. */
 static bool learn_tags(struct reply_format *f, const struct seen *c)
 {
     size_t key = span_find(c->name_after, span_of(KEY));
@@ -528,7 +531,7 @@ static bool learn_tags(struct reply_format *f, const struct seen *c)
     return f->key_open.n > 0 && f->value_open.n > 0 && f->value_close.n > 0;
 }
 
-/* Name and arguments within a call. */
+/* Learns the markers of name and arguments within a call. */
 static bool learn_inside(struct reply_format *f, const struct seen *c)
 {
     struct span before, after;
@@ -564,8 +567,8 @@ static bool learn_inside(struct reply_format *f, const struct seen *c)
     }
 }
 
-/* What opens and closes calls, given what stands before one and up to the name
- * of the next. */
+/* Learns the markers around calls from the text before one call and the text up
+ * to the name of the next. */
 static void learn_between(struct reply_format *f, struct span open,
                           struct span between)
 {
@@ -575,8 +578,8 @@ static void learn_between(struct reply_format *f, struct span open,
     f->call_open = span_trim(f->call_open);
 }
 
-/* <tool_call> <function=: where each call has two marks on either side, the
- * outer ones. */
+/* Splits <tool_call> <function=: each call has two markers on either side. The
+ * outer ones become calls_open and calls_close. */
 static void split_marks(struct reply_format *f)
 {
     struct span mark = first_tag(f->call_open);
@@ -593,8 +596,8 @@ static void split_marks(struct reply_format *f)
     }
 }
 
-/* What closes all calls, and what ends the message; `rest` is behind the last
- * call. */
+/* Learns the markers that close all calls and that end the message. `rest` is
+ * the text after the last call. */
 static void learn_end(struct reply_format *f, struct span rest)
 {
     rest = span_from(rest, span_blanks(rest));
@@ -611,14 +614,15 @@ static void learn_end(struct reply_format *f, struct span rest)
         f->end[1] = (struct span){0};
 }
 
-/* What stands around calls, given what a message has before its content. */
+/* Learns the markers around calls. `plain` is the text of a message before its
+ * content. */
 static void learn_around(struct reply_format *f, const struct answers *a,
                          struct span plain, const struct seen *one,
                          const struct seen *second)
 {
     struct span open = written(f, a, one->before, plain), rest = one->after;
     const size_t tail = f->value_tail.n + f->value_close.n;
-    /* Not where one array has both, nor where a text turns them round. */
+    /* Not if one array has both calls, or if the template reverses them. */
     const char *next = second ? second->before.s + second->before.n : NULL;
 
     if (second && next >= rest.s) {
@@ -636,7 +640,7 @@ static void learn_around(struct reply_format *f, const struct answers *a,
     learn_end(f, rest);
 }
 
-/* An identifier before the name belongs to the call: what is between them. */
+/* Removes an identifier before the name. Returns the marker between them. */
 static struct span leave_id(struct seen *c, const char *id)
 {
     struct span before, after;
@@ -648,7 +652,7 @@ static struct span leave_id(struct seen *c, const char *id)
     return after;
 }
 
-/* The marks around [f(k='v', n=1)]. */
+/* Learns the markers around [f(k='v', n=1)]. */
 static void learn_python(struct reply_format *f, const struct answers *a,
                          struct span plain, bool *no_memory)
 {
@@ -669,7 +673,7 @@ static void learn_python(struct reply_format *f, const struct answers *a,
     f->end[1] = first_end(span_from(rest, f->call_close.n));
 }
 
-/* Finds the calls of two, or of one where no text shows two of a kind. */
+/* Finds two calls, or one if no probe shows two in the same notation. */
 static enum reply_calls look_for(const struct answers *a,
                                  const char *const name[2], struct seen c[2],
                                  bool *has_two, bool *no_memory)
@@ -683,8 +687,8 @@ static enum reply_calls look_for(const struct answers *a,
                     : look(a->text[ONE_CALL], name[0], &c[0], no_memory);
 }
 
-/* Likewise; some templates show a call's identifier and no name, since it has
- * the name in it. */
+/* Finds the calls. Some templates show only a call's identifier, because it
+ * contains the name. */
 static void find_calls(struct reply_format *f, const struct answers *a,
                        struct seen c[2], bool *has_two, bool *no_memory)
 {
@@ -701,7 +705,7 @@ static void find_calls(struct reply_format *f, const struct answers *a,
         f->calls = CALLS_NONE;
 }
 
-/* Without marks only an object can be told from content. */
+/* Without markers, only an object can be distinguished from content. */
 static bool is_marked(const struct reply_format *f)
 {
     if (f->calls == CALLS_OBJECT)
@@ -737,7 +741,8 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 
 /* ---- all ----------------------------------------------------------------- */
 
-/* The marks are parts of the answers: now the format gets its own. */
+/* Copies the markers, which point into the probes' texts, to the format's
+ * arena. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {

@@ -1,13 +1,14 @@
-/* How a model writes reasoning and calls of tools into its replies, learned
- * from its chat template: messages with known strings are rendered, and what
- * surrounds the strings are the marks. For chat/ and who creates templates. */
+/* The notation in which a model writes reasoning and tool calls, learned from
+ * its chat template. Messages with known strings are rendered; the text around
+ * these strings is the markers. For chat/ and for code that creates
+ * templates. */
 #ifndef CHAT_REPLY_FORMAT_H
 #define CHAT_REPLY_FORMAT_H
 
 #include "base/arena.h"
 #include "pl.h"
 
-/* A part of a text. n 0: there is none. */
+/* A part of a text. n 0: absent. */
 struct span {
     const char *s;
     size_t n;
@@ -23,17 +24,18 @@ enum reply_calls {
     CALLS_QUOTED, /* f{k:<|"|>v<|"|>}: JSON with other quotes and bare keys */
 };
 
-/* Marks have no blanks at their ends: where they stand, blanks around them are
- * part of them. In the arena. */
+/* Markers have no blanks at their ends; in a reply, blanks around a marker
+ * belong to it. Allocated in the arena. */
 struct reply_format {
     bool channels; /* gpt-oss: all is <|channel|>NAME<|message|>...<|end|> */
-    bool thinking; /* the template reads message.thinking, where others read
-                      message.reasoning_content */
-    bool as_text;  /* the template takes arguments as a JSON text alone */
-    bool led;      /* blanks stand between a prompt and content */
+    /* The template reads message.thinking instead of
+     * message.reasoning_content. */
+    bool thinking;
+    bool as_text;  /* the template accepts arguments only as a JSON text */
+    bool led;      /* blanks separate a prompt from content */
     bool id_named; /* NAMED: the name is an identifier, functions.f:0 */
-    bool listed;   /* OBJECT: a list has all calls */
-    bool each;     /* calls_open and calls_close stand around each call */
+    bool listed;   /* OBJECT: one list has all calls */
+    bool each;     /* calls_open and calls_close enclose each call */
     struct span think_open, think_close;
     struct span content_open, content_close; /* around all content */
     struct span end[2]; /* of a message; of one that ends with a call */
@@ -43,12 +45,12 @@ struct reply_format {
     struct span call_open, call_close;
     struct span name_key, arguments_key; /* OBJECT; n 0: {"f": {...}} */
     struct span id_open;                 /* NAMED: before an identifier */
-    struct span name_open;  /* NAMED: between an identifier and the name */
-    struct span args_open;  /* NAMED: before the arguments, blanks and all */
-    struct span name_close; /* TAGGED: behind the name */
+    struct span name_open;  /* NAMED: between identifier and name */
+    struct span args_open;  /* NAMED: before the arguments, with blanks */
+    struct span name_close; /* TAGGED: after the name */
     struct span key_open, value_open, value_close; /* TAGGED */
-    struct span json_open; /* TAGGED: value_open of what is no string; n 0: the
-                              same */
+    /* TAGGED: value_open of values that are not strings. n 0: the same. */
+    struct span json_open;
     struct span value_lead, value_tail; /* TAGGED: blanks around a value */
     struct span quote;                  /* QUOTED */
 
@@ -59,24 +61,27 @@ struct reply_format {
 typedef pl_status reply_render_fn(void *user, const pl_conversation *c,
                                   char **text, pl_err *err);
 
-/* *f is zeros. A template that refuses to render what shows a mark has none.
- * Fails only with PL_NO_MEMORY. reply_format_fini takes *f in all cases. */
+/* *f must be zeros. A marker is absent if the template refuses to render the
+ * messages that show it. Fails only with PL_NO_MEMORY. In all cases the caller
+ * calls reply_format_fini. */
 pl_status reply_format_learn(struct reply_format *f, reply_render_fn *render,
                              void *user, pl_err *err);
 void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s);                /* a terminated text */
-struct span span_from(struct span t, size_t from); /* empty: t ends there */
+struct span span_of(const char *s);                /* of a terminated text */
+struct span span_from(struct span t, size_t from); /* empty if t ends there */
 struct span span_trim(struct span t); /* without blanks at its ends */
 bool span_equal(struct span a, struct span b);
 bool span_begins(struct span t, struct span with);
-/* Where `part` first is in t; t.n: nowhere, or part is empty. */
+/* Returns the first position of `part` in t, or t.n if it is absent or
+ * empty. */
 size_t span_find(struct span t, struct span part);
-/* Blanks that t begins with. */
+/* Counts the blanks that t begins with. */
 size_t span_blanks(struct span t);
-/* Bytes of the name that t begins with: letters, digits and _ - . : / */
+/* Returns the length of the name that t begins with: letters, digits and any of
+ * _-.:/ */
 size_t span_name(struct span t);
 
 #endif

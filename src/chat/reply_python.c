@@ -1,5 +1,6 @@
 /* Python's calls and literals; see reply_python.h. A quote ends a string only
- * where a string may end, since some templates do not escape those within. */
+ * where a string may end, because some templates do not escape quotes
+ * within. */
 #include "chat/reply_python.h"
 
 #include "chat/json_span.h"
@@ -23,14 +24,14 @@ static bool take(struct span *t, char c)
     return true;
 }
 
-/* May a string end before t? */
+/* Returns true if a string may end before t. */
 static bool is_past_string(struct span t)
 {
     t = span_from(t, span_blanks(t));
     return t.n == 0 || strchr(",)]}:", t.s[0]);
 }
 
-/* The character of an escape, and the bytes it has; others stay as they are. */
+/* Decodes an escape and returns its length. Unknown ones stay unchanged. */
 static size_t escape(struct span t, struct reply_text *out)
 {
     static const char from[] = "nrt'\"\\\n", to[] = "\n\r\t'\"\\";
@@ -68,7 +69,7 @@ static bool string(struct span *t, struct reply_text *made)
     return true;
 }
 
-/* A number or a word. */
+/* Reads a number or a word. */
 static bool word(struct span *t, struct reply_text *made)
 {
     static const char *const words[][2] = {
@@ -90,7 +91,7 @@ static bool word(struct span *t, struct reply_text *made)
 
 static bool value(struct span *t, struct reply_text *made, int depth);
 
-/* What stands between brackets; of a dict with keys, which are strings. */
+/* Reads the items between brackets. Those of a dict have string keys. */
 static bool items(struct span *t, struct reply_text *made, char close,
                   int depth)
 {
@@ -101,7 +102,7 @@ static bool items(struct span *t, struct reply_text *made, char close,
     for (int n = 0; !take(t, close); n++) {
         if (n > 0 && !take(t, ','))
             return false;
-        if (n > 0 && take(t, close)) /* a comma may be the last */
+        if (n > 0 && take(t, close)) /* the last comma may be a trailing one */
             break;
         if (n > 0)
             reply_add(made, span_of(", "));

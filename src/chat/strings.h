@@ -1,4 +1,4 @@
-/* What methods and filters do with strings alike. For chat/ alone. */
+/* String functions that methods and filters share. Private to chat/. */
 #ifndef CHAT_STRINGS_H
 #define CHAT_STRINGS_H
 
@@ -21,31 +21,33 @@ enum string_case {
     CASE_LOWER,
     CASE_UPPER,
     CASE_SWAP,
-    CASE_CAPITAL, /* the first character large, the others small */
-    CASE_TITLE,   /* likewise of each word: letters in a row */
-    CASE_HEADING, /* likewise of each word: what blanks, dashes and opening
-                     brackets part */
+    CASE_CAPITAL, /* first character upper case, the others lower */
+    CASE_TITLE,   /* the same for each word: letters in a row */
+    /* The same for each word, where blanks, dashes and opening brackets
+     * separate words. */
+    CASE_HEADING,
 };
 pl_status string_case(struct render *r, const struct string *s,
                       enum string_case to, struct value *out);
-/* Has it letters with a case, and all of them this one? */
+/* Returns true if s has letters with a case and all of them have this one. */
 bool string_has_case(const struct string *s, bool upper);
 
-/* chars: NULL: whitespace. */
+/* chars NULL: whitespace. */
 pl_status string_strip(struct render *r, const struct string *s,
                        const struct string *chars, bool left, bool right,
                        struct value *out);
-/* The first `most` times; negative: all. */
+/* Replaces the first `most` occurrences; all if negative. */
 pl_status string_replace(struct render *r, const struct string *s,
                          const struct string *from, const struct string *to,
                          int64_t most, struct value *out);
 pl_status string_lines(struct render *r, const struct string *s, bool ends,
                        struct items *out);
-/* Blanks on both sides up to `width` characters. */
+/* Adds blanks on both sides up to `width` characters. */
 pl_status string_center(struct render *r, const struct string *s, int64_t width,
                         const struct string *fill, struct value *out);
 
-/* What is given must be of the kind; what is not given has its default. */
+/* Convert an argument. Fail if it has another type; V_ABSENT gives the
+ * default. */
 pl_status need_string(struct render *r, struct value v, struct string **out);
 pl_status get_int(struct render *r, struct value v, int64_t usual,
                   int64_t *out);

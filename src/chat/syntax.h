@@ -1,14 +1,14 @@
-/* A template as a tree, and how it is made of text: lex.c cuts the text into
- * tokens, parse.c puts these together.
+/* The syntax tree of a template and its two passes: lex.c splits the text into
+ * tokens, parse.c builds the tree from them.
  *
- * The language is Jinja's with the settings of Hugging Face's templates:
- * blocks lose the newline behind them and the blanks before them, loops know
- * break and continue, and {% generation %} marks text without changing it.
- * There is no inheritance, import or include: these are refused by name.
+ * The language is Jinja with the settings of Hugging Face's templates. Blocks
+ * strip the newline after them and the blanks before them, loops have break and
+ * continue, and {% generation %} marks text without changing it. Inheritance,
+ * import and include are rejected by name.
  *
- * One thing differs from jinja2, which templates of models do not use: a
- * variable is seen up to the place where one of its name is set, while jinja2
- * takes some of these for undefined.
+ * One thing differs from jinja2, which model templates do not use: a variable
+ * stays visible until a variable of the same name is set, while jinja2 treats
+ * some of these as undefined.
  *
  * Source: the grammar as the package jinja2 3.1 reads it. */
 #ifndef CHAT_SYNTAX_H
@@ -16,7 +16,7 @@
 
 #include "chat/value.h"
 
-/* Most levels that statements and expressions of a template may nest. */
+/* Maximum nesting of a template's statements and expressions. */
 enum { SYNTAX_MAX_DEPTH = 200 };
 
 enum token_kind {
@@ -39,13 +39,13 @@ struct token {
     char op[3];         /* terminated */
 };
 
-/* *out: [*n], the last is T_END; all in `a`. `text` is borrowed as long as the
- * tokens are used. PL_BAD_FILE: no template, and why. */
+/* *out has *n tokens, the last is T_END, all in `a`. `text` is borrowed as long
+ * as the tokens are used. PL_BAD_FILE: not a template; the message says why. */
 pl_status lex_template(struct arena *a, const char *text, size_t len,
                        struct token **out, size_t *n, pl_err *err);
 
-/* Children a, b, c and kid[] by kind; "block" is a node of N_BLOCK, "?" says
- * that it may be NULL. */
+/* Children a, b, c and kid[] by kind. "block" is a N_BLOCK node; "?" marks a
+ * child that may be NULL. */
 enum node_kind {
     /* statements */
     N_BLOCK,      /* kid: statements */
@@ -53,25 +53,25 @@ enum node_kind {
     N_PRINT,      /* a */
     N_IF,         /* kid: condition, block, condition, block ...; a: else? */
     N_FOR,        /* a: target, b: iterable, c: filter?, kid: body, else?;
-                    flags: is it recursive? */
+                     flags: recursive */
     N_SET,        /* a: target, b: value */
     N_SET_BLOCK,  /* a: target, b: filters? (of N_HOLE), kid: body */
     N_FILTERED,   /* b: filters (of N_HOLE), kid: body */
     N_SCOPE,      /* kid: body, then targets and values in turn (with) */
     N_MACRO,      /* sym, value: its name, word: parameters, kid: body */
-    N_CALL_BLOCK, /* a: N_CALL; the rest is the macro that it is given */
+    N_CALL_BLOCK, /* a: N_CALL; the rest is the macro passed to it */
     N_BREAK,
     N_CONTINUE,
     /* expressions */
     N_CONST, /* value */
     N_NAME,  /* sym, value: its text */
-    N_HOLE,  /* what a filter of a block is given */
+    N_HOLE,  /* the input of a block's filter */
     N_LIST,  /* kid */
     N_TUPLE,
     N_DICT,      /* kid: key, value, key, value ... */
     N_ATTRIBUTE, /* a, value: the name; as a target: of the namespace a */
     N_ITEM,      /* a, b: the index */
-    N_SLICE,     /* a, kid: first?, behind the last?, step? */
+    N_SLICE,     /* a, kid: first?, end?, step? */
     N_CALL,      /* a, kid, word, b: more arguments?, c: more words? */
     N_FILTER,    /* likewise, builtin?, value: its name */
     N_TEST,      /* likewise */
@@ -94,7 +94,7 @@ enum node_kind {
 
 enum comparison { IS_EQ, IS_NE, IS_LT, IS_LE, IS_GT, IS_GE, IS_IN, IS_NOT_IN };
 
-/* An argument given by name, or a macro's parameter. */
+/* A named argument, or a parameter of a macro. */
 struct word {
     struct string *name;
     int sym;
@@ -104,7 +104,7 @@ struct word {
 struct node {
     enum node_kind kind;
     int line;
-    int sym; /* of a name: its number among the template's */
+    int sym; /* of a name: its number in the template */
     struct node *a, *b, *c;
     struct node **kid;
     struct word *word;
@@ -115,17 +115,18 @@ struct node {
     struct value value;
 };
 
-/* Names are numbered in the order of their first use, these before all: what
- * loops set; and what a macro is given beside its parameters, if read. */
+/* Names are numbered in order of first use, after these: the variable that
+ * loops set, and the implicit arguments of a macro, if it reads them. */
 enum { SYM_LOOP, SYM_CALLER, SYM_KWARGS, SYM_VARARGS, N_SYM };
 
 struct syntax {
     struct node *root;
-    struct dict *name; /* to numbers; n is how many there are */
+    struct dict *name; /* name to number; n is their count */
 };
 
-/* All in `a`; every string's hash is computed, so that threads may share them.
- * PL_BAD_FILE: it is no template; PL_UNSUPPORTED: it uses what is refused. */
+/* Allocates all in `a`. Every string's hash is computed, so that threads may
+ * share them. PL_BAD_FILE: not a template; PL_UNSUPPORTED: a rejected
+ * feature. */
 pl_status parse_template(struct arena *a, const char *text, size_t len,
                          struct syntax *out, pl_err *err);
 

@@ -134,8 +134,8 @@ size_t unicode_space_last(const char *s, size_t n)
 
 bool unicode_is_shown(uint32_t c)
 {
-    /* Categories Cc, Cf, Cs, Co, Zl, Zp and Zs of Unicode 15, the blank apart.
-     */
+    /* Categories Cc, Cf, Cs, Co, Zl, Zp and Zs of Unicode 15, except the
+     * blank. */
     static const uint32_t hidden[][2] = {
         {0, 0x1f},          {0x7f, 0xa0},       {0xad, 0xad},
         {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},

@@ -1,4 +1,4 @@
-/* Making values and looking into dicts; what is computed with them is in
+/* Creates values and looks up keys of dicts. Operations on them are in
  * operate.c. */
 #include "chat/value.h"
 
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { FEW = 8 }; /* pairs that are looked through one by one */
+enum { FEW = 8 }; /* pairs that are searched linearly */
 
 const char *value_kind_name(enum value_kind kind)
 {
@@ -134,7 +134,7 @@ static uint32_t key_hash(struct value key)
         return string_hash(key.str);
     if (key.kind == V_NONE)
         return 1;
-    f = value_as_float(key) + 0.0; /* of both zeros the positive one */
+    f = value_as_float(key) + 0.0; /* maps -0 to +0 */
     return (uint32_t)hash64(0, &f, sizeof f);
 }
 
@@ -176,7 +176,8 @@ struct value *dict_find(const struct dict *d, struct value key)
     return NULL;
 }
 
-/* Room for one pair more; slots are twice as many as pairs at least. */
+/* Makes space for one more pair. Keeps at least twice as many slots as
+ * pairs. */
 static bool dict_grow(struct arena *a, struct dict *d)
 {
     size_t cap = 2 * d->cap;

@@ -1,11 +1,11 @@
-/* Values of the template language: what Python's are, as far as a template can
- * tell.
+/* Values of the template language. They behave as Python's, as far as a
+ * template can observe.
  *
- * Lists, tuples and dicts never change once they are made, as the sandbox of
- * Hugging Face has it; so they are shared and not copied. Only the attributes
- * of a namespace, and how far an iterator has come, change. Everything lives in
- * the arena of whoever made it and is freed with that. Integers have 64 bits;
- * a result that needs more is an error. */
+ * Lists, tuples and dicts never change once created, as in Hugging Face's
+ * sandbox, so they are shared instead of copied. Only the attributes of a
+ * namespace and the position of an iterator change. Everything lives in its
+ * creator's arena and is freed with it. Integers have 64 bits; a result that
+ * needs more is an error. */
 #ifndef CHAT_VALUE_H
 #define CHAT_VALUE_H
 
@@ -14,7 +14,7 @@
 
 /* kind, Python's name of the type. */
 #define VALUE_KIND_MAP(X)                                                      \
-    X(ABSENT, "absent") /* no value: of an argument that is not given */       \
+    X(ABSENT, "absent") /* an argument that is not given */                    \
     X(UNDEFINED, "Undefined")                                                  \
     X(NONE, "None")                                                            \
     X(BOOL, "bool")                                                            \
@@ -25,7 +25,7 @@
     X(TUPLE, "tuple object")                                                   \
     X(DICT, "dict object")                                                     \
     X(VIEW, "dict view") /* dict.keys(), .values(), .items(), as a list */     \
-    X(ITER, "generator") /* gives its items once */                            \
+    X(ITER, "generator") /* yields its items once */                           \
     X(RANGE, "range object")                                                   \
     X(NAMESPACE, "namespace object")                                           \
     X(LOOP, "loop")                                                            \
@@ -46,21 +46,22 @@ struct string {
     const char *s; /* [len], not terminated */
     size_t len;
     uint32_t hash; /* 0: not computed yet */
-    bool ascii;    /* bytes are characters */
+    bool ascii;    /* one byte per character */
 };
 
 struct value {
     uint8_t kind;
-    uint8_t sub; /* of a view: what of the dict; of a string: STR_MARKUP, or 0;
-                    of a tuple: TUPLE_GROUP, or 0; of what is undefined: the
-                    kind that lacks it, V_ABSENT: there is no such variable */
+    /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
+     * Undefined value: the kind that lacks the attribute, or V_ABSENT if there
+     * is no such variable. */
+    uint8_t sub;
     union {
         bool truth;
         int64_t i;
         double f;
-        struct string *str; /* of what is undefined: its name, or NULL */
+        struct string *str; /* of an undefined value: its name, or NULL */
         struct list *list;  /* of lists, tuples, views */
-        struct dict *dict;  /* of namespaces too */
+        struct dict *dict;  /* also of namespaces */
         struct iter *iter;
         struct range *range;
         struct loop *loop;
@@ -72,10 +73,10 @@ struct value {
     };
 };
 
-/* HTML, as |safe and |escape mark it: what joins it is escaped. */
+/* HTML, as |safe and |escape mark it. What is joined with it gets escaped. */
 enum { STR_MARKUP = 1 };
 
-/* What |groupby makes: (grouper, list). */
+/* A result item of |groupby: (grouper, list). */
 enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
@@ -89,20 +90,20 @@ struct pair {
     struct value key, value;
 };
 
-/* In the order in which keys came first. */
+/* In insertion order of the keys. */
 struct dict {
     size_t n, cap;
     struct pair *pair;         /* [n] of [cap] */
-    uint32_t *slot, slot_mask; /* pairs by hash, numbered from 1; NULL: few */
+    uint32_t *slot, slot_mask; /* hash table: pairs from 1; NULL: few */
 };
 
 struct iter {
     struct list list;
-    size_t at; /* items before it are gone */
+    size_t at; /* items before it were yielded */
 };
 
 struct range {
-    int64_t first, end, step, n; /* n of them, as the others say */
+    int64_t first, end, step, n; /* n items, computed from the others */
 };
 
 struct joiner {
@@ -111,7 +112,7 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* one item at least */
+    struct list *list; /* at least one item */
     size_t at;
 };
 
@@ -145,29 +146,30 @@ static inline bool value_is_markup(struct value v)
     return v.kind == V_STR && v.sub == STR_MARKUP;
 }
 
-/* Is it a bool, an int or a float? Python computes with all three. */
+/* Returns true for a bool, an int or a float. Python computes with all
+ * three. */
 static inline bool value_is_number(struct value v)
 {
     return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
 }
 
-/* Of a bool or an int. */
+/* v must be a bool or an int. */
 static inline int64_t value_as_int(struct value v)
 {
     return v.kind == V_BOOL ? v.truth : v.i;
 }
 
-/* Of a number. */
+/* v must be a number. */
 static inline double value_as_float(struct value v)
 {
     return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
 }
 
-/* As messages name it: "str object", "None". */
+/* Returns the name used in messages, as in "str object", or "None". */
 const char *value_kind_name(enum value_kind kind);
 bool value_truth(struct value v);
 
-/* What follows returns NULL, or false, when memory is out. */
+/* The functions below return NULL or false when out of memory. */
 
 /* `s` is borrowed as long as the string is used. */
 struct string *string_view(struct arena *a, const char *s, size_t len);
@@ -178,11 +180,10 @@ bool string_is(const struct string *s, const char *text);
 
 struct list *list_create(struct arena *a, size_t n);
 struct dict *dict_create(struct arena *a, size_t cap);
-/* Strings, numbers and None are keys; the value of a key that is there is
- * replaced. */
+/* Keys are strings, numbers and None. Replaces the value of an existing key. */
 bool dict_put(struct arena *a, struct dict *d, struct value key,
               struct value value);
-/* NULL: it has no such key. */
+/* Returns NULL if there is no such key. */
 struct value *dict_find(const struct dict *d, struct value key);
 bool value_is_key(struct value v);
 

@@ -27,8 +27,8 @@ static pl_status put_int(struct render *r, int64_t i)
     return render_puts(r, s);
 }
 
-/* The fewest digits that tell the double; a point where they are at most 16
- * before it and 4 zeros behind, else an exponent. */
+/* Puts the fewest digits that identify the double. Uses an exponent below 1e-4
+ * and from 1e16 on, as Python's repr() does. */
 static pl_status put_float(struct render *r, double f)
 {
     char text[40], digit[20];
@@ -66,7 +66,7 @@ static pl_status put_float(struct render *r, double f)
     return n <= exponent + 1 ? render_puts(r, ".0") : PL_OK;
 }
 
-/* In single quotes, unless it has these and no double ones. */
+/* Single quotes, unless the string has these and no double ones. */
 static pl_status repr_string(struct render *r, const struct string *s)
 {
     bool use_double = memchr(s->s, '\'', s->len) && !memchr(s->s, '"', s->len);
@@ -252,7 +252,7 @@ static pl_status json_string(struct render *r, const struct string *s,
     return render_puts(r, "\"");
 }
 
-/* Between two items, behind the last one, or before the first. */
+/* Puts a line break between two items, after the last, or before the first. */
 static pl_status json_break(struct render *r, const struct json_style *style,
                             int depth, bool between)
 {

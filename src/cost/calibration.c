@@ -1,9 +1,9 @@
-/* From two measurements, of one thread and of a thread on each core, to the
- * rates of any devices on these cores.
+/* Derives the rates of any devices on these cores from two measurements: of one
+ * thread, and of a thread on each core.
  *
- * Threads hinder each other at memory and at meetings. The time a thread takes
- * is taken to grow evenly with the number of those at work: so a rate of all
- * together rises less and less, as it does where memory sets the limit. */
+ * Threads slow each other at memory and at barriers. A thread's time is assumed
+ * to grow linearly with the number of working threads. So their total rate
+ * saturates, as it does if memory is the limit. */
 #include "cost/calibration.h"
 
 #include "machine/topology.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Weights of so many bytes in all are taken to stay in caches. */
+/* Weights of up to this many bytes are assumed to stay in caches. */
 enum { CACHES_HOLD = 16 << 20 };
 
 static void name_cpu(char *name, size_t size)
@@ -47,7 +47,7 @@ void calibration_init(struct calibration *c, enum kernel_set set,
     c->n_core = t->n_core_quota < t->n_core ? t->n_core_quota : t->n_core;
 }
 
-/* ---- what is measured --------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------- */
 
 #define FIELD(name) #name, offsetof(struct cost_rates, name)
 const struct calibration_field calibration_field[CALIBRATION_FIELDS] = {
@@ -70,7 +70,8 @@ double *calibration_value(struct cost_rates *r,
 
 /* ---- rates -------------------------------------------------------------- */
 
-/* Threads that work at once: those of cpu devices, and those of hosts. */
+/* Counts threads that work at once: those of cpu devices, and those of
+ * hosts. */
 static void count_threads(const struct device_list *l, int n[2])
 {
     n[0] = n[1] = 0;
@@ -88,7 +89,7 @@ bool calibration_covers(const struct calibration *c,
     return n[0] <= c->n_core && n[1] <= c->n_core;
 }
 
-/* A thread's among n. */
+/* Returns a thread's rates while n work. */
 static struct cost_rates scale_to_threads(const struct calibration *c, int n)
 {
     double w = c->n_core > 1 ? (double)(n - 1) / (c->n_core - 1) : 0;
@@ -114,7 +115,7 @@ struct cost_rates calibration_times(struct cost_rates one, double n)
     return one;
 }
 
-/* One thread, links as described. */
+/* Returns the rates of one thread, with the described link. */
 static struct cost_rates sim(const struct calibration *c,
                              const struct device_desc *d)
 {
@@ -144,7 +145,7 @@ void calibration_rates(const struct calibration *c, const struct device_list *l,
             rates[d] = sim(c, x);
         } else {
             rates[d] = calibration_times(scale_to_threads(c, all), x->n_thread);
-            /* its own threads are those that its steps meet */
+            /* its threads synchronize at its instructions */
             rates[d].insn_s = scale_to_threads(c, x->n_thread).insn_s;
         }
         if (weights <= CACHES_HOLD)

@@ -1,4 +1,4 @@
-/* Devices with processors of their own, as GPUs: who was measured. */
+/* Measured devices with their own processors, such as GPUs. */
 #include "cost/calibration.h"
 #include "device/device_ops.h"
 
@@ -39,7 +39,7 @@ bool calibration_may_lack(const struct calibration_field *f)
            f->at == offsetof(struct cost_rates, bridge_s);
 }
 
-/* As JSON text, and short enough. */
+/* Copies `text` as JSON text, truncated. */
 static void name(char *out, size_t size, const char *text)
 {
     snprintf(out, size, "%.*s", (int)size - 1, text);

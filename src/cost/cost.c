@@ -1,10 +1,11 @@
-/* Rates and prices. The roofline model (Williams, Waterman, Patterson, CACM
- * 2009), a step at a time: a contraction takes the longer of reading its
- * weights and multiplying, attention that of reading its cache and multiplying.
- * How steps add up is cost_run.c's.
+/* Rates and costs. The roofline model (Williams, Waterman, Patterson, CACM
+ * 2009), one instruction at a time. A contraction takes the longer of reading
+ * its weights and multiplying, attention that of reading its cache and
+ * multiplying. cost_run.c adds up instructions.
  *
- * Experts are expected to be chosen evenly: of E, n tokens that take k each see
- * E (1 - (1 - k/E)^n). Real routers are less even, so this is a bound. */
+ * Experts are assumed to be chosen uniformly: of E, n tokens with k choices
+ * each use E (1 - (1 - k/E)^n). Real routers are less even, so this is a
+ * bound. */
 #include "cost/cost.h"
 
 #include "program/cache_tile.h"
@@ -12,15 +13,15 @@
 
 #include <math.h>
 
-/* What a described device gets where its description is silent. */
+/* Defaults of a described device for what its description lacks. */
 enum { MACS_PER_BYTE = 50 };                 /* of an accelerator's memory */
 static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16, 4.0 x8 */
 static const double latency_s = 10e-6;       /* of a copy between devices */
-static const double launch_s = 2e-6;         /* of a kernel from a graph */
-/* Steps join launches of others (device/gpu/gpu_fuse.h): a token of the bundled
- * model takes 63 for 142 steps. */
+static const double launch_s = 2e-6;         /* of a kernel in a device graph */
+/* Instructions share launches (device/gpu/gpu_fuse.h): a token of the bundled
+ * model takes 63 for 142 instructions. */
 static const double launches_a_step = 0.44;
-/* What kernels reach of a device's figures. */
+/* The fractions of a device's peak figures that kernels reach. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
 static void set_work(struct cost_rates *out, double bytes_per_s,
@@ -77,7 +78,7 @@ unsigned cost_rates_from_spec(struct cost_rates *out,
 void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
                         enum kernel_set set)
 {
-    /* of one thread of a server of 2023: bytes, multiply-adds a second */
+    /* one thread of a server of 2023: bytes, multiply-adds a second */
     static const double rate[KERNEL_SET_COUNT][2] = {
         [KERNEL_SET_REFERENCE] = {0.5e9, 0.5e9},
         [KERNEL_SET_GENERIC] = {1e9, 1e9},
@@ -110,7 +111,7 @@ double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok)
     return (double)n_expert * (1 - pow(miss, (double)n_tok));
 }
 
-/* Values of a tensor in this step. */
+/* Returns the values of a tensor in this step. */
 static double values(const struct prog_tensor *t, const struct cost_micro *z)
 {
     double n = 1;
@@ -120,7 +121,8 @@ static double values(const struct prog_tensor *t, const struct cost_micro *z)
     return n;
 }
 
-/* Values of a weight's row that the step's ranks sum over. */
+/* Returns the values of a weight's row that the instruction's ranks sum
+ * over. */
 static double summed(const struct pack *w, const struct rank_tree *t)
 {
     double n = 0;
@@ -171,7 +173,8 @@ static double n_seq(const struct cost_micro *z)
     return z->sizes.n_seq > 0 ? (double)z->sizes.n_seq : 1;
 }
 
-/* Bytes of one position in the cache that is the kernel's operand `arg`. */
+/* Returns the bytes of one position in the cache that is the kernel's operand
+ * `arg`. */
 static double position_bytes(const struct program *p,
                              const struct insn_kernel *s, int arg)
 {
@@ -187,7 +190,8 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / n_seq(z);
-    double seen = (double)z->n_past + (n + 1) / 2; /* a token, on average */
+    double seen = (double)z->n_past + (n + 1) / 2; /* positions seen by a token,
+                                                      on average */
     double macs, bytes;
 
     if (s->attr && s->attr->window > 0)
@@ -200,8 +204,8 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     return fmax(bytes / r->read_bytes_per_s, macs / r->attention_macs_per_s);
 }
 
-/* A step reads and writes each sequence's state, and each token multiplies each
- * of its values four times: decay, key, query, update. */
+/* A recurrent op reads and writes each sequence's state. Each token multiplies
+ * each value of it four times: decay, key, query, update. */
 static double recurrent(const struct prog_tensor *state,
                         const struct cost_rates *r, const struct cost_micro *z)
 {
@@ -226,7 +230,7 @@ static double kernel(const struct program *p, const struct insn_kernel *k,
         return attention(p, k, r, z);
     if (k->kernel == KERNEL_delta_net)
         return recurrent(&p->tensor[k->arg[6].tensor], r, z);
-    /* what is updated is written in part, as much as is put in */
+    /* an updated tensor is written only as far as it has new values */
     return seconds_of_values(
         r, values(&p->tensor[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor],
                   z));
@@ -239,7 +243,7 @@ static double piece_bytes(const struct copy_desc *p, const struct cost_micro *z)
            (double)dim_value(p->n1, &z->sizes);
 }
 
-/* Bytes that the device takes from its peers where they lie. */
+/* Returns the bytes that the device reads from its peers in place. */
 static double received(const struct program *p, const struct insn_merge *s,
                        const struct cost_micro *z)
 {
@@ -260,7 +264,7 @@ static double received(const struct program *p, const struct insn_merge *s,
     return sum;
 }
 
-/* Values that an item writes, each as often as one is added to it. */
+/* Returns the values that an item writes, counted once for each addition. */
 static double merged(const struct program *p, const struct insn_merge *s,
                      const struct merge_item *it, const struct cost_micro *z)
 {
@@ -273,7 +277,7 @@ static double merged(const struct program *p, const struct insn_merge *s,
     return bytes / sizeof(float) * (it->n_addend > 1 ? it->n_addend - 1 : 1);
 }
 
-/* What is copied before is local here. */
+/* Values copied before are local here. */
 static double merge(const struct cost_machine *m, int dev,
                     const struct insn_merge *s, const struct cost_micro *z)
 {
@@ -291,30 +295,31 @@ static double merge(const struct cost_machine *m, int dev,
     return t;
 }
 
-/* Of bytes that leave the device for the host. */
+/* Returns the rate of bytes from the device to the host. */
 static double out_of(const struct cost_rates *r)
 {
     return r->out_bytes_per_s > 0 ? r->out_bytes_per_s : r->link_bytes_per_s;
 }
 
-/* What a device sends one way adds up; ways go on beside one another. */
+/* The time of a device's sends over one path adds up; paths are concurrent. */
 enum way {
-    WAY_FREE,   /* it is another's to carry */
+    WAY_FREE,   /* does not use the sender's link */
     WAY_LINK,   /* over its one link */
-    WAY_P2P,    /* past the host */
-    WAY_BRIDGE, /* inside its island */
+    WAY_P2P,    /* not via the host */
+    WAY_BRIDGE, /* inside its link domain */
     WAYS
 };
 
-/* From one device to another. The slower end counts; but what an engine carries
- * between its device and the host's memory is as fast as that engine, and what
- * goes past the host as fast as the ends are there. */
+/* A route between devices. The slower end counts. However, a copy engine's
+ * transfers between its device and host memory have that engine's rate.
+ * Transfers not via the host have the ends' rates for these. */
 struct route {
     double latency_s, bytes_per_s;
     enum way way;
 };
 
-/* Past the host, where both ends say how long a message takes by that. */
+/* Returns a route not via the host, with the ends' own latencies if both have
+ * one. */
 static struct route p2p_route(enum way way, double host_s, double a_s,
                               double b_s, double a, double b)
 {
@@ -349,7 +354,7 @@ struct cost_link cost_link_of(const struct cost_rates *from,
     return (struct cost_link){w.latency_s, w.bytes_per_s};
 }
 
-/* From another end, too: the slowest of them counts. */
+/* Adds another source: the slowest counts. */
 static void limit_by_peer(struct route *w, const struct cost_rates *from,
                           const struct cost_rates *to)
 {
@@ -373,8 +378,8 @@ static double pull(const struct cost_machine *m, int dev,
     return w.latency_s + bytes / w.bytes_per_s;
 }
 
-/* The sender's link carries what goes to each over it; they take it side by
- * side, and so does what goes past the host. */
+/* The sender's link carries the bytes for all receivers on it in turn.
+ * Receivers work concurrently, and so do transfers not via the host. */
 static double push(const struct cost_machine *m, int dev,
                    const struct insn_push *s, const struct cost_micro *z)
 {

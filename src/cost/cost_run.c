@@ -1,12 +1,11 @@
-/* The programs played on paper. Steps are taken in the one total order of all
- * devices; a step begins when its queue, its threads and, at a meeting, all its
- * peers are ready, and ends after its price. Since each queue is first in,
- * first out and each wait points backward, one pass is enough: whatever a step
- * waits for has its time already.
+/* Simulates the programs. Instructions are processed in the total order of all
+ * devices. An instruction begins when its queue, its threads and, at a barrier,
+ * all its peers are ready, and ends after its cost. Each queue is first in,
+ * first out, and each wait refers to an earlier post. So one pass is enough,
+ * because the time of everything that an instruction waits for is known.
  *
- * What it leaves out: copies of several devices over one link do not slow each
- * other, and memory that several devices read is as fast for each as the rates
- * say. */
+ * Not modelled: copies of several devices over one link do not slow each other.
+ * Memory that several devices read is as fast for each as its rate. */
 #include "cost/cost.h"
 
 #include "base/err.h"
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When a step ran; begin_s < 0: it did not, or takes no time by kind. */
+/* The time of an instruction; begin_s < 0: not executed, or takes no time. */
 struct span {
     double begin_s, end_s;
 };
@@ -24,19 +23,20 @@ struct span {
 struct timeline {
     const struct cost_machine *m;
     int variant;
-    double (*queue)[QUEUE_COUNT];  /* [n_dev] when each is free */
-    double (*pushed)[QUEUE_COUNT]; /* [n_dev] when all its pushes have come */
+    double (*queue)[QUEUE_COUNT];  /* [n_dev] time at which each is free */
+    double (*pushed)[QUEUE_COUNT]; /* [n_dev] time at which all its pushes are
+                                      delivered */
     double *thread;
-    double **event;     /* [n_dev][n_event] when it was posted */
-    int *next;          /* [n_dev] the step that comes */
-    struct span **span; /* [n_dev][n_step], or NULL */
-    /* [n_dev] the meeting a device takes part in next, known since the first
-     * of its peers came to it */
+    double **event;     /* [n_dev][n_event] time of the post */
+    int *next;          /* [n_dev] the next instruction */
+    struct span **span; /* [n_dev][n_insn], or NULL */
+    /* [n_dev] a device's next barrier, known once the first of its peers has
+     * reached it */
     struct gate {
         int order;
         double begin_s;
     } * gate;
-    /* devices with steps left; the least order is on top */
+    /* devices with instructions left, as a heap by order */
     struct turn {
         int order, dev;
     } * heap;
@@ -79,7 +79,7 @@ static void heap_build(struct timeline *w)
         sift_down(w, i);
 }
 
-/* The device on top is one step further. */
+/* Advances the device on top of the heap by one instruction. */
 static void advance(struct timeline *w)
 {
     int dev = w->heap[0].dev;
@@ -99,7 +99,7 @@ static int queue_of(const struct timeline *w, int dev, const struct insn *s)
     return w->m->rates[dev].one_queue ? QUEUE_COMPUTE : (int)s->queue;
 }
 
-/* A copy queue beside the threads takes none of them. */
+/* A separate copy queue uses no worker threads. */
 static int threads(const struct timeline *w, int dev, int queue,
                    double **thread)
 {
@@ -127,8 +127,8 @@ static void busy_until(struct timeline *w, int dev, int queue, double t)
         thread[n] = t;
 }
 
-/* All peers have come to the meeting. The first one asks them; all their steps
- * before it have been taken by then. */
+/* Returns when all peers reach the barrier. The first one computes it; all
+ * their earlier instructions have been processed by then. */
 static double barrier_time_s(struct timeline *w, int dev, const struct insn *s)
 {
     double t = ready(w, dev, QUEUE_COMPUTE);
@@ -178,7 +178,8 @@ static void simulate_insn(struct timeline *w, int dev, const struct insn *s,
 
 /* ---- use --------------------------------------------------------------- */
 
-/* The next step of the queue that took time, from `i` on; n_step: none. */
+/* Returns the next instruction of the queue that took time, from `i` on, or
+ * n_insn. */
 static int next_span(const struct timeline *w, int dev, int queue, int i)
 {
     const struct variant *x = variant_of(w, dev);
@@ -222,8 +223,7 @@ static void account(const struct timeline *w, int dev, double seconds,
         fmax(0, seconds - (u->busy_s + u->collective_s + u->copy_s - both));
 }
 
-/* ---- threads
- * -------------------------------------------------------------- */
+/* ---- threads ------------------------------------------------------------ */
 
 static bool on_cores_of(const struct device_desc *a,
                         const struct device_desc *b)
@@ -246,7 +246,8 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
         n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_thread[d];
     }
-    for (int d = 0; d < l->n; d++) { /* a host: from its first to its last */
+    for (int d = 0; d < l->n; d++) { /* a host: from its first thread to its
+                                        last */
         int first = n, end = 0;
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
@@ -263,7 +264,7 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
     }
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------- */
 
 static void end(struct timeline *w)
 {
@@ -348,7 +349,8 @@ pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
     }
     for (int d = 0; d < m->n_dev; d++)
         if (m->prog[d].active)
-            for (int q = 0; q < QUEUE_COUNT; q++) /* results have come too */
+            for (int q = 0; q < QUEUE_COUNT; q++) /* pushed results have been
+                                                     delivered, too */
                 *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
     for (int d = 0; use && d < m->n_dev; d++)
         account(&w, d, *seconds, &use[d]);
@@ -366,9 +368,9 @@ static void add_use(struct cost_use *a, const struct cost_use *b)
     a->idle_s += b->idle_s;
 }
 
-/* One micro-batch by whichever script for one is fastest; more than one token
- * is what others than the first are for. u: NULL, or [2 * n_dev], of which the
- * first half is told. */
+/* Simulates one micro-batch with the fastest variant for one. Variants after
+ * the first only help with more than one token. u: NULL, or [2 * n_dev], whose
+ * first half is the result. */
 static pl_status best_single_run(const struct cost_machine *m,
                                  const struct cost_micro *z, struct cost_use *u,
                                  double *seconds, pl_err *err)
@@ -393,7 +395,7 @@ static pl_status best_single_run(const struct cost_machine *m,
     return PL_OK;
 }
 
-/* The script of a pipeline, or -1. */
+/* Returns the pipelined variant, or -1. */
 static int find_pipeline(const struct program *p, int *n_micro)
 {
     for (int i = 0; i < p->n_variant; i++)

@@ -1,6 +1,6 @@
-/* The kinds of devices. The table is alone in its file, so that a program
- * may link one of its own in its place, with kinds of its own beside ours.
- * The tests do (tests/device/test_device_kind.c). */
+/* The backends. The table has its own file, so that a program may link another
+ * one in its place, with additional backends. The tests do
+ * (tests/device/test_device_kind.c). */
 #include "device/device_ops.h"
 
 const struct backend_ops *const device_backends[] = {

@@ -1,10 +1,10 @@
-/* A guard over memory, for tests: while a thread works at a step, what the step
- * may not touch is out of reach, and whoever tries dies of it.
+/* A memory guard for tests: while a thread executes an instruction, memory that
+ * it must not access is protected, and an access crashes.
  *
  * Pages are protected for the whole process, so only one thread works at a
- * time. A step may read and write what it says (insn_accesses) and its device's
- * buffers; regions are the grain. Between
- * runs all is open to the host. */
+ * time. An instruction may access what it declares (insn_accesses) and its
+ * device's buffers; protection is by region. Between runs all memory is open to
+ * the host. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +21,9 @@ struct guard {
     struct guard_region {
         void *p;
         size_t bytes;
-    } (*region)[REGION_COUNT];           /* owned, [n]; p = NULL: elsewhere */
+    } (*region)[REGION_COUNT];           /* owned, [n]; p = NULL: not guarded */
     unsigned char (*now)[REGION_COUNT];  /* owned, [n]: enum reach */
-    unsigned char (*want)[REGION_COUNT]; /* in the same block */
+    unsigned char (*want)[REGION_COUNT]; /* in the same allocation */
 };
 
 static size_t whole_pages(size_t bytes)
@@ -136,7 +136,7 @@ void device_guard_enter(struct device_set *s, const struct device *d,
         return;
     pthread_mutex_lock(&g->lock);
     memset(g->want, NOTHING, (size_t)s->n * sizeof *g->want);
-    /* Dead buffers are poisoned beside any step. */
+    /* Dead buffers are poisoned next to any instruction. */
     g->want[d - s->dev][REGION_WORK] = WRITE;
     insn_accesses(st, (int)(d - s->dev), d->prog->tensor, let, s);
     if (!apply(s))

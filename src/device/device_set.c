@@ -1,6 +1,6 @@
-/* A set of devices: its life, its memory and its runs. How steps are run is the
- * kinds' affair (device_ops.h); here is what all kinds share, and the checks
- * that keep a run from failing. */
+/* A set of devices: lifetime, memory and runs. Backends execute instructions
+ * (device_ops.h). This file has what all backends share, and the checks that
+ * keep a run from failing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "machine/topology.h"
 #include "program/program_check.h"
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------- */
 
 static pl_status check_list(const struct device_list *l,
                             const struct device_options *opt, pl_err *err)
@@ -36,7 +36,7 @@ static pl_status check_list(const struct device_list *l,
     return PL_OK;
 }
 
-/* Puts a device into the bank of its kind, the set's last or one of before. */
+/* Adds a device to its backend's instance, which may be a new one. */
 static bool add_to_backend(struct device_set *s, int dev)
 {
     const struct backend_ops *ops = s->dev[dev].desc.ops;
@@ -56,8 +56,9 @@ static bool add_to_backend(struct device_set *s, int dev)
     return true;
 }
 
-/* A bank for each kind that a device has. The first is the one that the
- * caller's thread works for: until it does, others may wait for its devices. */
+/* Creates an instance for each backend that a device has. The one that uses the
+ * caller's thread comes first: until that thread works, others may wait for its
+ * devices. */
 static bool make_backends(struct device_set *s)
 {
     s->backend = calloc((size_t)s->n, sizeof *s->backend);
@@ -117,8 +118,8 @@ pl_status device_set_create(struct device_set **out,
     return st;
 }
 
-/* The other way round than load: a kind may hold on to memory of one that was
- * there before. */
+/* Unloads in the reverse order of load, because a backend may refer to memory
+ * of an earlier one. */
 static void unload(struct device_set *s)
 {
     for (int k = s->n_backend - 1; k >= 0; k--)
@@ -156,7 +157,7 @@ void device_set_free(struct device_set *s)
     free(s);
 }
 
-/* ---- what kinds ask ---------------------------------------------------- */
+/* ---- queries of backends ----------------------------------------------- */
 
 struct device *device_of(struct device_set *s, int dev)
 {
@@ -196,7 +197,8 @@ int device_set_threads(const struct device_set *s, const struct backend *but)
         if (s->dev[i].backend != but && s->dev[i].desc.on_cores &&
             !s->dev[i].desc.io)
             n += s->dev[i].desc.n_thread;
-    for (int k = 0; k < s->n_backend; k++) /* at least one plays the others */
+    for (int k = 0; k < s->n_backend; k++) /* at least one thread serves the
+                                              others */
         n += &s->backend[k] != but &&
              !s->dev[s->backend[k].dev[0]].desc.on_cores;
     return n;
@@ -226,7 +228,7 @@ bool device_set_is_copy(const struct device_set *s)
 
 void device_set_inherit(struct device_set *s)
 {
-    s->guard = NULL; /* of the parent's memory, with a lock of the parent's */
+    s->guard = NULL; /* the parent's memory, with a lock of the parent's */
 }
 
 void device_set_adopt(struct device_set *s, const struct device_run *run,
@@ -398,7 +400,8 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
 
     unload(s);
     st = take_programs(s, p, err);
-    if (st == PL_OK) /* before processes may be forked, which write there too */
+    if (st == PL_OK) /* before processes are forked, because they write there
+                        too */
         st = device_trace_load(s, err);
     for (int k = 0; k < s->n_backend && st == PL_OK; k++)
         st = s->backend[k].ops->load(&s->backend[k], err);
@@ -410,7 +413,7 @@ pl_status device_set_load(struct device_set *s, const struct program *p,
     return PL_OK;
 }
 
-/* Is the range inside its region? */
+/* Checks that the range is inside its region. */
 static pl_status range(const struct device_set *s, int dev, enum region r,
                        size_t offset, size_t bytes, pl_err *err)
 {
@@ -530,7 +533,7 @@ pl_status device_set_submit(struct device_set *s, const struct device_run *run,
     return PL_OK;
 }
 
-/* Who wrote it may have been killed over it. */
+/* The writer may have been killed while writing, so terminates the message. */
 static void copy_failure(const struct device_set *s, pl_err *err)
 {
     *err = s->shared->err;

@@ -1,9 +1,9 @@
-/* Device strings: what -dev and --device-spec accept.
+/* Device strings: the syntax of -dev and --device-spec.
  *
- * A string is a list of items, an item a name, fields after colons and a count.
- * Fields of described devices are told apart by their units, so they may stand
- * in any order. What an item means is its kind's to say. Nothing is started or
- * allocated here but the list. */
+ * A string is a list of items. An item is a name, fields after colons and a
+ * count. Fields of described devices are told apart by their units, so their
+ * order is free. The backend decides what an item means. Only the list is
+ * allocated here, and nothing is started. */
 #include "device/device_spec.h"
 
 #include <ctype.h>
@@ -21,7 +21,7 @@
 
 enum { ACCEPTED = 640 };
 
-/* What all kinds take, for messages. */
+/* Lists the items of all backends, for messages. */
 static void say_accepted(char s[ACCEPTED])
 {
     int n = snprintf(s, ACCEPTED, "accepted: ");
@@ -44,7 +44,7 @@ static const struct backend_ops *find_backend(const char *name)
     return NULL;
 }
 
-/* The kind of devices that are only described. */
+/* Returns the backend of devices that are only described. */
 static const struct backend_ops *paper_kind(void)
 {
     int i = 0;
@@ -131,8 +131,8 @@ static const struct {
     {"P", 1e15, PLAIN},
 };
 
-/* Reads `s`, all of it. False if it is no positive number with a unit; a time
- * may be 0. */
+/* Reads all of `s`. Returns false if it is not a positive number with a unit. A
+ * time may be 0. */
 static bool quantity(const char *s, const char *end, double *value,
                      enum unit *unit)
 {
@@ -167,8 +167,8 @@ static bool quantity(const char *s, const char *end, double *value,
 
 /* ---- described devices ------------------------------------------------- */
 
-/* What is slower than its bound is a slip, and nobody would see the end of a
- * run on it. */
+/* A value below its bound is a typing error. A run with it would practically
+ * never end. */
 static const struct {
     const char *key;
     enum unit unit;
@@ -191,7 +191,7 @@ static const struct {
                        true},
 };
 
-/* One field: [KEY=]NUMBER. Without a key it is the first figure of its unit
+/* Parses a field [KEY=]NUMBER. Without a key it is the first value of its unit
  * that is offered and not yet given. */
 static pl_status parse_field(double *v, unsigned offered, const char *p,
                              const char *end, const struct device_item *it,
@@ -235,7 +235,7 @@ static pl_status parse_field(double *v, unsigned offered, const char *p,
     if (v[found] != 0)
         return device_item_bad(it, err, "%s is given twice",
                                figures[found].key);
-    /* 0 stands for what is not given; the least there is adds nothing */
+    /* 0 means not given, so stores the smallest positive number */
     v[found] = value > 0 ? value : DBL_MIN;
     return PL_OK;
 }
@@ -293,7 +293,7 @@ enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
 /* ---- items ------------------------------------------------------------- */
 
-/* Says what this machine has; the kinds that there are stand behind it. */
+/* Reports what this machine has, followed by the backends. */
 static pl_status no_such_kind(const struct device_item *it, size_t n,
                               pl_err *err)
 {
@@ -319,7 +319,8 @@ static pl_status no_such_kind(const struct device_item *it, size_t n,
                            err_shown(shown, it->text, n), here);
 }
 
-/* A kind's name, or any of letters for a device that is only described. */
+/* Takes a backend's name, or any letters for a device that is only
+ * described. */
 static pl_status take_name(struct device_item *it, size_t n, bool paper,
                            pl_err *err)
 {
@@ -345,7 +346,7 @@ static pl_status take_name(struct device_item *it, size_t n, bool paper,
     return PL_OK;
 }
 
-/* Cuts the item at `p` into name, fields and count. */
+/* Splits the item at `p` into name, fields and count. */
 static pl_status cut(struct device_item *it, const char *p, bool paper,
                      pl_err *err)
 {
@@ -374,7 +375,7 @@ static pl_status cut(struct device_item *it, const char *p, bool paper,
     return PL_OK;
 }
 
-/* Is that all of it, but for blanks? */
+/* Returns true if `spec` is `word` and blanks. */
 static bool is_word(const char *spec, const char *word)
 {
     size_t n = strlen(word);
@@ -383,8 +384,8 @@ static bool is_word(const char *spec, const char *word)
     return strncmp(spec, word, n) == 0 && spec[n + strspn(spec + n, " ")] == 0;
 }
 
-/* Devices that are only described bear any name but host; else the name says
- * the kind. */
+/* Devices that are only described have any name but host. Otherwise the name is
+ * that of a backend. */
 static pl_status parse(struct device_list *out, const char *spec, bool paper,
                        int n_thread, const struct topology *t, pl_err *err)
 {
@@ -505,7 +506,7 @@ pl_status device_list_add_io(struct device_list *l, bool paper, pl_err *err)
         .text = "io", .len = 2, .name = "io", .accepted = ""};
     struct device_desc d = {.numa_node = -1};
 
-    for (int i = l->n - 1; i >= 0; i--) /* the first that is in host memory */
+    for (int i = l->n - 1; i >= 0; i--) /* the first device in host memory */
         if (l->dev[i].on_cores)
             d = l->dev[i];
     if (paper && l->host_described)

@@ -1,5 +1,5 @@
-/* The devices' clock and naps by it. It is a file of its own so that tests can
- * put another clock in its place wherever it is read. */
+/* The devices' clock, and sleeping by it. A separate file, so that tests can
+ * substitute another clock. */
 #include <time.h>
 
 #include "device/device_ops.h"
@@ -20,8 +20,8 @@ void device_sleep(double end, const atomic_bool *stop)
         double nap = left < 0.1 ? left - 1e-4 : 0.1;
         struct timespec t = {0, (long)(nap * 1e9)};
 
-        if (left >
-            2e-4) /* the system is late by some 50 us: the rest is spun */
+        /* The system wakes about 50 us late, so spins for the rest. */
+        if (left > 2e-4)
             nanosleep(&t, NULL);
     }
 }

@@ -1,5 +1,6 @@
-/* What steps took, for those who asked: one event a step, noted by the device's
- * first thread. All room is there when a run starts. */
+/* Records the time of instructions if requested: one event an instruction,
+ * recorded by the device's first thread. Space is allocated before a run
+ * starts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ void device_trace_add(struct device_set *s, struct device *d, int step,
         (struct device_timing){(int)(d - s->dev), step, begin, end};
 }
 
-/* Moves the devices' events together. */
+/* Moves the devices' events into one row. */
 void device_trace_end(struct device_set *s, bool failed)
 {
     struct device_timing *e = s->trace.event;

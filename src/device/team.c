@@ -1,7 +1,8 @@
-/* A generation counter starts a run, a count of finished threads ends it; both
- * are spun on, so that steps that follow closely never enter the system. Sleep
- * is a condition variable: a worker says that it sleeps before it looks at the
- * counter a last time, and the caller counts up before it asks who sleeps. */
+/* A generation counter starts a run, a count of finished threads ends it.
+ * Threads spin on both, so that closely spaced runs need no system call.
+ * Workers sleep on a condition variable. A worker counts itself as asleep
+ * before its last check of the counter. The caller increments the counter
+ * before it checks for sleepers. */
 #include "device/team.h"
 
 #include <limits.h>
@@ -19,19 +20,19 @@
 #include "base/err.h"
 
 enum {
-    AWAKE_NS = 80 * 1000, /* about what waking a thread costs */
-    SPINS = 2000,         /* 50 us and more: longer than any meeting */
+    AWAKE_NS = 80 * 1000, /* about the cost of waking a thread */
+    SPINS = 2000,         /* at least 50 us: longer than any barrier */
     SPINS_SHARED = 20,
     LOOK_NS = 2 * 1000 * 1000,
 };
 
 struct team {
     struct device_flag generation; /* runs started */
-    struct device_flag done;       /* workers' runs ended, all together */
+    struct device_flag done;       /* finished calls of all workers */
     team_fn *fn;                   /* of this run; NULL: workers end */
     void *user;
     int n, n_spin;
-    pid_t owner;              /* the process that has the threads */
+    pid_t owner;              /* the process that owns the threads */
     int n_started;            /* threads to join */
     struct team_thread *list; /* owned, [n] */
     pthread_mutex_t lock;
@@ -47,14 +48,16 @@ struct team_thread {
 
 /* ---- flags --------------------------------------------------------------- */
 
-/* Devices may be in several processes, and so is the memory of their flags. */
+/* The futex is not private, because devices and their flags may be in several
+ * processes. */
 void device_flag_wake(struct device_flag *f)
 {
     atomic_fetch_add(&f->wake_count, 1);
     syscall(SYS_futex, &f->wake_count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Nobody rings when a run fails: who sleeps looks for that now and then. */
+/* Sleeps until woken or for LOOK_NS. A failing run wakes no sleepers, so the
+ * caller checks for failure in between. */
 static void sleep_on(struct device_flag *f, uint64_t target)
 {
     const struct timespec most = {0, LOOK_NS};
@@ -112,7 +115,7 @@ int team_spins(const struct team *t)
 
 /* ---- pinning ----------------------------------------------------------- */
 
-/* Numbers beyond the fixed set of the C library stay unpinned. */
+/* Cores beyond the C library's fixed set stay unpinned. */
 static bool pin(int core)
 {
     cpu_set_t set;
@@ -139,7 +142,7 @@ static bool started(const struct team *t, uint64_t run)
     return atomic_load(&t->generation.v) >= run;
 }
 
-/* Until run number `run` starts. */
+/* Waits until run number `run` starts. */
 static void await_run(struct team *t, uint64_t run)
 {
     int64_t end = now_ns() + AWAKE_NS;
@@ -203,8 +206,9 @@ void team_end(struct team *t, team_fn *fn, void *user)
     bool pinned;
     uint64_t run;
 
-    /* A thread that is there already is left alone by the system while the
-     * others keep the other processors busy, and three calls are saved. */
+    /* Skips pinning if the thread is already on its core, which saves three
+     * calls. The system leaves it there while the others keep the other
+     * processors busy. */
     pinned = t->list[0].core >= 0 && sched_getcpu() != t->list[0].core &&
              sched_getaffinity(0, sizeof before, &before) == 0 &&
              pin(t->list[0].core);
@@ -221,10 +225,10 @@ void team_run(struct team *t, team_fn *fn, void *user)
     team_end(t, fn, user);
 }
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------- */
 
-/* True if some threads share a processor: two pinned to one, or more threads
- * than the process has. */
+/* Returns true if some threads share a processor: two pinned to one, or more
+ * threads than the process has processors. */
 static bool shares(int n, const int *core, int n_busy)
 {
     cpu_set_t set;
@@ -243,7 +247,7 @@ static pl_status start_workers(struct team *t, pl_err *err)
     char which[48];
     int e = 0;
 
-    sigfillset(&all); /* signals are the application's threads' business */
+    sigfillset(&all); /* signals are for the application's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < t->n && e == 0; i++) {
         e = pthread_create(&t->list[i].thread, NULL, work, &t->list[i]);

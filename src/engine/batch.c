@@ -1,9 +1,9 @@
-/* Batches: tokens of any sequences, cut into micro-batches.
+/* Batches: tokens of any sequences, split into micro-batches.
  *
- * A micro-batch takes as many tokens as the programs allow, grouped by
- * sequence, and as many rows of logits. Where layers live in several groups a
- * run takes several, so that the groups work at the same time; how tokens are
- * cut changes no bit. */
+ * A micro-batch has as many tokens as the programs allow, grouped by sequence,
+ * and as many rows of logits. If layers live in several groups, a step has
+ * several micro-batches, so that the groups work at the same time. The split
+ * does not change any bit. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -19,16 +19,16 @@
 struct micro {
     int64_t n, n_out;
     int32_t *token, *position, *seq, *out_row; /* owned */
-    int64_t *from;   /* owned; index of the batch that each token has */
-    int64_t *row;    /* owned; logits row of each token, -1: not wanted */
-    int64_t *row_of; /* owned; logits row of each wanted token */
+    int64_t *from;                             /* owned; batch index by token */
+    int64_t *row;                              /* owned; logits row, or -1 */
+    int64_t *row_of;                           /* owned; by output token */
 };
 
 struct batch_seq {
-    int64_t n_new; /* tokens that it gets by the batch; 0 between batches */
+    int64_t n_new; /* its tokens in the batch; 0 between batches */
     int64_t n_old; /* its length before the batch */
-    int64_t n_run; /* its length before the last run */
-    int64_t at;    /* of its tokens in a micro-batch; -1: has none yet */
+    int64_t n_run; /* its length before the last step */
+    int64_t at;    /* position of its tokens in a micro-batch; -1: none yet */
 };
 
 pl_status batch_init(pl_engine *e, pl_err *err)
@@ -90,8 +90,8 @@ static bool is_wanted(const pl_batch *b, int64_t i)
     return !b->wanted || b->wanted[i];
 }
 
-/* Pages for all of the batch; what windows need of them, a run at a time, is
- * always there. */
+/* Checks that there are pages for the whole batch. Windows always have the
+ * pages that one step needs. */
 static pl_status check_room(const pl_engine *e, pl_err *err)
 {
     for (int k = 0; k < e->kv.n_pool; k++) {
@@ -160,7 +160,7 @@ static pl_status check_tokens(const pl_engine *e, const pl_batch *b,
     return PL_OK;
 }
 
-/* The batch's sequences, and what each gets by it. */
+/* Lists the batch's sequences, and the tokens of each. */
 static void list_seqs(pl_engine *e, const pl_batch *b)
 {
     for (int i = 0; i < e->n_batch_seq; i++)
@@ -205,8 +205,8 @@ static pl_status check(pl_engine *e, const pl_batch *b, pl_err *err)
     return check_room(e, err);
 }
 
-/* Where a micro-batch ends that begins with token `next` and takes `most` at
- * most: with no more wanted rows than the programs give. */
+/* Returns the end of a micro-batch that begins with token `next` and has at
+ * most `most` tokens. It has no more output rows than the programs compute. */
 static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
                          int64_t most)
 {
@@ -220,9 +220,8 @@ static int64_t micro_end(const pl_engine *e, const pl_batch *b, int64_t next,
     return end;
 }
 
-/* Tokens [from, end) of the batch in the order of a micro-batch, which has its
- * sequences one after the other, each where it comes first: the place of each
- * sequence's first token goes to `at`. */
+/* Groups tokens [from, end) of the batch by sequence, in the order of first
+ * use. Sets each sequence's `at` to the position of its first token. */
 static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
                        int64_t end, struct micro *m)
 {
@@ -247,8 +246,8 @@ static void place_seqs(pl_engine *e, const pl_batch *b, int64_t from,
     }
 }
 
-/* Tokens [*next, ..), at most `most`, make a micro-batch, grouped by sequence;
- * *row is the row of logits that the next wanted one has. */
+/* Builds a micro-batch of tokens [*next, ..), at most `most`, grouped by
+ * sequence. *row is the next output token's row of logits. */
 static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
                    int64_t *row, struct micro *m)
 {
@@ -263,7 +262,7 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
         m->from[at] = i;
         m->token[at] = b->token[i];
         m->seq[at] = seq_of(b, i);
-        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* the batch's order */
+        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* in the batch's order */
     }
     for (int64_t k = 0; k < m->n; k++) {
         e->of[m->seq[k]].at = -1;
@@ -275,7 +274,7 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
     *next = end;
 }
 
-/* Places in the cache for a micro-batch, whose sequences grow at once. */
+/* Reserves cache pages for a micro-batch; its sequences grow at once. */
 static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 {
     for (int64_t i = 0, len; i < m->n; i += len) {
@@ -289,12 +288,12 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
     return PL_OK;
 }
 
-/* The logits of wanted token i of a micro-batch: all finite? What comes out of
- * sound weights is. */
+/* Checks that the logits of output token i of a micro-batch are finite, as
+ * those of sound weights are. */
 static pl_status check_logits(const struct micro *m, int64_t i,
                               const float *row, size_t n, pl_err *err)
 {
-    const uint32_t infinity = 0x7f800000; /* NaNs are above, signs apart */
+    const uint32_t infinity = 0x7f800000; /* NaNs are above, ignoring signs */
     int32_t at = m->out_row[i];
     uint32_t most = 0, v;
     size_t k = 0;
@@ -321,8 +320,7 @@ static size_t hidden_width(const pl_engine *e)
     return (size_t)e->plan->model->model->d_model;
 }
 
-/* The hidden values of micro-batch k, which has tokens in an order of its own.
- */
+/* Sets the hidden values of micro-batch k, in the order of its tokens. */
 static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
 {
     const struct micro *m = &e->micro[k];
@@ -335,7 +333,7 @@ static pl_status put_hidden(pl_engine *e, const pl_batch *b, int k, pl_err *err)
     return PL_OK;
 }
 
-/* Row i of an output of micro-batch k, if somebody wants it. */
+/* Copies row i of an output of micro-batch k, if `to` is not NULL. */
 static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                             size_t width, float *to, pl_err *err)
 {
@@ -346,7 +344,7 @@ static pl_status get_output(pl_engine *e, int k, pl_tensor from, int64_t i,
                            4 * (size_t)i * width, 4 * width, err);
 }
 
-/* Wanted token i of micro-batch k. */
+/* Copies the outputs of output token i of micro-batch k. */
 static pl_status get_row(pl_engine *e, const pl_batch *b, int k, int64_t i,
                          pl_err *err)
 {
@@ -391,8 +389,9 @@ static pl_status run(pl_engine *e, const pl_batch *b, int n, pl_err *err)
     return PL_OK;
 }
 
-/* Recurrent models go back to where a batch of several tokens began or ended,
- * which is where turns do, and every so many tokens of a long one. */
+/* Recurrent models keep checkpoints where a batch of several tokens began or
+ * ended, because turns do so there. Long batches also have one every
+ * CHECKPOINT_EVERY tokens. */
 enum { CHECKPOINT_EVERY = 4096 };
 
 static void checkpoint(pl_engine *e, int seq)
@@ -405,7 +404,7 @@ static void checkpoint(pl_engine *e, int seq)
         kv_checkpoint(&e->kv, seq);
 }
 
-/* The tokens of a run that went well are known, so that prefixes are kept. */
+/* Records the tokens of a successful step, so that prefixes are cached. */
 static void add_prefixes(pl_engine *e, int n)
 {
     if (!e->kv.prefix)
@@ -422,8 +421,8 @@ static void add_prefixes(pl_engine *e, int n)
     }
 }
 
-/* One run of n micro-batches; if it fails sequences are what they were before
- * the batch or, where that is no longer held, before the run. */
+/* Runs one step of n micro-batches. If it fails, sequences are restored to
+ * before the batch or, if that is no longer held, to before the step. */
 static pl_status step(pl_engine *e, const pl_batch *b, int n, pl_err *err)
 {
     pl_status s = PL_OK;

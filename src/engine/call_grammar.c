@@ -1,5 +1,5 @@
 /* See call_grammar.h. Rules: root; call0, call1, ..., one a tool, without the
- * marks around it; args0, ..., a tool's arguments; s0, ..., of schemas. */
+ * markers around it; args0, ..., a tool's arguments; s0, ..., of schemas. */
 #include "engine/call_grammar.h"
 
 #include "base/err.h"
@@ -15,14 +15,14 @@ enum {
     MOST_TOOLS = 256,
     MOST_MARK = 128,
     MOST_REFS = 8,
-    MOST_TYPES = 7,       /* that JSON has */
+    MOST_TYPES = 7,       /* as many as JSON has */
     MOST_VALUES = 1 << 14 /* alternatives of a tool's values without quotes */
 };
 
 struct caller {
     const struct reply_format *f;
     struct gbnf_text *out;
-    const char *content; /* a schema; NULL: there are only calls */
+    const char *content; /* a schema; NULL: only calls */
     uint32_t document;   /* its rule */
     struct schema_sums sums;
     pl_err *err;
@@ -34,7 +34,7 @@ struct tool {
     int i;
     const char *name;
     json_t *schema;   /* of its arguments; owned */
-    json_t *required; /* owned; its keys must come; NULL: none */
+    json_t *required; /* owned; keys that must occur; NULL: none */
     int n_value;      /* alternatives so far */
 };
 
@@ -56,7 +56,7 @@ static void put(struct gbnf_text *g, const char *s)
     gbnf_put(g, s);
 }
 
-/* A literal and a blank behind it; nothing for a mark that there is not. */
+/* Writes a literal and a blank; nothing for an empty marker. */
 static void put_mark(struct gbnf_text *g, struct span mark)
 {
     if (mark.n == 0)
@@ -65,8 +65,9 @@ static void put_mark(struct gbnf_text *g, struct span mark)
     put(g, " ");
 }
 
-/* A mark around all calls, where it is one of the calls: templates that make
- * each call a message of its own show what ends that there. */
+/* Returns a marker around all calls, or none if it contains an end marker.
+ * Templates that put each call in a separate message show the end of that
+ * message there. */
 static struct span outer(const struct reply_format *f, struct span mark)
 {
     for (int i = 0; i < 2; i++)
@@ -75,7 +76,7 @@ static struct span outer(const struct reply_format *f, struct span mark)
     return mark;
 }
 
-/* Likewise with blanks that the model may write before and behind. */
+/* The same with optional blanks before and after. */
 static void put_apart(struct gbnf_text *g, struct span mark)
 {
     if (mark.n == 0)
@@ -85,7 +86,7 @@ static void put_apart(struct gbnf_text *g, struct span mark)
     put(g, "gap ");
 }
 
-/* The rule of one of the schemas within the tool's. */
+/* Writes the rule of a schema inside the tool's schema. */
 static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
                             uint32_t *rule)
 {
@@ -98,10 +99,10 @@ static pl_status put_schema(struct tool *t, json_t *schema, const char *where,
                            rule, t->c->err);
 }
 
-/* ---- texts without a mark ------------------------------------------------ */
+/* ---- texts without a marker ---------------------------------------------- */
 
-/* Marks that end a text, all with the same first byte, which is in none a
- * second time. */
+/* Markers that end a text. All have the same first byte, which occurs only once
+ * in each. */
 struct ends {
     struct span mark[2];
     int n;
@@ -127,8 +128,8 @@ static void put_char(struct gbnf_text *g, char c)
     gbnf_print(g, "\\x%02X", (unsigned)(unsigned char)c);
 }
 
-/* [^...] of the first byte, what may follow the first n bytes of the marks that
- * begin as mark k does, and `but`. */
+/* Writes [^...]: any character but the first byte, the bytes that may follow
+ * the first n bytes of markers that begin like marker k, and `but`. */
 static void put_others(struct gbnf_text *g, const struct ends *e, int k,
                        size_t n, const char *but)
 {
@@ -141,8 +142,8 @@ static void put_others(struct gbnf_text *g, const struct ends *e, int k,
     put(g, "]");
 }
 
-/* Are the first n bytes of mark k those of one before it, or a whole mark and
- * more? */
+/* Returns true if the first n bytes of marker k are those of an earlier marker,
+ * or begin with a whole marker. */
 static bool is_known(const struct ends *e, int k, size_t n)
 {
     for (int i = 0; i < e->n; i++) {
@@ -156,8 +157,9 @@ static bool is_known(const struct ends *e, int k, size_t n)
     return false;
 }
 
-/* Alternatives, one for each beginning of a mark but its first byte: that and
- * `tail`; 0: the first byte, 1: what goes on otherwise, 2: nothing. */
+/* Writes alternatives, one for each prefix of a marker, without its first byte,
+ * followed by `tail`; 0: the first byte, 1: any other continuation, 2:
+ * nothing. */
 static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
                       const char *but, const char *escape)
 {
@@ -189,11 +191,11 @@ static void put_begun(struct gbnf_text *g, const struct ends *e, int tail,
         }
 }
 
-/* Texts that hold none of the marks. They are followed as a search for the
- * marks would do it: what is not the first byte; or that, perhaps again and
- * again with a part of a mark behind it, and then something that does not go on
- * with it. but: characters that do not come, written as in a class; escape: the
- * rule of what comes for them, or NULL. */
+/* Writes texts without any of the markers, as the states of a search for them.
+ * A text is any character but the first byte. Or it is that byte, perhaps
+ * repeatedly with a part of a marker after it, and then something that does not
+ * continue the marker. but: excluded characters, as in a class. escape: the
+ * rule that replaces them, or NULL. */
 static void put_without(struct gbnf_text *g, const struct ends *e,
                         const char *but, const char *escape)
 {
@@ -215,8 +217,8 @@ static void put_without(struct gbnf_text *g, const struct ends *e,
     put(g, ")?");
 }
 
-/* Strings in quotes without the marks, and with few escapes where only those
- * are understood. */
+/* Writes quoted strings without the markers, with few escapes if the parser
+ * accepts only those. */
 static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 {
     static const char quoted[] = "\"\\\\\\x00-\\x1F";
@@ -242,7 +244,7 @@ static void put_strings(struct gbnf_text *g, const struct ends *e, bool few)
 
 /* ---- arguments one by one ------------------------------------------------ */
 
-/* The properties of a tool, where its arguments are no JSON object. */
+/* Gets the properties of a tool whose arguments are not a JSON object. */
 static pl_status get_properties(struct tool *t, json_t **out)
 {
     static const char *const known[] = {
@@ -289,7 +291,7 @@ static bool is_required(const struct tool *t, const char *key)
 
 /* ---- values without quotes ----------------------------------------------- */
 
-/* Follows references; NULL: they lead nowhere. */
+/* Follows references; NULL if they do not resolve. */
 static json_t *follow(const struct tool *t, json_t *schema)
 {
     for (int i = 0; i < MOST_REFS; i++) {
@@ -318,13 +320,14 @@ static bool has_any(const json_t *schema, const char *const *key)
     return *key != NULL;
 }
 
-/* A value of the schema as it stands between its marks: strings as they are,
- * others as JSON. typed: the parser knows that it is a string. Alternatives are
- * put behind each other, *n of them so far. */
+/* Writes a value of the schema as it appears between its markers: strings
+ * unquoted, others as JSON. typed: the parser knows that it is a string.
+ * Appends alternatives; *n of them so far. */
 static pl_status put_value(struct tool *t, const char *key, json_t *schema,
                            bool typed, int depth, struct gbnf_text *g, int *n);
 
-/* References let a short schema have any number of alternatives. */
+/* Limits alternatives, because references let a short schema have any number of
+ * them. */
 static pl_status count_value(struct tool *t, const char *key)
 {
     return ++t->n_value <= MOST_VALUES
@@ -338,7 +341,8 @@ static void put_bar(struct gbnf_text *g, int *n)
     put(g, (*n)++ > 0 ? " | " : "");
 }
 
-/* May a text without quotes be read as JSON that is no string, or Python's? */
+/* Returns true if an unquoted text could be read as JSON other than a string,
+ * or as Python's constants. */
 static bool is_other_value(const char *s, size_t len)
 {
     struct span t = span_trim((struct span){s, len});
@@ -351,8 +355,8 @@ static bool is_other_value(const char *s, size_t len)
            span_equal(t, span_of("False")) || span_equal(t, span_of("None"));
 }
 
-/* A string's own text; where the parser has to guess it must not be taken for
- * another value. */
+/* Writes a constant, a string as its own text. If the parser has to guess, the
+ * text must not look like another value. */
 static pl_status put_constant(struct tool *t, const char *key, json_t *value,
                               bool typed, struct gbnf_text *g, int *n)
 {
@@ -452,7 +456,8 @@ static pl_status put_value(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* Is the property's type "string", and so its value whatever stands there? */
+/* Returns true if the property's type is "string", so that any value is a
+ * string. */
 static bool is_typed(const json_t *schema)
 {
     const char *type = json_string_value(json_object_get(schema, "type"));
@@ -460,7 +465,7 @@ static bool is_typed(const json_t *schema)
     return type && strcmp(type, "string") == 0;
 }
 
-/* <parameter=k>\nv\n</parameter>\n */
+/* Writes <parameter=k>\nv\n</parameter>\n. */
 static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
                             struct gbnf_text *g)
 {
@@ -484,8 +489,8 @@ static pl_status put_tagged(struct tool *t, const char *key, json_t *schema,
     return PL_OK;
 }
 
-/* What a text is that the parser takes for a string although the tool does not
- * say so: neither blank in front, nor JSON, nor a word of Python's. */
+/* Writes texts that the parser takes for a string without a declared type: no
+ * blank in front, not JSON, not a constant of Python. */
 static void put_other_text(struct gbnf_text *g)
 {
     static const char *const words[] = {"true", "false", "null",
@@ -525,7 +530,8 @@ static pl_status check_key(const struct tool *t, const char *key)
                   "calls have no JSON");
 }
 
-/* What holds a mark in its schema cannot be written: constants, say. */
+/* Rejects a schema that contains a marker, because constants with it cannot be
+ * written. */
 static pl_status check_marks(const struct tool *t, const struct ends *e)
 {
     char *json = json_dumps(t->schema, JSON_COMPACT);
@@ -560,8 +566,9 @@ static pl_status put_tagged_args(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* f(k=v, n=1): what follows k depends on whether something came before. The
- * rules args<tool>-<i>-<1: something did> are of the arguments from i on. */
+/* Writes f(k=v, n=1). What follows k depends on whether an argument precedes
+ * it. The rules args<tool>-<i>-<1: an argument precedes> cover the arguments
+ * from i on. */
 static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
 {
     json_t *properties, *schema;
@@ -591,7 +598,7 @@ static pl_status put_python_args(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* {"name": "f", "arguments": {...}}, or {"f": {...}}. */
+/* Writes {"name": "f", "arguments": {...}}, or {"f": {...}}. */
 static pl_status put_object(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
@@ -612,7 +619,7 @@ static pl_status put_object(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* f[ARGS]{...} and its kin. */
+/* Writes f[ARGS]{...} and similar forms. */
 static pl_status put_named(struct tool *t, struct gbnf_text *g)
 {
     const struct reply_format *f = t->c->f;
@@ -637,7 +644,8 @@ static pl_status put_named(struct tool *t, struct gbnf_text *g)
     return PL_OK;
 }
 
-/* gpt-oss: the tool is named in the header of the message. */
+/* Writes a call for gpt-oss, which names the tool in the header of the
+ * message. */
 static pl_status put_channel(struct tool *t, struct gbnf_text *g)
 {
     uint32_t rule;
@@ -754,7 +762,7 @@ static pl_status put_tools(struct caller *c, const struct ends *ends,
                    only ? "\"" : "");
 }
 
-/* ---- what comes in place of calls ---------------------------------------- */
+/* ---- replies without calls ----------------------------------------------- */
 
 static pl_status put_document(struct caller *c)
 {
@@ -777,7 +785,7 @@ static pl_status put_document(struct caller *c)
 
 /* ---- all of it ----------------------------------------------------------- */
 
-/* Any of the calls, with what stands around each. */
+/* Writes any of the calls, with what surrounds each. */
 static void put_one(const struct caller *c, int n)
 {
     const struct reply_format *f = c->f;
@@ -800,7 +808,7 @@ static void put_one(const struct caller *c, int n)
     put(c->out, "\n");
 }
 
-/* Calls behind each other, with what stands around all. */
+/* Writes a sequence of calls, with what surrounds all of them. */
 static void put_root(const struct caller *c, bool single)
 {
     const struct reply_format *f = c->f;
@@ -826,7 +834,8 @@ static void put_root(const struct caller *c, bool single)
     put(c->out, "\n");
 }
 
-/* A message of gpt-oss ends with its call, and may follow one of reasoning. */
+/* Writes the messages of gpt-oss: one that ends with its call, optionally after
+ * one of reasoning. */
 static void put_channels(const struct caller *c, int n)
 {
     struct ends e = {0};
@@ -844,7 +853,8 @@ static void put_channels(const struct caller *c, int n)
     put(c->out, ")\n");
 }
 
-/* The rules that all forms have. False: the marks cannot be told from text. */
+/* Writes the rules that all forms have. Returns false if markers cannot be told
+ * from text. */
 static bool put_common(const struct caller *c, struct ends *e)
 {
     const struct reply_format *f = c->f;

@@ -1,5 +1,5 @@
-/* Chat templates of pl.h: which one of a file's, what variables it sees, and
- * how replies to it are marked. */
+/* Chat templates of pl.h: the choice among a file's templates, their variables,
+ * and the markers of replies to them. */
 #include "chat/reply.h"
 #include "chat/template.h"
 
@@ -19,7 +19,7 @@ static const struct {
     {"tokenizer.ggml.bos_token_id", "bos_token"},
     {"tokenizer.ggml.eos_token_id", "eos_token"},
     {"tokenizer.ggml.unknown_token_id", "unk_token"},
-    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* so it is spelt */
+    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* spelled so in GGUF */
     {"tokenizer.ggml.padding_token_id", "pad_token"},
     {"tokenizer.ggml.cls_token_id", "cls_token"},
     {"tokenizer.ggml.mask_token_id", "mask_token"},
@@ -27,7 +27,7 @@ static const struct {
 enum { N_SPECIAL = sizeof specials / sizeof specials[0] };
 
 struct pl_template {
-    struct chat_template *usual, *tool_use;  /* owned; NULL: there is none */
+    struct chat_template *usual, *tool_use;  /* owned; NULL: none */
     struct chat_variable special[N_SPECIAL]; /* texts owned */
     int n_special;
     struct reply_format format;
@@ -46,7 +46,7 @@ static pl_status read_special(pl_template *t, const struct gguf *g, int i,
     if (!id || !tokens || !gguf_as_i64(id, 0, &at) || at < 0 ||
         !gguf_as_str(tokens, (uint64_t)at, &s))
         return PL_OK;
-    copy = malloc(s.len + 1); /* a token may hold zero bytes, or none at all */
+    copy = malloc(s.len + 1); /* a token may hold zero bytes or be empty */
     if (!copy)
         return err_no_memory(err, "a special token");
     memcpy(copy, s.s, s.len);
@@ -72,7 +72,7 @@ static pl_status read_template(struct chat_template **out, const struct gguf *g,
                : err_set(err, s, "%s: %s: %s", gguf_path(g), key, why.message);
 }
 
-/* From the file what is not given as text. */
+/* Reads from the file what is not given as text. */
 static pl_status read_file(pl_template *t, const struct gguf *g, bool own,
                            pl_err *err)
 {
@@ -95,7 +95,7 @@ static pl_status render(const pl_template *t, const pl_conversation *given,
                         const struct chat_limits *limits, char **text,
                         size_t *len, pl_err *err);
 
-/* No template needs more for the few words that it is asked. */
+/* Probes with small limits, which suffice for their few words. */
 static pl_status render_probe(void *user, const pl_conversation *c, char **text,
                               pl_err *err)
 {
@@ -156,7 +156,7 @@ static struct chat_variable json(const char *name, const char *s)
     return (struct chat_variable){name, s, strlen(s), true};
 }
 
-/* What else is wrong with it is told by who reads it. */
+/* Checks only the start; the reader reports other errors. */
 static pl_status check_list(const char *name, const char *s, pl_err *err)
 {
     s += strspn(s, " \t\r\n");

@@ -1,5 +1,5 @@
-/* pl_engine: weights on devices, sequences. Batches are cut into steps in
- * batch.c. */
+/* pl_engine: weights on devices, and sequences. batch.c splits batches into
+ * steps. */
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -15,7 +15,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* An exec_source's: is the part still in its file? */
+/* Checks that a part is still in its file, for an exec_source. */
 static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
 {
     const pl_engine *e = user;
@@ -26,7 +26,7 @@ static pl_status check_whole(void *user, int node, int64_t part, pl_err *err)
         err);
 }
 
-/* Where the file has a weight. */
+/* Finds the parts of a weight in the file. */
 static pl_status find_parts(const struct model *m, const char *name,
                             struct arena *a, struct exec_parts *out,
                             pl_err *err)
@@ -69,7 +69,7 @@ static pl_status load(pl_engine *e, const pl_options *opt, pl_err *err)
     return s;
 }
 
-/* -1: there is none, or it is not kept. */
+/* Returns a kept tensor by name, or -1 if it does not exist or is not kept. */
 static pl_tensor find_kept(const pl_engine *e, const char *name)
 {
     const pl_graph *g = e->plan->graph;
@@ -98,7 +98,7 @@ pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
         return PL_OK;
     for (int d = 0; d < l->n; d++)
         n_thread += l->dev[d].n_thread;
-    if (n_thread == 0) /* accelerators have none of their own */
+    if (n_thread == 0) /* accelerators have none */
         n_thread = 8;
     PL_TRY(model_sum(&e->weights, e->plan->model->file, n_thread,
                      MODEL_SUM_LEAST, cancel, err));
@@ -117,7 +117,7 @@ pl_status pl_engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err)
     return s;
 }
 
-/* A number that no other engine has, of any process. */
+/* Returns a number that is unique among engines of all processes. */
 static uint64_t draw_mark(const pl_engine *e)
 {
     struct {
@@ -195,8 +195,8 @@ void pl_engine_counters(const pl_engine *e, pl_counters *out, size_t size)
     pl_exec_counters(e ? e->exec : NULL, out, size);
 }
 
-/* The getters that give no status: false where they give zeros, because there
- * is no engine, or it takes no call now. */
+/* Enters a call for getters that return no status. They return zeros if it
+ * fails: there is no engine, or it is busy. */
 static bool enter(const pl_engine *e)
 {
     return e && exec_enter(e->exec, NULL) == PL_OK;
@@ -216,7 +216,7 @@ int pl_engine_devices(const pl_engine *e, pl_device_counters *out, int n,
     return n_device;
 }
 
-/* The pool that holds all tokens says most. */
+/* Reports the pool that holds all tokens, if there is one. */
 void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
 {
     pl_cache_counters c = {0};
@@ -354,7 +354,8 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
                            "token %" PRId64 " of those whose prefix is looked "
                            "for is %d; the vocabulary has 0 to %" PRId64,
                            i, token[i], n_vocab - 1);
-    PL_TRY(exec_wait_async(e->exec, err)); /* tensors may be on their way */
+    PL_TRY(exec_wait_async(e->exec, err)); /* tensor transfers may be in
+                                              progress */
     engine_trust_prefixes(e);
     if (n > 0)
         *n_shared = prefix_match(&e->kv, seq, token, n - 1);
@@ -430,8 +431,8 @@ pl_status pl_seq_set_tokens(pl_engine *e, int seq, const int32_t *token,
     return s;
 }
 
-/* Tokens for which a pool has pages; of a sequence, those too that its last
- * page has room for. */
+/* Returns the tokens for which a pool has pages; for a sequence, includes the
+ * space in its last page. */
 static int64_t pool_room(const struct kv *kv, int pool, int seq)
 {
     const struct kv_pool *p = &kv->pool[pool];
@@ -441,7 +442,7 @@ static int64_t pool_room(const struct kv *kv, int pool, int seq)
         return INT64_MAX; /* planned for all sequences */
     if (seq < 0 || kv->length[seq] % PAGE_TOKENS == 0)
         return room;
-    /* where the page is shared one page goes for its copy */
+    /* if the page is shared, its copy needs a page */
     room -= (int64_t)kv_pages_needed(kv, pool, seq, 1, false) * PAGE_TOKENS;
     return room < 0 ? 0 : room + PAGE_TOKENS - kv->length[seq] % PAGE_TOKENS;
 }

@@ -16,15 +16,15 @@ struct pl_model {
     pl_tokenizer *tokenizer; /* NULL: the file has none */
 };
 
-/* A model's, which pl_tokenizer_free leaves alone. NOT_FOUND if the file has no
- * vocabulary. */
+/* Creates a model's tokenizer, which pl_tokenizer_free does not free. NOT_FOUND
+ * if the file has no vocabulary. */
 pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
                            pl_err *err);
 
 void engine_tokenizer_free(pl_tokenizer *t);
 
 const struct tokenizer *engine_words(const pl_tokenizer *t);
-/* What grammars share of it. */
+/* Returns the token texts that its grammars share. */
 struct token_texts *engine_texts(const pl_tokenizer *t);
 
 struct pl_plan {
@@ -34,8 +34,8 @@ struct pl_plan {
     pl_format cache_k, cache_v;
     pl_numerics numerics;
     int64_t n_ctx;
-    bool lent;     /* it is an engine's: pl_plan_free does nothing */
-    char *options; /* owned; those that reproduce it */
+    bool lent;     /* belongs to an engine: pl_plan_free does nothing */
+    char *options; /* owned; they reproduce it */
 };
 
 struct pl_engine {
@@ -44,40 +44,44 @@ struct pl_engine {
     struct kv kv;
     pl_log_fn *log;
     void *log_user;
-    uint64_t weights; /* model_sum's, for states that last, if has_weights */
+    uint64_t weights; /* model_sum's, for persistent states, if has_weights */
     bool has_weights;
-    uint64_t mark; /* of no other engine, for those that do not */
+    uint64_t mark; /* unique to this engine, for other states */
     pl_tensor ids, pos, out_ids, logits;
-    pl_tensor hidden, hidden_out, norm_out; /* -1: the graph has none, keeps
-                                               none */
-    int n_micro;                            /* most micro-batches a run */
+    pl_tensor hidden, hidden_out, norm_out; /* -1: not in the graph, or not
+                                               kept */
+    int n_micro;                            /* the most micro-batches of a
+                                               step */
     struct micro *micro;                    /* owned, [n_micro] */
     int n_batch_seq;                        /* sequences of the last batch */
     int *batch_seq;                         /* owned, [n_seq] */
-    struct batch_seq *of; /* owned, [n_seq] what a batch has of each */
-    uint64_t n_set; /* pl_exec's, when the first kept prefix was computed */
+    struct batch_seq *of;                   /* owned, [n_seq] the batch's tokens
+                                               of each */
+    uint64_t n_set;                         /* pl_exec's, when the first cached
+                                               prefix was computed */
 };
 
-/* pl_plan_free, of an engine's plan too. */
+/* Implements pl_plan_free, also for an engine's plan. */
 void plan_free(pl_plan *p);
 
-/* batch.c: tables for batches, the cache's pages. */
+/* batch.c: tables of batches, and the cache's pages. */
 pl_status batch_init(pl_engine *e, pl_err *err);
 void batch_fini(pl_engine *e);
 
-/* pl_engine_sum, within another call. */
+/* Implements pl_engine_sum, inside another call. */
 pl_status engine_sum(pl_engine *e, const volatile int *cancel, pl_err *err);
-/* Marks what opt->keep names. NOT_FOUND: a pattern that names nothing. */
+/* Marks the tensors that opt->keep names. NOT_FOUND: a pattern without
+ * matches. */
 pl_status engine_keep(pl_graph *g, const pl_options *opt, pl_err *err);
 /* A kv_copy_fn; `user` is the engine. */
 pl_status engine_copy_page(void *user, int pool, int from, int to, pl_err *err);
-/* Before kept prefixes are shared or added to: those go that were computed with
- * other weights, or in memories that somebody set since. */
+/* Called before cached prefixes are shared or extended. Clears them if weights
+ * or caches have been set since they were computed. */
 void engine_trust_prefixes(pl_engine *e);
 bool engine_is_seq(const pl_engine *e, int seq);
-/* Returns true if `path` is a file of its model, by whatever name or link. */
+/* Returns true if `path` is a file of its model, by any name or link. */
 bool engine_reads_file(const pl_engine *e, const char *path);
-/* Fails: there is no such sequence. */
+/* Sets the error for a sequence that does not exist. */
 pl_status engine_no_seq(const pl_engine *e, int seq, pl_err *err);
 
 #endif

@@ -1,18 +1,17 @@
 /* See model_sum.h.
  *
- * Why all bytes: a file may be mended in place, in one row of one matrix, so
- * whatever samples leave out can be what changed; and pages of a cache that
- * lasts would then be those of another model. Why not the file's times alone:
+ * All bytes are hashed because a file may be patched in place, in one row of
+ * one matrix, which sampling could miss. Persistent cache pages would then be
+ * taken for those of another model. The file's times are not enough, because
  * copies of one model, on one machine or several, share what is cached. So
- * every byte is read, but once: the system gives a file that is written to
- * another time of change (ctime, which no program sets), and as long as that,
- * the number and the size are the same, the bytes are. Reading comes right
- * behind loading, when the file is in memory as far as it fits.
+ * every byte is read, but only once. A write gives a file another change time
+ * (ctime, which no program can set). As long as ctime, inode and size are the
+ * same, the bytes are. The sum is read right after loading, when as much of the
+ * file as fits is in memory.
  *
- * A kept sum is a file of 32 bytes, whose name is the key: "plaitsum", the
- * number of the way in which it was made, the sum, and a hash64 of all that;
- * numbers little endian. One that is not so is not there, and is made again.
- */
+ * A cached sum is a file of 32 bytes, whose name is the key: "plaitsum", the
+ * version of the algorithm, the sum, and a hash64 of all that. Numbers are
+ * little endian. An invalid file is ignored and written again. */
 #include "engine/model_sum.h"
 
 #include "base/cache_place.h"
@@ -33,7 +32,7 @@ enum {
     BLOCK = 256 << 10,
     MAX_THREADS = 16,
     KEPT = 32,
-    WAY = 2, /* to be raised whenever other sums are made of the same bytes */
+    WAY = 2, /* to be incremented when the algorithm changes */
 };
 
 static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
@@ -43,7 +42,7 @@ static const char magic[8] = {'p', 'l', 'a', 'i', 't', 's', 'u', 'm'};
 struct summing {
     const struct gguf *g;
     const volatile int *cancel;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     int64_t tensor;       /* the next block is in this one, */
     uint64_t at;          /* from this byte on */
     uint64_t sum;
@@ -51,7 +50,7 @@ struct summing {
     pl_err err;
 };
 
-/* What a tensor is beside its data. */
+/* Hashes a tensor's properties besides its data. */
 static uint64_t hash_name(const struct gguf_tensor *t)
 {
     uint64_t h = hash64(t->id, t->name, strlen(t->name));
@@ -59,7 +58,7 @@ static uint64_t hash_name(const struct gguf_tensor *t)
     return hash64(h, t->dim, (size_t)t->n_dim * sizeof *t->dim);
 }
 
-/* The next block, which may be empty; NULL: there is none. */
+/* Returns the next block, which may be empty; NULL at the end. */
 static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
                                             size_t *n)
 {
@@ -85,7 +84,8 @@ static const struct gguf_tensor *next_block(struct summing *m, uint64_t *at,
     return t;
 }
 
-/* Hashes of blocks are added up: which thread has which makes no difference. */
+/* Adds up hashes of blocks, so their distribution over threads does not
+ * matter. */
 static void *sum_blocks(void *user)
 {
     struct summing *m = user;
@@ -126,7 +126,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     want = (uint64_t)want < blocks ? want : (int)blocks;
     pthread_mutex_init(&m.lock, NULL);
     while (n + 1 < want && !pthread_create(&thread[n], NULL, sum_blocks, &m))
-        n++; /* those that do not start are not missed */
+        n++; /* continues with the threads that started */
     sum_blocks(&m);
     while (n > 0)
         pthread_join(thread[--n], NULL);
@@ -137,7 +137,7 @@ static pl_status sum_all(uint64_t *out, const struct gguf *g, int n_thread,
     return m.s;
 }
 
-/* ---- kept ---------------------------------------------------------------- */
+/* ---- cached sums --------------------------------------------------------- */
 
 static pl_status place(char path[CACHE_PATH], const uint64_t key[2],
                        pl_err *err)
@@ -180,7 +180,7 @@ static bool find_kept(const uint64_t key[2], uint64_t *sum)
     return memcmp(b, want, KEPT) == 0;
 }
 
-/* Where it cannot be kept it is made again. */
+/* Caches the sum. Errors are ignored: it is then computed again. */
 static void keep(const uint64_t key[2], uint64_t sum)
 {
     char path[CACHE_PATH];
@@ -206,7 +206,7 @@ pl_status model_sum(uint64_t *out, const struct gguf *g, int n_thread,
     if (kept && find_kept(key, out))
         return PL_OK;
     PL_TRY(sum_all(out, g, n_thread, cancel, err));
-    /* If it was written to meanwhile nobody knows of which bytes it is. */
+    /* If the file was written meanwhile, the sum may be of mixed contents. */
     if (kept && gguf_identity(g, after) && memcmp(key, after, sizeof key) == 0)
         keep(key, *out);
     return PL_OK;

@@ -25,7 +25,7 @@ pl_status pl_model_open(pl_model **out, const char *path, pl_err *err)
         s = model_open(&m->model, m->file, err);
     if (s == PL_OK) {
         s = engine_tokenizer(&m->tokenizer, m->file, err);
-        if (s == PL_NOT_FOUND) /* a model without words can still be run */
+        if (s == PL_NOT_FOUND) /* a model without a vocabulary can still run */
             s = PL_OK;
     }
     if (s == PL_OK)
@@ -75,8 +75,8 @@ const pl_tokenizer *pl_model_tokenizer(const pl_model *m)
     return m ? m->tokenizer : NULL;
 }
 
-/* Multi-token prediction guesses tokens behind the next one; no logit of the
- * next one depends on it. */
+/* Multi-token prediction predicts the tokens after the next one; no logit of
+ * the next one depends on it. */
 static void tell_unused_layers(const struct model *m, const pl_options *opt)
 {
     char text[160];

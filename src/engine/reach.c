@@ -1,5 +1,5 @@
-/* Reaching into a running model: its executor, its tensors by name, and which
- * of its intermediates are kept for that. */
+/* Access to a running model: its executor, its tensors by name, and the choice
+ * of intermediates to keep. */
 #include "engine/engine.h"
 
 #include "base/err.h"

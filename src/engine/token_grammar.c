@@ -1,5 +1,5 @@
-/* Grammars of pl.h over their layer: the tokens of a tokenizer as the texts of
- * a vocabulary, and masks that samplers of all threads share. */
+/* Grammars of pl.h: a tokenizer's tokens as a vocabulary, and masks that
+ * samplers of all threads share. */
 #include "engine/token_grammar.h"
 
 #include "base/err.h"
@@ -13,9 +13,9 @@
 struct pl_grammar {
     struct grammar *grammar; /* owned, as all here */
     struct grammar_vocab *vocab;
-    struct grammar_masks *masks; /* under the lock, with all their states */
-    uint32_t *never; /* tokens that are not allowed, whatever masks say; NULL:
-                        none */
+    struct grammar_masks *masks; /* protected by the lock, with all their
+                                    states */
+    uint32_t *never;             /* tokens that are never allowed; NULL: none */
     int32_t n_vocab;
     pthread_mutex_t lock;
 };
@@ -25,13 +25,12 @@ struct token_mask {
     struct grammar_state *state; /* owned, under g's lock */
     uint32_t *bits;              /* owned, [n_word] */
     size_t n_word;
-    bool ready; /* the bits are those of the state */
+    bool ready; /* the bits match the state */
 };
 
-/* ---- marks --------------------------------------------------------------- */
+/* ---- markers ------------------------------------------------------------- */
 
-/* A grammar may spell control tokens only where its own text has them: the
- * others are never allowed. */
+/* Forbids control tokens that the grammar's text does not contain. */
 static pl_status forbid_others(pl_grammar *g, const struct tokenizer *t,
                                const char *text, size_t len, pl_err *err)
 {
@@ -158,7 +157,7 @@ void token_mask_free(struct token_mask *m)
     free(m);
 }
 
-/* Fills in the bits. */
+/* Computes the bits. */
 static pl_status fill(struct token_mask *m, pl_err *err)
 {
     const uint32_t *never = m->g->never;

@@ -9,7 +9,7 @@
 struct token_texts {
     const struct tokenizer *t; /* borrowed */
     pthread_mutex_t lock;
-    struct grammar_vocab *made[2]; /* owned, by `marks`; NULL: not yet */
+    struct grammar_vocab *made[2]; /* owned, by `marks`; NULL: not built yet */
 };
 
 static enum grammar_token_kind kind_of(const struct tokenizer *t, int32_t id,
@@ -77,7 +77,7 @@ void token_texts_free(struct token_texts *texts)
     free(texts);
 }
 
-/* Whoever comes while it is made waits for it, and has not to make it. */
+/* Concurrent callers wait until it is built. */
 pl_status token_texts_take(struct token_texts *texts, bool marks,
                            struct grammar_vocab **out, pl_err *err)
 {

@@ -1,5 +1,5 @@
-/* Rows of caches, in and out; see cache_io.h. The form of a tile is that of
- * cache_tile.h. */
+/* Reads and writes rows of caches; see cache_io.h. cache_tile.h describes the
+ * form of a tile. */
 #include "exec/cache_io.h"
 
 #include "base/err.h"
@@ -17,8 +17,8 @@ struct holder {
     const struct prog_tensor *tensor; /* [n_slot, its heads, d_head] */
 };
 
-/* The i-th holder of a cache; false if it stores none of it. All that is known
- * here of who holds what. */
+/* Returns the i-th holder of a cache; false if it stores none of it. The only
+ * code here that knows who holds which part. */
 static bool holder(const pl_exec *x, int node, int i, struct holder *h)
 {
     const struct compiled *p = x->plan;
@@ -43,11 +43,12 @@ struct cache_part {
     int dev;
     size_t at;      /* of page 0 in the device's region */
     int64_t n_head; /* stored there */
-    int32_t *head;  /* [n_head] which ones */
-    bool *first;    /* [n_head] no part before has it */
+    int32_t *head;  /* [n_head] their indices in the cache */
+    bool *first;    /* [n_head] no earlier part has the head */
 };
 
-/* The heads that a device stores, and whether it is the first to do so. */
+/* Lists the heads that a device stores, and whether it is the first to store
+ * each. */
 static bool part_init(struct cache_part *p, struct exec_caches *c,
                       const struct exec_cache *cache, const struct holder *h,
                       bool *seen)

@@ -1,4 +1,4 @@
-/* pl_exec: creation, values in and out, steps. */
+/* pl_exec: creation, transfer of values, steps. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- lifetime ---------------------------------------------------------- */
 
-/* Devices and ranks of each group. */
+/* Lists the devices and ranks of each group. */
 static pl_status group_tables(pl_exec *x, pl_err *err)
 {
     const struct lowered *l = x->plan->low;
@@ -40,7 +40,7 @@ static pl_status group_tables(pl_exec *x, pl_err *err)
     return PL_OK;
 }
 
-/* What a step or a range needs, so that neither allocates. */
+/* Allocates what a step or a range needs, so that neither allocates. */
 static pl_status tables(pl_exec *x, pl_err *err)
 {
     const struct compiled *p = x->plan;
@@ -66,7 +66,8 @@ static pl_status tables(pl_exec *x, pl_err *err)
     return x->page ? PL_OK : err_no_memory(err, "an executor");
 }
 
-/* PL_DEBUG lists, by commas, what a run of tests wants beside. */
+/* Returns true if `word` is in the comma-separated list PL_DEBUG, which tests
+ * set. */
 static bool debug_asks(const char *word)
 {
     const char *s = getenv("PL_DEBUG");
@@ -176,7 +177,7 @@ void exec_free(pl_exec *x)
     free(x);
 }
 
-/* A system call a call of ours: some 50 ns. */
+/* Costs one system call for each public call, about 50 ns. */
 static pl_status check_owner(const pl_exec *x, pl_err *err)
 {
     pid_t here = getpid();
@@ -249,7 +250,7 @@ static const struct graph_node *node_of(const pl_exec *x, pl_tensor t)
     return t >= 0 && t < x->plan->g->n_node ? &x->plan->g->node[t] : NULL;
 }
 
-/* A tensor to be read or set: of a micro-batch where it has several. */
+/* A tensor to be read or set, in one micro-batch. */
 struct tensor_access {
     pl_exec *x;
     pl_tensor t;
@@ -306,7 +307,8 @@ static pl_status check_range(const struct tensor_access *j, size_t offset,
 typedef pl_status part_fn(const struct tensor_access *j, int64_t first,
                           int64_t n, void *data, bool put);
 
-/* Widens a byte range to units, values or rows, by way of a copy. */
+/* Widens a byte range to whole units, values or rows, through a temporary
+ * copy. */
 static pl_status widened(const struct tensor_access *j, unsigned char *data,
                          size_t offset, size_t bytes, size_t unit,
                          part_fn *part)
@@ -335,7 +337,7 @@ static pl_status widened(const struct tensor_access *j, unsigned char *data,
     return s;
 }
 
-/* Inputs and results are whole in io's memory. */
+/* Inputs and results are complete in io's memory. */
 static pl_status value_part(const struct tensor_access *j, int64_t first,
                             int64_t n, void *data, bool put)
 {
@@ -436,8 +438,8 @@ pl_status exec_get_output(pl_exec *x, int micro, pl_tensor t, void *data,
 
 /* Steps ------------------------------------------------------------------ */
 
-/* The slots of token i's state are two of the pool's, and it follows on the
- * token before: states are brought up to date token after token. */
+/* Checks that the state slots of token i are in the pool. Checks that it
+ * follows on the token before, because states are updated token by token. */
 static pl_status check_state(const struct token_table *b, int64_t n_slot,
                              int64_t i, pl_err *err)
 {
@@ -468,7 +470,7 @@ static pl_status check_state(const struct token_table *b, int64_t n_slot,
     return PL_OK;
 }
 
-/* Every page of a pool that token i may read or write is one of the pool's. */
+/* Checks that every page that token i may read or write is in the pool. */
 static pl_status check_pages(const pl_exec *x, const struct token_table *b,
                              int pool, int64_t i, pl_err *err)
 {
@@ -481,7 +483,7 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        from = b->pos[i - 1] / PAGE_TOKENS; /* those before were looked at */
+        from = b->pos[i - 1] / PAGE_TOKENS; /* earlier ones were checked */
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
 
@@ -493,8 +495,8 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
     return PL_OK;
 }
 
-/* Without a table all tokens share one page, which only a graph with a cache
- * minds. */
+/* Without a table all tokens share one page, which matters only to a graph with
+ * a cache. */
 static pl_status check_token(const pl_exec *x, const pl_step_tokens *r,
                              struct token_table *b, int64_t i, pl_err *err)
 {
@@ -563,7 +565,7 @@ static pl_status check_tokens(const pl_exec *x, const pl_step_tokens *r,
 
 /* ---- the token table ------------------------------------------------- */
 
-/* Words from `word` on of micro-batch k's table, in io's memory. */
+/* Writes words of micro-batch k's table, from `word`, in io's memory. */
 static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                            int64_t n, pl_err *err)
 {
@@ -574,7 +576,7 @@ static pl_status put_words(pl_exec *x, int k, int64_t word, const int32_t *v,
                         v, 4 * (size_t)n, err);
 }
 
-/* Rows of the table: the step's sequences in the order in which they come. */
+/* Assigns table rows to the step's sequences in the order of first use. */
 static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
 {
     int32_t n = 0;
@@ -591,14 +593,14 @@ static int64_t assign_table_rows(pl_exec *x, const pl_step_tokens *r)
     return n;
 }
 
-/* The pages of a pool, for the table of micro-batch k. */
+/* Writes the pages of a pool to the table of micro-batch k. */
 static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
                            int64_t n_seq, int pool, pl_err *err)
 {
     int64_t at = program_pages_word(&x->plan->low->prog[x->io], pool);
     int64_t n_row = 0;
 
-    if (!r->pages[pool]) /* all have the first page */
+    if (!r->pages[pool]) /* all use the first page */
         return put_words(x, k, at, x->zeros,
                          x->plan->g->pool[pool].state ? STATE_WORDS : 1, err);
     for (int64_t i = 0; i < r->n_tok && n_row < n_seq; i++) {
@@ -614,7 +616,7 @@ static pl_status put_pages(pl_exec *x, int k, const pl_step_tokens *r,
     return PL_OK;
 }
 
-/* Pages that a sequence has positions in, at most. */
+/* Returns an upper bound of the pages in which a sequence has positions. */
 static int64_t pages_reached(const pl_step_tokens *r)
 {
     int32_t last = 0;
@@ -624,7 +626,7 @@ static int64_t pages_reached(const pl_step_tokens *r)
     return last / PAGE_TOKENS + 1;
 }
 
-/* Puts the table of micro-batch k; *n_seq: its sequences. */
+/* Writes the table of micro-batch k; sets *n_seq to its sequences. */
 static pl_status put_token_table(pl_exec *x, int k, const pl_step_tokens *r,
                                  int64_t *n_seq, int64_t *n_page, pl_err *err)
 {
@@ -648,7 +650,7 @@ int exec_n_micro(const pl_exec *x)
     return x->n_micro;
 }
 
-/* Which script: the pipeline for several micro-batches, streaming for one of
+/* Chooses the variant: pipelined for several micro-batches, streamed for one of
  * many tokens. */
 static int choose_variant(const struct compiled *p, int n, int64_t n_tok)
 {

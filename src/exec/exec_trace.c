@@ -1,11 +1,11 @@
-/* A trace for chrome://tracing, Perfetto and the like: a process a device, a
- * thread a queue, a complete event ("ph": "X") a step, microseconds since the
- * executor was made. Events are written run by run and not kept, so that a
- * trace may be as long as the disk allows.
+/* Writes a trace for chrome://tracing, Perfetto and similar tools. Each device
+ * is a process, each queue a thread, and each instruction a complete event
+ * ("ph": "X"). Times are microseconds since the executor was created. Events
+ * are written step by step and not kept, so only the disk limits a trace.
  *
  * A copy between groups is hidden while a device of the receiving group
- * computes; which part of all copy time is so is summed up beside. Copies of
- * cpu devices take the threads that compute, so that a peer alone hides them.
+ * computes. The hidden part of all copy time is summed separately. Copies of
+ * cpu devices use the computing threads, so only a peer can hide them.
  *
  * Source of the format: Trace Event Format, the Catapult project. */
 #include "exec/exec_trace.h"
@@ -24,11 +24,11 @@ struct exec_trace {
     const struct compiled *p; /* borrowed */
     pl_write_fn *write;
     void *user;
-    struct trace_span *busy; /* owned: room for all events of a run */
+    struct trace_span *busy; /* owned: space for all events of a step */
     struct trace_span *copy; /* owned, likewise */
-    double first_s, start_s; /* when the executor, the run began */
+    double first_s, start_s; /* when the executor and the step began */
     bool any;                /* an event was written */
-    pid_t owner;             /* the process whose runs it tells of */
+    pid_t owner;             /* the process whose steps it records */
     pl_traced sum;
 };
 
@@ -48,8 +48,8 @@ static void say(struct exec_trace *t, const char *fmt, ...)
         t->write(t->user, buf, (size_t)n);
 }
 
-/* A string of JSON. Names are a caller's or a file's: anything but ASCII is
- * written as '?', since it need not be UTF-8. */
+/* Writes a string of JSON. Names are from a caller or a file and need not be
+ * UTF-8, so anything but ASCII is written as '?'. */
 static void say_string(struct exec_trace *t, const char *s)
 {
     say(t, "\"");
@@ -66,7 +66,7 @@ static void say_string(struct exec_trace *t, const char *s)
     say(t, "\"");
 }
 
-/* ---- life --------------------------------------------------------------- */
+/* ---- lifetime ----------------------------------------------------------- */
 
 static bool one_queue(const struct compiled *p, int dev)
 {
@@ -108,7 +108,7 @@ pl_status exec_trace_create(struct exec_trace **out, const struct compiled *p,
     t->busy = malloc(room * sizeof *t->busy);
     t->copy = malloc(room * sizeof *t->copy);
     if (!t->busy || !t->copy) {
-        t->write = NULL; /* nothing was begun */
+        t->write = NULL; /* nothing was written */
         exec_trace_free(t);
         *out = NULL;
         return err_no_memory(err, "a trace");
@@ -128,7 +128,7 @@ void exec_trace_free(struct exec_trace *t)
 {
     if (!t)
         return;
-    if (t->write && t->owner == getpid()) /* not of a forked copy's */
+    if (t->write && t->owner == getpid()) /* not by a forked copy */
         say(t, "\n]}\n");
     free(t->busy);
     free(t->copy);
@@ -148,7 +148,7 @@ static const struct insn *insn_of(const struct exec_trace *t, int variant,
     return &t->p->low->prog[e->dev].variant[variant].insn[e->step];
 }
 
-/* What the step does, and its category. */
+/* Returns the action of the instruction, and sets its category. */
 static const char *action(const struct exec_trace *t, const struct insn *s,
                           const char **category)
 {
@@ -176,8 +176,8 @@ static const char *action(const struct exec_trace *t, const struct insn *s,
     return "";
 }
 
-/* The tensor that names a step: an op's weight, else what is computed or
- * moved. */
+/* Returns the tensor that names an instruction: an op's weight, else the
+ * computed or copied tensor. */
 static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
 {
     const struct graph_node *n = &t->p->g->node[node];
@@ -211,7 +211,7 @@ static void say_event(struct exec_trace *t, const struct insn *s,
     t->any = true;
 }
 
-/* ---- what is hidden ----------------------------------------------------- */
+/* ---- hidden copies ------------------------------------------------------ */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -228,7 +228,7 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
     int n = 0;
 
     qsort(busy, (size_t)n_busy, sizeof *busy, by_begin);
-    for (int i = 0; i < n_busy; i++) /* one behind the other */
+    for (int i = 0; i < n_busy; i++) /* joins overlapping ones */
         if (n > 0 && busy[i].begin_s <= busy[n - 1].end_s) {
             if (busy[i].end_s > busy[n - 1].end_s)
                 busy[n - 1].end_s = busy[i].end_s;
@@ -258,7 +258,7 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
     return sum;
 }
 
-/* Do the devices share a group? */
+/* Returns true if the devices share a group. */
 static bool peers(const struct compiled *p, int a, int b)
 {
     const struct placement *y = &p->place;
@@ -276,7 +276,7 @@ static bool peers(const struct compiled *p, int a, int b)
     return a == b;
 }
 
-/* Events come device by device. */
+/* The events are ordered by device. */
 static void add_copies(struct exec_trace *t, int variant,
                        const struct device_timing *event, int n)
 {

@@ -1,5 +1,5 @@
-/* The table of storages, and moves of slabs. All that is written to weights or
- * read from them on devices passes weight_store_copy. */
+/* Lists the stores of weights, and copies slabs. All reads and writes of
+ * weights on devices use weight_store_copy. */
 #include "exec/storage.h"
 
 #include "base/err.h"
@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-/* ---- where rows are ------------------------------------------------------ */
+/* ---- positions of rows --------------------------------------------------- */
 
-/* The row that is the i-th of those held, and how many follow it both here and
- * there, itself among them. */
+/* Returns the row of the i-th held one. Sets *len to how many rows from it on
+ * are consecutive on both sides, itself included. */
 static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
 {
     const struct layout_local *m = &s->split;
@@ -26,7 +26,7 @@ static int64_t row_at(const struct weight_store *s, int64_t i, int64_t *len)
     return (outer * s->size + at) * s->inner + rest;
 }
 
-/* How many rows below `row` are held. */
+/* Returns how many rows below `row` are held. */
 static int64_t rows_below(const struct weight_store *s, int64_t row)
 {
     int64_t index = row / s->inner, outer = index / s->size;
@@ -43,7 +43,7 @@ static int64_t panels(int64_t n_row)
     return (n_row + PACK_ROWS - 1) / PACK_ROWS;
 }
 
-/* Rows held [*a, *b) that piece i holds. */
+/* Sets [*a, *b) to the held rows in piece i. */
 static void piece_rows(const struct weight_store *s, int64_t i, int64_t *a,
                        int64_t *b)
 {
@@ -84,19 +84,19 @@ void storage_pieces(const struct weight_store *s, int64_t lo, int64_t hi,
 struct table {
     const pl_exec *x;
     struct arena *arena;
-    struct weight_store *s; /* NULL while they are counted */
+    struct weight_store *s; /* NULL in the counting pass */
     int n;
     pl_err *err;
 };
 
-/* How rows are dealt to the device, and its pieces. */
+/* Computes which rows the device holds, and its pieces. */
 static pl_status deal(struct weight_store *s, const struct graph_node *g,
                       const pl_layout *l, rankset ranks, struct table *tab)
 {
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* panels know which part of a row it is */
+    if (s->t->pack && dim == last) { /* panels know their part of a row */
         l = &layout_mirrored;
         dim = 0;
     }
@@ -123,7 +123,8 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
     return PL_OK;
 }
 
-/* Unit u of the holder has num node's value in tensor t; perhaps nothing. */
+/* Adds the store of holder h->dev[u], which may be empty: node nn's value in
+ * tensor t. */
 static pl_status add(struct table *tab, const struct num_node *nn,
                      const struct exec_owners *h, int u, int t)
 {
@@ -141,7 +142,8 @@ static pl_status add(struct table *tab, const struct num_node *nn,
     return PL_OK;
 }
 
-/* A weight may be held under several layouts, and packed and plain. */
+/* Adds all stores of a weight, which may have several layouts, and be packed
+ * and plain. */
 static pl_status add_all(struct table *tab, int node, bool read)
 {
     const struct compiled *p = tab->x->plan;
@@ -156,7 +158,7 @@ static pl_status add_all(struct table *tab, int node, bool read)
             continue;
         h = exec_owners(tab->x, i);
         if (read && nn->layout->kind != PL_SPLIT && h.n > 1)
-            h.n = 1; /* the others have the same */
+            h.n = 1; /* the others hold the same */
         for (int u = 0; u < h.n; u++) {
             PL_TRY(add(tab, nn, &h, u, h.v[u].tensor));
             if (!read && h.v[u].plain >= 0)
@@ -182,9 +184,9 @@ pl_status storage_table(const pl_exec *x, int node, bool read, struct arena *a,
     return PL_OK;
 }
 
-/* ---- moves --------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------- */
 
-/* The host's rows of a panel, NULL where there is none. */
+/* The host's rows of a panel, NULL for rows outside the host's range. */
 struct panel_rows {
     const void *row[PACK_ROWS];
     int n, have; /* rows the panel holds; those of the host's range */
@@ -261,7 +263,7 @@ static void plain_rows(const struct weight_store *s, int64_t first, int64_t n,
     }
 }
 
-/* Are all rows of the pieces among the host's? */
+/* Returns true if the host has all rows of the pieces. */
 static bool all_given(const struct weight_store *s, int64_t first, int64_t n,
                       const struct storage_rows *r)
 {

@@ -1,10 +1,10 @@
-/* Reading and setting tensors while the caller does something else.
+/* Reads and sets tensors asynchronously.
  *
  * One thread an executor, started by the first such call, does the transfers in
- * the order of the calls. Whatever else touches the executor's memory waits for
- * them first (exec_wait_async), so a transfer sees the state between two steps
- * and needs no lock on it. The first failure stays until somebody waits;
- * transfers behind it are dropped, since they may rest on it. */
+ * the order of the calls. All other accesses to the executor's memory wait for
+ * them first (exec_wait_async). So a transfer sees the state between two steps
+ * and needs no lock on it. The first failure is kept until a caller waits.
+ * Transfers after it are dropped, because they may depend on it. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ struct transfer {
 
 struct exec_async {
     pl_exec *x;
-    pid_t owner; /* the process that has the thread */
+    pid_t owner; /* the process that owns the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t changed;
@@ -78,7 +78,7 @@ static pl_status start(pl_exec *x, pl_err *err)
     a->x = x;
     a->owner = getpid();
     a->end = &a->first;
-    x->async = a; /* before the thread that looks at it */
+    x->async = a; /* before the thread that reads it */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     e = pthread_create(&a->thread, NULL, run, a);
@@ -146,8 +146,8 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
-    if (a->owner != getpid()) { /* a forked copy has no thread to end, and what
-                                   it was about may be half done */
+    if (a->owner != getpid()) { /* a forked copy has no thread to join, and its
+                                   transfer may be half done */
         free(a);
         return;
     }

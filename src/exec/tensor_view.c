@@ -1,9 +1,9 @@
 /* Strided views of tensors on devices: pl_tensor_get_view, pl_tensor_set_view.
  *
- * A view is read by the rows that it touches: a window of whole rows is fetched
- * as any range of bytes is, and values are picked from it, so nothing here
- * knows of layouts, packings or pages. Going through rows again and again,
- * as a transposed view of a large matrix does, costs time and no memory. */
+ * A view is read by the rows that it touches. A window of whole rows is fetched
+ * as a byte range, and values are picked from it. So nothing here depends on
+ * layouts, packings or pages. Reading rows repeatedly, as a transposed view of
+ * a large matrix does, costs time but no memory. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -18,11 +18,11 @@ struct view {
     pl_exec *x;
     pl_tensor t;
     const struct graph_node *n;
-    int64_t row;      /* values of a row; 1 where values are read singly */
-    size_t row_bytes; /* as the tensor has them */
-    size_t size;      /* of a value, as the caller has it */
+    int64_t row;      /* values of a row; 1 if values are accessed singly */
+    size_t row_bytes; /* in the tensor's format */
+    size_t size;      /* of a value in the caller's format */
     bool put;
-    int64_t first_row, last_row; /* those that the view touches */
+    int64_t first_row, last_row; /* rows that the view touches */
     int64_t have, n_have, cap;   /* rows in the window */
     unsigned char *window;       /* owned */
     bool dirty;
@@ -53,7 +53,7 @@ static pl_status store(struct view *v)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* Makes the window hold `row`. */
+/* Loads `row` into the window. */
 static pl_status load(struct view *v, int64_t row)
 {
     if (row >= v->have && row < v->have + v->n_have)
@@ -67,7 +67,7 @@ static pl_status load(struct view *v, int64_t row)
                (size_t)v->n_have * v->row_bytes);
 }
 
-/* n neighbouring values of one row, to or from `data`. */
+/* Copies n neighbouring values of one row, to or from `data`. */
 static pl_status piece(struct view *v, int64_t at, int64_t n,
                        unsigned char *data)
 {
@@ -91,7 +91,7 @@ static pl_status piece(struct view *v, int64_t at, int64_t n,
     return PL_OK;
 }
 
-/* An innermost line of the view. */
+/* Copies an innermost line of the view. */
 static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
                       unsigned char *data)
 {
@@ -115,7 +115,7 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
     return PL_OK;
 }
 
-/* All lines; i[] counts the outer dimensions. */
+/* Copies all lines; i[] counts the outer dimensions. */
 static pl_status lines(struct view *v, const pl_view *w, unsigned char *data)
 {
     int last = w->n_dim - 1;
@@ -141,11 +141,11 @@ static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
     return err_set(err, PL_BAD_ARGUMENT, "%s: %s", n->name, what);
 }
 
-/* The least and the greatest value that the view touches. */
+/* Computes the least and the greatest index that the view touches. */
 static pl_status bounds(const pl_view *w, const struct graph_node *n,
                         int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
 {
-    int64_t count = 8; /* bytes of a value, at most */
+    int64_t count = 8; /* the most bytes of a value */
 
     *lo = *hi = w->start;
     *empty = false;
@@ -187,7 +187,7 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     v.n = &x->plan->g->node[t];
     f = format_info(v.n->format);
     PL_TRY(bounds(w, v.n, &lo, &hi, &empty, err));
-    if (empty) /* the call's other mistakes are told all the same */
+    if (empty) /* still reports the call's other errors */
         return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,
@@ -221,7 +221,7 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
     return s;
 }
 
-/* Dimensions that cannot be are told later. */
+/* Invalid dimensions are reported later. */
 static bool is_empty(const pl_view *w)
 {
     for (int d = 0; d < w->n_dim && d < 4; d++)

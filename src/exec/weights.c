@@ -1,5 +1,6 @@
-/* Weights between the host's rows and the devices: any range of one weight, or
- * all weights by several threads. Where they lie is storage.c's affair. */
+/* Transfers weights between the host's rows and the devices: any range of one
+ * weight, or all weights by several threads. storage.c knows their
+ * locations. */
 #include "exec/exec.h"
 
 #include "base/err.h"
@@ -13,7 +14,7 @@
 
 /* Ranges ----------------------------------------------------------------- */
 
-/* [row0, row0 + n) in what the storage calls rows. */
+/* Converts [row0, row0 + n) to the store's rows. */
 static struct storage_rows rows_of(const pl_exec *x,
                                    const struct weight_store *s, int64_t row0,
                                    int64_t n, unsigned char *data)
@@ -82,7 +83,7 @@ enum { LOAD_THREADS = 64 };
 struct slab {
     const struct weight_store *s;
     int64_t first, n;
-    int64_t part; /* which the pieces are in */
+    int64_t part; /* the part that holds the pieces */
 };
 
 struct loading {
@@ -92,16 +93,16 @@ struct loading {
     struct weight_store *weight_store;
     struct slab *slab;
     int n_storage, n_slab;
-    size_t staging_bytes; /* a thread needs; 0: none */
+    size_t staging_bytes; /* per thread; 0: none */
     atomic_int next;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects what follows */
     uint64_t done, total;
     pl_status status;
     pl_err err;
     const pl_options *opt;
 };
 
-/* One of the threads; its staging memory is its own. */
+/* A loader thread; its staging memory is private. */
 struct loader {
     struct loading *l;
     unsigned char *staging;
@@ -124,7 +125,7 @@ static void slab_done(struct loading *l, const struct slab *b, pl_status s,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The host's rows of a part. */
+/* Returns the host's rows of a part. */
 static struct storage_rows part_rows(const struct loading *l,
                                      const struct weight_store *s, int64_t part)
 {
@@ -167,7 +168,7 @@ static void *load_slabs(void *arg)
     }
 }
 
-/* Cuts pieces [first, end), which are in a part, into slabs. */
+/* Splits pieces [first, end), which belong to a part, into slabs. */
 static void cut_part(struct loading *l, const struct weight_store *s,
                      int64_t part, int64_t first, int64_t end)
 {
@@ -177,7 +178,7 @@ static void cut_part(struct loading *l, const struct weight_store *s,
     }
 }
 
-/* The slabs of all storages that have data, in the file's order. */
+/* Lists the slabs of all stores that have data, in the file's order. */
 static pl_status cut_slabs(struct loading *l, pl_err *err)
 {
     int64_t n = 0;
@@ -212,8 +213,8 @@ static pl_status cut_slabs(struct loading *l, pl_err *err)
     return PL_OK;
 }
 
-/* As many threads as the devices have; an accelerator, which has none of its
- * own, wants all cores. */
+/* Returns as many threads as the devices have. An accelerator has none, so it
+ * gets all cores. */
 static int threads_wanted(const struct device_list *l)
 {
     const struct topology *t = l->topology;
@@ -229,7 +230,7 @@ static int threads_wanted(const struct device_list *l)
     return n > LOAD_THREADS ? LOAD_THREADS : n;
 }
 
-/* Fewer threads where the system gives fewer. The caller is one of them. */
+/* Uses fewer threads if the system allows fewer. The caller is one of them. */
 static pl_status load_by_threads(struct loading *l, pl_err *err)
 {
     struct loader loader[LOAD_THREADS] = {0};

@@ -1,17 +1,18 @@
-/* Opening GGUF files: mapping, joining split sets, look-up. What the bytes mean
- * is gguf_parse.c, typed values are gguf_values.c.
+/* Opens GGUF files: mapping, joining split sets, look-up. gguf_parse.c
+ * interprets the bytes, gguf_values.c has typed values.
  *
- * Whoever touches a mapped page that the file has no more dies of SIGBUS, and
- * anybody may shorten a file at any time. So all that is parsed is first read
- * into memory that takes the mapping's place, piece by piece as the parser
- * comes to it; addresses stay what they are. Tensors' data stays in the file:
- * reading it (gguf_read) instead of touching it would be safe as well, but
- * costs a load from the page cache 10 to 45 % more processor time.
+ * Accessing a mapped page that the file no longer has raises SIGBUS, and
+ * another process may truncate a file at any time. So everything that is parsed
+ * is first read into memory that replaces the mapping, block by block as the
+ * parser advances; addresses stay the same. Tensors' data stays in the file.
+ * Reading it (gguf_read) instead of accessing the mapping would be safe as
+ * well, but a load from the page cache then costs 10 to 45 % more processor
+ * time.
  *
- * A split set NAME-00001-of-0000N.gguf is N complete files. The first carries
- * the metadata, each carries split.no (from 0), split.count and
- * split.tensors.count (of all parts); its tensors' offsets are its own. The
- * convention is that of llama.cpp's gguf-split. */
+ * A split set NAME-00001-of-0000N.gguf is N complete files. The first has the
+ * metadata. Each has split.no (from 0), split.count and split.tensors.count (of
+ * all parts); its tensors' offsets are its own. The convention is that of
+ * llama.cpp's gguf-split. */
 #include "gguf/gguf.h"
 
 #include "base/arena.h"
@@ -29,10 +30,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The suffix "-00001-of-00003.gguf", and how much of a path errors show. */
+/* The length of the suffix "-00001-of-00003.gguf", and of a path in errors. */
 enum { SUFFIX_LEN = 20, LABEL_LEN = 240, MAX_PART = 65535 };
 
-/* What is copied at once, if there is so much. */
+/* Bytes copied at once, if there are as many. */
 enum { COPY_BYTES = 1 << 20 };
 
 struct gguf {
@@ -72,7 +73,7 @@ static pl_status part_init(struct gguf_part *p, const char *path, pl_err *err)
 
 static pl_status part_map(struct gguf_part *p, pl_err *err)
 {
-    /* a pipe must not block us, it is refused below */
+    /* opening a pipe must not block; it is rejected below */
     int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     void *base;
@@ -123,7 +124,7 @@ static pl_status cut_short(const struct gguf_part *p, uint64_t size,
                    p->label, (unsigned long long)size, p->size);
 }
 
-/* n bytes of the file from `at` on. */
+/* Reads n bytes of the file from `at` on. */
 static pl_status read_bytes(const struct gguf_part *p, uint64_t at, void *dst,
                             size_t n, pl_err *err)
 {
@@ -167,7 +168,7 @@ pl_status gguf_part_copy(struct gguf_part *p, uint64_t n, pl_err *err)
     return PL_OK;
 }
 
-/* Maps if there is no base yet, then header and metadata. */
+/* Maps the file if it has no base yet, then parses header and metadata. */
 static pl_status part_load(struct gguf_part *p, pl_err *err)
 {
     if (!p->base)
@@ -176,7 +177,7 @@ static pl_status part_load(struct gguf_part *p, pl_err *err)
     return gguf_parse_kvs(p, err);
 }
 
-/* A key of one part; `def` where it is absent. */
+/* Reads a key of one part; `def` if it is absent. */
 static pl_status part_i64(const struct gguf_part *p, const char *key,
                           int64_t def, int64_t hi, int64_t *out, pl_err *err)
 {
@@ -186,7 +187,7 @@ static pl_status part_i64(const struct gguf_part *p, const char *key,
     return i < 0 ? PL_OK : gguf_kv_i64(p, &p->kv[i], 0, hi, out, err);
 }
 
-/* What a part says of itself; *n_tensor of the whole set is -1 if not said. */
+/* The split keys of a part. *n_tensor, of the whole set, is -1 if absent. */
 struct place {
     int64_t count, no, n_tensor;
 };
@@ -209,7 +210,8 @@ static pl_status part_place(const struct gguf_part *p, struct place *at,
                     err);
 }
 
-/* The path of part `no` from that of another, whose name must fit `at`. */
+/* Makes the path of part `no` from that of another, whose name must fit
+ * `at`. */
 static pl_status part_path(const struct gguf_part *p, const struct place *at,
                            int64_t no, char **out, pl_err *err)
 {
@@ -315,7 +317,7 @@ static pl_status read_tensors(struct gguf *g, pl_err *err)
     return PL_OK;
 }
 
-/* Takes over `given`, whatever happens. */
+/* Takes ownership of `given` in any case. */
 static pl_status open_set(struct gguf **out, struct gguf_part *given,
                           pl_err *err)
 {

@@ -1,13 +1,13 @@
-/* Reading GGUF files (versions 2 and 3, little endian, split files joined).
+/* Reads GGUF files (versions 2 and 3, little endian, split files joined).
  *
- * The reader trusts nothing: counts, lengths, offsets, alignment, duplicate
- * names and the end of the file are checked, and each error names the file,
- * the byte offset, the key or tensor, and a remedy. Metadata is copied, strings
- * and arrays point into the copy; data of tensors is mapped read-only. Who
- * reads data through the mapping dies of SIGBUS if somebody shortens the file;
- * who calls gguf_read gets a status. Beside the mapping an open file takes at
- * most three times its size + 64 MiB. This is the only layer that knows the
- * container; shapes leave it outermost first. It does not know models.
+ * The reader trusts nothing. It checks counts, lengths, offsets, alignment,
+ * duplicate names and the end of the file. Each error names the file, the byte
+ * offset, the key or tensor, and a remedy. Metadata is copied, and strings and
+ * arrays point into the copy; data of tensors is mapped read-only. Reading data
+ * through the mapping raises SIGBUS if another process truncates the file;
+ * gguf_read returns a status instead. Besides the mapping, an open file takes
+ * at most three times its size + 64 MiB. Only this layer knows the container;
+ * it returns shapes outermost first. It does not know models.
  *
  * An open file is read-only and may be used by any number of threads. */
 #ifndef GGUF_GGUF_H
@@ -39,15 +39,16 @@ struct gguf_str {
     size_t len;
 };
 
-/* One metadata entry. For an array `elem` is the element's type and `count`
- * their number; for anything else elem == type and count == 1. Keys hold no
- * NUL; truth values are 0 or 1. */
+/* One metadata entry. For an array, `elem` is the type and `count` the number
+ * of its elements; otherwise elem == type and count == 1. Keys hold no NUL;
+ * truth values are 0 or 1. */
 struct gguf_kv {
     const char *key; /* terminated, owned by the file */
     enum gguf_type type, elem;
     uint64_t count;
-    const unsigned char *data;   /* owned by the file: little endian, unaligned;
-                                    of a string its length field */
+    /* Owned by the file: little endian, unaligned. For a string, its length
+     * field. */
+    const unsigned char *data;
     const struct gguf_str *strs; /* [count] if elem is a string, else NULL */
 };
 
@@ -55,27 +56,28 @@ struct gguf_kv {
  * dim[n_dim - 1] = n_in contiguous. */
 struct gguf_tensor {
     const char *name; /* terminated, owned by the file */
-    int n_dim;        /* 1 .. 4 (0-dimensional ones are refused) */
+    int n_dim;        /* 1 .. 4 (0-dimensional ones are rejected) */
     int64_t dim[GGUF_MAX_DIM];
     pl_format format; /* PL_FORMAT_COUNT if the id is known but unsupported */
     uint32_t id;      /* the file's type id */
     size_t bytes;     /* in the file, for unsupported formats too */
     int part;         /* which file of a split set */
     uint64_t offset;  /* of the data, from the start of that file */
-    const void *data; /* view into the mapping; NULL if unsupported. Touched
-                         only after gguf_check_whole */
+    /* View into the mapping; NULL if unsupported. Accessed only after
+     * gguf_check_whole. */
+    const void *data;
 };
 
 struct gguf; /* opaque */
 
-/* Opens `path`; of a split set any part's name may be given and all are
- * opened: metadata is the first part's, tensors are those of all parts in
+/* Opens `path`. For a split set, any part's name may be given, and all parts
+ * are opened. Metadata is the first part's; tensors are those of all parts in
  * order. On failure *out is NULL. */
 pl_status gguf_open(struct gguf **out, const char *path, pl_err *err);
 
-/* The same from memory that the caller keeps alive (fuzzing, tests). `name`
- * stands for the path in errors. Data is as aligned as `data` is. A part of a
- * split set is refused. */
+/* Does the same from memory that the caller keeps alive (fuzzing, tests).
+ * `name` replaces the path in errors. Data is as aligned as `data` is. Rejects
+ * a part of a split set. */
 pl_status gguf_open_memory(struct gguf **out, const void *data, size_t size,
                            const char *name, pl_err *err);
 void gguf_close(struct gguf *g);
@@ -91,42 +93,40 @@ const struct gguf_kv *gguf_kv_at(const struct gguf *g, int64_t i);
 int64_t gguf_n_tensor(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int64_t i);
 
-/* NULL if absent. Constant time. */
+/* Return NULL if absent. Constant time. */
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g,
                                            const char *name);
 
-/* Bytes [offset, offset + bytes) of a tensor's data, which has as many. A file
- * that has become shorter is BAD_FILE. */
+/* Reads bytes [offset, offset + bytes) of a tensor's data, which must exist.
+ * PL_BAD_FILE: the file has become shorter. */
 pl_status gguf_read(const struct gguf *g, const struct gguf_tensor *t,
                     size_t offset, void *dst, size_t bytes, pl_err *err);
 
-/* Has the file of that tensor still all the bytes that it had when it was
- * opened? For who is about to read t->data: what is cut off while he reads
- * still raises SIGBUS. */
+/* Fails if that tensor's file is now shorter than when it was opened. Call it
+ * before reading t->data. Truncation during the reading still raises SIGBUS. */
 pl_status gguf_check_whole(const struct gguf *g, const struct gguf_tensor *t,
                            pl_err *err);
 
-/* What the files are to the system now, as a number: device, number, size and
- * times of each. Another one follows whenever one is written to; a copy has
- * another one too. False: they are in memory, or gone. */
+/* Identifies the present files by device, number, size and times of each. The
+ * identity changes whenever a file is written, and a copy has another one.
+ * Returns false if the data is in memory or a file is gone. */
 bool gguf_identity(const struct gguf *g, uint64_t out[2]);
 /* Returns true if `path` is one of its files, by whatever name or link. */
 bool gguf_has_file(const struct gguf *g, const char *path);
 
-/* Element i of an array (or i = 0 of a scalar), converted. False if the type
- * does not fit (a string, a fraction where an integer is wanted, out of the
- * result's range) or i >= count. Any integer width is accepted; a whole float
- * serves as an integer, and 0 and 1 as truth values. */
+/* Convert element i of an array, or i = 0 of a scalar. Return false if the type
+ * does not fit (a string, a fraction for an integer, out of the result's range)
+ * or if i >= count. Any integer width is accepted. A whole float serves as an
+ * integer, and 0 and 1 as truth values. */
 bool gguf_as_i64(const struct gguf_kv *kv, uint64_t i, int64_t *out);
 bool gguf_as_f64(const struct gguf_kv *kv, uint64_t i, double *out);
 bool gguf_as_bool(const struct gguf_kv *kv, uint64_t i, bool *out);
 bool gguf_as_str(const struct gguf_kv *kv, uint64_t i, struct gguf_str *out);
 
-/* Typed look-ups: absent gives the default; present with another type (an array
- * too), out of range [lo, hi] or not finite is an error naming file, key, value
- * and what is expected.
- * gguf_need_* makes absence an error too. */
+/* Typed look-ups. Absence gives the default. Another type (also an array), a
+ * value out of [lo, hi] or one that is not finite is an error. It names file,
+ * key, value and the expectation. gguf_need_* fails if the key is absent. */
 pl_status gguf_get_i64(const struct gguf *g, const char *key, int64_t def,
                        int64_t lo, int64_t hi, int64_t *out, pl_err *err);
 pl_status gguf_need_i64(const struct gguf *g, const char *key, int64_t lo,
@@ -142,8 +142,8 @@ pl_status gguf_get_str(const struct gguf *g, const char *key,
                        struct gguf_str *out, pl_err *err);
 
 const char *gguf_type_name(enum gguf_type t); /* "u32", "array", ... */
-/* Name of a tensor type id, supported or not ("Q4_K", "IQ2_XXS", "type 99"
- * written into buf). */
+/* Returns the name of a tensor type id, supported or not: "Q4_K", "IQ2_XXS", or
+ * "type 99", written to buf. */
 const char *gguf_format_name(uint32_t id, char buf[24]);
 
 #endif

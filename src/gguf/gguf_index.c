@@ -1,6 +1,6 @@
 /* Open addressing with linear probing, at most half full. The hash multiplies
  * to 128 bits and folds, eight bytes at a time (the idea of wyhash and its
- * relatives); it need not be strong, only unpredictable. */
+ * relatives). It must be unpredictable, not strong. */
 #include "gguf/gguf_index.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ static const char *name_of(const struct gguf_index *x, uint64_t i)
     return name;
 }
 
-/* The slot that holds `name`, or the free one where it belongs. */
+/* Returns the slot that holds `name`, or the free one for it. */
 static uint64_t probe(const struct gguf_index *x, const char *name)
 {
     uint64_t at = hash(name, x->seed) & x->mask;

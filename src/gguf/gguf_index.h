@@ -1,9 +1,9 @@
-/* A hash index over an array of named items: constant-time look-up by name, and
- * duplicates found as they are added.
+/* A hash index over an array of named items: look-up by name in constant time,
+ * and detection of duplicates when they are added.
  *
  * An item is any struct whose first member is a `const char *`, its name. The
  * hash is seeded with an address, so that a hostile file cannot choose names
- * that collide; nothing that a caller sees depends on the seed. */
+ * that collide. Results do not depend on the seed. */
 #ifndef GGUF_GGUF_INDEX_H
 #define GGUF_GGUF_INDEX_H
 
@@ -20,7 +20,7 @@ struct gguf_index {
     uint64_t seed;
 };
 
-/* For up to n_max items, n_max < 2^31. False when memory is out. */
+/* Indexes up to n_max items, n_max < 2^31. Returns false if out of memory. */
 bool gguf_index_init(struct gguf_index *x, struct arena *a, const void *items,
                      size_t stride, uint64_t n_max);
 
@@ -28,7 +28,7 @@ bool gguf_index_init(struct gguf_index *x, struct arena *a, const void *items,
  * case nothing is added. */
 int64_t gguf_index_add(struct gguf_index *x, uint64_t i);
 
-/* -1 if absent; also for an index that is all zero. */
+/* Returns -1 if absent; also for an index that is all zero. */
 int64_t gguf_index_find(const struct gguf_index *x, const char *name);
 
 #endif

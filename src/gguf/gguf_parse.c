@@ -8,12 +8,12 @@
  *
  * string = u64 length, bytes; array = u32 element type, u64 count, elements.
  *
- * Every count is compared with the bytes that are left before anything is
- * allocated for it. An element of a string array takes 16 bytes here and at
- * least 8 in the file; names are copied once; everything else is at most about
- * 112 bytes a key and 200 a tensor, 33 MB for the limits in gguf_parse.h. So no
- * file makes the reader allocate more than twice its size + 64 MiB
- * beside the copy of what it parses.
+ * Every count is compared with the remaining bytes before memory is allocated
+ * for it. An element of a string array takes 16 bytes here and at least 8 in
+ * the file. Names are copied once. Everything else is at most about 112 bytes
+ * for each key and 200 for each tensor, 33 MB for the limits in gguf_parse.h.
+ * So no file makes the reader allocate more than twice its size + 64 MiB,
+ * besides the copy of the parsed bytes.
  *
  * Source: the GGUF specification (ggml, docs/gguf.md), versions 2 and 3. */
 #include "gguf/gguf_parse.h"
@@ -36,16 +36,16 @@ enum {
     DEFAULT_ALIGNMENT = 32,
 };
 
-/* Where the parser stands, for errors as much as for reading. */
+/* The parser's position, for reading and for errors. */
 struct reader {
     struct gguf_part *part;
     const char *kind; /* "key" or "tensor" */
-    uint64_t i;       /* which of them, from 0 */
-    const char *name; /* NULL until it is known */
+    uint64_t i;       /* its number, from 0 */
+    const char *name; /* NULL until it is read */
     pl_err *err;
 };
 
-/* "FILE: byte 123: tensor 7 (blk.0.attn_q.weight): MESSAGE". */
+/* Fails with "FILE: byte 123: tensor 7 (blk.0.attn_q.weight): MESSAGE". */
 static pl_status __attribute__((format(printf, 4, 5)))
 refuse(const struct reader *r, pl_status s, uint64_t at, const char *fmt, ...)
 {
@@ -82,7 +82,8 @@ uint64_t gguf_load(const unsigned char *p, size_t n_bytes)
     return v;
 }
 
-/* Before `n` items of `bytes` each are read or made room for. */
+/* Checks that `n` items of `bytes` each are left, before they are read or
+ * memory is allocated for them. */
 static pl_status need(const struct reader *r, uint64_t n, uint64_t bytes,
                       const char *what)
 {
@@ -118,7 +119,7 @@ static pl_status read_str(const struct reader *r, const char *what,
     return PL_OK;
 }
 
-/* A key or a tensor's name, copied and terminated. */
+/* Reads a key or a tensor's name, copied and terminated. */
 static pl_status read_name(struct reader *r, struct arena *a, const char **out)
 {
     size_t at = r->part->at;
@@ -198,7 +199,7 @@ pl_status gguf_parse_header(struct gguf_part *p, pl_err *err)
     return PL_OK;
 }
 
-/* kv->count elements of type kv->elem, from part->at on. */
+/* Reads kv->count elements of type kv->elem from part->at on. */
 static pl_status read_elements(const struct reader *r, struct gguf_kv *kv)
 {
     struct gguf_part *p = r->part;
@@ -300,7 +301,7 @@ pl_status gguf_parse_kvs(struct gguf_part *p, pl_err *err)
     return find_alignment(p, err);
 }
 
-/* Dimensions, turned outermost first; bytes. */
+/* Reads dimensions, reversed to outermost first, and computes the bytes. */
 static pl_status read_shape(const struct reader *r, struct gguf_tensor *t)
 {
     struct gguf_part *p = r->part;
@@ -372,7 +373,7 @@ static pl_status read_tensor(struct reader *r, struct gguf_tensor *all,
     return PL_OK;
 }
 
-/* Offsets become absolute; then the data must lie inside the file. */
+/* Makes offsets absolute. Checks that the data is inside the file. */
 static pl_status place_tensor(const struct reader *r, struct gguf_tensor *t,
                               uint64_t data_at)
 {
@@ -405,7 +406,8 @@ static int span_compare(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* No two tensors share bytes: sorted by offset, neighbours suffice. */
+/* Checks that no two tensors share bytes. Sorted by offset, comparing
+ * neighbours suffices. */
 static pl_status check_overlap(struct reader *r, const struct gguf_tensor *t,
                                uint64_t n)
 {

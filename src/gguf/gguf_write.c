@@ -1,7 +1,7 @@
-/* The GGUF writer: metadata is serialized as it is put, tensors are listed and
- * their data written while saving. Sizes follow from shape and format; data
- * lies in the order of the calls, each tensor at a multiple of the alignment,
- * and the end of the file is padded too. */
+/* The GGUF writer. Metadata is serialized when it is put; tensors are listed
+ * and their data is written while saving. Sizes follow from shape and format.
+ * Data is in the order of the calls, each tensor at a multiple of the
+ * alignment, and the end of the file is padded too. */
 #include "gguf/gguf_write.h"
 
 #include "base/err.h"
@@ -34,7 +34,7 @@ struct item {
     const void *data;   /* borrowed until saved, or NULL: */
     gguf_fill_fn *fill; /* called for each row */
     void *user;
-    bool hole; /* skipped: reads as zeros */
+    bool hole; /* skipped; reads as zeros */
 };
 
 struct list {
@@ -43,7 +43,7 @@ struct list {
 };
 
 struct gguf_writer {
-    struct bytes kv; /* the metadata as it stands in the file */
+    struct bytes kv; /* the metadata in the file's format */
     struct list key; /* names only */
     struct list tensor;
     size_t alignment;
@@ -74,7 +74,8 @@ void gguf_writer_free(struct gguf_writer *w)
     free(w);
 }
 
-/* `array` with room for one of `need` elements more than it holds. */
+/* Grows `array` of elements of `size` bytes to a capacity of at least
+ * `need`. */
 static void *grown(struct gguf_writer *w, void *array, size_t *room,
                    size_t need, size_t size)
 {
@@ -131,7 +132,7 @@ static void put_chars(struct gguf_writer *w, const char *s, size_t len)
     put_bytes(w, s, len);
 }
 
-/* A new last item, or NULL after a failure. */
+/* Returns a new last item, or NULL after a failure. */
 static struct item *add(struct gguf_writer *w, struct list *list,
                         const char *name)
 {
@@ -170,7 +171,7 @@ static void put_key(struct gguf_writer *w, const char *key, enum gguf_type t)
     put_int(w, t, 4);
 }
 
-/* What the reader checks of general.alignment is checked here too. */
+/* Checks general.alignment as the reader does. */
 static void note_alignment(struct gguf_writer *w, const struct gguf_kv *kv)
 {
     int64_t a;
@@ -272,7 +273,8 @@ void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
             put_bytes(w, (const char *)v + (i ^ (bytes - 1)), 1);
 }
 
-/* Fills in what follows from shape and format; false if they do not fit. */
+/* Computes what follows from shape and format. Returns false if they do not
+ * fit. */
 static bool measure(struct item *t)
 {
     const struct format_info *f;
@@ -402,7 +404,7 @@ static pl_status write_data(FILE *f, const struct item *t, size_t alignment,
 
     if (t->data) {
         fwrite(t->data, 1, bytes, f);
-    } else if (t->hole) { /* its last byte makes the file long enough */
+    } else if (t->hole) { /* its last byte extends the file */
         if (bytes > INT64_MAX || fseeko(f, (off_t)bytes - 1, SEEK_CUR) != 0)
             return err_set(err, PL_IO, "tensor %s: too large for a hole",
                            t->name);

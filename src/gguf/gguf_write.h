@@ -1,9 +1,9 @@
-/* Writing GGUF files, version 3: for tests, benches and tools.
+/* Writes GGUF files, version 3, for tests, benches and tools.
  *
- * Collect metadata and tensors, then write them in one go. Keys and data are
- * copied unless said otherwise. The first failure is kept and returned by
- * gguf_writer_save, so callers need not check every call. The key
- * general.alignment, when it is put, also sets the alignment (else 32). */
+ * Collects metadata and tensors, then writes them in one go. Keys and data are
+ * copied unless stated otherwise. The first failure is kept and returned by
+ * gguf_writer_save, so callers need not check every call. Putting the key
+ * general.alignment also sets the alignment (else 32). */
 #ifndef GGUF_GGUF_WRITE_H
 #define GGUF_GGUF_WRITE_H
 
@@ -24,26 +24,26 @@ void gguf_put_strs(struct gguf_writer *w, const char *key,
 /* `elem` is any fixed-size type; `v` holds n elements of it. */
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem,
                     const void *v, uint64_t n);
-/* Copies an entry of a file as it is. */
+/* Copies an entry of a file unchanged. */
 void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 
-/* dim[] outermost first. `data` is borrowed until gguf_writer_save returns;
- * its size follows from shape and format. With data == NULL, `fill` is called
- * while saving, once for each row of the last dimension in order, so that a
- * file larger than memory can be written; false stops, and saving ends with
- * PL_CANCELLED. */
+/* dim[] is outermost first. `data` is borrowed until gguf_writer_save returns;
+ * its size follows from shape and format. If data is NULL, saving calls `fill`
+ * for each row of the last dimension in order, so that a file may be larger
+ * than memory. If it returns false, saving ends with PL_CANCELLED. */
 typedef bool gguf_fill_fn(void *user, int64_t row, void *dst, size_t bytes);
 void gguf_put_tensor(struct gguf_writer *w, const char *name, pl_format f,
                      int n_dim, const int64_t *dim, const void *data);
 void gguf_put_tensor_fill(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim, gguf_fill_fn *fill,
                           void *user);
-/* Zeros that are skipped instead of written: a file for plans and tests of
- * plans, as large as a model and taking no room where files may have holes. */
+/* Puts zeros that are skipped instead of written. For plans and their tests:
+ * the file is as large as a model but takes no space where files may have
+ * holes. */
 void gguf_put_tensor_hole(struct gguf_writer *w, const char *name, pl_format f,
                           int n_dim, const int64_t *dim);
 
-/* By pl_file_open's rules: `path` is never half a file. */
+/* Writes by pl_file_open's rules: `path` is never a partial file. */
 pl_status gguf_writer_save(struct gguf_writer *w, const char *path,
                            pl_err *err);
 

@@ -1,8 +1,8 @@
-/* From graphs with empty edges to states without; see automaton.h.
+/* Converts graphs with empty edges to states without; see automaton.h.
  *
- * A state is a node together with all that is reached from it by empty edges
- * and by calls of rules that may be empty. Only nodes that a byte or a call
- * leads to, and entries, become states. */
+ * A state is a node together with all nodes reached from it by empty edges and
+ * by calls of rules that may be empty. Only entries, and nodes to which a byte
+ * or a call leads, become states. */
 #include "grammar/automaton.h"
 
 #include "base/err.h"
@@ -14,7 +14,7 @@
 enum {
     MOST_EDGES = 1 << 20,
     MOST_VISITS = 1 << 24, /* of nodes, over all states */
-    PASSES_AFTER = 16,     /* then every byte may follow every rule */
+    PASSES_AFTER = 16,     /* after that, any byte may follow any rule */
 };
 
 struct maker {
@@ -76,7 +76,7 @@ static pl_status grow(struct maker *m, void **item, uint32_t n, uint32_t *cap,
     return PL_OK;
 }
 
-/* Edges by bytes; classes come later. */
+/* Adds an edge by bytes; classes are assigned later. */
 static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -90,7 +90,7 @@ static pl_status take_byte(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* A call by the rule's number; places come later. */
+/* Adds a call by the rule's number; places are assigned later. */
 static pl_status take_call(struct maker *m, const struct nfa_edge *e,
                            uint32_t rule)
 {
@@ -105,7 +105,7 @@ static pl_status take_call(struct maker *m, const struct nfa_edge *e,
     return PL_OK;
 }
 
-/* The state's edges, by all nodes that it stands for. */
+/* Collects the state's edges over all nodes that it represents. */
 static pl_status fill_state(struct maker *m, uint32_t i)
 {
     struct automaton *a = m->a;
@@ -179,12 +179,13 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
                    m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
-/* How far the walk over rules has come with one. */
+/* Progress of the depth-first walk at one rule. */
 struct visit {
     uint32_t rule, edge;
 };
 
-/* Depth first; a rule's place is before all that it may begin with. */
+/* Places rules depth first. A rule is before all rules that it may begin
+ * with. */
 static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
                             uint8_t *mark, uint32_t *next)
 {
@@ -215,7 +216,7 @@ static pl_status place_from(struct maker *m, uint32_t rule, struct visit *path,
     return PL_OK;
 }
 
-/* Calls and states have rules' numbers before, and places afterwards. */
+/* Replaces rule numbers by places in calls and states. */
 static pl_status place_rules(struct maker *m)
 {
     struct automaton *a = m->a;
@@ -256,7 +257,7 @@ static pl_status list_entries(struct maker *m)
     return PL_OK;
 }
 
-/* A call whose return could do nothing but return itself leaves it out. */
+/* Drops the return state of a call if that state could only return. */
 static void shorten_calls(struct automaton *a)
 {
     for (uint32_t i = 0; i < a->n_call; i++) {
@@ -267,7 +268,7 @@ static void shorten_calls(struct automaton *a)
     }
 }
 
-/* ---- which bytes may follow ---------------------------------------------- */
+/* ---- bytes that may follow ----------------------------------------------- */
 
 static bool join(struct byte_set *to, const struct byte_set *from)
 {
@@ -280,7 +281,7 @@ static bool join(struct byte_set *to, const struct byte_set *from)
     return changed;
 }
 
-/* Bytes that may come next in a state, by those of entries. */
+/* Returns the bytes that may come next in a state, from those of entries. */
 static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
                                   const struct byte_set *first)
 {
@@ -295,8 +296,9 @@ static struct byte_set next_bytes(const struct automaton *a, uint32_t i,
     return set;
 }
 
-/* What follows a call is what follows its rule; and a return hands down what
- * may follow the caller. True: something was new. */
+/* Adds the bytes after each call to those after its rule. Where the call may
+ * return at once, the bytes after the caller follow too. Returns true if
+ * anything changed. */
 static bool spread_after(struct automaton *a, const struct byte_set *next)
 {
     bool changed = false;
@@ -341,11 +343,11 @@ static pl_status find_after(struct maker *m)
     return first && next && a->after ? PL_OK : no_memory(m);
 }
 
-/* ---- states that are alike ----------------------------------------------- */
+/* ---- equivalent states --------------------------------------------------- */
 
-/* How many copies are still to come from the i-th of a row on, itself included:
- * at most, or those that may not be left out. What a token of so many
- * characters cannot count is all the same: each copy takes one at least, or
+/* Counts the copies still to come in a row, from the i-th on: at most, or the
+ * required ones if at_least. Counts above `chars` are equal, because a token of
+ * that length cannot distinguish them: each copy takes at least one, or
  * nothing. */
 static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
                         bool at_least)
@@ -357,8 +359,8 @@ static uint32_t to_come(const struct nfa_row *row, uint32_t i, uint32_t chars,
     return n <= chars ? n : chars + 1;
 }
 
-/* Of each node, one before it that is alike, or itself. Rows within a copy are
- * told apart first; then all of the copy stands for all of another. */
+/* Sets for each node an earlier one that is alike, or itself. Rows within a
+ * copy are compared first; then a whole copy represents another. */
 static void find_alike(const struct nfa *g, uint32_t chars, uint32_t *same)
 {
     for (uint32_t i = 0; i < g->n_node; i++)

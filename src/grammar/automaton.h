@@ -1,11 +1,11 @@
-/* What runs: states with edges that take a byte or call a rule, and none that
- * take nothing.
+/* The executable form of a grammar: states whose edges take a byte or call a
+ * rule, without empty edges.
  *
- * A call goes on at the rule's entry and remembers where to return; a state
- * that is final may return. An entry is never final: that a rule may be empty
- * is known where it is called. No rule calls itself before it took a byte, so
- * calls in a row come to an end, and they go from lower to higher places in
- * the order of rules. Bytes that no edge tells apart are one class. */
+ * A call continues at the rule's entry and remembers where to return. A final
+ * state may return. An entry is never final: the caller knows if a rule may be
+ * empty. No rule calls itself before it has taken a byte, so chains of calls
+ * end, and each call leads to a higher place in the order of rules. Bytes that
+ * no edge distinguishes form one class. */
 #ifndef GRAMMAR_AUTOMATON_H
 #define GRAMMAR_AUTOMATON_H
 
@@ -21,11 +21,11 @@ struct byte_edge {
 
 struct call_edge {
     uint32_t place; /* of the rule */
-    uint32_t to;    /* where it returns; STATE_NONE: as the caller does */
+    uint32_t to;    /* where it returns; STATE_NONE: to the caller's return */
 };
 
 struct state {
-    uint32_t byte, call; /* its first edges; the next state's follow them */
+    uint32_t byte, call; /* first edges; they end at the next state's */
     uint32_t place;      /* of its rule */
     bool final;
 };
@@ -39,19 +39,20 @@ struct automaton {
     struct byte_edge *byte; /* owned, [n_byte] */
     struct call_edge *call; /* owned, [n_call] */
     uint32_t *entry;        /* owned, [n_place]: states */
-    struct byte_set *after; /* owned, [n_place]: bytes that may follow a text of
-                               the rule, or more */
-    /* Owned, [n_state]: for each state one of all that no token of the reach
-     * tells apart; NULL: each stands for itself. */
+    /* Owned, [n_place]: the bytes that may follow a text of the rule, perhaps
+     * more. */
+    struct byte_set *after;
+    /* Owned, [n_state]: a representative of the states that no token of the
+     * reach distinguishes. NULL: every state represents itself. */
     uint32_t *alike[REACHES];
     uint32_t n_state, n_byte, n_call, n_place;
-    bool empty; /* root may be; its entry is state 0 */
+    bool empty; /* root may be empty; its entry is state 0 */
     uint8_t class_of[256];
     uint32_t n_class;
 };
 
-/* PL_BAD_ARGUMENT: a rule that begins with itself, that never ends, or is too
- * large. Zeroes *a first; on failure nothing is held. */
+/* Builds an automaton. PL_BAD_ARGUMENT: a rule begins with itself, never ends,
+ * or is too large. Zeroes *a first; on failure it holds no memory. */
 pl_status automaton_build(struct automaton *a, const struct rules *r,
                           const char *name, pl_err *err);
 void automaton_fini(struct automaton *a);

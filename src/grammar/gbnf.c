@@ -16,8 +16,8 @@ struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char *rule_at;  /* the last rule's place, */
-    int64_t line, column; /* and where that is */
+    const char *rule_at;  /* the position of the last rule, */
+    int64_t line, column; /* and its line and column */
     const char **used;    /* [r->n]: where a rule was first named */
     uint32_t cap_rule;
     uint32_t *slot, n_slot; /* owned: rules by name, numbered from 1 */
@@ -28,7 +28,7 @@ struct parser {
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* Goes on from one place to a later one; columns count characters. */
+/* Advances from one position to a later one; columns count characters. */
 static void go_to(const char *from, const char *at, int64_t *line,
                   int64_t *column)
 {
@@ -42,7 +42,7 @@ static void go_to(const char *from, const char *at, int64_t *line,
     }
 }
 
-/* The message begins with the line and the column of `at`. */
+/* Sets a message that begins with the line and the column of `at`. */
 static pl_status wrong_at(struct parser *p, const char *at, const char *what)
 {
     int64_t line = 1, column = 1;
@@ -57,7 +57,7 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* The same with a rule's name in between. */
+/* Does the same, with a rule's name in the message. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -89,7 +89,7 @@ static pl_status tree_new(struct parser *p, enum tree_kind kind, uint32_t n,
     return PL_OK;
 }
 
-/* What a sequence or the alternatives of a group have so far. */
+/* The children of a sequence or of alternatives so far. */
 struct children {
     const struct tree **item; /* the arena's, [n] of [cap] */
     uint32_t n, cap;
@@ -114,7 +114,7 @@ static pl_status children_add(struct parser *p, struct children *c,
     return PL_OK;
 }
 
-/* A tree of the children; one alone stands for itself. */
+/* Makes a tree of the children. A single child represents itself. */
 static pl_status children_tree(struct parser *p, const struct children *c,
                                enum tree_kind kind, const struct tree **out)
 {
@@ -162,7 +162,7 @@ static uint32_t *slot_of(const struct parser *p, const char *s, size_t len)
     return &p->slot[i];
 }
 
-/* Twice the room for rules, and four slots for each. */
+/* Doubles the space for rules, with four slots for each. */
 static pl_status grow_rules(struct parser *p)
 {
     uint32_t cap = p->cap_rule ? 2 * p->cap_rule : 16;
@@ -190,7 +190,7 @@ static pl_status grow_rules(struct parser *p)
     return PL_OK;
 }
 
-/* The rule of this name, which perhaps has no body yet. */
+/* Returns the rule of this name, which may not have a body yet. */
 static pl_status rule_of(struct parser *p, const char *s, size_t len,
                          uint32_t *out)
 {
@@ -218,7 +218,7 @@ static pl_status rule_of(struct parser *p, const char *s, size_t len,
 
 /* ---- characters ---------------------------------------------------------- */
 
-/* Blanks and comments; line ends too, if the rule goes on behind them. */
+/* Skips blanks and comments; also line ends if `lines`. */
 static void skip_blanks(struct parser *p, bool lines)
 {
     while (p->at < p->end) {
@@ -282,7 +282,7 @@ static pl_status read_escape(struct parser *p, uint32_t *c)
     return PL_OK;
 }
 
-/* A character of a literal or a class, `close` being what ends it. */
+/* Reads a character of a literal or a class, which `close` ends. */
 static pl_status read_char(struct parser *p, const char *open, uint32_t *c)
 {
     size_t n;
@@ -311,7 +311,7 @@ static pl_status read_literal(struct parser *p, const struct tree **out)
 
     while (p->at + n < p->end && p->at[n] != '"' && p->at[n] != '\n')
         n += p->at[n] == '\\' && p->at + n + 1 < p->end ? 2 : 1;
-    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* an escape is no shorter */
+    bytes = arena_alloc(&p->r->memory, n + 4, 1); /* never longer */
     if (!bytes)
         return no_memory(p);
     n = 0;
@@ -350,7 +350,7 @@ static pl_status class_tree(struct parser *p, const char *open,
     return PL_OK;
 }
 
-/* How many characters a class names at most, so as to know its room. */
+/* Counts the characters that a class names at most, to size its ranges. */
 static size_t class_room(const struct parser *p)
 {
     size_t n = 0;
@@ -419,7 +419,7 @@ static pl_status read_count(struct parser *p, uint32_t *out)
     return PL_OK;
 }
 
-/* What stands in braces. */
+/* Reads a count in braces. */
 static pl_status read_times(struct parser *p, bool lines, uint32_t *min,
                             uint32_t *max)
 {
@@ -452,7 +452,7 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* All that stands behind an item and repeats it. */
+/* Reads all repetitions after an item. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {

@@ -40,7 +40,7 @@ pl_status grammar_from_schema(struct grammar **out, const char *json,
 
     *out = NULL;
     PL_TRY(schema_to_gbnf(&text, json, len, name, err));
-    /* What is wrong from here on is told of rules, which the schema has not. */
+    /* Later errors are about rules, which the schema does not have. */
     snprintf(as, sizeof as, "%s, written as a grammar",
              err_shown(shown, name, strlen(name)));
     s = grammar_from_gbnf(out, text.s, text.n, as, err);

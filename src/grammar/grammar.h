@@ -1,13 +1,12 @@
-/* Which tokens may come next, so that a text keeps to a grammar.
+/* Constrains generated text to a grammar: computes which tokens may come next.
  *
- * A grammar says which texts there are; a vocabulary, which text each token
- * stands for; masks join the two and remember what they found; a state is how
- * far one sequence has come. A mask has a bit for each token: the text so far
- * and the token are the beginning of some text of the grammar, or the token
- * ends a text that is whole.
+ * A grammar defines a set of texts, a vocabulary the text of each token. Masks
+ * combine the two and cache their results. A state is the progress of one
+ * sequence. A mask has a bit for each token: set if the text so far plus the
+ * token begins some text of the grammar, or if the token ends a complete text.
  *
- * Texts are bytes, so a token may hold a part of a character. What a grammar
- * calls itself deeper than 2,000 levels is no match. */
+ * Texts are bytes, so a token may hold a part of a character. A text that needs
+ * more than 2,000 nested calls of rules does not match. */
 #ifndef GRAMMAR_GRAMMAR_H
 #define GRAMMAR_GRAMMAR_H
 
@@ -17,12 +16,13 @@
 
 struct grammar; /* opaque */
 
-/* From GBNF; gbnf.h says what that is. `name` is what messages call the text.
- * PL_BAD_ARGUMENT says what is wrong with it, and what to do. */
+/* Reads GBNF; see gbnf.h. `name` is the text's name in messages.
+ * PL_BAD_ARGUMENT gives the error and a remedy. */
 pl_status grammar_from_gbnf(struct grammar **out, const char *text, size_t len,
                             const char *name, pl_err *err);
-/* The documents of a JSON Schema, as far as schema.h says; of the schema true,
- * any. PL_UNSUPPORTED names a keyword that is not supported, and its path. */
+/* Accepts the documents of a JSON Schema, as far as schema.h describes; for the
+ * schema true, any document. PL_UNSUPPORTED names an unsupported keyword and
+ * its path. */
 pl_status grammar_from_schema(struct grammar **out, const char *json,
                               size_t len, const char *name, pl_err *err);
 void grammar_free(struct grammar *g);
@@ -30,8 +30,8 @@ void grammar_free(struct grammar *g);
 /* ---- vocabularies: never change, threads may share them ------------------ */
 
 enum grammar_token_kind {
-    GRAMMAR_TOKEN_TEXT,  /* is its bytes; if it has none, it never matches */
-    GRAMMAR_TOKEN_END,   /* ends the text, where that is whole */
+    GRAMMAR_TOKEN_TEXT,  /* its bytes; never matches if it has none */
+    GRAMMAR_TOKEN_END,   /* ends a complete text */
     GRAMMAR_TOKEN_NEVER, /* other special tokens */
 };
 
@@ -45,11 +45,11 @@ struct grammar_token {
 
 struct grammar_vocab; /* opaque */
 
-/* Of tokens 0 .. n-1. PL_UNSUPPORTED: one is too long. */
+/* Holds tokens 0 .. n-1. PL_UNSUPPORTED: one is too long. */
 pl_status grammar_vocab_create(struct grammar_vocab **out,
                                const struct grammar_token *token, int32_t n,
                                pl_err *err);
-/* One more owner of the same, who frees it, too. */
+/* Returns v with one more owner, who must free it too. */
 struct grammar_vocab *grammar_vocab_share(struct grammar_vocab *v);
 void grammar_vocab_free(struct grammar_vocab *v);
 
@@ -58,36 +58,36 @@ void grammar_vocab_free(struct grammar_vocab *v);
 struct grammar_masks; /* opaque */
 struct grammar_state; /* opaque */
 
-/* Both are borrowed. Up to about cache_bytes of masks are kept, the last ones
- * used; 0: 64 MiB. */
+/* Borrows both. Caches up to about cache_bytes of masks, least recently used
+ * evicted first; 0: 64 MiB. */
 pl_status grammar_masks_create(struct grammar_masks **out,
                                const struct grammar *g,
                                const struct grammar_vocab *v,
                                size_t cache_bytes, pl_err *err);
-/* After all its states. */
+/* All its states must be freed before. */
 void grammar_masks_free(struct grammar_masks *m);
 
-/* At the start of a text. */
+/* Creates a state at the start of a text. */
 pl_status grammar_state_create(struct grammar_state **out,
                                struct grammar_masks *m, pl_err *err);
-/* As far as `from`, and on its own from there. */
+/* Copies a state; the copy advances on its own. */
 pl_status grammar_state_copy(struct grammar_state **out,
                              const struct grammar_state *from, pl_err *err);
 void grammar_state_free(struct grammar_state *s);
 
-/* Goes on by a token, or by bytes. PL_BAD_ARGUMENT: the grammar does not allow
- * that here; PL_UNSUPPORTED: it leaves so much open that this takes too long.
- * The state is as it was. */
+/* Advances by a token or by bytes. PL_BAD_ARGUMENT: the grammar does not allow
+ * that here. PL_UNSUPPORTED: the grammar is so ambiguous that this takes too
+ * long. On failure the state is unchanged. */
 pl_status grammar_accept(struct grammar_state *s, int32_t id, pl_err *err);
 pl_status grammar_accept_text(struct grammar_state *s, const char *text,
                               size_t len, pl_err *err);
-/* Is the text so far one of the grammar? */
+/* Returns true if the text so far is a complete text of the grammar. */
 bool grammar_is_whole(const struct grammar_state *s);
 
-/* Token i may come next if bit i % 32 of bits[i / 32] is set; others up to the
- * end of the last word are 0. None is set where the vocabulary cannot spell
- * what must follow. Behind an end only ends may come. PL_NO_MEMORY,
- * PL_UNSUPPORTED as above: bits mean nothing. */
+/* Token i may come next if bit i % 32 of bits[i / 32] is set; unused bits of
+ * the last word are 0. No bit is set if the vocabulary cannot spell the
+ * required continuation. After an end token only end tokens may come. On
+ * PL_NO_MEMORY and PL_UNSUPPORTED, as above, bits are undefined. */
 pl_status grammar_mask(struct grammar_state *s, uint32_t *bits, pl_err *err);
 
 #endif

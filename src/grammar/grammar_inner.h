@@ -1,4 +1,4 @@
-/* What a grammar is made of; for the files of this layer only. */
+/* The contents of a grammar. Private to this layer. */
 #ifndef GRAMMAR_GRAMMAR_INNER_H
 #define GRAMMAR_GRAMMAR_INNER_H
 

@@ -1,4 +1,5 @@
-/* A table of masks with the order of their last use; see mask_cache.h. */
+/* A hash table of masks, linked in order of their last use; see
+ * mask_cache.h. */
 #include "grammar/mask_cache.h"
 
 #include <stdlib.h>
@@ -73,7 +74,7 @@ const struct mask_entry *mask_cache_find(struct mask_cache *c, int kind,
     return e;
 }
 
-/* Up to n_word, or a little more: then it is not worth to know. */
+/* Counts up to n_word or slightly more, which is all that matters. */
 static uint32_t count_bits(const uint32_t *bits, uint32_t n_word)
 {
     uint32_t n = 0;

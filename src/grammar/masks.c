@@ -1,19 +1,19 @@
-/* Masks: a walk over the vocabulary's tree with a set of stacks.
+/* Computes masks: walks the vocabulary's trie with a set of stacks.
  *
- * What a token may do depends mostly on the states on top and not on what lies
- * below. So a set's items are grouped by what lies below them, and the mask of
- * such a top is found once, as if nothing lay below: tokens that stay inside
- * are accepted or refused for good. Where the top may be gone after some bytes,
- * the nodes that go on are listed, and walked anew for each set that has this
- * top, with what lies below there; only bytes that may follow the rule at all
- * are listed. XGrammar (arXiv:2411.15100) parts tokens likewise.
+ * Which tokens match depends mostly on the states on top, not on what is below.
+ * So a set's items are grouped by what is below them, and the mask of such a
+ * top is computed once, as if nothing were below. Tokens that stay inside the
+ * top are accepted or rejected for good. Nodes where the top may have returned
+ * are listed. They are walked anew, with what is below, for each set that has
+ * this top. Only nodes that continue with bytes that may follow the rule are
+ * listed. XGrammar (arXiv:2411.15100) divides tokens likewise.
  *
- * Of a long repetition each place is a state of its own. Tokens are walked by
- * how far they reach (reach.h), and for each reach all places that are alike
- * share one top: far from the end they are one, however long the text.
+ * Each position of a long repetition is a state of its own. Tokens are walked
+ * by reach (reach.h), and for each reach all positions that are alike share one
+ * top. Far from its end, a repetition has only one, however long the text.
  *
- * Deep stacks: what a call may do depends on the depth, near the largest. Then
- * the whole set is walked. */
+ * Near the depth limit, the permitted calls depend on the depth. Then the whole
+ * set is walked. */
 #include "base/err.h"
 #include "grammar/grammar_inner.h"
 #include "grammar/mask_cache.h"
@@ -25,8 +25,8 @@
 
 enum {
     USUAL_CACHE_BYTES = 64 << 20,
-    POOL_BYTES = 32 << 20, /* then the sets that nobody needs are dropped */
-    LARGE_BRANCH = 2,      /* nodes that are worth a look before they are met */
+    POOL_BYTES = 32 << 20, /* above that, unused sets are dropped */
+    LARGE_BRANCH = 2,      /* nodes with more leaves are tested first */
 };
 
 struct grammar_masks {
@@ -40,10 +40,11 @@ struct grammar_masks {
     struct to_walk {
         struct stack_row *row;
         uint32_t node;
-    } * to_walk;     /* owned, [n_node] */
-    uint32_t *bits;  /* owned, [n_word] */
-    uint32_t *top;   /* owned, [2, n_top]: states, while tops are put together,
-                        and those that are alike */
+    } * to_walk;    /* owned, [n_node] */
+    uint32_t *bits; /* owned, [n_word] */
+    /* Owned, [2, n_top]: states while tops are collected, and their
+     * representatives. */
+    uint32_t *top;
     struct pop *pop; /* owned, [n_pop] of [cap_pop] */
     uint32_t n_pop, cap_pop, n_top;
 };
@@ -60,7 +61,7 @@ static pl_status no_memory(pl_err *err)
     return err_no_memory(err, "the masks of a grammar");
 }
 
-/* Why a set or a mask could not be made. */
+/* Sets the error for a set or a mask that could not be made. */
 static pl_status failed(const struct grammar_masks *m, pl_err *err)
 {
     if (!m->stacks.refused)
@@ -74,18 +75,19 @@ static pl_status failed(const struct grammar_masks *m, pl_err *err)
 
 /* ---- walks --------------------------------------------------------------- */
 
-/* A walk, and what it finds besides bits. */
+/* A walk and its results besides bits. */
 struct walk {
     struct grammar_masks *m;
     uint32_t *bits;
-    const struct byte_set *after; /* bytes that may come below; NULL: what goes
-                                     on there is not listed */
-    int64_t most;   /* nodes, and those that are listed; then it gives up */
+    /* Bytes that may come below. NULL: nodes that continue there are not
+     * listed. */
+    const struct byte_set *after;
+    int64_t most;   /* budget of nodes and listed nodes; then it gives up */
     uint16_t depth; /* of the deepest set */
     bool gave_up;
 };
 
-/* May one of the bytes come next at the node? */
+/* Returns true if one of the bytes may come next at the node. */
 static bool may_go_on(const struct grammar_vocab *v,
                       const struct trie_node *node,
                       const struct byte_set *after)
@@ -131,9 +133,9 @@ static bool list_node(struct walk *w, uint32_t i)
     return list_pop(w, (struct pop){.at = i});
 }
 
-/* The set that any character of 2 to 4 bytes leads to: `more` of them are to
- * come after one of [lo .. hi]. Bytes of one class do the same. STACKS_DEAD:
- * there is no such set. */
+/* Returns the set to which every character of 2 to 4 bytes leads, or
+ * STACKS_DEAD if they differ. `more` bytes come after one of [lo .. hi]. Bytes
+ * of one class lead alike. */
 static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
                            unsigned hi, int more)
 {
@@ -156,8 +158,8 @@ static uint32_t after_long(struct stacks *s, uint32_t set, unsigned lo,
     return all;
 }
 
-/* Fills in where the set's even characters lead: the set that most of ASCII
- * leads to, and those that do. STACKS_EMPTY as `after`: there are none. */
+/* Finds the set's even characters: the set to which most of ASCII leads, and
+ * the characters that lead there. STACKS_EMPTY as `after`: there are none. */
 static bool find_even(struct stacks *s, uint32_t set)
 {
     enum { MOST = 8 };
@@ -196,9 +198,9 @@ static bool find_even(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* The same for longer characters: those of a length are even if all of them
- * lead where the even ones of ASCII do, or where others do if there are none of
- * ASCII. */
+/* Does the same for longer characters. Those of one length are even if all of
+ * them lead to the set of the even ASCII ones; without such ones, to one common
+ * set. */
 static bool find_even_others(struct stacks *s, uint32_t set)
 {
     uint32_t after = s->set[set].after;
@@ -219,15 +221,16 @@ static bool find_even_others(struct stacks *s, uint32_t set)
     return true;
 }
 
-/* Do the same characters lead on in both, no deeper in `to`? */
+/* Returns true if the same characters are even in both and `to` is not
+ * deeper. */
 static bool goes_on(const struct stack_set *from, const struct stack_set *to)
 {
     return to->even_ascii[0] == from->even_ascii[0] &&
            to->even_ascii[1] == from->even_ascii[1] && to->depth <= from->depth;
 }
 
-/* Counts characters in a row that are even in the set and lead through sets in
- * which the same are, to `past`: n, or as many as there may be. */
+/* Counts the even characters in a row that lead to `past` through sets with the
+ * same even characters: n, or as many as possible. */
 static bool find_span(struct stacks *s, uint32_t set, uint32_t n)
 {
     uint32_t to, more;
@@ -274,8 +277,9 @@ static bool find_others_dead(struct stacks *s, uint32_t set)
 
 enum share { SHARE_SOME, SHARE_ALL, SHARE_NONE, SHARE_FAILED };
 
-/* Does a set whose even characters are known take no token that begins with the
- * node? So it is if no character of them leads on. */
+/* Returns SHARE_NONE if the set accepts no token that begins with the node,
+ * because none of its characters continues. The set's even characters must be
+ * known. */
 static enum share takes_none(struct stacks *s, uint32_t set,
                              const struct char_kinds *k)
 {
@@ -289,11 +293,11 @@ static enum share takes_none(struct stacks *s, uint32_t set,
     return !k->others || s->set[set].others_dead ? SHARE_NONE : SHARE_SOME;
 }
 
-/* Does a set, at a node where a character ends, or before the last byte of a
- * node, where a longer one begins there, take all tokens that begin with it? So
- * it is if each character of them leads to one and the same set, as in "any
- * character", as often as there may be some. What goes on below can add no
- * token then. What is not known is found out if `look`. */
+/* Returns SHARE_ALL if the set accepts all tokens that begin with the node.
+ * This holds if all their characters lead to one and the same set, as in "any
+ * character", for as many as there may be. Then walking further down adds no
+ * token. If the node's last byte begins a longer character, `set` is the one
+ * before that byte. Computes missing facts only if `look`. */
 static enum share takes_all(struct stacks *s, uint32_t set,
                             const struct trie_node *node, bool look,
                             uint16_t *depth)
@@ -340,7 +344,8 @@ static void add_leaf(uint32_t *bits, int32_t id, bool on)
     bits[id / 32] |= (uint32_t)on << id % 32;
 }
 
-/* Lists where the text may go on below within a leaf's bytes. */
+/* Lists the positions within a leaf's bytes where the text may continue
+ * below. */
 static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -358,7 +363,7 @@ static bool list_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return true;
 }
 
-/* Goes on with a leaf's bytes from `at` on. */
+/* Steps through a leaf's bytes from `at` on. */
 static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
                       uint32_t at)
 {
@@ -381,7 +386,7 @@ static bool walk_rest(struct walk *w, struct stack_row *row, uint32_t leaf,
     return !ends || !w->after || list_rest(w, from, leaf, at);
 }
 
-/* The node's own leaves; most tokens are met here. */
+/* Walks the node's own leaves, where most tokens are. */
 static bool walk_leaves(struct walk *w, struct stack_row *row,
                         const struct trie_node *node)
 {
@@ -410,7 +415,7 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     return true;
 }
 
-/* All leaves below a node. */
+/* Adds all leaves below a node. */
 static void add_branch(struct walk *w, const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -426,8 +431,8 @@ static void add_branch(struct walk *w, const struct trie_node *node)
         add_leaf(w->bits, v->leaf_id[i], true);
 }
 
-/* What a set makes of a node, to which its last byte led from another set.
- * *open: what is below it is to be walked. */
+/* Handles a node whose last byte led from the set `from` to `row`. Sets *open
+ * if the nodes below must be walked. */
 static bool enter(struct walk *w, const struct stack_row *from,
                   const struct stack_row *row, uint32_t i, bool *open)
 {
@@ -453,8 +458,7 @@ static bool enter(struct walk *w, const struct stack_row *from,
     return true;
 }
 
-/* Sets the bits of all tokens below a node, whose bytes behind it the set
- * takes. */
+/* Sets the bits of all tokens below a node that the set accepts from there. */
 static bool walk(struct walk *w, uint32_t set, uint32_t node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -501,7 +505,7 @@ static bool walk_roots(struct walk *w, uint32_t set)
 
 /* ---- tops ---------------------------------------------------------------- */
 
-/* The bytes that may come when the top is gone. */
+/* Returns the bytes that may come once the top has returned. */
 static struct byte_set after_top(const struct automaton *a,
                                  const struct stack_set *set)
 {
@@ -516,9 +520,9 @@ static struct byte_set after_top(const struct automaton *a,
     return after;
 }
 
-/* The tokens of a reach that the set with these states on top of nothing
- * allows. What would take more than *most is of no use: its sets are walked as
- * they are. */
+/* Finds the tokens of a reach that the set with these states on top of nothing
+ * allows. If that takes more than *most, the entry is marked as useless and its
+ * sets are walked as they are. */
 static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                                          uint32_t top, int64_t *most)
 {
@@ -539,7 +543,7 @@ static const struct mask_entry *make_top(struct grammar_masks *m, int reach,
                           m->n_pop, w.depth);
 }
 
-/* The set of what is alike to the gathered top, over nothing. */
+/* Returns the set of the representatives of the gathered top, over nothing. */
 static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
 {
     const uint32_t *alike = m->a->alike[reach];
@@ -560,9 +564,9 @@ static uint32_t top_of(struct grammar_masks *m, int reach, uint32_t n)
     return stacks_over(&m->stacks, top, n_top, STACKS_EMPTY);
 }
 
-/* Adds the tokens of a reach that the top of a set, as gathered, allows over
- * the set below. *whole: that is not all, since stacks become too deep, or it
- * is not worth it. */
+/* Adds the tokens of a reach that the gathered top allows over the set below.
+ * Sets *whole if that is incomplete, because stacks become too deep or it costs
+ * too much. */
 static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
                     uint32_t below, uint32_t *bits, int64_t *most, bool *whole)
 {
@@ -600,8 +604,8 @@ static bool add_top(struct grammar_masks *m, int reach, uint32_t n,
     return true;
 }
 
-/* All states of the set that lie over what its item `i` lies over; 0 if an
- * item before does, so that each top comes once. */
+/* Gathers the states of the set that have the same set below as item `i`.
+ * Returns 0 if an earlier item has it, so that each top comes once. */
 static uint32_t gather_top(struct grammar_masks *m, uint32_t set, uint32_t i)
 {
     const struct stack_set *s = &m->stacks.set[set];
@@ -631,8 +635,8 @@ static bool reserve_top(struct grammar_masks *m, uint32_t n)
     return true;
 }
 
-/* Adds the tokens by tops; what is worked out anew is bounded where there are
- * several of them: walking the set as it is, all tops at once, may be less. */
+/* Adds the tokens by tops. New computations are bounded if there are several
+ * tops: walking the whole set at once may be cheaper. */
 static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
                      bool *whole)
 {
@@ -656,7 +660,7 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
     return true;
 }
 
-/* The mask of a set, without the tokens that end a text. */
+/* Computes the mask of a set, without the tokens that end a text. */
 static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};
@@ -669,10 +673,10 @@ static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
     return mask_cache_put(&m->cache, MASK_WHOLE, set, bits, NULL, 0, 0) != NULL;
 }
 
-/* ---- sets that nobody needs ---------------------------------------------- */
+/* ---- unused sets --------------------------------------------------------- */
 
-/* Carries what is still needed over to `to`: states' sets, and tops of masks
- * that are kept, whose new numbers it tells. */
+/* Copies the sets still in use to `to`: those of states, and the tops of cached
+ * masks, whose new numbers it returns. */
 static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
                   uint32_t *renamed)
 {
@@ -695,8 +699,8 @@ static bool carry(struct grammar_masks *m, struct stacks *to, uint32_t *known,
     return true;
 }
 
-/* When the pool has grown large, a new one with what is needed takes its place.
- */
+/* Replaces a pool that has grown large by a new one with the sets still in
+ * use. */
 static pl_status tidy(struct grammar_masks *m, pl_err *err)
 {
     struct stacks fresh = {0};
@@ -715,7 +719,7 @@ static pl_status tidy(struct grammar_masks *m, pl_err *err)
         mask_cache_rename(&m->cache, renamed);
         m->stacks = fresh;
         fresh = old;
-        /* One text alone may need much: then less often. */
+        /* A single text may need much memory: then tidy less often. */
         m->pool_bytes = 2 * stacks_bytes(&m->stacks) > POOL_BYTES
                             ? 2 * stacks_bytes(&m->stacks)
                             : POOL_BYTES;

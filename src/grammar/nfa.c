@@ -1,4 +1,4 @@
-/* Trees to graphs; see nfa.h. */
+/* Converts trees to graphs; see nfa.h. */
 #include "grammar/nfa.h"
 
 #include "base/err.h"
@@ -9,20 +9,20 @@
 
 enum {
     MOST_EDGES = 1 << 19,
-    MOST_STEPS = 1 << 21, /* visits of trees, for those that make no node */
-    INLINE_SIZE = 16,     /* a rule up to this size is no rule of its own, */
-    INLINE_WITHOUT_LOOP = 64, /* nor one of this size that has no loop */
-    INLINE_PASSES = 8,        /* rules in rules */
+    MOST_STEPS = 1 << 21,     /* visits of trees, for those that make no node */
+    INLINE_SIZE = 16,         /* a rule up to this size is inlined, */
+    INLINE_WITHOUT_LOOP = 64, /* or up to this one without a loop */
+    INLINE_PASSES = 8,        /* depth of nested rules */
 };
 
 struct builder {
     struct nfa *g;
     const struct rules *r;
     const char *name;
-    bool *in_place; /* owned, [n_rule]: stands where it is named */
+    bool *in_place; /* owned, [n_rule]: is inlined */
     bool *ends;     /* owned, [n_rule]: has a text that ends */
-    uint32_t *size; /* owned, [n_rule]: roughly the nodes of those in place */
-    bool *loops;    /* owned, [n_rule]: of those in place */
+    uint32_t *size; /* owned, [n_rule]: approximate nodes */
+    bool *loops;    /* owned, [n_rule]: of inlined ones */
     uint32_t rule, n_step;
     pl_err *err;
 };
@@ -104,8 +104,8 @@ static pl_status add_bytes(struct builder *b, uint32_t from, unsigned lo,
 
 /* ---- characters as UTF-8 ------------------------------------------------- */
 
-/* A class under construction: where its characters end, and the nodes from
- * which 1, 2 or 3 bytes 80..BF lead there, once they are made. */
+/* A class under construction: the node where its characters end, and the nodes
+ * from which 1, 2 or 3 bytes 80..BF lead there, once they exist. */
 struct tails {
     uint32_t end, rest[4];
 };
@@ -125,8 +125,8 @@ static pl_status tail_of(struct builder *b, struct tails *t, int n,
     return add_bytes(b, *out, 0x80, 0xbf, next);
 }
 
-/* The texts from lo[0 .. n) to hi[0 .. n), in the order of bytes, where all
- * that follow a first byte between the two first ones are 80..BF. */
+/* Adds the texts from lo[0 .. n) to hi[0 .. n), in byte order. After a first
+ * byte strictly between the two, all following bytes are 80..BF. */
 static pl_status add_span(struct builder *b, struct tails *t, uint32_t from,
                           const unsigned char *lo, const unsigned char *hi,
                           int n)
@@ -234,8 +234,8 @@ static pl_status add_alternatives(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* Remembers the row of copies that begins at a node, unless it is so short that
- * no two of its copies are alike for any reach. */
+/* Records the row of copies that begins at a node, unless it is so short that
+ * its copies differ for every reach. */
 static pl_status row_add(struct builder *b, const struct tree *t, uint32_t node)
 {
     struct nfa *g = b->g;
@@ -310,10 +310,10 @@ static pl_status add_tree(struct builder *b, const struct tree *t,
     return PL_OK;
 }
 
-/* ---- what is known of rules ---------------------------------------------- */
+/* ---- properties of rules ------------------------------------------------- */
 
-/* With `empty`, may the tree's text be empty, where `of` says it of rules?
- * Else, has it a text that ends, where `of` says that of rules? */
+/* With `empty`, returns true if the tree's text may be empty. Otherwise returns
+ * true if it has a text that ends. `of` has the same property of each rule. */
 static bool holds(const struct tree *t, const bool *of, bool empty)
 {
     switch (t->kind) {
@@ -339,7 +339,7 @@ static bool holds(const struct tree *t, const bool *of, bool empty)
     return true;
 }
 
-/* The least set of rules that agrees with itself. */
+/* Computes `of` for all rules: the least fixed point of holds(). */
 static void find_rules(const struct rules *r, bool *of, bool empty)
 {
     for (bool changed = true; changed;) {
@@ -353,7 +353,7 @@ static void find_rules(const struct rules *r, bool *of, bool empty)
     }
 }
 
-/* A rule without an end that keeps the tree from having one. */
+/* Returns a rule that never ends and so prevents the tree from ending. */
 static uint32_t endless_in(const struct tree *t, const bool *ends)
 {
     while (t->kind != TREE_RULE) {
@@ -377,7 +377,7 @@ static pl_status find_endless(struct builder *b)
         bad++;
     if (bad == b->r->n)
         return PL_OK;
-    /* From rule to rule, and at last in a circle. */
+    /* Follows rules until it is certainly in the cycle. */
     for (uint32_t i = 0; i < b->r->n; i++)
         bad = endless_in(b->r->rule[bad].body, b->ends);
     r = &b->r->rule[bad];
@@ -389,8 +389,8 @@ static pl_status find_endless(struct builder *b)
                    err_shown(shown, r->name, strlen(r->name)));
 }
 
-/* Roughly the nodes of a tree, up to a little more than counts; more than that
- * if it names a rule that is one of its own. */
+/* Estimates the nodes of a tree, up to slightly more than matters. A rule that
+ * is not inlined makes it count as more. */
 static uint32_t size_of(const struct builder *b, const struct tree *t,
                         bool *loops)
 {
@@ -423,8 +423,8 @@ static uint32_t size_of(const struct builder *b, const struct tree *t,
     return n < LARGE ? (uint32_t)n : LARGE;
 }
 
-/* Which rules stand where they are named. A recursive one never does, since it
- * would have to be found small before itself. */
+/* Decides which rules are inlined. A recursive rule never is, because it would
+ * have to be found small before itself. */
 static void find_small(struct builder *b)
 {
     for (int pass = 0; pass < INLINE_PASSES; pass++) {

@@ -1,7 +1,7 @@
-/* Rules as graphs over bytes, straight from their trees (Thompson's
- * construction): edges take a byte of a range, a text of another rule, or
- * nothing. Repetitions are written out, characters are UTF-8, and small rules
- * stand where they are named. automaton.c makes of it what runs. */
+/* Rules as graphs over bytes, built from their trees by Thompson's
+ * construction. An edge takes a byte of a range, a text of another rule, or
+ * nothing. Repetitions are expanded, characters are UTF-8, and small rules are
+ * inlined. automaton.c converts the graph to its executable form. */
 #ifndef GRAMMAR_NFA_H
 #define GRAMMAR_NFA_H
 
@@ -17,29 +17,29 @@ struct nfa_edge {
     uint8_t kind, lo, hi;
 };
 
-/* The copies of what is repeated a bounded number of times: copy i is nodes
- * [node + i * size ..), and all look the same. `node` is where the first begins
- * and one before it was there already. */
+/* The identical copies of a bounded repetition: copy i is nodes
+ * [node + i * size ..). The first begins at `node`, and the node before it
+ * exists. */
 struct nfa_row {
     uint32_t node, size, n;
-    uint32_t min; /* copies that are there at least, if any may be left out */
+    uint32_t min; /* copies that are required */
     bool endless; /* a loop follows the last one */
 };
 
 struct nfa {
-    uint32_t *first;       /* owned, [n_node]: a node's first edge, or none */
+    uint32_t *first; /* owned, [n_node]: a node's first edge, or NFA_NONE */
     struct nfa_edge *edge; /* owned, [n_edge] */
-    uint32_t *entry, *end; /* owned, [n_rule]: no edge leads to an entry, none
-                              leads away from an end */
-    bool *nullable;        /* owned, [n_rule]: may be empty */
-    struct nfa_row *row; /* owned, [n_row]; what is within a copy comes first */
+    /* Owned, [n_rule]. No edge leads to an entry; no edge leaves an end. */
+    uint32_t *entry, *end;
+    bool *nullable;      /* owned, [n_rule]: may be empty */
+    struct nfa_row *row; /* owned, [n_row]; inner rows come first */
     uint32_t n_node, cap_node, n_edge, cap_edge, n_row, cap_row;
-    bool chars; /* texts of any part begin with the first byte of a character */
+    bool chars; /* all parts begin with the first byte of a character */
 };
 
-/* PL_BAD_ARGUMENT: a rule that can never end, or is too large written out; the
- * message begins with `name`. Zeroes *g first; what is held on failure is freed
- * by nfa_fini. */
+/* Builds the graph. PL_BAD_ARGUMENT: a rule can never end, or is too large when
+ * expanded; the message begins with `name`. Zeroes *g first. nfa_fini frees the
+ * memory, also on failure. */
 pl_status nfa_build(struct nfa *g, const struct rules *r, const char *name,
                     pl_err *err);
 void nfa_fini(struct nfa *g);

@@ -1,11 +1,11 @@
-/* Tokens by how far they reach: a token of reach r has at most reach_chars(r)
- * characters, and more than those of the reach before. A character counts where
- * its first byte stands.
+/* Classes of tokens by their number of characters: a token of reach r has at
+ * most reach_chars(r) characters, and more than those of the reach before. A
+ * character counts where its first byte is.
  *
- * A token that reaches 16 characters far cannot tell a text that may have 100
- * more from one that may have 90 more. So tokens of each reach have a tree of
- * their own (token_trie.h), and states that none of them tells apart are alike
- * for that reach (automaton.h): what is found for one is true for all. */
+ * A token of up to 16 characters cannot distinguish a text that may have 100
+ * more from one that may have 90 more. So tokens of each reach have their own
+ * trie (token_trie.h). States that no token of a reach distinguishes are alike
+ * for it (automaton.h): a result for one holds for all. */
 #ifndef GRAMMAR_REACH_H
 #define GRAMMAR_REACH_H
 
@@ -16,7 +16,7 @@ enum {
     REACH_FIRST_CHARS = 4,
 };
 
-/* UINT32_MAX: as many as there may be. */
+/* UINT32_MAX: no limit. */
 static inline uint32_t reach_chars(int reach)
 {
     static const uint32_t chars[REACHES] = {REACH_FIRST_CHARS, 8, 16, 64,

@@ -1,4 +1,4 @@
-/* What all notations share: ranges of characters, and UTF-8. */
+/* Shared by all notations: ranges of characters, and UTF-8. */
 #include "grammar/rule_tree.h"
 
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static uint32_t join(struct char_range *range, uint32_t n)
     return k;
 }
 
-/* The gaps of n ranges that rise and are apart; each is written where it was
- * read before, or one place behind. */
+/* Replaces n ranges that rise and do not touch by their gaps. Each is written
+ * where a range was read before, or one position later. */
 static uint32_t others(struct char_range *range, uint32_t n)
 {
     uint32_t next = 0, k = 0;

@@ -1,7 +1,7 @@
-/* The rules of a grammar as trees, in the order in which they were written.
+/* The rules of a grammar as trees, in source order.
  *
- * Who reads a notation makes them (gbnf.c), who runs them reads them
- * (automaton.c). All memory is the arena's. */
+ * A reader of a notation creates them (gbnf.c), automaton.c consumes them. The
+ * arena owns all memory. */
 #ifndef GRAMMAR_RULE_TREE_H
 #define GRAMMAR_RULE_TREE_H
 
@@ -13,13 +13,13 @@ enum { RULES_UNLIMITED = UINT32_MAX, RULES_LAST_CHAR = 0x10ffff };
 enum tree_kind {
     TREE_BYTES,  /* these bytes; none: the empty text */
     TREE_CLASS,  /* one character of the ranges, as UTF-8 */
-    TREE_RULE,   /* what a rule says */
+    TREE_RULE,   /* a text of a rule */
     TREE_SEQ,    /* all children, one after another */
     TREE_ALT,    /* one of the children */
     TREE_REPEAT, /* the only child, min to max times */
 };
 
-/* Characters from first to last, both included. */
+/* Characters from first to last, inclusive. */
 struct char_range {
     uint32_t first, last;
 };
@@ -28,9 +28,9 @@ struct tree {
     enum tree_kind kind;
     uint32_t n; /* bytes, ranges or children */
     union {
-        const char *bytes;               /* [n] */
-        const struct char_range *range;  /* [n], n >= 1; rising, apart, without
-                                           surrogates */
+        const char *bytes; /* [n] */
+        /* [n], n >= 1; rising, not adjacent, without surrogates. */
+        const struct char_range *range;
         const struct tree *const *child; /* [n], n >= 1 */
         uint32_t rule;
     };
@@ -40,26 +40,26 @@ struct tree {
 struct rule {
     const char *name; /* terminated */
     const struct tree *body;
-    int64_t line, column; /* where it begins, from 1 on */
+    int64_t line, column; /* of its beginning, from 1 */
 };
 
 struct rules {
-    struct arena memory; /* owns all that is here */
+    struct arena memory; /* owns everything here */
     struct rule *rule;   /* [n] */
     uint32_t n, root;
 };
 
 void rules_fini(struct rules *r);
 
-/* Sorts n ranges in place, joins what touches, and with `negate` takes the
- * others instead; cuts the surrogates out, which are no characters. `range` has
- * room for 2 * n + 2. Returns how many there are then, perhaps none. */
+/* Sorts n ranges in place and joins those that touch; with `negate`, replaces
+ * them by their complement. Removes the surrogates, which are not characters.
+ * `range` must have space for 2 * n + 2. Returns the new count, perhaps 0. */
 uint32_t char_ranges_normal(struct char_range *range, uint32_t n, bool negate);
 
-/* Writes a character as UTF-8, 1 to 4 bytes, and returns how many. */
+/* Writes a character as UTF-8 and returns its length, 1 to 4 bytes. */
 size_t char_put(char out[4], uint32_t c);
-/* Reads the character that s[0 .. n) begins with, n > 0; its bytes, or 0: it is
- * not UTF-8. */
+/* Reads the character that s[0 .. n) begins with, n > 0. Returns its length, or
+ * 0 if it is not UTF-8. */
 size_t char_get(const char *s, size_t n, uint32_t *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* A schema becomes a rule, and so does each one in it; see schema.h. */
+/* Converts a schema and each schema in it to a rule; see schema.h. */
 #include "grammar/schema.h"
 
 #include "base/err.h"
@@ -29,8 +29,8 @@ enum keyword_of {
 struct writer {
     struct gbnf_text *out;
     json_t *root;
-    const json_t **rule; /* owned: the schema of rule s0, s1, ..., NULL: of a
-                            part of one */
+    /* Owned: the schema of rule s0, s1, ...; NULL: a rule for a part of one. */
+    const json_t **rule;
     uint32_t n_rule, cap_rule;
     int depth;
     int64_t n_step;
@@ -39,14 +39,14 @@ struct writer {
     pl_err *err;
 };
 
-/* One schema: its rule's text, until all of it is known. */
+/* One schema: the text of its rule, until it is complete. */
 struct part {
     struct writer *w;
     json_t *schema;
     struct gbnf_text text; /* owned */
 };
 
-/* Common to all; "plain" is a character that needs no escape. */
+/* Common to all grammars. "plain" is a character that needs no escape. */
 static const char common_rules[] =
     "ws ::= (\" \" | \"\\n\" [ \\t]{0,20})?\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
@@ -96,13 +96,26 @@ static enum keyword_of kind_of(const char *key)
 
 /* ---- messages and paths -------------------------------------------------- */
 
-static pl_status refuse(struct writer *w, const char *keyword, const char *what)
+static pl_status fail(struct writer *w, pl_status s, const char *keyword,
+                      const char *what)
 {
     char path[ERR_SHOWN], key[ERR_SHOWN];
 
-    return err_set(w->err, PL_UNSUPPORTED, "%s: %s: %s %s", w->name,
+    return err_set(w->err, s, "%s: %s: %s %s", w->name,
                    err_shown(path, w->path, strlen(w->path)),
                    err_shown(key, keyword, strlen(keyword)), what);
+}
+
+/* Reports what is not supported, or is too large. */
+static pl_status refuse(struct writer *w, const char *keyword, const char *what)
+{
+    return fail(w, PL_UNSUPPORTED, keyword, what);
+}
+
+/* Reports a mistake: no such schema makes sense. */
+static pl_status wrong(struct writer *w, const char *keyword, const char *what)
+{
+    return fail(w, PL_BAD_ARGUMENT, keyword, what);
 }
 
 static size_t enter(struct writer *w, const char *key)
@@ -133,8 +146,8 @@ static pl_status too_large(struct writer *w)
                   "it smaller");
 }
 
-/* Schemas may ask for much more than they have bytes: who searches or compares
- * counts here, and goes on only while it is true. */
+/* Schemas may demand far more work than they have bytes. Searches and
+ * comparisons count steps and continue only while this is true. */
 static bool may_go_on(const struct writer *w)
 {
     return w->n_step <= MOST_STEPS;
@@ -147,7 +160,7 @@ static pl_status too_long(struct writer *w, const char *keyword)
                   "properties and schemas");
 }
 
-/* What it costs to compare a value with another one. */
+/* Returns the cost of comparing a value with another. */
 static int64_t weight_of(json_t *v)
 {
     int64_t n = 1 + (int64_t)json_string_length(v) / 16;
@@ -186,7 +199,7 @@ static pl_status rule_new(struct writer *w, const json_t *schema, uint32_t *out)
 
 static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out);
 
-/* The rule of a schema that is found under `key` of the current path. */
+/* Returns the rule of the schema under `key` of the current path. */
 static pl_status rule_under(struct writer *w, const char *key, json_t *schema,
                             uint32_t *out)
 {
@@ -217,7 +230,7 @@ static int take_json(const char *s, size_t len, void *user)
     return t->failed ? -1 : 0;
 }
 
-/* A literal of the value's JSON. */
+/* Puts a literal of the value's JSON. */
 static pl_status put_json(struct writer *w, struct gbnf_text *t,
                           const json_t *value)
 {
@@ -240,7 +253,7 @@ static pl_status put_enum(struct part *p, json_t *list)
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return refuse(p->w, "enum", "must be a list of one value or more");
+        return wrong(p->w, "enum", "must be a list of one value or more");
     json_array_foreach (list, i, value) {
         gbnf_put(&p->text, i ? " | " : "");
         PL_TRY(put_json(p->w, &p->text, value));
@@ -250,7 +263,8 @@ static pl_status put_enum(struct part *p, json_t *list)
 
 /* ---- references ---------------------------------------------------------- */
 
-/* The next name of a JSON pointer, without its escapes; NULL: memory is out. */
+/* Returns the next name of a JSON pointer, unescaped, or NULL if out of
+ * memory. */
 static char *pointer_step(const char **at)
 {
     const char *end = strchr(*at, '/');
@@ -270,7 +284,7 @@ static char *pointer_step(const char **at)
     return key;
 }
 
-/* The value under a key, or, in a list, under a number. */
+/* Returns the value under a key, or, in a list, under a number. */
 static json_t *value_under(const json_t *v, const char *key)
 {
     if (!json_is_array(v))
@@ -299,7 +313,7 @@ static pl_status find_ref(struct writer *w, const json_t *ref, json_t **out)
         free(key);
     }
     if (!*out)
-        return refuse(w, "$ref", "points at nothing: define what it names");
+        return wrong(w, "$ref", "points at nothing: define what it names");
     return PL_OK;
 }
 
@@ -323,7 +337,7 @@ static pl_status put_any_of(struct part *p, const char *key, json_t *list)
     size_t i;
 
     if (!json_is_array(list) || json_array_size(list) == 0)
-        return refuse(p->w, key, "must be a list of one schema or more");
+        return wrong(p->w, key, "must be a list of one schema or more");
     json_array_foreach (list, i, schema) {
         PL_TRY(rule_at(p->w, key, i, schema, &rule));
         gbnf_print(&p->text, "%ss%u", i ? " | " : "", (unsigned)rule);
@@ -343,8 +357,8 @@ static const char *type_of(const json_t *v)
     return name[json_typeof(v)];
 }
 
-/* The only type of a schema's documents, integers being numbers; NULL: not
- * known to be one. */
+/* Returns the only type of a schema's documents, with integers as numbers, or
+ * NULL if it is not known. */
 static const char *only_type(struct writer *w, json_t *schema, int depth)
 {
     json_t *ref = json_object_get(schema, "$ref"), *to;
@@ -358,7 +372,7 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
     return type && strcmp(type, "integer") == 0 ? "number" : type;
 }
 
-/* Is no value among both what a takes and what b takes, by const and enum? */
+/* Returns true if const and enum show that a and b have no value in common. */
 static bool other_constants(struct writer *w, json_t *a, json_t *b)
 {
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
@@ -391,8 +405,8 @@ static bool requires(struct writer *w, json_t *schema, const char *key)
     return false;
 }
 
-/* Does nothing fit both? True only where that is plain: other types, other
- * constants, or a member of other constants that both require. */
+/* Returns true if no document fits both. Detects only simple cases: different
+ * types, different constants, or a required member with different constants. */
 static bool are_apart(struct writer *w, json_t *a, json_t *b)
 {
     const char *x = only_type(w, a, 8), *y = only_type(w, b, 8);
@@ -440,7 +454,7 @@ static pl_status put_one_of(struct part *p, json_t *list)
 
 /* ---- strings and numbers ------------------------------------------------- */
 
-/* A count under `key`; `usual` if there is none. */
+/* Reads a count under `key`; `usual` is its default. */
 static pl_status get_count(struct writer *w, json_t *schema, const char *key,
                            int64_t usual, int64_t *out)
 {
@@ -466,22 +480,22 @@ static void put_times(struct gbnf_text *t, int64_t min, int64_t max)
 
 static pl_status put_pattern(struct part *p, const json_t *pattern)
 {
-    const char *wrong, *s = json_string_value(pattern);
+    const char *bad, *s = json_string_value(pattern);
     char what[2 * ERR_SHOWN];
     size_t at;
 
     if (!s)
-        return refuse(p->w, "pattern", "must be a string");
-    wrong = gbnf_put_pattern(&p->text, s, json_string_length(pattern), &at);
-    if (!wrong)
+        return wrong(p->w, "pattern", "must be a string");
+    bad = gbnf_put_pattern(&p->text, s, json_string_length(pattern), &at);
+    if (!bad)
         return PL_OK;
-    numeral_print(what, sizeof what, "(at byte %zu): %s", at, wrong);
-    return refuse(p->w, "pattern", what);
+    numeral_print(what, sizeof what, "(at byte %zu): %s", at, bad);
+    return wrong(p->w, "pattern", what);
 }
 
 static pl_status put_format(struct part *p, const json_t *format)
 {
-    /* February has 28 days, since a grammar does not count years. */
+    /* February has 28 days, because a grammar cannot count years. */
     static const char date[] =
         "[0-9]{4} \"-\" ((\"0\" [1-9] | \"1\" [0-2]) \"-\" (\"0\" [1-9] | "
         "\"1\" [0-9] | \"2\" [0-8]) | (\"0\" [13-9] | \"1\" [0-2]) \"-\" "
@@ -529,7 +543,7 @@ static pl_status put_string(struct part *p)
     PL_TRY(get_count(p->w, p->schema, "minLength", 0, &min));
     PL_TRY(get_count(p->w, p->schema, "maxLength", -1, &max));
     if (max >= 0 && max < min)
-        return refuse(p->w, "maxLength", "is below minLength");
+        return wrong(p->w, "maxLength", "is below minLength");
     if (!has_length) {
         gbnf_put(&p->text, "string");
         return PL_OK;
@@ -540,7 +554,8 @@ static pl_status put_string(struct part *p)
     return PL_OK;
 }
 
-/* A bound under one of two keys, the second one excluding itself, by `step`. */
+/* Reads a bound under one of two keys. The second key's bound is exclusive and
+ * is moved by `step`. */
 static pl_status get_bound(struct writer *w, json_t *schema, const char *key,
                            const char *without, int step, int64_t *out)
 {
@@ -569,7 +584,7 @@ static pl_status put_integer(struct part *p)
     PL_TRY(get_bound(p->w, p->schema, "minimum", "exclusiveMinimum", 1, &lo));
     PL_TRY(get_bound(p->w, p->schema, "maximum", "exclusiveMaximum", -1, &hi));
     if (lo > hi)
-        return refuse(p->w, "maximum", "is below minimum");
+        return wrong(p->w, "maximum", "is below minimum");
     if (lo == INT64_MIN && hi == INT64_MAX)
         gbnf_put(&p->text, "integer");
     else
@@ -593,7 +608,7 @@ static pl_status put_number(struct part *p)
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Adds a finished rule that belongs to the part. */
+/* Adds a finished rule to the output. */
 static pl_status add_rule(struct writer *w, uint32_t rule,
                           const struct gbnf_text *text)
 {
@@ -607,11 +622,11 @@ static pl_status add_rule(struct writer *w, uint32_t rule,
     return w->out->failed ? no_memory(w) : PL_OK;
 }
 
-/* What items there may be: those of the prefix, then others. */
+/* The items of an array: those of the prefix, then others. */
 struct items {
     json_t *prefix;      /* NULL: none */
-    int64_t n, min, max; /* of the prefix; max -1: unlimited */
-    bool more;           /* items behind the prefix */
+    int64_t n, min, max; /* size of the prefix; max -1: unlimited */
+    bool more;           /* items may follow the prefix */
     char rest[16];       /* their rule */
 };
 
@@ -623,12 +638,12 @@ static pl_status read_items(struct part *p, struct items *it)
     *it = (struct items){.prefix = json_object_get(p->schema, "prefixItems"),
                          .more = !json_is_false(items)};
     if (it->prefix && !json_is_array(it->prefix))
-        return refuse(p->w, "prefixItems", "must be a list of schemas");
+        return wrong(p->w, "prefixItems", "must be a list of schemas");
     it->n = (int64_t)json_array_size(it->prefix);
     PL_TRY(get_count(p->w, p->schema, "minItems", 0, &it->min));
     PL_TRY(get_count(p->w, p->schema, "maxItems", -1, &it->max));
     if (it->max >= 0 && it->max < it->min)
-        return refuse(p->w, "maxItems", "is below minItems");
+        return wrong(p->w, "maxItems", "is below minItems");
     if (!it->more && it->min > it->n)
         return refuse(p->w, "minItems", "asks for more items than there are");
     numeral_print(it->rest, sizeof it->rest, "value");
@@ -639,7 +654,7 @@ static pl_status read_items(struct part *p, struct items *it)
     return PL_OK;
 }
 
-/* Items from number i on, the comma before each but the first. */
+/* Puts the items from number i on, with a comma before each but the first. */
 static pl_status put_items(struct part *p, const struct items *it, int64_t i,
                            struct gbnf_text *text)
 {
@@ -690,15 +705,15 @@ static pl_status put_array(struct part *p)
 
 /* ---- objects ------------------------------------------------------------- */
 
-/* The members of an object in their order: rules for each, and for what may
- * follow when one is there already. */
+/* The members of an object in order: rules for each, and for what may follow
+ * once a member was written. */
 struct members {
     size_t n;
     uint32_t *rule; /* owned, [n] */
     bool *needed;   /* owned, [n] */
     uint32_t *tail; /* owned, [n + 1]: from member i on */
-    bool more;      /* members with other names */
-    uint32_t other; /* the rule of one */
+    bool more;      /* members with other names are allowed */
+    uint32_t other; /* the rule of such a member */
 };
 
 static void members_fini(struct members *m)
@@ -733,8 +748,8 @@ static pl_status put_member(struct part *p, const char *key, json_t *schema,
     return s;
 }
 
-/* Names that are none of the properties', without escapes: from character `at`
- * on, where those in keys[0 .. n) are alike up to there. */
+/* Puts names that differ from all properties' names, without escapes, from
+ * character `at` on. keys[0 .. n) are equal up to there. */
 static void put_other_name(struct gbnf_text *t, const char **keys, size_t n,
                            size_t at)
 {
@@ -771,8 +786,8 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The rule of a member whose name is no property's. Only names of up to 32
- * ASCII characters can be told apart from. */
+/* Makes the rule of a member whose name is not a property's. Only names of up
+ * to 32 ASCII characters can be excluded. */
 static pl_status put_other(struct part *p, json_t *properties, uint32_t value,
                            bool any, uint32_t *out)
 {
@@ -834,7 +849,7 @@ static pl_status check_required(struct part *p, json_t *properties)
     size_t i;
 
     if (list && !json_is_array(list))
-        return refuse(p->w, "required", "must be a list of names");
+        return wrong(p->w, "required", "must be a list of names");
     json_array_foreach (list, i, name) {
         if (!json_object_get(properties, json_is_string(name)
                                              ? json_string_value(name)
@@ -852,7 +867,7 @@ static pl_status read_members(struct part *p, struct members *m)
     size_t i = 0;
 
     if (properties && !json_is_object(properties))
-        return refuse(p->w, "properties", "must be an object of schemas");
+        return wrong(p->w, "properties", "must be an object of schemas");
     PL_TRY(check_required(p, properties));
     m->n = json_object_size(properties);
     m->rule = calloc(m->n + 1, sizeof *m->rule);
@@ -869,7 +884,7 @@ static pl_status read_members(struct part *p, struct members *m)
     return read_more(p, properties, m);
 }
 
-/* What follows a member that is there: the others, each with its comma. */
+/* Puts what may follow a present member: the others, each with its comma. */
 static pl_status put_tails(struct part *p, struct members *m)
 {
     for (size_t i = m->n + 1; i-- > 0;) {
@@ -889,7 +904,7 @@ static pl_status put_tails(struct part *p, struct members *m)
     return PL_OK;
 }
 
-/* The first member that is there is any up to the first that is needed. */
+/* Puts the first present member: any one up to the first required one. */
 static void put_first(struct part *p, const struct members *m)
 {
     size_t i = 0;
@@ -978,7 +993,7 @@ static pl_status merge_ref(struct writer *w, json_t *into, json_t *ref,
     return merge(w, into, to, depth);
 }
 
-/* Takes the schema's keywords over into one that is to hold all. */
+/* Merges the schema's keywords into one that has all. */
 static pl_status merge(struct writer *w, json_t *into, json_t *schema,
                        int depth)
 {
@@ -1001,7 +1016,7 @@ static pl_status merge(struct writer *w, json_t *into, json_t *schema,
         else if (strcmp(key, "required") == 0)
             s = json_array_extend(json_object_get(into, key), v) == 0
                     ? PL_OK
-                    : refuse(w, key, "must be a list of names");
+                    : wrong(w, key, "must be a list of names");
         else if (strcmp(key, "$ref") == 0)
             s = merge_ref(w, into, v, depth - 1);
         else if (strcmp(key, "allOf") == 0)
@@ -1037,7 +1052,7 @@ static const struct type {
     const char *name;
     unsigned of; /* keywords */
     pl_status (*put)(struct part *p);
-    const char *rule; /* if there is no function */
+    const char *rule; /* used without a function */
 } types[] = {
     {"object", KEYWORD_OBJECT, put_object, NULL},
     {"array", KEYWORD_ARRAY, put_array, NULL},
@@ -1049,7 +1064,8 @@ static const struct type {
 };
 enum { N_TYPE = sizeof types / sizeof types[0] };
 
-/* Refuses keywords but notes, those of `kinds`, and the two named ones. */
+/* Rejects keywords other than notes, those of `kinds`, and the two named
+ * ones. */
 static pl_status only(struct writer *w, json_t *schema, unsigned kinds,
                       const char *a, const char *b)
 {
@@ -1084,7 +1100,7 @@ static const struct type *type_named(const json_t *name)
     return NULL;
 }
 
-/* The types that the schema names: some of types[], as bits. */
+/* Reads the types that the schema names, as bits of types[]. */
 static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
 {
     json_t *v = json_object_get(schema, "type");
@@ -1096,13 +1112,13 @@ static pl_status read_types(struct writer *w, json_t *schema, unsigned *bits)
             type_named(json_is_array(v) ? json_array_get(v, i) : v);
 
         if (!t)
-            return refuse(w, "type",
-                          "must be one or some of object, array, string, "
-                          "integer, number, boolean, null");
+            return wrong(w, "type",
+                         "must be one or some of object, array, string, "
+                         "integer, number, boolean, null");
         *bits |= 1u << (t - types);
     }
     if (v && !*bits)
-        return refuse(w, "type", "names no type");
+        return wrong(w, "type", "names no type");
     return PL_OK;
 }
 
@@ -1127,7 +1143,7 @@ static pl_status put_types(struct part *p, unsigned bits)
     return PL_OK;
 }
 
-/* The type that the first keyword speaks of; without one, any value. */
+/* Takes the type that the first keyword applies to; without one, any value. */
 static pl_status put_untyped(struct part *p)
 {
     const char *key;
@@ -1145,7 +1161,7 @@ static pl_status put_untyped(struct part *p)
     return PL_OK;
 }
 
-/* Constants are of the types that stand beside them. */
+/* Checks that the constants have the types named next to them. */
 static pl_status check_constants(struct part *p, const char *key, json_t *list)
 {
     unsigned bits;
@@ -1194,8 +1210,11 @@ static pl_status put_schema(struct part *p)
         gbnf_put(&p->text, "value");
         return PL_OK;
     }
+    if (json_is_false(p->schema))
+        return refuse(w, "the schema",
+                      "false allows no document: take it away");
     if (!json_is_object(p->schema))
-        return refuse(w, "the schema", "must be an object, or true");
+        return wrong(w, "the schema", "must be an object, or true");
     while (!v && ++i < 6)
         v = json_object_get(p->schema, first[i]);
     if (v && i == 5)
@@ -1212,7 +1231,7 @@ static pl_status put_schema(struct part *p)
     return bits ? put_types(p, bits) : put_untyped(p);
 }
 
-/* The rule of a schema, which is written unless it was met before. */
+/* Returns the rule of a schema. Writes it unless it exists. */
 static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
 {
     struct part p = {.w = w, .schema = schema};
@@ -1259,7 +1278,7 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
     uint32_t none;
     pl_status s = PL_OK;
 
-    while (w.n_rule < sums->n_rule && s == PL_OK) /* those that are there */
+    while (w.n_rule < sums->n_rule && s == PL_OK) /* existing rules */
         s = rule_new(&w, NULL, &none);
     if (s == PL_OK)
         s = schema_rule(&w, schema, rule);

@@ -1,12 +1,12 @@
 /* JSON Schema (draft 2020-12) to GBNF.
  *
- * Every text of the grammar is a document that the schema takes. Not every
- * document that it takes is one: members come in the order of `properties`;
- * members that are not named there come only where additionalProperties says
- * so, or where no property is named; blanks are few; numbers have up to 18
- * digits; characters that JSON need not escape are not escaped in strings that
- * a pattern describes. Keywords that say something of other types than `type`
- * names, and keywords that are not supported, are refused by name and path. */
+ * Every text of the grammar is a document that the schema accepts, but not the
+ * other way round. Members come in the order of `properties`. Other members
+ * come only if additionalProperties allows them, or if no property is named.
+ * Blanks are few, numbers have up to 18 digits. Strings that a pattern
+ * describes contain only the escapes that JSON requires. Keywords for types
+ * other than those in `type`, and unsupported keywords, are rejected by name
+ * and path. */
 #ifndef GRAMMAR_SCHEMA_H
 #define GRAMMAR_SCHEMA_H
 
@@ -14,30 +14,29 @@
 
 #include <jansson.h>
 
-/* `name` is what messages call the schema. On failure nothing is held. */
+/* `name` is the schema's name in messages. On failure *out holds no memory. */
 pl_status schema_to_gbnf(struct gbnf_text *out, const char *json, size_t len,
                          const char *name, pl_err *err);
 
 /* ---- schemas within a grammar -------------------------------------------- */
 
-/* How strings are written, as bodies of rules: one in its quotes; a character
- * that stands for itself in one; another one. */
+/* The notation of strings, as bodies of rules: a quoted string; a character
+ * that represents itself in one; any other character. */
 struct schema_strings {
     const char *string, *plain, *escape;
 };
-extern const struct schema_strings schema_strings; /* as JSON has them */
+extern const struct schema_strings schema_strings; /* those of JSON */
 
-/* The rules that those of schemas name: ws, string, value and others; once a
- * grammar. */
+/* Writes the rules that schemas refer to: ws, string, value and others. Call it
+ * once per grammar. */
 void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
-/* What all schemas of a grammar have so far. */
+/* Totals over all schemas of a grammar so far. */
 struct schema_sums {
     uint32_t n_rule;
-    int64_t n_step; /* of searching and comparing, which is bounded */
+    int64_t n_step; /* steps of searching and comparing, which are bounded */
 };
-/* Adds the rules of `schema`, the first of which is s*rule: those are s0, s1
- * and so on, of which sums->n_rule are there. root: where its references
- * begin. */
+/* Adds the rules of `schema`; the first is s*rule. Rules are named s0, s1 and
+ * so on, and sums->n_rule of them exist. References start at `root`. */
 pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
                           json_t *root, json_t *schema, const char *name,
                           uint32_t *rule, pl_err *err);

@@ -61,7 +61,8 @@ static const struct char_range space[] = {
 static const struct char_range line_end[] = {
     {'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 
-/* Adds what \d and so on stand for, or with `others` all else. */
+/* Adds the characters of a class such as \d, or with `others` its
+ * complement. */
 static bool add_class(struct pattern *p, struct ranges *set,
                       const struct char_range *range, size_t n, bool others)
 {
@@ -94,7 +95,8 @@ static bool read_hex(struct pattern *p, int n, uint32_t *c)
     return true;
 }
 
-/* Behind a backslash: a character, or a class, which goes into the set. */
+/* Reads the part after a backslash: a character, or a class, which is added to
+ * the set. */
 static bool read_escape(struct pattern *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -135,7 +137,7 @@ static bool read_char(struct pattern *p, uint32_t *c)
     return true;
 }
 
-/* One member of a class in brackets. */
+/* Reads one member of a class in brackets. */
 static bool read_member(struct pattern *p, struct ranges *set, uint32_t *c,
                         bool *is_class)
 {
@@ -237,7 +239,7 @@ static bool read_atom(struct pattern *p)
     return (is_class || add(p, &set, c, c)) && put_set(p, &set, false);
 }
 
-/* -1: there is none. At most five digits. */
+/* Reads at most five digits. Returns -1 if there are none. */
 static int read_count(struct pattern *p)
 {
     int n = -1;
@@ -277,7 +279,7 @@ static bool read_repeat(struct pattern *p)
     } else {
         return true;
     }
-    take(p, '?'); /* a lazy one finds the same strings */
+    take(p, '?'); /* a lazy one matches the same strings */
     return true;
 }
 
@@ -286,8 +288,8 @@ static bool at_end(const struct pattern *p)
     return p->at == p->end || *p->at == '|' || *p->at == ')';
 }
 
-/* An alternative. Outside groups anything may stand before and behind it, but
- * where ^ and $ are. */
+/* Reads an alternative. Outside groups anything may come before and after it,
+ * except at ^ and $. */
 static bool read_sequence(struct pattern *p, bool outer)
 {
     if (outer && !take(p, '^'))

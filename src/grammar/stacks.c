@@ -1,8 +1,8 @@
 /* Sets of stacks; see stacks.h.
  *
  * A set under construction is a part of the pile, which grows and shrinks like
- * a stack: whoever adds to it takes it off again, so that functions may make
- * sets while others are half made. */
+ * a stack. Each function removes what it added, so functions may build sets
+ * while others are incomplete. */
 #include "grammar/stacks.h"
 
 #include "base/hash64.h"
@@ -81,7 +81,7 @@ static bool push(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* The slot of the set with these items, or the free one where it belongs. */
+/* Returns the slot of the set with these items, or the free slot for it. */
 static uint32_t *slot_of(const struct stacks *s, const struct stack_item *item,
                          uint32_t n, bool ends, uint32_t hash)
 {
@@ -146,7 +146,8 @@ static uint16_t depth_of(const struct stacks *s, const struct stack_item *item,
     return depth;
 }
 
-/* The set of the items [base ..) of the pile, which rise; takes them off. */
+/* Returns the set of the items [base ..) of the pile, which must rise, and
+ * removes them. */
 static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 {
     uint32_t n = (uint32_t)(s->n_pile - base), hash, *slot;
@@ -173,8 +174,8 @@ static uint32_t set_of(struct stacks *s, size_t base, bool ends)
 
 /* ---- unions -------------------------------------------------------------- */
 
-/* The place of the union of a and b, a < b, or the free one where it belongs.
- */
+/* Returns the entry of the union of a and b, a < b, or the free entry for
+ * it. */
 static struct stack_union *union_of(struct stack_union *made, uint32_t cap,
                                     uint32_t a, uint32_t b)
 {
@@ -204,8 +205,8 @@ static bool grow_unions(struct stacks *s)
 
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b);
 
-/* Unions are remembered: two sets may lie below many items of others, level
- * upon level, and each time they are asked for the same. */
+/* Unions are cached, because two sets may be below many items of others, level
+ * upon level, each time with the same union. */
 static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
 {
     size_t base = s->n_pile;
@@ -232,7 +233,7 @@ static uint32_t set_union(struct stacks *s, uint32_t a, uint32_t b)
     return both;
 }
 
-/* The items of both by state, of those of one state the union below. */
+/* Merges the items of both by state. Items of one state get the union below. */
 static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
 {
     uint32_t i = 0, k = 0;
@@ -263,7 +264,7 @@ static bool push_both(struct stacks *s, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Sorts the items [base ..) of the pile, whose states all differ. */
+/* Sorts the items [base ..) of the pile, whose states must differ. */
 static void sort_few(struct stacks *s, size_t base)
 {
     for (size_t i = base + 1; i < s->n_pile; i++) {
@@ -276,7 +277,8 @@ static void sort_few(struct stacks *s, size_t base)
     }
 }
 
-/* The same by the bits of their states, all of which `met` has; clears it. */
+/* Does the same by the bits of their states, which `met` must have; clears
+ * it. */
 static bool sort_many(struct stacks *s, size_t base, uint32_t low,
                       uint32_t high)
 {
@@ -296,8 +298,8 @@ static bool sort_many(struct stacks *s, size_t base, uint32_t low,
     return true;
 }
 
-/* Joins items [base ..) of the pile that have one state; `met` has all states
- * then, from *low to *high. */
+/* Joins items [base ..) of the pile that have the same state. Then `met` has
+ * all states, from *low to *high. */
 static bool join_states(struct stacks *s, size_t base, uint32_t *low,
                         uint32_t *high)
 {
@@ -329,8 +331,8 @@ static bool join_states(struct stacks *s, size_t base, uint32_t *low,
     return true;
 }
 
-/* The set of the items [base ..) of the pile, in any order and with states
- * that come again; takes them off. */
+/* Returns the set of the items [base ..) of the pile, in any order and with
+ * repeated states, and removes them. */
 static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 {
     enum { FEW = 16 };
@@ -355,7 +357,7 @@ static uint32_t set_of_any(struct stacks *s, size_t base, bool ends)
 
 /* ---- closing ------------------------------------------------------------- */
 
-/* The rule at `place` is called over the set `over`. */
+/* Records a call of the rule at `place` over the set `over`. */
 static bool call(struct stacks *s, uint32_t place, uint32_t over)
 {
     uint64_t *word = &s->called[place / 64], bit = 1ull << place % 64;
@@ -369,7 +371,7 @@ static bool call(struct stacks *s, uint32_t place, uint32_t over)
     return true;
 }
 
-/* The item itself, if it takes bytes, and its calls. */
+/* Adds the item itself, if it takes bytes, and its calls. */
 static bool visit(struct stacks *s, uint32_t state, uint32_t below)
 {
     const struct state *q = &s->a->state[state];
@@ -391,8 +393,8 @@ static bool visit(struct stacks *s, uint32_t state, uint32_t below)
     return true;
 }
 
-/* All rules that were called, in the order of places: those that they call come
- * behind them. Entries are never final. */
+/* Visits all called rules in the order of places; the rules that they call come
+ * later. Entries are never final. */
 static bool visit_called(struct stacks *s)
 {
     for (uint32_t i = 0; i <= s->a->n_place / 64; i++)
@@ -407,7 +409,7 @@ static bool visit_called(struct stacks *s)
     return true;
 }
 
-/* Adds the items of the closed set below item i of the pile, if that may
+/* Adds the items of the closed set below item i of the pile, if that item may
  * return. */
 static bool pop(struct stacks *s, size_t i, bool *ends)
 {
@@ -426,9 +428,9 @@ static bool pop(struct stacks *s, size_t i, bool *ends)
     return true;
 }
 
-/* Of the items [base ..) of the pile, the set that is ready to step: returns
- * and calls are done until a byte is due. Takes them off. All sets below are
- * closed first, so that nobody else's calls come between. */
+/* Returns the set of the items [base ..) of the pile that is ready to step:
+ * does returns and calls until a byte is next. Removes the items. First closes
+ * all sets below, so that their calls do not mix with these. */
 static uint32_t close_pile(struct stacks *s, size_t base, bool ends)
 {
     size_t end = s->n_pile;
@@ -485,8 +487,8 @@ uint32_t stacks_start(struct stacks *s)
     return close_pile(s, s->n_pile - 1, s->a->empty);
 }
 
-/* As push, but for an item that stands at [base ..) already, as far as `met`
- * knows. */
+/* Does the same as push, but skips an item that [base ..) already has, as far
+ * as `met` knows. */
 static bool push_once(struct stacks *s, size_t base, uint32_t state,
                       uint32_t below)
 {
@@ -501,9 +503,8 @@ static bool push_once(struct stacks *s, size_t base, uint32_t state,
     return push(s, state, below);
 }
 
-/* Where the edges of the item's state lead that take the class; classes
- * [*lo .. *hi] around it are cut to those that each edge takes, too, or does
- * not. */
+/* Adds the targets of the state's edges that take the class. Narrows [*lo ..
+ * *hi] to the classes around it that every edge treats the same. */
 static bool push_after(struct stacks *s, size_t base, struct stack_item it,
                        unsigned class, unsigned *lo, unsigned *hi)
 {
@@ -580,7 +581,7 @@ uint32_t stacks_carry(struct stacks *to, const struct stacks *from,
         return set;
     if (known[set])
         return known[set] - 1;
-    stacks_begin(to); /* what is there already was within bounds */
+    stacks_begin(to); /* the items were within bounds before */
     for (uint32_t i = 0; i < old->n; i++) {
         uint32_t below = stacks_carry(to, from, known, old->item[i].below);
 

@@ -1,4 +1,4 @@
-/* Builds the tree of a vocabulary; see token_trie.h. */
+/* Builds the trie of a vocabulary; see token_trie.h. */
 #include "grammar/token_trie.h"
 
 #include "base/err.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A token while they are sorted. */
+/* A token while sorting. */
 struct sorted {
     const char *s;
     uint32_t len;
@@ -97,8 +97,9 @@ static uint32_t common(const struct sorted *a, const struct sorted *b)
     return n;
 }
 
-/* How many nodes the sorted tokens make at most: each is a prefix of two in a
- * row at least, shorter than both, and new where the two before share less. */
+/* Returns an upper bound of the nodes of sorted tokens. A node is a common
+ * prefix of two adjacent tokens, shorter than both. It is new if the two before
+ * share less. */
 static size_t count_nodes(const struct sorted *t, uint32_t n)
 {
     size_t nodes = REACHES;
@@ -115,13 +116,13 @@ static size_t count_nodes(const struct sorted *t, uint32_t n)
     return nodes;
 }
 
-/* A node whose row is still to be made, of tokens [from .. to). */
+/* A node whose row is not built yet, of tokens [from .. to). */
 struct branch {
     uint32_t node, from, to, depth;
 };
 
-/* Behind the tokens from the i-th on that have one byte at the depth; *more is
- * the first of them that does not end there. */
+/* Returns the end of the tokens from the i-th on with the same byte at the
+ * depth. *more is the first one that does not end there. */
 static uint32_t same_byte(const struct sorted *t, uint32_t i, struct branch b,
                           uint32_t *more)
 {
@@ -146,8 +147,9 @@ static void add_leaf(struct grammar_vocab *v, const struct sorted *t,
     v->rest_at[i + 1] = v->rest_at[i] + n;
 }
 
-/* The node's leaves of one byte, of more, and its children; those go to
- * open[0 ..), the first one last. Returns how many. */
+/* Adds the node's leaves of one byte, its longer leaves and its children. Puts
+ * the children into open[0 ..), the first one last, and returns their
+ * number. */
 static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
                         struct branch b, struct branch *open)
 {
@@ -181,7 +183,7 @@ static uint32_t add_row(struct grammar_vocab *v, const struct sorted *t,
     return n;
 }
 
-/* `open` has room for all nodes. */
+/* `open` has space for all nodes. */
 static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
                       uint32_t n, struct branch *open)
 {
@@ -211,10 +213,10 @@ static void add_nodes(struct grammar_vocab *v, const struct sorted *t,
     }
 }
 
-/* ---- what comes behind a node -------------------------------------------- */
+/* ---- characters after a node --------------------------------------------- */
 
-/* May `second` follow `first` in a character? Unicode 15, table 3-7. 0 is any
- * byte but the first. */
+/* Returns true if `second` may follow `first` in a character (Unicode 15, table
+ * 3-7). `first` 0: any byte but a character's first. */
 static bool may_follow(unsigned first, unsigned second)
 {
     unsigned lo = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -245,15 +247,15 @@ static struct char_kinds kind_of(unsigned b)
     return kinds;
 }
 
-/* Bytes that are to come in a character that begins with b. */
+/* Returns the number of bytes that follow b in a character. */
 static int more_of(unsigned b)
 {
     return b < 0xc2 || b > 0xf4 ? 0 : b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
 }
 
-/* Adds the characters of s[0 .. n), of the first of which `more` bytes are to
- * come; `first` is the only one so far, or 0. Before that there are `n_char`,
- * of `kinds`. */
+/* Adds the characters of s[0 .. n). The first `more` bytes complete a
+ * character, of which `first` is the only byte so far, or 0. `n_char`
+ * characters of `kinds` come before. */
 static void add_text(struct trie_node *node, const uint8_t *s, uint32_t n,
                      unsigned first, int more, struct char_kinds kinds,
                      uint32_t n_char)
@@ -286,8 +288,8 @@ static void add_leaf_text(const struct grammar_vocab *v, struct trie_node *node,
     add_text(node, (const uint8_t *)end - n, n, first, more, kinds, n_char);
 }
 
-/* Adds what comes behind the first bytes of a character, of which `more` are to
- * come, at node `from`. */
+/* Adds the characters after the first bytes of one that `more` bytes complete,
+ * at node `from`. */
 static void add_from(const struct grammar_vocab *v, struct trie_node *node,
                      const struct trie_node *from, unsigned first, int more,
                      struct char_kinds kinds)

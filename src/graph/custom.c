@@ -1,10 +1,10 @@
-/* Ops of the caller's own: reading a row, and shapes by its letters.
+/* Custom ops: reading a row, and shapes by its letters.
  *
- * A row is checked when the node is made, so that layout/rules.c may read it as
- * it reads ops.def. What it asks for beyond their grammar keeps every split
- * that the letters allow computable: a composite dimension that may be split
- * stands in the result too, since a cut may fall inside one index of its outer
- * factor. Whether the kernel keeps the row's promises nobody can check. */
+ * A row is checked when the node is made, so that layout/rules.c can read it as
+ * it reads ops.def. The further requirements keep every split that the letters
+ * allow computable. A composite dimension that may be split must be in the
+ * result too, because a split point may fall inside one index of its outer
+ * factor. No check can show that the kernel keeps the row's promises. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/graph.h"
@@ -32,7 +32,8 @@ struct row {
 
 /* Letters ---------------------------------------------------------------- */
 
-/* Fewer than ops of ours may have: its kernel is handed so many. */
+/* Fewer than built-in ops may have: the size of the arrays passed to the
+ * kernel. */
 enum { CUSTOM_MAX_IN = sizeof((pl_op_call *)0)->in / sizeof(pl_op_value) };
 
 static bool letter(char c)
@@ -40,7 +41,7 @@ static bool letter(char c)
     return c >= 'a' && c <= 'z';
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL or the error. */
 static const char *read_side(const char **p, struct side *s)
 {
     *s = (struct side){.star = -1};
@@ -84,7 +85,7 @@ static bool has_composite(const struct side *s, const struct item *t)
     return false;
 }
 
-/* Is the size of the result's item known from the operands? */
+/* Returns true if the size of the result's item follows from the operands. */
 static bool has_size(const struct row *r, const struct item *t)
 {
     bool pair = false, a = false, b = t->b == 0;
@@ -152,7 +153,7 @@ static const char *read_row(const char *p, struct row *r)
 
 struct sizes {
     const char *op;
-    pl_dim of[26]; /* n == 0: not known */
+    pl_dim of[26]; /* n == 0: unknown */
     const char *from[26];
     struct {
         char a, b;
@@ -257,7 +258,7 @@ static bool add_operand(struct sizes *z, const struct side *s,
     return true;
 }
 
-/* A composite is the product of its letters where those are known. */
+/* Checks that a composite is the product of its letters, if these are known. */
 static bool check_pairs(struct sizes *z)
 {
     for (int k = 0; k < z->n_pair; k++) {
@@ -296,7 +297,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     struct row r;
     int d = 0;
 
-    read_row(n->custom->dims, &r); /* it was right in pl_custom */
+    read_row(n->custom->dims, &r); /* pl_custom has validated it */
     for (int i = 0; i < n->n_in; i++) {
         const struct graph_node *x = &g->node[n->in[i]];
 
@@ -365,7 +366,7 @@ static const char *check_def(const pl_op_def *d, struct row *r)
     return NULL;
 }
 
-/* The graph's copy of the definition; NULL after an error. */
+/* Returns the graph's copy of the definition, or NULL after an error. */
 static const pl_op_def *keep_def(pl_graph *g, const pl_op_def *given)
 {
     pl_op_def own = {0}, *copy;

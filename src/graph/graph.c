@@ -1,7 +1,7 @@
 /* The graph's storage, its op table, and the builders of pl.h.
  *
- * A builder makes a node, has its shape inferred (shape.c) and appends it. The
- * first failure is kept in g->err and every later builder returns -1. */
+ * A builder makes a node, infers its shape (shape.c) and appends it. The first
+ * failure is kept in g->err, and every later builder returns -1. */
 #include "graph/graph.h"
 
 #include "base/err.h"
@@ -174,9 +174,9 @@ static void name_insert(int *table, int cap, const char *name, int id)
     table[i] = id;
 }
 
-/* Makes room for one more name (the size is a power of two, at most half of it
- * used). A renamed node's old entry stays until the table grows: look-ups
- * compare with the node's name of today. */
+/* Reserves space for one more name. The size is a power of two, and at most
+ * half of it is used. A renamed node's old entry stays until the table grows;
+ * look-ups compare with the current name. */
 static bool names_reserve(pl_graph *g)
 {
     int cap = 64;
@@ -213,7 +213,7 @@ pl_tensor pl_tensor_find(const pl_graph *g, const char *name)
     return -1;
 }
 
-/* "t12", with as many '_' behind as make it new. */
+/* Returns "t12" with as many '_' appended as make it unique. */
 static const char *name_make(pl_graph *g)
 {
     char buf[64];
@@ -328,7 +328,7 @@ pl_tensor pl_weight(pl_graph *g, const char *name, pl_format f, int n_dim,
     return leaf(g, OP_weight, name, f, n_dim, dim ? d : NULL, role);
 }
 
-/* The pool of memories with this rule; a new one, if there is none yet. */
+/* Returns the pool of memories with this rule; adds it if it is new. */
 static int pool_of(pl_graph *g, bool state, int64_t window)
 {
     int k = 0;
@@ -670,7 +670,8 @@ void pl_keep(pl_graph *g, pl_tensor x)
         n->keep = true;
 }
 
-/* What can be told without knowing the group: ranks and grains come later. */
+/* Checks what does not depend on the group; ranks and grains are checked
+ * later. */
 static bool layout_fits(const struct graph_node *n, const pl_layout *l)
 {
     int64_t sum = 0;

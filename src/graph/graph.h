@@ -1,11 +1,11 @@
-/* The logical graph: what is computed, knowing nothing of devices.
+/* The logical graph: the computation, without devices.
  *
- * A graph is an array of nodes in the order they were made, each with one
- * result; an operand is the index of an earlier node. Builder functions are
- * public (pl_graph.h) and are implemented in graph.c; they check shapes at once
- * and keep the first error. The text form is in graph_text.c.
+ * A graph is an array of nodes in creation order, each with one result. An
+ * operand is the index of an earlier node. Builder functions are public
+ * (pl_graph.h) and implemented in graph.c; they check shapes at once and keep
+ * the first error. The text form is in graph_text.c.
  *
- * Short names, here and in all that reads graphs: g is a graph, n or x one of
+ * Short names, here and in all readers of graphs: g is a graph, n or x one of
  * its nodes, v or i a node's index, f a format, a an arena. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
@@ -16,10 +16,11 @@
 #include <stdatomic.h>
 
 enum op {
-    OP_input,  /* filled by the host before a run */
+    OP_input,  /* filled by the host before a step */
     OP_weight, /* loaded once */
-    OP_memory, /* what outlives a run: a cache, or a state a sequence,
-                  [slots, n_head, d_head] */
+    /* Data that outlives a step: a cache, or a state of each sequence,
+     * [slots, n_head, d_head]. */
+    OP_memory,
 #define OP(name, dims, partial, result, refused) OP_##name,
 #include "graph/ops.def"
 #undef OP
@@ -35,11 +36,11 @@ struct op_info {
     const char *refused;
 };
 
-const struct op_info *op_info(enum op op); /* of custom: no row */
+const struct op_info *op_info(enum op op); /* has no row for custom */
 enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
 
-/* Parameters of ops: one flat record; an op reads the fields its comment names
- * and leaves the others zero. type, name, ops that read it. */
+/* Parameters of ops: one flat record. An op reads the fields whose comment
+ * names it and leaves the others zero. Columns: type, name. */
 #define GRAPH_ATTR_MAP(X)                                                      \
     X(float, eps)        /* rms_norm; delta_net: of the norms of q and k */    \
     X(float, scale)      /* scale: factor; *attention: of scores; router: c */ \
@@ -53,7 +54,7 @@ enum op op_from_name(const char *name);    /* OP_COUNT if unknown */
     X(float, yarn_high)                                                        \
     X(float, mscale)   /* rope: factor on cos and sin */                       \
     X(int, yarn)       /* rope: 1 = YaRN ramp in use */                        \
-    X(int, n_rot)      /* rope: rotated values a head */                       \
+    X(int, n_rot)      /* rope: rotated values of each head */                 \
     X(int, neox)       /* rope: pairs (i, i + n/2), else (2i, 2i + 1) */       \
     X(int64_t, window) /* attention, memory: 0 = none */                       \
     X(int, n_used)     /* router_topk */                                       \
@@ -90,22 +91,22 @@ struct graph_node {
     pl_dim dim[GRAPH_MAX_DIM]; /* outermost first */
     pl_format format;          /* F32 or I32 for values; any for leaves */
     pl_role role;              /* leaves: what the tensor is for */
-    int layer;                 /* of the model; -1: it belongs to none */
+    int layer;                 /* of the model; -1: none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; leaves: the GGUF name */
-    bool output;      /* read by the host after a run */
-    bool keep;        /* readable after a run (pl_keep) */
-    const struct pl_layout *want;   /* asked by the user, or NULL */
-    const struct pl_op_def *custom; /* OP_custom: its own row and kernel; in
-                                       the graph's arena */
+    bool output;      /* read by the host after a step */
+    bool keep;        /* readable after a step (pl_keep) */
+    const struct pl_layout *want; /* requested by the user, or NULL */
+    /* OP_custom: its own row and kernel, in the graph's arena. */
+    const struct pl_op_def *custom;
 };
 
-/* The row of a node's op: dims and partial of op_info(), or the definition's
- * own. NULL for leaves; "MOVE" for moving ops. */
+/* Return the row of a node's op: dims and partial of op_info(), or of its own
+ * definition. NULL for leaves; "MOVE" for moving ops. */
 const char *graph_dims(const struct graph_node *n);
 unsigned graph_partial(const struct graph_node *n);
 const char *graph_op_name(const struct graph_node *n);
-/* Does it hold the matrices of all experts? */
+/* Returns true if it holds the matrices of all experts. */
 static inline bool graph_is_experts(const struct graph_node *n)
 {
     return n->role == PL_ROLE_FFN_GATE_EXPS || n->role == PL_ROLE_FFN_UP_EXPS ||
@@ -113,19 +114,21 @@ static inline bool graph_is_experts(const struct graph_node *n)
            n->role == PL_ROLE_FFN_DOWN_EXPS;
 }
 
-/* Does it multiply by matrices, its operand 1, that may have any format? */
+/* Returns true if the op multiplies by matrices, its operand 1, that may have
+ * any format. */
 static inline bool graph_is_contraction(enum op op)
 {
     return op == OP_matmul || op == OP_head_matmul || op == OP_expert_matmul ||
            op == OP_expert_down;
 }
 
-/* Memories with the same rule: they have as many slots, and pages with the same
- * numbers. */
+/* Memories with the same retention rule: they have equally many slots, and
+ * pages with the same numbers. */
 struct graph_pool {
-    bool state;     /* a page is one slot, which holds a sequence's state after
-                       its last token; else the rule is: */
-    int64_t window; /* tokens that are kept, the last ones; 0: all */
+    /* A page is one slot with a sequence's state after its last token.
+     * Otherwise the rule is: */
+    bool state;
+    int64_t window; /* the last tokens that are kept; 0: all */
 };
 
 struct pl_graph {
@@ -138,25 +141,27 @@ struct pl_graph {
     pl_numerics numerics; /* of the ops made from here on (pl_set_numerics) */
     int *named;           /* owned: hash table of nodes by name, -1 = free */
     int n_named, named_cap;
-    atomic_int n_held; /* executors, for which it stays as it is */
+    atomic_int n_held; /* executors, which need it unchanged */
     pl_err err; /* the first failure of a builder; status PL_OK if none */
 };
 
-/* Between them builders fail: what was planned knows the graph's tensors. */
+/* Between these two calls builders fail, because plans refer to the graph's
+ * tensors. */
 void graph_hold(const pl_graph *g);
 void graph_let_go(const pl_graph *g);
-/* Returns false in a builder that has nothing more to do: there is no graph, it
- * has failed before, or it fails now, since it is held. */
+/* Returns false if a builder must stop: there is no graph, it failed before, or
+ * it fails now because it is held. */
 bool graph_is_open(pl_graph *g);
 
-/* The memory that node i is, or is after ops wrote into it; -1: it is none. */
+/* Returns the memory that node i is, or that ops wrote into to make it; -1:
+ * none. */
 int graph_memory(const pl_graph *g, int i);
 
-/* A dimension of programs alone, which graphs do not have: sequences of the
- * run. */
+/* A dimension that only programs have, not graphs: the sequences of the
+ * step. */
 #define GRAPH_N_SEQ ((pl_symbol)(PL_N_SLOT + PL_MAX_POOL))
 
-/* The pool whose slots a dimension counts, or -1. */
+/* Returns the pool whose slots a dimension counts, or -1. */
 static inline int dim_pool(pl_dim d)
 {
     int k = (int)d.symbol - (int)PL_N_SLOT;
@@ -164,7 +169,7 @@ static inline int dim_pool(pl_dim d)
     return k >= 0 && k < PL_MAX_POOL ? k : -1;
 }
 
-/* Positions in a page of a cache, of which a sequence takes whole ones. */
+/* Positions in a page of a cache. A sequence takes whole pages. */
 enum { PAGE_TOKENS = 64 };
 
 static inline int pool_page_slots(const struct graph_pool *p)
@@ -172,19 +177,20 @@ static inline int pool_page_slots(const struct graph_pool *p)
     return p->state ? 1 : PAGE_TOKENS;
 }
 
-/* The words of a sequence's row in the table of a pool of states. A run's first
- * token of a sequence, at position STATE_AT, goes on from the state in slot
- * STATE_READ, or from zeros at position 0; all others go on from slot
- * STATE_WRITTEN, where each micro-batch leaves the state after its last one. */
+/* The words of a sequence's row in the table of a pool of states. A step's
+ * first token of a sequence, at position STATE_AT, continues from the state in
+ * slot STATE_READ, or from zeros at position 0. All others continue from slot
+ * STATE_WRITTEN, where each micro-batch leaves the state after its last
+ * token. */
 enum { STATE_READ, STATE_WRITTEN, STATE_AT, STATE_WORDS };
 
 /* Values of a dimension for actual counts. n_slot: of each pool, whole pages;
- * 0: there is no such pool. */
+ * 0: no such pool. */
 struct graph_sizes {
     int64_t n_tok, n_out, n_seq;
     int64_t n_slot[PL_MAX_POOL];
 };
-/* A step of so much, with the slots of `max`. */
+/* Returns the sizes of a step with the slots of `max`. */
 static inline struct graph_sizes graph_sizes_of(const struct graph_sizes *max,
                                                 int64_t n_tok, int64_t n_out,
                                                 int64_t n_seq)
@@ -197,7 +203,7 @@ static inline struct graph_sizes graph_sizes_of(const struct graph_sizes *max,
     return z;
 }
 int64_t dim_value(pl_dim d, const struct graph_sizes *s);
-/* Product of all dimensions. */
+/* Returns the product of all dimensions. */
 int64_t graph_count(const struct graph_node *n, const struct graph_sizes *s);
 
 #endif

@@ -1,9 +1,9 @@
-/* Reading the text form of graphs (drawn in graph_text.c).
+/* Reads the text form of graphs (described in graph_text.c).
  *
- * Any bytes are allowed: what is no graph gives an error that names the line
- * and the word. A tensor is made by graph_make as builders do, so that nothing
- * enters that a builder would refuse; its shape and format must be those of the
- * text. Words live until their line ends. */
+ * Any bytes are allowed. Text that is not a graph gives an error that names the
+ * line and the word. graph_make makes each tensor as builders do, so that
+ * everything they reject is rejected here too. Its shape and format must match
+ * the text. Words live until their line ends. */
 #include "base/ascii.h"
 #include "base/err.h"
 #include "base/numeral.h"
@@ -24,14 +24,14 @@ struct parse {
     pl_graph *g;
     const char *p; /* the rest of the text */
     int line;
-    int n_def; /* ops of the caller's own */
+    int n_def; /* custom ops */
     const pl_op_def *const *def;
     struct arena arena; /* words, until the end of the line */
     pl_err *err;
     pl_status status; /* the first failure */
 };
 
-/* What a line says of its tensor. */
+/* The contents of a line. */
 struct line {
     const char *name;
     enum op op;
@@ -42,13 +42,13 @@ struct line {
     pl_tensor in[GRAPH_MAX_IN];
     struct graph_attr attr;
     pl_role role;
-    int layer; /* -1: of none */
+    int layer; /* -1: none */
     bool output, keep;
     bool has_want;
-    pl_layout want; /* runs in the parser's arena */
+    pl_layout want; /* its intervals are in the parser's arena */
 };
 
-/* "line 3: ...", once. */
+/* Sets the first error, "line 3: ...". */
 __attribute__((format(printf, 3, 4))) static bool
 bad(struct parse *p, pl_status s, const char *fmt, ...)
 {
@@ -64,7 +64,7 @@ bad(struct parse *p, pl_status s, const char *fmt, ...)
     return false;
 }
 
-/* Blanks and a comment, not the end of the line. */
+/* Skips blanks and a comment, but not the end of the line. */
 static void skip_blanks(struct parse *p)
 {
     while (*p->p == ' ' || *p->p == '\t' || *p->p == '\r')
@@ -79,7 +79,7 @@ static bool at_end(struct parse *p)
     return *p->p == '\n' || *p->p == '\0';
 }
 
-/* The word where parsing stands, for messages. */
+/* Returns the word at the current position, for messages. */
 static const char *here(struct parse *p, char buf[40])
 {
     size_t n;
@@ -125,7 +125,7 @@ static int hex(unsigned char c)
                          : -1;
 }
 
-/* A quoted name; p stands behind the opening quote. */
+/* Reads a quoted name; p is after the opening quote. */
 static const char *quoted(struct parse *p)
 {
     size_t n = 0, max = strcspn(p->p, "\n");
@@ -160,7 +160,8 @@ static const char *quoted(struct parse *p)
     return w;
 }
 
-/* A name or another word of plain characters; NULL after an error. */
+/* Reads a name or another word of plain characters. Returns NULL after an
+ * error. */
 static const char *word(struct parse *p, const char *what)
 {
     size_t n = 0;
@@ -201,7 +202,7 @@ static bool integer(struct parse *p, int64_t lo, int64_t hi, int64_t *out)
     return true;
 }
 
-/* "n_tok", "64", "4*n_tok" */
+/* Reads "n_tok", "64" or "4*n_tok". */
 static bool dimension(struct parse *p, pl_dim *d)
 {
     *d = (pl_dim){1, PL_CONST};
@@ -225,7 +226,7 @@ static bool dimension(struct parse *p, pl_dim *d)
     return expected(p, "a size, n_tok, n_out or n_slot");
 }
 
-/* The ranks between braces: "{0,2}", read behind the opening one. */
+/* Reads the ranks of "{0,2}" after the opening brace. */
 static bool owners(struct parse *p, uint64_t *out)
 {
     int64_t r;
@@ -239,7 +240,7 @@ static bool owners(struct parse *p, uint64_t *out)
     return need(p, '}');
 }
 
-/* "mirrored", "partial" or "split(1: 32{0} 32{1,2})" */
+/* Reads "mirrored", "partial" or "split(1: 32{0} 32{1,2})". */
 static bool layout(struct parse *p, pl_layout *l)
 {
     const char *kind = word(p, "mirrored, partial or split(...)");
@@ -345,7 +346,7 @@ static bool read_role(struct parse *p, struct line *l)
     return true;
 }
 
-/* "eps=1e-06", "role=ffn_up" */
+/* Reads "eps=1e-06" or "role=ffn_up". */
 static bool attribute(struct parse *p, struct line *l)
 {
     const char *w = word(p, "an attribute or a mark");
@@ -386,7 +387,7 @@ static bool attribute(struct parse *p, struct line *l)
     return bad(p, PL_BAD_ARGUMENT, "attribute '%.40s' is unknown", w);
 }
 
-/* "f32[n_tok, 64]" */
+/* Reads "f32[n_tok, 64]". */
 static bool type(struct parse *p, struct line *l)
 {
     const char *w = word(p, "a format");
@@ -407,7 +408,7 @@ static bool type(struct parse *p, struct line *l)
     return need(p, ']');
 }
 
-/* "matmul(x, w)", "input" */
+/* Reads "matmul(x, w)" or "input". */
 static bool operation(struct parse *p, struct line *l)
 {
     const char *w = word(p, "an operation");
@@ -481,7 +482,7 @@ static pl_tensor make(struct parse *p, const struct line *l)
     }
 }
 
-/* The shape and format of the text are those of the tensor. */
+/* Checks that the tensor has the shape and format of the text. */
 static bool check(struct parse *p, const struct line *l, pl_tensor t)
 {
     const struct graph_node *n = &p->g->node[t];

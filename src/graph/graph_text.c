@@ -1,4 +1,4 @@
-/* Graphs as text, one line a tensor, and back:
+/* Graphs as text, one line for each tensor, and back:
  *
  *   x: f32[n_tok, 64] = input
  *   w: q8_0[128, 64] = weight role=ffn_up layer=0
@@ -7,17 +7,17 @@
  *   y: f32[n_tok, 128] = matmul(x, w) layer=0 !output
  *   z: f32[n_tok, 128] = rms_norm(y) eps=1e-06 !want=split(1: 96{0} 32{1,2})
  *
- * Fields of struct graph_attr follow the operands by name; those that are zero
- * are left out, and so is the layer of a tensor that belongs to none. An absent
- * optional operand is left out at the end, or is '-'. Marks: !output, !keep,
- * !want=LAYOUT. A name with other characters than letters, digits and "._-/+"
- * is quoted, with \xHH for what cannot be shown. '#' starts a comment. Printing
- * what was parsed from a printed text gives that text again: floats have as
- * many digits as identify them. Shapes are inferred anew and compared; only
- * reshape and slice take them from the text.
+ * Fields of struct graph_attr follow the operands by name. Zero fields are
+ * omitted, and so is the layer of a tensor without one. An absent optional
+ * operand is omitted at the end, or is '-'. Marks: !output, !keep,
+ * !want=LAYOUT. A name with characters other than letters, digits and "._-/+"
+ * is quoted, with \xHH for unprintable ones. '#' starts a comment. Printing a
+ * graph parsed from a printed text reproduces the text: floats have as many
+ * digits as identify them. Shapes are inferred again and compared; only reshape
+ * and slice take them from the text.
  *
- * This file prints; graph_parse.c reads. The idea of an intermediate form that
- * every pass can be tested by is QBE's. */
+ * This file prints; graph_parse.c reads. The idea of an intermediate form by
+ * which every pass can be tested is QBE's. */
 #include "graph/graph_text.h"
 
 #include "base/ascii.h"

@@ -1,8 +1,8 @@
-/* Shapes: what each op demands of its operands and what it yields.
+/* Shapes: the requirements of each op and its result.
  *
- * Every function here reads n->in and n->attr, fills n->dim and says false with
- * a message where something does not fit. Values are F32; ids and positions are
- * I32; only leaves have other formats. */
+ * Every function here reads n->in and n->attr and fills in n->dim. It returns
+ * false with a message if something does not fit. Values are F32; ids and
+ * positions are I32; only leaves have other formats. */
 #include "graph/shape.h"
 
 #include "base/err.h"
@@ -60,7 +60,7 @@ const char *dim_print(pl_dim d, char buf[32])
     return buf;
 }
 
-/* "name [n_tok, 64]" */
+/* Prints "name [n_tok, 64]". */
 static const char *show(const struct graph_node *n, char *buf, size_t size)
 {
     size_t used = (size_t)snprintf(buf, size, "%s [", n->name);
@@ -250,7 +250,7 @@ static bool shape_cache_write(struct shape *s)
     return like(s, c);
 }
 
-/* Of queries against a cache of keys: which heads and rows fit. */
+/* Checks the heads and rows of queries against a cache of keys. */
 static bool queries_fit(struct shape *s)
 {
     const struct graph_node *q = s->in[0], *k = s->in[1];
@@ -307,7 +307,8 @@ static bool shape_latent_attention(struct shape *s)
     return result(s, 3, d);
 }
 
-/* Are the rows those of a step's tokens, and the memory a state? */
+/* Checks that the rows are those of a step's tokens and the memory is a
+ * state. */
 static bool is_state_of(struct shape *s, const struct graph_node *x,
                         const struct graph_node *state)
 {
@@ -577,7 +578,7 @@ static bool (*const shapes[OP_COUNT])(struct shape *) = {
 #undef OP
 };
 
-/* How many operands the op needs, and how many it takes; optional ones come
+/* Returns the minimum and maximum number of operands; optional ones come
  * last. */
 static void operands(const struct graph_node *n, int *need, int *most)
 {
@@ -595,9 +596,9 @@ static void operands(const struct graph_node *n, int *need, int *most)
         *need -= *d == '?';
 }
 
-/* Can the op read operand i, a weight, in its format? Matrices may have any;
- * elementwise ops widen half precision, and so do those that take a vector
- * beside their values. */
+/* Checks that the op can read operand i, a weight, in its format. Matrices may
+ * have any. Elementwise ops widen half precision, and so do ops that take a
+ * vector besides their values. */
 static bool weight_fits(struct shape *s, int i)
 {
     enum op op = s->n->op;
@@ -620,7 +621,7 @@ static bool weight_fits(struct shape *s, int i)
                    "first");
 }
 
-/* Has an op written into this memory? */
+/* Returns true if an op has written into this memory. */
 static bool is_written(const pl_graph *g, int memory)
 {
     for (int i = memory + 1; i < g->n_node; i++) {
@@ -632,8 +633,8 @@ static bool is_written(const pl_graph *g, int memory)
     return false;
 }
 
-/* Operand i of the row begins with slots where a memory is wanted. What is
- * written into is what no op has written into before. */
+/* Checks that operand i is a memory exactly where the row begins with slots. An
+ * op must not write into a memory that another has written into. */
 static bool memory_fits(struct shape *s, int i)
 {
     const struct op_info *op = op_info(s->n->op);
@@ -652,9 +653,9 @@ static bool memory_fits(struct shape *s, int i)
     return true;
 }
 
-/* Products of BF16 are those of attention and of weights of 16 bits: where the
- * op asks for them, or the graph's numerics do, but for routers, whose experts
- * would be others. */
+/* Sets and checks bf16. Products of BF16 are only for attention and for 16-bit
+ * weights, if the op or the graph's numerics request them. Routers are
+ * excluded, because they would choose other experts. */
 static bool bf16_fits(struct shape *s)
 {
     struct graph_node *n = s->n;

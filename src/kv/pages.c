@@ -1,5 +1,5 @@
-/* A free stack and reference counts a pool; see pages.h. Pools of states are
- * states.c, the tree of prefixes prefix.c. */
+/* A free stack and reference counts a pool; see pages.h. states.c has the pools
+ * of states, prefix.c the prefix tree. */
 #include "kv/pages.h"
 
 #include "base/err.h"
@@ -70,8 +70,8 @@ void kv_fini(struct kv *kv)
 
 int kv_pages_planned(int64_t window, int stride, int64_t n_seq, int64_t n_run)
 {
-    /* The tokens that are kept, the first and the last page of them in part;
-     * of new ones each sequence may begin a page. */
+    /* The kept tokens, whose first and last pages may be partial. Each sequence
+     * may begin a page of new ones. */
     int64_t kept =
         (window - 1 + KV_MIN_TRIM + PAGE_TOKENS - 2) / PAGE_TOKENS + 1;
     int64_t begun = n_seq < n_run ? n_seq : n_run;
@@ -86,15 +86,15 @@ static int32_t *row(const struct kv *kv, const struct kv_pool *p, int seq)
     return kv_row(kv, p, seq);
 }
 
-/* The first page that n more tokens need to be there. */
+/* Returns the first page that n more tokens require. */
 static int first_needed(const struct kv_pool *p, int64_t length, int64_t n,
                         bool past)
 {
     return kv_first_visible(p->window, past ? length + n : length);
 }
 
-/* The page that the next token goes into, if it goes into one that is there;
- * else -1. */
+/* Returns the existing page that the next token is written to, or -1 if it
+ * needs a new one. */
 static int32_t last_page(const struct kv *kv, const struct kv_pool *p, int seq)
 {
     int64_t n = kv->length[seq];
@@ -112,7 +112,7 @@ int kv_pages_needed(const struct kv *kv, int pool, int seq, int64_t n,
 
     if (n == 0 || p->state)
         return 0;
-    /* A last page that a node shares is idle once it was copied. */
+    /* A last page shared only with a node becomes evictable after the copy. */
     last = from < have ? last_page(kv, p, seq) : -1;
     return kv_pages_of(kv->length[seq] + n) - (from > have ? from : have) +
            (last >= 0 && kv_seq_refs(p, last) > 1);
@@ -145,8 +145,8 @@ void kv_unref_page(struct kv_pool *p, int32_t *page)
     *page = -1;
 }
 
-/* A last page of its own, with the contents of the shared one; where there is
- * no other page, that one, which then only a node shares. */
+/* Copies the shared last page before it is written. If no page is free, takes
+ * it from the prefix tree, its only other holder. */
 static pl_status copy_last_on_write(struct kv *kv, int pool, int seq,
                                     kv_copy_fn *copy, void *user, pl_err *err)
 {
@@ -213,7 +213,7 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     return PL_OK;
 }
 
-/* Gives up the pages from .. end - 1 of a sequence, the last one first. */
+/* Frees pages from .. end - 1 of a sequence, the last one first. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {
@@ -237,7 +237,7 @@ void kv_commit(struct kv *kv, int seq, int64_t n, bool past)
         struct kv_pool *p = &kv->pool[k];
         int from = first_needed(p, kv->length[seq], n, past);
 
-        if (!past || from < have) /* all that came since is there */
+        if (!past || from < have) /* all computed pages exist */
             continue;
         drop_range(kv, p, seq, p->first[seq], have);
         p->first[seq] = from;
@@ -256,7 +256,7 @@ void kv_trim_windows(struct kv *kv, int seq)
             continue;
         if (keep < p->first[seq])
             keep = p->first[seq];
-        /* A past that was put there whole lacks what nobody sees. */
+        /* A past assembled as a whole lacks the pages that no token sees. */
         while (from > keep && row(kv, p, seq)[from - 1] >= 0)
             from--;
         drop_range(kv, p, seq, p->first[seq], from);
@@ -301,7 +301,7 @@ void kv_trim(struct kv *kv, int seq, int64_t n)
     prefix_trim(kv, seq, n);
 }
 
-/* dst has no pages; it gets those of src before page `end`. */
+/* Gives dst, which has no pages, those of src before page `end`. */
 static void share(struct kv *kv, struct kv_pool *p, int dst, int src, int end)
 {
     if (p->state)
@@ -387,7 +387,8 @@ void kv_swap(struct kv *kv, int a, int b)
     prefix_swap(kv, a, b);
 }
 
-/* Is position n of `a` and `b` in one page, where it must be? */
+/* Returns true if position n of `a` and `b` is in the same page, in every pool
+ * where later tokens of `a` see it. */
 static bool common_at(const struct kv *kv, int a, int b, int64_t n)
 {
     for (int k = 0; k < kv->n_pool; k++) {

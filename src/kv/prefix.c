@@ -1,6 +1,6 @@
-/* A tree of pages by tokens, and rings of idle ones; see prefix.h. The idea of
- * whole pages found by the hash of a path is vLLM's (automatic prefix caching);
- * that of a tree whose leaves go first SGLang's (RadixAttention,
+/* A tree of pages by tokens, and LRU rings of evictable ones; see prefix.h.
+ * Finding whole pages by the hash of a path is vLLM's idea (automatic prefix
+ * caching). The tree that evicts leaves first is SGLang's (RadixAttention,
  * arXiv:2312.07104). */
 #include "kv/prefix.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does a pool hold all tokens? */
+/* Returns true if a pool holds all tokens. */
 static bool holds_all(const struct kv_pool *p)
 {
     return !p->state && p->window == 0;
@@ -20,7 +20,7 @@ static bool holds_all(const struct kv_pool *p)
 
 /* Pages ------------------------------------------------------------------- */
 
-/* The ring begins and ends at entry n_page, which is no page. */
+/* Entry n_page is the sentinel of the ring. */
 void prefix_lru_add(struct kv_pool *p, int32_t page)
 {
     struct lru_link *end = &p->idle[p->n_page], *own = &p->idle[page];
@@ -64,7 +64,7 @@ static void mark_clean(struct prefix *x, int node)
     x->node[v->fresh_next].fresh_before = v->fresh_before;
 }
 
-/* A node gets a page that a sequence holds. */
+/* Adds the node's reference to a page that a sequence holds. */
 static void attach_page(struct kv *kv, int pool, int node, int32_t page)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -91,8 +91,8 @@ static void detach_page(struct kv *kv, int pool, int node)
 
 /* Nodes ------------------------------------------------------------------- */
 
-/* Leaves that are no full pages stand in one bucket with others of a parent,
- * since nobody who looks for them knows how long they are. */
+/* Partial leaves of one parent share a bucket, because a lookup does not know
+ * their length. */
 static int *bucket_of(const struct prefix *x, int parent, const int32_t *token,
                       int n)
 {
@@ -117,7 +117,7 @@ static int find(const struct prefix *x, int parent, const int32_t *token, int n)
     return i;
 }
 
-/* Frees a node without users and all that it holds; gives its parent. */
+/* Frees a node without users and all that it holds; returns its parent. */
 static int free_node(struct kv *kv, int node)
 {
     struct prefix *x = kv->prefix;
@@ -140,7 +140,7 @@ static int free_node(struct kv *kv, int node)
     return parent;
 }
 
-/* Frees a node that holds nothing and that nobody needs, and so its parents. */
+/* Frees a node without pages and users, then its parents likewise. */
 static void prune(struct kv *kv, int node)
 {
     while (node >= 0 && kv->prefix->node[node].n_user == 0) {
@@ -151,7 +151,8 @@ static void prune(struct kv *kv, int node)
     }
 }
 
-/* A node loses its page of a pool, and goes if it is nothing without. */
+/* Releases a node's page of a pool. Frees the node if it has no use without the
+ * page. */
 static void evict_page(struct kv *kv, int pool, int node)
 {
     if (holds_all(&kv->pool[pool]) ||
@@ -178,7 +179,7 @@ void prefix_detach_page(struct kv *kv, int pool, int32_t page)
     evict_page(kv, pool, kv->pool[pool].holder[page]);
 }
 
-/* A node that holds nothing yet; -1: there is no room. */
+/* Returns a new node without pages; -1 if none can be freed. */
 static int make(struct kv *kv, int parent, const int32_t *token, int n)
 {
     struct prefix *x = kv->prefix;
@@ -207,10 +208,10 @@ static int make(struct kv *kv, int parent, const int32_t *token, int n)
     return node;
 }
 
-/* The whole --------------------------------------------------------------- */
+/* The tree --------------------------------------------------------------- */
 
-/* Each node has a page of its own in a pool of all tokens; where there is none
- * the paths of some contexts have room. */
+/* In a pool of all tokens each node has a page. Without such a pool there are
+ * nodes for the paths of a few contexts. */
 static int64_t count_nodes(const struct kv *kv)
 {
     int64_t n = 4 * (int64_t)kv->stride;
@@ -223,7 +224,7 @@ static int64_t count_nodes(const struct kv *kv)
     return n;
 }
 
-/* All nodes are unused, no tokens known. */
+/* Marks all nodes unused and all tokens unknown. */
 static void empty(struct kv *kv)
 {
     struct prefix *x = kv->prefix;
@@ -309,7 +310,7 @@ void prefix_clear(struct kv *kv)
 
 /* Sequences --------------------------------------------------------------- */
 
-/* The last full page of a sequence becomes that of `node`. */
+/* Sets the node of a sequence's last full page. */
 static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
 {
     int old = q->node;
@@ -323,7 +324,7 @@ static void set_seq_node(struct kv *kv, struct prefix_seq *q, int node)
     prune(kv, old);
 }
 
-/* Page i of a sequence and what `node` has become one in each pool. */
+/* Unifies page i of a sequence with that of `node`, in each pool. */
 static void dedup_page(struct kv *kv, int seq, int64_t i, int node)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -360,7 +361,7 @@ void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
         node = find(kv->prefix, q->node, q->token, PAGE_TOKENS);
         if (node < 0)
             node = make(kv, q->node, q->token, PAGE_TOKENS);
-        if (node < 0) { /* unknown from this page on */
+        if (node < 0) { /* tokens from this page on are not recorded */
             q->n -= PAGE_TOKENS;
             return;
         }
@@ -369,8 +370,8 @@ void prefix_insert(struct kv *kv, int seq, int64_t pos, const int32_t *token,
     }
 }
 
-/* A leaf for the state behind a sequence's known tokens, of which m are in its
- * last page; -1: none. */
+/* Creates a leaf for the state after a sequence's known tokens, of which m are
+ * in its last page; -1 if it cannot. */
 static int make_leaf(struct kv *kv, int seq, int m)
 {
     const struct prefix_seq *q = &kv->prefix->seq[seq];
@@ -408,7 +409,7 @@ void prefix_insert_state(struct kv *kv, int seq)
     m = (int)(q->n % PAGE_TOKENS);
     node = m ? find(kv->prefix, q->node, q->token, m) : q->node;
     slot = node >= 0 ? kv->prefix->node[node].page[kv->states] : -1;
-    if (slot >= 0 && p->refs[slot] == 1) { /* not for the longest time now */
+    if (slot >= 0 && p->refs[slot] == 1) { /* now the most recently used */
         prefix_lru_remove(p, slot);
         prefix_lru_add(p, slot);
     }
@@ -464,14 +465,14 @@ void prefix_swap(struct kv *kv, int a, int b)
 
 /* Sharing ----------------------------------------------------------------- */
 
-/* A path, and of each pool the first page from which on all are there. */
+/* A path, and for each pool the first page from which on all are present. */
 struct path {
-    int node; /* its last one; -1: none */
+    int node; /* its last one, or -1 */
     int64_t n;
     int since[PL_MAX_POOL];
 };
 
-/* Can a sequence go on behind a path? */
+/* Returns true if a sequence can continue after a path. */
 static bool can_resume(const struct kv *kv, const struct path *t)
 {
     for (int k = 0; k < kv->n_pool; k++) {
@@ -484,7 +485,8 @@ static bool can_resume(const struct kv *kv, const struct path *t)
     return true;
 }
 
-/* The longest leaf behind a path that has the next tokens, `most` of them. */
+/* Finds the longest leaf after a path that matches the next tokens, up to
+ * `most`. */
 static void try_leaves(const struct kv *kv, const struct path *t,
                        const int32_t *token, int64_t most, struct path *best)
 {
@@ -504,7 +506,8 @@ static void try_leaves(const struct kv *kv, const struct path *t,
     }
 }
 
-/* The longest path with these tokens that a sequence can go on behind. */
+/* Returns the longest path with these tokens after which a sequence can
+ * continue. */
 static struct path longest(const struct kv *kv, const int32_t *token,
                            int64_t most)
 {
@@ -528,8 +531,8 @@ static struct path longest(const struct kv *kv, const int32_t *token,
     return best;
 }
 
-/* An empty sequence gets a path's pages of a pool; of a window those that a
- * sequence of this length keeps, if they are there. */
+/* Gives an empty sequence a path's pages of a pool. If the pool has a window,
+ * these are the pages that a sequence of this length keeps, if present. */
 static void take_pages(struct kv *kv, int pool, int seq, const struct path *t)
 {
     struct kv_pool *p = &kv->pool[pool];
@@ -577,7 +580,7 @@ int64_t prefix_match_length(const struct kv *kv, const int32_t *token,
     return kv->prefix ? longest(kv, token, most).n : 0;
 }
 
-/* Taking ------------------------------------------------------------------ */
+/* Copying to tiers -------------------------------------------------------- */
 
 int prefix_next_dirty(const struct kv *kv)
 {

@@ -1,5 +1,5 @@
-/* Slots of states, and checkpoints; see pages.h. A slot that somebody else
- * holds too is never written: each run writes a slot of its own. */
+/* State slots and checkpoints; see pages.h. A slot that others hold too is
+ * never written: each step writes its own slot. */
 #include "kv/states.h"
 
 #include "base/err.h"
@@ -44,7 +44,7 @@ static void drop_checkpoint(struct kv *kv, int i)
     kv->checkpoint[i] = kv->checkpoint[--kv->n_checkpoint];
 }
 
-/* The one that was not used for the longest time; -1: there is none. */
+/* Returns the least recently used checkpoint, or -1. */
 static int oldest(const struct kv *kv)
 {
     int k = kv->n_checkpoint > 0 ? 0 : -1;
@@ -55,8 +55,8 @@ static int oldest(const struct kv *kv)
     return k;
 }
 
-/* Gives up what was not used for the longest time, a checkpoint or an idle
- * slot; false: there is neither. */
+/* Evicts what was least recently used, a checkpoint or a slot of the prefix
+ * tree; false if there is neither. */
 static bool evict_checkpoint(struct kv *kv)
 {
     const struct kv_pool *p = pool(kv);
@@ -70,7 +70,7 @@ static bool evict_checkpoint(struct kv *kv)
     return k >= 0;
 }
 
-/* The checkpoint of a sequence after n tokens; -1: there is none. */
+/* Returns the checkpoint of a sequence after n tokens, or -1. */
 static int find(const struct kv *kv, int seq, int64_t n)
 {
     for (int i = 0; i < kv->n_checkpoint; i++)

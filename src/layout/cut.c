@@ -1,10 +1,10 @@
-/* The minimum vertex cut as a maximum flow on vertices split in two.
+/* The minimum vertex cut, as a maximum flow with each vertex split in two.
  *
  * Vertex v is an arc in(v) -> out(v) of capacity bytes(v); the data flow and
- * the links to source and sink are unlimited. After the flow, the vertices
- * whose arc leads out of what the source still reaches are the minimum cut
- * nearest the source. Region graphs are near-chains of few thousand
- * vertices. */
+ * the links to source and sink are unlimited. After the flow, the cut consists
+ * of the vertices whose arc leaves the part that the source still reaches. It
+ * is the minimum cut nearest the source. Region graphs are near-chains of a few
+ * thousand vertices. */
 #include "layout/cut.h"
 
 #include "base/err.h"

@@ -1,4 +1,5 @@
-/* Where PARTIAL values are summed: a minimum vertex cut on the data flow. */
+/* Decides where PARTIAL values are summed, by a minimum vertex cut on the data
+ * flow. */
 #ifndef LAYOUT_CUT_H
 #define LAYOUT_CUT_H
 
@@ -9,15 +10,15 @@
  * order. */
 struct cut_graph {
     int n;
-    int64_t *bytes; /* [n] price of reducing the value */
-    bool *born;     /* [n] a contraction makes it */
+    int64_t *bytes; /* [n] cost of reducing the value */
+    bool *born;     /* [n] a contraction produces it */
     bool *needed;   /* [n] some reader needs the sum */
     int n_edge;
-    int *from, *to; /* [n_edge] the value flows on, still PARTIAL */
+    int *from, *to; /* [n_edge] data flow between PARTIAL values */
 };
 
-/* Marks the values to reduce: of all minimum cuts the one nearest the
- * contractions. cut[n]. */
+/* Marks the values to reduce in cut[n]: of all minimum cuts the one nearest the
+ * contractions. */
 pl_status cut_minimum(const struct cut_graph *g, bool *cut, pl_err *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Augmenting paths along levels, phase by phase; a phase is linear on the
- * near-chains that graphs of models are. Source: Dinitz 1970; residual cut:
- * Ford and Fulkerson 1956. */
+/* Augmenting paths along levels, phase by phase. A phase is linear on the
+ * near-chains of model graphs. Source: Dinitz 1970; residual cut: Ford and
+ * Fulkerson 1956. */
 #include "layout/flow.h"
 
 #include <string.h>
@@ -47,8 +47,8 @@ static bool levels(struct flow *f, int s, int t)
     return f->level[t] >= 0;
 }
 
-/* One augmenting path along the levels; false when there is none. The path is
- * a stack of arcs, so that depth costs no call frames. */
+/* Augments one path along the levels; returns false if there is none. The path
+ * is a stack of arcs, so that depth costs no call frames. */
 static bool augment(struct flow *f, int s, int t)
 {
     int depth = 0, v = s;

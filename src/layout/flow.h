@@ -11,22 +11,23 @@ static const int64_t FLOW_UNLIMITED = INT64_MAX / 4;
 
 struct flow_arc {
     int to, next;
-    int64_t cap; /* what is left of it */
+    int64_t cap; /* remaining capacity */
 };
 
 struct flow {
     int n, n_arc;
-    struct flow_arc *arc; /* [2 * arcs] each beside its reverse */
+    struct flow_arc *arc; /* [2 * arcs] each followed by its reverse */
     int *head, *level, *at, *stack, *queue; /* [vertices] */
 };
 
-/* Room for that many vertices and arcs. False: out of memory. */
+/* Allocates for that many vertices and arcs. Returns false if out of memory. */
 bool flow_init(struct flow *f, struct arena *a, size_t n_vertex, size_t n_arc);
-/* Forgets all arcs; vertices are 0 .. n - 1. */
+/* Removes all arcs; vertices are 0 .. n - 1. */
 void flow_clear(struct flow *f, int n);
 void flow_add(struct flow *f, int from, int to, int64_t cap);
 void flow_maximum(struct flow *f, int source, int sink);
-/* After flow_maximum: on the source's side of the cut. */
+/* After flow_maximum: returns true if the vertex is on the source's side of the
+ * cut. */
 static inline bool flow_reached(const struct flow *f, int vertex)
 {
     return f->level[vertex] >= 0;

@@ -76,11 +76,12 @@ bool layout_contains(const pl_layout *have, const pl_layout *want, int64_t size)
     }
 }
 
-/* True if the runs, of `period` in all, are one pattern of `q` repeated. */
+/* Returns true if the intervals, `period` in all, are one pattern of `q`
+ * repeated. */
 static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
 {
     int i = 0, j = 0;
-    int64_t pos = 0, li = run[0].len, lj = q; /* left of runs i and j */
+    int64_t pos = 0, li = run[0].len, lj = q; /* rest of intervals i and j */
 
     while (lj >= run[j].len)
         lj -= run[j++].len;
@@ -101,9 +102,9 @@ static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
     return true;
 }
 
-/* Cuts the runs down to their shortest period. A pattern of two owner sets or
- * more changes first where run 0 ends, and again one period later: so the end
- * of each later run tells one period to try. */
+/* Cuts the intervals down to their shortest period. A pattern of two owner sets
+ * or more first changes at the end of interval 0, and again one period later.
+ * So the end of each later interval is a candidate period. */
 static int shorten(pl_interval *run, int n, int64_t *period)
 {
     int64_t q = 0;
@@ -268,7 +269,7 @@ bool layout_local_init(struct layout_local *out, struct arena *a,
     return true;
 }
 
-/* Last part that starts at or below `r`, or -1. */
+/* Returns the last part that starts at or below `r`, or -1. */
 static int part_at(const struct layout_local *m, int64_t r)
 {
     int lo = 0, hi = m->n_part;

@@ -1,9 +1,9 @@
-/* Reshape, permute, slice and concat move runs: the result's layout is a pure
- * function of the operand's. Where runs cannot express it, the caller gathers
- * the operand first. */
+/* Reshape, permute, slice and concat move intervals: the result's layout is a
+ * pure function of the operand's. If intervals cannot express it, the caller
+ * gathers the operand first. */
 #include "layout/rules.h"
 
-enum { MAX_RUNS = 4096 }; /* of an unrolled range; beyond that, gather */
+enum { MAX_RUNS = 4096 }; /* limit when unrolling a range; beyond it, gather */
 
 static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
 {
@@ -16,7 +16,8 @@ static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
     return l;
 }
 
-/* The layout of indices [start, start + len) of x's split dimension. */
+/* Computes the layout of indices [start, start + len) of x's split
+ * dimension. */
 static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
                       int64_t start, int64_t len, int n_rank,
                       const pl_layout **out)
@@ -51,8 +52,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
-/* Is the symbolic dimension inside `dim`, so that its strides bear the
- * symbol? */
+/* Returns true if the symbolic dimension is inside `dim`, so that the strides
+ * of `dim` contain the symbol. */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)
@@ -61,17 +62,18 @@ static bool symbol_below(const struct graph_node *n, int dim)
     return false;
 }
 
-/* Old and new dimensions fall into groups of equal products; inside a group
- * the split dimension is flattened (its runs scaled by what lies below it) and
- * then found again as one new dimension. A symbol counts as 1: it is a factor
- * of the strides of both, or of neither. */
+/* Old and new dimensions form groups of equal products. Inside a group the
+ * split dimension is flattened (its intervals scaled by the product of the
+ * dimensions below it) and then matched to one new dimension. A symbol counts
+ * as 1: it is a factor of the strides of both, or of neither. */
 static bool reshape(struct arena *a, const struct graph_node *x,
                     const struct graph_node *n, const pl_layout *l, int n_rank,
                     const pl_layout **out)
 {
     int i = 0, j = 0;
 
-    if (l->n_run == 1) { /* one set of ranks has it all: any dimension tells */
+    /* One set of ranks holds everything, so any dimension will do. */
+    if (l->n_run == 1) {
         int d = n->dim[0].symbol != PL_CONST;
 
         if (d < n->n_dim)
@@ -125,8 +127,8 @@ static bool reshape(struct arena *a, const struct graph_node *x,
     return true;
 }
 
-/* Along its own axis the operands' runs follow one another; what is MIRRORED is
- * a run that all own. */
+/* Along its own axis the operands' intervals are concatenated. A MIRRORED
+ * operand is an interval that all ranks own. */
 static bool concat(struct arena *a, const pl_graph *g,
                    const struct graph_node *n, const pl_layout *const *x,
                    int n_rank, const pl_layout **out)

@@ -1,16 +1,16 @@
-/* From a graph and the layouts of its leaves to the numeric plan.
+/* Computes the numeric plan from a graph and the layouts of its leaves.
  *
  * One pass in graph order chooses each node's layout among "all MIRRORED" and
  * "split one letter as an operand is split", by the logical bytes of the
- * conversions; PARTIAL values flow on wherever a row allows. A minimum vertex
- * cut then says where they are summed. A second pass, with the cut known,
- * settles all layouts, and a third writes nodes and conversions. Rows of
- * ops.def and move.c say what an op allows; caches alone are known here by
- * name, for they are never moved.
+ * conversions. PARTIAL values are passed on wherever a row of ops.def allows. A
+ * minimum vertex cut then decides where they are summed. A second pass, with
+ * the cut known, settles all layouts, and a third writes nodes and conversions.
+ * Rows of ops.def and move.c define what an op allows. Only caches are special
+ * here, because they are never converted.
  *
  * Short names: s is the state of the passes, c a choice, v a graph node's
- * index, n or x the node itself, `have` the layout that a value has, `want` the
- * one that its reader asks for. */
+ * index, n or x the node itself, `have` a value's layout, `want` the layout
+ * that its reader needs. */
 #include "layout/numeric.h"
 
 #include "base/err.h"
@@ -37,9 +37,9 @@ const char *num_kind_name(enum num_kind k)
     return kind_names[k];
 }
 
-/* What a node decided. */
+/* A node's decisions. */
 struct choice {
-    const pl_layout *result; /* before reduction; PARTIAL possible */
+    const pl_layout *result;             /* before reduction; may be PARTIAL */
     const pl_layout *want[GRAPH_MAX_IN]; /* PARTIAL: passes through */
     const pl_layout *sum; /* layout of the summed letter, if it was split */
 };
@@ -49,9 +49,9 @@ struct pass {
     const pl_graph *g;
     struct arena *a;
     struct choice *choice;  /* [n_node] */
-    const pl_layout **have; /* [n_node] as readers see it now */
+    const pl_layout **have; /* [n_node] layout readers see now */
     bool *cut;              /* [n_node] summed here (second pass) */
-    const pl_layout **held; /* [n_node] how caches are stored */
+    const pl_layout **held; /* [n_node] layouts of caches */
     const pl_layout *const *leaf;
     pl_err *err;
 };
@@ -63,7 +63,8 @@ static int64_t bytes_of(const pl_graph *g, int i)
     return 4 * graph_count(&g->node[i], &numeric_reference_sizes);
 }
 
-/* Does the layout cut a row where no packing can: inside 32 values? */
+/* Returns true if the layout cuts a row where packing cannot: inside 32
+ * values. */
 static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
 {
     const struct format_info *f = format_info(x->format);
@@ -77,7 +78,7 @@ static bool cuts_blocks(const struct graph_node *x, const pl_layout *l)
     return false;
 }
 
-/* Price of handing operand `i` of node `n` over as `want`. */
+/* Returns the cost of converting operand `i` of node `n` to `want`. */
 static int64_t price(const struct pass *s, const struct graph_node *n, int i,
                      const pl_layout *want)
 {
@@ -100,7 +101,8 @@ static int64_t price(const struct pass *s, const struct graph_node *n, int i,
     return x->op == OP_weight ? LAST_RESORT : bytes_of(s->g, n->in[i]);
 }
 
-/* PARTIAL operands that the row lets through, the others being MIRRORED. */
+/* Returns true if the row passes PARTIAL operands on; the others must be
+ * MIRRORED. */
 static bool passes(const struct pass *s, const struct graph_node *n)
 {
     unsigned partial = 0, split = 0, rule = graph_partial(n);
@@ -129,7 +131,8 @@ static void mirrored(const struct graph_node *n, struct choice *c)
         c->want[i] = &layout_mirrored;
 }
 
-/* Candidate: split letters `sp` everywhere. Price in *cost; NEVER: illegal. */
+/* Evaluates a candidate: split letters `sp` everywhere. Sets *cost; NEVER if
+ * illegal. */
 static pl_status candidate(struct pass *s, const struct graph_node *n,
                            const struct node_letters *l,
                            const struct rule_split *sp, int node,
@@ -203,7 +206,7 @@ static pl_status choose_by_letters(struct pass *s, int node)
             best_cost = cost;
         }
     }
-    if (best_cost >= NEVER) /* settle_caches leaves no such case */
+    if (best_cost >= NEVER) /* settle_memories prevents this case */
         return err_set(s->err, PL_UNSUPPORTED,
                        "%s (%s): no layout suits the caches that it reads",
                        n->name, op_info(n->op)->name);
@@ -211,7 +214,8 @@ static pl_status choose_by_letters(struct pass *s, int node)
     return PL_OK;
 }
 
-/* Same wish for every operand of concat but along its own axis. */
+/* All operands of concat get the same layout, unless it is split along its
+ * axis. */
 static pl_status choose_concat(struct pass *s, int node)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -273,7 +277,7 @@ static pl_status choose_move(struct pass *s, int node)
     return PL_OK;
 }
 
-/* What a leaf is asked to be: by the user, else by its role. */
+/* Returns the layout of a leaf: the user's, else that of its role. */
 static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -297,7 +301,8 @@ static pl_status leaf_layout(struct pass *s, int node, const pl_layout **out)
     return *out ? PL_OK : err_no_memory(s->err, "layouts");
 }
 
-/* Each rank has what it has under `a` or under `b`, both of `size` heads. */
+/* Returns the layout in which each rank has what it has under `a` or under `b`,
+ * both of `size` heads. */
 static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
                                const pl_layout *b)
 {
@@ -323,14 +328,14 @@ static const pl_layout *either(struct pass *s, int64_t size, const pl_layout *a,
     return layout_split(s->a, 1, size, (int)size, run, s->p->n_rank);
 }
 
-/* The memory behind operand i of a node; -1: it has no such operand, or that is
- * no memory. */
+/* Returns the memory that operand i of a node refers to. Returns -1 if there is
+ * no such operand, or if it is not a memory. */
 static int memory_of(const pl_graph *g, const struct graph_node *n, int i)
 {
     return i < n->n_in && n->in[i] >= 0 ? graph_memory(g, n->in[i]) : -1;
 }
 
-/* Memories k and w hold the heads that either of them was asked to hold. */
+/* Makes memories k and w hold the heads that either of them should hold. */
 static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
 {
     if (layout_equal(s->held[k], s->held[w]))
@@ -343,9 +348,10 @@ static pl_status hold_alike(struct pass *s, int k, int w, bool *changed)
     return PL_OK;
 }
 
-/* An op finds a head's keys and its values at one place, and a memory is never
- * moved: those that are read together are stored alike, so that each rank has
- * the heads that any of them was asked to give it. */
+/* Settles the layouts of memories (caches and states). An op needs a head's
+ * keys and values in the same ranks, and a memory is never converted. So
+ * memories that are read together get the same layout: each rank has the heads
+ * that any of them should give it. */
 static pl_status settle_memories(struct pass *s)
 {
     const pl_graph *g = s->g;
@@ -354,7 +360,7 @@ static pl_status settle_memories(struct pass *s)
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_memory)
             PL_TRY(leaf_layout(s, v, &s->held[v]));
-    while (changed) { /* owners are only ever added */
+    while (changed) { /* owners are only added */
         changed = false;
         for (int v = 0; v < g->n_node; v++) {
             const struct graph_node *n = &g->node[v];
@@ -395,7 +401,7 @@ static pl_status choose(struct pass *s, int node)
                                 : choose_move(s, node);
 }
 
-/* What readers see of a node's result. */
+/* Sets the layout of a node's result as readers see it. */
 static pl_status settle(struct pass *s, int node, bool final)
 {
     const struct graph_node *n = &s->g->node[node];
@@ -421,7 +427,8 @@ static pl_status settle(struct pass *s, int node, bool final)
     return PL_OK;
 }
 
-/* Does PARTIAL operand i flow on, so that its reader needs no sum? */
+/* Returns true if PARTIAL operand i is passed on, so that its reader needs no
+ * sum. */
 static bool flows_on(const struct choice *c, int i)
 {
     return c->result->kind == PL_PARTIAL && c->want[i]->kind == PL_PARTIAL;
@@ -458,7 +465,7 @@ static pl_status find_cut(struct pass *s)
                 continue;
             if (flows_on(ch, i)) {
                 c.from[c.n_edge] = id[u];
-                c.to[c.n_edge++] = c.n; /* v's id, given below */
+                c.to[c.n_edge++] = c.n; /* v's id, assigned below */
             } else {
                 c.needed[id[u]] = true;
             }
@@ -513,8 +520,8 @@ static pl_status put(struct writer *w, const struct num_node *n, int *out)
     return PL_OK;
 }
 
-/* The version of graph value `v` with layout `want`; made if there is none.
- * `loose`: one that contains it will do. */
+/* Returns the version of graph value `v` with layout `want`; creates it if
+ * there is none. If `loose`, one that contains it suffices. */
 static pl_status version(struct writer *w, int v, const pl_layout *want,
                          bool loose, int *out)
 {
@@ -532,14 +539,14 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
             *out = i;
             return PL_OK;
         }
-        from = i; /* ends at the oldest: the value as it was made */
+        from = i; /* ends at the oldest: the original value */
     }
-    if (x->op == OP_weight) { /* stored once more, under this layout */
+    if (x->op == OP_weight) { /* stored again with this layout */
         c.kind = NUM_OP;
         c.n_in = 0;
         return put(w, &c, out);
     }
-    /* the cheapest source: one that holds it all, else one already summed */
+    /* the cheapest source: one that holds all of it, else one already summed */
     for (int i = w->first[v]; i >= 0; i = w->next[i])
         if (p->node[i].layout->kind != PL_PARTIAL &&
             (p->node[from].layout->kind == PL_PARTIAL ||
@@ -555,7 +562,8 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
     return put(w, &c, out);
 }
 
-/* The one layout all readers of a reduced value ask for, or MIRRORED. */
+/* Returns the one layout that all readers of a reduced value need, or
+ * MIRRORED. */
 static const pl_layout *common_want(const struct pass *s, int v,
                                     const pl_layout *const *seen)
 {
@@ -599,7 +607,7 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
         int made;
 
         s->p->value[v] = -1;
-        if (x->op == OP_weight) /* versions appear as they are read */
+        if (x->op == OP_weight) /* versions are created when read */
             continue;
         for (int i = 0; i < x->n_in; i++) {
             n.in[i] = -1;
@@ -618,7 +626,7 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     }
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_weight) {
-            if (w->first[v] < 0) { /* nobody reads it; hold it all the same */
+            if (w->first[v] < 0) { /* no reader: kept nevertheless */
                 struct num_node n = {
                     .kind = NUM_OP, .node = v, .layout = s->choice[v].result};
                 int made;
@@ -630,8 +638,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     return PL_OK;
 }
 
-/* Everything that decides bits. Numbers are gathered first and mixed by the
- * block. */
+/* Hashes everything that decides bits. Numbers are collected and mixed in
+ * blocks. */
 struct mixer {
     struct hash64 h;
     int64_t word[64];
@@ -651,7 +659,7 @@ static void mix_int(struct mixer *m, int64_t v)
     m->word[m->n++] = (int64_t)htole64((uint64_t)v);
 }
 
-/* Up to 8 bytes that are one number. */
+/* Mixes up to 8 bytes that are one number. */
 static void mix_bits(struct mixer *m, const void *data, size_t n)
 {
     int64_t v = 0;

@@ -1,12 +1,12 @@
-/* Reading a row of ops.def: letters of a node's dimensions, and the projection
- * of a split from one dimension to all others that share its letters. */
+/* Reads a row of ops.def: letters of a node's dimensions, and the projection of
+ * a split from one dimension to all others with the same letters. */
 #include "layout/rules.h"
 
 #include <string.h>
 
 enum { STAR = 128 }; /* letters of '*', counted from its right end */
 
-/* One operand's pattern, [p, end), applied to n_dim dimensions. */
+/* Applies one operand's pattern, [p, end), to n_dim dimensions. */
 static void pattern(const char *p, const char *end, int n_dim,
                     const pl_dim *dim, struct dim_letters *out)
 {
@@ -41,7 +41,8 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* A size of 1 where another bearer of the letter is larger is a broadcast. */
+/* Returns true if a size of 1 is a broadcast: another dimension with the letter
+ * is larger. */
 static bool broadcasts(const struct node_letters *l, const pl_graph *g,
                        const struct graph_node *n, int letter)
 {
@@ -80,8 +81,8 @@ void rules_letters(const pl_graph *g, const struct graph_node *n,
                 out->in[i][d].a = 0;
 }
 
-/* Runs of `l` over [0, size), each index's owners joined: over groups of `r`
- * neighbours (outer), or over all indices that are equal modulo r (inner). */
+/* Joins the owners of `l` over [0, size): over groups of `r` adjacent indices
+ * (outer), or over all indices that are equal modulo r (inner). */
 static const pl_layout *join(struct arena *a, const struct rule_split *s,
                              int dim, int64_t size, bool outer, int n_rank)
 {

@@ -1,5 +1,5 @@
 /* The letters of an op's row, applied to one node: which dimensions a split
- * touches and what it demands of the other operands. */
+ * affects, and what it requires of the other operands. */
 #ifndef LAYOUT_RULES_H
 #define LAYOUT_RULES_H
 
@@ -20,7 +20,7 @@ struct node_letters {
 void rules_letters(const pl_graph *g, const struct graph_node *n,
                    struct node_letters *out);
 
-/* A dimension that bears letters (a, b), of `size`, split as `l` says. */
+/* A split of a dimension with letters (a, b) and `size` by layout `l`. */
 struct rule_split {
     int a, b;
     int64_t size;
@@ -28,21 +28,23 @@ struct rule_split {
 };
 
 enum rule_fit {
-    RULE_FREE,    /* the split's letters do not occur: stay MIRRORED */
-    RULE_SPLIT,   /* *out is what the tensor must be (may be MIRRORED) */
+    RULE_FREE,    /* the split's letters do not occur: stays MIRRORED */
+    RULE_SPLIT,   /* *out is the tensor's required layout (maybe MIRRORED) */
     RULE_ILLEGAL, /* a dimension that must stay whole would be cut */
     RULE_NO_MEMORY,
 };
 
-/* What the split demands of a tensor with these dimensions and letters. */
+/* Computes what the split requires of a tensor with these dimensions and
+ * letters. */
 enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
                             const struct dim_letters *letters, int n_dim,
                             const pl_dim *dim, int n_rank,
                             const pl_layout **out);
 
-/* Layout of the result of a moving op (reshape, permute, slice) whose operand
- * has layout `x`; *out = NULL when runs cannot express it. concat: along its
- * own axis, given all operands' layouts. False: out of memory. */
+/* Computes the layout of the result of a moving op (reshape, permute, slice)
+ * whose operand has layout `x`; *out = NULL if intervals cannot express it.
+ * concat: along its own axis, given all operands' layouts. Returns false if out
+ * of memory. */
 bool move_layout(struct arena *a, const pl_graph *g, const struct graph_node *n,
                  const pl_layout *const *x, int n_rank, const pl_layout **out);
 

@@ -1,6 +1,6 @@
 /* See available.h. The files are the kernel's, but containers show others in
- * their place, so any bytes are expected: a number that is too large is the
- * largest there is, and a line that does not fit the buffer is left out. */
+ * their place, so any bytes are expected. A number that is too large becomes
+ * the largest possible, and a line that does not fit the buffer is skipped. */
 #include "machine/available.h"
 
 #include <limits.h>
@@ -10,16 +10,16 @@
 #include "base/err.h"
 
 enum {
-    LINE = 16 << 10, /* options of a mount take up to a page, a path as much */
+    LINE = 16 << 10, /* mount options take up to a page, a path as much */
     PATH = 4096,
 };
 
-/* A hierarchy of cgroups as this process sees it. */
+/* A cgroup hierarchy as this process sees it. */
 struct hierarchy {
     char path[PATH];  /* of its cgroup; "": it has none here */
-    char mount[PATH]; /* the directory of the topmost cgroup that is seen */
+    char mount[PATH]; /* directory of the topmost visible cgroup */
     char below[PATH]; /* from there to its own: "/a/b", "" */
-    int rank;         /* of this mount among others; 0: none fits */
+    int rank;         /* of this mount among others; 0: none usable */
 };
 
 enum { UNIFIED, MEMORY, CPU, N_HIERARCHY };
@@ -41,7 +41,8 @@ static FILE *open_own(void *user, const char *path)
 
 /* ---- lines and numbers --------------------------------------------------- */
 
-/* Reads the next line that fits, without its end. Returns false at the end. */
+/* Reads the next line that fits, without its newline. Returns false at the
+ * end. */
 static bool next_line(FILE *f, char line[LINE])
 {
     bool whole = true;
@@ -61,8 +62,8 @@ static bool next_line(FILE *f, char line[LINE])
     return false;
 }
 
-/* Reads digits, as many as there are; UINT64_MAX where they are more. Returns
- * NULL if there are none, else what follows them. */
+/* Reads all digits; UINT64_MAX on overflow. Returns NULL if there are none,
+ * else the rest of the text. */
 static const char *read_digits(const char *s, uint64_t *v)
 {
     if (*s < '0' || *s > '9')
@@ -75,8 +76,8 @@ static const char *read_digits(const char *s, uint64_t *v)
     return s;
 }
 
-/* Reads a number that a blank or the end follows; "max" is UINT64_MAX. Returns
- * NULL if there is none, else what follows. */
+/* Reads a number followed by a blank or the end; "max" is UINT64_MAX. Returns
+ * NULL if there is none, else the rest of the text. */
 static const char *read_number(const char *s, uint64_t *v)
 {
     const char *end;
@@ -91,8 +92,8 @@ static const char *read_number(const char *s, uint64_t *v)
     return end && (*end == '\0' || strchr(" \t", *end)) ? end : NULL;
 }
 
-/* Reads up to n numbers of the first line of a file below r->dir. Returns how
- * many there are. */
+/* Reads up to n numbers of the first line of a file below r->dir. Returns their
+ * count. */
 static int read_numbers(struct reader *r, const char *name, uint64_t *v, int n)
 {
     const char *at = r->line;
@@ -126,7 +127,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Adds up the numbers of lines "PREFIX NAME NUMBER" whose name is among the n.
- * Returns how many lines had one. */
+ * Returns the number of such lines. */
 static int sum_named(struct reader *r, const char *path, const char *prefix,
                      const char *const *name, int n, uint64_t *sum)
 {
@@ -157,7 +158,7 @@ static int sum_named(struct reader *r, const char *path, const char *prefix,
     return found;
 }
 
-/* ---- where the hierarchies are ------------------------------------------- */
+/* ---- mounts -------------------------------------------------------------- */
 
 /* Returns true if `word` is one of the comma-separated words up to `end`. */
 static bool has_word(const char *list, const char *end, const char *word)
@@ -187,7 +188,7 @@ static void keep_path(struct hierarchy *h, const char *path)
         h->path[--n] = '\0';
 }
 
-/* Lines of /proc/self/cgroup: "0::/a/b", "4:memory:/a/b". */
+/* Parses /proc/self/cgroup: "0::/a/b", "4:memory:/a/b". */
 static void read_paths(struct reader *r)
 {
     FILE *f = r->open(r->user, "/proc/self/cgroup");
@@ -210,7 +211,7 @@ static void read_paths(struct reader *r)
         fclose(f);
 }
 
-/* Resolves what mountinfo writes as \040. */
+/* Resolves escapes of mountinfo such as \040. */
 static void unescape(char *s)
 {
     char *to = s;
@@ -228,8 +229,8 @@ static void unescape(char *s)
     *to = '\0';
 }
 
-/* Counts the levels that a path begins with above the namespace's root:
- * "/../../a" has two. *end is what follows them. */
+/* Counts the levels above the namespace's root with which a path begins:
+ * "/../../a" has two. *end is the rest. */
 static int count_ups(const char *path, const char **end)
 {
     int n = 0;
@@ -243,9 +244,9 @@ static int count_ups(const char *path, const char **end)
 }
 
 /* Takes a mount that shows the hierarchy from cgroup `root` on, if it is better
- * than those before: best is one that shows most of the parents. A root above
- * the namespace's is a parent, but the names from there on are not known, so it
- * counts alone. Any other root does not count. */
+ * than earlier ones: the best shows most of the parents. A root above the
+ * namespace's is a parent, but the names below it are unknown, so it counts
+ * alone. Any other root does not count. */
 static void take_mount(struct hierarchy *h, const char *root, const char *dir)
 {
     const char *own, *above, *below = "", *rest;
@@ -270,7 +271,8 @@ static void take_mount(struct hierarchy *h, const char *root, const char *dir)
     snprintf(h->below, sizeof h->below, "%s", below);
 }
 
-/* One line: "31 23 0:28 ROOT DIR rw,relatime shared:9 - cgroup2 cgroup rw". */
+/* Parses a line: "31 23 0:28 ROOT DIR rw,relatime shared:9 - cgroup2 cgroup
+ * rw". */
 static void read_mount(struct reader *r, char *line)
 {
     char *word[6], *type, *save = NULL;
@@ -315,9 +317,9 @@ static void read_mounts(struct reader *r)
 
 /* ---- limits -------------------------------------------------------------- */
 
-/* Takes a limit and what is used of it, but for files that the system drops
- * before it refuses memory: their pages are counted for whoever read them
- * first, so a model that was loaded once would count for ever. */
+/* Takes a limit and the use of it, without files that the system drops before
+ * it refuses memory. Their pages are charged to the first reader, so a model
+ * that was loaded once would count for ever. */
 static void take_limit(struct reader *r, struct available *out, uint64_t limit,
                        const char *use, const char *prefix)
 {
@@ -345,7 +347,7 @@ static void take_quota(struct available *out, uint64_t quota, uint64_t period)
         out->n_core = n > 0 ? (int)n : 1;
 }
 
-/* One cgroup, whose files lie in r->dir. */
+/* Reads one cgroup, whose files are in r->dir. */
 static void read_level(struct reader *r, int which, struct available *out)
 {
     uint64_t v[2], high;
@@ -364,13 +366,13 @@ static void read_level(struct reader *r, int which, struct available *out)
             read_numbers(r, "cpu.cfs_period_us", &v[1], 1) == 1)
             take_quota(out, v[0], v[1]);
     } else if (read_numbers(r, "memory.limit_in_bytes", v, 1) == 1) {
-        /* no limit is a number that no machine has */
+        /* "no limit" is a number that no machine has */
         if (v[0] < (uint64_t)1 << 62)
             take_limit(r, out, v[0], "memory.usage_in_bytes", "total_");
     }
 }
 
-/* The process's own cgroup and all its parents that are seen. */
+/* Reads the process's own cgroup and all its visible parents. */
 static void read_levels(struct reader *r, int which, struct available *out)
 {
     const struct hierarchy *h = &r->of[which];
@@ -390,9 +392,10 @@ static void read_levels(struct reader *r, int which, struct available *out)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------- */
 
-/* Bytes that are free on NUMA node `os`, or hold files that can be dropped. */
+/* Returns the bytes of NUMA node `os` that are free, or hold files that can be
+ * dropped. */
 static uint64_t read_node(struct reader *r, int os)
 {
     static const char *const name[] = {
@@ -432,10 +435,10 @@ pl_status available_read(struct available *out, struct available_node *node,
     return PL_OK;
 }
 
-/* ---- what is stated ------------------------------------------------------ */
+/* ---- PLAIT_MEMORY -------------------------------------------------------- */
 
-/* Reads "12GiB": digits and a unit of bytes. Returns what follows, or NULL if
- * it is not a size. */
+/* Reads "12GiB": digits and a unit of bytes. Returns the rest of the text, or
+ * NULL if it is not a size. */
 static const char *read_size(const char *s, uint64_t *bytes)
 {
     static const char unit[] = "KMGT";

@@ -1,4 +1,4 @@
-/* Features of processors, as the processor itself and the system name them. */
+/* Processor features, as reported by the processor and the system. */
 #include "machine/cpu_features.h"
 
 #include <stdbool.h>
@@ -9,9 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Tiles and their products of bytes: bits 24 and 25 of the leaf. Linux gives
- * their registers, XSAVE component 18, to processes that ask (Documentation/
- * arch/x86/xstate.rst); all threads have them from then on. */
+/* Returns true if AMX tiles and their byte products are usable: bits 24 and 25
+ * of the leaf. Linux grants their registers, XSAVE component 18, on request
+ * (Documentation/arch/x86/xstate.rst); all threads have them from then on. */
 static bool has_amx_int8(void)
 {
     enum { ASK = 0x1023, TILE_DATA = 18 };
@@ -25,13 +25,13 @@ unsigned cpu_features(void)
 {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0, has = 0;
 
-    /* Every CPU with AVX2 also has F16C, which clang 14 cannot ask for. */
+    /* Every CPU with AVX2 also has F16C, which clang 14 cannot test. */
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return 0;
     has = CPU_AVX2;
-    /* AVX-VNNI neither: bit 4 of this leaf, and bit 5 is AVX512_BF16; Intel's
-     * manual, volume 2, CPUID. */
+    /* Clang cannot test AVX-VNNI either: bit 4 of this leaf, and bit 5 is
+     * AVX512_BF16; Intel's manual, volume 2, CPUID. */
     if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 4 & 1))
         has |= CPU_AVX_VNNI;
     if (!__builtin_cpu_supports("avx512f") ||

@@ -1,5 +1,5 @@
-/* What the processors of this machine have beyond their baseline, and the
- * system lets a process use. */
+/* Features that the processors of this machine have beyond their baseline and
+ * that the system lets a process use. */
 #ifndef MACHINE_CPU_FEATURES_H
 #define MACHINE_CPU_FEATURES_H
 
@@ -16,8 +16,9 @@ enum cpu_feature {
     CPU_AVX512_BF16 = 1 << 8, /* Cooper Lake, Zen 4 and later */
 };
 
-/* Where there is AMX, asks the system for its registers first: from then on
- * signals of the process take a stack of 11 KiB and more. */
+/* Returns the features. If there is AMX, first requests its registers from the
+ * system: from then on signal handlers of the process need a stack of at least
+ * 11 KiB. */
 unsigned cpu_features(void);
 
 #endif

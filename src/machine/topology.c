@@ -1,7 +1,7 @@
-/* Reads hwloc's tree once into three flat tables and forgets it but for memory
- * binding. Limits come from two more places: the affinity mask and, for time
- * and memory, the files that available.c reads; both may be absent or odd, and
- * then say nothing. */
+/* Reads hwloc's tree once into three flat tables; only memory binding uses it
+ * later. Limits have two more sources: the affinity mask and, for time and
+ * memory, the files that available.c reads. Both may be absent or odd, and then
+ * set no limit. */
 #include "machine/topology.h"
 
 #include <hwloc.h>
@@ -18,7 +18,7 @@
 
 enum {
     ALIGN = 64,
-    MAP_FROM = 1 << 20, /* from here on memory is mapped, not malloc'ed */
+    MAP_FROM = 1 << 20, /* from this size memory is mapped, not malloc'ed */
 };
 
 void topology_fini(struct topology *t)
@@ -33,8 +33,8 @@ void topology_fini(struct topology *t)
 
 /* ---- the tables -------------------------------------------------------- */
 
-/* Of the nodes whose cores include `cpu` the one with most memory: where a
- * processor has fast and large memory, the large one. */
+/* Returns the node with most memory among those whose cores include `cpu`. If a
+ * processor has fast and large memory, that is the large one. */
 static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
 {
     hwloc_obj_t o = NULL, best = NULL;
@@ -49,7 +49,7 @@ static hwloc_obj_t node_of(hwloc_topology_t hw, unsigned cpu)
     return best;
 }
 
-/* Index of the node in t->node, added if new. */
+/* Returns the index of the node in t->node; adds a new one. */
 static int take_node(struct topology *t, hwloc_obj_t o)
 {
     int os = o ? (int)o->os_index : -1;
@@ -70,7 +70,7 @@ static int by_node(const void *a, const void *b)
 
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
-    if (x->core != y->core) /* still hwloc's index of the core */
+    if (x->core != y->core) /* here still hwloc's index of the core */
         return x->core < y->core ? -1 : 1;
     return x->os < y->os ? -1 : x->os > y->os;
 }
@@ -129,8 +129,9 @@ static pl_status fill(struct topology *t, hwloc_const_bitmap_t allowed,
 
 /* ---- memory and quota ------------------------------------------------ */
 
-/* A virtual machine that is given memory as it runs may tell of it in the sum
- * alone and not at the node; where there is one node, the sum is the node's. */
+/* Reads the total memory. A virtual machine that gets more memory at run time
+ * may report it only in the total and not at the node. With one node, the total
+ * is the node's. */
 static void read_memory(struct topology *t)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -148,8 +149,8 @@ static uint64_t within(uint64_t bytes, uint64_t most)
     return bytes < most ? bytes : most;
 }
 
-/* Returns the part of `all` that is available, at least 1: 0 would mean that it
- * is not known. */
+/* Returns the available part of `all`, at least 1, because 0 would mean
+ * unknown. */
 static uint64_t part_of(uint64_t available, uint64_t all)
 {
     return all > 0 && available == 0 ? 1 : within(available, all);
@@ -175,15 +176,16 @@ static pl_status read_stated(struct topology *t, const char *text, pl_err *err)
     return PL_OK;
 }
 
-/* Returns the part of a node that has x of `sum` bytes, where all nodes may
- * give no more than `most`: devices on two nodes must not plan with the same
+/* Returns the share of a node that has x of `sum` bytes, if all nodes together
+ * may give at most `most`. Devices on two nodes must not plan with the same
  * limit. */
 static uint64_t share_of(uint64_t x, uint64_t sum, uint64_t most)
 {
     return sum > most ? (uint64_t)((double)x / (double)sum * (double)most) : x;
 }
 
-/* Memory of the nodes that this process may use, within the limits. */
+/* Computes the memory of the nodes that this process may use, within the
+ * limits. */
 static void take_memory(struct topology *t, const struct available *now,
                         const struct available_node *node)
 {
@@ -193,7 +195,7 @@ static void take_memory(struct topology *t, const struct available *now,
     for (int i = 0; i < t->n_node; i++) {
         struct topology_node *x = &t->node[i];
 
-        /* of one node the system's own sum is the better one */
+        /* with one node, the system's total is more accurate */
         x->available_bytes =
             t->n_node == 1 ? x->memory_bytes
                            : within(node[i].available_bytes, x->memory_bytes);
@@ -232,7 +234,7 @@ static pl_status read_limits(struct topology *t, pl_err *err)
         take_memory(t, &now, node);
     }
     free(node);
-    return s == PL_OK && stated ? read_stated(t, stated, err) : s;
+    return s == PL_OK && stated && *stated ? read_stated(t, stated, err) : s;
 }
 
 /* ---- loading ----------------------------------------------------------- */
@@ -246,8 +248,8 @@ static pl_status refuse_order(const char *name, const char *value,
                    err_shown(shown, value, strlen(value)), why);
 }
 
-/* Can hwloc begin with this component, one of HWLOC_COMPONENTS? To forbid it is
- * how to ask whether it is there. */
+/* Returns true if hwloc has this component, one of HWLOC_COMPONENTS. The way to
+ * test that is to forbid it. */
 static bool is_component(hwloc_topology_t scratch, const char *name)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -282,10 +284,10 @@ static pl_status check_components(const char *list, pl_err *err)
     return s;
 }
 
-/* hwloc follows variables of its own, and complains on standard error or waits
- * for ever where it cannot. Those orders are refused first. What remains is
- * printed on request only (its *_VERBOSE), or about a machine whose firmware
- * contradicts itself, where HWLOC_HIDE_ERRORS=2 alone is of help. */
+/* Rejects environment variables that hwloc cannot follow: it would complain on
+ * standard error or wait for ever. Other output of hwloc is printed only on
+ * request (its *_VERBOSE), or about a machine whose firmware contradicts
+ * itself, where only HWLOC_HIDE_ERRORS=2 helps. */
 static pl_status check_orders(pl_err *err)
 {
     const char *components = getenv("HWLOC_COMPONENTS");
@@ -304,9 +306,9 @@ static pl_status check_orders(pl_err *err)
     return PL_OK;
 }
 
-/* hwloc itself would look at this machine instead where the file cannot be read
- * by a plugin that it has, and fail where it has none: here both fail. A file
- * that does not exist orders nothing, as hwloc has it. */
+/* Loads the file of HWLOC_XMLFILE; fails if hwloc cannot. hwloc itself would
+ * use this machine instead if a plugin cannot read the file, and fail without a
+ * plugin. A file that does not exist has no effect, as in hwloc. */
 static pl_status follow_xml(hwloc_topology_t hw, pl_err *err)
 {
     const char *xml = getenv("HWLOC_XMLFILE");
@@ -351,14 +353,14 @@ static pl_status load(struct topology *t, const char *desc, const char *allowed,
                           "variables, HWLOC_*, in the environment");
         goto done;
     }
-    /* hwloc's own variables may name another machine as well */
+    /* hwloc's own variables may also name another machine */
     t->here = hwloc_topology_is_thissystem(t->hw);
     set = hwloc_bitmap_alloc();
     if (!set) {
         s = err_no_memory(err, "the machine's topology");
         goto done;
     }
-    /* An empty set is one that could not be read. */
+    /* An empty set could not be read. */
     if (allowed)
         hwloc_bitmap_list_sscanf(set, allowed);
     else if (t->here &&
@@ -386,9 +388,9 @@ pl_status topology_load_synthetic(struct topology *t, const char *desc,
     return load(t, desc, allowed, err);
 }
 
-/* ---- holders ------------------------------------------------------------ */
+/* ---- reference counting ------------------------------------------------- */
 
-/* `t` is what holders point to. */
+/* A topology with its reference count; users point to `t`. */
 struct counted {
     struct topology t;
     atomic_int n;
@@ -454,7 +456,7 @@ void topology_list_cpus(const struct topology *t, char *buf, size_t size)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* The list of nodes is "0", or has a range or a comma. */
+/* There is one node unless the list has a range or a comma. */
 bool topology_one_node(void)
 {
     FILE *f = fopen("/sys/devices/system/node/online", "re");
@@ -476,7 +478,7 @@ static size_t whole_pages(size_t bytes)
     return (bytes / page + 1) * page;
 }
 
-/* Of less than MAP_FROM no huge page would come of it. */
+/* Memory of less than MAP_FROM would get no huge page. */
 void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
 {
     size_t all = whole_pages(bytes);
@@ -487,7 +489,7 @@ void *topology_alloc_pages(const struct topology *t, int os, size_t bytes)
         return NULL;
     if (bytes >= MAP_FROM)
         madvise(p, all, MADV_HUGEPAGE);
-    madvise(p, all, MADV_DONTFORK); /* or each write would copy a page */
+    madvise(p, all, MADV_DONTFORK); /* otherwise each write would copy a page */
     if (t && t->here && os >= 0) {
         hwloc_obj_t o = hwloc_get_numanode_obj_by_os_index(t->hw, (unsigned)os);
 
@@ -504,7 +506,7 @@ void topology_free_pages(void *p, size_t bytes)
         munmap(p, whole_pages(bytes));
 }
 
-/* Small pieces share pages with others and are neither bound nor huge. */
+/* Small blocks share pages with others and are neither bound nor huge. */
 void *topology_alloc(const struct topology *t, int os, size_t bytes)
 {
     void *p;

@@ -1,11 +1,12 @@
-/* How fast this machine's threads are: a few small graphs run on them, through
- * the same executor as the model, so that threads, barriers, messages and
- * memory cost what they will cost.
+/* Measures how fast this machine's threads are. Small graphs run on them
+ * through the same executor as the model, so that threads, barriers,
+ * collectives and memory cost what they will cost. Each experiment finds one
+ * rate.
  *
- * Each experiment finds one rate. What a run costs grows evenly with the time
- * that the rate stands for, so that time is what was measured beyond the rest,
- * divided by how often it counts. Threads are taken to be alike: a device has
- * as many times a rate as it has threads. Nothing here decides a bit. */
+ * The cost of a run is linear in the time that the rate stands for. So that
+ * time is the measured time beyond the rest, divided by how often it counts.
+ * All threads are assumed to be alike: a device has its thread count times a
+ * rate. Nothing here affects any bit of a result. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -20,21 +21,23 @@
 #include <time.h>
 
 enum {
-    MANY = 128, /* tokens of the experiments with many */
+    MANY = 128, /* tokens of the large experiments */
     N_SLOT = 256,
     LEAST_RUNS = 3,
     MOST_RUNS = 200,
 };
-/* An experiment is run until it has taken so long. */
+/* An experiment is repeated until it has taken this long. */
 static const double enough_s = 0.2;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
     int n_dev;
-    size_t solve, keep; /* fields of struct cost_rates: which is solved for,
-                           and which then has the result */
-    bool rest; /* what experiments before it found counts; else it is too little
-                  to, or overlaps */
+    /* fields of struct cost_rates: the unknown, and the one that gets the
+     * result */
+    size_t solve, keep;
+    /* Count the rates of earlier experiments; otherwise they are negligible, or
+     * overlap. */
+    bool rest;
     struct measure_size z;
 };
 
@@ -44,7 +47,7 @@ struct measuring {
     pl_graph *g;
     struct compiled *compiled;
     pl_exec *x;
-    struct cost_rates rates; /* of one thread; what is not known is free */
+    struct cost_rates rates; /* of one thread; unknown ones cost nothing */
     pl_err *err;
 };
 
@@ -103,8 +106,8 @@ static const struct experiment experiments[] = {
 };
 enum { N_EXPERIMENT = sizeof experiments / sizeof experiments[0] };
 
-/* Bytes that make a format's scales and values numbers like a model's: products
- * near the least that a float can be take many times as long. Memory that was
+/* Fills weights with bytes that give numbers like a model's, scales included:
+ * products near the smallest float take many times as long. Memory that was
  * never written would be read from one page. */
 static void fill_weights(struct measuring *m)
 {
@@ -128,9 +131,9 @@ static double now(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The least seconds of a run. The caller's thread is one of those that work;
- * while it works or waits awake its clock leaves out what else the machine
- * does. */
+/* Measures the minimum time of a run. The caller's thread is one of the
+ * workers. While it works or spins, its clock leaves out other load on the
+ * machine. */
 static pl_status time_run(struct measuring *m, double *seconds)
 {
     int32_t pos[MANY], pages[N_SLOT / PAGE_TOKENS];
@@ -174,7 +177,8 @@ static pl_status estimate(struct measuring *m, double *seconds)
     return cost_run(&machine, 0, 1, &z, NULL, seconds, m->err);
 }
 
-/* What is solved for is free at first: 0 seconds, or INFINITY a second. */
+/* Solves for a rate. The unknown costs nothing at first: 0 seconds, or INFINITY
+ * a second. */
 static pl_status solve(struct measuring *m, double *result)
 {
     double *rate = (double *)((char *)&m->rates + m->e->solve);
@@ -210,8 +214,8 @@ static pl_status run(struct measuring *m, double *result)
     return s;
 }
 
-/* Rates of one of n_thread threads while all of them work; messages are of two
- * devices that share them. */
+/* Measures the rates of one of n_thread threads while all of them work.
+ * Collectives are between two devices that share the threads. */
 static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
                                  bool no_pin, int n_thread, pl_err *err)
 {
@@ -245,7 +249,7 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
             .err = err,
         };
 
-        if (e->rest) { /* few weights, which caches hold */
+        if (e->rest) { /* few weights, which stay in caches */
             m.rates = *one;
             m.rates.read_bytes_per_s = one->cached_bytes_per_s;
         }
@@ -254,8 +258,9 @@ static pl_status measure_threads(struct cost_rates *one, enum kernel_set set,
     return PL_OK;
 }
 
-/* On a busy machine threads wait for processors, not for each other. Together n
- * are no slower than one alone, and none is faster for company. */
+/* Corrects rates of a busy machine, where threads wait for processors, not for
+ * each other. n threads together are not slower than one alone, and no thread
+ * is faster than one alone. */
 static void correct(struct cost_rates *all, struct cost_rates one, int n)
 {
     for (int i = 0; i < CALIBRATION_FIELDS; i++) {

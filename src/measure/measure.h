@@ -1,4 +1,4 @@
-/* Measuring what cost/calibration.h keeps, by running small graphs. */
+/* Measures the figures of cost/calibration.h by running small graphs. */
 #ifndef MEASURE_MEASURE_H
 #define MEASURE_MEASURE_H
 
@@ -11,15 +11,14 @@ pl_status measure_machine(struct calibration *c, enum kernel_set set,
 struct measure_device_options {
     enum kernel_set kernel_set;
     bool no_pin;
-    /* tests: seconds of another clock; NULL: of this machine's */
+    /* tests: the seconds of another clock; NULL: this machine's */
     double (*now)(void *user);
     void *user;
 };
 
-/* Measures all devices of the list that have processors of their own, each once
- * and for some ten seconds, then each two of them, and puts what it finds in
- * place of what was known of them. An error names the device, and *c is as it
- * was. */
+/* Measures all devices of the list that have their own processors, each once
+ * for some ten seconds, then each pair of them. Replaces their earlier figures.
+ * An error names the device, and *c is then unchanged. */
 pl_status measure_devices(struct calibration *c, const struct device_list *l,
                           const struct measure_device_options *opt,
                           pl_err *err);

@@ -1,13 +1,14 @@
-/* How fast a device with processors of its own is, a GPU above all. As for
- * threads (measure.c), small graphs are run on it and each experiment finds one
- * rate; but here devices differ by five orders of magnitude, and what a run
- * costs beside its work may hide the work. So each experiment begins small and
- * grows until the work takes long enough, as far as memory and time allow: on a
- * fast device it ends beyond caches and with full queues, on a slow one early.
+/* Measures how fast a device with its own processors is, above all a GPU. As
+ * for threads (measure.c), small graphs run on it and each experiment finds one
+ * rate. But devices differ by five orders of magnitude, and the overhead of a
+ * run may hide its work.
  *
- * First what a step costs, by a graph of many that do next to nothing against
- * one of few; then the rest, from what runs take beyond what is known already.
- * Between two devices it is layers split over both. */
+ * So each experiment begins small and grows until the work takes long enough,
+ * as far as memory and time allow. On a fast device it ends beyond caches and
+ * with full queues, on a slow one early. First it measures the cost of an
+ * instruction, by a graph of many that do next to nothing against one of few.
+ * The other rates follow from the time of runs beyond what is already known.
+ * For two devices, layers are split over both. */
 #include "measure/measure.h"
 
 #include "base/err.h"
@@ -29,32 +30,32 @@ enum {
     MOST_JUMP = 5, /* doublings at once */
     FEW_LAYERS = 2,
     MANY_LAYERS = 512,
-    NEXT_TO_NOTHING = 30, /* less of a run is not told from chance */
+    NEXT_TO_NOTHING = 30, /* a smaller part of a run may be noise */
 };
 static const double device_s = 10;   /* for a device, and for a pair, */
-static const double pairs_s = 60;    /* but no more for all pairs */
+static const double pairs_s = 60;    /* but at most this for all pairs */
 static const double enough_s = 2e-3; /* of work in a run */
 static const double enough_steps = 20;
-static const double runs_s = 0.05;         /* of runs, but three of them; */
-static const double most_runs_s = 0.3;     /* but no more than this, with one */
+static const double runs_s = 0.05;         /* of runs, but at least three of
+                                              them; */
+static const double most_runs_s = 0.3;     /* but at most this, with one */
 static const double beyond_caches = 512e6; /* bytes */
 static const double most_bytes = 4294967296.0;
-/* Stands for no seconds where 0 means something else. */
+/* Represents zero seconds in fields where 0 means something else. */
 static const double no_time = 1e-30;
 
 struct experiment {
     void (*build)(pl_graph *g, const struct measure_size *z);
-    /* What a run of this takes of the same size is not looked at; may be NULL.
-     */
+    /* Its time at the same size is subtracted; may be NULL. */
     void (*against)(pl_graph *g, const struct measure_size *z);
-    size_t rate; /* field of struct cost_rates that is solved for */
-    int usual;   /* doublings of work until its shapes are a model's */
+    size_t rate; /* field of struct cost_rates to solve for */
+    int usual;   /* doublings of work until its shapes are like a model's */
     bool past_caches;
-    bool multiplies; /* reading what is multiplied goes on beside it */
+    bool multiplies; /* reads overlap with multiplication */
     struct measure_size first, most;
 };
 
-/* ---- what is run -------------------------------------------------------- */
+/* ---- experiments -------------------------------------------------------- */
 
 #define AT(field) offsetof(struct cost_rates, field)
 
@@ -104,7 +105,7 @@ static const struct experiment alone[] = {
 };
 enum {
     N_ALONE = sizeof alone / sizeof alone[0],
-    N_WORK = 4, /* those that say what next to nothing takes */
+    N_WORK = 4, /* those that measure the cost of next to nothing */
 };
 
 static const struct experiment together[] = {
@@ -126,8 +127,9 @@ static void twice(int64_t *n, int64_t most, int *k)
         *n *= 2;
 }
 
-/* The experiment's size `k` doublings of work from the first; false: there is
- * none so large. Tokens first, then values, which keeps shapes near models'. */
+/* Computes the experiment's size `k` doublings of work after the first. Returns
+ * false if that exceeds the maximum. Doubles tokens first, then values, which
+ * keeps shapes like those of models. */
 static bool size_of(struct measure_size *z, const struct experiment *e, int k)
 {
     const struct measure_size *most = &e->most;
@@ -151,7 +153,7 @@ struct probe {
     const struct measure_device_options *opt;
     struct device_desc dev[2];
     struct device_list l;    /* of dev[] */
-    struct cost_rates rates; /* of each; what is not known is free */
+    struct cost_rates rates; /* of each; unknown ones cost nothing */
     double left_s;           /* for the experiment */
     pl_err *err;
 };
@@ -164,8 +166,8 @@ struct trial {
     struct compiled *q;
     pl_exec *x;
     double weights; /* bytes */
-    double run_s;   /* the least that a run took */
-    double spent_s; /* on it, the driver's making kernels apart */
+    double run_s;   /* minimum time of a run */
+    double spent_s; /* on it, without the driver's kernel compilation */
 };
 
 static double now(const struct probe *p)
@@ -203,7 +205,7 @@ static pl_status plan_trial(const struct probe *p,
     return PL_OK;
 }
 
-/* With room for what else the device holds. */
+/* Returns true if the trial fits next to what else the device holds. */
 static bool fits(const struct probe *p, const struct trial *t)
 {
     for (int d = 0; d < p->l.n; d++) {
@@ -220,7 +222,8 @@ static bool fits(const struct probe *p, const struct trial *t)
     return true;
 }
 
-/* Bytes that are numbers like a model's, scales and all. */
+/* Fills weights with bytes that give numbers like a model's, scales
+ * included. */
 static pl_status fill_weights(const struct probe *p, const struct trial *t)
 {
     enum { PIECE = 1 << 20 };
@@ -261,7 +264,7 @@ static pl_status time_runs(const struct probe *p, struct trial *t)
     for (int64_t i = 0; i < t->z.n_tok; i++)
         pos[i] = (int32_t)(t->z.n_past + i);
     PL_TRY(
-        exec_run_micro_batches(t->x, 1, &rows, p->err)); /* kernels are made */
+        exec_run_micro_batches(t->x, 1, &rows, p->err)); /* compiles kernels */
     t->run_s = INFINITY;
     for (int n = 0; n < MOST_RUNS && (n < 3 ? sum < most_runs_s : sum < runs_s);
          n++) {
@@ -289,9 +292,10 @@ static pl_status run_trial(struct probe *p, struct trial *t)
     return PL_OK;
 }
 
-/* ---- what a run should take --------------------------------------------- */
+/* ---- expected time ------------------------------------------------------ */
 
-/* Beside them stands "io", which costs nothing. */
+/* Everything is free; these are also the rates of "io", which each device list
+ * has. */
 static const struct cost_rates nothing_costs = {
     .read_bytes_per_s = INFINITY,
     .cached_bytes_per_s = INFINITY,
@@ -316,7 +320,8 @@ static pl_status estimate(const struct probe *p, const struct trial *t,
     return cost_run(&m, 0, 1, &z, NULL, seconds, p->err);
 }
 
-/* Seconds of a run without the rate, and how often its time counts. */
+/* Computes the seconds of a run without the rate, and how often its time
+ * counts. */
 static pl_status count(struct probe *p, const struct trial *t, double *rate,
                        double *known, double *times)
 {
@@ -338,15 +343,16 @@ static double *rate_of(struct probe *p, const struct experiment *e)
 
 /* ---- growing ------------------------------------------------------------ */
 
-/* No trial beyond this size can be made: there is no memory for it. */
+/* Returns true if memory for this trial, and so for any larger one, is
+ * missing. */
 static bool no_room(pl_status s)
 {
     return s == PL_NO_MEMORY || s == PL_NO_DEVICE_MEMORY;
 }
 
 /* Plans the largest trial of at most *k doublings that fits, but more than
- * `last`; *k = last: there is none. The first is not asked whether it fits: if
- * it does not, the device says what it lacks. */
+ * `last`; *k = last if there is none. The first trial is not tested for fit: if
+ * it does not fit, the device reports what is missing. */
 static pl_status plan_largest(const struct probe *p, const struct experiment *e,
                               int last, int *k, struct trial *t)
 {
@@ -364,10 +370,11 @@ static pl_status plan_largest(const struct probe *p, const struct experiment *e,
     return PL_OK;
 }
 
-/* What a trial says of the rate. */
+/* The result of a trial. */
 struct finding {
-    double run_s, known_s; /* a run took, and takes without the rate */
-    double times;          /* as often its time counts */
+    /* time of a run: measured, and expected without the rate */
+    double run_s, known_s;
+    double times; /* how often the rate's time counts */
 };
 
 static pl_status look(struct probe *p, struct trial *t, double *rate,
@@ -378,7 +385,7 @@ static pl_status look(struct probe *p, struct trial *t, double *rate,
     return count(p, t, rate, &f->known_s, &f->times);
 }
 
-/* The trial beyond what it is measured against. */
+/* Runs a trial and subtracts the one it is measured against. */
 static pl_status find(struct probe *p, const struct experiment *e,
                       struct trial *t, struct finding *f)
 {
@@ -402,13 +409,14 @@ static pl_status find(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Seconds that the rate stands for. */
+/* Returns the seconds that the rate stands for. */
 static double work_of(const struct trial *t, const struct finding *f)
 {
     return fmax(f->run_s - f->known_s, t->run_s / NEXT_TO_NOTHING);
 }
 
-/* How many doublings more of a trial of k; 0: it is enough, or time is up. */
+/* Returns how many doublings to add after a trial of k; 0: it is large enough,
+ * or time is up. */
 static int doublings(const struct probe *p, const struct experiment *e, int k,
                      const struct trial *t, const struct finding *f)
 {
@@ -430,7 +438,8 @@ static int doublings(const struct probe *p, const struct experiment *e, int k,
     return n;
 }
 
-/* Of up to *k doublings, more than `last`; *k is how many, or `last`. */
+/* Runs a trial of up to *k doublings, more than `last`. *k becomes its number,
+ * or `last` if none fits. */
 static pl_status try_larger(struct probe *p, const struct experiment *e,
                             int last, int *k, double *seconds, int *more)
 {
@@ -450,7 +459,7 @@ static pl_status try_larger(struct probe *p, const struct experiment *e,
     return s;
 }
 
-/* Runs the experiment larger and larger; the last one says how fast it is. */
+/* Runs the experiment larger and larger; the last run gives the rate. */
 static pl_status find_rate(struct probe *p, const struct experiment *e)
 {
     double *rate = rate_of(p, e), seconds = 0;
@@ -459,7 +468,7 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
     while (k > last) {
         pl_status s = try_larger(p, e, last, &k, &seconds, &more);
 
-        if (last >= 0 && no_room(s)) { /* it has less than it says */
+        if (last >= 0 && no_room(s)) { /* it has less memory than it reports */
             most = --k;
             continue;
         }
@@ -467,13 +476,14 @@ static pl_status find_rate(struct probe *p, const struct experiment *e)
         last = k;
         k = k + more < most ? k + more : most;
     }
-    *rate = *rate < 1 ? seconds : 1 / seconds; /* free: no time, or INFINITY */
+    *rate = *rate < 1 ? seconds : 1 / seconds; /* the unknown was 0 s or
+                                                  INFINITY */
     return PL_OK;
 }
 
-/* ---- steps -------------------------------------------------------------- */
+/* ---- cost of an instruction --------------------------------------------- */
 
-/* Graphs of few and of many steps. */
+/* Graphs of few and of many instructions. */
 struct stairs {
     struct trial few, many;
 };
@@ -488,7 +498,8 @@ static pl_status climb(struct probe *p, struct trial *t, int64_t n_layer)
     return run_trial(p, t);
 }
 
-/* Many are so many that what they take can be told from the few. */
+/* Runs both graphs. `many` is so large that its time differs clearly from that
+ * of `few`. */
 static pl_status run_stairs(struct probe *p, struct stairs *w)
 {
     pl_status s = climb(p, &w->few, FEW_LAYERS);
@@ -502,8 +513,8 @@ static pl_status run_stairs(struct probe *p, struct stairs *w)
     return s;
 }
 
-/* What a step takes beside its work, as far as that is known; and then from the
- * few what a copy does. */
+/* Computes the cost of an instruction beyond its work, as far as that is known,
+ * and from `few` the cost of a copy. */
 static pl_status find_steps(struct probe *p, const struct stairs *w)
 {
     double *step = &p->rates.insn_s, *copy = &p->rates.collective_s;
@@ -536,7 +547,7 @@ static void probe_init(struct probe *p, const struct device_list *l, int d,
     p->rates.one_queue = p->dev[0].one_queue;
 }
 
-/* In so many seconds. */
+/* Runs n experiments within `left` seconds. */
 static pl_status find_all(struct probe *p, const struct experiment *e, int n,
                           double left)
 {
@@ -557,8 +568,8 @@ static pl_status find_all(struct probe *p, const struct experiment *e, int n,
 static pl_status measure_alone(struct probe *p)
 {
     const double each_s = device_s / (N_ALONE + 1);
-    struct stairs w = {0}; /* while they stand ready the driver need not begin
-                              anew each time */
+    /* kept alive so that the driver need not start anew each time */
+    struct stairs w = {0};
     pl_status s;
 
     p->left_s = each_s;
@@ -588,7 +599,7 @@ static pl_status measure_pair(struct probe *p, const struct cost_rates *known,
     return find_all(p, together, N_TOGETHER, seconds);
 }
 
-/* Who it was stands before the reason. */
+/* Puts the device's name before the reason. */
 static pl_status tell(const struct probe *p, pl_status s, const pl_err *why,
                       pl_err *err)
 {
@@ -633,7 +644,7 @@ static void pair_up(struct calibration *found, const struct device_list *l,
     }
 }
 
-/* Each with each. */
+/* Measures each pair. */
 static pl_status pairs(struct calibration *found, const struct device_list *l,
                        const struct measure_device_options *opt,
                        struct measure_links *k, pl_err *err)

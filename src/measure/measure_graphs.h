@@ -1,4 +1,4 @@
-/* The graphs that experiments run. */
+/* The graphs of the experiments. */
 #ifndef MEASURE_MEASURE_GRAPHS_H
 #define MEASURE_MEASURE_GRAPHS_H
 
@@ -12,14 +12,16 @@ struct measure_size {
     int64_t d, ff;    /* matrices [ff, d] and back; values a token */
 };
 
-/* Norm, matrix, activation, matrix, sum: as a model's layers. */
+/* Builds norm, matrix, activation, matrix, sum: as in a model's layers. */
 void measure_layers(pl_graph *g, const struct measure_size *z);
-/* Heads as a model of middling size has them; each layer has caches. */
+/* Builds attention with heads as in a medium-sized model; each layer has
+ * caches. */
 void measure_attention(pl_graph *g, const struct measure_size *z);
-/* d values a token, which come of a table; n_layer activations of them; one row
- * goes out. */
+/* Builds d values per token, read from a table, and n_layer activations of
+ * them; one row is output. */
 void measure_values(pl_graph *g, const struct measure_size *z);
-/* d values a token go in and one row out; or all out that come of a table. */
+/* Build graphs with d values per token as input and one row as output; or with
+ * all values, read from a table, as output. */
 void measure_into(pl_graph *g, const struct measure_size *z);
 void measure_out_of(pl_graph *g, const struct measure_size *z);
 

@@ -1,6 +1,7 @@
-/* A pair is close if it is more than twice as fast as the slowest: less is
- * chance, or one bus that is a little wider. Those who are close, and close to
- * those, are an island if every pair of it is close. */
+/* A pair is close if it is more than twice as fast as the slowest pair. A
+ * smaller difference may be noise, or one bus that is slightly wider. Devices
+ * connected by close pairs form a link domain if every pair among them is
+ * close. */
 #include "measure/measure_links.h"
 
 #include "base/hash64.h"
@@ -40,7 +41,8 @@ static double slowest(const struct measure_links *k)
     return least;
 }
 
-/* of[k->n]: the first device that it hangs together with by close pairs. */
+/* Sets of[k->n] to the first device that each is connected to by close
+ * pairs. */
 static void hang_together(const struct measure_links *k, int *of)
 {
     const double limit = closer * slowest(k);
@@ -67,7 +69,7 @@ static void take(double *seconds, double *bytes_per_s,
         *bytes_per_s > 0 ? fmin(*bytes_per_s, x->bytes_per_s) : x->bytes_per_s;
 }
 
-/* Another measurement's islands have other numbers. */
+/* Returns a link domain's number, which differs between measurements. */
 static int number(const struct measure_links *k, int first)
 {
     uint64_t h = hash64(1, k->bus[first], strlen(k->bus[first]));

@@ -1,7 +1,7 @@
-/* The parts that families share, one function a part. The graph says nothing of
- * devices; what is split how follows from the roles given here. One builder
- * call a statement where the order shows: nodes must stand in the same order
- * whatever the compiler. */
+/* The parts that families share, one function each. The graph does not mention
+ * devices; splits follow from the roles given here. Where order matters, each
+ * statement has one builder call, so that nodes have the same order with every
+ * compiler. */
 #include "model/blocks.h"
 
 #include "base/err.h"
@@ -60,7 +60,7 @@ static pl_tensor scaled(struct build *b, pl_tensor x, const char *base)
     return s < 0 ? x : pl_mul(b->g, x, s);
 }
 
-/* y [n_tok, n_used, *] times the scale of each slot's expert. */
+/* Multiplies y [n_tok, n_used, *] by the scale of each chosen expert. */
 static pl_tensor scaled_by_expert(struct build *b, pl_tensor y,
                                   const char *base, pl_tensor ids)
 {
@@ -121,7 +121,7 @@ pl_tensor model_norm(struct build *b, pl_tensor x, const char *base,
         b->m->eps);
 }
 
-/* Rows of `base` for the step's tokens. */
+/* Returns rows of `base` for the step's tokens. */
 static pl_tensor embed(struct build *b, const char *base)
 {
     const struct model_dim dim[2] = {{b->m->n_vocab, b->m->vocab_key},
@@ -168,13 +168,13 @@ pl_tensor model_enter(struct build *b, int64_t *end)
 
 /* Attention -------------------------------------------------------------- */
 
-/* Projections of one layer, [n_tok, heads * width] each; k and v are -1 in one
- * that has none. */
+/* Projections of one layer, [n_tok, heads * width] each. k and v are -1 in a
+ * layer without them. */
 struct qkv {
     pl_tensor q, k, v;
 };
 
-/* Of the three biases none comes alone. */
+/* The three biases occur only together. */
 static bool biased(const struct build *b)
 {
     return model_has(b, "attn_q", "bias") || model_has(b, "attn_k", "bias") ||
@@ -222,13 +222,13 @@ static struct qkv project(struct build *b, pl_tensor h,
     return x;
 }
 
-/* How many tokens the layer's attention sees; 0: all. */
+/* Returns how many tokens the layer's attention sees; 0: all. */
 static int64_t window(const struct build *b)
 {
     return b->m->window ? b->m->window[b->layer] : 0;
 }
 
-/* A layer's half of the cache, with this step's x written. */
+/* Returns a layer's half of the cache after this step's x was written. */
 static pl_tensor cached(struct build *b, pl_tensor x, bool values)
 {
     const struct model *m = b->m;
@@ -245,7 +245,7 @@ static pl_tensor cached(struct build *b, pl_tensor x, bool values)
         x);
 }
 
-/* Of the two norms neither comes alone. */
+/* The two norms occur only together. */
 static bool normed(const struct build *b, const struct model_attention *o)
 {
     return o->qk_norm == QK_NORM_ALWAYS ||
@@ -308,7 +308,7 @@ pl_tensor model_attention(struct build *b, pl_tensor h,
 
 /* Feed-forward ----------------------------------------------------------- */
 
-/* Widths and their double, for gate and up in one. */
+/* Widths and their doubles, for gate and up in one matrix. */
 struct width {
     struct model_dim one, two;
 };
@@ -342,7 +342,7 @@ static struct width d_shared(const struct build *b)
         {2 * n, "twice the shared expert's width"}};
 }
 
-/* ffn_gate, ffn_up and ffn_down, each name with `suffix`. */
+/* Computes ffn_gate, ffn_up and ffn_down, each name with `suffix`. */
 static pl_tensor mlp(struct build *b, pl_tensor h, model_glu *glu,
                      const char *suffix, struct width ff)
 {
@@ -380,7 +380,7 @@ static pl_tensor expert_weight(struct build *b, const char *base, pl_role role,
     return model_weight(b, base, "weight", role, false, 3, dim);
 }
 
-/* `base`.bias of each slot's expert, [n_tok, n_used, out]; -1: none. */
+/* Returns `base`.bias of each chosen expert, [n_tok, n_used, out], or -1. */
 static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
                              struct model_dim out, pl_tensor ids)
 {
@@ -391,7 +391,8 @@ static pl_tensor expert_bias(struct build *b, const char *base, pl_role role,
     return bias < 0 ? -1 : pl_gather_rows(b->g, bias, ids);
 }
 
-/* x [n_tok, 1, in] by the experts ids [n_tok, n_used]: [n_tok, n_used, out] */
+/* Multiplies x [n_tok, 1, in] by the experts ids [n_tok, n_used]. Returns
+ * [n_tok, n_used, out]. */
 static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
                                const char *base, pl_role role,
                                struct model_dim out)
@@ -404,7 +405,7 @@ static pl_tensor expert_matmul(struct build *b, pl_tensor x, pl_tensor ids,
     return bias < 0 ? y : pl_add(b->g, y, bias);
 }
 
-/* The expert that serves every token. */
+/* Returns the result of the shared expert, which serves every token. */
 static pl_tensor shared_expert(struct build *b, pl_tensor h, model_glu *glu)
 {
     pl_tensor y = mlp(b, h, glu, "_shexp", d_shared(b)), gate;
@@ -458,7 +459,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
                            ff.one);
     }
     w = model_heads(b, w, used, 1);
-    /* What scales an expert's result scales its hidden values as well. */
+    /* The scale of an expert's result is applied to its hidden values. */
     weight = scaled_by_expert(b, w, "ffn_down_exps", ids);
     x = pl_mul(b->g, glu(b->g, gate, up), weight);
     weight =
@@ -474,7 +475,7 @@ pl_tensor model_experts(struct build *b, pl_tensor h, pl_tensor logits,
 
 /* Frame ------------------------------------------------------------------ */
 
-/* A block for multi-token prediction may have a last norm of its own. */
+/* Applies the last norm. A multi-token-prediction block may have its own. */
 static pl_tensor last_norm(struct build *b, pl_tensor x)
 {
     const bool own =
@@ -488,7 +489,7 @@ static pl_tensor last_norm(struct build *b, pl_tensor x)
     return x;
 }
 
-/* And so with the matrix that makes logits. */
+/* Applies the matrix that makes logits. Such a block may have its own. */
 static pl_tensor last_matmul(struct build *b, pl_tensor x)
 {
     const struct model_dim vocab = {b->m->n_vocab, b->m->vocab_key};

@@ -1,20 +1,20 @@
-/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. Of
- * a token one latent c is kept, and one rotated key r, for all heads:
+/* deepseek2 (DeepSeek V2, V3 and R1, Kimi K2): multi-head latent attention. For
+ * each token, the cache has one latent c and one rotated key r, for all heads:
  *
  *   (c, r) = kv_a h,  c = norm(c),  r = rope(r)
  *   (q_n, q_r) = a head of q_b norm(q_a h), or of q h;  q_r = rope(q_r)
  *   score = ((k_b q_n) c + q_r r) * query_scale,  out = v_b (sum of p c)
  *
- * where k_b and v_b are matrices a head. So keys are (c, r), of which the first
- * values, c, are the values: one cache holds both.
+ * where each head has its own matrices k_b and v_b. So keys are (c, r), and
+ * their first values, c, are the values: one cache holds both.
  *
- * Older files have k_b (turned over) and v_b as rows of one matrix, kv_b. Then
- * each head's keys and values are computed and kept:
+ * Older files have k_b (transposed) and v_b as rows of one matrix, kv_b. Then
+ * the keys and values of each head are computed and cached:
  *
  *   (k_n, v) = a head of kv_b c,  score = (q_n k_n + q_r r) * query_scale
  *
- * Experts are as in glm4moe; the router may be a softmax too, and may choose
- * groups of experts first. Source: arXiv:2405.04434, arXiv:2412.19437. */
+ * Experts are as in glm4moe. The router may also be a softmax, and may first
+ * choose groups of experts. Source: arXiv:2405.04434, arXiv:2412.19437. */
 #include "base/err.h"
 #include "graph/graph.h"
 #include "model/blocks.h"
@@ -26,10 +26,9 @@
 
 enum { MAX_RANK = 1 << 20, MAX_HEAD_WIDTH = 1 << 16 };
 
-/* YaRN stretches scores, and not cos and sin: by the square of
- * 1 + l ln(factor), where l is the key yarn_log_multiplier, a tenth of the
- * original model's mscale_all_dim. Files without it have meant different things
- * over time.
+/* YaRN scales scores instead of cos and sin: by the square of 1 + l ln(factor),
+ * where l is the key yarn_log_multiplier, a tenth of the original model's
+ * mscale_all_dim. The meaning of files without the key has changed over time.
  * Source: llama.cpp, discussion 7416 and pull request 17945. */
 static pl_status read_yarn(struct model *m, pl_err *err)
 {
@@ -104,7 +103,7 @@ static pl_tensor rotated(struct build *b, pl_tensor x)
     return pl_rope_apply(b->g, x, b->pos, -1, &b->m->rope);
 }
 
-/* A cache with this step's x [n_tok, n_head, d] written. */
+/* Returns a cache after this step's x [n_tok, n_head, d] was written. */
 static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                         bool values, int64_t n_head, int64_t d, pl_tensor x)
 {
@@ -115,7 +114,7 @@ static pl_tensor cached(struct build *b, const char *kind, pl_format f,
                           x);
 }
 
-/* Each head of x [n_tok, n_head, in] by a matrix of its own. */
+/* Multiplies each head of x [n_tok, n_head, in] by its own matrix. */
 static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
                          pl_role role, struct model_dim out,
                          struct model_dim in)
@@ -131,7 +130,7 @@ static pl_tensor by_head(struct build *b, pl_tensor x, const char *base,
     return scale < 0 ? x : pl_mul(b->g, x, scale);
 }
 
-/* [n_tok, n_head, d_key] */
+/* Returns [n_tok, n_head, d_key]. */
 static pl_tensor queries(struct build *b, pl_tensor h)
 {
     const struct model *m = b->m;
@@ -150,8 +149,8 @@ static pl_tensor queries(struct build *b, pl_tensor h)
     return model_heads(b, h, m->n_head[b->layer], m->d_key[b->layer]);
 }
 
-/* c [n_tok, kv_rank], r [n_tok, 1, n_rot]; q_n and q_r [n_tok, n_head, *]:
- * [n_tok, n_head, d_value]. */
+/* Takes c [n_tok, kv_rank], r [n_tok, 1, n_rot], and [n_tok, n_head, *] as q_n
+ * and q_r. Returns [n_tok, n_head, d_value]. */
 static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
                             pl_tensor q_n, pl_tensor q_r)
 {
@@ -171,7 +170,7 @@ static pl_tensor by_latents(struct build *b, pl_tensor c, pl_tensor r,
     return by_head(b, y, "attn_v_b", PL_ROLE_ATTN_V_B, v, rank);
 }
 
-/* The same with keys and values of each head. */
+/* Does the same with keys and values of each head. */
 static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
                          pl_tensor q_n, pl_tensor q_r)
 {
@@ -188,7 +187,7 @@ static pl_tensor by_keys(struct build *b, pl_tensor c, pl_tensor r,
     kv = model_heads(b, kv, n_head, d_n + m->d_value[b->layer]);
     k = pl_slice(b->g, kv, 2, 0, d_n);
     v = pl_slice(b->g, kv, 2, d_n, m->d_value[b->layer]);
-    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* r once a head */
+    r = pl_add(b->g, pl_scale(b->g, q_r, 0), r); /* r for each head */
     k = pl_concat(b->g, 2, (pl_tensor[]){k, r}, 2);
     k = cached(b, "k", b->cache_k, false, n_head, m->d_key[b->layer], k);
     v = cached(b, "v", b->cache_v, true, n_head, m->d_value[b->layer], v);

@@ -12,7 +12,7 @@ static const char *layer_name(const struct build *b, const char *name,
     return buf;
 }
 
-/* A vector of one value a value head, [n_value]. */
+/* Returns a vector with one value for each value head, [n_value]. */
 static pl_tensor head_values(struct build *b, const char *base,
                              const char *suffix)
 {
@@ -44,7 +44,7 @@ static struct gates gates(struct build *b, pl_tensor h)
                                model_width(b), false);
         return y;
     }
-    /* rows: of each key head beta of its value heads, then alpha */
+    /* rows: for each key head beta of its value heads, then alpha */
     x = model_matmul(b, h, "ssm_ba", PL_ROLE_DELTA_GATES, both, model_width(b),
                      false);
     x = pl_reshape(b->g, x, 4, four);
@@ -55,7 +55,7 @@ static struct gates gates(struct build *b, pl_tensor h)
     return y;
 }
 
-/* q, k and v of all heads behind the convolution, [n_tok, channels]. */
+/* Returns q, k and v of all heads after the convolution, [n_tok, channels]. */
 static pl_tensor convolved(struct build *b, pl_tensor h)
 {
     const struct model_delta *d = &b->m->delta;

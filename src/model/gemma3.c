@@ -1,13 +1,14 @@
-/* gemma3: five layers of six see a window of the last tokens, with a RoPE of
- * their own base and unscaled; each head of q and k is normed before RoPE, and
- * what a part of a layer adds is normed too:
+/* gemma3: five of six layers see a window of the last tokens, with a RoPE that
+ * has its own base and no scaling. Each head of q and k is normalised before
+ * RoPE, and so is the result of each part of a layer:
  *
  *   x = sqrt(d_model) embedding
  *   x += norm(attention(norm(x)));  x += norm(down(gelu(gate h) * up h)), h the
  *   norm of x
  *
- * The largest one, of 62 layers, scales scores by its width a head, not by the
- * length of its heads. Source: arXiv:2503.19786. */
+ * The largest model, with 62 layers, derives the scale of scores from
+ * d_model / n_head instead of the width of its heads. Source:
+ * arXiv:2503.19786. */
 #include "base/err.h"
 #include "graph/graph.h"
 #include "model/blocks.h"

@@ -1,17 +1,17 @@
-/* gemma4: gemma3's norms, with heads that are wider in layers that see all
- * tokens than in those with a window, and scores that are not scaled. The last
- * layers have no keys and values and read those of the last layer of their kind
- * that has; v is normed without a weight, and where there is no attn_v it is
- * the projected k. Each layer's result may be scaled as a whole.
+/* gemma4: gemma3's norms. Heads are wider in layers that see all tokens than in
+ * those with a window, and scores are not scaled. The last layers have no keys
+ * and values and read those of the last layer of their kind that has them. v is
+ * normalised without a weight; without attn_v it is the projected k. Each
+ * layer's result may be scaled as a whole.
  *
- * Where there are experts, they stand beside the feed-forward part. Their
- * router has a norm of its own (n: norm without a weight):
+ * Experts, if any, are in addition to the feed-forward part. Their router has a
+ * norm of its own (n: norm without a weight):
  *
  *   y = norm(mlp(norm(x))) + norm(experts(norm(x), router(n(x) * scale / s))),
  *   s = sqrt(d_model);  x += norm(y)
  *
- * Where tokens bring something to each layer (per-layer embeddings), with P
- * values for layer i, e_i from a table and r_i from the embedding x0:
+ * With per-layer embeddings, tokens contribute P values to each layer i: e_i
+ * from a table and r_i from the embedding x0:
  *
  *   p_i = (sqrt(P) e_i + norm(r_i / s)) / sqrt(2)
  *   x += norm(out(gelu(gate x) * p_i))
@@ -31,8 +31,8 @@ static bool has_window(const struct model *m, int64_t layer)
     return m->window[layer] > 0;
 }
 
-/* Each layer without a cache needs an earlier one of its kind, with as many
- * heads. */
+/* Checks that each layer without a cache has an earlier one of its kind with as
+ * many heads. */
 static pl_status read_shared_kv(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -103,8 +103,8 @@ pl_status model_gemma4_read(struct model *m, pl_err *err)
     return params_softcap(m, err);
 }
 
-/* What the tokens bring to all layers: [n_tok, n_layer, d_per_layer]; -1:
- * nothing. x is what the first layer gets. */
+/* Returns the per-layer embeddings, [n_tok, n_layer, d_per_layer], or -1. x is
+ * the first layer's input. */
 static pl_tensor per_layer_inputs(struct build *b, pl_tensor x)
 {
     const struct model *m = b->m;
@@ -145,7 +145,7 @@ static pl_tensor add_per_layer(struct build *b, pl_tensor x, pl_tensor inputs)
     return pl_add(b->g, x, model_norm(b, h, "post_norm", e));
 }
 
-/* Logits of the router, whose scale is on what it reads. */
+/* Returns the logits of the router, whose scale applies to its input. */
 static pl_tensor router(struct build *b, pl_tensor x)
 {
     const struct model_dim e = model_width(b);

@@ -1,13 +1,14 @@
 /* glm4moe (GLM-4.5 and its successors): llama with rope over the first values
- * of a head, in halves; where the file has them, biases on q, k and v and norms
- * of each head of q and k. The norm before the feed-forward part is called
+ * of a head, in halves. Biases on q, k and v and norms of each head of q and k
+ * are optional. The norm before the feed-forward part is called
  * post_attention_norm. The first n_dense layers have no experts; in the others
  *
  *   p = sigmoid(router h),  S = the n_used best of p + exp_probs_b
  *   x += sum over e in S of w_e expert_e(h)  +  shared expert(h)
  *
- * where w is p over S, normalised and scaled as the keys say: the bias chooses
- * and does not weigh. Source: arXiv:2508.06471; routing: arXiv:2412.19437. */
+ * where w is p over S, normalised and scaled by the keys. The bias affects the
+ * choice, not the weights. Source: arXiv:2508.06471; routing:
+ * arXiv:2412.19437. */
 #include "model/blocks.h"
 
 void model_glm4moe(struct build *b)

@@ -1,12 +1,12 @@
-/* gpt-oss: llama with biases everywhere, experts' too, and a sink a head, which
- * takes part in its softmax and adds nothing. Every other layer, the first one
- * among them, sees a window of the last tokens. The softmax of the router runs
- * over the chosen experts alone, whose hidden values are
+/* gpt-oss: llama with biases everywhere, also of experts, and a sink for each
+ * head, which takes part in the softmax and adds nothing. Every other layer,
+ * beginning with the first, sees a window of the last tokens. The router's
+ * softmax covers only the chosen experts, whose hidden values are
  *
  *   (up + 1) gate / (1 + e^(-1.702 gate)),  gate at most 7, up in -7 .. 7.
  *
- * YaRN's ramp begins and ends at whole pairs, as in llama.cpp, which the
- * reference logits come from; the model's authors do not round them.
+ * YaRN's ramp begins and ends at whole pairs, as in llama.cpp, the source of
+ * the reference logits; the model's authors do not round them.
  *
  * Source: the model card of gpt-oss, arXiv:2508.10925. */
 #include "model/blocks.h"

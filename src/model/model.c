@@ -1,7 +1,7 @@
 /* The table of families; opening a file as a model; the frame of every graph.
  *
- * A model is checked by building its graph once: whatever the graph would look
- * up is looked up, and there is no second list of tensors to keep in step. */
+ * Opening checks a model by building its graph once, which looks up all its
+ * tensors. So there is no second list of tensors to keep consistent. */
 #include "model/model.h"
 
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* Reading hyper-parameters, with the defaults that writers of GGUF files rely
- * on. That they agree with the tensors is checked where those are looked up. */
+/* Reads hyper-parameters, with the defaults that writers of GGUF files rely on.
+ * The look-up of tensors checks that they agree with these. */
 #include "model/params.h"
 
 #include "base/err.h"
@@ -40,7 +40,8 @@ pl_status params_get(const struct model *m, const char *name, int64_t def,
                         err);
 }
 
-/* A number of [1e-6, 1e6], or 0 if `zero`: some writers mean "none" by it. */
+/* Reads a number of [1e-6, 1e6], or 0 if `zero`: some writers use it for
+ * "none". */
 static pl_status get_factor(const struct model *m, const char *name, double def,
                             bool zero, double *out, pl_err *err)
 {
@@ -53,7 +54,7 @@ static pl_status get_factor(const struct model *m, const char *name, double def,
                    gguf_path(m->file), k.s, *out, zero ? ", nor 0 (none)" : "");
 }
 
-/* Room for a number a layer; NULL: out of memory. */
+/* Allocates a number for each layer; NULL: out of memory. */
 static int64_t *layers_alloc(struct model *m, pl_err *err)
 {
     int64_t *v =
@@ -167,7 +168,8 @@ static pl_status read_attention(struct model *m, pl_err *err)
                              err);
 }
 
-/* Which experts the router may choose from: those of the best groups. */
+/* Reads the groups of experts: the router chooses from those of the best
+ * groups. */
 static pl_status read_groups(struct model *m, pl_err *err)
 {
     struct params_key k;
@@ -190,8 +192,8 @@ static pl_status read_groups(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-/* Keys of families with a shared expert; their defaults are those that writers
- * of files leave out. */
+/* Reads the keys of families with a shared expert. Their defaults are the
+ * values that writers omit. */
 static pl_status read_shared(struct model *m, pl_err *err)
 {
     const char *path = gguf_path(m->file);
@@ -250,8 +252,8 @@ static bool is(struct gguf_str s, const char *word)
 }
 
 /* YaRN (arXiv:2309.00071): pairs that turn often within the original context
- * keep their frequency, slow ones are interpolated, with a ramp between; cos
- * and sin are stretched. */
+ * keep their frequency, slow ones are interpolated, with a ramp between. Cos
+ * and sin are scaled. */
 static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
 {
     double n = r->n_rot, low, high;
@@ -265,8 +267,8 @@ static void set_yarn(pl_rope *r, double base, double factor, double n_ctx)
         r->mscale *= (float)(1 + 0.1 * log(factor));
 }
 
-/* What positions are divided by. rope.scale_linear is an older name of it; it
- * counts where the newer one is absent. */
+/* Reads the divisor of positions. rope.scale_linear is its older name, used if
+ * the newer one is absent. */
 static pl_status read_factor(const struct model *m, double *out, pl_err *err)
 {
     const char *name = params_has(m, "rope.scaling.factor")
@@ -389,7 +391,7 @@ static pl_status read_rope(struct model *m, pl_err *err)
         params_rope_count(m, "rope.dimension_count", m->d_key[0], &n_rot, err));
     PL_TRY(params_rope_base(m, "rope.freq_base", &base, err));
     PL_TRY(read_factor(m, &factor, err));
-    /* on cos and sin, whatever the type: so q k is stretched by its square */
+    /* on cos and sin for every type, so q k is scaled by its square */
     PL_TRY(get_factor(m, "rope.scaling.attn_factor", 1, false, &stretch, err));
     PL_TRY(gguf_get_str(m->file, params_key(m, "rope.scaling.type", &k),
                         &scaling, err));
@@ -417,8 +419,8 @@ static pl_status read_rope(struct model *m, pl_err *err)
     return PL_OK;
 }
 
-/* The blocks behind the layers have what the last one that attends has: files
- * tell no more of them. The arrays are this file's own. */
+/* Gives the blocks after the layers the values of the last layer with
+ * attention, because files have no others. This file owns the arrays. */
 static void follow_layers(struct model *m)
 {
     const int64_t *all[] = {m->n_head, m->n_head_kv, m->d_key, m->d_value,
@@ -442,7 +444,7 @@ pl_status model_params_read(struct model *m, pl_err *err)
     PL_TRY(params_need(m, "block_count", MAX_LAYER, &m->n_layer, err));
     PL_TRY(params_get(m, "nextn_predict_layers", 0, 0, m->n_layer - 1,
                       &m->n_next, err));
-    m->n_layer -= m->n_next; /* block_count has them in it, at the end */
+    m->n_layer -= m->n_next; /* block_count includes them, at the end */
     PL_TRY(gguf_need_f64(m->file,
                          params_key(m, "attention.layer_norm_rms_epsilon", &k),
                          &eps, err));

@@ -1,6 +1,5 @@
-/* Weights by name: looked up in the file, compared with what the keys say they
- * should be, entered into the graph as leaves; and the few whose values are
- * looked at. */
+/* Weights by name: looked up in the file, compared with the keys and entered
+ * into the graph as leaves. Reads the values of a few of them. */
 #include "model/blocks.h"
 
 #include "base/err.h"
@@ -58,7 +57,7 @@ static pl_status missing(struct build *b, const char *name, int n_dim,
                    shape_text(n_dim, dim, shape));
 }
 
-/* Files drop outermost dimensions of size 1, or add them. */
+/* Files omit outermost dimensions of size 1, or add them. */
 static pl_status compare(struct build *b, const struct gguf_tensor *t,
                          int n_dim, const int64_t *dim,
                          const struct model_dim *want)
@@ -92,8 +91,8 @@ static pl_status compare(struct build *b, const struct gguf_tensor *t,
     return PL_OK;
 }
 
-/* What kernels can read: any float or block format as a matrix, floats as a
- * vector. */
+/* Checks that kernels can read the format: any float or block format as a
+ * matrix, floats as a vector. */
 static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                               int n_dim)
 {
@@ -120,8 +119,8 @@ static pl_status check_format(struct build *b, const struct gguf_tensor *t,
                    gguf_format_name(t->id, id), known);
 }
 
-/* Files may have each expert's matrix under a name of its own:
- * "blk.3.ffn_up.5.weight" is of "blk.3.ffn_up_exps.weight". */
+/* Files may name each expert's matrix separately: "blk.3.ffn_up.5.weight" is a
+ * part of "blk.3.ffn_up_exps.weight". */
 static const char *expert_name(const char *stacked, int64_t expert,
                                struct name *n)
 {
@@ -154,7 +153,7 @@ const struct gguf_tensor *model_weight_part(const struct model *m,
     return t ? t : gguf_find_tensor(m->file, expert_name(name, part, &n));
 }
 
-/* All experts' matrices are as the first one is. */
+/* Checks that all experts' matrices are like the first. */
 static pl_status compare_experts(struct build *b, const char *name, int n_dim,
                                  const int64_t *dim,
                                  const struct model_dim *want)
@@ -238,17 +237,17 @@ pl_tensor model_scale(struct build *b, const char *base, bool experts,
     return model_weight(b, base, "scale", PL_ROLE_SCALE, false, 1, &dim);
 }
 
-/* ---- values that decide -------------------------------------------------- */
+/* ---- validated values ---------------------------------------------------- */
 
-/* What the values of a role may be; all are vectors. A wrong one in a matrix
- * spoils logits, which is found out there; one of these leaves them finite and
- * senseless, or turns all of them into NaN without saying why. */
+/* The valid values of a role; all are vectors. A wrong value in a matrix spoils
+ * the logits, which is detected there. A wrong one here leaves them finite but
+ * meaningless, or turns all into NaN without a reason. */
 static const struct range {
     pl_role role;
     double lo, hi;
 } ranges[] = {
-    {PL_ROLE_ROPE_FREQS, 1e-6, 2e30}, /* angles are divided by them; 1e30: the
-                                         pair is not rotated */
+    /* Divisors of angles; 1e30: the pair is not rotated. */
+    {PL_ROLE_ROPE_FREQS, 1e-6, 2e30},
     {PL_ROLE_SCALE, -FLT_MAX, FLT_MAX},
     {PL_ROLE_ROUTER_BIAS, -INFINITY, INFINITY}, /* any number */
 };

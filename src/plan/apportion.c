@@ -15,7 +15,7 @@ void apportion(int n, double *weight, int64_t total, int64_t *count)
 
         count[i] = (int64_t)floor(want + 1e-9);
         left -= count[i];
-        /* what remains of it */
+        /* the remainder */
         weight[i] = weight[i] > 0 ? want - (double)count[i] : -1;
     }
     for (; left > 0; left--) {

@@ -1,7 +1,7 @@
-/* What a plan has to say to its user: warnings and the like.
+/* Warnings and other messages of a plan to its user.
  *
- * They are kept with the plan and told when it has been chosen, since many are
- * made that nobody asked for. */
+ * They are kept with the plan and emitted when it has been chosen, because many
+ * candidate plans are discarded. */
 #ifndef PLAN_DIAGNOSTICS_H
 #define PLAN_DIAGNOSTICS_H
 
@@ -16,13 +16,13 @@ struct note {
 
 struct notes {
     struct arena *a;           /* owns them */
-    struct note *first, *last; /* in the order in which they were added */
+    struct note *first, *last; /* in the order of diag_add() */
 };
 
-/* Adds one, printf-style; one for which there is no memory is lost. */
+/* Adds a message, printf-style; it is lost if memory is out. */
 void diag_add(struct notes *n, pl_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Tells all of them; `log` may be NULL. */
+/* Emits all messages; `log` may be NULL. */
 void diag_emit(const struct notes *n, pl_log_fn *log, void *user);
 
 #endif

@@ -1,16 +1,17 @@
-/* How a run's tokens are dealt to micro-batches: one rule for who runs them and
- * for who says beforehand how long it takes. */
+/* Splits a step's tokens into micro-batches. The engine and the cost model
+ * share this rule. */
 #ifndef PLAN_MICROBATCH_H
 #define PLAN_MICROBATCH_H
 
 #include <stdint.h>
 
-enum { MICROBATCH_LEAST = 64 }; /* tokens that a stage is worth starting for */
+/* Tokens that make a pipeline stage worthwhile. */
+enum { MICROBATCH_LEAST = 64 };
 
-/* Tokens that each micro-batch of the next run gets, the last one less, when
- * `left` are to come: n_ubatch, or so few that up to n_micro of them, a
- * pipeline's, are alike. As many of them make the run as there are tokens for,
- * n_micro at most. */
+/* Returns the tokens of each micro-batch of the next step, the last one fewer,
+ * when `left` remain. It is n_ubatch, or fewer, so that up to n_micro of them,
+ * those of a pipeline, are equal. The step has as many micro-batches as there
+ * are tokens for, n_micro at most. */
 static inline int64_t microbatch_tokens(int64_t left, int64_t n_ubatch,
                                         int n_micro)
 {

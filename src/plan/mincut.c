@@ -1,9 +1,9 @@
-/* Two labels are a minimum cut: a vertex on the source's side bears the first.
- * A value read on the side that it was not made on costs its copy there, once
- * for all readers: one more vertex between maker and readers. Many labels are
- * improved two at a time, all others held fast, as in Boykov, Veksler and Zabih
- * 2001 (swap moves); only pairs that some value joins are tried, and only
- * again after one of them has changed. */
+/* Two labels are a minimum cut: vertices on the source's side get the first. A
+ * value that is read on the other side costs one copy, shared by all readers
+ * there. One additional vertex between producer and readers models that. Many
+ * labels are improved two at a time, with all others fixed, as in Boykov,
+ * Veksler and Zabih 2001 (swap moves). Only pairs that share a value are tried,
+ * and tried again only after one of them has changed. */
 #include "plan/mincut.h"
 
 #include "base/err.h"
@@ -22,7 +22,7 @@ int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
     return llround((double)v->bytes * n);
 }
 
-/* ---- the price of labels ----------------------------------------------- */
+/* ---- cost of labels ---------------------------------------------------- */
 
 /* mark [n_label] holds stamps: equal to *stamp means seen. */
 static int64_t cost_of(const struct glue *g, const struct mincut_value *v,
@@ -55,10 +55,11 @@ pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err)
     return PL_OK;
 }
 
-/* ---- a start ----------------------------------------------------------- */
+/* ---- initial labels ---------------------------------------------------- */
 
-/* In order, every vertex goes where most bytes of its operands are, of equals
- * where the latest is; what has no operands, where its first reader is. */
+/* In order, gives every vertex the label with most bytes of its operands, among
+ * equals that of the latest operand. A vertex without operands gets the label
+ * of its first reader. */
 static void start(const struct glue *g, const int *first_of, const int *next_of,
                   const int *from_value, int64_t *bytes)
 {
@@ -100,16 +101,17 @@ struct swap {
     struct arena arena;
     struct flow flow;
     int *index;   /* [n] in the network, or -1 */
-    int *touched; /* values that the pair decides on */
+    int *touched; /* values that depend on the pair */
     int *mark, stamp;
-    int *changed; /* [n_label] turn of its last change */
-    int *tried;   /* [n_label, n_label] turn of the pair's last trial */
+    int *changed; /* [n_label] round of its last change */
+    int *tried;   /* [n_label, n_label] round of the pair's last attempt */
     bool *linked; /* [n_label, n_label] */
 };
 
 enum { SOURCE, SINK, FIRST };
 
-/* Where a vertex stands in the network of labels a and b; -1: elsewhere. */
+/* Returns a vertex's node in the network of labels a and b, or -1 if it has
+ * another label. */
 static int node_of(const struct swap *s, int v, int a, int b)
 {
     if (s->index[v] >= 0)
@@ -117,15 +119,15 @@ static int node_of(const struct swap *s, int v, int a, int b)
     return s->g->label[v] == a ? SOURCE : s->g->label[v] == b ? SINK : -1;
 }
 
-/* Arcs so that each side pays for a copy of the value if it is read there and
- * made elsewhere. */
+/* Adds arcs so that each side pays for a copy of the value if it is read there
+ * and produced elsewhere. */
 static void add_value(struct swap *s, const struct mincut_value *v, int a,
                       int b, int *n)
 {
     struct flow *f = &s->flow;
     int from = node_of(s, v->from, a, b);
     int64_t to_a = glue_cost_to(s->g, v, a), to_b = glue_cost_to(s->g, v, b);
-    /* made outside: as if on the other side, for both */
+    /* produced outside: as if on the other side, for both */
     int for_a = from < 0 ? SINK : from, for_b = from < 0 ? SOURCE : from;
     int in = -1, out = -1;
 
@@ -134,7 +136,7 @@ static void add_value(struct swap *s, const struct mincut_value *v, int a,
 
         if (r < 0 || r == from)
             continue;
-        if (for_b != SINK && r != SOURCE) { /* made in a, read in b */
+        if (for_b != SINK && r != SOURCE) { /* produced in a, read in b */
             if (in < 0) {
                 in = (*n)++;
                 flow_add(f, for_b, in, to_b);
@@ -170,8 +172,8 @@ static int64_t touched_cost(struct swap *s, int n)
     return sum;
 }
 
-/* The best labels for all movable vertices that bear a or b. True if they are
- * better than those they have. */
+/* Finds the best labels for all movable vertices with label a or b. Returns
+ * true if they improve on the present ones. */
 static bool improve_pair(struct swap *s, int a, int b)
 {
     struct glue *g = s->g;
@@ -195,7 +197,7 @@ static bool improve_pair(struct swap *s, int a, int b)
     for (int i = 0; i < n_touched; i++)
         add_value(s, &g->value[s->touched[i]], a, b, &n);
     flow_maximum(&s->flow, SOURCE, SINK);
-    for (int i = 0; i < g->n; i++) /* an index becomes the label before */
+    for (int i = 0; i < g->n; i++) /* the index becomes the previous label */
         if (s->index[i] >= 0) {
             int old = g->label[i];
 
@@ -209,8 +211,8 @@ static bool improve_pair(struct swap *s, int a, int b)
     return after < before;
 }
 
-/* Marks pairs of labels that meet at a value. Weights and caches, few bytes
- * that many read, would join every group to every other. */
+/* Marks pairs of labels that share a value. Weights and caches are skipped:
+ * they have few bytes and many readers, and would link every pair. */
 static void link_labels(struct swap *s)
 {
     const struct glue *g = s->g;
@@ -259,7 +261,7 @@ static void improve(struct swap *s)
     }
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- solver ------------------------------------------------------------ */
 
 pl_status mincut_solve(struct glue *g, pl_err *err)
 {
@@ -295,7 +297,7 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
             int r = g->reader[g->value[i].first + k];
 
             from_value[e] = i;
-            next_of[e] = first_of[r]; /* so the latest operand is first */
+            next_of[e] = first_of[r]; /* so that the latest operand is first */
             first_of[r] = e;
         }
     start(g, first_of, next_of, from_value, bytes);

@@ -1,36 +1,38 @@
-/* Where ops without a home stand, so that the fewest bytes are copied between
- * groups: labels of vertices, knowing neither ops nor devices. */
+/* Assigns groups to nodes that read neither weight nor cache, by a minimum cut
+ * over the bytes copied between groups. Works on labels of vertices,
+ * independent of ops and devices. */
 #ifndef PLAN_MINCUT_H
 #define PLAN_MINCUT_H
 
 #include "pl.h"
 
-/* A value goes once to each group that reads it, other than its own. */
+/* A value is copied once to each group that reads it, except its own. */
 struct mincut_value {
-    int from;      /* vertex that makes it */
+    int from;      /* vertex that produces it */
     int first, n;  /* its readers, in reader[] */
     int64_t bytes; /* of one copy */
-    double copies; /* that a group of many members needs */
-    bool in_ranks; /* all of them, however few members there are */
-    bool stored;   /* a weight or cache: there before the run */
+    double copies; /* at most; a smaller group needs one a member */
+    bool in_ranks; /* all copies, in a smaller group too */
+    bool stored;   /* a weight or cache: exists before the step */
 };
 
 struct glue {
     int n, n_label;
-    int *label;    /* [n]; where movable, -1 or a start; all set in the end */
-    bool *movable; /* [n] */
-    const int *width; /* [n_label] members that hold something */
+    int *label;       /* [n]; if movable, -1 or a start; all set at the end */
+    bool *movable;    /* [n] */
+    const int *width; /* [n_label] members with ranks */
     int n_value;
     struct mincut_value *value;
-    int *reader; /* vertices, each once a value */
-    int other;   /* label of vertices that nothing ties to any */
+    int *reader; /* vertices, each once for each value */
+    int other;   /* label of vertices without any connection */
 };
 
-/* Exact for two labels; else swapped pair by pair from what most operand bytes
- * say, until no pair is better. */
+/* Exact for two labels. Otherwise starts from the labels with most operand
+ * bytes and swaps pair by pair, until no pair improves. */
 pl_status mincut_solve(struct glue *g, pl_err *err);
 
-/* Bytes that one value costs to reach `label`, and all under the labels. */
+/* Returns the bytes of copying one value to `label`; the second, of all
+ * values. */
 int64_t glue_cost_to(const struct glue *g, const struct mincut_value *v,
                      int label);
 pl_status mincut_cost(const struct glue *g, int64_t *out, pl_err *err);

@@ -1,4 +1,4 @@
-/* Tables of the fields of pl_options, one a kind of mistake. */
+/* Tables of the fields of pl_options, one for each type of error. */
 #include "plan/options_read.h"
 
 #include "base/err.h"

@@ -1,4 +1,4 @@
-/* Splitting, matching, and what to say of an override that matches nothing. */
+/* Splits and matches overrides, and reports those that match nothing. */
 #include "plan/override.h"
 
 #include "base/ascii.h"
@@ -30,7 +30,7 @@ static const char *last_equals(const char *s, const char *end)
     return NULL;
 }
 
-/* The end of the override that begins at `s`. */
+/* Returns the end of the override that begins at `s`. */
 static const char *part_end(const char *s)
 {
     for (const char *p = s;; p++) {
@@ -89,10 +89,10 @@ bool override_is_host(const char *where)
            strspn(where + 4, "0123456789") == strlen(where + 4);
 }
 
-/* ---- near names -------------------------------------------------------- */
+/* ---- similar names ----------------------------------------------------- */
 
-/* Length of the longest run of letters that both have, backslashes of the
- * expression apart. */
+/* Returns the length of the longest substring that both share, ignoring
+ * backslashes of the expression. */
 static int common(const char *regex, const char *name)
 {
     int best = 0;
@@ -115,7 +115,8 @@ static int common(const char *regex, const char *name)
     return best;
 }
 
-/* The same name but for numbers: "blk.0.ffn_up" and "blk.11.ffn_up". */
+/* Returns true if the names differ only in numbers: "blk.0.ffn_up" and
+ * "blk.11.ffn_up". */
 static bool alike(const char *a, const char *b)
 {
     for (;;) {
@@ -185,8 +186,8 @@ static void pcre_free(void *p, void *user)
     free(p);
 }
 
-/* Gives every weight that nobody has yet and that matches to override `k`.
- * *n: how many. */
+/* Assigns override `k` to every weight that matches and has none yet. *n: how
+ * many. */
 static pl_status match_one(const struct override *o, int k, const pl_graph *g,
                            pcre2_general_context *memory, int *which, int *n,
                            pl_err *err)

@@ -1,9 +1,10 @@
-/* From an intent to groups of devices, and which layers each of them runs.
+/* Derives the groups of devices from a plan config, and the layers that each of
+ * them runs.
  *
- * A split mode is a way to cut the list of devices into groups: one of all, one
- * of one, one a device, one every N devices. Each carries all ranks. The host,
- * where something may live on it, is one more group, of devices of its own.
- * What single tensors and ops do is place_leaves.c's and place_ops.c's. */
+ * A split mode splits the list of devices into groups: one of all, one of one,
+ * one a device, one every N devices. Each carries all ranks. If anything may be
+ * placed on the host, it is another group, with separate devices.
+ * place_leaves.c and place_ops.c place single tensors and ops. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the devices are cut: groups of `width` neighbours from `first` on. */
+/* The grouping of devices: `width` neighbours a group, from `first`. */
 struct cut {
     const char *name; /* of the groups; NULL: their device's */
     bool numbered;
@@ -79,8 +80,8 @@ static pl_status add_group(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* The ranks and their shares, from the intent and the widest group. In tensor
- * mode shares that are no equal ranks are the devices'. */
+/* Sets the ranks and their shares, from the plan config and the widest group.
+ * In tensor mode, shares without equal ranks are those of the devices. */
 static pl_status count_ranks(struct placement *p, const struct cut *c,
                              const struct plan_config *in, pl_err *err)
 {
@@ -108,9 +109,9 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
 
 /* ---- layers ------------------------------------------------------------ */
 
-/* Runs of layers for the groups: by the tensor split, else by memory where that
- * is known, else alike for every device. What is left over goes to the last of
- * equals, whose output layer does least in a prompt. */
+/* Assigns intervals of layers to the groups: by the tensor split, else by
+ * memory if known, else equally for every device. The rest goes to the last of
+ * equals, whose output layer computes least in a prompt. */
 static pl_status deal_layers(struct placement *p, struct arena *a,
                              const struct device_list *list,
                              const struct plan_config *in, int n_group,
@@ -145,7 +146,8 @@ static pl_status deal_layers(struct placement *p, struct arena *a,
     return PL_OK;
 }
 
-/* One weight is the token embedding and the output's matrix as well. */
+/* Returns true if one weight is the token embedding and also the output's
+ * matrix. */
 static bool is_tied(const pl_graph *g)
 {
     bool gathered = false, multiplied = false;
@@ -162,7 +164,7 @@ static bool is_tied(const pl_graph *g)
     return gathered && multiplied;
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
 static bool host_wanted(const struct plan_config *in)
 {
@@ -189,7 +191,7 @@ pl_status place_groups(struct placement *out, struct arena *a,
         PL_TRY(device_list_add_host(list, p.n_rank, in->n_thread, in->paper,
                                     &dev, err));
     if (in->mode == PL_SPLIT_TENSOR && in->n_rank == 0)
-        split = NULL; /* one rank a device, whatever its share */
+        split = NULL; /* one rank a device, for any share */
     n_room = c.n_dev + list->n - dev;
     p.group = arena_alloc(a, (size_t)c.n_group + 1, sizeof *p.group);
     p.member = arena_alloc(a, (size_t)n_room, sizeof *p.member);

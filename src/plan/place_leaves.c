@@ -1,8 +1,7 @@
-/* Where each weight and cache lives: with its layer, unless an option says
- * otherwise.
+/* Places each weight and cache: with its layer, unless an option overrides it.
  *
- * Options come in order of strength: overrides, then experts or caches kept on
- * the host, then the layer's group. Only overrides look at names. */
+ * Overrides have priority, then experts or caches kept on the host, then the
+ * layer's group. Only overrides use names. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -15,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One call. */
+/* State of one call. */
 struct leaves {
     struct placement *p;
     struct arena *a;
@@ -37,7 +36,7 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
         return p->input_group;
     if (n->role == PL_ROLE_OUTPUT)
         return p->layer_group[p->n_layer];
-    /* made before any block, or after: the output's norm */
+    /* created before any block, or after: the output's norm */
     for (int i = 0; i < leaf; i++)
         if (g->node[i].layer >= 0)
             return p->layer_group[p->n_layer];
@@ -48,13 +47,13 @@ int place_layer_group(const struct placement *p, const pl_graph *g, int leaf)
 
 enum target { TO_GROUP, TO_DEVICE, MIRROR, SPLIT };
 
-/* What a WHERE means; `n`: group, device or dimension. */
+/* An interpreted WHERE; `n`: group, device or dimension. */
 struct where {
     enum target to;
     int n;
 };
 
-/* Adds ", name" unless it was said before or there is no room. */
+/* Adds ", name" if there is space, else ", ..." once. */
 static void list_name(char *text, size_t size, const char *name)
 {
     size_t at = strlen(text);
@@ -115,7 +114,7 @@ static pl_status read_where(const struct leaves *y, const struct override *o,
     return unknown_where(y, o);
 }
 
-/* The group of one device, added if there is none. */
+/* Returns the group of one device, adding it if needed. */
 static pl_status device_group(const struct leaves *y, int dev, int *group)
 {
     struct placement *p = y->p;
@@ -143,7 +142,8 @@ static pl_status device_group(const struct leaves *y, int dev, int *group)
     return PL_OK;
 }
 
-/* Parts of dimension `d` by the ranks' shares, cut where the format allows. */
+/* Splits dimension `d` by the ranks' shares, at positions that the format
+ * allows. */
 static pl_status split_layout(const struct leaves *y, int leaf, int d,
                               const struct override *o, const pl_layout **out)
 {
@@ -213,9 +213,9 @@ static pl_status overrides(const struct leaves *y, int *home,
     return PL_OK;
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------- */
 
-/* Devices that were dealt no rank, and that no override names. */
+/* Warns of devices without ranks that no override names. */
 static void warn_idle(const struct leaves *y, struct notes *notes)
 {
     const struct placement *p = y->p;

@@ -1,8 +1,8 @@
-/* Where each node of the numeric plan is computed.
+/* Decides where each node of the numeric plan is computed.
  *
- * An op that reads a cache or a weight stands with it; a sum stands with its
- * addends, a reshape with what it renames. What is left is glue, and mincut.c
- * says where it costs least. */
+ * An op that reads a cache or a weight is in its group. A sum is in its
+ * addends' group, a reshape in its operand's. mincut.c places the rest with the
+ * fewest copied bytes. */
 #include "plan/place_inner.h"
 
 #include "base/err.h"
@@ -11,8 +11,8 @@
 
 #include <string.h>
 
-/* Values are weighed at a full micro-batch. Few of its rows want logits, but of
- * a step that writes text each one does: taken together, one in eight. */
+/* Values are weighed at a full micro-batch. Few rows of a prompt need logits,
+ * but every row of a decoding step does: on average, one in eight. */
 static const struct graph_sizes weighed = {512, 64, 1, {512, 512, 512, 512}};
 
 struct ops {
@@ -21,8 +21,8 @@ struct ops {
     const pl_graph *g;
     const int *home;
     const bool *away; /* or NULL */
-    int *root;        /* [num->n] node that it stands with */
-    int *same;        /* [num->n] node whose value it is: reshapes */
+    int *root;        /* [num->n] node whose group it shares */
+    int *same;        /* [num->n] for reshapes: the node with the value */
 };
 
 static int64_t leaf_bytes(const struct graph_node *n)
@@ -38,7 +38,8 @@ static int reader_group(const struct ops *o, int leaf)
                                     : o->home[leaf];
 }
 
-/* The group that a node is bound to by what it is or reads, or NOWHERE. */
+/* Returns the group that a node is bound to by its op or operands, or
+ * NOWHERE. */
 static int bound_group(const struct ops *o, int i)
 {
     const struct num_node *n = &o->num->node[i];
@@ -49,7 +50,7 @@ static int bound_group(const struct ops *o, int i)
         return PLACE_NOWHERE;
     if (x->op == OP_weight)
         return o->home[n->node];
-    if (cache >= 0) /* it, writes into it, and parts of it */
+    if (cache >= 0) /* the cache, writes to it, and parts of it */
         return o->home[cache];
     if (n->kind != NUM_OP)
         return PLACE_NOWHERE;
@@ -59,10 +60,10 @@ static int bound_group(const struct ops *o, int i)
         if (leaf < 0)
             continue;
         cache = graph_memory(o->g, leaf);
-        if (cache >= 0) /* what is written into is never away */
+        if (cache >= 0) /* a written cache is never away */
             return op_info(x->op)->updates == k ? o->home[cache]
                                                 : reader_group(o, cache);
-        /* all layers share the frequencies: too few bytes to draw an op */
+        /* all layers share the frequencies: too few bytes to bind an op */
         if (o->g->node[leaf].op == OP_weight &&
             o->g->node[leaf].role != PL_ROLE_ROPE_FREQS &&
             (best < 0 ||
@@ -88,9 +89,9 @@ static void find_roots(struct ops *o, int *at)
     }
 }
 
-/* ---- the glue's problem ------------------------------------------------ */
+/* ---- the minimum-cut problem ------------------------------------------- */
 
-/* How many copies of an index there are at most. */
+/* Returns an upper bound of the copies of an index. */
 static double copies(const struct ops *o, const pl_layout *l)
 {
     int64_t sum = 0;
@@ -102,7 +103,7 @@ static double copies(const struct ops *o, const pl_layout *l)
     return (double)sum / (double)l->period;
 }
 
-/* Values and who reads them, by the roots of makers and readers. */
+/* Collects values and their readers, by the roots of both. */
 static pl_status build_mincut(const struct ops *o, struct glue *y,
                               struct arena *a, pl_err *err)
 {
@@ -131,7 +132,7 @@ static pl_status build_mincut(const struct ops *o, struct glue *y,
 
             if (v < 0 || o->root[v] == r)
                 continue;
-            /* readers come in order, those of one root not side by side */
+            /* readers are in order, those of one root not adjacent */
             y->reader[first[v] + fill[v]++] = r;
         }
     for (int i = 0; i < num->n; i++) {

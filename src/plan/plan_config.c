@@ -1,5 +1,5 @@
-/* Reading options: each is checked here, once, and what needs only the graph is
- * worked out. */
+/* Parses options: each is checked here, once, and what depends only on the
+ * graph is derived. */
 #include "plan/plan_config.h"
 
 #include "base/err.h"
@@ -144,7 +144,7 @@ static pl_status read_shares(struct plan_config *in, struct arena *a,
     return in->share ? PL_OK : err_no_memory(err, "shares of devices");
 }
 
-/* ---- what is on the host ------------------------------------------------- */
+/* ---- the host ------------------------------------------------------------ */
 
 static pl_status read_layers(struct plan_config *in, const pl_options *opt,
                              struct notes *notes, pl_err *err)
@@ -176,7 +176,8 @@ static pl_status read_layers(struct plan_config *in, const pl_options *opt,
     return PL_OK;
 }
 
-/* Reads a layer's number; false if there is none. Large ones are clipped. */
+/* Reads a layer's number; false if there is no digit. Large ones are
+ * clipped. */
 static bool number(const char **s, int *v)
 {
     int64_t n = 0;
@@ -190,7 +191,7 @@ static bool number(const char **s, int *v)
     return true;
 }
 
-/* "0-5,9,20-": sets on[0 .. n_layer-1]. */
+/* Reads "0-5,9,20-"; sets on[0 .. n_layer-1]. */
 static pl_status read_ranges(const char *text, int n_layer, bool *on,
                              pl_err *err)
 {
@@ -225,7 +226,7 @@ static pl_status read_ranges(const char *text, int n_layer, bool *on,
                    err_shown(shown, text, strlen(text)));
 }
 
-/* "all", "N" (the first N) or ranges. */
+/* Reads "all", "N" (the first N) or ranges. */
 static pl_status read_experts(struct plan_config *in, struct arena *a,
                               const pl_options *opt, pl_err *err)
 {
@@ -250,7 +251,7 @@ static pl_status read_experts(struct plan_config *in, struct arena *a,
     return PL_OK;
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- entry point --------------------------------------------------------- */
 
 pl_status plan_config_parse(struct plan_config *out, struct arena *a,
                             const pl_graph *g, const pl_options *opt,

@@ -1,4 +1,4 @@
-/* An intent as the options that ask for it. */
+/* Prints a plan config as the options that reproduce it. */
 #include "plan/plan_config.h"
 
 #include "base/numeral.h"
@@ -21,7 +21,7 @@ void plan_config_format(struct plan_config_text *t, const char *fmt, ...)
     t->n += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* As short as it can be read back. */
+/* Prints with the fewest digits that read back exactly. */
 static void say_number(struct plan_config_text *t, double v)
 {
     char buf[32];
@@ -80,7 +80,7 @@ void plan_config_format_experts(struct plan_config_text *t,
         plan_config_format(t, "all");
         return;
     }
-    if (more == 0) { /* the first few and no other */
+    if (more == 0) { /* the first few and no others */
         plan_config_format(t, "%d", first);
         return;
     }
@@ -91,14 +91,14 @@ void plan_config_format_experts(struct plan_config_text *t,
             continue;
         while (end + 1 < n && on[end + 1])
             end++;
-        /* a number alone would be a count */
+        /* a single number would be a count */
         plan_config_format(t, "%s%d-%d", comma, i, end);
         comma = ",";
         i = end;
     }
 }
 
-/* As a shell reads it. */
+/* Prints quoted for a shell. */
 static void say_quoted(struct plan_config_text *t, const char *s)
 {
     for (; *s; s++)
@@ -139,7 +139,7 @@ void plan_config_print(struct plan_config_text *t, const struct plan_config *in,
                        in->n_ctx);
     if (in->n_checkpoint != INTENT_N_CHECKPOINT)
         plan_config_format(t, " --checkpoints %d", in->n_checkpoint);
-    /* in tensor mode shares without ranks are the ranks' own */
+    /* in tensor mode, shares without ranks are those of the ranks */
     if (in->n_rank > 0 || in->mode != PL_SPLIT_TENSOR || !in->share)
         plan_config_format(t, " --ranks %d", n_rank);
     plan_config_format(t, " -fit off");

@@ -1,15 +1,14 @@
-/* One row a role: which axis of the layer splits it, along which dimension.
+/* One row a role: the axis of the layer that splits it, and its dimension.
  *
- * Attention is split by KV head where every rank that gets query heads gets a
- * KV head of its own, else by query head, K and V then having several owners.
- * Layers that read one cache are dealt as one, so that no query goes far. What
- * tokens bring to layers (per-layer embeddings) is dealt once for all layers.
- * Cuts along a quantized matrix's rows fall on multiples of 32 values. What
- * does not divide evenly is dealt to the ranks that are furthest behind their
- * share of bytes so far, so that no rank is off by more than one grain in a
- * layer and the leftovers even out over the model.
+ * Attention is split by KV head if every rank with query heads gets a KV head.
+ * Otherwise it is split by query head, and K and V have several owners. Layers
+ * that read one cache are split alike, so that queries need no transfer.
+ * Per-layer embeddings are split once for all layers. Splits along a quantized
+ * matrix's rows are at multiples of 32 values. The remainder goes to the ranks
+ * that are furthest below their share of bytes so far. So no rank is off by
+ * more than one grain in a layer, and the remainders even out over the model.
  *
- * Short names: d is all that is being dealt, y a layer, x one of its axes. */
+ * Short names: d is the state of the split, y a layer, x one of its axes. */
 #include "plan/roles.h"
 
 #include "base/err.h"
@@ -19,26 +18,27 @@
 #include <math.h>
 #include <string.h>
 
-/* What a tensor's split dimension counts. */
+/* The unit that a tensor's split dimension counts. */
 enum axis {
-    AXIS_NONE,      /* mirrored */
-    AXIS_HEAD,      /* heads, as many values each as there are */
-    AXIS_KV,        /* the fewer heads that several of those share */
-    AXIS_QKV,       /* q, k and v, stacked */
-    AXIS_GATES,     /* of each KV head a value of its heads, then another one */
-    AXIS_FF,        /* feed-forward width */
-    AXIS_FF2,       /* twice that: gate, then up */
-    AXIS_EXP,       /* an expert's width */
-    AXIS_EXP2,      /* twice that */
-    AXIS_VOCAB,     /* tokens of the vocabulary */
-    AXIS_PER_LAYER, /* what a token brings to a layer */
-    AXIS_PER_LAYERS, /* the same for all layers, one behind the other */
+    AXIS_NONE,       /* mirrored */
+    AXIS_HEAD,       /* heads, each with equally many values */
+    AXIS_KV,         /* KV heads, which several heads share */
+    AXIS_QKV,        /* q, k and v, stacked */
+    AXIS_GATES,      /* for each KV head one value of each of its heads, then
+                        another */
+    AXIS_FF,         /* feed-forward width */
+    AXIS_FF2,        /* twice that: gate, then up */
+    AXIS_EXP,        /* an expert's width */
+    AXIS_EXP2,       /* twice that */
+    AXIS_VOCAB,      /* tokens of the vocabulary */
+    AXIS_PER_LAYER,  /* per-layer embedding of one layer */
+    AXIS_PER_LAYERS, /* those of all layers, one after another */
 };
 
 static const struct role_row {
     const char *name;
     enum axis axis;
-    int dim; /* the dimension that is split */
+    int dim; /* the dimension to split */
 } rows[PL_ROLE_COUNT] = {
     [PL_ROLE_NONE] = {"none", AXIS_NONE, 0},
     [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
@@ -95,23 +95,26 @@ const char *role_name(pl_role r)
     return (unsigned)r < PL_ROLE_COUNT ? rows[r].name : "unknown";
 }
 
-/* One dealt axis: runs in units of its own (heads, or values). */
+/* One split axis, in units of heads or values. */
 struct dealt {
     int64_t size;
-    bool quantized;     /* some tensor is cut along rows of blocks */
+    bool quantized;     /* some tensor is split along rows of blocks */
     double bytes;       /* of all tensors on the axis */
-    const pl_layout *l; /* dim unused; MIRRORED if one rank has it all */
+    const pl_layout *l; /* dim unused; MIRRORED if one rank has all */
 };
 
-/* Heads: of attention, query heads and KV heads; of a delta net, value heads
+/* Heads: in attention, query heads and KV heads; in a delta net, value heads
  * and key heads. */
 struct layer {
-    int heads; /* the layer with whose heads its own are dealt: where the memory
-                  lives that it reads */
-    int64_t n_head, n_kv, d_k, d_v; /* 0: neither was seen */
-    int64_t n_out; /* what divides all inputs of output matrices; 0: not seen */
-    bool delta;    /* a delta net: q and k are those of the fewer heads */
-    bool tiled;    /* head h has KV head h % n_kv, else neighbours share one */
+    int heads;                      /* the layer whose split of heads applies:
+                                       the one with the cache that it reads */
+    int64_t n_head, n_kv, d_k, d_v; /* 0: unknown */
+    int64_t n_out;                  /* divisor of all inputs of output matrices;
+                                       0: unknown */
+    bool delta;                     /* a delta net: q and k have the key
+                                       heads */
+    bool tiled;                     /* head h has KV head h % n_kv, else
+                                       neighbours share one */
     struct dealt head, kv, ff, exp;
 };
 
@@ -124,12 +127,13 @@ struct deal {
     struct layer *layer;         /* [n_layer + 1]; 0 = outside blocks */
     int n_layer;
     struct dealt vocab[2];
-    struct dealt per_layer; /* alike in all, as one table has it for all */
+    struct dealt per_layer; /* the same for all layers, because one table has it
+                               for all */
     pl_err *err;
 };
 
-/* Counts of `units` a rank: the whole part of its share, and one more for those
- * furthest behind. */
+/* Apportions `units` to ranks: the whole part of its share, and one more for
+ * those furthest behind. */
 static void apportion_units(const struct deal *d, int64_t units,
                             double unit_bytes, int64_t *count)
 {
@@ -152,7 +156,7 @@ static void apportion_units(const struct deal *d, int64_t units,
             if (need[r] > need[best] + 1e-6 * unit_bytes)
                 best = r;
         count[best]++;
-        need[best] = -1e300; /* once around; shares sum to one */
+        need[best] = -1e300; /* one each; shares sum to one */
         left--;
     }
 }
@@ -174,7 +178,7 @@ static pl_status runs(struct deal *d, struct dealt *x, const int64_t *count,
     return x->l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* A width: feed-forward, expert, vocabulary. */
+/* Splits a width: feed-forward, expert, vocabulary. */
 static pl_status deal_width(struct deal *d, struct dealt *x)
 {
     int64_t grain = x->quantized ? 32 : split_grain(x->size, d->n_rank);
@@ -217,7 +221,7 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
         PL_TRY(runs(d, &y->kv, ck, 1));
         if (!y->tiled)
             return runs(d, &y->head, ck, r);
-        y->head.l = y->kv.l; /* over and over */
+        y->head.l = y->kv.l; /* repeated */
         return PL_OK;
     }
     account(d, &y->head, cq, nq);
@@ -240,8 +244,8 @@ static pl_status deal_heads(struct deal *d, struct layer *y)
     return y->kv.l ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The layout `l` of `units` put on a dimension of `size`, which has as many
- * values of each. */
+/* Applies layout `l` of `units` to a dimension of `size`, with equally many
+ * values of each unit. */
 static pl_status place(const struct deal *d, const pl_layout *l, int dim,
                        int64_t size, int64_t units, const pl_layout **out)
 {
@@ -260,16 +264,16 @@ static pl_status place(const struct deal *d, const pl_layout *l, int dim,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* The same where the units of `l` are n heads. */
+/* The same if the units of `l` are n heads. */
 static pl_status place_heads(const struct deal *d, const pl_layout *l, int dim,
                              int64_t size, int64_t n, const pl_layout **out)
 {
     return n > 0 && size % n == 0 ? place(d, l, dim, size, n, out) : PL_OK;
 }
 
-/* Two values a head: of each KV head those of its heads of one kind, then of
- * the other. They are few: where a rank has some of a KV head's heads alone all
- * have all of them, as no layout says what slices of them would be. */
+/* Splits gates, two values a head: for each KV head one value of each of its
+ * heads, then the other. They are small. If a rank has only some heads of a KV
+ * head, all ranks get everything, because no layout expresses such slices. */
 static pl_status split_gates(const struct deal *d, const struct layer *y,
                              int dim, int64_t size, const pl_layout **out)
 {
@@ -294,7 +298,7 @@ static pl_status split_gates(const struct deal *d, const struct layer *y,
     return *out ? PL_OK : err_no_memory(d->err, "layouts");
 }
 
-/* q, k and v stacked: three segments. */
+/* Splits q, k and v stacked: three segments. */
 static pl_status place_qkv(const struct deal *d, const struct layer *y, int dim,
                            int64_t size, const pl_layout **out)
 {
@@ -350,7 +354,8 @@ static void add(struct dealt *x, const struct graph_node *n, int64_t size)
     x->quantized |= input && format_info(n->format)->block > 1;
 }
 
-/* What the heads of node n go by: the memory; -1: it has no heads. */
+/* Returns the cache or state that determines the heads of node n; -1: it has no
+ * heads. */
 static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
 {
     switch (n->op) {
@@ -365,7 +370,7 @@ static int memory_of_heads(const pl_graph *g, const struct graph_node *n)
     }
 }
 
-/* Which layers read the caches of others: their heads are dealt as one. */
+/* Finds layers that read the caches of others: their heads are split alike. */
 static void find_heads(struct deal *d)
 {
     for (int i = 0; i <= d->n_layer; i++)
@@ -384,9 +389,9 @@ static struct layer *heads_of(const struct deal *d, int layer)
     return &d->layer[d->layer[layer + 1].heads];
 }
 
-/* The heads of a layer, which a node's operands and result show. Layers that
- * read one cache may have different numbers of query heads: what is dealt is
- * then units of as many as divide all of them. */
+/* Records the heads of a layer from a node's operands and result. Layers that
+ * read one cache may differ in query heads. The split unit is then a number of
+ * heads that divides all of them. */
 static void survey_heads(const struct deal *d, const struct graph_node *n,
                          struct layer *h)
 {
@@ -398,14 +403,14 @@ static void survey_heads(const struct deal *d, const struct graph_node *n,
     h->tiled = n->op == OP_delta_net_tiled;
     h->delta = h->tiled || n->op == OP_delta_net;
     k = &d->g->node[h->delta ? n->in[0] : memory];
-    /* of caches that differ within a layer the last one counts */
+    /* if caches of a layer differ, the last one counts */
     h->n_head = gcd(k->dim[1].n == h->n_kv ? h->n_head : 0, n->dim[1].n);
     h->n_kv = k->dim[1].n;
     h->d_k = k->dim[2].n;
     h->d_v = n->dim[2].n;
 }
 
-/* Sizes of all axes, from the leaves and the nodes with heads. */
+/* Computes the sizes of all axes, from the leaves and the nodes with heads. */
 static void collect_axes(struct deal *d)
 {
     for (int i = 0; i < d->g->n_node; i++) {

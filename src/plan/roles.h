@@ -1,16 +1,17 @@
-/* From roles to layouts of leaves: how each kind of matrix is split.
+/* Maps roles to layouts of leaves: how each type of matrix is split.
  *
- * Shares are dealt once for each axis of a layer (heads, feed-forward width,
- * expert width, vocabulary), and every tensor of the axis follows, so that
- * producers and consumers agree and nothing is exchanged between them. */
+ * Shares are apportioned once for each axis of a layer (heads, feed-forward
+ * width, expert width, vocabulary). Every tensor of the axis follows, so that
+ * producers and consumers agree and exchange nothing. */
 #ifndef PLAN_ROLES_H
 #define PLAN_ROLES_H
 
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* leaf[i], [g->n_node], gets the default layout of leaf i or NULL (MIRRORED);
- * layouts live in `a`. share[n_rank]: non-negative, not all zero. */
+/* Sets leaf[i], [g->n_node], to the default layout of leaf i or NULL
+ * (MIRRORED). Layouts live in `a`. share[n_rank]: non-negative, not all
+ * zero. */
 pl_status roles_layouts(const pl_graph *g, int n_rank, const double *share,
                         struct arena *a, const pl_layout **leaf, pl_err *err);
 

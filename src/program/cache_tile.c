@@ -1,9 +1,9 @@
-/* Rows of a cache's tiles, many positions at once.
+/* Reads and writes rows of a cache's tiles, many positions at once.
  *
- * Keys lie transposed in a tile; they are turned by square blocks of one word a
- * row, which are transposed in registers: halves of two words change places,
- * then quarters, then eighths (Knuth, The Art of Computer Programming 4A,
- * section 7.1.3, transposes bits that way). */
+ * Keys are transposed in a tile. They are transposed back in registers, by
+ * square blocks of one word a row. Halves of two words are exchanged, then
+ * quarters, then eighths. Knuth, The Art of Computer Programming 4A, section
+ * 7.1.3, transposes bits that way. */
 #include "program/cache_tile.h"
 
 #include "quant/format.h"
@@ -31,7 +31,8 @@ size_t memory_tile_bytes(const struct graph_node *memory)
                : cache_tile_bytes(memory->format, memory->dim[2].n);
 }
 
-/* The upper part of each `2 * bits` of *a for the lower part of *b's. */
+/* Exchanges the upper part of each `2 * bits` of *a with the lower part of
+ * *b's. */
 static inline void exchange(uint64_t *a, uint64_t *b, int bits)
 {
     uint64_t mask = ~(uint64_t)0 / ((1ull << bits) + 1);
@@ -41,7 +42,8 @@ static inline void exchange(uint64_t *a, uint64_t *b, int bits)
     *a ^= t << bits;
 }
 
-/* A square block, a word of 8 / size elements a row; `size` is a constant. */
+/* Transposes a square block, a word of 8 / size elements a row; `size` is a
+ * constant. */
 static inline void turn_block(char *dst, size_t dst_ld, const char *src,
                               size_t src_ld, int size)
 {
@@ -63,7 +65,7 @@ static inline void turn_block(char *dst, size_t dst_ld, const char *src,
         memcpy(dst + (size_t)i * dst_ld, &w[i], 8);
 }
 
-/* dst [n_col][n_row] = src [n_row][n_col], rows `ld` bytes apart. */
+/* Computes dst [n_col][n_row] = src [n_row][n_col], rows `ld` bytes apart. */
 static inline void turn_size(char *dst, size_t dst_ld, const char *src,
                              size_t src_ld, int64_t n_row, int64_t n_col,
                              int size)
@@ -93,7 +95,7 @@ static void transpose(void *dst, size_t dst_ld, const void *src, size_t src_ld,
         turn_size(dst, dst_ld, src, src_ld, n_row, n_col, 1);
 }
 
-/* n rows of `width` elements, `ld` bytes apart. */
+/* Copies n rows of `width` elements, `ld` bytes apart. */
 static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                  int64_t n, int64_t width, int size)
 {
@@ -102,8 +104,8 @@ static void copy(void *dst, size_t dst_ld, const void *src, size_t src_ld,
                (const char *)src + (size_t)i * src_ld, (size_t)(width * size));
 }
 
-/* `width` elements a position, from element `first` of a plane of `all` on, to
- * and from rows `ld` bytes apart. */
+/* Reads `width` elements a position, from element `first` of a plane of `all`,
+ * into rows `ld` bytes apart. plane_write is the reverse. */
 static void plane_read(const char *plane, int64_t all, int64_t first,
                        int64_t width, int size, bool values, int j0, int n,
                        char *rows, size_t ld)

@@ -1,17 +1,18 @@
-/* How caches lie in memory, on every kind of device.
+/* The memory layout of caches, the same on every backend.
  *
  * A cache has the logical shape [n_slot, n_head, d]; n_slot is a multiple of
  * PAGE_TOKENS. A page of one head is contiguous, a *tile*: page p, head h start
  * at (p * n_head + h) * cache_tile_bytes(). Keys are stored transposed so that
- * neighbouring values belong to neighbouring positions, values as they are:
+ * neighbouring values belong to neighbouring positions. Values are not
+ * transposed:
  *
  *   keys    f32/f16/bf16: [d][64]
  *           q8_0: f16 scale[d/32][64], then s8 q[d][64]
  *   values  f32/f16/bf16: [64][d]
  *           q8_0: f16 scale[64][d/32], then s8 q[64][d]
  *
- * Position p of a sequence lies in slot page * 64 + p % 64, where page is entry
- * p / 64 of the sequence's row in the table of pages. */
+ * Position p of a sequence is in cache slot page * 64 + p % 64, where page is
+ * entry p / 64 of the sequence's row in the page table. */
 #ifndef PROGRAM_CACHE_TILE_H
 #define PROGRAM_CACHE_TILE_H
 
@@ -21,13 +22,15 @@
 
 size_t cache_tile_bytes(pl_format f, int64_t d);
 
-/* Bytes of one head of a page: a tile of a cache, or a row of a state. */
+/* Returns the bytes of one head of a page: a tile of a cache, or a row of a
+ * state. */
 size_t memory_tile_bytes(const struct graph_node *memory);
 
-/* Rows of positions j0 .. j0 + n - 1 of a tile, j0 + n <= PAGE_TOKENS, to and
- * from the format's own bytes: format_row_bytes(f, d) each, `stride` bytes
- * apart; elements, or for q8_0 blocks of an f16 scale and 32 signed bytes.
- * `values` tells a tile of values from one of keys. */
+/* Copy the rows of positions j0 .. j0 + n - 1 of a tile, j0 + n <= PAGE_TOKENS,
+ * to and from the format's own bytes. A row has format_row_bytes(f, d) bytes;
+ * rows are `stride` bytes apart. It consists of elements, or for q8_0 of blocks
+ * of an f16 scale and 32 signed bytes. `values`: the tile holds values, else
+ * keys. */
 void cache_tile_read(pl_format f, int64_t d, bool values, const void *tile,
                      int j0, int n, void *rows, size_t stride);
 void cache_tile_write(pl_format f, int64_t d, bool values, void *tile, int j0,

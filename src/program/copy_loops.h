@@ -1,16 +1,16 @@
-/* A piece of a copy at the sizes of a run. */
+/* A copy descriptor evaluated at the sizes of a step. */
 #ifndef PROGRAM_COPY_LOOPS_H
 #define PROGRAM_COPY_LOOPS_H
 
 #include "program/program.h"
 
 struct copy_extent {
-    int64_t src, dst, bytes; /* offsets from the tensors; bytes of a run */
+    int64_t src, dst, bytes; /* offsets from the tensors; bytes of a span */
     int64_t n0, src_s0, dst_s0;
     int64_t n1, src_s1, dst_s1;
 };
 
-/* Runs that touch become one. */
+/* Evaluates `p`. Joins adjacent spans. */
 static inline void copy_loops_resolve(struct copy_extent *l,
                                       const struct copy_desc *p,
                                       const struct graph_sizes *z)
@@ -40,8 +40,9 @@ static inline int64_t copy_loops_bytes(const struct copy_extent *l)
     return l->bytes * l->n0 * l->n1;
 }
 
-/* Of runs that come every s0 and s1 bytes at one end: how many parts there are,
- * n0 times n1, whose runs lie side by side there. Of a piece with bytes. */
+/* Splits the copy into n0 * n1 parts whose spans are adjacent at one end, the
+ * one with strides s0 and s1. Each of *n0 and *n1 is the loop's count or 1. The
+ * copy must have bytes. */
 static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
                                     int64_t s1, int64_t *n0, int64_t *n1)
 {
@@ -52,7 +53,7 @@ static inline void copy_loops_apart(const struct copy_extent *l, int64_t s0,
     *n1 = dense1 ? 1 : l->n1;
 }
 
-/* The i-th of them. */
+/* Returns part i of these n0 * n1. */
 static inline struct copy_extent
 copy_loops_part(const struct copy_extent *l, int64_t n0, int64_t n1, int64_t i)
 {

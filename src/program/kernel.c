@@ -26,7 +26,7 @@ enum kernel kernel_from_name(const char *name)
 
 enum kernel kernel_of_op(enum op op)
 {
-    /* By name, once: ops.def and kernels.def need not have one order. */
+    /* Mapped by name, because ops.def and kernels.def may differ in order. */
     static const unsigned char of[OP_COUNT] = {
         [OP_input] = KERNEL_COUNT,
         [OP_weight] = KERNEL_COUNT,
@@ -43,8 +43,8 @@ enum kernel kernel_of_op(enum op op)
     return (unsigned)op < OP_COUNT ? (enum kernel)of[op] : KERNEL_COUNT;
 }
 
-/* The letter of argument i, NULL if the kernel has none. An op has up to
- * GRAPH_MAX_IN operands; behind these comes nothing but a table. */
+/* Returns the letter of argument i, or NULL if the kernel has no such argument.
+ * An op has up to GRAPH_MAX_IN operands; only a token table may follow them. */
 static const char *letter(enum kernel k, int i)
 {
     const char *s = (unsigned)k < KERNEL_COUNT ? table[k].args : "";

@@ -1,5 +1,5 @@
-/* Kernels: what a device can be told to compute, and what a call says beside
- * its tensors. No kind of device is known here. */
+/* Kernels: what a device can compute, and the parameters of a call besides its
+ * tensors. Independent of backends. */
 #ifndef PROGRAM_KERNEL_H
 #define PROGRAM_KERNEL_H
 
@@ -12,7 +12,7 @@ enum kernel {
     KERNEL_COUNT
 };
 
-/* What a step does with a tensor. */
+/* The access of an instruction to a tensor. */
 enum access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,
@@ -21,88 +21,91 @@ enum access {
 
 enum { KERNEL_MAX_ARG = GRAPH_MAX_IN + 2 };
 
-/* How a device's kernels want a weight, by what reads it: row after row in the
- * format's own blocks, or packed (quant/pack.h). */
+/* The packing that a device's kernels want for a weight, by its reader: rows in
+ * the format's own blocks, or packed (quant/pack.h). */
 enum packing { PACKING_ROWS, PACKING_PACKED };
 enum weight_use {
     USE_CONTRACTION,
-    USE_LOOKUP, /* gather_rows; it reads a packed form too if there is one */
-    USE_VALUES, /* anything else */
+    USE_LOOKUP, /* gather_rows; it also reads a packed form */
+    USE_VALUES, /* all other readers */
     USE_COUNT
 };
-/* What a contraction multiplies a weight with. This decides bits. */
+/* The form of the activations that a contraction multiplies a weight with. It
+ * decides bits. */
 enum activations {
     ACTIVATIONS_F32,
     ACTIVATIONS_Q8, /* blocks of 8-bit values, of KERNEL_quantize */
 };
 
-const char *kernel_name(enum kernel k); /* "?" if there is no such one */
+const char *kernel_name(enum kernel k);         /* "?" if unknown */
 enum kernel kernel_from_name(const char *name); /* KERNEL_COUNT if unknown */
-/* The kernel that computes an op by itself; KERNEL_COUNT: none does (leaves,
+/* Returns the kernel that computes `op`, or KERNEL_COUNT if none does (leaves,
  * reshape). */
 enum kernel kernel_of_op(enum op op);
-/* What the kernel does with argument i; 0: it has no such one. */
+/* Returns how the kernel accesses argument i; 0 if it has no such argument. */
 enum access kernel_access(enum kernel k, int i);
 bool kernel_arg_is_optional(enum kernel k, int i);
-/* Does it multiply activations with the rows of a weight? Its arguments are
- * then: result, activations, weight, what chooses experts if it does, and the
- * quantized activations. */
+/* Returns true if the kernel multiplies activations with the rows of a weight.
+ * Its arguments are then: result, activations, weight, the choice of experts if
+ * there is one, and the quantized activations. */
 bool kernel_is_contraction(enum kernel k);
-/* Does it read caches by the step's tokens, each query head a KV head of its
- * own? */
+/* Returns true if the kernel reads caches by the micro-batch's tokens, and each
+ * query head has a KV head. */
 bool kernel_is_attention(enum kernel k);
-/* Is argument i in blocks of 8-bit values? All others are as they are. */
+/* Returns true if argument i is in blocks of 8-bit values. */
 bool kernel_arg_is_q8(enum kernel k, int i);
-/* The letter of what argument i may hold (kernels.def). */
+/* Returns the letter for the values that argument i may hold (kernels.def). */
 char kernel_values(enum kernel k, int i);
-/* Is argument i a memory? Those of one kernel are of one pool. */
+/* Returns true if argument i is a cache or a state. Those of one kernel belong
+ * to one pool. */
 static inline bool kernel_arg_is_memory(enum kernel k, int i)
 {
     return kernel_values(k, i) == 'c' || kernel_values(k, i) == 's';
 }
-/* Do several heads of argument *many go with one of argument *few? Steps say
- * which: head_map. */
+/* Returns true if several heads of argument *many share a head of argument
+ * *few. The instruction's head_map says which. */
 bool kernel_maps_heads(enum kernel k, int *many, int *few);
-/* Is argument i the micro-batch's token table (program_token_table)? */
+/* Returns true if argument i is the micro-batch's token table
+ * (program_token_table). */
 bool kernel_arg_is_token_table(enum kernel k, int i);
 
-/* Contractions over a split letter: which ranks' addends to compute, and how
+/* Contractions over a split letter: the ranks whose addends to compute, and how
  * to sum them. item[] lists the device's ranks that have an addend, ascending.
- * A kernel computes one rank's addend after another; each is pushed on a stack,
- * then n_add times the two topmost entries are replaced by their sum
- * (lower + upper). n_out entries remain; entry i goes to out + i * out_stride.
- * A contraction that is not split has one item {0, 0} and n_out = 1. */
+ * A kernel computes one rank's addend after another. Each is pushed on a stack,
+ * then n_add times the two topmost entries are replaced by their sum (lower +
+ * upper). n_out entries remain; entry i is written to out + i * out_stride. A
+ * contraction that is not split has one item {0, 0} and n_out = 1. */
 struct tree_addend {
     int32_t rank, n_add;
 };
 struct rank_tree {
     int n, n_out;
     const struct tree_addend *item; /* [n] */
-    int depth;                      /* most entries the stack ever holds */
+    int depth;                      /* the stack's greatest height */
 };
 
 /* The contracted dimension of plain operands, as this device stores it:
- * ascending intervals, each counted for one rank. Packed weights carry the
- * same in their chunks. */
+ * ascending intervals, each counted for one rank. The chunks of packed weights
+ * hold the same. */
 struct rank_span {
     int64_t logical, local, n; /* logical start, local start, length */
     int32_t rank;
 };
 
-/* An op of the caller's own: whom to call, and what is here of the operands
- * and the result. */
+/* A caller-defined op: its functions, and the local parts of the operands and
+ * the result. */
 struct kernel_custom {
     const pl_op_def *def;
     struct kernel_custom_split {
-        int dim; /* -1: all is here */
+        int dim; /* -1: not split */
         int n;
         const pl_op_part *part;
     } in[GRAPH_MAX_IN], out;
 };
 
-/* Who the tokens of a micro-batch are: a view of its table, which is a tensor
- * (program_token_table), with the pages of one pool, as cache_tile.h has
- * them. */
+/* The tokens of a micro-batch: a view of its token table, which is a tensor
+ * (program_token_table), with the pages of one pool. cache_tile.h describes
+ * pages. */
 struct token_table {
     int64_t n_tok, n_out;
     const int32_t *pos;   /* [n_tok] */
@@ -111,13 +114,13 @@ struct token_table {
     int64_t page_stride;
 };
 
-/* Multiply-adds of a contraction, for the counters: macs times the product of
- * the result's leading dimensions, for each rank. */
+/* Multiply-adds of a contraction, for the counters. Each rank has macs times
+ * the product of the result's leading dimensions. */
 struct kernel_cost {
     int32_t rank;
-    int64_t macs; /* a row; of head_matmul a token, of all its heads */
+    int64_t macs; /* per row; of head_matmul per token, all heads */
 };
-/* How many of the result's n_dim dimensions these are. */
+/* Returns the number of these leading dimensions, given the result's n_dim. */
 static inline int kernel_cost_dims(enum kernel k, int n_dim)
 {
     return n_dim - (k == KERNEL_head_matmul ? 2 : 1);

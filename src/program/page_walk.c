@@ -1,4 +1,4 @@
-/* Which pages a micro-batch uses. */
+/* Iterates over the pages that a micro-batch uses. */
 #include "program/page_walk.h"
 
 int32_t page_walk_next(struct page_walk *w)

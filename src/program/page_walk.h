@@ -1,7 +1,7 @@
-/* The pages that the sequences of a micro-batch have in a pool: those of each
- * sequence's row in the table of pages, from its first position to the last one
- * in the micro-batch. A page that several sequences share may come more than
- * once. */
+/* Iterates over the pages of one pool that the sequences of a micro-batch use.
+ * For each sequence these are the pages of its row in the page table, from its
+ * first position to its last one in the micro-batch. A page that several
+ * sequences share may be returned more than once. */
 #ifndef PROGRAM_PAGE_WALK_H
 #define PROGRAM_PAGE_WALK_H
 
@@ -18,8 +18,8 @@ static inline struct page_walk page_walk_start(struct token_table b)
     return (struct page_walk){.b = b, .last = -1};
 }
 
-/* The next page's number, -1 at the end. A row may have holes: pages of a
- * window that were given back. */
+/* Returns the next page's number, or -1 at the end. Skips holes in a row:
+ * evicted pages of a window. */
 int32_t page_walk_next(struct page_walk *w);
 
 #endif

@@ -1,5 +1,5 @@
-/* What steps touch: the one place that knows, for lifetimes, meetings, guards
- * and checks. */
+/* The only code that knows which tensors an instruction accesses. Live ranges,
+ * barriers, memory guards and checks use it. */
 #include "program/program.h"
 
 const char *region_name(enum region r)
@@ -30,7 +30,7 @@ static void kernel_uses(const struct insn_kernel *k, int dev,
     }
 }
 
-/* Sources, a tensor once for all its neighbouring pieces. */
+/* Reports the sources, once per sequence of copies from the same tensor. */
 static void piece_uses(const struct copy_desc *p, int n, insn_access_fn *fn,
                        void *user)
 {

@@ -1,4 +1,4 @@
-/* The laws of programs; see program_check.h. */
+/* Checks the invariants of programs; see program_check.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static pl_status check_tensors(struct check *c)
     return PL_OK;
 }
 
-/* The largest sizes with which a step runs. */
+/* Returns the largest sizes with which an instruction is executed. */
 static struct graph_sizes largest(const struct check *c, const struct insn *st)
 {
     struct graph_sizes z = c->p->max;
@@ -74,8 +74,9 @@ static struct graph_sizes largest(const struct check *c, const struct insn *st)
 
 enum { CORNERS = 27 };
 
-/* One end of a size that is at least `least`: the largest, the least, and the
- * one above it, since with none of a size nothing may be touched at all. */
+/* Sets *n to an extreme of a size that is at least `least`: the largest, the
+ * least, or the least plus one. The last matters because a size of zero may
+ * access nothing at all. */
 static void set_end(int64_t *n, int64_t least, int which)
 {
     least = least > *n ? 0 : least;
@@ -85,7 +86,8 @@ static void set_end(int64_t *n, int64_t least, int which)
         *n = least + 1;
 }
 
-/* An end of each of the sizes with which it runs; 0: the largest of all. */
+/* Returns an extreme of each of the sizes with which it is executed; 0: the
+ * largest of all. */
 static struct graph_sizes corner(const struct check *c, const struct insn *st,
                                  int which)
 {
@@ -98,15 +100,16 @@ static struct graph_sizes corner(const struct check *c, const struct insn *st,
     return z;
 }
 
-/* How many of them tell where something that begins at such offsets ends:
- * counts and strides grow, so where it moves towards the start as they do, what
- * is farthest may be at any end; else it is at the largest. */
+/* Returns how many corners determine where a range with such an offset ends.
+ * Counts and strides grow with the sizes. If the offset falls as they grow, any
+ * corner may be the farthest; else the largest sizes are. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
 }
 
-/* One side of a piece, `off` more bytes in, ends inside the region. */
+/* Returns true if one side of a copy, `off` bytes further, ends inside the
+ * region. */
 static bool inside(const struct program *p, const struct graph_sizes *z,
                    int tensor, int64_t off, pl_dim start, pl_dim s0, pl_dim s1,
                    const struct copy_desc *l)
@@ -131,13 +134,13 @@ static bool inside(const struct program *p, const struct graph_sizes *z,
     return (uint64_t)end <= p->bytes[p->tensor[tensor].region];
 }
 
-/* So many bytes, whatever the sizes. */
+/* Returns true if the bytes are a multiple of a float at all sizes. */
 static bool whole_floats(pl_dim bytes)
 {
     return bytes.n % (int64_t)sizeof(float) == 0;
 }
 
-/* May the step read that device's memory? */
+/* Returns true if the instruction may read that device's memory. */
 static bool reads(const struct check *c, const struct insn *st, int dev)
 {
     const struct program_device *from = &c->m->dev[dev];
@@ -153,8 +156,8 @@ static bool reads(const struct check *c, const struct insn *st, int dev)
     return false;
 }
 
-/* In a run of these sizes. off: bytes into the tensor beside what the piece
- * says. */
+/* Checks a source at these sizes. off: bytes into the tensor besides the copy's
+ * own offset. */
 static pl_status check_source_at(const struct check *c, const struct insn *st,
                                  const struct graph_sizes *z, int dev,
                                  int tensor, int64_t off,
@@ -185,8 +188,8 @@ static pl_status check_source(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Where an addend begins may fall or grow with the sizes, as the difference of
- * what the piece and it say. */
+/* Checks an addend. Its start is the difference of the copy's and its own
+ * offset, so it may fall or grow with the sizes. */
 static pl_status check_addend(const struct check *c, const struct insn *st,
                               const struct merge_addend *a,
                               const struct copy_desc *l)
@@ -206,7 +209,7 @@ static pl_status check_addend(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* at: bytes beyond what the piece says. */
+/* at: bytes added to the copy's own offset. */
 static pl_status check_result(const struct check *c, const struct insn *st,
                               const struct program *p, int tensor, size_t at,
                               const struct copy_desc *l)
@@ -223,7 +226,7 @@ static pl_status check_result(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Of a sum: floats are added at multiples of their size alone. */
+/* Checks that a sum accesses floats only at multiples of their size. */
 static pl_status check_floats(const struct check *c, const struct copy_desc *l)
 {
     if (!whole_floats(l->bytes))
@@ -276,7 +279,8 @@ static pl_status check_merge(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Does the step see the tensor's size as its own micro-batch has it? */
+/* Returns true if the tensor's sizes are those of the instruction's
+ * micro-batch. */
 static bool sized(const struct check *c, const struct insn *st, int tensor)
 {
     const struct prog_tensor *t = &c->p->tensor[tensor];
@@ -289,7 +293,7 @@ static bool sized(const struct check *c, const struct insn *st, int tensor)
     return true;
 }
 
-/* Is it a memory of a pool that the program has? */
+/* Returns true if it is a cache or state of a pool that the program has. */
 static bool is_memory(const struct program *p, const struct prog_tensor *t)
 {
     int pool = prog_tensor_pool(t);
@@ -297,7 +301,8 @@ static bool is_memory(const struct program *p, const struct prog_tensor *t)
     return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
 }
 
-/* Is the tensor the table of the step's micro-batch? */
+/* Checks that the tensor is the token table of the instruction's
+ * micro-batch. */
 static pl_status check_token_table(const struct check *c, const struct insn *st,
                                    int tensor)
 {
@@ -402,7 +407,8 @@ static pl_status check_kernel(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* Bytes of a cache's page, 0 if the tensor is none with such tiles. */
+/* Returns the bytes of a cache's page, or 0 if the tensor is not a cache with
+ * such tiles. */
 static size_t page_bytes(const struct program *p, int tensor, size_t tile)
 {
     const struct prog_tensor *t;
@@ -453,13 +459,13 @@ static pl_status check_pages(const struct check *c, const struct insn *st)
     return check_token_table(c, st, x->token_table);
 }
 
-/* The step with which device `dev` takes part in a meeting at `order`. */
+/* Returns the instruction of device `dev` in the barrier at `order`. */
 static const struct insn *meeting(const struct check *c, int dev, int order)
 {
     const struct variant *x = variant_of(c, dev);
     int lo = 0, hi = x->n_insn;
 
-    while (lo < hi) { /* ascending, as was checked */
+    while (lo < hi) { /* ascending, checked before */
         int mid = lo + (hi - lo) / 2;
 
         if (x->insn[mid].order < order)
@@ -523,7 +529,7 @@ static pl_status check_pull(const struct check *c, const struct insn *st)
     return PL_OK;
 }
 
-/* What goes to destination k of a PUSH. */
+/* Checks what is sent to destination k of a PUSH. */
 static pl_status check_push_to(const struct check *c, const struct insn *st,
                                int k)
 {
@@ -587,13 +593,13 @@ static void scan_inbox_use(void *user, const struct insn_access *u)
         x->written = true;
 }
 
-/* What comes into an inbox is pushed there; all else reads. Of a step whose
- * tensors are there. */
+/* Checks that the device does not write its own inbox, which only pushes fill.
+ * The instruction's tensors must exist. */
 static pl_status check_own_inbox(const struct check *c, const struct insn *st)
 {
     struct inbox_look x = {c->p, false};
 
-    if (st->kind == INSN_PUSH) /* a device may be a peer of its own */
+    if (st->kind == INSN_PUSH) /* a device may push to itself */
         return PL_OK;
     insn_accesses(st, c->p->dev, c->p->tensor, scan_inbox_use, &x);
     return x.written ? check_error(c, "writes into its own inbox") : PL_OK;
@@ -654,9 +660,10 @@ static pl_status check_dead_ranges(const struct check *c)
     return PL_OK;
 }
 
-/* ---- waits that never end ---------------------------------------------- */
+/* ---- deadlocks
+ * ------------------------------------------------------------ */
 
-/* Steps ascend in the total order on every device. */
+/* Checks that instructions ascend in the total order on every device. */
 static pl_status check_order(const struct check *c)
 {
     const struct variant *x = variant_of(c, c->p->dev);
@@ -671,12 +678,15 @@ static pl_status check_order(const struct check *c)
 }
 
 struct simulate {
-    const struct insn **post; /* [first[n]] that reaches each event */
-    int *first;               /* [n] event 0 of each device */
-    int *at[QUEUE_COUNT];     /* [n] next step of each device and queue */
-    unsigned char *posted;    /* [first[n]] */
-    int n_event, n_micro;     /* of the run that is played */
-    struct graph_sizes sizes[PROG_MAX_MICRO]; /* of it */
+    const struct insn **post;                 /* [first[n]] the POST of each
+                                                 event */
+    int *first;                               /* [n] event 0 of each device */
+    int *at[QUEUE_COUNT];                     /* [n] next instruction of each
+                                                 device and queue */
+    unsigned char *posted;                    /* [first[n]] */
+    int n_event, n_micro;                     /* n_micro: of the simulated
+                                                 step */
+    struct graph_sizes sizes[PROG_MAX_MICRO]; /* its sizes */
 };
 
 static pl_status find_posts(struct check *c, struct simulate *y)
@@ -718,9 +728,9 @@ static pl_status points_backward(const struct check *c,
     return PL_OK;
 }
 
-/* The proof that no run stands still: whatever a step waits for comes earlier
- * in the total order, so the first step of those not done can always run. That
- * what meets has one place in the order, check_meeting() has seen. */
+/* Proves that no step deadlocks. An instruction waits only for what is earlier
+ * in the total order, so the first unfinished one can always run.
+ * check_meeting() has checked that a barrier has one position in the order. */
 static pl_status waits_point_backward(struct check *c, const struct simulate *y)
 {
     for (int i = 0; i < c->m->n_dev; i++) {
@@ -739,7 +749,7 @@ static pl_status waits_point_backward(struct check *c, const struct simulate *y)
     return PL_OK;
 }
 
-/* Has all been posted that the WAIT waits for? */
+/* Returns true if all events of the WAIT have been posted. */
 static bool all_posted(const struct simulate *y, const struct insn_wait *w)
 {
     for (int i = 0; i < wait_count(w); i++) {
@@ -751,9 +761,9 @@ static bool all_posted(const struct simulate *y, const struct insn_wait *w)
     return true;
 }
 
-/* Moves one queue on as far as it gets; true if it moved. A device may have one
- * queue. What is posted stays posted and meetings are as good as posts, so if
- * one order of moves ends, all do. */
+/* Advances one queue as far as possible; returns true if it advanced. A device
+ * may have one queue. A posted event stays posted and a barrier is never
+ * undone, so if one order of moves finishes, all orders do. */
 static bool advance(const struct check *c, struct simulate *y, int dev,
                     int queue)
 {
@@ -777,8 +787,8 @@ static bool advance(const struct check *c, struct simulate *y, int dev,
     return moved;
 }
 
-/* If the device stands before a meeting as the first of its peers, and they
- * stand there too, they pass it. None is there twice, as was checked. */
+/* Passes a barrier if the device is the first of its peers and all of them have
+ * reached it. No device is in it twice, as was checked. */
 static bool pass_meeting(const struct check *c, struct simulate *y, int dev)
 {
     const struct variant *x = variant_of(c, dev);
@@ -830,16 +840,17 @@ static pl_status simulate(struct check *c, struct simulate *y)
 
 /* ---- two queues run as one --------------------------------------------- */
 
-/* What a device's queues know of one another. */
+/* The dependencies between the two queues of a device. */
 struct law {
-    int posted[QUEUE_COUNT]; /* POSTs and meetings so far */
-    int known[QUEUE_COUNT];  /* of the other queue's, before the next step */
-    int *nth, *at; /* [n_step] of each POST: which of its queue it is, and what
-                      it knew */
+    int posted[QUEUE_COUNT]; /* POSTs and barriers so far */
+    int known[QUEUE_COUNT];  /* those of the other queue that are known to
+                                precede the next instruction */
+    int *nth, *at;           /* [n_insn] for each POST: its number in its queue,
+                                and its `known` */
 };
 
-/* A queue waits for what its device has posted, in either queue. True if the
- * WAIT is for another device too. */
+/* Records that a queue waits for what its device has posted, in either queue.
+ * Returns true if the WAIT has an event of another device. */
 static bool note_dependencies(const struct check *c, const struct simulate *y,
                               struct law *w, const struct insn *st)
 {
@@ -862,9 +873,9 @@ static bool note_dependencies(const struct check *c, const struct simulate *y,
     return others;
 }
 
-/* A WAIT for another device, or a meeting, depends on every earlier POST and
- * meeting of its device, so that two queues may be run as one in any order
- * that dependencies inside the device allow: see program.h. */
+/* Checks that a WAIT for another device, or a barrier, depends on every earlier
+ * POST and barrier of its device. Two queues may then run as one in any order
+ * that dependencies inside the device allow; see program.h. */
 static pl_status queues_are_mergeable(struct check *c, const struct simulate *y,
                                       struct law *w)
 {
@@ -914,12 +925,13 @@ static pl_status check_queue_order(struct check *c, const struct simulate *y)
     return s;
 }
 
-/* ---- every kind of run ------------------------------------------------- */
+/* ---- all combinations of sizes
+ * -------------------------------------------- */
 
 enum { MAX_BOUND = 6 };
 
-/* Sizes at which the guards of a script's steps change, each the least of a
- * class: of n_tok, and of n_out. */
+/* Sizes of n_tok and of n_out at which the predicates of a variant's
+ * instructions change, each the least of a class. */
 struct classes {
     int n[2];
     int64_t least[2][MAX_BOUND];
@@ -969,9 +981,9 @@ static struct graph_sizes class_sizes(const struct classes *k, int i)
                                 .n_out = k->least[1][i / k->n[0]]};
 }
 
-/* Runs of y->n_micro micro-batches, whose last one may be of another class.
- * So each two come together, and whether a wait has its post is a matter of
- * two. */
+/* Simulates steps of y->n_micro micro-batches, whose last one may be of another
+ * class. This covers each pair of classes, which is enough because a wait and
+ * its post involve at most two micro-batches. */
 static pl_status play_classes(struct check *c, const struct classes *k,
                               struct simulate *y)
 {

@@ -1,44 +1,46 @@
-/* The laws of programs, read once, before anything runs. A program that passes
- * cannot leave its memory, call what is not there or wait for ever; what plans
- * get wrong is a status here and not a crash later.
+/* Checks the invariants of programs once, before anything runs. A program that
+ * passes cannot access memory out of bounds, call a missing kernel or deadlock.
+ * An error of the planner is a status here and not a crash later.
  *
- * Memory's contents are not looked at. Kernels pass over ids of rows and
- * experts that are not there. That router_weights is given the ids that
- * router_topk wrote, that token tables name pages of the cache, and what a
- * custom kernel does: these are for those to keep who make programs and write
- * tables. */
+ * Memory contents are not checked. Kernels skip row and expert ids that are out
+ * of range. Builders of programs and writers of tables must ensure the rest:
+ * router_weights gets the ids that router_topk wrote, token tables name pages
+ * of the cache, and custom kernels behave. */
 #ifndef PROGRAM_PROGRAM_CHECK_H
 #define PROGRAM_PROGRAM_CHECK_H
 
 #include "program/program.h"
 
-/* What the check asks of a device. */
+/* Properties of a device that the check needs. */
 struct program_device {
     const char *name;
-    const char *kernels; /* what its kernels are called in errors */
-    int memory;     /* devices of one number read each other's; -1: private */
-    bool reads;     /* its pulls reach any memory that is not private */
-    bool one_queue; /* its two queues are one, in the total order */
+    const char *kernels; /* the kernels' name in errors */
+    int memory;          /* devices with the same number read each other's
+                            memory; -1: private */
+    bool reads;          /* can pull from any memory that is not private */
+    bool one_queue;      /* both queues are one, in the total order */
 };
 
 struct program_machine {
     int n_dev;
     const struct program_device *dev; /* [n_dev] */
     bool (*has_kernel)(void *user, int dev, const struct insn_kernel *k);
-    /* Are threads of one threads of the other too? They could not meet. */
+    /* Returns true if the devices share threads. They cannot have a barrier
+     * then. */
     bool (*share_threads)(void *user, int dev_a, int dev_b);
     void *user;
 };
 
-/* The error for a kernel that a device does not have. */
+/* Sets the error for a kernel that a device does not have. */
 pl_status program_unsupported_kernel(const char *dev, const char *kernels,
                                      const struct insn_kernel *k, pl_err *err);
-/* p[n_dev]. Everything that would otherwise go wrong in a run: indices, bounds
- * at all sizes (what grows is looked at where it is largest, what may fall at
- * every end), operands that do not go together, missing kernels, memory that is
- * not the device's to read or write, waits that never end, and waits that
- * hardware which runs two queues as one could put before a post that somebody
- * waits for. Errors name the device, the script and the step. */
+/* Checks p[n_dev] for everything that could fail in a step. That is indices,
+ * bounds at all sizes, operands that do not fit, missing kernels, inaccessible
+ * memory, and deadlocks. Bounds are checked at the largest size where offsets
+ * grow, and at every extreme where they may fall. Waits are also checked for
+ * hardware that runs two queues as one: it must not run a wait before a post
+ * that another wait needs. Errors name the device, the variant and the
+ * instruction. */
 pl_status program_check(const struct program_machine *m,
                         const struct program *p, pl_err *err);
 

@@ -1,22 +1,22 @@
-/* The laws of kernels; see program_check_kernel.h.
+/* Checks kernel calls; see program_check_kernel.h.
  *
- * Which dimensions of operands are alike says the row of the op that a kernel
- * is named after (graph/ops.def), read here for what a device has of them.
- * Dimensions are compared as they are written, so what is alike is so at any
- * size. What lies in memory is not looked at: ids, positions and pages are
- * their writers' to keep. */
+ * The row of the op that a kernel is named after (graph/ops.def) says which
+ * dimensions of operands are equal. Here it is applied to a device's local
+ * dimensions. They are compared as symbols, so equal ones are equal at any
+ * size. Memory contents are not checked: ids, positions and pages are their
+ * writers' responsibility. */
 #include "program/program_check_kernel.h"
 
 #include <string.h>
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* A dimension that letters stand for. */
+/* Dimensions by letter. */
 enum { LETTERS = 64 };
 struct shape {
-    pl_dim dim[LETTERS]; /* by letter & 63, of those in `known` */
+    pl_dim dim[LETTERS]; /* by letter & 63, if in `known` */
     uint64_t known;
-    int n_star; /* dimensions that '*' stands for, of the result */
+    int n_star; /* number of the result's dimensions that '*' matches */
     pl_dim star[GRAPH_MAX_DIM];
 };
 
@@ -30,8 +30,8 @@ static bool is_one(pl_dim d)
     return d.n == 1 && d.symbol == PL_CONST;
 }
 
-/* Reads the next letter of an operand, 0 at its end. (gr) is the capital of its
- * first one. */
+/* Reads the next letter of an operand, 0 at its end. (gr) becomes the capital
+ * of its first letter. */
 static int next_letter(const char **s)
 {
     const char *p = *s;
@@ -58,7 +58,8 @@ static int count_letters(const char *s)
     return n;
 }
 
-/* Has the letter this dimension, now or already? loose: one for all will do. */
+/* Binds the letter to this dimension, or compares it if already bound. loose: a
+ * dimension of 1 matches any. */
 static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
 {
     uint64_t bit = (uint64_t)1 << (letter & (LETTERS - 1));
@@ -71,7 +72,7 @@ static bool is_dim(struct shape *x, int letter, pl_dim d, bool loose)
     return same(x->dim[letter & (LETTERS - 1)], d) || (loose && is_one(d));
 }
 
-/* Leading dimensions, aligned at the right. */
+/* Compares the leading dimensions, aligned at the right. */
 static bool is_star(const struct shape *x, const pl_dim *d, int n, bool loose)
 {
     if (n > x->n_star || (n < x->n_star && !loose))
@@ -101,7 +102,7 @@ static bool fits(struct shape *x, const char *s, const struct prog_tensor *t,
     return true;
 }
 
-/* The result comes first: its letters and what '*' stands for. */
+/* Binds the result's letters and '*', before the operands. */
 static bool open_result(struct shape *x, const char *dims,
                         const struct prog_tensor *t)
 {
@@ -113,7 +114,7 @@ static bool open_result(struct shape *x, const char *dims,
     return fits(x, s, t, false);
 }
 
-/* The row that says which dimensions are alike; NULL: code does. */
+/* Returns the row with the equal dimensions, or NULL if code checks them. */
 static const char *dims_of(const struct insn_kernel *k)
 {
     enum op op = op_from_name(kernel_name(k->kernel));
@@ -126,7 +127,8 @@ static const char *dims_of(const struct insn_kernel *k)
     return op < OP_COUNT ? op_info(op)->dims : "*->*";
 }
 
-/* May an operand have one of a dimension where the result has more? */
+/* Returns true if an operand may have a dimension of 1 where the result has
+ * more. */
 static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
@@ -152,7 +154,8 @@ static bool shapes_fit(const struct insn_kernel *k, const struct prog_tensor *t)
         s += strcspn(s, ",-");
         s += *s == ',';
     }
-    for (int i = 1; i < k->n_arg; i++) { /* as what they are blocks of */
+    for (int i = 1; i < k->n_arg; i++) { /* compared as what they are blocks
+                                            of */
         const struct prog_tensor *q, *v;
 
         if (!kernel_arg_is_q8(k->kernel, i) || k->arg[i].tensor < 0)
@@ -190,19 +193,19 @@ static bool holds(const struct prog_tensor *t, char what)
                !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
-    case 'w': { /* as many rows as its dimensions say, of such a length */
+    case 'w': { /* rows and their length must match its dimensions */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
         return t->format != PL_I32 && d &&
                (!t->pack || (same(d[0], (pl_dim){t->pack->n_row, PL_CONST}) &&
                              same(d[1], (pl_dim){t->pack->k, PL_CONST})));
     }
-    default: /* looked at elsewhere: blocks, tables */
+    default: /* blocks and tables are checked elsewhere */
         return true;
     }
 }
 
-/* Elements that are moved are as wide as those of the result. */
+/* Moved elements must be as wide as the result's. */
 static bool is_half(const struct prog_tensor *t)
 {
     return t->format == PL_F16 || t->format == PL_BF16;
@@ -248,7 +251,7 @@ static bool tree_fits(const struct insn_kernel *k)
 static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     const struct prog_tensor *x;
-    int64_t at = 0; /* what is quantized is so without a gap */
+    int64_t at = 0; /* quantized spans have no gaps */
     pl_dim d;
 
     if (k->n_span == 0)
@@ -275,7 +278,7 @@ static bool spans_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return k->kernel != KERNEL_quantize || at == d.n;
 }
 
-/* Products of BF16 are those of attention and of weights of 16 bits. */
+/* Products of BF16 are allowed in attention and with 16-bit weights. */
 static bool products_fit(const struct insn_kernel *k,
                          const struct prog_tensor *t)
 {
@@ -308,7 +311,7 @@ static bool heads_fit(const struct insn_kernel *k, const struct prog_tensor *t)
     return true;
 }
 
-/* A head's values are the first ones of its keys. */
+/* A head's values are the first values of its keys. */
 static bool latent_fits(const struct insn_kernel *k,
                         const struct prog_tensor *t)
 {
@@ -318,8 +321,8 @@ static bool latent_fits(const struct insn_kernel *k,
     return e->symbol == PL_CONST && d->symbol == PL_CONST && e->n <= d->n;
 }
 
-/* A head's state is a matrix of its key's values by its value's; a channel's,
- * its taps but one. */
+/* The state of a head is a matrix of its key's values by its value's; that of a
+ * channel is its taps minus one. */
 static bool state_fits(const struct insn_kernel *k, const struct prog_tensor *t)
 {
     bool delta = k->kernel == KERNEL_delta_net;
@@ -350,7 +353,8 @@ static bool permute_fits(const struct graph_attr *a,
     return out->n_dim == x->n_dim && x->n_dim > 0;
 }
 
-/* slice, concat: all dimensions but the axis are alike. */
+/* For slice and concat: returns true if all dimensions but the axis are
+ * equal. */
 static bool alike_but(int axis, const struct prog_tensor *a,
                       const struct prog_tensor *b)
 {

@@ -1,12 +1,13 @@
-/* What a KERNEL step may ask for: operands of shapes and formats that go
- * together, trees, spans and attributes that stay inside them. */
+/* Checks KERNEL instructions: shapes and formats of operands must fit together;
+ * trees, spans and attributes must stay inside them. */
 #ifndef PROGRAM_PROGRAM_CHECK_KERNEL_H
 #define PROGRAM_PROGRAM_CHECK_KERNEL_H
 
 #include "program/program.h"
 
-/* What is wrong with the step's kernel, as errors end, or NULL. t: the tensors
- * of its program; its arguments are there and are used as kernels.def says. */
+/* Returns what is wrong with the instruction's kernel, as the end of an error
+ * message, or NULL. t: the tensors of its program. Its arguments exist and have
+ * the access of kernels.def. */
 const char *program_kernel_fault(const struct insn_kernel *k,
                                  const struct prog_tensor *t);
 

@@ -13,7 +13,7 @@ const char *const form_regions[REGION_COUNT] = {
     [REGION_INBOX] = "inbox",
 };
 
-/* dim[0] * .. * dim[n - 1] */
+/* Computes dim[0] * .. * dim[n - 1]. */
 static bool product(const struct prog_tensor *t, int n,
                     const struct graph_sizes *max, size_t *out)
 {

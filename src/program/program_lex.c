@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Letters and digits of ASCII, whatever the locale says. */
+/* Letters and digits of ASCII in any locale. */
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -24,7 +24,8 @@ static bool is_word(char c)
            (c >= 'A' && c <= 'Z');
 }
 
-/* Blanks and a comment, not the end of the line; a word begins. */
+/* Skips blanks and a comment, not the end of the line, and sets the start of
+ * the next word. */
 static void skip_blanks(struct lex *x)
 {
     while (x->at < x->end &&
@@ -64,7 +65,7 @@ bool lex_line(struct lex *x)
     return x->at < x->end;
 }
 
-/* Characters of the word at `s`: to a blank, or n of them. */
+/* Returns the length of the word at `s`, at most n. */
 static int word_length(const struct lex *x, const char *s, int n)
 {
     int k = 0;

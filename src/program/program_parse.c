@@ -1,8 +1,8 @@
-/* Reading programs: devices, tensors, scripts, and who does a step; the form is
- * drawn in program_text.h.
+/* Parses programs: devices, tensors, variants, and what precedes the colon of
+ * an instruction; program_text.h describes the form.
  *
- * Any bytes may come. Numbers are bounded so that what was read may be checked
- * without a thought of overflow; memory is bounded by the text's length, times
+ * Any bytes are accepted as input. Numbers are bounded so that checks of a
+ * parsed program cannot overflow. Memory is bounded by the text's length, times
  * the devices of a line where these share one. */
 #include "program/program_text.h"
 
@@ -97,7 +97,7 @@ struct read_dev *read_device(struct read *r, int d)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* "n_tok 4 n_out 4", behind `max` */
+/* Reads "n_tok 4 n_out 4", after `max`. */
 static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
@@ -144,7 +144,7 @@ static bool max_line(struct read *r)
     return sizes(r, &d->p);
 }
 
-/* Of what is not told the number is -1 until the end. */
+/* A number that is not given stays -1 until the end. */
 static bool device_size(struct read *r, struct program *p)
 {
     for (int i = 0; i < REGION_COUNT; i++)
@@ -186,7 +186,7 @@ static bool device(struct read *r)
     return true;
 }
 
-/* ---- scripts ------------------------------------------------------------- */
+/* ---- variants ------------------------------------------------------------ */
 
 static bool all_devices(struct read *r)
 {
@@ -197,7 +197,7 @@ static bool all_devices(struct read *r)
                     r->n_dev, r->dev.n);
 }
 
-/* Puts the last script away. */
+/* Stores the last variant. */
 static bool end_variant(struct read *r)
 {
     for (int i = 0; i < r->dev.n && r->n_variant > 0; i++) {
@@ -229,7 +229,7 @@ static bool variant(struct read *r)
     return lex_need_end(&r->x);
 }
 
-/* Behind `dies`: "128 @0, 64 @512" or "%5" */
+/* Reads "128 @0, 64 @512" or "%5", after `dies`. */
 static bool dead_ranges(struct read *r, struct read_dev *d)
 {
     struct dead_range *x;
@@ -261,16 +261,16 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* What stands before the colon. */
+/* The part of a line before the colon. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
-    int order, micro, node; /* order -1: not told */
+    int order, micro, node; /* order -1: not given */
     bool pred_out;
     int64_t least, most;
 };
 
-/* Behind `if`: "n_tok 5..", "n_out ..4", "n_tok 2..4" */
+/* Reads "n_tok 5..", "n_out ..4" or "n_tok 2..4", after `if`. */
 static bool guard(struct read *r, struct who *w)
 {
     struct lex *x = &r->x;
@@ -326,7 +326,7 @@ static bool who(struct read *r, struct who *w)
     return true;
 }
 
-/* One device's part of a line. */
+/* Reads one device's part of a line. */
 static bool one_insn(struct read *r, const struct who *w, int k)
 {
     const struct read_at at = {dev_at(r, w->dev[k]), w->dev, w->n, k == 0};
@@ -400,7 +400,7 @@ static bool line(struct read *r)
                                                 : "max or device");
 }
 
-/* What was not told is as large as need be. */
+/* Sets what was not given to the least that is needed. */
 static bool finish_device(struct read *r, struct read_dev *d, struct program *p)
 {
     *p = d->p;

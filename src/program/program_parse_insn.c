@@ -1,4 +1,4 @@
-/* Reading steps; the form is drawn in program_text.h. */
+/* Parses instructions; program_text.h describes the form. */
 #include "program/program_read.h"
 
 static bool arrow(struct read *r)
@@ -9,7 +9,7 @@ static bool arrow(struct read *r)
     return true;
 }
 
-/* "%5", of the line's device, or "0.%5" */
+/* Reads "%5", of the line's device, or "0.%5". */
 static bool place(struct read *r, const struct read_at *at, int *dev, int *t)
 {
     char c = lex_peek(&r->x);
@@ -56,9 +56,9 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
     return lex_need(&r->x, ')');
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------- */
 
-/* "64", "4*n_tok", "64+4*n_tok" */
+/* Reads "64", "4*n_tok" or "64+4*n_tok". */
 static bool offset(struct read *r, int64_t *at, pl_dim *off)
 {
     pl_dim d;
@@ -73,7 +73,7 @@ static bool offset(struct read *r, int64_t *at, pl_dim *off)
     return !lex_accept(&r->x, '+') || lex_dim(&r->x, off);
 }
 
-/* "x n_tok(64, 32)", if it stands there */
+/* Reads "x n_tok(64, 32)" if present. */
 static bool loop(struct read *r, pl_dim *n, pl_dim *src, pl_dim *dst)
 {
     *n = (pl_dim){1, PL_CONST};
@@ -128,7 +128,7 @@ static bool addend(struct read *r, const struct read_at *at, void *out)
            read_adds(r, &a->n_add);
 }
 
-/* Behind `sum`. */
+/* Reads what follows `sum`. */
 static bool sum(struct read *r, const struct read_at *at, struct merge_item *m)
 {
     struct form_stack s = {0};
@@ -161,7 +161,7 @@ static bool items(struct read *r, const struct read_at *at,
     return r->x.status == PL_OK;
 }
 
-/* Behind `meet`: who, or else the line's devices. */
+/* Reads the devices after `meet`; the default is the line's devices. */
 static bool peers(struct read *r, const struct read_at *at,
                   struct insn_merge *m)
 {
@@ -238,7 +238,7 @@ static bool merge(struct read *r, const struct read_at *at,
     return (!any || lex_need(x, ';')) && items(r, at, m);
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
 static bool pull(struct read *r, const struct read_at *at, struct insn_pull *x)
 {

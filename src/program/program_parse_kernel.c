@@ -1,4 +1,4 @@
-/* Reading kernels' steps; the form is drawn in program_text.h. */
+/* Parses kernel calls; program_text.h describes the form. */
 #include "program/program_read.h"
 
 #include <inttypes.h>
@@ -57,8 +57,8 @@ static bool tree(struct read *r, const struct read_at *at, struct rank_tree *t)
     return r->x.status == PL_OK;
 }
 
-/* "64+32{1}", "64+32@0{1}"; without its local start it goes on where the one
- * before ends. */
+/* Reads "64+32{1}" or "64+32@0{1}". Without a local start the span continues
+ * where the one before ends. */
 static bool span_entry(struct read *r, const struct read_at *at, void *out)
 {
     struct rank_span *s = out;
@@ -105,7 +105,7 @@ static bool read_float(struct read *r, float *out)
     return lex_float(&r->x, out);
 }
 
-/* "scale=2" */
+/* Reads "scale=2". */
 static bool attribute(struct read *r, struct graph_attr *a)
 {
 #define READ(type, name)                                                       \

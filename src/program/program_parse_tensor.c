@@ -1,5 +1,5 @@
-/* Reading tensors and packings of programs; the form is drawn in
- * program_text.h. */
+/* Parses tensors and packings of programs; program_text.h describes the
+ * form. */
 #include "program/program_read.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static bool format(struct read *r, pl_format *f)
     return true;
 }
 
-/* "0+64{1}" */
+/* Reads "0+64{1}". */
 static bool pack_span(struct read *r, pl_format f)
 {
     struct pack_span *s = read_add(r, &r->part, sizeof *s);
@@ -36,7 +36,8 @@ static bool pack_span(struct read *r, pl_format f)
     return true;
 }
 
-/* Between the parentheses of `packed`. *told: spans are. */
+/* Reads the words between the parentheses of `packed`. Sets *told if there are
+ * spans. */
 static bool pack_words(struct read *r, struct pack *p, bool *told)
 {
     struct lex *x = &r->x;
@@ -69,7 +70,7 @@ static bool pack_words(struct read *r, struct pack *p, bool *told)
     return lex_need(x, ')');
 }
 
-/* Makes the packing of the spans read. */
+/* Builds the packing from the parsed spans. */
 static bool pack_make(struct read *r, struct pack *p)
 {
     const struct pack_span *span = r->part.p;
@@ -98,7 +99,7 @@ static bool pack_make(struct read *r, struct pack *p)
     return true;
 }
 
-/* Behind `packed`. */
+/* Reads what follows `packed`. */
 static bool packing(struct read *r, struct prog_tensor *t)
 {
     struct pack *p = arena_alloc(r->a, 1, sizeof *p);
@@ -151,7 +152,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
-struct told { /* of a tensor */
+struct told { /* the parts given for a tensor */
     bool offset, bytes;
 };
 

@@ -1,4 +1,4 @@
-/* Printing steps; the form is drawn in program_text.h. */
+/* Prints instructions; program_text.h describes the form. */
 #include "program/program_print.h"
 
 #include "graph/graph_text.h"
@@ -18,7 +18,7 @@ static void put_dim(struct text_out *o, pl_dim d)
     text_put(o, "%s", dim_print(d, buf));
 }
 
-/* A tensor of device `own`'s program, or another's. */
+/* Prints a tensor of device `own`'s program, or of another's. */
 static void put_place(struct text_out *o, int own, int dev, int tensor)
 {
     if (dev == own)
@@ -111,7 +111,7 @@ static void put_costs(struct text_out *o, const struct insn_kernel *k)
     text_put_char(o, ')');
 }
 
-/* What the caller's kernel is told of a split dimension. */
+/* Prints the local parts of a split dimension, for a caller-defined kernel. */
 static void put_custom_split(struct text_out *o, const char *name, int i,
                              const struct kernel_custom_split *s)
 {
@@ -138,7 +138,7 @@ static void put_custom(struct text_out *o, const struct insn_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Heads that a kernel's map is of; 0: it has none; -1: unknown. */
+/* Returns how many heads a kernel's map has; 0: no map; -1: unknown. */
 static int64_t mapped_heads(const struct program *p,
                             const struct insn_kernel *k)
 {
@@ -174,9 +174,10 @@ static void put_kernel(struct text_out *o, const struct program *p,
         put_custom(o, k);
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------- */
 
-/* What grows with the step and what does not: "64", "4*n_tok", "64+4*n_tok". */
+/* Prints the constant part and the part that grows with the step: "64",
+ * "4*n_tok", "64+4*n_tok". */
 static void put_offset(struct text_out *o, pl_dim off, int64_t at)
 {
     if (at != 0 || off.symbol == PL_CONST)
@@ -272,7 +273,7 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* True if it says something. */
+/* Returns true if it printed something. */
 static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
     const pl_dim *b = m->collective_bytes;
@@ -313,7 +314,7 @@ static void put_merge(struct text_out *o, int own, const struct insn_merge *m)
     }
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
 static void put_pull(struct text_out *o, int own, const struct insn_pull *x)
 {
@@ -387,7 +388,7 @@ void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
     }
 }
 
-/* ---- what cannot be said ------------------------------------------------- */
+/* ---- what cannot be printed ---------------------------------------------- */
 
 static bool odd_sum(int n_add)
 {

@@ -5,16 +5,17 @@
 #include "base/text_out.h"
 #include "program/program_form.h"
 
-/* Before entry i of a list: nothing, a comma, or now and then a new line. */
+/* Separates entry i of a list from the one before: nothing, a comma, or every 8
+ * entries a new line. */
 static inline void put_comma(struct text_out *o, int i)
 {
     text_put(o, "%s", i == 0 ? "" : i % 8 ? ", " : ",\n      ");
 }
 
-/* What stands behind the colon of a step's line. */
+/* Prints what follows the colon of an instruction's line. */
 void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
                       int dev, const struct insn *s);
-/* Why a step cannot be printed; NULL: it can. */
+/* Returns why an instruction cannot be printed, or NULL if it can. */
 const char *program_insn_oddity(const struct program *p, const struct insn *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Printing programs; the form is drawn in program_text.h. */
+/* Prints programs; program_text.h describes the form. */
 #include "program/program_text.h"
 
 #include "base/err.h"
@@ -124,9 +124,9 @@ static void put_device(struct text_out *o, const struct program *p,
         put_tensor(o, p, i);
 }
 
-/* ---- scripts ------------------------------------------------------------- */
+/* ---- variants ------------------------------------------------------------ */
 
-struct at { /* in a device's script */
+struct at { /* position in a device's variant */
     int insn, death;
 };
 
@@ -156,7 +156,7 @@ static void put_head(struct text_out *o, const struct form_order *order,
     text_put(o, ": ");
 }
 
-/* What dies behind the device's step `at->step - 1`. */
+/* Prints the ranges that are dead after instruction `at->insn - 1`. */
 static void put_dead_ranges(struct text_out *o, int dev,
                             const struct variant *x, struct at *at)
 {
@@ -175,7 +175,8 @@ static void put_dead_ranges(struct text_out *o, int dev,
         text_put(o, "\n");
 }
 
-/* The device whose next step is the first in the order; -1: all are done. */
+/* Returns the device whose next instruction is the first in the order; -1 at
+ * the end. */
 static int first_of(const struct program *p, int n_dev, int variant,
                     const struct at *at)
 {
@@ -216,7 +217,7 @@ static void put_variant(struct text_out *o, const struct program *p, int n_dev,
     }
 }
 
-/* ---- what cannot be said ------------------------------------------------- */
+/* ---- what cannot be printed ---------------------------------------------- */
 
 static pl_status refuse(const struct program *p, int step, const char *what,
                         pl_err *err)

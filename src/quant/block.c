@@ -1,7 +1,7 @@
-/* Where each bit of each block format lies: one function a format, in both
- * directions (block.h). No arithmetic on values happens here; decode.c and
- * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks
- * are little-endian, as are the machines that plait runs on. */
+/* The position of each bit of each block format: one function per format, for
+ * both directions (block.h). No arithmetic on values happens here; decode.c and
+ * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks are
+ * little-endian, as are the machines that plait runs on. */
 #include "quant/block_bits.h"
 
 /* A 6-bit scale is stored with 32 added; a lane holds the signed byte. */
@@ -190,8 +190,8 @@ void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
     nibbles(b + 8 + 16 * t, l->c, put);
 }
 
-/* u8 d[4] (UE4M3), one for 16 values each; qs[32]: 8 bytes for 16 values, the
- * low nibbles first. */
+/* u8 d[4] (UE4M3), one per 16 values; qs[32]: 8 bytes per 16 values, the low
+ * nibbles first. */
 void quant_move_nvfp4(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -215,9 +215,9 @@ void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
 }
 
 /* Five codes of 0 .. 2 are the digits of a number to base 3 below 243. A byte
- * is that number * 256 / 243, rounded up, so that a multiplication by 3 brings
- * the next digit, the highest first, into what overflows. `n_digit` is 5, or 4
- * where the last digit is always 0; digit `at` is code *c. */
+ * is that number * 256 / 243, rounded up, so that a multiplication by 3 shifts
+ * the next digit, the highest first, into the overflow. `n_digit` is 5, or 4 if
+ * the last digit is always 0; digit `at` is code *c. */
 static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};

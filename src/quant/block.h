@@ -1,9 +1,9 @@
-/* GGUF's blocks taken apart and put together: internal to quant.
+/* Takes GGUF's blocks apart and puts them together; internal to quant.
  *
- * A *lane* is what one row contributes to one packed tile: 32 codes and the
- * scales that serve them, as raw bits. One function a format says where each
- * bit of a lane lies in a block and moves it either way, so that packing is the
- * inverse of unpacking by construction. Nothing here does arithmetic. */
+ * A *lane* is what one row contributes to one packed tile: 32 codes and their
+ * scales, as raw bits. One function per format knows where each bit of a lane
+ * is in a block and moves it either way, so that packing is the inverse of
+ * unpacking by construction. Nothing here does arithmetic. */
 #ifndef QUANT_BLOCK_H
 #define QUANT_BLOCK_H
 
@@ -18,10 +18,10 @@ struct quant_lane {
 };
 
 /* Moves tile t (0 .. block/32 - 1) of `block` to *l, or back if `put`. A put
- * changes nothing in the block but the tile's codes, its sub scales and the
- * block's super scales; a get writes nothing to the block. What was moved out
- * and back is the same bytes, but for TQ1_0: of two bytes that stand for the
- * same five codes, the one that encoders write. */
+ * changes nothing in the block except the tile's codes, its sub scales and the
+ * block's super scales. A get writes nothing to the block. Moving out and back
+ * gives the same bytes, except for TQ1_0: if two bytes represent the same five
+ * codes, it gives the one that encoders write. */
 typedef void quant_move(void *block, int t, struct quant_lane *l, bool put);
 
 quant_move quant_move_q8_0;
@@ -49,13 +49,13 @@ quant_move quant_move_iq3_xxs;
 quant_move quant_move_iq3_s;
 
 /* Packs n blocks of each of 16 rows, from byte `at` of the rows on, to `out`:
- * block by block the super scales, then the tiles, as pack.h says of a panel.
- * Of float formats it takes n times eight elements. */
+ * for each block the super scales, then the tiles, in the order of a panel
+ * (pack.h). For float formats it packs n times eight elements. */
 typedef void quant_weave(const uint8_t *const *row, size_t at, int n,
                          uint8_t *out);
 
-quant_weave quant_weave_16; /* elements of two bytes, */
-quant_weave quant_weave_32; /* of four */
+quant_weave quant_weave_16; /* elements of two bytes */
+quant_weave quant_weave_32; /* elements of four bytes */
 quant_weave quant_weave_q8_0;
 quant_weave quant_weave_q4_0; /* and IQ4_NL */
 quant_weave quant_weave_q4_k;

@@ -1,5 +1,5 @@
-/* Fields of a block and where they go in a lane, either way (block.h): what the
- * functions of block.c and block_grid.c are made of. */
+/* Moves fields between a block and a lane, in either direction (block.h). The
+ * functions of block.c and block_grid.c are built from these. */
 #ifndef QUANT_BLOCK_BITS_H
 #define QUANT_BLOCK_BITS_H
 
@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-/* One bit field for each of n values: bits shift.. of b[i] are bits at.. of
- * c[i]; mask is the width in ones. A get adds to c, which starts at zero. */
+/* Moves one bit field for each of n values: bits shift.. of b[i] are bits at..
+ * of c[i]; mask is the width in ones. A get ORs into c, which starts at
+ * zero. */
 static inline void bits(uint8_t *restrict b, int n, int shift, unsigned mask,
                         uint8_t *restrict c, int at, bool put)
 {

@@ -1,16 +1,16 @@
-/* Where each bit of IQ1, IQ2 and IQ3 lies, in both directions (block.h).
+/* The position of each bit of IQ1, IQ2 and IQ3, for both directions (block.h).
  *
  * These formats store an index for a *group* of eight codes, or of four in IQ3,
- * which a table (grid.h) turns into codes. Values have a sign each, which a
- * lane holds as the code's highest bit. */
+ * which a table (grid.h) turns into codes. Each value has a sign, which a lane
+ * holds as the code's highest bit. */
 #include "quant/block_bits.h"
 #include "quant/grid.h"
 
 struct grid {
     const uint16_t *entry; /* [n], ascending */
     int n;
-    int width; /* bits from one code of an entry to the next */
-    int sign;  /* the bit of a lane's code that is its sign */
+    int width; /* bits between codes of an entry */
+    int sign;  /* bit of a lane's code that is its sign */
 };
 
 static const struct grid iq1 = {quant_grid_iq1, 2048, 2, 2};
@@ -32,8 +32,8 @@ const uint16_t *quant_grid(pl_format f, size_t *bytes)
     return of[f] ? of[f]->entry : NULL;
 }
 
-/* The last entry that is not above `entry`: the same one, of codes that came
- * from the table. */
+/* Returns the last entry that is not above `entry`. For codes from the table it
+ * is the entry itself. */
 static unsigned find(const struct grid *g, unsigned entry)
 {
     int lo = 0, hi = g->n - 1;
@@ -49,8 +49,8 @@ static unsigned find(const struct grid *g, unsigned entry)
     return (unsigned)lo;
 }
 
-/* The codes of a group from its index and its signs, the first one's in the
- * lowest bit, */
+/* Gets the codes of a group from its index and its signs, the first one's in
+ * the lowest bit. */
 static inline void group_get(const struct grid *g, unsigned index,
                              unsigned signs, uint8_t *c)
 {
@@ -61,7 +61,7 @@ static inline void group_get(const struct grid *g, unsigned index,
                          (signs >> i & 1) << g->sign);
 }
 
-/* and back. */
+/* Gets the index and the signs of a group from its codes. */
 static inline void group_put(const struct grid *g, unsigned *index,
                              unsigned *signs, const uint8_t *c)
 {
@@ -75,8 +75,8 @@ static inline void group_put(const struct grid *g, unsigned *index,
     *index = find(g, entry);
 }
 
-/* A field of a word of `bytes` at b, `mask` its width in ones, is bits at.. of
- * *v. A get adds to *v, which starts at zero. */
+/* Moves a field of a word of `bytes` at b, `mask` its width in ones, to or from
+ * bits at.. of *v. A get ORs into *v, which starts at zero. */
 static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
                         unsigned *v, int at, bool put)
 {
@@ -91,7 +91,7 @@ static inline void part(uint8_t *b, size_t bytes, int shift, unsigned mask,
     memcpy(b, &word, bytes);
 }
 
-/* Seven of eight signs, of which an even number are minus. */
+/* Moves seven of eight signs, of which an even number are minus. */
 static inline void even_signs(uint8_t *b, size_t bytes, int shift,
                               unsigned *signs, bool put)
 {
@@ -105,10 +105,10 @@ static inline void even_signs(uint8_t *b, size_t bytes, int shift,
         *signs |= (x & 1) << 7;
 }
 
-/* f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups: 8 bits of an index in
- * qs, 3 in qh, which has above them 3 bits s and one that is set if codes are
- * shifted down. value = d (2 s + 1) (code - 1 +- 1/8), so that in eighths
- * S = 8 (2 s + 1), and M = 7 (2 s + 1), or 9 (2 s + 1) if down. */
+/* f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups: 8 bits of an index are
+ * in qs, 3 in qh. Above those, qh has 3 bits s and a bit that is set if codes
+ * are shifted down. value = d (2 s + 1) (code - 1 +- 1/8), so in eighths S = 8
+ * (2 s + 1), and M = 7 (2 s + 1), or 9 (2 s + 1) if down. */
 void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qh = b + 34 + 2 * t;
@@ -133,9 +133,10 @@ void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its index
- * and one that is set if its codes are shifted down, a code's sign here. Four
- * scales of 3 bits a word of sc; the words' upper 4 bits are d's. */
+/* u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its
+ * index, and a bit that is set if its codes are shifted down, which is a code's
+ * sign here. A word of sc has four scales of 3 bits; the words' upper 4 bits
+ * form d. */
 void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 48;
@@ -162,7 +163,7 @@ void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* One scale for both halves, bits shift.. of a word. */
+/* Moves one scale for both halves, at bits shift.. of a word. */
 static inline void one_scale(uint8_t *b, size_t bytes, int shift,
                              struct quant_lane *l, bool put)
 {
@@ -172,7 +173,7 @@ static inline void one_scale(uint8_t *b, size_t bytes, int shift,
     l->sub[0] = (uint16_t)(s | s << 4);
 }
 
-/* f16 d; 8 times {u8 qs[4]; u32 w}. A word has four times 7 signs and a scale
+/* f16 d; 8 times {u8 qs[4]; u32 w}. A word has four times 7 signs, and a scale
  * of 4 bits. */
 void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
@@ -192,8 +193,8 @@ void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u16 qs[32]; u8 sc[8]. A word has an index of 9 bits and 7 signs, sc a
- * nibble a half. */
+/* f16 d; u16 qs[32]; u8 sc[8]. A word has an index of 9 bits and 7 signs; sc
+ * has a nibble per half. */
 void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -214,7 +215,7 @@ void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 }
 
 /* f16 d; u8 qs[32], signs[32], qh[8], sc[8]. A group has 8 bits of its index in
- * qs and 2 in qh, sc a nibble a half. */
+ * qs and 2 in qh; sc has a nibble per half. */
 void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -234,8 +235,8 @@ void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[64]; u32 w[8], of which each has four times 7 signs and a scale
- * of 4 bits. Signs go by eight, two groups. */
+/* f16 d; u8 qs[64]; u32 w[8], each with four times 7 signs, and a scale of 4
+ * bits. Eight signs serve two groups. */
 void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *w = b + 66 + 4 * t;
@@ -262,7 +263,7 @@ void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 }
 
 /* f16 d; u8 qs[64], qh[8], signs[32], sc[4]. A group has 8 bits of its index in
- * qs and one in qh, a tile a nibble of sc. */
+ * qs and one in qh; sc has a nibble per tile. */
 void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

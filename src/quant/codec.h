@@ -1,11 +1,12 @@
-/* The codecs that the format table points at: internal to quant. Decoders and
- * encoders have the signatures and promises of struct format_info. */
+/* The codecs of the format table; internal to quant. Decoders and encoders have
+ * the signatures and guarantees of struct format_info. */
 #ifndef QUANT_CODEC_H
 #define QUANT_CODEC_H
 
 #include <stdint.h>
 
-/* Formats whose blocks block.h takes apart: format, prefix of functions. */
+/* Formats whose blocks block.h takes apart: format, prefix of function
+ * names. */
 #define CODEC_BLOCK_MAP(X)                                                     \
     X(Q8_0, q8_0)                                                              \
     X(Q4_0, q4_0)                                                              \

@@ -1,6 +1,6 @@
-/* Reference decoders. Formats of blocks share one: a block is taken apart tile
- * by tile (block.c), and a tile's values follow from its codes and scales by
- * the one formula of pack.h. Fast ways to read weights are the kernels'. */
+/* Reference decoders. Block formats share one: a block is taken apart tile by
+ * tile (block.c), and a tile's values follow from its codes and scales by the
+ * one formula of pack.h. Kernels have faster ways to read weights. */
 #include "quant/codec.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ void quant_decode_f32(float *dst, const void *src, int64_t n)
     memcpy(dst, src, (size_t)n * sizeof *dst);
 }
 
-/* Element by element through memcpy: rows of a file may lie anywhere. */
+/* Reads each element with memcpy, because rows of a file may be unaligned. */
 void quant_decode_f16(float *dst, const void *src, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

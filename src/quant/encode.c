@@ -1,16 +1,16 @@
-/* Reference encoders, for the formats that plait itself writes: caches, made-up
- * models, tests. A block's scale is rounded to f16 first and the codes are then
- * chosen for the rounded scale, so no value is off by more than half a step
- * where the code is not at the end of its range. A NaN or an infinity in a
- * block spoils that block, as it should. */
+/* Reference encoders for the formats that plait itself writes: caches,
+ * synthetic models, tests. A block's scale is rounded to f16 first, and the
+ * codes are then chosen for the rounded scale. So no value is off by more than
+ * half a step unless its code is at the end of the range. A NaN or an infinity
+ * invalidates its block, as it should. */
 #include "quant/codec.h"
 
 #include <string.h>
 
 #include "base/half.h"
 
-/* To nearest even for |x| < 2^22; any other x gives some int. Adding 1.5 * 2^23
- * leaves no room for a fraction. */
+/* Rounds to nearest even for |x| < 2^22; any other x gives some int. Adding 1.5
+ * * 2^23 leaves no bits for a fraction. */
 static inline int32_t round_even(float x)
 {
     return (int32_t)(float_bits(x + 0x1.8p23f) - 0x4b400000u);
@@ -21,7 +21,8 @@ static inline int32_t clamp(int32_t x, int32_t lo, int32_t hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* The value of largest magnitude, the first of equals; a NaN beats all. */
+/* Returns the value of largest magnitude, the first of equals; a NaN beats
+ * all. */
 static float extreme(const float *x)
 {
     uint32_t best = float_bits(x[0]);

@@ -1,7 +1,7 @@
-/* The table of element formats: one row a format, and the look-ups into it.
+/* The table of element formats, one row per format, and the look-ups into it.
  * To add a format: a row here, its name in PL_FORMAT_MAP (pl.h) and in
- * CODEC_BLOCK_MAP (codec.h), and a function in block.c that says where its bits
- * lie. Then it works everywhere, and kernels make it fast. */
+ * CODEC_BLOCK_MAP (codec.h), and a function in block.c with the positions of
+ * its bits. Then it works everywhere; kernels for it make it fast. */
 #include "quant/format.h"
 
 #include "base/ascii.h"
@@ -17,8 +17,8 @@ static const int8_t nonlinear4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 static const int8_t e2m1_doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                         0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The levels of formats with a table of groups: magnitudes, then the same with
- * a minus. In units of an eighth of what the definition has, as their scale is
+/* The levels of formats with a table of groups: magnitudes, then the same
+ * negated. They are in eighths of the definition's, and so is their scale
  * (PACK_SUP_D_8TH). Codes of 3, or of 3 and 7, do not occur. */
 static const int8_t grid2[16] = {8, 25, 43, 0, -8, -25, -43, 0};
 static const int8_t grid3_xxs[16] = {8,  24,  40,  56,  72,  88,  104,  124,

@@ -1,5 +1,5 @@
-/* The tables of IQ1, IQ2 and IQ3, which name eight or four codes at once,
- * for quant and for devices that read blocks as they are. */
+/* The tables of IQ1, IQ2 and IQ3, whose indices denote eight or four codes at
+ * once. For quant, and for devices that read blocks unpacked. */
 #ifndef QUANT_GRID_H
 #define QUANT_GRID_H
 
@@ -17,7 +17,8 @@ extern const uint16_t quant_grid_iq2_s[1024];
 extern const uint16_t quant_grid_iq3_xxs[256];
 extern const uint16_t quant_grid_iq3_s[512];
 
-/* The table that blocks of a format name codes by, and its size; NULL: none. */
+/* Returns the table that a format's blocks index, and its size. NULL if the
+ * format has none. */
 const uint16_t *quant_grid(pl_format f, size_t *bytes);
 
 #endif

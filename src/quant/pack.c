@@ -1,7 +1,7 @@
-/* Packing: rows in their file format to panels of 16 rows and back (pack.h).
- * A row goes through struct quant_lane, 32 codes and their scales at a time,
- * so this file knows planes but no formats, and block.c formats but no planes.
- * Kernels do not call this; they read panels by their own wide loads. */
+/* Packing: rows in their file format to panels of 16 rows and back (pack.h). A
+ * row passes through struct quant_lane, 32 codes and their scales at a time, so
+ * this file knows planes but no formats, and block.c formats but no planes.
+ * Kernels do not call this; they read panels with their own wide loads. */
 #include "quant/pack.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* A chunk may not cross a multiple of this; 0: no limit. */
+/* Returns the multiple that a chunk may not cross; 0 if there is no limit. */
 static int64_t chunk_limit(pl_format f)
 {
     const struct format_info *fi = format_info(f);
@@ -96,8 +96,8 @@ int pack_span_at(const struct pack *p, int i, struct pack_span *out)
 
 /* ---- one lane of a tile -------------------------------------------------- */
 
-/* A plane holds bits at .. at + w - 1 of the codes. Dword q of w, byte b, bits
- * w * i and on: value 4 * (w * i + q) + b, i = 0 .. 8 / w - 1. */
+/* Stores bits at .. at + w - 1 of the codes in a plane. Dword q of w, byte b,
+ * bits w * i and on: value 4 * (w * i + q) + b, i = 0 .. 8 / w - 1. */
 static inline void plane_put(uint8_t *plane, int lane, int w, int at,
                              const uint8_t *c)
 {
@@ -116,7 +116,7 @@ static inline void plane_put(uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* Adds the plane's bits to the codes. */
+/* ORs the plane's bits into the codes. */
 static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
                              uint8_t *c)
 {
@@ -136,7 +136,7 @@ static inline void plane_get(const uint8_t *plane, int lane, int w, int at,
     }
 }
 
-/* Bytes of one sub scale of one row, and how many a row has. */
+/* Return the bytes of one sub scale of one row, and how many a row has. */
 static inline int sub_size(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_F16 || rule->sub == PACK_SUB_F16_MIN ? 2 : 1;
@@ -208,7 +208,7 @@ static void codes_put(const struct pack_rule *rule, uint8_t *tile, int lane,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* A float format's row: elements PACK_ROWS apart in the panel. */
+/* Copies a float format's row: elements PACK_ROWS apart in the panel. */
 static inline void copy_strided(uint8_t *restrict dst, ptrdiff_t dst_step,
                                 const uint8_t *restrict src, ptrdiff_t src_step,
                                 int64_t n, size_t size)
@@ -267,14 +267,15 @@ void pack_row(const struct pack *p, void *panel, int lane, const void *row)
 
 enum {
     LINE = 64,          /* of a cache */
-    WOVEN_FLOATS = 8,   /* elements that quant_weave_16 and _32 take */
-    WOVEN_RUN = 4,      /* times so many, or blocks, at once */
-    WOVEN_BYTES = 3584, /* room for a super block: Q6_K's 32 + 8 * 416 */
+    WOVEN_FLOATS = 8,   /* elements per unit of quant_weave_16 and _32 */
+    WOVEN_RUN = 4,      /* units, or blocks, per call */
+    WOVEN_BYTES = 3584, /* fits a super block: Q6_K's 32 + 8 * 416 */
 };
 
-/* Sixteen rows are sixteen streams, more than processors see through. So what
- * the next panel needs of them is asked for while this one is packed, far
- * enough ahead to wait in the second cache, and what is written next, too. */
+/* Prefetches the next panel's bytes of the rows, and the output written next.
+ * Sixteen rows are sixteen streams, more than hardware prefetches. Bytes are
+ * fetched while this panel is packed, far enough ahead to wait in the
+ * second-level cache. */
 static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
                          const uint8_t *out, size_t n_out)
 {
@@ -285,7 +286,7 @@ static inline void fetch(const uint8_t *const *ahead, size_t at, size_t n,
             __builtin_prefetch(ahead[i] + at + k);
 }
 
-/* Elements by eights, the rest one by one. */
+/* Packs elements by eights, the rest one by one. */
 static void float_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -309,7 +310,7 @@ static void float_chunk(const struct pack *p, const struct pack_chunk *c,
             memcpy(out, rows[r] + at, size);
 }
 
-/* Blocks of one tile. */
+/* Packs blocks of one tile. */
 static void block_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -331,7 +332,8 @@ static void block_chunk(const struct pack *p, const struct pack_chunk *c,
     }
 }
 
-/* A super block; if not all of it is held, it is woven elsewhere. */
+/* Packs a super block. If only a part of it is held, packs all of it in a
+ * buffer first. */
 static void super_chunk(const struct pack *p, const struct pack_chunk *c,
                         uint8_t *panel, const uint8_t *const *rows,
                         const uint8_t *const *ahead)
@@ -419,9 +421,9 @@ void unpack_row(const struct pack *p, const void *panel, int lane, void *row)
 
 /* ---- values -------------------------------------------------------------- */
 
-/* 2^(e - 128), where e = 255 is NaN. Half the scale of the definition, so that
- * with the doubled table nothing overflows before the product does; e < 2 are
- * the subnormals 2^-128 and 2^-127. */
+/* Returns 2^(e - 128); e = 255 is NaN. It is half the scale of the definition,
+ * so that with the doubled table nothing overflows before the product does; e <
+ * 2 are the subnormals 2^-128 and 2^-127. */
 static float e8m0_half(unsigned e)
 {
     if (e == 255)
@@ -429,9 +431,9 @@ static float e8m0_half(unsigned e)
     return float_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
-/* Half an unsigned E4M3 number (OCP FP8, without its sign): with the doubled
- * table, the scale that is meant. 127 is a NaN there and 0 in GGUF, which does
- * not look at the highest bit otherwise. */
+/* Returns half an unsigned E4M3 number (OCP FP8, without its sign): the correct
+ * scale for the doubled table. 127 is a NaN there and 0 in GGUF, which
+ * otherwise ignores the highest bit. */
 static float ue4m3_half(unsigned x)
 {
     unsigned e = x >> 3 & 15, m = x & 7;
@@ -519,7 +521,7 @@ void pack_values(const struct pack_rule *rule, const struct pack_scales *s,
         for (int v = 16 * h; v < 16 * h + 16; v++) {
             int level = rule->table ? rule->table[c[v]] : c[v] - rule->bias;
 
-            /* The sum in integers is another only where d is infinite. */
+            /* An integer sum gives a different result only if d is infinite. */
             if (rule->sup == PACK_SUP_D_8TH)
                 dst[v] = s->d[h] * (float)(s->s[h] * level - s->m[h]);
             else
@@ -539,7 +541,7 @@ static void decode_tile(const struct pack_rule *rule, const uint8_t *sup,
     pack_values(rule, &s, c, dst);
 }
 
-/* The chunk that holds value k_loc. */
+/* Returns the chunk that holds value k_loc. */
 static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
 {
     int lo = 0, hi = p->n_chunk - 1;
@@ -555,7 +557,7 @@ static const struct pack_chunk *find_chunk(const struct pack *p, int64_t k_loc)
     return &p->chunk[lo];
 }
 
-/* n values of a float format, PACK_ROWS elements apart from `first`. */
+/* Decodes n values of a float format, PACK_ROWS elements apart from `first`. */
 static void decode_strided(const struct format_info *fi, const uint8_t *first,
                            int64_t n, float *dst)
 {

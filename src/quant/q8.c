@@ -1,13 +1,13 @@
-/* Activations to 8 bits, in plain C: the specification that the vector kernels
- * are bit-equal to. Every step is exact or rounded once to nearest even, and
- * the maximum is taken on the bits, where order cannot matter. */
+/* Quantizes activations to 8 bits in plain C: the specification, to which the
+ * vector kernels are bit-equal. Every step is exact or rounded once to nearest
+ * even. The maximum is taken on the bits, where order cannot matter. */
 #include "quant/q8.h"
 
 #include <math.h>
 
 #include "base/half.h"
 
-/* Below this a block counts as zero: 127 / max would overflow. */
+/* A maximum below this counts as zero: 127 / max would overflow. */
 static const uint32_t tiny = 0x03800000; /* 2^-120 */
 static const uint32_t infinity = 0x7f800000;
 
@@ -37,7 +37,7 @@ static void encode_block(struct q8_block *b, const float *x, uint32_t max)
     b->d = float_from_bits(max) / 127;
     scale = 127 / float_from_bits(max);
     for (int i = 0; i < 32; i++) {
-        /* Adding 1.5 * 2^23 leaves no room for a fraction. */
+        /* Adding 1.5 * 2^23 leaves no bits for a fraction. */
         uint32_t r = float_bits(x[i] * scale + 0x1.8p23f) - 0x4b400000u;
 
         b->q[i] = (int8_t)r;

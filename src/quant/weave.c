@@ -1,13 +1,13 @@
-/* Sixteen rows at once from blocks to packed tiles (pack.h): the fast form of
- * what block.c and pack.c do for one row, for the formats that models are
- * mostly stored in. Equal to them bit by bit; a test says so.
+/* Packs sixteen rows at once from blocks to tiles (pack.h): the fast form of
+ * what block.c and pack.c do for one row, for the formats that most models use.
+ * A test checks that they are bit-equal.
  *
  * Four dwords of four rows are transposed, so that a vector holds the same
- * dword of each row. That is how planes lie, so what remains are masks and
- * shifts that are the same for all rows. Vectors have 16 bytes, which every
- * machine has: packing waits for memory before it waits for anything else.
- * Four of them are written one by one and not in loops, which compilers would
- * send through memory. */
+ * dword of each row. That is the order of planes, so only masks and shifts
+ * remain, which are the same for all rows. Vectors have 16 bytes, which every
+ * machine supports: packing is bound by memory before anything else. Four of
+ * them are written out instead of in loops, because compilers would spill the
+ * loops' vectors to memory. */
 #include "quant/block.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ typedef uint32_t dwords __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
-/* Four neighbouring dwords of four rows: lane r is row r. */
+/* Four adjacent dwords of four rows: lane r is row r. */
 struct quad {
     dwords a, b, c, d;
 };
@@ -40,7 +40,7 @@ INLINE void store(uint8_t *p, dwords x)
     memcpy(p, &x, 16);
 }
 
-/* Bytes at .. at + 15 of four rows. */
+/* Loads bytes at .. at + 15 of four rows. */
 INLINE struct quad load4(const uint8_t *const *row, size_t at)
 {
     dwords a = load(row[0] + at), b = load(row[1] + at);
@@ -58,7 +58,7 @@ INLINE struct quad load4(const uint8_t *const *row, size_t at)
     return x;
 }
 
-/* To four dwords of a plane. */
+/* Stores four dwords of a plane. */
 INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
 {
     store(plane, a);
@@ -67,7 +67,7 @@ INLINE void store4(uint8_t *plane, dwords a, dwords b, dwords c, dwords d)
     store(plane + 3 * PLANE, d);
 }
 
-/* To the same place of four tiles, `step` bytes apart. */
+/* Stores at the same offset of four tiles, `step` bytes apart. */
 INLINE void store_tiles(uint8_t *p, int step, struct quad x)
 {
     store(p, x.a);
@@ -76,9 +76,8 @@ INLINE void store_tiles(uint8_t *p, int step, struct quad x)
     store(p + 3 * step, x.d);
 }
 
-/* A perfect shuffle of four vectors: the first two and the last two take turns.
- * The place of an element is a number of so many bits; it is rotated to the
- * left by one. */
+/* A perfect shuffle of four vectors: interleaves the first two with the last
+ * two. The bits of an element's index are rotated to the left by one. */
 INLINE void shuffle_bytes(bytes *a, bytes *b, bytes *c, bytes *d)
 {
 #define ZIP(x, y, i)                                                           \
@@ -108,7 +107,7 @@ INLINE void shuffle_halves(halves *a, halves *b, halves *c, halves *d)
 #undef ZIP
 }
 
-/* A dword of each of 16 rows, at x, to four planes, one a byte. */
+/* Splits a dword of each of 16 rows, at x, into four planes, one per byte. */
 INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
                         uint8_t *b3)
 {
@@ -125,7 +124,7 @@ INLINE void split_bytes(const uint8_t *x, uint8_t *b0, uint8_t *b1, uint8_t *b2,
     store(b3, (dwords)d);
 }
 
-/* The same by halves, which may go to where they were. */
+/* The same by halves; `out` may be x. */
 INLINE void split_halves(const uint8_t *x, uint8_t *out)
 {
     halves a = (halves)load(x), b = (halves)load(x + 16);
@@ -143,9 +142,9 @@ INLINE void split_halves(const uint8_t *x, uint8_t *out)
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Dwords of 16 rows, four times n of them. Rows of a power of two of bytes
- * crowd into few sets of a cache: four rows at a time, as far as they go, find
- * room there. */
+/* Transposes dwords of 16 rows, four times n of them. Rows whose length is a
+ * power of two share a few sets of a cache. Four rows at a time, each to its
+ * end, fit there. */
 INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (int i = 0; i < 4; i++)
@@ -156,8 +155,8 @@ INLINE void transpose(const uint8_t *const *row, size_t at, int n, uint8_t *out)
         }
 }
 
-/* Eight halves of eight rows: three perfect shuffles of all eight vectors, of
- * which each makes two out of the first and the fifth, the second and the
+/* Transposes eight halves of eight rows, by three perfect shuffles of all eight
+ * vectors. Each combines the first and the fifth vector, the second and the
  * sixth, and so on. */
 INLINE void transpose_halves(const uint8_t *const *row, size_t at, uint8_t *out)
 {
@@ -218,7 +217,7 @@ void quant_weave_q8_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
     }
 }
 
-/* Nibbles lie in their plane as in the block. */
+/* Nibbles have the same order in the plane as in the block. */
 void quant_weave_q4_0(const uint8_t *const *row, size_t at, int n, uint8_t *out)
 {
     for (; n > 0; n--, at += 18, out += 18 * ROWS) {
@@ -240,9 +239,9 @@ void quant_weave_mxfp4(const uint8_t *const *row, size_t at, int n,
 
 /* ---- super blocks -------------------------------------------------------- */
 
-/* Bits of *x, moved right by `shift`, and bits of *y change places where `mask`
- * has ones. Source: Knuth, The Art of Computer Programming, 7.1.3, delta swap.
- */
+/* Exchanges bits of *x, shifted right by `shift`, with bits of *y where `mask`
+ * has ones. Source: Knuth, The Art of Computer Programming, 7.1.3, delta
+ * swap. */
 INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
 {
     dwords differ = ((*x >> shift) ^ *y) & mask;
@@ -252,7 +251,7 @@ INLINE void exchange(dwords *x, dwords *y, int shift, uint32_t mask)
 }
 
 /* Two tiles share 32 bytes: one has the low nibbles, the other, `next` bytes
- * on, the high ones. Its plane has values 0..15 in its low nibbles, 16..31 in
+ * on, the high ones. Its plane has values 0..15 in the low nibbles, 16..31 in
  * the high ones. */
 INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
                          int next)
@@ -267,8 +266,8 @@ INLINE void nibble_tiles(const uint8_t *const *row, size_t at, uint8_t *plane,
     store4(plane + next, y.a, y.b, y.c, y.d);
 }
 
-/* d, dmin and the 6-bit S and M of eight tiles: to the super scales and to
- * tiles of `step` bytes. */
+/* Unpacks d, dmin and the 6-bit S and M of eight tiles into the super scales
+ * and the tiles of `step` bytes. */
 INLINE void scales_k(const uint8_t *const *row, size_t at, uint8_t *sup,
                      uint8_t *tile, int step)
 {
@@ -368,8 +367,8 @@ INLINE void transpose_pairs(struct quad *x)
     exchange(&x->c, &x->d, 2, 0x33333333);
 }
 
-/* Half a block: 64 bytes have tiles 0 and 1 in their low nibbles, 2 and 3 in
- * the high ones; 32 bytes the bits above. */
+/* Packs half a block: 64 bytes have tiles 0 and 1 in their low nibbles, 2 and 3
+ * in the high ones; 32 bytes have the bits above. */
 INLINE void half_q6_k(const uint8_t *const *row, size_t low, size_t high,
                       uint8_t *plane, int step)
 {

@@ -1,5 +1,5 @@
-/* Which GPUs the drivers show: who they are, what they have, and why one of
- * them cannot be used. A driver that is not there has a line that says so. */
+/* Lists the GPUs of all drivers: names, properties, and why one of them cannot
+ * be used. A missing driver has a line that says so. */
 #include "report/devices_gpus.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct gpus {
     int n_driver;
     struct driver {
         const char *name;
-        char lacks[512]; /* why it does not work; "": it does */
+        char lacks[512]; /* why it does not work; "": it works */
         int n;
         struct gpu_info gpu[GPU_LIST_MAX];
     } driver[];
@@ -54,7 +54,7 @@ void gpus_free(struct gpus *g)
     free(g);
 }
 
-/* Who has shown the GPU before; false: nobody. */
+/* Finds an earlier driver that lists the same GPU; false if there is none. */
 static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 {
     for (int i = 0; i < g->n_driver; i++)
@@ -73,7 +73,7 @@ static bool same(const struct gpus *g, const struct gpu_info *x, char buf[32])
 
 /* ---- text ---------------------------------------------------------------- */
 
-/* Some drivers know what is available, the others what there is. */
+/* Some drivers report the available memory, others only the total. */
 static void say_memory(const struct sink *to, const struct gpu_info *x)
 {
     char size[16];
@@ -89,7 +89,7 @@ static void say_memory(const struct sink *to, const struct gpu_info *x)
                       sink_size(size, x->largest_bytes));
 }
 
-/* By the driver's word: each pair is tried when a model is loaded. */
+/* According to the driver: each pair is tested when a model is loaded. */
 static void say_peers(const struct driver *d, const struct gpu_info *x,
                       const struct sink *to)
 {
@@ -156,7 +156,7 @@ void gpus_say(const struct gpus *g, const struct sink *to)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-/* Drivers may say what is no UTF-8, and so may paths. */
+/* Texts of drivers and paths may contain invalid UTF-8. */
 static json_t *text_or_null(const char *s)
 {
     return s[0] ? sink_json_text(s, strlen(s)) : json_null();

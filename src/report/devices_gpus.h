@@ -1,17 +1,17 @@
-/* The GPUs of this machine, as `plait devices` shows them. */
+/* Prints the GPUs of this machine, for `plait devices`. */
 #ifndef REPORT_DEVICES_GPUS_H
 #define REPORT_DEVICES_GPUS_H
 
 #include "report/writer.h"
 
-struct gpus; /* what the drivers have told */
+struct gpus; /* the results of all drivers */
 
-/* Asks all drivers; NULL: there is no memory for what they tell. */
+/* Queries all drivers; NULL if memory is out. */
 struct gpus *gpus_find(void);
 void gpus_free(struct gpus *g); /* takes NULL */
 void gpus_say(const struct gpus *g, const struct sink *to);
-/* A list of GPUs, and an object that has of each driver why it does not work,
- * null if it does; NULL: there is no memory. */
+/* Return a list of GPUs, and an object with the reason why each driver does not
+ * work, null if it does. NULL if memory is out. */
 json_t *gpus_json(const struct gpus *g);
 json_t *gpus_json_drivers(const struct gpus *g);
 

@@ -1,5 +1,5 @@
-/* pl_devices_measure: calibrates, keeps what it found, and prints it. Of GPUs
- * that are not measured now, what was known stays. */
+/* pl_devices_measure: calibrates, caches and prints the results. Earlier
+ * results of GPUs that are not measured now are kept. */
 #include "base/err.h"
 #include "cost/calibration.h"
 #include "machine/topology.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of all threads together where they add up. */
+/* Prints rates; those that add up are of all threads together. */
 static void say_rates(const struct sink *to, const struct calibration *c)
 {
     struct cost_rates one = c->one, all = calibration_times(c->all, c->n_core);
@@ -42,7 +42,7 @@ static void say_device(const struct sink *to, const struct calibrated_device *d)
     }
 }
 
-/* GPUs that are asked for, or all there are; there may be none. */
+/* Lists the requested GPUs, or all; there may be none. */
 static pl_status find_devices(struct device_list *l, const pl_options *opt,
                               pl_err *err)
 {
@@ -51,7 +51,7 @@ static pl_status find_devices(struct device_list *l, const pl_options *opt,
     return !opt->devices && s == PL_UNSUPPORTED ? PL_OK : s;
 }
 
-/* All that can be measured now, and what is known of other GPUs. */
+/* Measures all that is available now; keeps earlier results of other GPUs. */
 static pl_status measure(struct calibration *c, const pl_options *opt,
                          enum kernel_set set, const struct topology *t,
                          const struct device_list *l, pl_err *err)

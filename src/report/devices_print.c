@@ -1,5 +1,5 @@
-/* pl_devices_print: what this machine offers, and what device strings would
- * make of it; pl_host_memory: how much memory that is. */
+/* pl_devices_print: the devices of this machine, and the results of device
+ * strings on it; pl_host_memory: the size of its memory. */
 #include "base/err.h"
 #include "device/device.h"
 #include "machine/topology.h"
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* "0-3,8": the device's processors, cut off to fit. */
+/* Prints "0-3,8": the device's processors, truncated to fit. */
 static const char *cores(const struct device_desc *d, char buf[64])
 {
     size_t n = 0;

@@ -1,9 +1,9 @@
-/* pl_inspect: what is in a GGUF file, for people or as JSON.
+/* pl_inspect: prints the contents of a GGUF file as text or JSON.
  *
- * Nothing of the model is interpreted. Strings in a file are anybody's bytes:
- * control characters never reach the terminal, and what is not UTF-8 becomes
- * \xNN in the text form and U+FFFD in JSON. Long values are abbreviated (in
- * JSON only arrays, which carry their count). */
+ * The model is not interpreted. Strings in a file are untrusted: control
+ * characters never reach the terminal, and invalid UTF-8 becomes \xNN in the
+ * text form and U+FFFD in JSON. Long values are abbreviated (in JSON only
+ * arrays, which have their count). */
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/numeral.h"
@@ -22,8 +22,8 @@ enum {
     TEXT_STRING = 64, /* bytes of a string shown */
     TEXT_ARRAY = 6,   /* elements of an array shown */
     JSON_ARRAY_LEN = 32,
-    MAX_COLUMN = 48, /* widest name that others are aligned to */
-    MAX_ID = 64,     /* above every type id that the reader lets in */
+    MAX_COLUMN = 48, /* the widest name for alignment */
+    MAX_ID = 64,     /* above every type id that the reader accepts */
 };
 
 struct total {
@@ -47,7 +47,7 @@ static void add_tensor(struct total *total, const struct gguf_tensor *t)
     total->bytes += t->bytes;
 }
 
-/* by_id[MAX_ID]; returns the sum over all of them. */
+/* Adds up tensors by type in by_id[MAX_ID]; returns the total. */
 static struct total add_up(const struct gguf *g, struct total *by_id)
 {
     struct total all = {0};
@@ -62,8 +62,8 @@ static struct total add_up(const struct gguf *g, struct total *by_id)
     return all;
 }
 
-/* The shortest decimal that reads back as the same float (digits 9) or double
- * (digits 17). */
+/* Prints the shortest decimal that reads back as the same float (digits 9) or
+ * double (digits 17). */
 static void shortest(char buf[40], double v, bool is_f32)
 {
     for (int digits = 6; digits <= (is_f32 ? 9 : 17); digits++) {
@@ -74,7 +74,7 @@ static void shortest(char buf[40], double v, bool is_f32)
     }
 }
 
-/* A number as text; all but NaN and infinities read back as they are. */
+/* Prints a number; all but NaN and infinities read back exactly. */
 static void number_text(char buf[40], const struct gguf_kv *kv, uint64_t i)
 {
     uint64_t u = 0;
@@ -101,8 +101,8 @@ static void say_pad(const struct sink *to, size_t from, size_t column)
     writer_printf(to, "%*s", from < column ? (int)(column - from) : 0, "");
 }
 
-/* Characters as they are, others escaped; no more than `room` bytes of the
- * string, and "..." after them. Returns the bytes written. */
+/* Prints characters, escaped if needed, of at most `room` bytes of the string,
+ * and "..." if truncated. Returns the bytes written. */
 static size_t say_escaped(const struct sink *to, const char *s, size_t len,
                           size_t room)
 {
@@ -251,7 +251,7 @@ static void print_text(const struct gguf *g, const struct sink *to)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-/* Numbers that JSON cannot hold become strings. */
+/* Returns a JSON value; numbers that JSON cannot hold become strings. */
 static json_t *json_element(const struct gguf_kv *kv, uint64_t i)
 {
     struct gguf_str s;

@@ -1,10 +1,10 @@
-/* pl_meter: what the cores could do at best, so that what a model makes of them
- * can be given as a share.
+/* pl_meter: measures the peak rates of the cores, so that a model's performance
+ * can be given as a share of them.
  *
- * Reading: each thread goes over a part of its own that no cache holds, in huge
- * pages, in 1, 2 or 4 streams, and touches each line once. Multiplying: loops
- * of one instruction on registers, twelve of them independent, which is more
- * than a core has under way. Loops are short, and the best of all counts. */
+ * Reading: each thread reads its own part, larger than any cache, in huge
+ * pages, in 1, 2 or 4 streams, and accesses each line once. Multiplying: loops
+ * of one instruction on registers, with twelve independent chains, more than a
+ * core has in flight. Loops are short, and the best one counts. */
 #include "base/err.h"
 #include "base/sized.h"
 #include "cost/calibration.h"
@@ -28,7 +28,7 @@ static double seconds(void)
 
 /* ---- multiplying --------------------------------------------------------- */
 
-/* A loop of n times twelve instructions, and operations of one of them. */
+/* A loop of n times twelve instructions; ops: operations of one of them. */
 struct unit {
     const char *name;
     bool (*there)(void);
@@ -128,7 +128,8 @@ static bool has_amx(void)
     return cpu_features() & CPU_AMX_INT8;
 }
 
-/* Four sums of 16 x 16, of two tiles of 16 rows each with 64 values. */
+/* Computes four sums of 16 x 16, of two tiles of 16 rows each with 64
+ * values. */
 static void amx(long n)
 {
     struct {
@@ -162,7 +163,7 @@ static bool always(void)
     return true;
 }
 
-/* Best first; operations are of all that one X of TWELVE does. */
+/* Best first; ops counts all operations of one X of TWELVE. */
 static const struct unit int8_units[] = {
     {"vpdpbusd zmm", has_vnni, dot_zmm, 128},
     {"vpdpbusd ymm", has_avx_vnni, dot_ymm, 64},
@@ -183,7 +184,7 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
     __asm__ volatile("1:\n" TWELVE(one) "subs %0,%0,#1\nb.ne 1b\n"             \
                      : "+r"(n)::"v0", "v1", "v2", "v3", "v4", "v5", "v6",      \
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "cc")
-/* sdot v<i>.4s,v12.16b,v13.16b, for assemblers that are told of older CPUs */
+/* sdot v<i>.4s,v12.16b,v13.16b, for assemblers that target older CPUs */
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 
@@ -259,19 +260,19 @@ static const size_t part_bytes = (size_t)64 << 20,
 struct part {
     _Alignas(64) char *p; /* [bytes], owned */
     double rate;          /* operations a second, of this round */
-    uint64_t sum;         /* so that reading cannot be left out */
+    uint64_t sum;         /* keeps reads from being optimized away */
 };
 
 struct pl_meter {
-    pid_t owner;             /* the process that has the threads */
+    pid_t owner;             /* the process that owns the threads */
     atomic_bool busy;        /* in pl_meter_measure */
     int n;                   /* cores */
     struct part *part;       /* owned, [n] */
     size_t bytes;            /* of a part */
     struct team *team;       /* owned; a thread a core */
-    const struct unit *unit; /* that the threads use now */
-    int streams;             /* that they read now */
-    pl_limits best;          /* so far; 0: nothing was measured */
+    const struct unit *unit; /* used by the threads now */
+    int streams;             /* read by the threads now */
+    pl_limits best;          /* so far; 0: not measured */
 };
 
 static void multiply(void *user, int member)
@@ -283,7 +284,7 @@ static void multiply(void *user, int member)
     m->part[member].rate = 12. * LOOPS * m->unit->ops / (seconds() - start);
 }
 
-/* Operations a second of all threads, each while the others work. */
+/* Measures operations a second of all threads, which run at the same time. */
 static void measure_unit(pl_meter *m, const struct unit *u, double *best)
 {
     m->unit = u;
@@ -297,7 +298,7 @@ static void measure_unit(pl_meter *m, const struct unit *u, double *best)
     }
 }
 
-/* A line is fetched whole when one word of it is read. */
+/* Reading one word of a line fetches the whole line. */
 static inline __attribute__((always_inline)) uint64_t
 read_streams(const char *p, size_t bytes, const int n)
 {
@@ -348,7 +349,7 @@ static void measure_reads(pl_meter *m, pl_limits *to)
     }
 }
 
-/* The first of the list that this processor has. */
+/* Returns the first of the list that this processor supports. */
 static const struct unit *first(const struct unit *u)
 {
     while (!u->there())
@@ -375,8 +376,8 @@ static void keep_best(double *best, double now)
     *best = now > *best ? now : *best;
 }
 
-/* Parts lie with their threads' cores; together they are an eighth of the
- * memory that is available at most. */
+/* Allocates each part near its thread's core. Together they have at most an
+ * eighth of the available memory. */
 static pl_status make_parts(pl_meter *m, const struct topology *t, int *core,
                             pl_err *err)
 {

@@ -1,4 +1,4 @@
-/* Bytes, layouts and speeds of a plan, read off its programs. Nothing is
+/* Bytes, layouts and speeds of a plan, derived from its programs. Nothing is
  * decided here. */
 #include "report/plan_facts.h"
 
@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    N_PROMPT = 512, /* the step whose speed is told: a prompt of so many */
-    N_PAST = 256,   /* and a token after so many */
+    N_PROMPT = 512, /* the estimated step: a prompt of this length */
+    N_PAST = 256,   /* and a token after this many */
 };
 
 int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z)
@@ -124,7 +124,7 @@ static pl_status find_rates(struct plan_estimate *e, const struct compiled *q,
     return PL_OK;
 }
 
-/* The pipeline full, beside the same micro-batches one after another. */
+/* Estimates the full pipeline, and the same micro-batches one after another. */
 static pl_status estimate_pipeline(struct plan_facts *f, const pl_plan *p,
                                    const struct cost_machine *m, pl_err *err)
 {
@@ -167,7 +167,7 @@ static pl_status estimate(struct plan_facts *f, const pl_plan *p, pl_err *err)
                              .prog = q->low->prog,
                              .rates = r,
                              .thread0 = thread};
-    int64_t step = 0; /* most tokens in one */
+    int64_t step = 0; /* the most tokens of a step */
 
     if (!r || !use || !thread)
         return err_no_memory(err, "an estimate");

@@ -1,16 +1,16 @@
-/* What a plan shows, gathered once for text, JSON and picture. */
+/* The facts of a plan, collected once for text, JSON and SVG. */
 #ifndef REPORT_PLAN_FACTS_H
 #define REPORT_PLAN_FACTS_H
 
 #include "cost/cost.h"
 #include "engine/engine.h"
 
-/* A weight or cache of the graph, in however many versions it is stored. */
+/* A weight or cache of the graph, in all versions that are stored. */
 struct plan_tensor {
     const struct graph_node *node;
     const char *layout;     /* layout_print text; versions joined by " and " */
     const pl_layout *first; /* the first version's */
-    int group;              /* where it lives */
+    int group;              /* its home group */
     uint64_t *bytes;        /* [n_dev], as allocated */
 };
 
@@ -19,64 +19,67 @@ struct plan_device {
 };
 
 enum plan_basis {
-    PLAN_CALIBRATED, /* on this machine, before: calibration.h */
-    PLAN_ASSUMED,    /* constants of the kernel set */
-    PLAN_DESCRIBED,  /* a description's figures */
+    PLAN_CALIBRATED, /* from this machine's cached calibration: calibration.h */
+    PLAN_ASSUMED,    /* default rates of the kernel set */
+    PLAN_DESCRIBED,  /* rates from a description */
 };
 
 struct plan_estimate {
     enum plan_basis basis;
     unsigned guessed; /* COST_GUESSED_ bits */
-    int64_t n_prompt; /* tokens of the step that prefill_tps is for */
-    int64_t n_past;   /* tokens before the one that decode_tps is for */
+    int64_t n_prompt; /* tokens of the step of prefill_tps */
+    int64_t n_past;   /* tokens before the one of decode_tps */
     double prefill_tps, decode_tps;
 };
 
-/* What the devices are predicted to do. */
+/* The predicted times of the devices. */
 struct plan_time {
     double seconds;
     struct cost_use *use; /* [n_dev] */
 };
 
-/* Micro-batches through the groups, one behind the other. n 0: there is none */
+/* Pipelined micro-batches. n 0: no pipeline */
 struct plan_pipeline {
     int n;
     int64_t n_tok; /* of each */
     double seconds;
-    double one_by_one_s; /* the same tokens without it */
+    double one_by_one_s; /* the same tokens unpipelined */
 };
 
 struct plan_facts {
     struct arena arena;
     int n_dev, n_tensor;
-    struct plan_tensor *tensor; /* weights and caches, in graph order */
-    struct plan_device *dev;    /* [n_dev] */
-    uint64_t io_buffers;        /* of inputs and results, where the caller finds
-                                   them */
-    int64_t token_bytes;        /* logical bytes of the messages of one token */
-    int64_t copy_bytes; /* of one token; without streaming and the past */
+    struct plan_tensor *tensor;     /* weights and caches, in graph order */
+    struct plan_device *dev;        /* [n_dev] */
+    uint64_t io_buffers;            /* inputs and results, in memory accessible
+                                       to the caller */
+    int64_t token_bytes;            /* logical bytes of the collectives of one
+                                       token */
+    int64_t copy_bytes;             /* of one token, without streaming and the
+                                       past */
     const struct cost_rates *rates; /* [devices of the plan, and io] */
     struct plan_estimate estimate;
     struct plan_time prefill, decode; /* of the estimate's tokens */
     struct plan_pipeline pipeline;
 };
 
-/* To be ended by plan_facts_fini, also on failure. */
+/* *f must be freed by plan_facts_fini, also on failure. */
 pl_status plan_facts_init(struct plan_facts *f, const pl_plan *p, pl_err *err);
 void plan_facts_fini(struct plan_facts *f);
 
-/* A sum of two parts, as messages and copies have their bytes. */
+/* Evaluates a sum of two parts, such as the bytes of collectives and copies. */
 int64_t plan_bytes_at(const pl_dim sum[2], const struct graph_sizes *z);
 
-/* Copies of VARIANT_RESIDENT or VARIANT_STREAMED; *n 0: there are none. */
+/* Returns the copies of VARIANT_RESIDENT or VARIANT_STREAMED; sets *n to their
+ * number. */
 const struct lowered_copy *plan_copies(const struct compiled *q,
                                        enum compiled_variant variant, int *n);
-/* "n_tok", "n_out", "both" or "step": what the bytes of a message or copy grow
- * with. */
+/* Returns "n_tok", "n_out", "both" or "step": what the bytes of a collective or
+ * copy grow with. */
 const char *plan_bytes_symbol(const pl_dim bytes[2]);
 
-/* plan_groups.c: who is in which group and what lives there, what goes between
- * groups, what devices are predicted to do; for people */
+/* plan_groups.c: prints the groups with their members and contents, the copies
+ * between groups, and the predicted times of devices */
 struct sink;
 void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to);
@@ -84,8 +87,8 @@ void plan_print_copies(const pl_plan *p, const struct plan_facts *f,
                        const struct sink *to);
 void plan_print_times(const pl_plan *p, const struct plan_facts *f,
                       const struct sink *to);
-/* "attn_q" of "blk.7.attn_q.weight", "cache_k" of "cache_k.7", "l_out" of
- * "l_out-7": enough within a layer. */
+/* Returns "attn_q" for "blk.7.attn_q.weight", "cache_k" for "cache_k.7",
+ * "l_out" for "l_out-7": sufficient within a layer. */
 enum { PLAN_NAME = 32 };
 const char *plan_short_name(const char *name, char buf[PLAN_NAME]);
 

@@ -1,6 +1,6 @@
-/* The plan for people, the part about groups: who is in which, what lives
- * there, what goes between them, and what each device is predicted to do.
- * What is alike is said once. */
+/* Prints the part of the plan about groups: their members and contents, the
+ * copies between them, and the predicted times of devices. Equal entries are
+ * printed once. */
 #include "base/numeral.h"
 #include "graph/shape.h"
 #include "report/plan_facts.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    MANY_GROUPS = 8, /* more than these are folded */
+    MANY_GROUPS = 8, /* more than this are folded */
     MANY_DEVICES = 4,
     MANY_RUNS = 8,
 };
@@ -35,8 +35,8 @@ const char *plan_short_name(const char *name, char buf[PLAN_NAME])
     return buf;
 }
 
-/* "0-4, 7": the layers for which `in` says yes; of very many runs the first and
- * the last. */
+/* Prints "0-4, 7": the layers for which `in` returns true; of very many
+ * intervals only the first and the last. */
 static void say_layers(const struct sink *to, const struct placement *y,
                        bool (*in)(const void *what, int layer),
                        const void *what)
@@ -66,7 +66,7 @@ static void say_layers(const struct sink *to, const struct placement *y,
 
 /* ---- groups ------------------------------------------------------------- */
 
-/* What lives in a group that does not run the layer. */
+/* Tensors in a group that does not run their layer. */
 enum guest { GUEST_EXPERTS, GUEST_CACHE, GUEST_OTHER, GUEST_COUNT };
 
 static enum guest foreign_part_of(const struct graph_node *n)
@@ -181,8 +181,9 @@ static void say_group(const struct compiled *q, const struct plan_facts *f,
     writer_printf(to, "%s\n", *before ? "" : "nothing");
 }
 
-/* Groups between the first and the last are alike: so many devices, one run of
- * so many layers, give or take one. */
+/* Returns true if two groups between the first and the last are alike. They
+ * have equally many devices and one interval of layers, whose lengths differ by
+ * at most one. */
 static bool group_alike(const struct compiled *q, const struct plan_facts *f,
                         int a, int b)
 {
@@ -218,15 +219,15 @@ void plan_print_groups(const pl_plan *p, const struct plan_facts *f,
 
 /* ---- copies ------------------------------------------------------------- */
 
-/* Copies of one kind: all but the layer, and the groups, are alike. */
+/* Copies that are alike except for the layer and the groups. */
 struct kind_of_copy {
     const struct compiled *q;
     const struct lowered_copy *copy;
-    const int *kind; /* [n] the first of its kind */
+    const int *kind; /* [n] the first copy like it */
     int n, first;
 };
 
-/* A value without a name is called by its op, and the weight it takes. */
+/* Returns a value's name; an unnamed value gets that of its op and weight. */
 static const char *copy_name(const struct compiled *q,
                              const struct lowered_copy *c,
                              char buf[2 * PLAN_NAME])

@@ -1,4 +1,4 @@
-/* The plan for programs: one JSON object, every tensor, exact bytes. */
+/* Prints the plan as one JSON object, with every tensor and exact bytes. */
 #include "report/plan_facts.h"
 #include "report/plan_links.h"
 
@@ -105,7 +105,7 @@ static json_t *json_groups(const struct compiled *q)
     return if_ok(all, ok);
 }
 
-/* Bytes are those of one token, or for per "past" of one token before it. */
+/* Bytes are of one token, or for per "past" of one token before it. */
 static bool json_copies(json_t *all, const struct compiled *q,
                         enum compiled_variant variant, const char *name)
 {
@@ -144,13 +144,13 @@ static json_t *json_pipeline(const struct plan_pipeline *y)
                                  y->seconds, "one_by_one_s", y->one_by_one_s);
 }
 
-/* The layers that read a memory, each once. */
+/* Returns the layers that read a cache or state, each once. */
 static json_t *json_readers(const struct compiled *q,
                             const struct graph_node *memory)
 {
     const pl_graph *g = q->g;
     json_t *all = json_array();
-    int last = -2; /* nodes stand in the order of layers */
+    int last = -2; /* nodes are in the order of layers */
     bool ok = true;
 
     for (int i = 0; i < g->n_node; i++) {

@@ -1,4 +1,4 @@
-/* A device has one figure a way, so neighbours that are alike share a line. */
+/* A device has one rate per path, so equal neighbours share a line. */
 #include "report/plan_links.h"
 
 #include "device/device.h"
@@ -8,7 +8,7 @@ static bool is_linked(const pl_plan *p, const struct plan_facts *f, int d)
     return d < f->n_dev && p->compiled->list.dev[d].accelerator;
 }
 
-/* io's rates are those of the host's memory. */
+/* io has the rates of the host's memory. */
 static struct cost_link to_host(const struct plan_facts *f, int d)
 {
     return cost_link_of(&f->rates[d], &f->rates[f->n_dev]);
@@ -31,13 +31,13 @@ static void say_link(const struct sink *to, const char *whose,
                   x.latency_s * 1e6);
 }
 
-/* Devices d .. end - 1. */
+/* Prints devices d .. end - 1. */
 static void say_run(const pl_plan *p, const struct plan_facts *f, int d,
                     int end, const struct sink *to)
 {
     const struct device_desc *dev = p->compiled->list.dev;
     const struct cost_rates *r = &f->rates[d];
-    struct cost_rates other = *r; /* one that is like it, elsewhere */
+    struct cost_rates other = *r; /* an equal device in another link domain */
 
     other.link_domain = 0;
     writer_printf(to, "%s", dev[d].name);

@@ -1,5 +1,5 @@
-/* How a plan's devices with processors of their own are linked, as estimates
- * have it. */
+/* Prints the links of a plan's devices that have their own processors, as
+ * estimates use them. */
 #ifndef REPORT_PLAN_LINKS_H
 #define REPORT_PLAN_LINKS_H
 
@@ -8,11 +8,12 @@
 #include "report/plan_facts.h"
 #include "report/writer.h"
 
-/* A line for each run of neighbours that are alike; none where there is no such
- * device. */
+/* Prints a line for each group of equal neighbours; nothing if there are no
+ * such devices. */
 void plan_say_links(const pl_plan *p, const struct plan_facts *f,
                     const struct sink *to);
-/* An array of pairs, each once, and of each with the host; NULL: no memory. */
+/* Returns an array of pairs, each once, and of each device with the host; NULL
+ * if memory is out. */
 json_t *plan_json_links(const pl_plan *p, const struct plan_facts *f);
 
 #endif

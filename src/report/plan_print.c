@@ -1,7 +1,7 @@
-/* The plan for people: who holds what, layer kind by layer kind, what is sent,
- * how fast it will be. Layers whose tensors are alike are one kind; where
- * leftovers were dealt differently from layer to layer the first one stands for
- * all. Lines stay within 100 columns for up to four devices. */
+/* Prints the plan as text: the tensors of each device by type of layer,
+ * collectives and copies, and predicted speeds. Layers with equal tensors are
+ * one type. If remainders are split differently between its layers, the first
+ * one represents all. Lines stay within 100 columns for up to four devices. */
 #include "base/err.h"
 #include "cost/cost.h"
 #include "graph/shape.h"
@@ -15,24 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMN = 4 }; /* devices that get a column */
+enum { MAX_COLUMN = 4 }; /* the most devices with a column */
 
-/* The tensors and messages of one layer, -1 for those outside. */
+/* The tensors and collectives of one layer, -1 for those outside. */
 struct layer {
     int layer;
     int first_tensor, n_tensor; /* in order[] */
     int first_collective, n_collective;
-    int kind;     /* first layer with tensors alike */
-    int sends;    /* first of those with messages alike too */
-    bool differs; /* some layer of the kind is dealt otherwise */
-    bool moves;   /* some layer of the kind is another group's */
+    int kind;     /* first layer with equal tensors */
+    int sends;    /* first of those with equal collectives too */
+    bool differs; /* some layer of the kind is split differently */
+    bool moves;   /* some layer of the kind is in another group */
 };
 
 struct page {
     const pl_plan *p;
     const struct plan_facts *f;
     const struct sink *to;
-    int n_layer; /* with the one outside, which is layer[0] */
+    int n_layer; /* including those outside, which is layer[0] */
     struct layer *layer;
     int *tensor, *collective; /* sorted by layer */
 };
@@ -49,7 +49,8 @@ static int by_layer_m(const struct page *g, int i)
     return g->p->compiled->low->variant->collective[i].layer + 1;
 }
 
-/* order[n]: indices of 0 .. n-1 by layer; first and count for each layer. */
+/* Sorts indices of 0 .. n-1 by layer into order[n]; sets first and count of
+ * each layer. */
 static void sort(const struct page *g, int n, int *order, bool message)
 {
     int (*layer_of)(const struct page *, int) =
@@ -78,7 +79,7 @@ static void sort(const struct page *g, int n, int *order, bool message)
     }
 }
 
-/* Where a tensor lives, beside its layer's group: -1 in it. */
+/* Returns a tensor's group if it differs from its layer's, else -1. */
 static int foreign_group(const struct page *g, const struct plan_tensor *t)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -192,7 +193,7 @@ static pl_status page_init(struct page *g, pl_err *err)
 
 /* Text ------------------------------------------------------------------- */
 
-/* "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
+/* Prints "split 0: 96+96+64", or "split 0: 64 x 32-40" for many ranks. */
 static const char *short_layout(const struct plan_tensor *t, int n_rank,
                                 char buf[64])
 {
@@ -300,7 +301,8 @@ static void print_collective(const struct page *g,
                   sink_size(size, (uint64_t)plan_bytes_at(m->bytes, &one)));
 }
 
-/* "layers 0-4, 7": those of the kind, or those that send alike. */
+/* Prints "layers 0-4, 7": those of the kind, or those with equal
+ * collectives. */
 static void say_layers(const struct page *g, int first, bool sends)
 {
     const char *before = "";
@@ -335,7 +337,7 @@ static const char *group_name(const struct page *g, int group)
     return g->p->compiled->place.group[group].name;
 }
 
-/* The tensors of a layer, group by group if they live in several. */
+/* Prints the tensors of a layer, by group if they are in several. */
 static void say_tensors(const struct page *g, const struct layer *y)
 {
     const int *at = &g->tensor[y->first_tensor];
@@ -510,7 +512,7 @@ static void say_estimate(const struct page *g)
     }
 }
 
-/* Letters up to the next blank that no quote holds. */
+/* Returns the characters up to the next unquoted blank. */
 static size_t word_length(const char *s)
 {
     size_t n = 0;
@@ -523,7 +525,7 @@ static size_t word_length(const char *s)
     return n;
 }
 
-/* Folded between options; each stays whole with its value. */
+/* Prints the options, folded between them; an option stays with its value. */
 static void say_options(const struct page *g)
 {
     const char *s = pl_plan_options(g->p);

@@ -1,10 +1,10 @@
-/* The plan as a picture: devices are rows, layers are columns, tensors boxes
- * whose area is their bytes on that device, collectives and copies lines
- * between the rows, in the gap behind their layer.
+/* The plan as a picture. Devices are rows, layers are columns, and tensors are
+ * boxes whose area is their bytes on that device. Collectives and copies are
+ * lines between the rows, in the gap after their layer.
  *
- * plan_svg_page.c says what stands where; this file only draws it. A cell is
- * tiled by kinds of tensors, one band below the other, and a band by its
- * tensors, side by side. */
+ * plan_svg_page.c computes the layout; this file only draws it. A cell is tiled
+ * by kinds of tensors, one band below the other, and a band by its tensors,
+ * side by side. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -36,7 +36,7 @@ static const struct {
                     "streamed: weights or cache are sent along"},
 };
 
-/* Text of a file's names may hold anything; what XML minds is written apart. */
+/* Prints a name from a file, which may contain anything, escaped for XML. */
 static void say_escaped(const struct sink *to, const char *s)
 {
     for (; *s; s++)
@@ -75,10 +75,10 @@ static void say_rect(const struct sink *to, double x, double y, double w,
 
 static double text_width(const char *s)
 {
-    return 5.3 * (double)strlen(s); /* of 9 px */
+    return 5.3 * (double)strlen(s); /* at 9 px */
 }
 
-/* "gate" of "ffn_gate_exps": the color says the rest. */
+/* Returns "gate" for "ffn_gate_exps"; the color shows the rest. */
 static void box_name(const struct plan_tensor *t, char name[PLAN_NAME])
 {
     char all[PLAN_NAME];
@@ -135,7 +135,7 @@ static void draw_cell(const struct svg_page *g, const struct svg_column *c,
         if (kind[k] == 0)
             continue;
         writer_printf(g->to, "<g fill='%s'>\n", kinds[k].fill);
-        if (k == SVG_OTHER || h < 10) { /* too thin to tell apart */
+        if (k == SVG_OTHER || h < 10) { /* too thin to distinguish */
             say_rect(g->to, x, y, w, h < 0.7 ? 0.7 : h, "");
             named = true;
         }
@@ -181,11 +181,11 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
         }
     if (y0 > y1)
         return;
-    for (int i = 0; i < g->n_row; i++) /* the label is where no mark is */
+    for (int i = 0; i < g->n_row; i++) /* puts the label where no mark is */
         if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
             at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;
-    if (y1 - y0 < 1) { /* among the devices of one row */
+    if (y1 - y0 < 1) { /* between the devices of one row */
         y0 -= 26;
         y1 += 26;
     }

@@ -1,4 +1,4 @@
-/* Where everything stands in the picture of a plan. */
+/* The layout of the picture of a plan. */
 #ifndef REPORT_PLAN_SVG_H
 #define REPORT_PLAN_SVG_H
 
@@ -16,14 +16,14 @@ enum svg_kind {
 };
 
 enum {
-    SVG_TOP = 96, /* where rows begin, px */
+    SVG_TOP = 96, /* start of the rows, px */
     SVG_PAD = 14, /* above a row's boxes */
 };
 
 /* Devices first .. first + n - 1. */
 struct svg_row {
     int first, n;
-    bool more;       /* too many: they are only counted */
+    bool more;       /* too many: only counted */
     char groups[64]; /* their names */
     double y, h;
 };
@@ -31,17 +31,17 @@ struct svg_row {
 /* Layers first .. last; -1 is the embedding, n_layer the output. */
 struct svg_column {
     int first, last;
-    bool more;   /* too many: they are only named */
-    bool differ; /* leftovers are dealt from layer to layer */
+    bool more;   /* too many: only named */
+    bool differ; /* splits differ between its layers */
     double x, w;
 };
 
 enum svg_line_kind { SVG_COLLECTIVE, SVG_COPY, SVG_STREAM, SVG_LINES };
 
-/* Messages of a group, or copies from a group to another, of a column. */
+/* Collectives of a group, or copies between two groups, of a column. */
 struct svg_line {
     enum svg_line_kind kind;
-    int column, a, b; /* groups; of a message the same */
+    int column, a, b; /* groups; equal for a collective */
     int n;
     uint64_t bytes;
     const char *name;
@@ -57,30 +57,30 @@ struct svg_page {
     struct svg_row *row;
     struct svg_column *column;
     struct svg_line *line;
-    uint64_t *mean; /* [n_tensor][n_row] of tensors of a column's first layer:
-                       bytes on a device of the row, the mean of the column's
-                       layers */
+    /* [n_tensor][n_row] for tensors of a column's first layer: bytes on a
+     * device of the row, averaged over the column's layers */
+    uint64_t *mean;
     int *row_of;    /* [n_dev] */
     int *column_of; /* [n_layer + 2] by layer + 1 */
-    bool tied;      /* the output is computed with the embedding's weight */
+    bool tied;      /* the output uses the embedding's weight */
     bool has_kind[SVG_KINDS], has_line[SVG_LINES];
     double scale; /* px^2 a byte */
     double width, height;
 };
 
-/* All memory is the arena's. */
+/* All memory is allocated from the arena. */
 pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err);
 
 enum svg_kind svg_kind(const struct graph_node *n);
-/* The column that draws the tensor, or NULL. */
+/* Returns the column that draws the tensor, or NULL. */
 const struct svg_column *svg_column_of(const struct svg_page *g,
                                        const struct plan_tensor *t);
-/* Bytes of a cell, by kind and in all. */
+/* Returns the bytes of a cell, total and by kind. */
 uint64_t svg_bytes(const struct svg_page *g, const struct svg_column *c,
                    int row, uint64_t kind[SVG_KINDS]);
-/* Is the device of the group that runs the column? */
+/* Returns true if the device is in the group that runs the column. */
 bool svg_runs(const struct svg_page *g, const struct svg_column *c, int dev);
-/* Side of the square that tells the scale: a power of two of bytes. */
+/* Returns the side of the square of the legend: a power of two of bytes. */
 double svg_side(const struct svg_page *g);
 
 #endif

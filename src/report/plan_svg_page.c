@@ -1,7 +1,7 @@
-/* What the picture of a plan shows, and where. Neighbouring layers that are
- * alike share a column, and neighbouring devices a row, once there are more
- * than FEW; of very many columns or rows the middle is left out. The scale is
- * the largest that lets the fullest cell of a layer have CELL px of height. */
+/* Computes the layout of the picture of a plan. Neighbouring layers that are
+ * alike share a column, and neighbouring devices a row, if there are more than
+ * FEW. The middle of very many columns or rows is left out. The scale is the
+ * largest at which the fullest cell of a layer is CELL px high. */
 #include "report/plan_svg.h"
 
 #include "base/err.h"
@@ -14,12 +14,12 @@ enum {
     FEW = 8,
     MOST_ROWS = 12,
     MOST_COLUMNS = 20,
-    LEFT = 178, /* px of the rows' names */
+    LEFT = 178, /* px for the rows' names */
     WIDTH = 150,
     NARROW = 84,
     BROAD = 330, /* px of columns */
     CELL = 118,
-    LINE = 24, /* px of gap a line takes */
+    LINE = 24, /* px of a line's gap */
 };
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -55,7 +55,7 @@ enum svg_kind svg_kind(const struct graph_node *n)
     }
 }
 
-/* -1 is the embedding's place, n_layer the output's. */
+/* Returns a node's position: -1 is the embedding, n_layer the output. */
 static int place_of(const struct svg_page *g, const struct graph_node *n)
 {
     if (n->layer >= 0)
@@ -168,7 +168,7 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
         }
         g->row[g->n_row++] = (struct svg_row){.first = d, .n = 1};
     }
-    if (g->n_row > MOST_ROWS) { /* the first and the last few stay */
+    if (g->n_row > MOST_ROWS) { /* keeps the first and the last few */
         struct svg_row *m = &g->row[MOST_ROWS / 2];
 
         cut = g->n_row - MOST_ROWS;
@@ -189,7 +189,8 @@ static pl_status find_rows(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- columns ------------------------------------------------------------ */
 
-/* From a layer to the next one's group: not what tells layers apart. */
+/* Returns true for a copy from a layer to the next one's group, which does not
+ * distinguish layers. */
 static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
 {
     const struct placement *y = &g->p->compiled->place;
@@ -198,7 +199,8 @@ static bool passes_on(const struct svg_page *g, const struct lowered_copy *c)
            y->layer_group[c->layer + 1] == c->to;
 }
 
-/* Copies of a layer as one number: how many of each pair of groups. */
+/* Encodes the copies of a layer as one number: how many for each pair of
+ * groups. */
 static int64_t copies_of(const struct svg_page *g,
                          enum compiled_variant variant, int layer)
 {
@@ -222,7 +224,7 @@ static int collectives_of(const struct svg_page *g, int layer)
     return n;
 }
 
-/* Layer b as layer a = b - 1, tensor by tensor. */
+/* Returns true if layer b equals layer a = b - 1, tensor by tensor. */
 static bool layer_alike(const struct svg_page *g, int a, int b)
 {
     int i = 0, k = 0;
@@ -251,7 +253,7 @@ static bool layer_alike(const struct svg_page *g, int a, int b)
     }
 }
 
-/* Does it run where only a count of devices is drawn? */
+/* Returns true if it runs on a row that shows only a count of devices. */
 static bool unseen(const struct svg_page *g, int layer)
 {
     int group = group_of_layer(g, layer);
@@ -299,8 +301,8 @@ static pl_status find_columns(struct svg_page *g, struct arena *a, pl_err *err)
 
 /* ---- boxes -------------------------------------------------------------- */
 
-/* Tensor i's like in the column's first layer: layers that share a column have
- * theirs in one order. */
+/* Returns the tensor like tensor i in the column's first layer: layers that
+ * share a column have them in the same order. */
 static int first_like(const struct svg_page *g, int i)
 {
     const struct plan_tensor *t = g->f->tensor;
@@ -381,8 +383,8 @@ static pl_status add_line(struct svg_page *g, struct arena *a,
     return PL_OK;
 }
 
-/* The column whose picture shows what belongs to a layer; -1: none does. What
- * is passed on leaves the last layer of a column. */
+/* Returns the column that shows a layer's entry, or -1. Copies to the next
+ * layer are shown at the last layer of a column. */
 static int shown_in(const struct svg_page *g, int layer, bool last)
 {
     int i = g->column_of[layer + 1];
@@ -391,8 +393,8 @@ static int shown_in(const struct svg_page *g, int layer, bool last)
     return !c->more && layer == (last ? c->last : c->first) ? i : -1;
 }
 
-/* A node outside the layers is the embedding's if no layer's node is before
- * it. */
+/* Returns the layer of a copy. A node outside the layers belongs to the
+ * embedding if no layer's node precedes it. */
 static int layer_of_copy(const struct svg_page *g, const struct lowered_copy *c)
 {
     const pl_graph *graph = g->p->graph;
@@ -410,7 +412,7 @@ static pl_status find_collectives(struct svg_page *g, struct arena *a,
 {
     const struct lowered_variant *w = g->p->compiled->low->variant;
     const struct graph_sizes one = {.n_tok = 1, .n_out = 1, .n_seq = 1};
-    bool inside = false; /* a layer's was seen */
+    bool inside = false; /* true after a node of a layer */
 
     for (int i = 0; i < w->n_collective; i++) {
         const struct lowered_collective *m = &w->collective[i];

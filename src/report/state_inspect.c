@@ -1,5 +1,5 @@
-/* pl_inspect of a saved state: whose it is and what it holds, after all of it
- * was read and every checksum held. */
+/* pl_inspect of a saved state: its model and contents, after reading all of it
+ * and verifying every checksum. */
 #include "report/state_inspect.h"
 
 #include "base/err.h"
@@ -24,7 +24,8 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    struct stat st; /* a pipe would be waited for, and could be read once */
+    struct stat st; /* opening a pipe would wait, and reading would consume
+                       it */
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "rb") : NULL;
     bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);
@@ -34,7 +35,7 @@ bool state_is(const char *path)
     return is;
 }
 
-/* Everything behind the head. */
+/* Reads everything after the head. */
 static pl_status read_data(struct state_reader *r, const struct state_head *h,
                            pl_err *err)
 {

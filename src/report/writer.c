@@ -1,4 +1,4 @@
-/* Formatted text and JSON into a pl_write_fn; nothing is kept in between. */
+/* Writes formatted text and JSON to a pl_write_fn, unbuffered. */
 #include "report/writer.h"
 
 #include "base/err.h"
@@ -24,7 +24,7 @@ void writer_printf(const struct sink *to, const char *fmt, ...)
                   (size_t)n < sizeof buf ? (size_t)n : sizeof buf - 1);
 }
 
-/* jansson on its way to a sink; the caller's function has its own locale. */
+/* A sink for jansson; the caller's function runs in its own locale. */
 struct json_way {
     const struct sink *to;
     locale_t before;
@@ -40,7 +40,7 @@ static int write_json(const char *text, size_t len, void *user)
     return 0;
 }
 
-/* RFC 3629. */
+/* Follows RFC 3629. */
 size_t sink_utf8_len(const char *s, size_t left)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -60,7 +60,7 @@ size_t sink_utf8_len(const char *s, size_t left)
     return n;
 }
 
-/* A copy that is UTF-8, to be freed; NULL when memory is out. */
+/* Returns a valid UTF-8 copy; the caller frees it. NULL if memory is out. */
 static char *clean(const char *s, size_t len, size_t *clean_len)
 {
     char *copy = len < SIZE_MAX / 3 ? malloc(3 * len + 1) : NULL;

@@ -9,7 +9,7 @@
 
 /* ---- the heap ---------------------------------------------------------- */
 
-/* Which of two candidates stands nearer to the root. */
+/* Returns true if `a` belongs nearer to the root than `b`. */
 typedef bool order_fn(const struct candidate *a, const struct candidate *b);
 
 static bool best_first(const struct candidate *a, const struct candidate *b)
@@ -48,7 +48,8 @@ static inline void heapify(struct candidate *c, int32_t n, order_fn *before)
         sift_down(c, n, i, before);
 }
 
-/* Moves the best of the heap c[0 .. *n) behind its end and shrinks it. */
+/* Moves the best of the heap c[0 .. *n) to the position after its end and
+ * shrinks the heap. */
 static struct candidate *take_best(struct candidate *c, int32_t *n)
 {
     struct candidate best = c[0];
@@ -60,12 +61,13 @@ static struct candidate *take_best(struct candidate *c, int32_t *n)
     return &c[*n];
 }
 
-/* Ends a row of take_best: what was taken becomes c[0 .. n), best first. */
+/* Ends a sequence of take_best: the taken candidates become c[0 .. n), best
+ * first. */
 static void keep_taken(struct candidates *a, int32_t n_heap)
 {
     int32_t n = a->n - n_heap;
 
-    /* taken items stand at the end, worst first */
+    /* taken candidates are at the end, worst first */
     memmove(a->c, a->c + n_heap, (size_t)n * sizeof *a->c);
     for (int32_t i = 0, j = n - 1; i < j; i++, j--) {
         struct candidate x = a->c[i];
@@ -109,7 +111,7 @@ void candidates_sort(struct candidates *a)
     a->sorted = true;
 }
 
-/* ---- what filters have in common --------------------------------------- */
+/* ---- shared by the filters --------------------------------------------- */
 
 static const struct candidate *greatest(const struct candidates *a)
 {
@@ -140,8 +142,8 @@ double candidates_weigh(struct candidates *a)
     return sum;
 }
 
-/* Of what candidates_weigh has weighed: -ln of a probability is
- * log_sum - (logit - top) / heat. */
+/* Returns the entropy after candidates_weigh: -ln of a probability is log_sum -
+ * (logit - top) / heat. */
 static double entropy(const struct candidates *a, double sum, double log_sum)
 {
     double top = greatest(a)->logit, all = 0;
@@ -304,7 +306,7 @@ int32_t candidates_draw(struct candidates *a, double u, double *p)
     for (int32_t i = 0; i < a->n; i++) {
         if (a->c[i].p == 0)
             continue;
-        c = &a->c[i]; /* the last one, should rounding lead past it */
+        c = &a->c[i]; /* also the result if rounding leads past the last */
         if (at < c->p)
             break;
         at -= c->p;

@@ -1,4 +1,4 @@
-/* Tokens looked back at in a ring, breakers found as text comes. */
+/* Keeps the scanned tokens in a ring and finds breakers as tokens are added. */
 #include "sampling/dry.h"
 
 #include "base/err.h"
@@ -10,7 +10,7 @@
 enum {
     MOST_BREAKER = 256,
     MOST_BREAKER_BYTES = 64,
-    MOST_PIECE = 1024, /* of one token; what is longer is cut */
+    MOST_PIECE = 1024, /* of one token; longer text is cut */
 };
 
 struct breaker {
@@ -29,17 +29,19 @@ struct dry {
     /* The last tokens, a ring: token i is at i % cap. */
     int32_t *seen;  /* owned, [cap] */
     bool *breaks;   /* owned, [cap]: a breaker ends within it */
-    int32_t cap;    /* tokens looked back at */
+    int32_t cap;    /* tokens scanned */
     int64_t n_seen; /* accepted so far */
-    /* The end of the text before the next token: a breaker may begin there. */
+    /* The end of the text before the next token, in which a breaker may
+     * begin. */
     char text[MOST_BREAKER_BYTES + MOST_PIECE];
     size_t n_text; /* less than MOST_BREAKER_BYTES between two tokens */
 
     int32_t *back;  /* owned, [cap]: the ring, newest first */
-    int32_t *match; /* owned, [cap]: how far back[i ..] is like back[0 ..] */
+    int32_t *match; /* owned, [cap]: length of the match of back[i ..] with
+                       back[0 ..] */
     int32_t *hit;   /* owned, [cap]: tokens with a penalty */
     int32_t n_hit;
-    float *penalty; /* owned, [n_vocab]: 0 but for those */
+    float *penalty; /* owned, [n_vocab]: 0 except for these */
 };
 
 static pl_status copy_breakers(struct dry *d, const struct sampling_options *o,
@@ -130,7 +132,7 @@ void dry_reset(struct dry *d)
     d->n_text = 0;
 }
 
-/* Does a breaker end within the last `n_new` bytes of the text? */
+/* Returns true if a breaker ends within the last `n_new` bytes of the text. */
 static bool has_breaker(const struct dry *d, size_t n_new)
 {
     for (int32_t i = 0; i < d->n_breaker; i++) {
@@ -160,10 +162,11 @@ void dry_accept(struct dry *d, int32_t id)
     d->n_text = rest;
 }
 
-/* match[i]: how many of back[i ..] are those of back[0 ..]. */
+/* Sets match[i] to the number of tokens of back[i ..] that equal those of
+ * back[0 ..]. */
 static void compare(struct dry *d, int32_t n)
 {
-    int32_t left = 0, right = 0; /* the match that reaches furthest */
+    int32_t left = 0, right = 0; /* the match that extends furthest */
 
     for (int32_t i = 1; i < n; i++) {
         int32_t same = 0;
@@ -185,14 +188,14 @@ static float penalty_of(const struct dry *d, int32_t length)
 {
     double power = d->log_base * (length - d->allowed);
 
-    /* e^80 is more than any logit that a model gives. */
+    /* e^80 exceeds every logit of a model. */
     return (float)(d->multiplier / exact_exp(-(power < 80 ? power : 80)));
 }
 
 const float *dry_penalties(struct dry *d)
 {
     int32_t n = d->n_seen < d->cap ? (int32_t)d->n_seen : d->cap;
-    int32_t most = n; /* tokens behind the last breaker */
+    int32_t most = n; /* tokens after the last breaker */
 
     for (int32_t i = 0; i < d->n_hit; i++)
         d->penalty[d->hit[i]] = 0;

@@ -5,16 +5,19 @@
 
 static const double ln2 = 0x1.62e42fefa39efp-1;
 
-enum { N_SLOPE = 100 }; /* likeliest tokens that Zipf's exponent is taken of */
+enum {
+    N_SLOPE = 100
+}; /* likeliest tokens from which Zipf's exponent is
+                           estimated */
 
-/* e^x for any x, within what a double holds. */
+/* Returns e^x for any x, within the range of a double. */
 static double power(double x)
 {
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(x < 700 ? -x : -700);
 }
 
-/* Version 1: the k with which a vocabulary of Zipf's law would have this
- * surprise. candidates are sorted and weighed. */
+/* Version 1: returns the k at which a vocabulary by Zipf's law would have this
+ * surprise. Candidates must be sorted and weighed. */
 static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
 {
     double above = 0, below = 0, slope, rest, k;

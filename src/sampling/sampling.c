@@ -1,8 +1,7 @@
-/* From logits to a token: collecting the candidates, the steps, the draw.
- *
- * Penalties, DRY and top-k are applied while the logits are read where the
- * order begins with them, so that most tokens never become candidates.
- * Source of the repetition penalty: arXiv:1909.05858. */
+/* Chooses a token: collects the candidates, applies the samplers, draws.
+ * Penalties, DRY and top-k are applied while the logits are read if the order
+ * begins with them, so that most tokens never become candidates. Source of the
+ * repetition penalty: arXiv:1909.05858. */
 #include "sampling/sampling.h"
 
 #include "base/err.h"
@@ -17,19 +16,19 @@
 #include <string.h>
 
 struct sampler {
-    struct sampling_options o; /* without what it borrowed */
+    struct sampling_options o; /* without borrowed members */
     int32_t n_vocab;
-    uint64_t state; /* of the random numbers */
+    uint64_t state; /* of the random generator */
     double mu;      /* of Mirostat */
 
     uint8_t
-        step[PL_N_STEP]; /* enum pl_sampling_step, those that do something */
+        step[PL_N_STEP]; /* enum pl_sampling_step, only those with an effect */
     int32_t n_step;
     int32_t n_lead; /* of them applied while logits are read */
     bool leads[PL_N_STEP];
 
     struct candidates left; /* left.c: owned, [cap] */
-    int32_t cap;            /* top_k where that is among the leading steps, else
+    int32_t cap;            /* top_k if that is a leading sampler, else
                                n_vocab */
 
     float *bias;    /* owned, [n_vocab], or NULL */
@@ -40,8 +39,8 @@ struct sampler {
     struct dry *dry;    /* owned, or NULL */
     const float *minus; /* its penalties, during a pick; or NULL */
 
-    const uint32_t *allowed; /* borrowed, a bit a token, during a pick; or NULL:
-                                all */
+    /* borrowed, one bit per token, during a pick; NULL: all allowed */
+    const uint32_t *allowed;
 };
 
 struct sampling_options sampling_defaults(void)
@@ -62,7 +61,7 @@ struct sampling_options sampling_defaults(void)
                                      .mirostat_eta = 0.1f};
 }
 
-/* One row an option: where it is and what it may be. */
+/* One row per option: its offset and range. */
 static const struct range {
     const char *name;
     size_t at;
@@ -176,7 +175,7 @@ static bool has_penalties(const struct sampling_options *o)
             o->penalty_presence != 0);
 }
 
-/* Does it change anything? */
+/* Returns true if the sampler has an effect. */
 static bool is_on(const struct sampling_options *o, int step)
 {
     switch ((enum pl_sampling_step)step) {
@@ -204,8 +203,9 @@ static bool is_on(const struct sampling_options *o, int step)
     return false;
 }
 
-/* The steps that do something, and those that reading logits does at once:
- * penalties, DRY and top-k, if the order begins with some of them in turn. */
+/* Sets the samplers that have an effect. Those applied while logits are read
+ * are penalties, DRY and top-k, if the order begins with some of them, in this
+ * sequence. */
 static void set_steps(struct sampler *s, const struct sampling_options *o)
 {
     static const uint8_t lead[] = {PL_STEP_PENALTIES, PL_STEP_DRY,
@@ -355,11 +355,10 @@ static float adjusted(const struct sampler *s, int32_t id, float logit)
     return logit;
 }
 
-/* Logits that are looked at together: loops of a known number of rounds, which
- * compilers turn into vectors. */
+/* Logits read together: loops with a fixed count, which compilers vectorize. */
 enum { BLOCK = 64, LANES = 16 };
 
-/* Is each logit a number, or -infinity? */
+/* Returns true if each logit is a number or -infinity. */
 static bool usable(const struct sampler *s, const float *logits)
 {
     int32_t i = 0;
@@ -373,8 +372,8 @@ static bool usable(const struct sampler *s, const float *logits)
     return !bad;
 }
 
-/* What is neither a number nor -infinity counts as +infinity, so that who looks
- * for the greatest meets it. */
+/* Returns x, or +infinity if x is neither a number nor -infinity, so that a
+ * search for the maximum finds it. */
 static float checked(float x)
 {
     return x <= FLT_MAX ? x : INFINITY;
@@ -398,15 +397,15 @@ static float greatest_of_block(const float *x)
     return most;
 }
 
-/* Are the logits themselves what counts, and of all tokens? */
+/* Returns true if the logits are used unchanged, and all tokens are allowed. */
 static bool is_plain(const struct sampler *s)
 {
     return !s->bias && !s->leads[PL_STEP_PENALTIES] && !s->leads[PL_STEP_DRY] &&
            !s->allowed;
 }
 
-/* The candidate of a token; false if it cannot be drawn: one that is not
- * allowed, -infinity, and NaN, which a bias can make of that. */
+/* Makes the candidate of a token. Returns false if it cannot be drawn: it is
+ * not allowed, or -infinity, or NaN, which a bias can make of -infinity. */
 static bool candidate(const struct sampler *s, const float *logits, int32_t id,
                       struct candidate *c)
 {
@@ -422,8 +421,9 @@ static bool candidate(const struct sampler *s, const float *logits, int32_t id,
     return true;
 }
 
-/* The first of the greatest; -1: all are -infinity, or one is no number. Each
- * is read once: of many texts at once the logits are megabytes. */
+/* Returns the first of the greatest logits; -1 if all are -infinity or one is
+ * not a number. Reads each once, because the logits of many sequences are
+ * megabytes. */
 static int32_t first_greatest(const float *logits, int32_t n)
 {
     float most = -INFINITY;
@@ -462,7 +462,7 @@ static int32_t most_likely(const struct sampler *s, const float *logits)
     return best.id;
 }
 
-/* All candidates, or the top k of them in order. */
+/* Collects all candidates, or the top k of them in order. */
 static void collect(struct sampler *s, const float *logits)
 {
     bool top_k = s->cap < s->n_vocab, plain = is_plain(s);
@@ -471,7 +471,7 @@ static void collect(struct sampler *s, const float *logits)
 
     *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        /* Of two that are equal the first counts: none of these is wanted. */
+        /* The first of equal logits wins, so this block has none to add. */
         if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;
@@ -488,9 +488,10 @@ static void collect(struct sampler *s, const float *logits)
         candidates_sort(a);
 }
 
-/* ---- the steps --------------------------------------------------------- */
+/* ---- the samplers ------------------------------------------------------ */
 
-/* Penalties behind other steps: of what these left, heated as it is. */
+/* Applies penalties after other samplers, to the remaining candidates, with
+ * their temperature. */
 static void change_logits(struct sampler *s, int step)
 {
     struct candidates *a = &s->left;
@@ -507,7 +508,7 @@ static void change_logits(struct sampler *s, int step)
     a->sorted = false;
 }
 
-/* u: in [0, 1), for XTC. */
+/* Applies a sampler. u: in [0, 1), for XTC. */
 static void apply(struct sampler *s, int step, double u)
 {
     const struct sampling_options *o = &s->o;
@@ -549,7 +550,7 @@ static void apply(struct sampler *s, int step, double u)
     }
 }
 
-/* Is it the likeliest token, whatever the other steps do? */
+/* Returns true if the likeliest token wins whatever the other samplers do. */
 static bool is_greedy(const struct sampler *s)
 {
     if (s->o.temperature != 0 || s->o.dynatemp_range > 0 ||

@@ -1,11 +1,11 @@
-/* Choosing the next token from a row of logits.
+/* Chooses the next token from a row of logits.
  *
- * A mask of tokens and logit bias come first, then the steps, in the order of
- * enum pl_sampling_step or in one that was asked for, then one draw.
- * Exponentials and random numbers are computed by our own code in IEEE double
- * precision: equal logits and an equal seed give equal tokens on every machine.
+ * A mask of tokens and logit bias come first, then the samplers, in the order
+ * of enum pl_sampling_step or in a requested one, then one draw. Exponentials
+ * and random numbers are computed by our own code in IEEE double precision:
+ * equal logits and an equal seed give equal tokens on every machine.
  *
- * A sampler belongs to one sequence and one thread at a time. */
+ * A sampler belongs to one sequence and to one thread at a time. */
 #ifndef SAMPLING_SAMPLING_H
 #define SAMPLING_SAMPLING_H
 
@@ -21,8 +21,8 @@ struct sampling_bias {
 typedef size_t sampling_spell_fn(const void *user, int32_t id, char *to,
                                  size_t cap);
 
-/* Plain options. Start from sampling_defaults(). What they mean: pl_sampling in
- * pl.h. */
+/* Options. Start from sampling_defaults(). pl_sampling in pl.h explains
+ * them. */
 struct sampling_options {
     uint64_t seed;
     float temperature;
@@ -41,8 +41,8 @@ struct sampling_options {
 
     float dry_multiplier, dry_base;
     int32_t dry_allowed_length, dry_last_n;
-    const char *const
-        *dry_breaker; /* [n_dry_breaker], borrowed during create */
+    /* [n_dry_breaker], borrowed during create */
+    const char *const *dry_breaker;
     int32_t n_dry_breaker;
     sampling_spell_fn *spell; /* for breakers; else NULL */
     const void *spell_user;   /* borrowed */
@@ -57,29 +57,32 @@ struct sampling_options {
     int64_t n_bias;
 };
 
-/* top-k 40, top-p 0.95, min-p 0.05, temperature 0.8, all else off; seed 0. */
+/* Returns top-k 40, top-p 0.95, min-p 0.05, temperature 0.8, all else off; seed
+ * 0. */
 struct sampling_options sampling_defaults(void);
 
 struct sampler; /* opaque */
 
-/* PL_BAD_ARGUMENT names the option, its value and its range. All memory is
- * allocated here. */
+/* Creates a sampler and allocates all its memory. PL_BAD_ARGUMENT names the
+ * option, its value and its range. */
 pl_status sampling_create(struct sampler **out, int32_t n_vocab,
                           const struct sampling_options *o, pl_err *err);
 void sampling_free(struct sampler *s);
 
-/* As after sampling_create: forgets the tokens, starts the seed anew. */
+/* Resets to the state after sampling_create: forgets the tokens, restarts the
+ * seed. */
 void sampling_reset(struct sampler *s);
 
-/* Tells penalties and DRY of a token of the sequence: each one generated and,
- * if it should count, of the prompt. Ids out of range are ignored. */
+/* Adds a token of the sequence to the history of penalties and DRY: each
+ * generated one and, if it should count, each of the prompt. Ids out of range
+ * are ignored. */
 void sampling_accept(struct sampler *s, int32_t id);
 
-/* The next token by logits[0 .. n_vocab), or -1 if there is nothing to choose
- * by: a logit is NaN or +infinity, which means a broken model, or all are
+/* Returns the next token by logits[0 .. n_vocab), or -1 if no choice is
+ * possible: a logit is NaN or +infinity, which means a broken model, or all are
  * -infinity, perhaps by a bias. Token i is left out before any filter unless
  * bit i % 32 of allowed[i / 32] is set; NULL: all are allowed. Does not accept
- * it. Advances the seed by one draw, also when greedy or if there is nothing,
+ * the token. Advances the seed by one draw, also if greedy or if it returns -1,
  * and by another for XTC. */
 int32_t sampling_pick(struct sampler *s, const float *logits,
                       const uint32_t *allowed);

@@ -1,5 +1,5 @@
-/* The head and the checksums of state files; see state.h for the format. Who
- * reads and writes the caches themselves is state/state_io.c. */
+/* The head and the checksums of state files; see state.h for the format.
+ * state/state_io.c reads and writes the cache data. */
 #include "state/state.h"
 
 #include "base/err.h"
@@ -57,7 +57,8 @@ int64_t state_chunk(const struct state_seq *s, int64_t pos)
     return (end < s->first + s->n ? end : s->first + s->n) - pos;
 }
 
-/* The first position of a sequence that is there of a cache: before its end. */
+/* Returns the first position of a sequence that is present for a cache, given
+ * its end. */
 static int64_t first_there(const struct state_cache *c,
                            const struct state_seq *s)
 {
@@ -357,7 +358,7 @@ static pl_status get_seq(const unsigned char **p, struct state_head *h, int i,
     return PL_OK;
 }
 
-/* The part of fixed size; r stands behind it. */
+/* Reads the part of fixed size. */
 static pl_status get_fixed(struct state_reader *r, struct state_head *h,
                            pl_err *err)
 {
@@ -366,7 +367,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     uint32_t version, bytes, n_rank, flags, n_cache, n_seq;
     uint64_t note_bytes;
 
-    /* First what tells whether it is a state at all. */
+    /* First checks that it is a state at all. */
     PL_TRY(state_get(r, b, sizeof magic, err));
     if (!state_begins((const char *)b))
         return err_set(err, PL_BAD_FILE,
@@ -413,7 +414,7 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     memcpy(h->name, p, STATE_NAME);
     h->name[STATE_NAME - 1] = 0;
     for (char *c = h->name; *c; c++)
-        *c = *c < ' ' || *c > '~' ? '?' : *c; /* it goes to terminals */
+        *c = *c < ' ' || *c > '~' ? '?' : *c; /* it is printed to terminals */
     return PL_OK;
 }
 
@@ -437,7 +438,7 @@ pl_status state_get_head(struct state_reader *r, struct state_head *h,
             : err_no_memory(err, "the head of a state");
     if (s == PL_OK)
         s = state_get(r, b, rest, err);
-    if (s == PL_OK) /* before any of it is believed */
+    if (s == PL_OK) /* before any of it is used */
         s = state_get_sum(r, err);
     for (int i = 0; i < h->n_cache && s == PL_OK; i++)
         s = get_cache(&p, &h->cache[i], err);

@@ -1,17 +1,18 @@
-/* State files: what sequences have in the cache, as a stream of bytes.
+/* State files: the cache contents of sequences as a stream of bytes.
  *
- * In logical order, so that the stream knows no layout, ranks, devices or
- * pages; what is in the caches is opaque here. All numbers are little endian.
+ * Everything is in logical order, so the stream depends on no layout, ranks,
+ * devices or pages; cache contents are opaque here. All numbers are little
+ * endian.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
  *           8   4  version, 4
  *          12   4  bytes of the head
- *          16   8  fingerprint of the model: what decides what is cached
+ *          16   8  fingerprint of the model: all that decides what is cached
  *          24   8  hash of the numeric plan that computed it
  *          32   8  tokens of the vocabulary
  *          40   4  ranks
  *          44   4  flags; bit 0: the whole cache, so other sequences are empty;
- *                  bit 1: for one engine alone, whose mark the fingerprint is
+ *                  bit 1: for one engine only, whose mark is the fingerprint
  *          48   4  n_cache
  *          52   4  n_seq
  *          56   8  bytes of the note
@@ -24,35 +25,34 @@
  *                     8  4  GGUF id of the format
  *                    12  4  heads
  *                    16  8  values of a head
- *                    24  8  window: of each sequence those positions are there
- *                           that a token behind its end sees, of so many; and
- *                           what stands before them back to a multiple of 64.
- *                           0: all
+ *                    24  8  window: of each sequence only the positions are
+ *                           present that a token after its end sees, and those
+ *                           before them back to a multiple of 64. 0: all
  *                  n_seq times 40, ids ascending:
  *                     0  4  id
  *                     4  4  like: record of an earlier sequence, or its own
  *                     8  8  first position
  *                    16  8  n, positions
- *                    24  8  n_like: so many positions at the beginning are
- *                           those of `like` and not said again: a multiple of
- *                           64, or, where there are no states, n; `like` has
- *                           those of them that are there
+ *                    24  8  n_like: number of positions at the beginning that
+ *                           are those of `like` and not repeated: a multiple
+ *                           of 64, or, without states, n; `like` has those of
+ *                           them that are present
  *                    32  8  0
- *                  the note: bytes of the caller's own
+ *                  the note: bytes of the caller
  *                  8  checksum
- *   chunk   for each sequence, from position first + n_like on, up to the next
+ *   chunk   for each sequence, from position first + n_like, up to the next
  *           multiple of 64 or the sequence's end:
  *                  for each cache that has these positions: rows
  *                  [positions, n_head, d_head], each head's values in the
  *                  cache's own format
  *                  8  checksum
  *
- * Checksums are hash64 of the bytes since the last one, seeded by that; so the
- * last one vouches for everything, and chunks cannot change places. The head
- * tells how many bytes follow; there is nothing behind the last checksum.
+ * A checksum is the hash64 of the bytes since the last one, seeded by that. So
+ * the last one covers everything, and chunks cannot be reordered. The head
+ * determines how many bytes follow; nothing follows the last checksum.
  *
- * Writer and reader keep no more than the head and what the caller hands over.
- * The reader trusts nothing: a head is checked before it is believed. */
+ * Writer and reader keep only the head and what the caller passes. The reader
+ * checks a head before it uses it. */
 #ifndef STATE_STATE_H
 #define STATE_STATE_H
 
@@ -94,21 +94,22 @@ struct state_head {
     size_t note_bytes;
 };
 
-/* Are these 8 bytes the beginning of a state? */
+/* Returns true if these 8 bytes begin a state. */
 bool state_begins(const char b[8]);
 
-/* Bytes of the head, and of all of it. */
+/* Return the bytes of the head, and of the whole stream. */
 size_t state_head_bytes(const struct state_head *h);
 uint64_t state_bytes(const struct state_head *h);
 
-/* Bytes of a row: of one position of a cache, or of a state. */
+/* Returns the bytes of a row: of one position of a cache, or of a state. */
 size_t state_row_bytes(const struct state_cache *c);
 
-/* Positions of the chunk that begins at `pos` of a sequence; 0 at its end. */
+/* Returns the positions of the chunk that begins at `pos` of a sequence; 0 at
+ * its end. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
 
-/* Rows of a cache in the chunk that begins at `pos` of a sequence: one a
- * position, or none of them; of a state one in the last chunk. */
+/* Returns the rows of a cache in the chunk that begins at `pos` of a sequence:
+ * one a position, or 0. A state has one in the last chunk. */
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
                    int64_t pos);
 
@@ -117,7 +118,7 @@ int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
 struct state_writer {
     pl_state_write_fn *write;
     void *user;
-    struct hash64 sum; /* of what stands since the last checksum */
+    struct hash64 sum; /* since the last checksum */
     uint64_t at;       /* bytes so far */
 };
 
@@ -141,14 +142,14 @@ struct state_reader {
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user);
-/* `a` owns the head's arrays and its note. BAD_FILE, or UNSUPPORTED for another
- * version. */
+/* Reads and checks the head. `a` owns its arrays and its note. BAD_FILE, or
+ * UNSUPPORTED for another version. */
 pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err);
 pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);
-/* Ends a chunk: what was read of it is what was written. */
+/* Ends a chunk: checks that it is unchanged. */
 pl_status state_get_sum(struct state_reader *r, pl_err *err);
-/* Nothing follows. */
+/* Checks that nothing follows. */
 pl_status state_get_end(struct state_reader *r, pl_err *err);
 
 #endif

@@ -1,7 +1,7 @@
-/* pl_state_*: streams of state to callbacks, memory and files.
+/* pl_state_*: state streams to callbacks, memory and files.
  *
- * A file is written by pl_file_open's rules, and never over one of the engine's
- * own model. */
+ * A file is written by the rules of pl_file_open, and never over a file of the
+ * engine's model. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -151,7 +151,7 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
 
 /* Files ------------------------------------------------------------------ */
 
-/* A file that is read. */
+/* A file being read. */
 struct file {
     int fd;
     int error; /* errno of the first failure, 0: none */
@@ -231,13 +231,13 @@ pl_status pl_state_save_file(pl_engine *e, int seq, int64_t first, int64_t n,
     return s;
 }
 
-/* A pipe that nobody writes to is not waited for: it is empty. */
+/* Does not wait for a pipe without a writer: it reads as empty. */
 static int open_to_read(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0); /* one that has a writer is read */
+        (void)fcntl(fd, F_SETFL, 0); /* a pipe with a writer is read */
     return fd;
 }
 
@@ -260,7 +260,7 @@ pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
     if (f.fd < 0)
         return failed("opening", path, errno, err);
     f.buffer = malloc(BUFFER_BYTES);
-    if (lseek(f.fd, 0, SEEK_SET) == 0) /* no pipe */
+    if (lseek(f.fd, 0, SEEK_SET) == 0) /* not a pipe */
         from.rewind = file_rewind;
     s = f.buffer ? state_restore(e, seq, &from, flags, &why)
                  : err_no_memory(&why, "reading a file");

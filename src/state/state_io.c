@@ -1,9 +1,9 @@
 /* pl_state_save and pl_state_restore: sequences as streams.
  *
- * Rows go through one buffer, a page of one cache at a time. A restore changes
- * nothing that runs before the last checksum has been seen: a past that begins
- * at 0 is put together in the sequence's stand-in, and what is appended lies
- * behind the sequence's end. Files and their atomicity are state_file.c. */
+ * Rows pass through one buffer, a page of one cache at a time. A restore
+ * changes no visible sequence before the last checksum is verified. A past that
+ * begins at 0 is assembled in the sequence's shadow, and appended positions are
+ * after the sequence's end. state_file.c handles files and their atomicity. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -16,15 +16,14 @@
 
 static_assert((int)STATE_CHUNK == (int)PAGE_TOKENS, "a chunk lies in one page");
 
-/* What saving and restoring hold. */
+/* Resources of a save or restore. */
 struct trip {
     pl_engine *e;
     struct arena arena;
     struct exec_caches io;
-    struct state_head ours, theirs; /* restoring: theirs is the state's */
+    struct state_head ours, theirs; /* theirs: the state's, when restoring */
     bool convert;
-    unsigned char
-        *rows;          /* owned: a chunk of one cache, in the state's format */
+    unsigned char *rows; /* owned: a chunk of a cache, in the state's format */
     unsigned char *own; /* owned: the same in this cache's format, converting */
     float *wide;        /* owned: the same as floats, converting */
 };
@@ -47,7 +46,7 @@ static pl_status trip_open(struct trip *t, pl_engine *e, pl_err *err)
     return exec_caches_open(&t->io, e->exec, -1, err);
 }
 
-/* Buffers for chunks of states with this head. */
+/* Allocates buffers for chunks of states with this head. */
 static pl_status trip_buffers(struct trip *t, const struct state_head *h,
                               pl_err *err)
 {
@@ -74,7 +73,7 @@ static pl_status trip_buffers(struct trip *t, const struct state_head *h,
     return PL_OK;
 }
 
-/* Where the rows of a chunk of cache c lie. */
+/* Location of the rows of a chunk of cache c. */
 struct state_place {
     int32_t page;
     int slot;
@@ -120,7 +119,7 @@ static pl_status one_seq(struct trip *t, int seq, int64_t first, int64_t n,
     return PL_OK;
 }
 
-/* All that hold anything; what they share is said once. */
+/* Lists all sequences that are not empty; shared positions are listed once. */
 static void all_seqs(struct trip *t)
 {
     struct state_head *h = &t->ours;
@@ -135,7 +134,7 @@ static void all_seqs(struct trip *t)
         for (int i = 0; i < h->n_seq; i++) {
             int64_t n = kv_shared_length(&t->e->kv, s, h->seq[i].id);
 
-            if (n == q->n && t->e->kv.states >= 0) /* the state is to be told */
+            if (n == q->n && t->e->kv.states >= 0) /* its state must be saved */
                 n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
             if (n > q->n_like) {
                 q->like = i;
@@ -246,13 +245,13 @@ pl_status state_save(pl_engine *e, const struct state_range *what,
 
 /* Restoring -------------------------------------------------------------- */
 
-/* Where a saved sequence goes. */
+/* Returns the sequence that a saved one is restored to. */
 static int target(const struct trip *t, int seq, int i)
 {
     return seq >= 0 ? seq : t->theirs.seq[i].id;
 }
 
-/* The sequence it is put together in. */
+/* Returns the sequence that it is assembled in. */
 static int builds_in(const struct trip *t, int seq, int i)
 {
     int dst = target(t, seq, i);
@@ -298,8 +297,8 @@ static pl_status check_seqs(const struct trip *t, int seq, pl_err *err)
     return PL_OK;
 }
 
-/* Pages of a pool that it takes beside what it replaces, or in its place: those
- * that are freed by it. */
+/* Returns the pages of a pool that the restored sequences need. *freed: the
+ * pages that become free if the replaced ones are emptied first. */
 static int64_t count_pages(const struct trip *t, int seq, int pool,
                            int64_t *freed)
 {
@@ -325,8 +324,8 @@ static int64_t count_pages(const struct trip *t, int seq, int pool,
     return need;
 }
 
-/* Are there pages of a pool for it beside what it replaces? If only in its
- * place, and it can be read twice: *in_place. */
+/* Checks that a pool has pages for it besides what it replaces. *in_place: only
+ * after emptying what it replaces, which requires that it can be read twice. */
 static pl_status check_pool(const struct trip *t, int seq, bool twice, int pool,
                             bool *in_place, pl_err *err)
 {
@@ -357,13 +356,13 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    for (int k = 0; k < t->e->kv.n_pool; k++) /* slots of states suffice */
+    for (int k = 0; k < t->e->kv.n_pool; k++) /* state slots always suffice */
         if (k != t->e->kv.states)
             PL_TRY(check_pool(t, seq, twice, k, in_place, err));
     return PL_OK;
 }
 
-/* A chunk of cache c, from t->rows to where it belongs. */
+/* Writes a chunk of cache c from t->rows to its location. */
 static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
                           int64_t n, pl_err *err)
 {
@@ -382,7 +381,8 @@ static pl_status put_rows(struct trip *t, int c, int row, int64_t pos,
     return exec_cache_write(&t->io, c, at.page, at.slot, (int)n, rows, err);
 }
 
-/* The data of a saved sequence into sequence `row`; -1: only looked at. */
+/* Reads the data of a saved sequence into sequence `row`; -1: only verifies
+ * it. */
 static pl_status read_seq(struct trip *t, struct state_reader *r,
                           const struct state_seq *q, int row, pl_err *err)
 {
@@ -406,8 +406,8 @@ static pl_status read_seq(struct trip *t, struct state_reader *r,
     return PL_OK;
 }
 
-/* Reads all of it where nothing that runs can see it; then it becomes the
- * sequences' past or, after a failure, leaves no trace. */
+/* Reads all of it invisibly to running sequences. On success it becomes the
+ * sequences' past; a failure leaves no trace. */
 static pl_status build(struct trip *t, int seq, struct state_reader *r,
                        const struct state_source *from, pl_err *err)
 {
@@ -452,8 +452,8 @@ static pl_status build(struct trip *t, int seq, struct state_reader *r,
     return s;
 }
 
-/* Empties what the state replaces and, if it is one of the whole cache, what
- * it does not name. */
+/* Empties the sequences that the state replaces and, if it is one of the whole
+ * cache, those it does not name. */
 static void empty(const struct trip *t, int seq, bool replaced)
 {
     const struct state_head *h = &t->theirs;
@@ -470,7 +470,7 @@ static void empty(const struct trip *t, int seq, bool replaced)
     }
 }
 
-/* Looks at all of it, goes back behind the head, and makes room. */
+/* Verifies all of it, rewinds to the end of the head, and frees pages. */
 static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
                             const struct state_source *from, pl_err *err)
 {
@@ -491,7 +491,7 @@ static pl_status look_first(struct trip *t, int seq, struct state_reader *r,
     return PL_OK;
 }
 
-/* A copy of what went with the state. */
+/* Copies the note stored with the state. */
 static pl_status copy_note(const struct state_head *h, void **note, pl_err *err)
 {
     *note = malloc(h->note_bytes + 1);

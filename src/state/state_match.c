@@ -1,12 +1,12 @@
-/* Whose state it is: what an engine says of itself in a state's head, and
- * whether a head found is one that it may go on from.
+/* Describes an engine in a state's head, and decides if an engine can continue
+ * from a state with a given head.
  *
- * A model is known by what its graph is made from: the hyper-parameters of the
- * file and, of each tensor, name, shape, format and all bytes
- * (engine/model_sum.h). So a model in another format, tuned further, or mended
- * in place, is another one; the file's name, its parts and its vocabulary's
- * texts are not looked at. What does not outlive its engine is known by that
- * engine's mark, so that nobody reads all bytes for it. */
+ * A model is identified by the inputs of its graph: the file's
+ * hyper-parameters, and each tensor's name, shape, format and bytes
+ * (engine/model_sum.h). So a model in another format, fine-tuned, or patched in
+ * place is a different model. The file's name, its parts and its vocabulary's
+ * texts are ignored. A state that does not outlive its engine has the engine's
+ * mark instead, which avoids reading all bytes. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ static bool of_the_graph(const pl_model *m, const char *key)
     return strncmp(key, m->model->family->arch, n) == 0 && key[n] == '.';
 }
 
-/* Sums of hashes: the order of a file does not matter. */
+/* Adds up hashes, so the order in the file does not matter. */
 static uint64_t hash_keys(const pl_model *m)
 {
     uint64_t sum = 0;
@@ -123,7 +123,8 @@ static bool same_shapes(const struct state_head *a, const struct state_head *b)
     return same;
 }
 
-/* "F16/Q8_0", of the first layer's keys and values; of latents "F16". */
+/* Formats "F16/Q8_0", of the first layer's keys and values; "F16" for
+ * latents. */
 static const char *formats(const struct state_head *h, char buf[32])
 {
     const char *k = NULL, *v = "?";

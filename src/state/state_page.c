@@ -1,11 +1,11 @@
-/* Pages of kept prefixes as streams: out of the tree of prefixes, and to the
- * end of a sequence.
+/* Pages of cached prefixes as streams: exports them from the prefix tree, and
+ * imports them at the end of a sequence.
  *
- * A page travels as a state of one sequence does, of the page's positions alone
- * (state.h); for its engine alone while that does not know its weights. Where
- * there are states and none is kept behind the page, the head
- * lists the other caches only: a sequence can be put together of such pages,
- * and goes on behind one that has its states. */
+ * A page is stored as a state of one sequence with only the page's positions
+ * (state.h). It is for its own engine only, until the engine has the sum of its
+ * weights. If the model has states but none is cached after the page, the head
+ * lists only the other caches. A sequence can be assembled of such pages, and
+ * continues after one that has its states. */
 #include "state/state_io.h"
 
 #include "base/err.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What taking a page and putting one hold. */
+/* Resources of exporting or importing a page. */
 struct carrier {
     pl_engine *e;
     struct arena arena;
@@ -56,8 +56,8 @@ static int pool_of(const struct carrier *c, int cache)
     return dim_pool(c->io.cache[cache].g->dim[0]);
 }
 
-/* Does a page that begins at `pos` have rows of a cache? `states`: those of
- * states too. */
+/* Returns the rows of a cache in a page that begins at `pos`. `states`: count
+ * those of states too. */
 static int64_t rows_of(const struct carrier *c, int cache, bool states)
 {
     if (c->ours.cache[cache].state && !states)
@@ -65,9 +65,9 @@ static int64_t rows_of(const struct carrier *c, int cache, bool states)
     return state_rows(&c->ours.cache[cache], &c->seq, c->seq.first);
 }
 
-/* ---- out ----------------------------------------------------------------- */
+/* ---- export -------------------------------------------------------------- */
 
-/* Is all there that a page has? *states: states too. */
+/* Returns true if the node has all parts of the page. *states: states too. */
 static bool is_whole(const struct carrier *c, const struct prefix_node *v,
                      bool *states)
 {
@@ -80,7 +80,7 @@ static bool is_whole(const struct carrier *c, const struct prefix_node *v,
     return true;
 }
 
-/* The head of a page: without the states that it does not have. */
+/* Makes the head of a page, without the states that it does not have. */
 static pl_status own_head(struct carrier *c, bool states,
                           struct state_head *out, pl_err *err)
 {
@@ -152,7 +152,7 @@ static pl_status take(struct carrier *c, int32_t *token, int64_t *n,
     for (; (node = prefix_next_dirty(kv)) >= 0; *n = 0) {
         const struct prefix_node *v = &kv->prefix->node[node];
 
-        prefix_mark_clean(kv, node); /* whatever comes of it */
+        prefix_mark_clean(kv, node); /* even if the export fails */
         *n = prefix_path(kv, node, token);
         c->seq = (struct state_seq){0, 0, *n - v->n_tok, v->n_tok, 0};
         *goes_on = is_whole(c, v, &states) && (states || kv->states < 0);
@@ -186,7 +186,7 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
                        "may have %" PRId64 " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
-    s = exec_wait_async(e->exec, err); /* tensors may be on their way */
+    s = exec_wait_async(e->exec, err); /* tensor transfers may be in progress */
     if (s == PL_OK)
         engine_trust_prefixes(e);
     if (s == PL_OK && prefix_next_dirty(&e->kv) >= 0) {
@@ -207,7 +207,7 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
     return PL_OK;
 }
 
-/* ---- in ------------------------------------------------------------------ */
+/* ---- import -------------------------------------------------------------- */
 
 struct given {
     const unsigned char *data;
@@ -233,7 +233,7 @@ static bool same_cache(const struct state_cache *a, const struct state_cache *b)
            a->window == b->window;
 }
 
-/* Has the head all of our caches, or all but states? */
+/* Returns true if the head has all of our caches, or all but states. */
 static bool same_caches(const struct carrier *c, const struct state_head *h,
                         bool *states)
 {
@@ -271,7 +271,7 @@ static pl_status check_page(struct carrier *c, const struct state_head *h,
     return PL_OK;
 }
 
-/* Into pages that nobody sees yet. */
+/* Reads into pages that are not visible yet. */
 static pl_status read_page(struct carrier *c, int seq, struct state_reader *r,
                            bool states, pl_err *err)
 {
@@ -319,7 +319,8 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     kv_trim_windows(kv, seq);
     if (states)
         prefix_insert_state(kv, seq);
-    prefix_mark_clean(kv, prefix_node_of(kv, seq)); /* whoever gave it has it */
+    prefix_mark_clean(kv, prefix_node_of(kv, seq)); /* its source already has
+                                                       it */
     return PL_OK;
 }
 

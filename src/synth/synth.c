@@ -1,4 +1,4 @@
-/* Shapes, types, and the files made of them. */
+/* Shapes, types, and synthetic files. */
 #include "synth/synth.h"
 
 #include "base/ascii.h"
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* name, family; layers, width, heads, KV heads, head; feed-forward width,
- * experts, used; vocabulary, tied; of delta nets key heads, value heads, head;
- * shared expert. Those of 8b, 30b, 0.8b and 35b are as published in the models'
- * config.json; "tiny" is for tests. */
+/* Name, family; layers, width, heads, KV heads, head size; feed-forward width,
+ * experts, used ones; vocabulary, tied; for delta nets key heads, value heads,
+ * head size; shared expert. 8b, 30b, 0.8b and 35b are as published in the
+ * models' config.json; "tiny" is for tests. */
 static const struct synth_shape shapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 0, 0, 102400, true, 0,
      0, 0, 0},
@@ -34,14 +34,14 @@ static const struct synth_shape shapes[] = {
 };
 enum { N_SHAPE = sizeof shapes / sizeof shapes[0], N_SHOWN = N_SHAPE - 1 };
 
-/* Types of which no format has the name. */
+/* Types that are not named after a format. */
 static const struct synth_type mixed[] = {
     {"q4_k_m", PL_Q4_K, PL_Q6_K, PL_Q6_K},
     {"q5_k_m", PL_Q5_K, PL_Q6_K, PL_Q6_K},
 };
 enum { N_MIXED = sizeof mixed / sizeof mixed[0] };
 
-/* " a, b" behind what is in buf. */
+/* Appends " a, b" to buf. */
 static void list(char *buf, size_t size, const char *name)
 {
     size_t n = strlen(buf);
@@ -103,9 +103,9 @@ pl_status synth_type(struct synth_type *t, const char *name, pl_err *err)
 
 struct writer {
     const struct synth_shape *shape;
-    struct gguf_writer *w; /* NULL: only `total` is wanted */
+    struct gguf_writer *w; /* NULL: only compute `total` */
     bool hole;
-    struct filled *filled; /* [n], one a tensor, alive until saved */
+    struct filled *filled; /* [n], one per tensor, kept until saved */
     int n;
     const struct synth_watch *watch;
     uint64_t done, total; /* bytes */
@@ -131,7 +131,7 @@ static bool fill(void *user, int64_t row, void *dst, size_t bytes)
     return !(w->watch && w->watch->cancel && *w->watch->cancel);
 }
 
-/* A matrix whose rows are no whole blocks has Q8_0. */
+/* Adds a matrix. If its rows are not whole blocks, it has Q8_0. */
 static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
                    const int64_t *dim)
 {
@@ -155,13 +155,13 @@ static void tensor(struct writer *w, const char *name, pl_format f, int n_dim,
         synth_fill_decay(&x->fill, (uint64_t)w->n);
     else if (n_dim == 1)
         synth_fill_norm(&x->fill, (uint64_t)w->n);
-    else /* sums of `width` products stay as large as what they are made of */
+    else /* keeps sums of `width` products as large as their inputs */
         synth_fill_init(&x->fill, f, 1 / sqrt((double)width), (uint64_t)w->n);
     gguf_put_tensor_fill(w->w, name, f, n_dim, dim, fill, x);
 }
 
-/* Does a layer have the format of more bits? llama.cpp's rule: the first and
- * the last eighth, and each third layer between. */
+/* Returns true if a layer gets the format with more bits. llama.cpp's rule: the
+ * first and the last eighth, and each third layer between. */
 static bool more_bits(int64_t i, int64_t n)
 {
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
@@ -319,7 +319,7 @@ pl_status synth_save(const struct synth_shape *s, const struct synth_type *t,
     return status;
 }
 
-/* ---- what is offered outside --------------------------------------------- */
+/* ---- public functions ---------------------------------------------------- */
 
 pl_status pl_synth_size(const char *shape, const char *type, uint64_t *bytes,
                         pl_err *err)

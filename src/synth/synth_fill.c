@@ -1,6 +1,6 @@
 /* Random weights in a format's own blocks: all bits are drawn, then the block's
- * own scales are set, so that filling is as fast as writing. What the scales
- * must be follows from decoding a few blocks whose scale is known. */
+ * scales are set, so that filling is as fast as writing. The scales follow from
+ * decoding a few blocks with a known scale. */
 #include "synth/synth.h"
 
 #include "base/half.h"
@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Where blocks keep their scales: d, and what is added or, in K-quants,
- * subtracted. Half the range of codes makes up for codes that have no sign, so
- * that values have a mean of zero: `middle` times d. */
+/* The position of the scales in a block: d, and the one that is added or, in
+ * K-quants, subtracted. To give codes without a sign a mean of zero, half their
+ * range is subtracted: `middle` times d. */
 static const struct place {
     pl_format format;
     int at, min_at;
@@ -50,7 +50,7 @@ static void set_half(unsigned char p[2], float v)
     p[1] = (unsigned char)(h >> 8);
 }
 
-/* The nearest unsigned E4M3 number that is not 0. */
+/* Returns the nearest unsigned E4M3 number other than 0. */
 static unsigned char ue4m3(double d)
 {
     int e = (int)floor(log2(d));
@@ -71,15 +71,15 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     case HALF:
         memcpy(s->d, half, sizeof half);
         break;
-    case E8M0: /* an exponent of two, less 127 */
+    case E8M0: /* an exponent of two, biased by 127 */
         s->d[0] = (unsigned char)(127 + (int)lrint(log2(d)));
         s->bytes = 1;
         break;
-    case UE4M3X4: /* four of them, of 4 bits of exponent and 3 of fraction */
+    case UE4M3X4: /* four of them, with 4 exponent and 3 fraction bits */
         memset(s->d, ue4m3(d), 4);
         s->bytes = 4;
         break;
-    case NIBBLES: /* the highest of four words */
+    case NIBBLES: /* 4 bits at the top of each of four words */
         for (int i = 0; i < 4; i++) {
             s->d[2 * i + 1] = (unsigned char)(half[i / 2] >> 4 * (i % 2) << 4);
             s->keep[2 * i] = 0xff;
@@ -90,7 +90,7 @@ static void set_scale(struct synth_scale *s, const struct place *p, double d)
     }
 }
 
-/* Root mean square of what blocks hold as their scales stand. */
+/* Returns the root mean square of the blocks' values at the current scales. */
 static double measured(struct synth_fill f)
 {
     enum { BLOCKS = 64, MOST_BYTES = 256, MOST_VALUES = 256 };
@@ -108,7 +108,8 @@ static double measured(struct synth_fill f)
     return sqrt(sum / BLOCKS / fi->block);
 }
 
-/* A float between 2^e and 2^(e+1) of either sign, so about 1.5 times 2^e. */
+/* Sets floats between 2^e and 2^(e+1) with either sign, so about 1.5 times
+ * 2^e. */
 static void set_float(struct synth_fill *f, double size)
 {
     uint32_t e = (uint32_t)(127 + (int)lrint(log2(size / 1.5)));

@@ -1,8 +1,8 @@
-/* A vocabulary of byte pairs, so that a server can be asked for texts: 256
- * tokens of a byte each, then a blank with a, b, ... z, aa, ab, ... behind it,
- * and last the one that ends a text. Each of the words but the last letter is a
- * word too, so that the merges lead to every one, and a text of such words with
- * blanks between has as many tokens. */
+/* A vocabulary of byte pairs, so that a server can process texts. It has 256
+ * tokens of one byte each, then a blank followed by a, b, ... z, aa, ab, ...,
+ * and last the token that ends a text. Each word without its last letter is a
+ * word too, so that the merges lead to every word. A text of such words with
+ * blanks between has as many tokens as words. */
 #include "synth/synth.h"
 
 #include "base/err.h"
@@ -12,8 +12,8 @@
 
 enum { BYTES = 256, WORD = 16, MERGE = 2 * WORD };
 
-/* The character that stands for a byte in GPT-2's vocabulary, in UTF-8: itself
- * where it prints, else one of those from U+0100 on, in their order. */
+/* Writes the character for a byte in GPT-2's vocabulary, in UTF-8: the byte
+ * itself if it is printable, else one of those from U+0100 on, in order. */
 static size_t byte_name(int byte, char out[3])
 {
     int code = byte, odd = 0;
@@ -35,7 +35,7 @@ static size_t byte_name(int byte, char out[3])
     return 2;
 }
 
-/* The k-th word, from 0 on, a blank first. */
+/* Writes the k-th word, from 0 on, with a leading blank. */
 static size_t word(int64_t k, char out[WORD])
 {
     char letter[WORD];
@@ -71,7 +71,7 @@ static void name_tokens(const struct words *w, int64_t n)
     }
 }
 
-/* Of each word: all but its last letter, and that. */
+/* Writes the merge of each word: all but its last letter, and that letter. */
 static void name_merges(const struct words *w, int64_t n_merge, char *text)
 {
     for (int64_t i = 0; i < n_merge; i++) {

@@ -1,4 +1,5 @@
-/* Tokens to text: the bytes of one token, and a stream of valid UTF-8. */
+/* Converts tokens to text: the bytes of one token, and a stream of valid
+ * UTF-8. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a piece is written; bytes beyond `cap` are only counted. */
+/* Destination of a piece. Bytes beyond `cap` are only counted. */
 struct sink {
     char *s;
     size_t n, cap;
@@ -28,7 +29,7 @@ static int hex(char c)
                                   : -1;
 }
 
-/* "<0xXX>"; -1 if the token is not written so. */
+/* Returns the value of "<0xXX>", or -1 if the token's text has another form. */
 static int byte_value(const struct token *k)
 {
     if (k->len != 6 || memcmp(k->s, "<0x", 3) != 0 || k->s[5] != '>' ||
@@ -37,8 +38,8 @@ static int byte_value(const struct token *k)
     return hex(k->s[3]) * 16 + hex(k->s[4]);
 }
 
-/* A normal token's text with U+2581 as a blank, or with the characters of
- * KIND_BPE as the bytes they stand for; anything else as it is. */
+/* Puts a normal token's text, with U+2581 as a blank or with KIND_BPE's
+ * characters as their bytes. */
 static void put_normal(const struct tokenizer *t, const struct token *k,
                        struct sink *out)
 {
@@ -126,8 +127,8 @@ pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
     if (n > SIZE_MAX / 8)
         return err_no_memory(err, "a text");
     /* A byte becomes at most three. The raw bytes are written to the end of
-     * the room for that, so that the text grows towards them and never passes
-     * the place where they are read. */
+     * that space, so that the text grows towards them and never overtakes the
+     * reading. */
     PL_TRY(text_buf_reserve(out, 3 * n, err));
     p = out->s + out->n + 2 * n;
     memcpy(p, d->held, held);

@@ -1,8 +1,8 @@
-/* Text to tokens.
+/* Converts text to tokens.
  *
- * Special tokens are cut out first; what stands between them is normalised,
- * cut into pieces and merged as the kind of vocabulary asks. A symbol that is
- * no token when merging ends is written as bytes. No step looks at a position
+ * Special tokens are cut out first. The text between them is normalised, split
+ * into pieces and merged, depending on the kind of vocabulary. A symbol that is
+ * not a token when merging ends is written as bytes. No step visits a position
  * more often than there are lengths of special tokens. */
 #include "tokenizer/encoder.h"
 
@@ -53,7 +53,7 @@ static pl_status push_bytes(struct encoder *e, const char *s, size_t len,
     return PL_OK;
 }
 
-/* SentencePiece: two symbols join if their text is a token; highest score
+/* SentencePiece: two symbols join if their text is a token, highest score
  * first. */
 static bool join_by_text(const void *user, const struct merge_sym *a,
                          const struct merge_sym *b, double *key,
@@ -71,7 +71,7 @@ static bool join_by_text(const void *user, const struct merge_sym *a,
     return true;
 }
 
-/* Byte-pair encoding: two symbols join if a merge says so; lowest rank
+/* Byte-pair encoding: two symbols join if there is a merge, lowest rank
  * first. */
 static bool join_by_merge(const void *user, const struct merge_sym *a,
                           const struct merge_sym *b, double *key,
@@ -87,7 +87,8 @@ static bool join_by_merge(const void *user, const struct merge_sym *a,
     return true;
 }
 
-/* A symbol that is no token: by characters that are, else by bytes. */
+/* Pushes a symbol that is not a token: by characters that are tokens, else by
+ * bytes. */
 static pl_status push_symbol(struct encoder *e, const struct merge_sym *s,
                              pl_err *err)
 {
@@ -124,8 +125,8 @@ static pl_status push_merged(struct encoder *e, merge_pair_fn *pair,
     return PL_OK;
 }
 
-/* Symbols are the characters of a text without a cut; stray bytes are their
- * own. */
+/* Merges the characters of a text that is not split further. Stray bytes are
+ * symbols of their own. */
 static pl_status merge_word(struct encoder *e, const char *s, size_t len,
                             merge_pair_fn *pair, pl_err *err)
 {
@@ -144,9 +145,9 @@ static pl_status merge_word(struct encoder *e, const char *s, size_t len,
     return push_merged(e, pair, err);
 }
 
-/* A text with its blanks as U+2581. No token reaches from a word into the
- * blanks after it in most vocabularies: then words are merged one by one, which
- * gives the same and stays in the caches that are near. */
+/* Merges a text with its blanks as U+2581. In most vocabularies no token
+ * extends from a word into the blanks after it. Then words are merged one by
+ * one, which gives the same result and stays in the near caches. */
 static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
                              merge_pair_fn *pair, pl_err *err)
 {
@@ -161,7 +162,7 @@ static pl_status merge_chars(struct encoder *e, const char *s, size_t len,
     return merge_word(e, s + from, len - from, pair, err);
 }
 
-/* One piece of the pre-tokenizer; symbols are its bytes. */
+/* Merges one piece of the pre-tokenizer. Its symbols are bytes. */
 static pl_status bpe_piece(void *user, const char *s, size_t len, int by,
                            pl_err *err)
 {
@@ -198,7 +199,7 @@ static pl_status encode_bpe(struct encoder *e, const char *s, size_t len,
     return pretok_split(e->t->pretok, s, len, bpe_piece, e, err);
 }
 
-/* A copy with every blank, and one more in front if `blank`, as U+2581. */
+/* Copies s with every blank as U+2581, and one more in front if `blank`. */
 static pl_status escape_blanks(const char *s, size_t len, bool blank,
                                char **out, size_t *n_out, pl_err *err)
 {
@@ -239,7 +240,7 @@ static pl_status encode_spm(struct encoder *e, const char *s, size_t len,
     return status;
 }
 
-/* Runs of newlines and runs of anything else. */
+/* Splits the text into spans of newlines and spans of anything else. */
 static pl_status encode_gemma(struct encoder *e, const char *s, size_t len,
                               pl_err *err)
 {
@@ -285,11 +286,11 @@ static pl_status encode_plain(struct encoder *e, const char *s, size_t len,
     return encode_gemma(e, s, len, err);
 }
 
-enum { FREE, BEGIN, INSIDE }; /* marks of the bytes of a text */
+enum { FREE, BEGIN, INSIDE }; /* states of a text's bytes */
 
-/* Marks the special tokens in the text, longest first, each from left to
- * right. Tokens marked before are no shorter than the one searched now, so
- * only its two ends can be taken already. */
+/* Marks the special tokens in the text, longest first, each from left to right.
+ * Tokens marked earlier are at least as long as the current one, so only its
+ * two ends can be marked already. */
 static void mark_specials(const struct tokenizer *t, const char *s, size_t len,
                           bool parse, unsigned char *mark)
 {
@@ -326,8 +327,9 @@ static bool eats_blank_after(const struct tokenizer *t, const char *s,
     return t->eats_blank;
 }
 
-/* How many bytes of the n at s stay where a text of `more` bytes, which begins
- * with a special token, follows: white space before some tokens goes. */
+/* Returns how many of the n bytes at s remain before the `more` bytes that
+ * follow, which begin with a special token. Some tokens drop the white space
+ * before them. */
 static size_t kept_before(const struct tokenizer *t, const char *s, size_t n,
                           size_t more)
 {

@@ -1,12 +1,11 @@
-/* What the kinds of tokenizers share while they encode; for the files of this
- * layer only. */
+/* Shared by the kinds of tokenizers while encoding. Private to this layer. */
 #ifndef TOKENIZER_ENCODER_H
 #define TOKENIZER_ENCODER_H
 
 #include "tokenizer/kinds.h"
 #include "tokenizer/merge.h"
 
-/* U+2581 stands for a blank in all vocabularies but those of KIND_BPE. */
+/* U+2581 represents a blank in all vocabularies except those of KIND_BPE. */
 static const char low_line[3] = {'\xe2', '\x96', '\x81'};
 
 /* One call of tokenizer_encode. */
@@ -14,19 +13,19 @@ struct encoder {
     const struct tokenizer *t;
     struct token_list *out;
     struct merger merger;
-    const char *text;       /* what the merger's symbols point into */
+    const char *text;       /* the text of the merger's symbols */
     char *mapped;           /* owned; a piece as the vocabulary spells it */
     struct text_buf normal; /* a text as the model normalises it */
 };
 
-/* Appends a token; nothing if id is -1. */
+/* Appends a token, or nothing if id is -1. */
 pl_status encoder_push(struct encoder *e, int32_t id, pl_err *err);
 
-/* Room for n more bytes and a terminator. */
+/* Reserves space for n more bytes and a terminator. */
 pl_status text_buf_reserve(struct text_buf *b, size_t n, pl_err *err);
 
-/* Each kind reads what it alone needs of the file, and encodes a text without
- * special tokens. */
+/* Each kind reads the parts of the file that only it needs, and encodes a text
+ * without special tokens. */
 pl_status wordpiece_create(struct tokenizer *t, const struct gguf *g,
                            pl_err *err);
 pl_status wordpiece_encode(struct encoder *e, const char *s, size_t len,

@@ -1,12 +1,13 @@
-/* Look-ups in the tables of letter_table.h, and UTF-8 to numbers and back. */
+/* Looks up the tables of letter_table.h and converts between UTF-8 and
+ * numbers. */
 #include "tokenizer/letters.h"
 
 #include "tokenizer/letter_table.h"
 
 #include <stdlib.h>
 
-/* Hangul syllables: leading consonant, vowel and perhaps a trailing one. The
- * Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
+/* Hangul syllables: leading consonant, vowel and optionally a trailing
+ * consonant. The Unicode Standard, 3.12, "Conjoining Jamo Behavior". */
 enum {
     SYLLABLE = 0xac00,
     LEAD = 0x1100,

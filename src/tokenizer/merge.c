@@ -1,9 +1,9 @@
 /* A linked list of symbols and a binary heap of its adjacent pairs.
  *
- * Each symbol owns the pair with its right neighbour, and knows where that
- * pair stands in the heap, so a pair that changes is moved rather than left
- * behind as a stale entry: the heap never holds more than n - 1 entries, also
- * for megabytes of one character. */
+ * Each symbol owns the pair with its right neighbour and knows the pair's
+ * position in the heap. So a changed pair is moved and leaves no stale entry:
+ * the heap never holds more than n - 1 entries, even for megabytes of one
+ * character. */
 #include "tokenizer/merge.h"
 
 #include "base/err.h"
@@ -99,7 +99,7 @@ static void drop(struct merger *m, int32_t i)
     sift_down(m, m->sym[last].pos);
 }
 
-/* Looks at the pair (i, next) anew. */
+/* Reevaluates the pair (i, next). */
 static void renew(struct merger *m, int32_t i, merge_pair_fn *pair,
                   const void *user)
 {

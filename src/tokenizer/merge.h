@@ -1,34 +1,34 @@
-/* Joining adjacent symbols, best pair first: the heart of byte-pair encoding
- * and of SentencePiece alike. They differ only in which pair is best, which is
- * a function the caller passes. */
+/* Joins adjacent symbols, best pair first: the core of byte-pair encoding and
+ * of SentencePiece. They differ only in the order of pairs, which a function of
+ * the caller defines. */
 #ifndef TOKENIZER_MERGE_H
 #define TOKENIZER_MERGE_H
 
 #include "pl.h"
 
 struct merge_sym {
-    uint32_t start, len; /* bytes of the text this symbol covers */
+    uint32_t start, len; /* bytes of the text that the symbol covers */
     int32_t id;          /* the caller's; -1 joins nothing by id */
     int32_t prev, next;  /* neighbours, -1 at the ends */
-    /* of the pair (this, next) while it is in the heap: */
-    int32_t pos;    /* where in the heap, -1 if that pair does not join */
+    /* The pair (this, next), while it is in the heap: */
+    int32_t pos;    /* position in the heap, -1 if the pair does not join */
     int32_t joined; /* the id it becomes */
     double key;     /* smallest first; ties: leftmost */
 };
 
-/* Scratch, kept between runs. Zeroed is empty. */
+/* Scratch memory, kept between calls. Zeros: empty. */
 struct merger {
     struct merge_sym *sym; /* owned, [cap] */
     int32_t *heap;         /* owned, [cap], indices of left symbols */
     int32_t n_sym, n_heap, cap;
 };
 
-/* False if a and b, adjacent, do not join. */
+/* Returns false if the adjacent a and b do not join. */
 typedef bool merge_pair_fn(const void *user, const struct merge_sym *a,
                            const struct merge_sym *b, double *key,
                            int32_t *joined);
 
-/* Room for n symbols; sets n_sym to 0. Contents are lost. */
+/* Reserves space for n symbols and sets n_sym to 0. Contents are lost. */
 pl_status merger_reserve(struct merger *m, size_t n, pl_err *err);
 void merger_fini(struct merger *m);
 
@@ -42,9 +42,8 @@ static inline void merger_add(struct merger *m, uint32_t start, uint32_t len,
     s->id = id;
 }
 
-/* Joins sym[0 .. n_sym) until no adjacent pair joins; O(n log n). What is left
- * is the list that starts at sym[0] and follows `next`; `key` must not be
- * NaN. */
+/* Joins sym[0 .. n_sym) until no adjacent pair joins; O(n log n). The result is
+ * the list that starts at sym[0] and follows `next`. `key` must not be NaN. */
 void merger_run(struct merger *m, merge_pair_fn *pair, const void *user);
 
 #endif

@@ -1,10 +1,10 @@
-/* The table of pre-tokenizers, and running them with PCRE2.
+/* The table of pre-tokenizers, executed with PCRE2.
  *
- * The expressions are those published with the models; only two spellings
- * differ. White space is written out as the Unicode property White_Space is
- * defined (PCRE2's own \s either stops at ASCII or takes U+180E in). And an
- * expression that could look at a run of white space once for each of its
- * characters is written so that it looks once. */
+ * The expressions are those published with the models, with two differences.
+ * White space is written out as Unicode defines the property White_Space,
+ * because PCRE2's own \s either stops at ASCII or includes U+180E. Expressions
+ * that could scan a run of white space once for each of its characters are
+ * rewritten to scan it once. */
 #include "tokenizer/pretok.h"
 
 #include "base/err.h"
@@ -18,17 +18,17 @@
 #include <string.h>
 
 struct rule {
-    const char *names; /* with blanks between */
+    const char *names; /* separated by blanks */
     bool takes_whole, adds_bos, lacks_bos;
     const char *expr[PRETOK_MAX_EXPR];
 };
 
 #define WS PRETOK_SPACE
-/* \s+(?!\S): all blanks of a run but the one a word takes along. */
+/* \s+(?!\S): all blanks in a row except the one that a word includes. */
 #define BLANKS "[" WS "]+(?![^" WS "])"
 #define SHORT  "'s|'t|'re|'ve|'m|'ll|'d"
-/* What most expressions end with: newlines with the white space before them,
- * other white space. */
+/* The end of most expressions: newlines with the white space before them, other
+ * white space. */
 #define SPACES "|[" WS "]*[\\r\\n]+|" BLANKS "|[" WS "]+"
 
 #define GPT2   SHORT "| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" BLANKS
@@ -40,25 +40,25 @@ struct rule {
     "| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-/* Words by their case: `tail` may follow each, `more` ends what is neither
- * letter nor number. */
+/* Words by their case: `tail` may follow each, `more` ends a piece of neither
+ * letters nor numbers. */
 #define CASES(upper, lower, tail, number, more)                                \
     "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" tail                          \
     "|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" tail "|" number "| ?[^" WS   \
     "\\p{L}\\p{N}]+" more SPACES
 #define GPT4O(number)                                                          \
     CASES(UPPER, LOWER, "(?i:" SHORT ")?", number, "[\\r\\n/]*")
-/* The same two classes without Han characters, as what they are not. */
+/* The same two classes without Han characters, written as their complements. */
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{Han}]"
 #define DEEPSEEK_V3                                                            \
     "[!-/:-@\\[-`{-~][A-Za-z]+"                                                \
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "                           \
     "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
-/* Of a piece that is all digits, the one or two before the threes. Looked for
- * at its start only, so that a long piece is read once. */
+/* In a piece of digits only, the one or two before the groups of three. Matches
+ * only at its start, so that a long piece is read once. */
 #define LEADING(digit) "\\A" digit "{1,2}(?=(?:" digit "{3})*+\\z)"
-/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF as the models list them. */
+/* U+4E00-9FA5, U+0800-4E00 and U+AC00-D7FF, as the models list them. */
 #define CJK  "[\\x{800}-\\x{9fa5}\\x{ac00}-\\x{d7ff}]+"
 #define KANA "\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{30ff}"
 #define BLOOM                                                                  \
@@ -133,7 +133,7 @@ static const struct rule rules[] = {
      .expr = {"[\\r\\n]", "[" WS "]?" CASED,
               "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
               "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-              /* \s+$, but tried at the start of a run only */
+              /* \s+$, but only tried where white space begins */
               "(?<![" WS "])[" WS "]++\\z", CJK, "\\p{N}+"}},
     {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .expr = {"\\p{N}{1,3}", "[" KANA "]+", DEEPSEEK_V3}},
@@ -155,7 +155,7 @@ static const struct rule rules[] = {
               GPT4O("\\p{N}")}},
     {.names = "tiny_aya cohere2moe",
      .expr =
-         {/* numbers that stand alone are cut from their end */
+         {/* numbers that stand alone are split from their end */
           "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])",
           LEADING("\\p{Nd}"), GPT4O("\\p{N}{1,3}")}},
     {.names = "superbpe",
@@ -287,7 +287,8 @@ static pl_status create(struct pretok **out, const struct rule *rule,
             goto done;
         }
         p->n_code = i + 1;
-        /* Where the system forbids it, matching is slower and the same. */
+        /* If the system forbids JIT, matching is slower with the same
+         * result. */
         (void)pcre2_jit_compile(p->code[i], PCRE2_JIT_COMPLETE);
     }
     *out = p;
@@ -406,8 +407,8 @@ static pl_status split(const struct splitter *c, int stage, const char *s,
     return PL_OK;
 }
 
-/* Length of the valid UTF-8 at the start of the text or, with *valid false, of
- * the stray bytes there. */
+/* Returns the length of the valid UTF-8 at the start of the text, or, with
+ * *valid false, of the stray bytes there. */
 static size_t valid_run(const char *s, size_t len, int *valid)
 {
     size_t n = utf8_step(s, len, valid);
@@ -427,8 +428,8 @@ pl_status pretok_split(const struct pretok *p, const char *s, size_t len,
                        pretok_piece_fn *piece, void *user, pl_err *err)
 {
     struct splitter c = {.p = p, .piece = piece, .user = user};
-    /* Our expressions take a few steps a character, also where they have to
-     * step back over a whole run; this is to stop what we did not foresee. */
+    /* The expressions take a few steps per character, even when they backtrack
+     * over many. This limit is for unforeseen cases. */
     size_t limit = 1000000 + (len < 100000000 ? 16 * len : 1600000000);
     pl_status status = PL_OK;
 

@@ -1,8 +1,8 @@
-/* Creating a tokenizer from a file's metadata, and questions about it.
+/* Creates a tokenizer from a file's metadata and answers questions about it.
  *
- * The defaults for absent keys are llama.cpp's, since files are written with
- * it in mind. Encoding is in encode_text.c, wordpiece.c and unigram.c, decoding
- * in decode_text.c. */
+ * The defaults for absent keys are llama.cpp's, because files are written for
+ * it. Encoding is in encode_text.c, wordpiece.c and unigram.c, decoding in
+ * decode_text.c. */
 #include "tokenizer/tokenizer.h"
 
 #include "base/ascii.h"
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One row a tokenizer.ggml.model: what holds if the file does not say, and
- * which tokens stand around a text. */
+/* One row for each tokenizer.ggml.model: its defaults and the tokens around a
+ * text. */
 static const struct model_row {
     const char *name;
     enum tokenizer_kind kind;
@@ -26,13 +26,13 @@ static const struct model_row {
     {"gpt2", KIND_BPE, false, false, false, 11, 11, -1, "bos", "eos"},
     {"gemma4", KIND_GEMMA, true, false, false, -1, -1, -1, "bos", "eos"},
     {"bert", KIND_WORDPIECE, true, true, false, 101, 102, 100, "cls",
-     "seperator"}, /* spelled so in files */
+     "seperator"}, /* the spelling in files */
     {"t5", KIND_UNIGRAM, false, true, false, -1, 1, 2, "bos", "eos"},
 };
 
 enum { N_MODEL = sizeof models / sizeof models[0] };
 
-/* Tokens that end generation, whatever the file calls them. */
+/* Tokens that end generation, regardless of the file. */
 static const char *const eog_texts[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -60,7 +60,7 @@ static const char *const eog_texts[] = {
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 
-/* Control tokens of code models, whatever the file calls them. */
+/* Control tokens of code models, regardless of the file. */
 static const char *const control_texts[] = {
     "<|fim_prefix|>",  "<|fim_suffix|>",  "<|fim_middle|>",  "<|fim_pad|>",
     "<fim_prefix>",    "<fim_suffix>",    "<fim_middle>",    "<fim_pad>",
@@ -77,8 +77,8 @@ static const char *const shown_texts[] = {
     "<|constrain|>",
 };
 
-/* Tokens of code models that fill in the middle: their keys in files, and what
- * they are called where a file has no key. */
+/* Fill-in-the-middle tokens of code models: their keys in files, and their
+ * names for files without a key. */
 static const struct {
     const char *key, *name[8];
 } fim_tokens[TOKENIZER_N_FIM] = {
@@ -172,8 +172,8 @@ static pl_status find_model(const struct model_row **out, const struct gguf *g,
                    gguf_path(g), (int)(name.len < 64 ? name.len : 64), name.s);
 }
 
-/* tokenizer.ggml.NAME_token_id of the file, or `def`; one that is no token
- * (some files write -1 or 4294967295 for "none") is -1. */
+/* Reads tokenizer.ggml.NAME_token_id, default `def`. Returns -1 if it is not a
+ * token; some files write -1 or 4294967295 for "none". */
 static int32_t read_id(const struct tokenizer *t, const struct gguf *g,
                        const char *name, int32_t def)
 {
@@ -215,7 +215,7 @@ static struct token *named(struct tokenizer *t, const char *text)
     return id >= 0 ? &t->vocab.token[id] : NULL;
 }
 
-/* What tokens are, beside what the file says; as llama.cpp has it. */
+/* Corrects the types that the file gives, as llama.cpp does. */
 static void correct_types(struct tokenizer *t)
 {
     struct token *k, *end = named(t, "<|end|>"), *s = named(t, "</s>");
@@ -232,14 +232,14 @@ static void correct_types(struct tokenizer *t)
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++)
         if ((k = named(t, shown_texts[i])))
             k->type = TOKEN_USER;
-    /* gpt-oss and solar-open go on after the end of a message */
+    /* gpt-oss and solar-open continue after the end of a message */
     if (end && ((named(t, "<|return|>") && named(t, "<|call|>")) ||
                 (named(t, "<|flush|>") &&
                  (named(t, "<|call|>") || named(t, "<|calls|>"))))) {
         end->type = TOKEN_USER;
         end->eog = false;
     }
-    /* gemma4 has it for struck-out text */
+    /* gemma4 uses it for struck-out text */
     if (s && named(t, "<|tool_response>")) {
         s->type = TOKEN_NORMAL;
         s->eog = false;
@@ -276,7 +276,7 @@ static pl_status read_specials(struct tokenizer *t, const struct gguf *g,
                          &t->adds_bos, err));
     PL_TRY(gguf_get_bool(g, "tokenizer.ggml.add_eos_token", row->adds_eos,
                          &t->adds_eos, err));
-    /* early files of gemma4 say false, wrongly */
+    /* early gemma4 files wrongly say false */
     if (t->kind == KIND_GEMMA || t->kind == KIND_WORDPIECE)
         t->adds_bos = true;
     if (t->kind == KIND_WORDPIECE)
@@ -362,8 +362,8 @@ static bool contains(struct gguf_str s, const char *part)
     return false;
 }
 
-/* White space that goes with special tokens. Nothing in a file but names says
- * so: phi-3 drops what follows them, some encoders what is before a mask. */
+/* Reads which special tokens drop white space. Only names in the file tell:
+ * phi-3 drops it after them, some encoders before a mask. */
 static pl_status read_strips(struct tokenizer *t, const struct gguf *g,
                              pl_err *err)
 {

@@ -1,11 +1,12 @@
-/* Text to tokens and back, as the vocabulary inside a GGUF file says.
+/* Converts text to tokens and back, by the vocabulary of a GGUF file.
  *
  * Five kinds: "llama" (SentencePiece with byte fallback), "gpt2" (byte-level
- * BPE behind a pre-tokenizer), "gemma4" (BPE over characters), "bert"
- * (WordPiece) and "t5" (Unigram). Any architecture will do, and a file without
- * tensors. Others are refused by name. A chat template is not our business.
+ * BPE after a pre-tokenizer), "gemma4" (BPE over characters), "bert"
+ * (WordPiece) and "t5" (Unigram). Any architecture is accepted, also a file
+ * without tensors. Other kinds are rejected by name. Chat templates are not
+ * handled here.
  *
- * A tokenizer never changes once created: threads may share it. */
+ * A tokenizer never changes once created, so threads may share it. */
 #ifndef TOKENIZER_TOKENIZER_H
 #define TOKENIZER_TOKENIZER_H
 
@@ -13,7 +14,7 @@
 
 struct tokenizer; /* opaque */
 
-/* Growing lists. Zeroed is empty; contents are kept when a call fails. */
+/* Growing lists. Zeros: empty. Contents are kept when a call fails. */
 struct token_list {
     int32_t *id; /* owned, [n] */
     int64_t n, cap;
@@ -27,59 +28,60 @@ struct text_buf {
 void token_list_fini(struct token_list *l);
 void text_buf_fini(struct text_buf *b);
 
-/* The file may be closed afterwards. PL_NOT_FOUND if it has no tokenizer,
- * PL_UNSUPPORTED for a kind or pre-tokenizer we do not have (the message lists
- * those we have), PL_BAD_FILE for one that contradicts itself. */
+/* The file may be closed afterwards. PL_NOT_FOUND: the file has no tokenizer.
+ * PL_UNSUPPORTED: an unknown kind or pre-tokenizer; the message lists the known
+ * ones. PL_BAD_FILE: the tokenizer contradicts itself. */
 pl_status tokenizer_create(struct tokenizer **out, const struct gguf *g,
                            pl_err *err);
 void tokenizer_free(struct tokenizer *t);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
-/* -1 if there is none; ids beyond the vocabulary count as none. */
+/* Return -1 if there is no such token, also if its id is not in the
+ * vocabulary. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_adds_bos(const struct tokenizer *t);
 bool tokenizer_adds_eos(const struct tokenizer *t);
-/* Which tokens fill in the middle: prefix, suffix, middle, repository, file.
- * -1: there is none. */
+/* Returns a token for filling in the middle: prefix, suffix, middle,
+ * repository, file. Returns -1 if there is none. */
 enum { TOKENIZER_N_FIM = 5 };
 int32_t tokenizer_fim(const struct tokenizer *t, int which);
-/* Generation ends at this token. False for any id that is no token. */
+/* Returns true if generation ends at this token. False for ids not in the
+ * vocabulary. */
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
-/* A control token, whose text is not part of the output. */
+/* Returns true for a control token, whose text is not part of the output. */
 bool tokenizer_is_control(const struct tokenizer *t, int32_t id);
-/* The token with exactly this text in the vocabulary, or -1. */
+/* Returns the token with exactly this text in the vocabulary, or -1. */
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t len);
 
 enum tokenizer_flag {
     TOKENIZER_ADD_SPECIAL = 1,   /* BOS and EOS where the model asks for them */
     TOKENIZER_PARSE_SPECIAL = 2, /* "<|im_end|>" in the text is that token */
-    TOKENIZER_SHOW_SPECIAL = 4,  /* decoding: control tokens give their text */
+    TOKENIZER_SHOW_SPECIAL = 4,  /* decoding: control tokens yield their text */
     TOKENIZER_WHOLE = 8          /* decoding: nothing precedes these tokens */
 };
 
-/* Appends the tokens of text[0 .. len), which may hold any bytes: what is not
- * UTF-8 is kept byte by byte, but WordPiece drops it and Unigram takes it for
- * U+FFFD. A byte for which the vocabulary has no token becomes the unknown
- * token, or nothing if there is none. Time O(n log n). On failure `out` is as
- * it was. */
+/* Appends the tokens of text[0 .. len), which may hold any bytes. Bytes that
+ * are not UTF-8 are kept one by one; WordPiece drops them, and Unigram treats
+ * them as U+FFFD. A byte without a token becomes the unknown token, or nothing
+ * if there is none. Takes O(n log n) time. On failure `out` is unchanged. */
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err);
 
-/* The bytes a token stands for, which need not be whole characters, written
- * into buf[0 .. cap) as far as they fit. Returns their number; an id that is
- * no token gives none. `flags`: TOKENIZER_SHOW_SPECIAL. */
+/* Writes the bytes of a token, which may be partial characters, to buf[0 ..
+ * cap) as far as they fit. Returns their number, 0 if id is not a token.
+ * `flags`: TOKENIZER_SHOW_SPECIAL. */
 size_t tokenizer_piece(const struct tokenizer *t, int32_t id, unsigned flags,
                        char *buf, size_t cap);
 
-/* Tokens to valid UTF-8, one token at a time. The start of a character whose
- * end has not come is held back. Bytes that can be part of no character become
- * U+FFFD, as Unicode recommends: one for each longest valid prefix.
+/* Converts tokens to valid UTF-8, one token at a time. An incomplete character
+ * is held back. Bytes that cannot be part of a character become U+FFFD, as
+ * Unicode recommends: one for each longest valid prefix.
  *
- * TOKENIZER_WHOLE drops the one blank that encoding put before the text, where
- * the model's kind does that. What a model generates after a prompt is a
- * continuation and loses nothing. */
+ * TOKENIZER_WHOLE drops the one blank that encoding put before the text, if the
+ * model's kind does that. Text generated after a prompt is a continuation and
+ * loses nothing. */
 struct tokenizer_stream {
     const struct tokenizer *t; /* borrowed */
     unsigned flags;
@@ -89,14 +91,14 @@ struct tokenizer_stream {
 
 void tokenizer_stream_init(struct tokenizer_stream *d,
                            const struct tokenizer *t, unsigned flags);
-/* Appends what is complete. On failure (memory) nothing has been taken. */
+/* Appends complete characters. On failure (memory) nothing was consumed. */
 pl_status tokenizer_stream_put(struct tokenizer_stream *d, int32_t id,
                                struct text_buf *out, pl_err *err);
-/* The end: what is still held becomes U+FFFD. The stream can be used again. */
+/* Ends the text: bytes still held become U+FFFD. The stream can be reused. */
 pl_status tokenizer_stream_end(struct tokenizer_stream *d, struct text_buf *out,
                                pl_err *err);
 
-/* All at once; appends to `out`. */
+/* Decodes all tokens at once; appends to `out`. */
 pl_status tokenizer_decode(const struct tokenizer *t, const int32_t *id,
                            int64_t n, unsigned flags, struct text_buf *out,
                            pl_err *err);

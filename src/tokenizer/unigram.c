@@ -1,12 +1,11 @@
-/* Unigram, "t5" in GGUF: of all ways to cut a text into tokens the one with
- * the highest sum of scores.
+/* Unigram, "t5" in GGUF: splits a text into the tokens with the highest sum of
+ * scores.
  *
- * The text is normalised by the file's own map of characters, white space is
- * joined and written as U+2581, then Viterbi's algorithm goes from character
- * to character. A character that no token is costs 10 more than the worst
- * token and becomes its bytes' tokens, or, with its neighbours of that kind,
- * the unknown token. Kudo, arXiv:1804.10959; details as SentencePiece has
- * them. */
+ * The file's own map of characters normalises the text, and white space is
+ * joined and written as U+2581. Then Viterbi's algorithm runs over the
+ * characters. A character that is not a token costs 10 more than the worst
+ * token. It becomes its bytes' tokens, or, together with adjacent ones, the
+ * unknown token. Kudo, arXiv:1804.10959; details follow SentencePiece. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -27,12 +26,12 @@ static bool is_cut(const struct token *t)
 
 /* ---- the map of characters ----------------------------------------------- */
 
-/* In the file: 4 bytes, the size of a double-array trie (Aoe 1989, as packed by
- * Yata's Darts-clone) of 4-byte units, little endian; then texts, each ended by
- * a zero byte. A unit: bits 0-7 and 31 are its label, bit 8 says whether a text
- * ends here, from bit 10 on stands how far off its children are, times 256 if
- * bit 9 is set. The unit that holds a value has bit 31 set; the rest is where
- * its text begins. */
+/* Format in the file: 4 bytes, the size of a double-array trie (Aoe 1989, as
+ * packed by Yata's Darts-clone) of 4-byte units, little endian; then texts,
+ * each ended by a zero byte. A unit: bits 0-7 and 31 are its label, bit 8 is
+ * set if a text ends here. The bits from 10 on are the offset of its children,
+ * times 256 if bit 9 is set. A unit that holds a value has bit 31 set; the rest
+ * is the start of its text. */
 
 static uint32_t read_u32(const unsigned char *p)
 {
@@ -82,8 +81,8 @@ static size_t offset_of(uint32_t unit)
     return (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
 }
 
-/* The longest start of s that the map replaces: its length, 0 if there is none,
- * and by what. */
+/* Returns the length of the longest beginning of s that the map replaces, or 0.
+ * *by is the replacement. */
 static size_t map_start(const struct char_map *m, const char *s, size_t len,
                         const char **by)
 {
@@ -127,8 +126,8 @@ static pl_status put(struct encoder *e, const char *s, size_t len, pl_err *err)
     return PL_OK;
 }
 
-/* Of white space: whether the last character was part of a word, and whether
- * there was any character. */
+/* State of white space: if the last character was part of a word, and if there
+ * was any character. */
 struct blanks {
     bool in_word, begun;
 };
@@ -190,11 +189,11 @@ static pl_status normalise(struct encoder *e, const char *s, size_t len,
 
 /* ---- Viterbi's algorithm ------------------------------------------------- */
 
-/* The best way to the end of some bytes: its last token, where that begins. */
+/* The best path to a position: its last token and where that begins. */
 struct unigram_step {
     double score;
-    int32_t id;   /* -1: a character that is no token */
-    int32_t from; /* -1: there is no way yet */
+    int32_t id;   /* -1: a character that is not a token */
+    int32_t from; /* -1: no path yet */
 };
 
 static void improve(struct unigram_step *s, double score, int32_t id,
@@ -234,7 +233,7 @@ static void find_best(const struct tokenizer *t, const char *s, size_t len,
     }
 }
 
-/* Whether each of these bytes has a token. */
+/* Returns true if each of these bytes has a token. */
 static bool have_bytes(const struct tokenizer *t, const char *s, size_t len)
 {
     for (size_t i = 0; i < len; i++)
@@ -243,13 +242,15 @@ static bool have_bytes(const struct tokenizer *t, const char *s, size_t len)
     return true;
 }
 
-/* The way is known from its end, so the tokens are turned around at last. */
+/* Pushes the best path. It is followed from its end, so the tokens are reversed
+ * at last. */
 static pl_status push_best(struct encoder *e, const char *s, size_t len,
                            const struct unigram_step *step, pl_err *err)
 {
     const struct tokenizer *t = e->t;
     int64_t first = e->out->n;
-    bool unknown = false; /* of the character behind: they become one token */
+    /* The following character is unknown; adjacent ones become one token. */
+    bool unknown = false;
 
     for (size_t at = len; at > 0; at = (size_t)step[at].from) {
         size_t from = (size_t)step[at].from;

@@ -1,17 +1,16 @@
 /* One step of a strict UTF-8 scan (no overlong forms, no surrogates, nothing
- * above U+10FFFF): Unicode 15, table 3-7. Shared by the splitter of text into
- * characters and by the streaming detokenizer, so that both agree on what a
- * character is. */
+ * above U+10FFFF): Unicode 15, table 3-7. The encoder's splitter and the
+ * streaming detokenizer share it, so that they agree on characters. */
 #ifndef TOKENIZER_UTF8_H
 #define TOKENIZER_UTF8_H
 
 #include <stddef.h>
 
-/* Looks at s[0..n), n >= 1. Returns
+/* Scans s[0..n), n >= 1. Returns
  *    1 .. 4   the length of the valid character at s,
  *    0        all n bytes are a proper prefix of a character: more are needed,
  *   -1 .. -3  not a character; that many bytes are its longest valid prefix
- *             (or the one wrong byte) and stand for one U+FFFD. */
+ *             (or the one wrong byte) and become one U+FFFD. */
 static inline int utf8_scan(const char *s, size_t n)
 {
     unsigned b = (unsigned char)s[0], lo = 0x80, hi = 0xbf;
@@ -44,8 +43,8 @@ static inline int utf8_scan(const char *s, size_t n)
     return more + 1;
 }
 
-/* The same where the text ends at s + n: a valid character's length, else 1
- * with *valid false, so that each stray byte is an item of its own. */
+/* Does the same if the text ends at s + n. Returns a valid character's length,
+ * else one with *valid false, so that each stray byte is an item of its own. */
 static inline size_t utf8_step(const char *s, size_t n, int *valid)
 {
     int len = utf8_scan(s, n);

@@ -1,8 +1,8 @@
 /* Tokens and merges in two open-addressing hash tables.
  *
- * A merge is found by the ids of its two sides, not by their text, so that one
- * step of byte-pair encoding costs the same however long the tokens are. Does
- * not check that a vocabulary makes sense, only that it is safe to use. */
+ * A merge is found by the ids of its two sides instead of their text. So one
+ * step of byte-pair encoding takes constant time however long the tokens are.
+ * Only checks that a vocabulary is safe to use, not that it makes sense. */
 #include "tokenizer/vocab.h"
 
 #include "base/err.h"
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens and merges each; so that ids of symbols fit an int32_t. */
+/* Limit of tokens and of merges, so that ids of symbols fit an int32_t. */
 enum { VOCAB_MAX = 1 << 28 };
 
-/* FNV-1a (Fowler, Noll, Vo), byte after byte; finished by a multiplication so
- * that the low bits depend on every byte. */
+/* FNV-1a (Fowler, Noll, Vo), byte by byte, with a final multiplication so that
+ * the low bits depend on every byte. */
 #define HASH_START 0xcbf29ce484222325u
 
 static uint64_t hash_more(uint64_t h, char c)
@@ -42,7 +42,7 @@ static uint32_t hash_pair(uint64_t pair)
     return (uint32_t)(pair >> 32);
 }
 
-/* The slot that holds this text, or the empty one where it belongs. */
+/* Returns the slot that holds this text, or the empty slot for it. */
 static struct vocab_slot *slot_of(const struct vocab *v, uint32_t hash,
                                   const char *s, size_t len)
 {
@@ -73,7 +73,7 @@ static void fetch_slot(const struct vocab *v, uint32_t hash)
     __builtin_prefetch(&v->slot[hash & (v->n_slot - 1)]);
 }
 
-/* What the slot that was fetched points to. */
+/* Prefetches the token of a slot that was prefetched. */
 static void fetch_token(const struct vocab *v, uint32_t hash)
 {
     uint32_t id1 = v->slot[hash & (v->n_slot - 1)].id1;
@@ -83,8 +83,8 @@ static void fetch_token(const struct vocab *v, uint32_t hash)
 }
 
 /* Enters tokens from..to-1 into the table of texts; of equal ones the last
- * counts. The table is far larger than the caches that are near, so slots are
- * asked for some tokens before they are needed. */
+ * counts. The table is far larger than the near caches, so slots are prefetched
+ * for some tokens. */
 static void enter(struct vocab *v, int32_t from, int32_t to)
 {
     enum { AT_ONCE = 16 };
@@ -144,7 +144,8 @@ int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w)
     return -1;
 }
 
-/* Makes room for n more entries, keeping the text table at most half full. */
+/* Reserves space for n more entries and keeps the text table at most half
+ * full. */
 static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
 {
     int64_t want = (int64_t)v->n_symbol + n;
@@ -176,7 +177,8 @@ static pl_status reserve(struct vocab *v, int32_t n, pl_err *err)
     return PL_OK;
 }
 
-/* An array of the file with one element a token, or NULL if absent. */
+/* Returns an array of the file with one element for each token, or NULL if
+ * absent. */
 static pl_status per_token(const struct gguf *g, const char *key, uint64_t n,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -227,7 +229,8 @@ static pl_status read_columns(struct vocab *v, const struct gguf *g,
     return PL_OK;
 }
 
-/* An array of strings of sensible length, as tokens and merges are. */
+/* Requires an array of strings of sensible length, such as tokens and
+ * merges. */
 static pl_status need_strs(const struct gguf *g, const char *key,
                            const struct gguf_kv **out, pl_err *err)
 {
@@ -296,7 +299,7 @@ void vocab_fini(struct vocab *v)
     memset(v, 0, sizeof *v);
 }
 
-/* The id of this text, which becomes a symbol if it is not known. */
+/* Returns the id of this text. An unknown text becomes a symbol. */
 static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
                         size_t len, int32_t *id, pl_err *err)
 {
@@ -318,8 +321,8 @@ static pl_status intern(struct vocab *v, uint32_t hash, const char *s,
     return PL_OK;
 }
 
-/* Where the search for a pair begins, and the slot that holds it or the empty
- * one where it belongs. */
+/* Return the first slot to probe for a pair, and the slot that holds it or the
+ * empty one for it. */
 static struct vocab_merge *first_slot(const struct vocab *v, uint64_t pair)
 {
     return &v->merge[hash_pair(pair) & (v->n_merge_slot - 1)];
@@ -350,15 +353,15 @@ const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
     return m->pair == 0 ? NULL : m;
 }
 
-/* A merge while its parts are looked up. */
+/* A merge while its sides are looked up. */
 struct sides {
     const char *left, *right;
     uint32_t n_left, n_right, hash_left, hash_right;
     struct vocab_merge merge;
 };
 
-/* "left right": the blank is searched from the second byte on, so that a
- * blank may itself be the left side. */
+/* Splits "left right". Searches the blank from the second byte on, so that a
+ * blank may be the left side itself. */
 static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
                             struct gguf_str s, pl_err *err)
 {
@@ -380,7 +383,7 @@ static pl_status read_sides(struct sides *m, const struct gguf *g, uint64_t i,
     return PL_OK;
 }
 
-/* Whether this token is the two sides joined. */
+/* Returns true if this token is the two sides joined. */
 static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
 {
     const struct token *t = &v->token[id];
@@ -391,7 +394,7 @@ static bool is_joined(const struct vocab *v, int32_t id, const struct sides *m)
            memcmp(t->s + m->n_left, m->right, m->n_right) == 0;
 }
 
-/* Finds the ids of a merge. `before` is what the merge before it made: most
+/* Finds the ids of a merge. `before` is the result of the merge before it: most
  * vocabularies have their tokens in the order of their merges, which saves a
  * look-up. */
 static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
@@ -413,9 +416,9 @@ static pl_status find_sides(struct vocab *v, struct sides *m, char *join,
     return PL_OK;
 }
 
-/* Merges go through four stages, AHEAD of them apart, each of which asks for
- * the memory that the next one reads: else most of the time would go into
- * waiting for it. */
+/* Merges pass through four stages, AHEAD of them apart. Each stage prefetches
+ * the memory that the next one reads, because waiting for it would take most of
+ * the time. */
 static pl_status add_merges(struct vocab *v, const struct gguf *g,
                             const struct gguf_kv *kv, char *join, pl_err *err)
 {

@@ -1,9 +1,9 @@
 /* The vocabulary: tokens by id and by text, and the table of merges.
  *
- * Ids 0 .. n_token-1 are the file's tokens. Byte-pair encoding needs a few
- * more strings where a merge mentions something that is no token; they get
- * ids from n_token up and are called symbols. Everything is copied, so the
- * file may be closed afterwards. Knows nothing of text splitting. */
+ * Ids 0 .. n_token-1 are the file's tokens. Merges may mention strings that are
+ * not tokens. They get ids from n_token up and are called symbols. Everything
+ * is copied, so the file may be closed afterwards. Splitting texts is done
+ * elsewhere. */
 #ifndef TOKENIZER_VOCAB_H
 #define TOKENIZER_VOCAB_H
 
@@ -42,7 +42,7 @@ struct vocab_merge { /* an entry of the table of merges */
 };
 
 struct vocab {
-    struct arena memory; /* owns all that is here */
+    struct arena memory; /* owns everything here */
     struct token *token; /* [n_symbol]; the first n_token are real */
     int32_t n_token, n_symbol, cap;
     bool has_same;             /* tokens with the same text */
@@ -53,22 +53,23 @@ struct vocab {
     uint32_t max_len;          /* of the longest text */
 };
 
-/* Reads tokens, scores and types. On failure the vocabulary is still fit for
- * vocab_fini. A zeroed struct vocab is an empty one. */
+/* Reads tokens, scores and types. On failure the vocabulary may still be passed
+ * to vocab_fini. Zeros: an empty vocabulary. */
 pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err);
 void vocab_fini(struct vocab *v);
 
 /* Reads tokenizer.ggml.merges, which must exist. */
 pl_status vocab_read_merges(struct vocab *v, const struct gguf *g, pl_err *err);
 
-/* The token with this text, or -1. Of tokens with the same text the last one
- * counts; the empty text is never found. */
+/* Returns the token with this text, or -1. Among tokens with the same text the
+ * last one counts. The empty text is never found. */
 int32_t vocab_find(const struct vocab *v, const char *s, size_t len);
 
-/* The same over tokens and symbols. */
+/* Does the same over tokens and symbols. */
 int32_t vocab_find_symbol(const struct vocab *v, const char *s, size_t len);
 
-/* Whether U+2581, a blank, stands at s + at and something else before it. */
+/* Returns true if U+2581, a blank, is at s + at and something else before
+ * it. */
 static inline bool vocab_blank_after_word(const char *s, size_t len, size_t at)
 {
     return s[at] == '\xe2' && len - at >= 3 &&
@@ -76,20 +77,21 @@ static inline bool vocab_blank_after_word(const char *s, size_t len, size_t at)
            (at < 3 || memcmp(s + at - 3, "\xe2\x96\x81", 3) != 0);
 }
 
-/* The tokens that a text begins with, from the shortest to the longest. */
+/* Iterates over the tokens that a text begins with, shortest first. */
 struct vocab_walk {
     const char *s;
-    size_t n;   /* how far a token can reach */
-    size_t len; /* of the token that was found last */
+    size_t n;   /* the longest possible token */
+    size_t len; /* of the token found last */
     uint64_t hash;
 };
 
 void vocab_walk_init(const struct vocab *v, struct vocab_walk *w, const char *s,
                      size_t n);
-/* The next token, whose length is w->len then; -1 if there is no other. */
+/* Returns the next token and sets w->len to its length, or -1 after the
+ * last. */
 int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w);
 
-/* The merge of two adjacent symbols, or NULL. */
+/* Returns the merge of two adjacent symbols, or NULL. */
 const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
                                            int32_t right);
 

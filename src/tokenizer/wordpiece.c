@@ -1,11 +1,11 @@
-/* WordPiece, "bert" in GGUF: words of letters without marks, each cut into the
- * longest tokens from left to right.
+/* WordPiece, "bert" in GGUF: words of letters without marks, each split into
+ * the longest tokens from left to right.
  *
- * The text is cleaned (control characters and marks go), cut at white space,
- * punctuation and ideographs, and a word that cannot be cut into tokens whole
- * is the unknown token. As Devlin et al., arXiv:1810.04805, published it; the
- * vocabularies in GGUF files write U+2581 before a word where BERT's own write
- * "##" before what continues one. */
+ * The text is cleaned, which drops control characters and marks, and split at
+ * white space, punctuation and ideographs. A word that cannot be split
+ * completely into tokens becomes the unknown token. As published by Devlin et
+ * al., arXiv:1810.04805. The vocabularies in GGUF files write U+2581 before a
+ * word; BERT's own write "##" before its continuation. */
 #include "tokenizer/encoder.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@
 
 enum { CLEAN_SPACE, CLEAN_DROPPED, N_CLEAN };
 
-/* Control, format, private and unassigned characters, and U+FFFD; marks where
+/* Control, format, private and unassigned characters, and U+FFFD; also marks if
  * the model strips them. */
 #define DROPPED "\\p{C}\\x{fffd}"
 
@@ -28,7 +28,7 @@ static const char *const clean_marks[N_CLEAN] = {"[" PRETOK_SPACE "]+",
 
 enum { WORD_BLANK, WORD_ALONE, N_WORD };
 
-/* Punctuation, also what ASCII calls so, and ideographs are words alone. The
+/* Punctuation, including ASCII's, and ideographs are words of their own. The
  * last range but two starts at 2B920 in BERT's own code. */
 static const char *const words[N_WORD] = {
     " +",
@@ -49,8 +49,8 @@ pl_status wordpiece_create(struct tokenizer *t, const struct gguf *g,
     return pretok_create_own(&t->pretok, words, N_WORD, err);
 }
 
-/* One piece of the cleaning goes to e->normal. No character grows to more than
- * three times its bytes. */
+/* Appends one cleaned piece to e->normal. No character grows to more than three
+ * times its bytes. */
 static pl_status clean_piece(void *user, const char *s, size_t len, int by,
                              pl_err *err)
 {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -246,7 +247,17 @@ TEST(replaced_is_what_a_link_names)
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_int_equal(symlink("place", link), 0);
     assert_int_equal(pl_file_open(&f, link, 0, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "link to nothing"));
+    assert_non_null(strstr(err.message, "leads to no file"));
+    /* nor one that leads to itself, or through a device */
+    for (int i = 0; i < 2; i++) {
+        const char *other =
+            i ? test_temp("links/far") : test_temp("links/self");
+
+        assert_int_equal(symlink(i ? "/dev/null/x" : "self", other), 0);
+        assert_int_equal(pl_file_open(&f, other, 0, &err), PL_BAD_ARGUMENT);
+        assert_non_null(strstr(err.message, "leads to no file"));
+        assert_int_equal(unlink(other), 0);
+    }
     write_text(path, "old");
     TEST_OK(pl_file_open(&f, link, 0, &err), err);
     put(f, "new");
@@ -256,6 +267,56 @@ TEST(replaced_is_what_a_link_names)
     assert_int_equal(lstat(link, &st), 0);
     assert_true(S_ISLNK(st.st_mode));
     assert_int_equal(files_in(dir), 2);
+}
+
+/* A name may be as long as the file system takes it; one that is longer is
+ * refused before anything is written. */
+TEST(replaced_have_names_of_any_length)
+{
+    const char *dir = test_temp("names");
+    char path[4500];
+    pl_file *f;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    for (int n = 230; n <= 256; n++) {
+        names_only = n % 2;
+        snprintf(path, sizeof path, "%s/%0*d", dir, n, n);
+        if (n == 256) {
+            assert_int_equal(pl_file_open(&f, path, 0, &err), PL_IO);
+            assert_non_null(strstr(err.message, "give a shorter name"));
+            break;
+        }
+        TEST_OK(pl_file_open(&f, path, 0, &err), err);
+        put(f, "x");
+        TEST_OK(pl_file_commit(f, &err), err);
+        pl_file_close(f);
+        expect_text(path, "x");
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(files_in(dir), 0);
+    }
+    names_only = false;
+}
+
+/* Directories, sockets and disks are not written as pipes are. */
+TEST(replaced_or_streamed_is_nothing_else)
+{
+    const char *dir = test_temp("kinds"), *path = test_temp("kinds/place");
+    pl_file *f;
+    pl_err err;
+
+    assert_int_equal(mkdir(dir, 0700), 0);
+    assert_int_equal(pl_file_open(&f, dir, PL_FILE_STREAM, &err),
+                     PL_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "a directory"));
+    assert_int_equal(mknod(path, S_IFSOCK | 0600, 0), 0);
+    assert_int_equal(pl_file_open(&f, path, PL_FILE_STREAM, &err),
+                     PL_BAD_ARGUMENT);
+    assert_int_equal(unlink(path), 0);
+    /* a disk that is not there; only root may make one */
+    if (mknod(path, S_IFBLK | 0600, makedev(7, 255)) == 0)
+        assert_int_equal(pl_file_open(&f, path, PL_FILE_STREAM, &err),
+                         PL_BAD_ARGUMENT);
 }
 
 /* A part is gone on with, and stays if it is not finished. */

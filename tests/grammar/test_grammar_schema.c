@@ -342,7 +342,8 @@ TEST(schema_what_is_not_supported_is_named)
     expect_error("{'type': 'string', 'enum': [1]}", "enum has a value that is "
                                                     "not of the type");
     expect_error("{'enum': []}", "#: enum must be a list");
-    expect_error("false", "#: the schema must be an object, or true");
+    expect_error("false", "#: the schema false allows no document");
+    expect_error("[]", "#: the schema must be an object, or true");
     expect_error("{'a'", "s.json: no JSON: line 1, column");
     expect_error("{'patternProperties': {}}", "patternProperties is not");
 }

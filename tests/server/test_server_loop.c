@@ -529,7 +529,7 @@ TEST(server_jobs_end_when_they_are_told)
     h[3].wish = CLIENT_GONE;
     wait_for(&h[3]);
     assert_int_equal(loop_slots(p.loop, slot, 2), 2);
-    assert_int_equal(slot[0].task_params + slot[1].task_params, 0);
+    assert_int_equal(slot[0].id_task + slot[1].id_task, 0);
     assert_int_equal(pl_seq_length(p.engine, 0), 0);
     assert_int_equal(pl_seq_length(p.engine, 1), 0);
     tear_down(&p);

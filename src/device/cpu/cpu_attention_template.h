@@ -2,12 +2,12 @@
  *
  * The order of every sum, for one token t and one query head:
  *
- *   Positions are walked in blocks of 64 by absolute position. The visible ones
- *   are pos - window < u <= pos; a block without one is skipped. What is not
- *   visible may hold anything: it is never added or multiplied in.
+ *   Positions are read in blocks of 64 by absolute position. The visible ones
+ *   are pos - window < u <= pos; a block without one is skipped. Invisible
+ *   positions may hold anything: they are never added or multiplied in.
  *   score = chain of fmaf over the head's d values, from 0, times attr.scale;
  *   with a soft cap c, c * tanh(score / c).
- *   Inside a span of 256 positions the softmax runs online: with m' the
+ *   Inside a span of 256 positions the softmax is online: with m' the
  *   maximum so far and f = exp(m - m'), l[j mod 16] and acc[e] are multiplied
  *   by f, p_j = exp(score_j - m') is added to l[j mod 16], and
  *   acc[e] = fmaf(p_j, V[j][e], acc[e]), j ascending.
@@ -16,25 +16,25 @@
  *   part is the largest power of two below the count.
  *   out = acc / (sum of l along its tree + exp(sink - m)).
  *
- * So a token's bits depend on its own query and cache alone. What is ours to
- * choose is the work: a task is a tile of consecutive tokens of one sequence
- * and the query heads of one KV head, whose blocks of K and V are converted to
- * float once for all its rows. Of a block all scores come first, then all
+ * So a token's bits depend only on its own query and cache. The division of
+ * work is free: a task is a tile of consecutive tokens of one sequence and the
+ * query heads of one KV head. Its blocks of K and V are converted to float once
+ * for all its rows. All scores of a block are computed first, then all
  * probabilities, then all sums, so that first its keys and then its values stay
- * in the processor's first cache.
+ * in the first-level cache.
  *
- * Where there are fewer KV heads of tokens than threads, a task is some of the
- * spans of one of them, so that the cache is read once. What these come to
- * stays in the thread's scratch, and the thread that is done last merges it.
+ * If there are fewer (token, KV head) pairs than threads, a task is some of the
+ * spans of one pair, so that the cache is read once. The partial results stay
+ * in the thread's scratch, and the thread that finishes last merges them.
  *
- * With attr.bf16, q, k, v and p are rounded to BF16 before they are multiplied,
- * and what are chains of fmaf above go by pairs, of values 2i and 2i + 1 of a
- * head or of positions so numbered: bf16_pair_add() of base/bf16.h. One of a
- * pair that is not visible counts as 0.
+ * With attr.bf16, q, k, v and p are rounded to BF16 before they are multiplied.
+ * The chains of fmaf above then take pairs, of values 2i and 2i + 1 of a head
+ * or of positions with these numbers: bf16_pair_add() of base/bf16.h. An
+ * invisible half of a pair counts as 0.
  *
- * Latent attention is the same, with the first e of a key's d values for V. A
- * position's values lie side by side there, as values do elsewhere; so scores
- * are computed with the rows of queries side by side, and then turned.
+ * Latent attention is the same, with the first e of a key's d values as V.
+ * There the values of a position are contiguous, as in V elsewhere. So scores
+ * are computed with the rows of queries interleaved, and then transposed.
  * Source: online softmax, arXiv:1805.02867. */
 #ifndef DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
 #define DEVICE_CPU_CPU_ATTENTION_TEMPLATE_H
@@ -42,9 +42,9 @@
 #include "device/cpu/cpu_cache_template.h"
 
 enum {
-    TILE_ROWS = 96,  /* rows (token, head) a tile aims at */
-    DIRECT_ROWS = 8, /* up to so many read the cache's elements */
-    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks a span */
+    TILE_ROWS = 96,  /* target rows (token, head) of a tile */
+    DIRECT_ROWS = 8, /* at most: read the cache's elements unconverted */
+    SPAN_BLOCKS = 256 / PAGE_TOKENS, /* blocks per span */
 };
 
 /* ---- one row's softmax --------------------------------------------------- */
@@ -58,15 +58,17 @@ struct soft {
 
 /* A row of a task: one token, one query head. */
 struct row {
-    struct soft *now;    /* the open span */
-    struct soft *done;   /* stack of merged spans, `depth` of them */
-    const float *q;      /* [d]; latent: of all rows together, [d][rows];
-                            or as pairs, as soon as all rows are there */
+    struct soft *now;  /* the open span */
+    struct soft *done; /* stack of merged spans, `depth` of them */
+    /* [d]; latent: of all rows together, [d][rows]. As pairs once all rows are
+     * open. */
+    const float *q;
     float *out;          /* [e] */
     int64_t first, last; /* visible positions */
     int32_t head;
-    int32_t n_span;  /* closed, with those before the task's first one */
-    int32_t n_begin; /* these alone */
+    /* Closed spans, including those before the task's first one. */
+    int32_t n_span;
+    int32_t n_begin; /* the latter alone */
     int32_t n_done;  /* on the stack */
     int32_t lo, hi;  /* visible part of the current block */
     bool open;
@@ -77,14 +79,14 @@ static inline int64_t up_to_lanes(int64_t n)
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* What a task reads all the time. */
+/* State that a task reads throughout. */
 struct view {
     const struct cpu_call *c;
     bool latent;
     bool by_pairs;
-    int64_t d, e, wide;   /* wide: e, as a multiple of 16 */
-    int64_t wide_d;       /* and d */
-    size_t soft_bytes;    /* a state with its acc */
+    int64_t d, e, wide;   /* wide: e, rounded up to 16 */
+    int64_t wide_d;       /* d, likewise */
+    size_t soft_bytes;    /* bytes of a state with its acc */
     int depth;            /* states on a row's stack, from the first span on */
     bool by_span;         /* threads may share a token's spans */
     float *keys, *values; /* converted tiles */
@@ -110,7 +112,7 @@ static inline void times(float *x, int64_t n, lanes f)
         lanes_store(x + i, lanes_mul(lanes_load(x + i), f));
 }
 
-/* a = a and b, b the upper one. */
+/* Merges b, the upper one, into a. */
 static inline void soft_merge(struct soft *a, struct soft *b, int64_t wide)
 {
     float m = a->m > b->m ? a->m : b->m;
@@ -133,8 +135,8 @@ static inline struct soft *soft_at(const struct view *v, struct soft *base,
     return (struct soft *)((char *)base + (size_t)i * v->soft_bytes);
 }
 
-/* Puts the open span onto the stack; as a binary counter carries, so spans
- * merge. */
+/* Pushes the open span onto the stack. Spans merge as a binary counter
+ * carries. */
 static inline void span_close(const struct view *v, struct row *r)
 {
     struct soft *s = r->now;
@@ -160,14 +162,14 @@ static inline bool sees(const struct row *r)
     return r->lo < r->hi;
 }
 
-/* Lanes that are left of 0 .. 15 when i is their first. */
+/* Clamps i, a number of lanes, to 0 .. 16. */
 static inline int clamp_lane(int i)
 {
     return i < 0 ? 0 : i > LANES ? LANES : i;
 }
 
-/* Makes sums of products s[64] scores, -infinity where r does not see; returns
- * the greatest. */
+/* Turns products s[64] into scores, -infinity at positions that r does not see.
+ * Returns the greatest. */
 static inline float soft_top(const struct view *v, const struct row *r,
                              float *s)
 {
@@ -193,9 +195,9 @@ static inline float soft_top(const struct view *v, const struct row *r,
     return lanes_top(top);
 }
 
-/* Sums of products p[n][64] of a block become probabilities (0 where a row
- * does not see), and the states of n rows, at most 16, take their sums. No step
- * of one row waits for another's. */
+/* Turns products p[n][64] of a block into probabilities (0 at positions that a
+ * row does not see), and adds their sums to the states of n rows, at most 16.
+ * No row's operations wait for another row's. */
 static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
                              float *p)
 {
@@ -245,7 +247,8 @@ static inline void soft_rows(const struct view *v, struct row *row, int64_t n,
     }
 }
 
-/* Adds the sink and divides. o: all of the row's spans. */
+/* Adds the sink, divides and writes the result. o: the state of all of the
+ * row's spans. */
 static inline void row_write(const struct view *v, int32_t head, struct soft *o,
                              float *out)
 {
@@ -267,7 +270,7 @@ static inline void row_write(const struct view *v, int32_t head, struct soft *o,
     }
 }
 
-/* Merges what is left from the top down, and writes it. */
+/* Merges the remaining spans from the top down, and writes the result. */
 static inline void row_finish(const struct view *v, struct row *r)
 {
     struct soft *o = r->open ? r->now : soft_at(v, r->done, --r->n_done);
@@ -283,8 +286,9 @@ static inline void row_finish(const struct view *v, struct row *r)
 
 /* ---- one task ------------------------------------------------------------ */
 
-/* The next rows from *i on that see anything of the block: at most as many as
- * one pass takes. Returns their number, 0 at the end; *i is the first. */
+/* Finds the next rows from *i on that see any position of the block, at most as
+ * many as one pass takes. Returns their number, 0 at the end; sets *i to the
+ * first. */
 static inline int next_group(const struct view *v, int64_t n_row, int64_t *i)
 {
     int n = 0;
@@ -321,7 +325,7 @@ static inline void add_scores(const struct view *v, int64_t first, int n,
                                     .from_zero = true});
 }
 
-/* p = q K for all rows at the positions lo .. hi - 1, of floats or pairs. */
+/* p = q K for all rows at the positions lo .. hi - 1, with floats or pairs. */
 static inline void add_latent_scores(const struct view *v, int64_t n_row,
                                      int lo, int hi,
                                      const struct operand *latents)
@@ -351,9 +355,9 @@ static inline void add_latent_scores(const struct view *v, int64_t n_row,
     }
 }
 
-/* acc += p V for the n rows from `first`. What all of them see is done
- * together; what only some see, before it (windows) and behind it (causal), row
- * by row. */
+/* acc += p V for the n rows from `first`. Positions that all of them see are
+ * computed together. Those that only some see, before them (windows) and after
+ * them (causal), are computed row by row. */
 static inline void add_values(const struct view *v, int64_t first, int n,
                               const struct operand *values)
 {
@@ -373,11 +377,11 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
         all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
     }
-    if (v->by_pairs) { /* no pair of a row is taken in two halves */
+    if (v->by_pairs) { /* keep each pair of a row whole */
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
-    if (all.lo >= all.hi) /* nothing in common: then each row by itself */
+    if (all.lo >= all.hi) /* nothing in common: each row alone */
         all.lo = all.hi = PAGE_TOKENS;
     for (int i = 0; i < n; i++, one.a += one.lda, one.c += one.ldc) {
         one.lo = row[i].lo;
@@ -394,7 +398,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
     }
 }
 
-/* Rows lo .. hi - 1 of a tile in the form that is multiplied. */
+/* Converts rows lo .. hi - 1 of a tile to the form that is multiplied. */
 static inline void tile_convert(const struct view *v, struct operand *o, int lo,
                                 int hi, int64_t wide, float *buf)
 {
@@ -404,8 +408,8 @@ static inline void tile_convert(const struct view *v, struct operand *o, int lo,
         operand_convert(o, lo, hi, wide, buf);
 }
 
-/* Latents lo .. hi - 1 of a tile as floats; or as pairs: of their own values in
- * v->latents, for scores, and of positions, as values are. */
+/* Converts latents lo .. hi - 1 of a tile to floats, or to pairs: of their own
+ * values in v->latents, for scores, and of positions, for values. */
 static inline void latents_convert(const struct view *v, struct operand *o,
                                    int lo, int hi)
 {
@@ -421,8 +425,8 @@ static inline void latents_convert(const struct view *v, struct operand *o,
     *o = (struct operand){.kind = KIND_PAIRS, .x = v->keys, .ld = wide};
 }
 
-/* One block of 64 positions for all rows: its tiles of K and V, then those of
- * the block that follows. */
+/* Computes one block of 64 positions for all rows. Each array holds the block's
+ * tile of K or V, then that of the next block. */
 static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
                              const char *const key_tile[2],
                              const char *const value_tile[2])
@@ -478,7 +482,7 @@ static inline void block_run(const struct view *v, int64_t n_row, int64_t block,
         add_values(v, i, n, &values);
 }
 
-/* The first position that token t sees. */
+/* Returns the first position that token t sees. */
 static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
 {
     int64_t window = c->attr->window, last = c->table->pos[t];
@@ -486,7 +490,8 @@ static inline int64_t first_seen(const struct cpu_call *c, int64_t t)
     return window > 0 && last >= window ? last - window + 1 : 0;
 }
 
-/* Takes a row on: token t, a query head. Its q is one of `rows`. */
+/* Opens row i: token t, one query head. Copies its query to row i of q or, if
+ * latent, to column i of `rows`. */
 static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
                             float *q, int64_t rows)
 {
@@ -510,7 +515,7 @@ static inline void row_open(struct view *v, int64_t i, int64_t t, int32_t head,
         q[k * rows + i] = x[k];
 }
 
-/* The queries of all rows in the form that is multiplied. */
+/* Converts the queries of all rows to the form that is multiplied. */
 static inline void queries_convert(const struct view *v, int64_t n_row,
                                    float *q)
 {
@@ -520,7 +525,7 @@ static inline void queries_convert(const struct view *v, int64_t n_row,
         pairs_of_row((uint32_t *)q + i * v->d, q + i * v->d, v->d);
 }
 
-/* Blocks `block` .. end - 1 of a sequence for all rows. */
+/* Computes blocks `block` .. end - 1 of a sequence for all rows. */
 static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
                               int64_t n_row, int64_t block, int64_t end)
 {
@@ -538,7 +543,7 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
             for (int64_t i = 0; i < n_row; i++)
                 span_close(v, &v->row[i]);
         }
-        for (int i = 0; i < 2; i++) { /* behind the last block: itself */
+        for (int i = 0; i < 2; i++) { /* after the last block: itself */
             int64_t page = pages[block + (block + 1 < end ? i : 0)];
 
             key_tile[i] = (const char *)c->in[1].data +
@@ -552,7 +557,8 @@ static inline void blocks_run(struct view *v, int64_t seq, int64_t kv_head,
     }
 }
 
-/* Tokens t0 .. t1 - 1 of one sequence, `n_head` query heads of one KV head. */
+/* Computes tokens t0 .. t1 - 1 of one sequence, with `n_head` query heads of
+ * one KV head. */
 static inline void task_run(struct view *v, int64_t t0, int64_t t1,
                             int64_t kv_head, const int32_t *head,
                             int64_t n_head, float *q)
@@ -578,7 +584,7 @@ static inline void task_run(struct view *v, int64_t t0, int64_t t1,
 
 /* ---- scratch ------------------------------------------------------------- */
 
-/* Lays the scratch out; returns its size. `v` gets the pointers. */
+/* Lays out the scratch and returns its size. Sets the pointers of `v`. */
 static inline size_t view_init(struct view *v, const struct cpu_call *c,
                                bool latent, float **q)
 {
@@ -598,8 +604,8 @@ static inline size_t view_init(struct view *v, const struct cpu_call *c,
     v->wide_d = up_to_lanes(v->d);
     v->soft_bytes = sizeof(struct soft) + (size_t)v->wide * sizeof(float);
     v->max_rows = n_head > TILE_ROWS ? n_head : TILE_ROWS;
-    /* A token sees at most n_slot positions, so at most n_slot / 256 + 2
-     * spans; the stack holds one entry a bit, and one being pushed. */
+    /* A token sees at most n_slot positions, so at most n_slot / 256 + 2 spans.
+     * The stack holds one entry per bit of that, and one being pushed. */
     v->depth = 2;
     for (int64_t n = c->in[1].dim[0] / (SPAN_BLOCKS * PAGE_TOKENS) + 2; n > 0;
          n /= 2)
@@ -660,14 +666,14 @@ static inline size_t latent_attention_scratch(const struct cpu_call *c)
     return scratch_of(c, true);
 }
 
-/* ---- a token's spans, dealt to threads ----------------------------------- */
+/* ---- a token's spans, shared by threads ---------------------------------- */
 
-/* The spans of each token's KV heads stand in a line, `line` of them, and each
- * thread takes a stretch of it. A group is a token's KV head. */
+/* A group is a KV head of a token. The spans of all groups form a line of
+ * `line` spans, and each thread takes a stretch of it. */
 struct group {
     int64_t t, kv_head;
-    int64_t index;      /* among all */
-    int64_t at, n_span; /* in the line */
+    int64_t index;      /* among all groups */
+    int64_t at, n_span; /* position and length in the line */
     int64_t first_span; /* of the sequence */
     int64_t line;
 };
@@ -682,7 +688,7 @@ static inline int64_t spans_seen(const struct cpu_call *c, int64_t t)
     return span_of(c->table->pos[t]) - span_of(first_seen(c, t)) + 1;
 }
 
-/* Of a group's spans the ones that a thread has: lo .. hi - 1, or none. */
+/* Returns a thread's spans of a group: lo .. hi - 1, or none. */
 static inline struct cpu_part group_part(const struct view *v,
                                          const struct group *g, int thread)
 {
@@ -695,9 +701,9 @@ static inline struct cpu_part group_part(const struct view *v,
     return p;
 }
 
-/* The stack on which a thread, `ahead` of this one, keeps what row i's spans
- * from `lo` on come to. It may have two: of a group that others have begun, and
- * of one that others go on with. */
+/* Returns the stack on which the thread `ahead` after this one keeps its
+ * results for row i, of the spans from `lo` on. A thread may need two: for a
+ * group that other threads began, and for one that other threads continue. */
 static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
                                 int64_t lo)
 {
@@ -708,8 +714,8 @@ static inline struct soft *kept(const struct view *v, int64_t ahead, int64_t i,
     return soft_at(v, (struct soft *)soft, v->max_rows + at);
 }
 
-/* Spans that the state of a stack has which begins with span lo, of those
- * before `end`: what span_close() has made of them. */
+/* Returns how many spans span_close() merged into the state that begins with
+ * span lo, of the spans before `end`. */
 static inline int64_t state_spans(int64_t lo, int64_t end)
 {
     int64_t n = 1;
@@ -719,8 +725,8 @@ static inline int64_t state_spans(int64_t lo, int64_t end)
     return n;
 }
 
-/* Row i of a group, from what all threads have kept: merges them as one thread
- * would have. */
+/* Merges row i of a group from the states of all threads, as one thread would
+ * have merged them. */
 static inline void row_gather(const struct view *v, const struct group *g,
                               int64_t i)
 {
@@ -758,7 +764,7 @@ static inline void row_gather(const struct view *v, const struct group *g,
     row_write(v, v->row[i].head, stack[0].soft, v->row[i].out);
 }
 
-/* Tells that `n` more of the group's spans are done; true if all are. Two
+/* Counts `n` more of the group's spans as done; returns true if all are. Two
  * groups share a counter. */
 static inline bool group_done(const struct view *v, const struct group *g,
                               int64_t n)
@@ -770,7 +776,7 @@ static inline bool group_done(const struct view *v, const struct group *g,
     return (was >> shift & INT32_MAX) + n == g->n_span;
 }
 
-/* This thread's part of a group. */
+/* Computes this thread's part of a group. */
 static inline void group_run(struct view *v, const struct group *g,
                              struct cpu_part part, int64_t n_head, float *q)
 {
@@ -800,7 +806,7 @@ static inline void group_run(struct view *v, const struct group *g,
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-/* Positions that token t sees: what its rows cost. */
+/* Returns the positions that token t sees: the cost of its rows. */
 static inline int64_t cost(const struct cpu_call *c, int64_t t)
 {
     int64_t n = c->table->pos[t] + 1;
@@ -808,7 +814,8 @@ static inline int64_t cost(const struct cpu_call *c, int64_t t)
     return c->attr->window > 0 && n > c->attr->window ? c->attr->window : n;
 }
 
-/* Puts the query heads that read KV head kv into v->head; their number. */
+/* Writes the query heads that read KV head kv to v->head; returns their
+ * number. */
 static inline int64_t heads_of(const struct view *v, int64_t kv)
 {
     int64_t n = 0;
@@ -819,8 +826,8 @@ static inline int64_t heads_of(const struct view *v, int64_t kv)
     return n;
 }
 
-/* The spans of all groups, or 0 if whole groups are to be dealt: where each
- * thread has as many of them, all alike. */
+/* Returns the number of spans of all groups, or 0 if threads should share whole
+ * groups, as when each gets equally many of equal length. */
 static inline int64_t spans_to_deal(const struct view *v)
 {
     const struct cpu_call *c = v->c;
@@ -862,18 +869,17 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
- * Query head h reads KV head head_map[h]. Where threads may help each other and
- * there are few groups for them, spans are dealt. Else rows are put in a line,
- * by KV head, then by token, and each thread takes a stretch of the line that
- * costs as much as the others'. When there are fewer tokens than threads, the
- * heads of a group are dealt out too. */
+ * Query head h reads KV head head_map[h]. If threads may help each other and
+ * have few groups, they share spans. Else rows form a line, by KV head, then by
+ * token, and each thread takes a stretch of equal cost. If there are fewer
+ * tokens than threads, threads share the heads of a group too. */
 static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;
     int64_t n_head = c->out.dim[1];
     int64_t n_kv = c->in[1].dim[1];
     int64_t n_part = 1, total = 0;
-    int64_t at = 0; /* twice the cost of what lies before in the line */
+    int64_t at = 0; /* twice the cost of the line so far */
     int64_t from, to, line;
     struct view v;
     float *q;
@@ -897,7 +903,8 @@ static void attend(const struct cpu_call *c, bool latent)
 
         for (int64_t i = 0; i < n_part; i++) {
             int64_t lo = n * i / n_part;
-            int64_t rows = n * (i + 1) / n_part - lo; /* a token */
+            /* Rows per token. */
+            int64_t rows = n * (i + 1) / n_part - lo;
             int64_t t = 0;
 
             for (int64_t end = 0; end < b->n_tok && rows > 0; end++) {

@@ -1,14 +1,15 @@
-/* Hazards between steps: ranges of memory touched since threads met last. */
+/* Hazards between instructions: ranges of memory accessed since the last
+ * barrier. */
 #include "device/cpu/cpu_barriers.h"
 
 #include <stdlib.h>
 
-/* Ranges touched since the last meeting. */
+/* A range accessed since the last barrier. */
 struct touched {
     enum region region;
     size_t from, to;
     bool write;
-    int micro; /* of the step */
+    int micro; /* of the instruction */
 };
 
 struct hazards {
@@ -42,8 +43,9 @@ static bool touch(struct hazards *h, const struct touched *x)
     return true;
 }
 
-/* All threads have met before a step of this micro-batch. Runs without it
- * lack the meeting too, so what earlier micro-batches touched stays. */
+/* All threads synchronize before an instruction of this micro-batch. Steps
+ * without the micro-batch lack the barrier too, so ranges that earlier
+ * micro-batches accessed stay. */
 static void met(struct hazards *h, int micro)
 {
     int n = 0;
@@ -56,12 +58,12 @@ static void met(struct hazards *h, int micro)
 
 enum { MAX_TOUCH = 512 };
 
-/* What a step touches on its own device. */
+/* The ranges that an instruction accesses on its own device. */
 struct reach {
     const struct prog_tensor *t;
     int dev, micro;
     struct touched *x; /* [MAX_TOUCH] */
-    int n;             /* more than MAX_TOUCH: too much to look at */
+    int n;             /* more than MAX_TOUCH: too many to check */
 };
 
 static void add_use(void *user, const struct insn_access *u)
@@ -83,8 +85,8 @@ static void add_use(void *user, const struct insn_access *u)
                                     (u->access & ACCESS_WRITE) != 0, r->micro};
 }
 
-/* The threads' scratch, as a region. Each thread has one of its own, but what
- * attention leaves there another thread may read. */
+/* Returns the threads' scratch as a region. Each thread has its own, but other
+ * threads may read what attention leaves there. */
 static struct touched scratch_of(const struct insn *s)
 {
     bool shared =
@@ -94,7 +96,8 @@ static struct touched scratch_of(const struct insn *s)
     return (struct touched){REGION_COUNT, 0, any, shared, s->micro};
 }
 
-/* False: it touches too much to be looked at. */
+/* Collects the ranges of an instruction. Returns false if there are too many to
+ * check. */
 static bool touches(struct reach *r, const struct insn *s)
 {
     r->n = 0;
@@ -106,12 +109,12 @@ static bool touches(struct reach *r, const struct insn *s)
     return true;
 }
 
-/* ---- small steps ------------------------------------------------------- */
+/* ---- small instructions ------------------------------------------------ */
 
-/* What a thread does in the time that threads take to meet twice. */
+/* The work a thread does in the time of two barriers. */
 enum { FEW_VALUES = 4096, FEW_MACS = 16384 };
 
-/* Of a run of a single token. */
+/* Returns the number of values in a step of a single token. */
 static int64_t values(const struct prog_tensor *t)
 {
     const struct graph_sizes one = {1, 1, 1, {1, 1, 1, 1}};
@@ -134,7 +137,7 @@ static bool kernel_is_small(const struct insn_kernel *k,
     if (kernel_is_contraction(k->kernel) || kernel_is_attention(k->kernel) ||
         k->kernel == KERNEL_custom)
         return false;
-    /* what is updated is written in part, as much as is put in */
+    /* An updated tensor is written only in part, as much as the operand has. */
     return parts *
                values(&t[k->arg[k->arg[0].access == ACCESS_UPDATE].tensor]) <=
            FEW_VALUES;
@@ -173,13 +176,16 @@ static bool is_small(const struct insn *s, const struct prog_tensor *t)
     }
 }
 
-/* ---- meetings ---------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------- */
 
-/* Since the last meeting of all threads, in a run of a single token. */
+/* State since the last barrier of all threads, in a step of a single token. */
 struct singles {
-    struct hazards all, alone; /* ranges touched by all threads; by the first */
-    bool shared;               /* all threads have done something */
-    bool ahead; /* others may not pass the first: it has met its peers */
+    struct hazards all, alone; /* ranges accessed by all threads; by the
+                                  first */
+    bool shared;               /* all threads have executed something */
+    /* The first thread has synchronized with its peers; other threads must wait
+     * for it. */
+    bool ahead;
 };
 
 static void singles_meet(struct singles *g)
@@ -188,8 +194,8 @@ static void singles_meet(struct singles *g)
     g->shared = g->ahead = false;
 }
 
-/* In how many of the two runs of a single token, with its output wanted or not,
- * is the step? */
+/* Returns in how many of the two steps of a single token, with and without an
+ * output, the instruction is executed. */
 static int single_runs(const struct insn *s)
 {
     const struct graph_sizes with = {1, 1, 1, {1, 1, 1, 1}};
@@ -200,17 +206,18 @@ static int single_runs(const struct insn *s)
     return insn_predicate_holds(s, &with) + insn_predicate_holds(s, &without);
 }
 
-/* What holds of a step in runs of a single token; x[n] is what it touches. */
+/* Sets the flags of an instruction for steps of a single token. x[n] are the
+ * ranges it accesses. */
 static bool single_insn(struct singles *g, const struct insn *s,
                         const struct prog_tensor *t, const struct touched *x,
                         int n, bool everything, unsigned char *out)
 {
     bool meets = insn_is_barrier(s), ok = true, alone = false, meet = false;
-    bool sure = single_runs(s) == 2; /* else runs lack its meeting */
+    bool sure = single_runs(s) == 2; /* else some steps lack its barrier */
 
     if (single_runs(s) == 0)
         return true;
-    if (s->kind == INSN_POST) { /* all that is shared is complete */
+    if (s->kind == INSN_POST) { /* all shared work must be complete */
         meet = g->shared;
     } else if (s->queue == QUEUE_COPY || s->kind == INSN_WAIT) {
         meet = s->kind != INSN_WAIT && g->ahead;
@@ -220,7 +227,7 @@ static bool single_insn(struct singles *g, const struct insn *s,
         for (int k = 0; k < n && !meet; k++)
             meet = clashes(&g->all, &x[k]) ||
                    (!alone && clashes(&g->alone, &x[k]));
-        if (meets && !alone) { /* they meet anyhow */
+        if (meets && !alone) { /* threads synchronize in any case */
             meet = false;
             if (sure)
                 singles_meet(g);
@@ -239,7 +246,8 @@ static bool single_insn(struct singles *g, const struct insn *s,
     return ok;
 }
 
-/* What holds of a step in any run; x[n] is what it touches. */
+/* Sets the flags of an instruction for all steps. x[n] are the ranges it
+ * accesses. */
 static bool any_insn(struct hazards *h, const struct insn *s,
                      const struct touched *x, int n, bool everything,
                      unsigned char *out)
@@ -250,7 +258,7 @@ static bool any_insn(struct hazards *h, const struct insn *s,
         meet = clashes(h, &x[k]);
     if (meet) {
         *out |= insn_is_barrier(s) ? 0 : CPU_BARRIER;
-        if (s->max_rows == 0) /* runs without the step lack the meeting */
+        if (s->max_rows == 0) /* steps without it lack its barrier */
             met(h, s->micro);
     }
     for (int k = 0; k < n && ok; k++)
@@ -258,7 +266,7 @@ static bool any_insn(struct hazards *h, const struct insn *s,
     return ok;
 }
 
-/* What is plain to see of a step. */
+/* Returns the flags that follow from the instruction alone. */
 static unsigned char traits(const struct insn *s)
 {
     bool counted = insn_is_group_copy(s) || insn_is_collective(s) ||
@@ -283,10 +291,12 @@ bool cpu_barriers(const struct variant *c, const struct prog_tensor *t, int dev,
         bool everything;
 
         out[i] = traits(s);
-        if (s->queue == QUEUE_COPY || insn_is_event(s)) { /* events order it */
+        /* ordered by events */
+        if (s->queue == QUEUE_COPY || insn_is_event(s)) {
             ok = single_insn(&g, s, t, NULL, 0, false, &out[i]);
             if (s->kind == INSN_POST && s->queue != QUEUE_COPY) {
-                out[i] |= CPU_BARRIER; /* what others wait for is complete */
+                out[i] |= CPU_BARRIER; /* waiting devices need all of it
+                                          complete */
                 if (s->max_rows == 0)
                     met(&h, s->micro);
             }

@@ -1,33 +1,34 @@
-/* What a cpu device knows of each step before it runs: where its threads meet,
- * which steps the first thread does alone, which it must look at more closely.
- * Derived from a program when the device is given it. */
+/* Facts of each instruction that a cpu device needs before it runs it: where
+ * its threads synchronize, and which instructions the first thread executes
+ * alone. Derived from a program when it is loaded into the device. */
 #ifndef DEVICE_CPU_CPU_BARRIERS_H
 #define DEVICE_CPU_CPU_BARRIERS_H
 
 #include "program/program.h"
 
-/* Of a step, by bit. */
+/* Flags of an instruction. */
 enum {
-    /* The threads meet before the step: it reads what an earlier one wrote, or
-     * writes what an earlier one touched, since they met last; or it tells
-     * others that all before is done. */
+    /* The threads synchronize before the instruction. It reads what an earlier
+     * one wrote, or writes what an earlier one accessed, since the last
+     * barrier; or it tells other devices that all earlier work is complete. */
     CPU_BARRIER = 1,
-    /* In a run of a single token and at most one output: it is too small to
-     * share, and the first thread's alone; the others pass it by. */
+    /* In a step of a single token and at most one output, the instruction is
+     * too small to share. The first thread executes it; the others skip it. */
     CPU_FIRST_THREAD = 2,
-    /* There instead of CPU_BARRIER, since what the first thread does alone is
-     * in order by itself. */
+    /* Replaces CPU_BARRIER in such steps, because instructions of the first
+     * thread alone are ordered among themselves. */
     CPU_BARRIER_DECODE = 4,
-    /* It is in every run: its micro-batch is the first and it has no guard. */
+    /* It is executed in every step: its micro-batch is the first and it has no
+     * predicate. */
     CPU_ALWAYS = 8,
-    /* The device's counters want to know of it. */
+    /* The device's counters include it. */
     CPU_COUNTED = 16,
-    /* What it takes is told apart from computing. */
+    /* Its time is reported apart from computing. */
     CPU_TIMED = 32,
 };
 
-/* out[s->n_step]; t: the program's tensors, whose places are final; dev: the
- * device's index in the set. False: out of memory. */
+/* Fills out[s->n_insn]. t: the program's tensors, whose offsets are final; dev:
+ * the device's index in the set. Returns false if out of memory. */
 bool cpu_barriers(const struct variant *s, const struct prog_tensor *t, int dev,
                   unsigned char *out);
 

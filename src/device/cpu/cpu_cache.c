@@ -1,15 +1,15 @@
-/* Tiles of the paged cache: how a row of one position lies in them.
+/* Tiles of the paged cache: the layout of one position's row in them.
  *
- * The layouts are drawn in program/cache_tile.h. This file only moves bytes;
- * numbers are converted by the kernels that write and read the cache. */
+ * program/cache_tile.h shows the layouts. This file only moves bytes; the
+ * kernels that write and read the cache convert numbers. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>
 
 enum { Q8_BLOCK = 32, Q8_BYTES = 34 }; /* f16 scale, 32 signed bytes */
 
-/* Elements i .. i + n - 1 of position j in a plane [width][64] of keys or
- * [64][width] of values. */
+/* Reads elements i .. i + n - 1 of position j from a plane [width][64] of keys
+ * or [64][width] of values. */
 static void get(const void *plane, size_t size, int64_t width, bool values,
                 int j, int64_t i, int64_t n, void *row)
 {

@@ -1,8 +1,8 @@
-/* The paged cache as kernels see it: writing rows of it, and multiplying by its
- * tiles. Included by cpu_ops_template.h.
+/* Kernels' access to the paged cache: writing rows of it, and multiplying by
+ * its tiles. Included by cpu_ops_template.h.
  *
- * A value of the cache is one float, whatever its format: chains are the same
- * whether they read the cache's own elements or a converted copy. */
+ * A value of the cache is one float, whatever its format. So chains give the
+ * same results from the cache's own elements and from a converted copy. */
 #ifndef DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 #define DEVICE_CPU_CPU_CACHE_TEMPLATE_H
 
@@ -10,12 +10,12 @@
 #include "device/cpu/cpu_elementwise_template.h"
 #include "device/cpu/cpu_lanes_bf16.h"
 
-enum { Q8_SIZE = 32 }; /* values a block of q8_0 */
+enum { Q8_SIZE = 32 }; /* values of a q8_0 block */
 
 /* ---- cache write --------------------------------------------------------- */
 
-/* One block of q8_0: scale max|x| / 127 as f16, then round(x * 127 / max). A
- * scale that is 0 as f16 makes all of it 0. */
+/* Encodes one block of q8_0: scale max|x| / 127 as f16, then round(x * 127 /
+ * max). If the scale is 0 as f16, all values are 0. */
 static inline void to_q8_0(uint8_t *dst, const float *x)
 {
     lanes u = lanes_load(x);
@@ -51,14 +51,14 @@ static inline void to_row(pl_format f, void *row, const float *x, int64_t d)
     }
 }
 
-enum { CACHE_RUN = 16 }; /* most tokens that are written at once */
+enum { CACHE_RUN = 16 }; /* most tokens written at once */
 
 static inline size_t cache_write_scratch(const struct cpu_call *c)
 {
     return CACHE_RUN * (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
-/* How many tokens from t on, `most` at most, lie side by side in a tile. */
+/* Returns how many tokens from t on, at most `most`, are adjacent in a tile. */
 static inline int cache_run(const struct token_table *b, int64_t t,
                             int64_t most)
 {
@@ -71,10 +71,11 @@ static inline int cache_run(const struct token_table *b, int64_t t,
     return n;
 }
 
-/*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: each token's row goes to
- *   the slot its position has. Threads take heads first, so that few share a
- *   tile. Keys lie transposed there, and single ones are stored one by one:
- *   neighbouring tokens are converted and then written together. */
+/*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: writes each token's row
+ *   to the cache slot of its position. Threads divide heads first, so that few
+ *   of them share a tile. Keys are transposed there, and single ones would be
+ *   stored value by value, so adjacent tokens are converted and then written
+ *   together. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -107,8 +108,9 @@ static inline void cache_write_run(const struct cpu_call *c)
 /* ---- blocks of K and V --------------------------------------------------- */
 
 /* A tile as rows of lanes: keys [d][64], values [64][e]. Few rows of queries
- * read the cache's own elements; for many, they are converted once: to floats,
- * or to pairs of BF16, of which row i has the values of rows 2i and 2i + 1. */
+ * read the cache's own elements. For many, the elements are converted once: to
+ * floats, or to pairs of BF16, where row i has the values of rows 2i and 2i +
+ * 1. */
 enum kind {
     KIND_F32,
     KIND_F16,
@@ -118,8 +120,8 @@ enum kind {
     KIND_PAIRS,
 };
 
-/* Are products those of BF16 (graph_attr.bf16)? A file with CPU_OPS_BF16 has no
- * others. */
+/* Returns true if products are those of BF16 (graph_attr.bf16). A file with
+ * CPU_OPS_BF16 has no others. */
 static inline bool is_by_pairs(const struct graph_attr *attr)
 {
 #ifdef CPU_OPS_BF16
@@ -133,13 +135,13 @@ static inline bool is_by_pairs(const struct graph_attr *attr)
 struct operand {
     enum kind kind;
     const void *x;
-    int64_t ld;         /* elements a row */
+    int64_t ld;         /* elements per row */
     const float *scale; /* q8_0: [d/32][64] or [64][e/32] */
     int64_t ld_scale;
-    ptrdiff_t ahead; /* bytes from here to the tile that is read next */
+    ptrdiff_t ahead; /* bytes to the tile that is read next */
 };
 
-/* Sixteen values of row i from column `col`; `kind` is a constant. */
+/* Loads sixteen values of row i from column `col`; `kind` is a constant. */
 LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
                                 int64_t i, int64_t col)
 {
@@ -162,8 +164,8 @@ LANES_INLINE lanes operand_load(enum kind kind, const struct operand *o,
     }
 }
 
-/* Rows 2i and `upper` as pairs, upper being 2i + 1, or 2i if there is no such
- * row. */
+/* Returns rows 2i and `upper` as pairs. `upper` is 2i + 1, or 2i if there is no
+ * such row. */
 LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
                                  int64_t i, int64_t upper, int64_t col)
 {
@@ -181,9 +183,8 @@ LANES_INLINE pairs operand_pairs(enum kind kind, const struct operand *o,
     }
 }
 
-/* Asks for what lies at row i, from column `col`, of the tile that is read
- * next. It lies on other pages of memory, where processors do not look ahead by
- * themselves. */
+/* Prefetches row i, from column `col`, of the tile that is read next. It is on
+ * other pages of memory, where hardware does not prefetch by itself. */
 LANES_INLINE void operand_prefetch(enum kind kind, const struct operand *o,
                                    int64_t i, int64_t col, int n_vec)
 {
@@ -238,11 +239,12 @@ LANES_INLINE void convert(enum kind kind, const struct operand *from,
     }
 }
 
-/* Rows lo .. hi - 1 as floats in `buf`, `wide` >= ld apart, padded with 0. */
+/* Converts rows lo .. hi - 1 to floats in `buf`, `wide` >= ld apart, padded
+ * with 0. */
 static inline void operand_convert(struct operand *o, int64_t lo, int64_t hi,
                                    int64_t wide, float *buf)
 {
-    if (o->ld != wide) { /* not q8_0, whose rows are multiples of 32 */
+    if (o->ld != wide) { /* not q8_0: its rows are multiples of 32 */
         struct cpu_tensor t = {.data = (void *)(uintptr_t)o->x,
                                .format = o->kind == KIND_F16    ? PL_F16
                                          : o->kind == KIND_BF16 ? PL_BF16
@@ -287,7 +289,7 @@ LANES_INLINE void convert_pairs(enum kind kind, const struct operand *from,
     }
 }
 
-/* As operand_convert, to pairs; where one of two rows is not among them, that
+/* Like operand_convert, to pairs. If one of two rows is outside the range, its
  * half may hold anything. */
 static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
                                     int64_t wide, float *buf)
@@ -313,8 +315,8 @@ static inline void operand_to_pairs(struct operand *o, int64_t lo, int64_t hi,
 
 /* ---- chains of fused multiply-adds --------------------------------------- */
 
-/* What is multiplied: a [n_row][lda] by rows lo .. hi - 1 of b into columns
- * first .. end - 1 of c, both multiples of 16. */
+/* A product: a [n_row][lda] times rows lo .. hi - 1 of b, into columns first ..
+ * end - 1 of c, both multiples of 16. */
 struct product {
     const float *a; /* `by_pairs`: pairs of its values 2i and 2i + 1 */
     int64_t lda;    /* in units of 4 bytes */
@@ -324,10 +326,10 @@ struct product {
     float *c;
     int64_t ldc;
     int64_t first, end;
-    bool from_zero; /* c is written only; else it is added to */
+    bool from_zero; /* c is only written, not added to */
 };
 
-enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* most rows, most vectors a row */
+enum { CHAIN_ROWS = 6, CHAIN_VECS = 8 }; /* most rows; most vectors per row */
 
 /* s[r][.] = chain over i of fmaf(a[r][i], b[i][.]), from s. */
 LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
@@ -355,8 +357,8 @@ LANES_INLINE void chain_floats(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* The same by pairs of rows 2i and 2i + 1, as bf16_pair_add has them. One of
- * two that is not among lo .. hi - 1 counts as 0. */
+/* The same with pairs of rows 2i and 2i + 1, like bf16_pair_add. A row of a
+ * pair that is outside lo .. hi - 1 counts as 0. */
 LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
                               const struct product *p, const float *a,
                               int64_t col, lanes s[CHAIN_ROWS][CHAIN_VECS])
@@ -394,8 +396,8 @@ LANES_INLINE void chain_pairs(enum kind kind, int n_row, int n_vec,
 }
 
 /* c[r][col + 0 .. 16 n_vec - 1] = chain over i of a[r][i] * b[i][.], from c or
- * 0, for n_row rows from `row`. kind, n_vec and by_pairs are constants where
- * this is inlined, and with vectors n_row. */
+ * 0, for n_row rows from `row`. kind, n_vec and by_pairs are constants after
+ * inlining, and with vectors so is n_row. */
 LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
                         const struct product *p, int row, int64_t col,
                         bool by_pairs)
@@ -431,16 +433,17 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* Vectors a row whose sums fit registers, beside those of b and one of a. With
- * AVX-512 six rows have 24 sums: 10 loads for 24 multiply-adds, so that the two
- * units which multiply are the limit. Plain C has one loop for all counts. */
+/* Vectors per row whose sums fit registers, in addition to those of b and one
+ * of a. With AVX-512 six rows have 24 sums: 10 loads for 24 multiply-adds, so
+ * that the two multipliers are the limit. Plain C has one loop for all
+ * counts. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else
 enum { VECS_OF_6 = 1, VECS_OF_4 = 1, VECS_OF_2 = 2, VECS_OF_1 = 4 };
 #endif
 
-/* All columns, `most` vectors at a time; returns n_row. */
+/* Computes all columns, at most `most` vectors at a time; returns n_row. */
 LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
                                const struct product *p, int row, bool by_pairs)
 {
@@ -454,8 +457,8 @@ LANES_INLINE int chain_columns(enum kind kind, int n_row, int most,
     return n_row;
 }
 
-/* All columns of n_row rows from `row`, or of as many as one pass takes;
- * returns how many. */
+/* Computes all columns of n_row rows from `row`, or of as many as one pass
+ * takes; returns how many. */
 LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
                             int row, bool by_pairs)
 {
@@ -473,7 +476,7 @@ LANES_INLINE int chain_pass(enum kind kind, int n_row, const struct product *p,
 #endif
 }
 
-/* All n_row rows; nothing if there are none, of a or of b. */
+/* Computes all n_row rows; nothing if a or b has no rows. */
 LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
 {
     for (int r = 0; r < n_row;) {
@@ -495,7 +498,7 @@ LANES_INLINE void chain_all(int n_row, const struct product *p, bool by_pairs)
             break;
         case KIND_PAIRS:
             r = by_pairs ? r + chain_pass(KIND_PAIRS, n_row - r, p, r, true)
-                         : n_row; /* only products by pairs have it */
+                         : n_row; /* only products by pairs use it */
         }
     }
 }

@@ -1,6 +1,6 @@
-/* An op of the caller's own: hands this device's part of operands and result to
- * the kernel that came with its definition (pl.h). It runs on every thread as
- * our kernels do, and is not called where it would have nothing to write. */
+/* A caller-defined op: passes this device's part of operands and result to the
+ * kernel of its definition (pl.h). It runs on every thread, like built-in
+ * kernels, and is not called if it would write nothing. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>

@@ -1,11 +1,10 @@
 /* The gated delta net (cpu_recurrent.h). Included by cpu_ops_template.h.
  *
- * A value head has a matrix M [d_k, d_v] that it reads by query and corrects
- * by key. With S = d_k and all products and sums rounded as written, a token
- * does this:
+ * A value head has a matrix M [d_k, d_v] that queries read and keys correct.
+ * With S = d_k and all products and sums rounded as written, a token computes:
  *
- *   kn[d] = k[d] * (1 / max(sqrt(sum of k^2), eps)), the sum as RMSNorm has
- *           it; qn[d] likewise
+ *   kn[d] = k[d] * (1 / max(sqrt(sum of k^2), eps)), the sum as in
+ *           RMSNorm; qn[d] likewise
  *   gamma = exp(g)
  *   pk[e] = sum over d of M[d][e] * kn[d]
  *   pq[e] = sum over d of M[d][e] * qn[d]
@@ -19,11 +18,11 @@
  *
  * This is M = gamma M; u = beta (v - M^T k); M = M + k u^T; out = M^T q /
  * sqrt(S), with both products of a token taken from the M before it. So the
- * update by one token and the products of the next are one pass over M: a
- * load, a store and four operations an element. No column needs another one: a
- * block of columns stays in the first cache while all tokens pass. Keys and
- * queries are normed once for all value heads and blocks of a key head.
- * Source: gated delta rule, arXiv:2412.06464. */
+ * update by one token and the products of the next are one pass over M: a load,
+ * a store and four operations per element. Columns are independent, so a block
+ * of columns stays in the first-level cache for all tokens. Keys and queries
+ * are normalized once for all value heads and blocks of a key head. Source:
+ * gated delta rule, arXiv:2412.06464. */
 #ifndef DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 #define DEVICE_CPU_CPU_DELTA_NET_TEMPLATE_H
 
@@ -34,12 +33,12 @@
 #include <string.h>
 
 enum {
-    DELTA_TOKENS = 64, /* normed at a time; a multiple of 16 */
+    DELTA_TOKENS = 64, /* normalized at a time; a multiple of 16 */
     DELTA_CHAINS = 4,
-    DELTA_VECTORS = 2, /* of columns in a pass, at most */
+    DELTA_VECTORS = 2, /* vectors of columns per pass, at most */
 };
 
-/* What a thread works on. Rows of keys and queries are d_k apart. */
+/* The data a thread works on. Rows of keys and queries are d_k apart. */
 struct delta {
     const struct cpu_delta_net *a;
     float *kn, *qn; /* [DELTA_TOKENS, d_k] */
@@ -49,7 +48,8 @@ struct delta {
     int64_t tok, n; /* the tokens in kn, qn, kq */
 };
 
-/* Rows of a block of M, to read or to write; a step of 0: all are one. */
+/* Rows of a block of M, to read or to write. A step of 0: all are the same
+ * row. */
 struct delta_rows {
     const float *row;
     int64_t step;
@@ -59,17 +59,17 @@ struct delta_dst {
     int64_t step;
 };
 
-/* A token of a pass: its normed key, and what goes with it. */
+/* A token of a pass: its normalized key and query, and derived values. */
 struct delta_token {
     const float *kn, *qn;
     lanes gamma;
-    lanes u[DELTA_VECTORS];                     /* for updates */
+    lanes u[DELTA_VECTORS];                     /* updates */
     lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* products */
 };
 
-/* One pass over w vectors of columns: M is updated by token `now` on its way
- * from src to dst, and its products with token `next` are taken. Asks for as
- * many floats of `ahead`, where it is given. */
+/* One pass over w vectors of columns: updates M by token `now` between src and
+ * dst, and computes its products with token `next`. Prefetches as many floats
+ * of `ahead`, if given. */
 LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
                              struct delta_dst dst,
                              const struct delta_token *now,
@@ -124,8 +124,8 @@ LANES_INLINE void delta_pass(int64_t d_k, struct delta_rows src,
     }
 }
 
-/* Asks for what token t reads and writes in w vectors of columns; its rows are
- * pages apart, where no hardware looks ahead. */
+/* Prefetches the operands and results of token t in w vectors of columns. Its
+ * rows are pages apart, so hardware does not prefetch them. */
 LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
                               int64_t col, const int w)
 {
@@ -142,7 +142,7 @@ LANES_INLINE void delta_fetch(const struct delta *x, int64_t t, int64_t head,
     }
 }
 
-/* Token t of the thread's tokens gets ready to take its products. */
+/* Prepares token t of the thread's tokens for its products. */
 LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
                               struct delta_token *k)
 {
@@ -151,7 +151,7 @@ LANES_INLINE void delta_begin(const struct delta *x, int64_t t,
     k->gamma = lanes_set(x->gamma[t]);
 }
 
-/* Token t has its products: what it writes, and what it updates M with. */
+/* Computes from token t's products its result, and its update of M. */
 LANES_INLINE void delta_end(const struct delta *x, int64_t t, int64_t head,
                             int64_t col, int64_t n, struct delta_token *k,
                             const int w)
@@ -185,8 +185,8 @@ static inline void delta_copy(const struct delta *x, struct delta_rows src,
                (size_t)n * sizeof(float));
 }
 
-/* The thread's tokens pass over n columns of a value head, from `col` on: w
- * vectors, the last one of which may be there in part only. */
+/* Applies the thread's tokens to n columns of a value head, from `col` on: w
+ * vectors, the last of which may be partial. */
 LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
                                 int64_t col, int64_t n, const int w)
 {
@@ -211,7 +211,7 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         dst = block;
     } else if (head + 1 < a->n_head_v) {
         /* This block's share of the next head's state, which is not in the
-         * caches where a run is short. */
+         * caches if a run is short. */
         int64_t ahead = (head + 1) * a->d_k * a->d_v + a->d_k * col;
 
         read_ahead = in != NULL ? in + ahead : NULL;
@@ -233,7 +233,7 @@ LANES_INLINE void delta_columns(const struct delta *x, int64_t head,
         delta_copy(x, m, state, n);
 }
 
-/* The four chains of two rows. */
+/* Returns the dot product of two rows, as four chains. */
 static inline float delta_product(const float *x, const float *y, int64_t n)
 {
     float c[DELTA_CHAINS] = {0};
@@ -249,7 +249,7 @@ static inline float delta_product(const float *x, const float *y, int64_t n)
     return (c[0] + c[1]) + (c[2] + c[3]);
 }
 
-/* Norms the thread's tokens' keys and queries of a key head. */
+/* Normalizes the keys and queries of the thread's tokens in a key head. */
 static inline void delta_norm(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -277,7 +277,7 @@ static inline void delta_norm(const struct delta *x, int64_t head)
     }
 }
 
-/* The decay of the thread's tokens in a value head. */
+/* Computes the decay of the thread's tokens in a value head. */
 static inline void delta_decay(const struct delta *x, int64_t head)
 {
     const struct cpu_delta_net *a = x->a;
@@ -292,7 +292,7 @@ static inline void delta_decay(const struct delta *x, int64_t head)
     }
 }
 
-/* The thread's tokens pass over the items lo .. hi - 1 of a key head. */
+/* Applies the thread's tokens to the items lo .. hi - 1 of a key head. */
 static inline void delta_items(const struct delta *x, int64_t key_head,
                                int64_t lo, int64_t hi)
 {
@@ -328,7 +328,7 @@ static inline void delta_items(const struct delta *x, int64_t key_head,
     }
 }
 
-/* Lays the scratch out; returns its size. */
+/* Lays out the scratch and returns its size. */
 static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
                                 void *scratch)
 {
@@ -346,7 +346,7 @@ static inline size_t delta_init(struct delta *x, const struct cpu_delta_net *a,
     return at;
 }
 
-/* Items go by key head, then by value head, then by block. */
+/* Items are ordered by key head, then by value head, then by block. */
 static void delta_net_items(const struct cpu_delta_net *a, int64_t first,
                             int64_t n, void *scratch)
 {

@@ -1,4 +1,4 @@
-/* Which cores a cpu device gets, and the host. */
+/* Selects the cores of cpu devices and of the host. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 enum { CORE_MAX = sizeof((struct device_desc *)0)->core / sizeof(int) };
 
-/* One device on cores of `list`; numbers are what threads are pinned to. */
+/* Adds one device on the cores of `list`, whose numbers are what threads are
+ * pinned to. */
 static pl_status add_cpu(struct device_list *l, const struct topology *t,
                          const struct topology_cpu *list, int n, int n_thread,
                          const struct device_item *it, pl_err *err)
@@ -34,8 +35,8 @@ static pl_status add_cpu(struct device_list *l, const struct topology *t,
     return device_list_append(l, &d, it, err);
 }
 
-/* Part i of n of `len` things, as first and count; at least one thing each,
- * so with more parts than things neighbours share. */
+/* Computes part i of n of `len` things, as first and count. Each part has at
+ * least one, so with more parts than things neighbours share. */
 static void part(int len, int n, int i, int *first, int *count)
 {
     *first = (int)((int64_t)len * i / n);
@@ -44,9 +45,9 @@ static void part(int len, int n, int i, int *first, int *count)
         *count = 1;
 }
 
-/* `list` [n] in order of nodes becomes n_dev devices. No device spans two nodes
- * where there are as many devices as nodes: each node gets one, and the rest
- * go one by one to the node with most cores a device. */
+/* Turns the cores `list` [n], in order of nodes, into n_dev devices. With at
+ * least as many devices as nodes, no device spans two nodes: each node gets
+ * one, and the rest go one by one to the node with most cores per device. */
 static pl_status share(struct device_list *l, const struct topology *t,
                        const struct topology_cpu *list, int n, int n_dev,
                        int n_thread, const struct device_item *it, pl_err *err)
@@ -64,7 +65,7 @@ static pl_status share(struct device_list *l, const struct topology *t,
             node[n_node++].first = i;
         node[n_node - 1].n++;
     }
-    if (n_dev < n_node) { /* over nodes, as one run of cores */
+    if (n_dev < n_node) { /* ignore nodes: one range of cores */
         node[0].n = n;
         n_node = 1;
     }
@@ -91,8 +92,8 @@ static pl_status share(struct device_list *l, const struct topology *t,
     return s;
 }
 
-/* The first processor of every core, fewer if the container grants fewer:
- * then evenly spaced, so that every node keeps its part. */
+/* Returns the first processor of every core. If the container grants fewer
+ * cores, picks them evenly spaced, so that every node keeps its share. */
 static int default_cores(const struct topology *t, struct topology_cpu *list)
 {
     int n = 0;
@@ -108,7 +109,7 @@ static int default_cores(const struct topology *t, struct topology_cpu *list)
     return n;
 }
 
-/* "0-3+8-11" in the field of `it`; keeps the order of nodes. */
+/* Parses "0-3+8-11" in the field of `it`; keeps the order of nodes. */
 static pl_status listed_cores(const struct topology *t,
                               struct topology_cpu *list, int *n,
                               const struct device_item *it, pl_err *err)

@@ -1,6 +1,6 @@
-/* The kind cpu: the cores of a NUMA node, or any cores, with the memory of this
- * machine. A team of pinned threads serves all devices of a set and the host;
- * the caller's thread is the first of them. */
+/* The backend `cpu`: the cores of a NUMA node, or any cores, with the memory of
+ * this machine. A team of pinned threads serves all devices of a set and the
+ * host. The caller's thread is the first of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/cpu_ops.h"
 
-/* ---- what it can do ---------------------------------------------------- */
+/* ---- capabilities ------------------------------------------------------ */
 
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
@@ -30,10 +30,10 @@ void device_cache_rows(pl_format f, int64_t d, int64_t n, const float *x,
         cpu_cache_encode_row(f, (char *)rows + (size_t)i * bytes, x + i * d, d);
 }
 
-/* ---- a bank ------------------------------------------------------------ */
+/* ---- the backend ------------------------------------------------------- */
 
-/* First touch by pinned threads is enough on one node. Without hwloc's help it
- * must be enough on several. */
+/* Returns true if the devices are on several nodes. On one node, first touch by
+ * pinned threads places memory well. Without hwloc it has to do on several. */
 static bool on_several_nodes(const struct backend *b)
 {
     int node = -1;
@@ -77,7 +77,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Does any device of the set map memory of these? */
+/* Returns true if any device of the set maps host memory. */
 static bool is_mapped(struct device_set *s)
 {
     for (int i = 0; i < device_set_size(s); i++)
@@ -107,7 +107,7 @@ static void give_back(struct device_set *s, void *p, size_t bytes)
     else if (copy && !is_mapped(s))
         topology_free_copy(p, bytes);
     else if (copy)
-        ; /* it does not have these pages */
+        ; /* the copy does not have these pages */
     else if (is_mapped(s))
         topology_free_pages(p, bytes);
     else
@@ -199,7 +199,7 @@ static pl_status load_device(struct backend *b, struct device *d, pl_err *err)
     return cpu_image_init(&x->image, b->set, d, &c->kernels, err);
 }
 
-/* Part ith of nth of some zeroed memory gets its pages. */
+/* Faults in part ith of nth of zeroed memory. */
 static void touch(unsigned char *p, size_t bytes, int ith, int nth)
 {
     size_t page = 4096, n = (bytes + page - 1) / page;
@@ -209,8 +209,9 @@ static void touch(unsigned char *p, size_t bytes, int ith, int nth)
         *(volatile unsigned char *)(p + i * page) = 0;
 }
 
-/* Weights get their pages as they are loaded, which finds the system's zeros
- * still in the caches, unless it matters who touches them. */
+/* Faults in a thread's parts of the memory. Weights are left out on a single
+ * node: they get their pages while they are loaded, when the kernel's zeros are
+ * still in the caches. */
 static void touch_first(void *user, int thread)
 {
     struct backend *b = user;
@@ -255,7 +256,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------ */
 
 static void thread_run(void *user, int thread)
 {
@@ -281,7 +282,8 @@ static void wait(struct backend *b)
     struct cpu_backend *c = b->own;
 
     team_end(c->team, thread_run, b);
-    for (int i = 0; i < b->n; i++) { /* who left early may have kept the old */
+    for (int i = 0; i < b->n; i++) { /* threads that left early may not have
+                                        resolved sizes */
         struct cpu_device *x = cpu_device_of(b->set, b->dev[i]);
 
         if (atomic_load(device_failed(b->set)))

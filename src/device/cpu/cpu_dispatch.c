@@ -1,5 +1,5 @@
-/* The kernel sets, and the table of kernels of each: generic C fills it, then
- * each set that it stands on overwrites what that does better. */
+/* The kernel sets, and the kernel table of each. Generic C fills it; then each
+ * set below this one overwrites the kernels that it does better. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,13 +21,15 @@
 #define ARM64(init) NULL
 #endif
 
-/* A set stands on each one before it that needs none but its features. */
+/* A set is built on each one before it whose features it requires too. */
 static const struct {
     const char *name;
-    unsigned needs;                        /* enum cpu_feature */
-    void (*ops)(struct cpu_kernels *k);    /* what reads no weights; NULL: as
-                                             the sets it stands on */
-    void (*matmul)(struct cpu_kernels *k); /* contractions; NULL: the same */
+    unsigned needs; /* enum cpu_feature */
+    /* Kernels that do not read weights. NULL: those of the sets it is built
+     * on. */
+    void (*ops)(struct cpu_kernels *k);
+    /* Contractions. NULL: likewise. */
+    void (*matmul)(struct cpu_kernels *k);
 } sets[KERNEL_SET_COUNT] = {
     [KERNEL_SET_REFERENCE] = {"reference", 0, NULL, NULL},
     [KERNEL_SET_GENERIC] = {"generic", 0, cpu_ops_init_generic,
@@ -90,7 +92,7 @@ bool kernel_set_has_bf16(enum kernel_set set)
     return set == KERNEL_SET_GENERIC;
 }
 
-/* Their names, those that run here or all: "a, b, c". */
+/* Lists their names as "a, b, c": those that run here, or all. */
 static const char *list_sets(char *text, size_t size, bool all)
 {
     size_t n = 0;

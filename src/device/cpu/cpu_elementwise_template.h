@@ -1,10 +1,11 @@
 /* Elementwise ops: unary, binary with broadcasting, casts. Included by
  * cpu_ops_template.h.
  *
- * Every value depends on its operands' values alone, so how the elements are
- * cut into vectors, chunks and threads cannot show. Operands may be F32, F16 or
- * BF16 (norm weights and biases come as files have them); results are F32,
- * except for casts. The result may be an operand's own memory. */
+ * Every value depends only on its operands' values, so results do not depend on
+ * how elements are cut into vectors, chunks and threads. Operands may be F32,
+ * F16 or BF16, because norm weights and biases keep the format of the file.
+ * Results are F32, except for casts. The result may be an operand's own
+ * memory. */
 #ifndef DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 #define DEVICE_CPU_CPU_ELEMENTWISE_TEMPLATE_H
 
@@ -15,7 +16,7 @@
 
 enum {
     CHUNK = 512, /* elements converted at a time */
-    GRAIN = 64,  /* elements a thread's part is a multiple of */
+    GRAIN = 64,  /* threads' parts are multiples of it */
 };
 
 /* ---- conversion ---------------------------------------------------------- */
@@ -56,8 +57,8 @@ static inline void to_bf16(uint16_t *dst, const float *src, int64_t n)
         dst[i] = f32_to_bf16(src[i]);
 }
 
-/* Elements i .. i + n - 1 of a plain tensor as floats: its own memory, or `buf`
- * after conversion. */
+/* Returns elements i .. i + n - 1 of a plain tensor as floats: its own memory,
+ * or `buf` after conversion. */
 static inline const float *floats(const struct cpu_tensor *t, int64_t i,
                                   int64_t n, float *buf)
 {
@@ -125,21 +126,21 @@ UNARY(relu, lanes_max(lanes_set(0.0f), x))
 
 typedef lanes binary_fn(lanes x, lanes y, const struct graph_attr *a);
 
-/* An operand as the result's dimensions see it: strides in elements, 0 where
- * it is broadcast. The innermost stride is 0 or 1. */
+/* An operand relative to the result's dimensions: strides in elements, 0 if it
+ * is broadcast. The innermost stride is 0 or 1. */
 struct walk {
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
     int64_t stride[2][GRAPH_MAX_DIM];
 };
 
-/* Drops dimensions of size 1 and merges those that both operands walk as one,
- * so that equal shapes become one long row. */
+/* Drops dimensions of size 1, and merges those that are contiguous in both
+ * operands, so that equal shapes become one long row. */
 static inline void walk_init(struct walk *w, const struct cpu_call *c)
 {
     int64_t step[2] = {1, 1}; /* of the next dimension outwards */
 
-    /* innermost first here, turned round by the reader: dim[0] is innermost */
+    /* dim[0] is the innermost dimension */
     w->n_dim = 0;
     for (int i = 0; i < c->out.n_dim; i++) {
         int64_t n = c->out.dim[c->out.n_dim - 1 - i];
@@ -172,7 +173,8 @@ static inline void walk_init(struct walk *w, const struct cpu_call *c)
     }
 }
 
-/* n <= CHUNK results of one row; an operand of stride 0 is one value. */
+/* Computes n <= CHUNK results of one row; an operand of stride 0 is one
+ * value. */
 LANES_INLINE void binary_row(float *out, const float *x, int64_t sx,
                              const float *y, int64_t sy, int64_t n,
                              const struct graph_attr *a, binary_fn *f)

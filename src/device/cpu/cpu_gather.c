@@ -1,19 +1,20 @@
-/* Rows of a table by index: embedding look-up, and expert scales. One form for
- * every kernel set, since it only decodes: each value is the format's own. */
+/* Gathers rows of a table by index: embedding look-up, and expert scales. One
+ * form for all kernel sets, because it only decodes: each value is the format's
+ * own. */
 #include <string.h>
 
 #include "device/cpu/cpu_matmul.h"
 #include "device/cpu/cpu_ops.h"
 
-/* Where a row of the table lies: its local index, and the result of the tree
- * it belongs to; -1 where this device has no say in it. */
+/* Location of a row of the table: its local index, and the result of the tree
+ * that it belongs to. entry is -1 if this device does not hold the row. */
 struct place {
     int64_t row;
     int entry;
 };
 
-/* The tree's result that holds `rank`, -1 if none. An entry is known by its
- * first item: it lives until it is added to the one below. */
+/* Returns the tree's result that holds `rank`, -1 if none does. A result is
+ * identified by its first item: it lives until it is added to the one below. */
 static int entry_of(const struct rank_tree *tree, int32_t rank)
 {
     int n = 0, at = -1;
@@ -62,9 +63,9 @@ static void row_read(const struct cpu_tensor *t, int64_t row, int64_t width,
             width);
 }
 
-/* out[i, :] = table[id[i], :] + 0, so that a zero has the sign it would have
- * after the sum over ranks. An id out of range, or of a row that belongs to
- * another device, gives zeros; so do the tree's other results. */
+/* out[i, :] = table[id[i], :] + 0, so that a zero has the sign that it would
+ * have after the sum over ranks. An id out of range, or of a row on another
+ * device, gives zeros; so do the tree's other results. */
 void cpu_gather_rows(const struct cpu_call *c)
 {
     const int32_t *id = c->in[1].data;

@@ -1,4 +1,4 @@
-/* A block of packed panels times arranged activations, pass by pass. */
+/* Multiplies a block of packed panels by arranged activations, pass by pass. */
 #include "device/cpu/cpu_gemm.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ void gemm_arrange(struct gemm_work *g, int64_t n_row)
                    (int)(n_row - i < m->tok ? n_row - i : m->tok));
 }
 
-/* Units first .. end - 1. */
+/* Adds units first .. end - 1. */
 static void add_units(const struct gemm_work *g, const uint8_t *panel,
                       int n_panel, int64_t first, int64_t end, int64_t n_row,
                       bool fresh)
@@ -111,6 +111,6 @@ void gemm_add(const struct gemm_work *g, const uint8_t *panel, int n_panel,
         add_units(g, panel, n_panel, unit, end, n_row, fresh);
         fresh = false;
     }
-    if (fresh) /* the rank has nothing */
+    if (fresh) /* the rank has no units */
         gemm_clear(g->acc, n_row);
 }

@@ -1,34 +1,34 @@
-/* Many rows of activations with AMX int8: 32 of them times two panels. Included
- * by cpu_matmul_amx.c with the processor's tiles (cpu_tiles_amx.h) and by the
+/* GEMM with AMX int8: 32 rows of activations times two panels. Included by
+ * cpu_matmul_amx.c with the processor's tiles (cpu_tiles_amx.h) and by the
  * tests with tiles in plain C.
  *
- * tdpbssd multiplies 16 rows of activations with 16 rows of weights over 64
- * values of k, bytes with bytes, both signed, and adds to 16 x 16 sums. A
- * panel's tile has the order of its second operand as it is.
+ * tdpbssd multiplies 16 rows of activations by 16 rows of weights over 64
+ * values of k, bytes by bytes, both signed, and adds to 16 x 16 sums. A panel's
+ * tile already has the order of its second operand.
  *
- * Beside what cpu_unpack_tmpl.h names, the includer defines v_pairs_add(acc, a,
- * b), acc + v_pairs(a, b).
+ * In addition to the names of cpu_unpack_tmpl.h, the includer defines
+ * v_pairs_add(acc, a, b), acc + v_pairs(a, b).
  *
  * Formats with super-blocks: the product S L(c) of scale and level takes up to
- * 14 bits, so it is cut into two *planes* of bytes, the low 7 bits and what
- * lies above them, and isum = sum(low) + 128 sum(high). A chunk is 4 products
- * a plane and one conversion to float. Q2_K, Q3_K and TQ fit one plane: then a
- * step multiplies one panel each where it would multiply one plane each.
+ * 14 bits. It is cut into two *planes* of bytes, the low 7 bits and the bits
+ * above them, and isum = sum(low) + 128 sum(high). A chunk takes 4 products per
+ * plane and one conversion to float. Q2_K, Q3_K and TQ fit one plane: then a
+ * step multiplies two panels instead of two planes.
  *
- * While a step's products run, the sums of the step before go into the
- * accumulators, two rows behind each product: one after the other they would
- * take 1.2 to 1.45 times as long (measured with a prototype on a server of the
- * Sapphire Rapids kind). That goes on from one 32 rows to the next, so a pass
- * may be as short as a chunk: its planes, of two panels, are a third of the
- * first cache. Where k has more passes, their sums lie together in the second
- * cache (cpu_gemm.h, `gathered`).
+ * While the products of a step run, the sums of the previous step are added to
+ * the accumulators, two rows after each product. One after the other they would
+ * take 1.2 to 1.45 times as long (measured with a prototype on a Sapphire
+ * Rapids server). This continues across blocks of 32 rows, so a pass can be as
+ * short as a chunk: its planes, of two panels, are a third of the first-level
+ * cache. If k has several passes, their sums are kept contiguous in the
+ * second-level cache (cpu_gemm.h, `gathered`).
  *
- * Other formats have a float scale every 32 values: a product over 32, sums
- * stored, then 16 accumulators in registers take them, while the next product
- * runs. */
+ * Other formats have a float scale every 32 values. The sums of a product over
+ * 32 are stored; then 16 accumulators in registers take them, while the next
+ * product runs. */
 
-/* MIN_ROWS: on an Emerald Rapids, jobs of 12 rows take 0.8 to 1.0 of the time
- * of tiles (least of five, 4096 x 4096), and those of 16 take 1.0 to 1.9. */
+/* MIN_ROWS: on an Emerald Rapids, panel calls of 12 rows take 0.8 to 1.0 of the
+ * time of tiles (least of five, 4096 x 4096), those of 16 rows 1.0 to 1.9. */
 enum {
     TOK = 32,
     MIN_ROWS = 13,
@@ -53,8 +53,8 @@ TMPL int planes_of(struct shape f)
     return has_chunks(f) && wide ? 2 : 1;
 }
 
-/* S L(c) of Q3_K is -124 .. 128: what stands in its plane is less by 1; also
- * in that of TQ, which has a bias too. */
+/* Returns how much less than S L(c) a plane's values are: 1 for Q3_K, whose S
+ * L(c) is -124 .. 128, and for TQ, which has a bias too; else 0. */
 TMPL int owed_of(struct shape f)
 {
     return has_chunks(f) && planes_of(f) == 1 && f.bias != 0 ? 1 : 0;
@@ -66,9 +66,9 @@ TMPL int owed_of(struct shape f)
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    TILE_BYTES = 8 * ROW16, /* a plane of a tile */
+    TILE_BYTES = 8 * ROW16, /* one plane of a tile */
     PLANE_BYTES = 8 * TILE_BYTES,
-    PRODUCT_BYTES = 16 * ROW16, /* what a product over 64 values reads */
+    PRODUCT_BYTES = 16 * ROW16, /* operand of a product over 64 values */
 };
 
 TMPL int head_m(struct shape f)
@@ -103,7 +103,7 @@ TMPL int act_at(int row, int tile, struct shape f)
            row % TILE_ROWS * 64 + tile % 2 * 32;
 }
 
-/* Bytes of a row's sums. */
+/* Returns the bytes of a row's sums. */
 TMPL int sums_size(struct shape f)
 {
     if (has_chunks(f) && has_min(f))
@@ -118,13 +118,13 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-/* The even bytes of a and b, the latter at odd places. */
+/* Interleaves the even bytes of a with those of b, which get the odd places. */
 TMPL vi weave_bytes(vh a, vh b)
 {
     return (vi)(((vuh)a & 255) | (vuh)b << 8);
 }
 
-/* The codes of a tile; of a chunk's, its part of each plane. */
+/* Unpacks the codes of a tile; of a tile of a chunk, its part of each plane. */
 TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
                         const struct scales *w, vu table, struct shape f)
 {
@@ -155,7 +155,7 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* The minima of tile i of a chunk. */
+/* Stores the minima of tile i of a chunk. */
 TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
                         struct shape f)
 {
@@ -172,7 +172,7 @@ TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
 TMPL void unpack_tile(uint8_t *unit, int i, int h, const uint8_t *low,
                       const struct scales *w, vu table, struct shape f)
 {
-    (void)h; /* 0: a vector is all rows */
+    (void)h; /* 0: a vector holds all rows */
     unpack_planes(unit + head_bytes(f) + i * TILE_BYTES, low, w, table, f);
     if (has_chunks(f) && has_min(f))
         unpack_minima(unit, w, i, f);
@@ -206,21 +206,25 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 /* ---- products of chunks -------------------------------------------------- */
 
 /* A chunk of TOK rows of activations times one panel of two planes, or times
- * two panels of one. */
+ * two panels of one plane. */
 struct step {
     const uint8_t *plane[2];
-    const uint8_t *panel[2]; /* whose planes: the first, or one each */
-    const uint8_t *x;        /* an arranged unit */
-    float *const *from;      /* [TOK] accumulators as they were; NULL: 0 */
-    float *const *to;        /* [TOK] where they go */
-    int column; /* where in a row of accumulators the first panel's begin */
-    bool both;  /* whether there are rows of activations behind the 16th */
-    float *const *soon; /* [n_soon] rows of the result that are written soon, of
-                           which TOK / 2 at most are asked for */
+    /* Panels that the planes belong to: the first, or one each. */
+    const uint8_t *panel[2];
+    const uint8_t *x; /* an arranged unit */
+    /* [TOK] accumulators before the step; NULL: 0. */
+    float *const *from;
+    float *const *to; /* [TOK] their destinations */
+    /* Column of the first panel in a row of accumulators. */
+    int column;
+    bool both; /* there are more than 16 rows of activations */
+    /* [n_soon] rows of the result that are written soon; at most TOK / 2 of
+     * them are prefetched. */
+    float *const *soon;
     int n_soon;
 };
 
-/* Sums of a step: by plane, or panel; row of activations; row of weights. */
+/* Sums of a step, by plane or panel, row of activations, and row of weights. */
 typedef int32_t step_sums[2][TOK][PACK_ROWS];
 
 TMPL vf float_at(const uint8_t *p)
@@ -231,7 +235,7 @@ TMPL vf float_at(const uint8_t *p)
     return v_setf(x);
 }
 
-/* What stands before a panel's codes. */
+/* The scales and minima before a panel's codes. */
 struct head {
     vf d, dmin;
     vi m[8];
@@ -250,7 +254,8 @@ TMPL struct head head_of(const uint8_t *panel, struct shape f)
     return h;
 }
 
-/* A panel's accumulators `sum` and the chunk of row t of activations. */
+/* Returns the accumulators `sum` of a panel plus the chunk of row t of
+ * activations. */
 TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
                     vi isum, struct shape f)
 {
@@ -269,7 +274,7 @@ TMPL vf chunk_added(vf sum, const struct head *h, const uint8_t *x, int t,
     return v_fma(h->dmin * d, v_int_f(msum), sum);
 }
 
-/* Rows t and t + 1 of a finished step. */
+/* Adds rows t and t + 1 of a finished step to the accumulators. */
 TMPL void take_rows(const struct step *s, const struct head h[2],
                     const step_sums sum, int t, struct shape f)
 {
@@ -303,8 +308,8 @@ TMPL void fetch_row(const float *row)
     __builtin_prefetch(row + PACK_ROWS, 0, 2);
 }
 
-/* The products of a step, and between them the sums of the one before, `old`,
- * if there was one. */
+/* Runs the products of a step and, between them, adds the sums `old` of the
+ * step before, if there was one. */
 TMPL void run_step(const struct step *s, const struct step *before,
                    step_sums sum, const step_sums old, const bool is_first,
                    struct shape f)
@@ -352,9 +357,10 @@ TMPL void run_step(const struct step *s, const struct step *before,
     }
 }
 
-/* What a result's memory held comes from afar, and is asked for line by line
- * while there is time: the passes before the last one share its rows; where
- * there is but one pass, the steps of 32 rows ask for those of the next 32. */
+/* Prefetches a share of the result's memory, line by line, because it is not in
+ * the caches. The passes before the last one divide its rows among them. If
+ * there is only one pass, the steps of 32 rows prefetch those of the next
+ * 32. */
 TMPL void fetch_soon(struct step *s, const struct gemm_pass *p, int64_t i,
                      int g, struct shape f)
 {
@@ -413,8 +419,8 @@ TMPL void run_chunks(const struct gemm_pass *p, struct shape f)
 
 /* ---- products of tiles --------------------------------------------------- */
 
-/* The accumulators of a panel and 16 rows of activations take a tile. `x_d` are
- * the rows' scales in an arranged unit. */
+/* Adds a tile to the accumulators of a panel and 16 rows of activations. `x_d`
+ * are the rows' scales in an arranged unit. */
 TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
                     const uint8_t *w, const uint8_t *x_d, struct shape f)
 {
@@ -429,7 +435,7 @@ TMPL void take_tile(vf acc[TILE_ROWS], int32_t sum[TILE_ROWS][PACK_ROWS],
     }
 }
 
-/* One panel times 16 rows of activations; x is the half of a unit's. */
+/* Multiplies one panel by 16 rows of activations; x is their half of a unit. */
 TMPL void run_tiles(const uint8_t *w, const uint8_t *x, const uint8_t *x_d,
                     float *const *from, float *const *to, int column,
                     int64_t n_unit, struct shape f)
@@ -491,8 +497,8 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     }
 }
 
-/* What the format's products read and write: 16 rows each, of 64 bytes but for
- * activations over 32 values. */
+/* Configures tiles for the format's products: 16 rows each, of 64 bytes, except
+ * for activations over 32 values. */
 static void begin_tiles(const struct pack *p)
 {
     tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);

@@ -1,16 +1,17 @@
-/* Many rows of activations with AVX2: a panel, which is two vectors, times four
- * rows, whose eight sums are in registers. Included by cpu_matmul_avx2.c.
+/* GEMM with AVX2: a panel, which is two vectors, times four rows of
+ * activations, whose eight sums are in registers. Included by
+ * cpu_matmul_avx2.c.
  *
- * vpmaddubsw multiplies unsigned with signed bytes and adds pairs to an int16,
- * with saturation; vpaddw adds these up, without. So it is enough that a pair
- * fits, and that the whole sum of a *fold* of 8, 16 or 32 values does; what is
- * in between may wrap. Then one vpmaddwd multiplies the fold by its scale,
- * which is 1 where a tile has a float of its own, and widens.
+ * vpmaddubsw multiplies unsigned by signed bytes and adds pairs to an int16,
+ * with saturation; vpaddw adds these without. So it suffices that a pair fits,
+ * and that the whole sum of a *fold* of 8, 16 or 32 values does. Intermediate
+ * sums may wrap. Then one vpmaddwd multiplies the fold by its scale, which is 1
+ * if the tile has a float scale, and widens.
  *
- * Levels around zero make the smallest sums. They are the signed operand, and
- * activations the unsigned one, q + 128: a sum begins at -128 times its levels,
- * which stands in the unpacked panel. Codes of formats with minima are unsigned
- * themselves. Levels beyond 64 are too large for this: the absolute value is
+ * Levels around zero give the smallest sums. They are the signed operand, and
+ * activations the unsigned one, q + 128. A sum starts at -128 times its levels,
+ * which the unpacked panel stores. Codes of formats with minima are unsigned
+ * themselves. Levels beyond 64 are too large for this: their absolute value is
  * multiplied, the activation takes the sign, and each pair is widened.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
@@ -21,8 +22,8 @@ enum { VECTORS = HALVES, TILE_PASS = 16, CHUNK_PASS = 2 };
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* How far a level is from zero at most, or a code where there are minima; of
- * tables, those of quant/format.c. */
+/* Returns the largest magnitude of a level, or of a code if there are minima.
+ * For tables, it is that of quant/format.c. */
 TMPL int greatest_of(struct shape f)
 {
     const int top = (1 << (f.low_bits + f.high_bits)) - 1 - f.bias;
@@ -34,19 +35,19 @@ TMPL int greatest_of(struct shape f)
     return f.bias > top ? f.bias : top;
 }
 
-/* Are pairs too large to be added? */
+/* Returns true if pairs are too large to be added. */
 TMPL bool is_large(struct shape f)
 {
     return greatest_of(f) > 64;
 }
 
-/* Is q + 128 multiplied? */
+/* Returns true if q + 128 is multiplied. */
 TMPL bool is_lifted(struct shape f)
 {
     return !is_large(f) && (f.bias != 0 || f.table);
 }
 
-/* Dwords of a fold: an int16 adds up two products of each. */
+/* Returns the dwords of a fold: an int16 sums two products of each. */
 TMPL int fold_of(struct shape f)
 {
     int fit = INT16_MAX / (2 * 127 * greatest_of(f));
@@ -134,7 +135,7 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
     }
 }
 
-/* The minima of tile i. */
+/* Stores the minima of tile i. */
 TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
 {
     uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);
@@ -191,13 +192,13 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Where an add stands, there it stays: compilers would make trees of them, and
- * the sums would wait in memory. */
+/* Keeps an addition where it is written. Compilers would build trees of
+ * additions, and spill the sums to memory. */
 #define HOLD(v) __asm__("" : "+x"(v))
-/* An array that waits in memory, for all registers are needed. */
+/* Keeps an array in memory, because all registers are needed. */
 #define IN_MEMORY(array) __asm__("" : "+m"(array))
 
-/* S of dword i, which vpmaddwd takes. */
+/* Returns S of dword i, for vpmaddwd. */
 TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
 {
     if (!has_scale(f))
@@ -205,7 +206,7 @@ TMPL __m256i scale_at(const uint8_t *tile, int i, struct shape f)
     return (__m256i)get(tile + (has_halves(f) && i >= 4 ? ROW16 : 0));
 }
 
-/* isum[][] += dwords `first` and on of a tile, as many as a fold has. */
+/* isum[][] += one fold of a tile's dwords, from `first` on. */
 TMPL void add_fold(vi isum[TOK][VECTORS], const uint8_t *tile, const uint8_t *x,
                    int first, const int n_tok, struct shape f)
 {
@@ -300,8 +301,8 @@ TMPL void clear(vi isum[TOK][VECTORS], const int n_tok)
     }
 }
 
-/* acc[][] += d isum[][], d being the weights' at w, times that of activations
- * at x. */
+/* acc[][] += d isum[][], where d is the weights' scale at w times that of the
+ * activations at x. */
 TMPL void add_scaled(vf acc[TOK][VECTORS], vi isum[TOK][VECTORS],
                      const uint8_t *w, const uint8_t *x, const int n_tok)
 {
@@ -391,7 +392,7 @@ TMPL void add_unit_of_chunk(vf acc[TOK][VECTORS], const uint8_t *w,
     add_scaled(acc, isum, w + ROW16, x + act_d(f), n_tok);
 }
 
-/* A panel's units from w on; its accumulators are at[t]. */
+/* Multiplies a panel's units from w on; its accumulators are at[t]. */
 TMPL void run_panel(const uint8_t *w, const uint8_t *x, float *const *at,
                     int64_t n_unit, const int n_tok, struct shape f)
 {

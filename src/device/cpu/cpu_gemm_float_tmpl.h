@@ -1,19 +1,18 @@
-/* Many rows of activations times float weights: 32 rows of weights times six of
- * activations, two vectors of weights at a time, so that the 12 sums stay in
- * registers. Included by cpu_gemm_formats_tmpl.h; the same text for all
- * families of vectors.
+/* GEMM with float weights: 32 rows of weights times six of activations, two
+ * vectors of weights at a time, so that the 12 sums stay in registers. Included
+ * by cpu_gemm_formats_tmpl.h; the same source for all vector families.
  *
- * A unit is a segment (cpu_matmul.h). Its weights become f32 once and meet all
- * rows of activations: float [256][16] a panel. Activations lie as
- * float [256][SEGMENT_TOK]. A segment that is shorter is filled up with zeros:
- * s + 0 * 0 is s, but for a sum of -0, and an accumulator, which begins at 0,
- * takes both zeros alike. */
+ * A unit is a segment (cpu_matmul.h). Its weights are converted to f32 once for
+ * all rows of activations: float [256][16] per panel. Activations are arranged
+ * as float [256][SEGMENT_TOK]. Shorter segments are padded with zeros: s + 0 *
+ * 0 is s, except for a sum of -0, and an accumulator, which starts at 0, treats
+ * both zeros alike. */
 
 enum {
     SEGMENT_TOK = 6,
-    /* On Zen 5 jobs and gemm took equal times at 48 rows with AVX-512 and at 32
-     * with AVX2, before gemm got 5 to 10 % faster; jobs still lead at 20 with
-     * AVX-512. Not measured with NEON. */
+    /* On Zen 5, panel calls and GEMM took equal times at 48 rows with AVX-512
+     * and at 32 with AVX2, before GEMM got 5 to 10 % faster. Panel calls are
+     * still faster at 20 with AVX-512. Not measured with NEON. */
     SEGMENT_MIN_ROWS = 32,
     SEGMENT_WEIGHTS = Q8_CHUNK * PACK_ROWS * 4, /* bytes */
     SEGMENT_ACTS = Q8_CHUNK * SEGMENT_TOK * 4,
@@ -44,7 +43,7 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
         for (int64_t i = 0; i < n_value; i += W) {
             vf v = float_load(src + i * size, f);
 
-            /* the segment behind it arrives while this one is multiplied */
+            /* prefetch the next segment during this one */
             if (i * size % 64 == 0)
                 __builtin_prefetch(src + (n_value + i) * size);
             memcpy(dst + 4 * i, &v, sizeof v);
@@ -76,8 +75,8 @@ static void segments_deal(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Two vectors of weight rows, `step` bytes apart, whose accumulators lie there
- * from at[t]. */
+/* Multiplies two vectors of weight rows, `step` bytes apart, whose accumulators
+ * start at at[t]. */
 TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
                        float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -115,7 +114,7 @@ TMPL void run_segments(const uint8_t *w, size_t step, const float *x,
     }
 }
 
-/* n <= SEGMENT_TOK rows of activations. */
+/* Multiplies n <= SEGMENT_TOK rows of activations. */
 static void segments_block(const void *weight, size_t stride, const void *act,
                            float *const *acc, int64_t n, int64_t n_unit)
 {

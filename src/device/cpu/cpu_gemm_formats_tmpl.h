@@ -4,15 +4,15 @@
  *   TOK, MIN_ROWS          .tok and .min_rows
  *   TILE_PASS, CHUNK_PASS  .pass of formats without and with super-blocks
  *   unit_size, act_size    bytes of a panel's unit, and of arranged activations
- *   unpack_tile            rows W * h and on of tile i of a unit, from the
- *                          scales and the low plane of them; `float d, [float
- *                          dmin, or d of the second half]`, which each unit
- *                          begins with, aside
- *   deal_tile              tile i of a unit of TOK rows of activations, which
- *                          is a block of each, `d` aside
+ *   unpack_tile            unpacks rows W * h and on of tile i of a unit, from
+ *                          their scales and low plane; without `float d, [float
+ *                          dmin, or d of the second half]`, with which each
+ *                          unit begins
+ *   deal_tile              arranges tile i of a unit of TOK rows of
+ *                          activations, one block of each, without `d`
  *   gemm_products          .run
- *   GEMM_STATE             .begin and .end, where there are any
- *   GEMM_TWO_D(X)          nothing, where formats of SHAPES_TWO_D go by jobs
+ *   GEMM_STATE             .begin and .end, if any
+ *   GEMM_TWO_D(X)          empty if formats of SHAPES_TWO_D use panel calls
  *
  * Float formats come from cpu_gemm_float_tmpl.h. */
 #include "device/cpu/cpu_gemm_float_tmpl.h"
@@ -51,8 +51,8 @@ TMPL void gemm_unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
                 if (has_two_d(f))
                     put(dst + ROW16 + 4 * W * h, (vi)w.d1);
             }
-            /* What comes next, this panel's next pass or the next block,
-             * arrives while this is multiplied. */
+            /* Prefetches the next data, this panel's next pass or the next
+             * block, while this is multiplied. */
             for (int b = 0; b < rule->tile_bytes; b += 64)
                 __builtin_prefetch(tile + ahead + b, 0, 2);
         }

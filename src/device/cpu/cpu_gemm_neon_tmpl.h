@@ -1,11 +1,11 @@
-/* Many rows of activations with SDOT, or SMMLA where I8MM is there: eight
- * weight rows times four rows of activations, their sums in registers. Included
- * by cpu_matmul_neon_tmpl.h.
+/* GEMM with SDOT, or SMMLA if the CPU has I8MM: eight weight rows times four
+ * rows of activations, with their sums in registers. Included by
+ * cpu_matmul_neon_tmpl.h.
  *
- * Both take signed bytes, so what is unpacked are levels, codes less the bias.
- * SDOT multiplies a dword of four weight rows with one of a row of activations;
- * SMMLA 8 values of two weight rows with 8 of two rows of activations, and its
- * results, two by two, are put in order before they are scaled.
+ * Both take signed bytes, so levels are unpacked: codes minus the bias. SDOT
+ * multiplies a dword of each of four weight rows by one of a row of
+ * activations. SMMLA multiplies 8 values of two weight rows by 8 of two rows of
+ * activations; its 2 x 2 results are reordered before they are scaled.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
@@ -21,9 +21,8 @@ enum { TOK = 4, MIN_ROWS = 16, TILE_PASS = 16, CHUNK_PASS = 2 };
  *   float d, [float -dmin, or d of the second half]; tiles of
  *       [int32 S [1 or 2]], [int16 pairs (M0, M1)], int8 level[512]
  *
- * What a format has one of for all tiles, S = 1 and M = 1, is not stored.
- * Levels: a tile's dwords [8][16 rows] for SDOT, its values [4][16 rows][8] for
- * SMMLA. */
+ * Constants of a format, S = 1 and M = 1, are not stored. Levels: a tile's
+ * dwords [8][16 rows] for SDOT, its values [4][16 rows][8] for SMMLA. */
 TMPL int head_bytes(struct shape f)
 {
     return ROW16 * (has_min(f) || has_two_d(f) ? 2 : 1);
@@ -57,15 +56,15 @@ TMPL int act_size(struct shape f)
     return act_sums(f) + tiles_of(f) * TOK4;
 }
 
-/* ---- what differs between SDOT and SMMLA --------------------------------- */
+/* ---- differences between SDOT and SMMLA ---------------------------------- */
 
-enum { ROWS = 8 / W }; /* vectors of weight rows that are multiplied together */
+enum { ROWS = 8 / W }; /* vectors of weight rows multiplied together */
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
 
 enum { VECTOR_LEVELS = 8 * W }; /* bytes from W rows' levels to the next */
 
-/* Dwords i and i + 1 of four rows, i even, to their place. */
+/* Stores dwords i and i + 1 of four rows, i even. */
 TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
 {
     uint32x4_t a = (uint32x4_t)code[0], b = (uint32x4_t)code[1];
@@ -75,7 +74,7 @@ TMPL void put_levels(uint8_t *levels, const vu code[2], int h, int i)
     vst1q_u8(dst + 16, vreinterpretq_u8_u32(vzip2q_u32(a, b)));
 }
 
-/* 32 values of each of four rows to their places. */
+/* Stores 32 values of each of four rows. */
 TMPL void deal_values(uint8_t *dst, const struct q8_block *const x[TOK],
                       int64_t block)
 {
@@ -226,8 +225,8 @@ TMPL void add_scaled(vi isum[TOK][ROWS], const uint8_t *levels,
     }
 }
 
-/* The sum of a unit's minima, for a vector of rows from `m` and a row of
- * activations. */
+/* Returns the sum of a unit's minima, for a vector of rows from `m` and a row
+ * of activations. */
 TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
 {
     vi sum = v_set(0);
@@ -240,9 +239,9 @@ TMPL vi minima(const uint8_t *m, const uint8_t *sums, struct shape f)
     return sum;
 }
 
-/* ROWS vectors of weight rows, whose part of the unpacked units begins at w and
- * whose levels begin at l in the first tile, with their accumulators from
- * at[t]. */
+/* Multiplies ROWS vectors of weight rows, whose part of the unpacked units
+ * begins at w and whose levels begin at l in the first tile. Their accumulators
+ * start at at[t]. */
 TMPL void run_rows(const uint8_t *w, const uint8_t *l, const uint8_t *x,
                    float *const *at, int64_t n_unit, struct shape f)
 {

@@ -1,18 +1,18 @@
-/* What the units of all cpu_gemm_*_tmpl.h have in common. Included at their
- * top, after cpu_unpack_tmpl.h and where TOK is known. */
+/* Common code for the units of all cpu_gemm_*_tmpl.h. Included at their top,
+ * after cpu_unpack_tmpl.h and the definition of TOK. */
 #include "device/cpu/cpu_gemm.h"
 
-/* Tiles of a unit. */
+/* Returns the tiles of a unit. */
 TMPL int tiles_of(struct shape f)
 {
     return has_chunks(f) ? 8 : 1;
 }
 
-/* Where a unit lies. */
+/* Location of a unit. */
 struct gemm_unit {
-    size_t off;    /* in a packed panel */
+    size_t off;    /* offset in a packed panel */
     int64_t block; /* its first one in a row of activations */
-    int n_tile;    /* that are there: a chunk may have less than tiles_of() */
+    int n_tile;    /* tiles present: a chunk may lack some of tiles_of() */
 };
 
 TMPL struct gemm_unit gemm_unit_at(const struct pack *p, int64_t u,
@@ -26,11 +26,11 @@ TMPL struct gemm_unit gemm_unit_at(const struct pack *p, int64_t u,
 
 enum {
     ROW16 = 4 * PACK_ROWS, /* bytes of a dword of each of 16 rows of weights */
-    TOK4 = 4 * TOK,        /* and of a block's rows of activations */
+    TOK4 = 4 * TOK,        /* the same of a block's rows of activations */
 };
 
-/* An arranged unit: int8 x[tiles][32 TOK]; float d[TOK]; what else a set keeps
- * of it. */
+/* An arranged unit: int8 x[tiles][32 TOK]; float d[TOK]; then data that a
+ * kernel set adds. */
 TMPL int act_d(struct shape f)
 {
     return tiles_of(f) * 8 * TOK4;

@@ -1,19 +1,19 @@
-/* Many rows of activations with VNNI: two vectors of weight rows times TOK rows
- * of activations, a number that the includer defines. In 512 bits these are two
- * panels times six, and the 12 sums of integers and the 12 of floats are in
- * registers; in 256 one panel times four, and only the 8 of integers are.
+/* GEMM with VNNI: two vectors of weight rows times TOK rows of activations, a
+ * number that the includer defines. In 512 bits these are two panels times six,
+ * and the 12 integer sums and the 12 float sums are in registers. In 256 bits
+ * it is one panel times four, and only the 8 integer sums are.
  *
- * vpdpbusd multiplies unsigned with signed bytes. Activations are the unsigned
+ * vpdpbusd multiplies unsigned by signed bytes. Activations are the unsigned
  * ones, q + 128; weights are *lifted* codes, c - lift. A chain of products
- * begins at -128 times the sum of its codes, which stands in the unpacked panel
- * and so costs nothing.
+ * starts at -128 times the sum of its codes. The unpacked panel stores that, so
+ * it costs nothing.
  *
- * Formats with super-blocks: lift is such that the products of a *fold* of 8,
- * 16 or 32 values with one scale sum up to an int16. So vpdpwssd with (S, 0)
- * multiplies them by the scale and adds them to the chunk's sum at once. What
- * the lift took off beyond the format's own bias comes back as
- * (lift - bias) S times the sum of q: two tiles by one vpdpwssd. Formats
- * with a table, whose levels are too large, are multiplied by 32-bit integers.
+ * Formats with super-blocks: lift is chosen so that the products of a *fold* of
+ * 8, 16 or 32 values with one scale sum to an int16. So vpdpwssd with (S, 0)
+ * multiplies them by the scale and adds them to the chunk's sum at once. The
+ * part of the lift beyond the format's own bias is added back as (lift - bias)
+ * S times the sum of q: two tiles per vpdpwssd. Formats with a table, whose
+ * levels are too large, are multiplied by 32-bit integers.
  *
  * All of it is exact, so it is the sum that cpu_matmul.h defines. */
 
@@ -30,19 +30,19 @@ TMPL int lift_of(struct shape f)
     return is_wide(f) ? 128 : f.bias;
 }
 
-/* (lift - bias) of formats whose lift is not their bias. */
+/* Returns (lift - bias) of formats whose lift is not their bias, else 0. */
 TMPL int owed_of(struct shape f)
 {
     return f.sub == PACK_SUB_U8_MIN ? lift_of(f) : 0;
 }
 
-/* Does vpdpwssd multiply by the scale? */
+/* Returns true if vpdpwssd multiplies by the scale. */
 TMPL bool is_folded(struct shape f)
 {
     return has_chunks(f) && !f.table;
 }
 
-/* Folds a tile. */
+/* Returns the folds per tile. */
 TMPL int folds_of(struct shape f)
 {
     if (!is_folded(f))
@@ -115,7 +115,8 @@ TMPL int act_size(struct shape f)
 
 /* ---- unpacking ----------------------------------------------------------- */
 
-/* The lifted codes of a tile, what the folds' chains begin at, and scales. */
+/* Unpacks the lifted codes of a tile, the starts of the folds' chains, and
+ * scales. */
 TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
                        vu table, struct shape f)
 {
@@ -149,7 +150,7 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, const struct scales *w,
         put(dst + tile_scale(f) + ROW16, w->s[1] & scale_mask);
 }
 
-/* What a chunk's head has of tile i. */
+/* Stores tile i's part of a chunk's head. */
 TMPL void unpack_sums(uint8_t *head, const struct scales *w, int i,
                       struct shape f)
 {
@@ -210,8 +211,8 @@ TMPL void deal_tile(uint8_t *unit, const struct q8_block *const x[TOK],
 
 /* ---- products ------------------------------------------------------------ */
 
-/* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile, g being
- * one of VECTORS, whose unpacked weights are `step` bytes apart. */
+/* dot[t][g] = the chain over dwords first .. first + n - 1 of a tile. g is one
+ * of VECTORS, whose unpacked weights are `step` bytes apart. */
 TMPL void chain(vi dot[TOK][VECTORS], const uint8_t *init, const uint8_t *codes,
                 const uint8_t *x, size_t step, int first, int n,
                 const int n_tok)
@@ -290,7 +291,7 @@ TMPL void run_tiles(const uint8_t *w, size_t step, const uint8_t *x,
     }
 }
 
-/* isum of the tile i joins isum[][]. */
+/* isum[][] += isum of the tile. */
 TMPL void add_tile(vi isum[TOK][VECTORS], const uint8_t *tile, size_t step,
                    const uint8_t *x, const int n_tok, struct shape f)
 {
@@ -379,11 +380,11 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     float *const *to = p->to;
     int64_t n_row = p->n_row;
     const size_t step =
-        HALVES == 1 ? p->stride : 4 * W; /* to the next vector */
+        HALVES == 1 ? p->stride : 4 * W; /* bytes to the next vector */
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
-        if (!p->from) /* a few at a time: they may lie far apart */
+        if (!p->from) /* a few at a time: they may be far apart */
             gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
             const uint8_t *panel = w + (size_t)(row / PACK_ROWS) * p->stride;

@@ -1,6 +1,6 @@
-/* From a step to a kernel's call. Programs hold tensors by index and sizes by
- * symbol; an image keeps one resolved table, made anew only when the sizes of a
- * run differ from the last one's. */
+/* Builds a kernel's call from an instruction. Programs refer to tensors by
+ * index and to sizes by symbol. An image keeps one resolved table, rebuilt only
+ * if the sizes of a step differ from those of the last one. */
 #include "device/cpu/cpu_image.h"
 
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static int64_t count(const struct cpu_tensor *t, int n_dim)
     return n;
 }
 
-/* All but tensors and threads. */
+/* Fills in all but tensors and threads. */
 static void fill(struct cpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
@@ -93,9 +93,9 @@ static void fill(struct cpu_call *c, const struct insn_kernel *k)
     c->custom = k->custom;
 }
 
-/* Where argument i of a step goes in a kernel's call; NULL: it is the quantized
- * form of the first operand, or the token table. A result that is updated
- * is the first operand too. */
+/* Returns the tensor of a kernel's call that argument i of an instruction
+ * fills. NULL if it is the quantized form of the first operand, or the token
+ * table. An updated result is also the first operand. */
 static struct cpu_tensor *place(struct cpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
@@ -113,7 +113,8 @@ void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
 {
     static const struct cpu_tensor absent;
     const struct insn_kernel *k = &st->kernel;
-    const struct prog_tensor *memory = NULL; /* one of those it works on */
+    const struct prog_tensor *memory = NULL; /* one of the caches or states it
+                                                accesses */
     struct token_table table;
     struct cpu_call c;
 
@@ -190,7 +191,8 @@ void cpu_image_count(const struct cpu_image *m, struct device *d,
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* The most that a thread needs where least to most of them share the step. */
+/* Returns the most scratch that a thread needs if `least` to `most` threads
+ * share the instruction. */
 static size_t kernel_scratch(const struct cpu_kernels *table,
                              const struct program *p, const struct insn *st,
                              int least, int most)
@@ -263,7 +265,8 @@ enum activations cpu_image_activations(const struct device_desc *d,
                                               : ACTIVATIONS_F32;
 }
 
-/* Are a contraction's weight and activations in the forms that it reads? */
+/* Returns true if a contraction's weight and activations have the forms that it
+ * reads. */
 static bool reads_forms(const struct device_desc *d,
                         const struct device_options *opt,
                         const struct insn_kernel *k,

@@ -1,7 +1,7 @@
-/* Sixteen pairs of BF16 at a time (base/bf16.h), for products of two by two.
- * With AVX-512 and its BF16 they are the processor's; else plain C, which is
- * the specification and fills the table of kernels where no set has better. The
- * sets between have none of their own (LANES_HAVE_BF16). */
+/* Sixteen pairs of BF16 at a time (base/bf16.h), for products of pairs. With
+ * AVX-512 and its BF16 they use the processor's instructions. Else they are
+ * plain C, which is the specification and fills the kernel table if no set has
+ * better ones. The sets in between have none (LANES_HAVE_BF16). */
 #ifndef DEVICE_CPU_CPU_LANES_BF16_H
 #define DEVICE_CPU_CPU_LANES_BF16_H
 
@@ -95,7 +95,7 @@ LANES_INLINE void pairs_store(uint32_t *p, pairs a)
     memcpy(p, a.x, sizeof a.x);
 }
 
-/* Both halves of each pair, where the mask has ones. */
+/* Masks both halves of each pair. */
 LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 {
     for (int i = 0; i < LANES; i++)
@@ -103,8 +103,8 @@ LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
     return a;
 }
 
-/* Of the values of a and then of b: number step * i with the one `apart` behind
- * it. */
+/* From the values of a, then b, pairs number step * i with the one `apart`
+ * after it. */
 LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
 {
     float v[2 * LANES];
@@ -117,13 +117,14 @@ LANES_CALLED pairs pairs_from(lanes a, lanes b, int step, int apart)
     return r;
 }
 
-/* The values of a, then those of b, two by two. */
+/* Pairs adjacent values of a, then of b. */
 LANES_INLINE pairs pairs_beside(lanes a, lanes b)
 {
     return pairs_from(a, b, 2, 1);
 }
 
-/* Each value of `lower` and the one of `upper` above it. */
+/* Pairs each value of `lower` with the one of `upper`, which becomes the high
+ * half. */
 LANES_INLINE pairs pairs_of(lanes lower, lanes upper)
 {
     return pairs_from(lower, upper, 1, LANES);
@@ -138,7 +139,7 @@ LANES_INLINE pairs pairs_of_bf16(const uint16_t *lower, const uint16_t *upper)
     return r;
 }
 
-/* As bf16_pair_add, lane by lane. */
+/* Like bf16_pair_add, lane by lane. */
 LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 {
     float v[LANES];
@@ -151,7 +152,8 @@ LANES_CALLED lanes lanes_add_pairs(lanes s, pairs a, pairs b)
 
 #endif
 
-/* n values as pairs, an odd last one beside 0. `to` may be where `from` is. */
+/* Converts n values to pairs; an odd last one is paired with 0. `to` may be
+ * `from`. */
 static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
 {
     int64_t i = 0;
@@ -166,9 +168,9 @@ static inline void pairs_of_row(uint32_t *to, const float *from, int64_t n)
     }
 }
 
-/* Rows first .. end - 1 of `ld` floats, a multiple of 16, as rows of pairs: row
- * i of rows 2i and 2i + 1; what is beyond the ends is 0. `to` may be where
- * `from` is. */
+/* Converts rows first .. end - 1 of `ld` floats, a multiple of 16, to rows of
+ * pairs: row i from rows 2i and 2i + 1. Rows beyond the ends are 0. `to` may be
+ * `from`. */
 static inline void pairs_of_rows(uint32_t *to, const float *from, int64_t first,
                                  int64_t end, int64_t ld)
 {

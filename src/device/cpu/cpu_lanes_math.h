@@ -1,12 +1,12 @@
-/* exp, tanh and their relatives, sixteen floats at a time; no libm, so that
- * bits depend neither on it nor on the instruction set. Errors are stated at
- * each; NaN stays NaN. */
+/* exp, tanh and their relatives, sixteen floats at a time. They do not use
+ * libm, so that bits depend neither on it nor on the instruction set. Errors
+ * are stated at each; NaN stays NaN. */
 #ifndef DEVICE_CPU_CPU_LANES_MATH_H
 #define DEVICE_CPU_CPU_LANES_MATH_H
 
 #include "device/cpu/cpu_simd.h"
 
-/* The nearest integer, ties to even, for |x| < 2^22. */
+/* Returns the nearest integer, ties to even, for |x| < 2^22. */
 LANES_INLINE lanes lanes_round(lanes x)
 {
     lanes magic = lanes_set(0x1.8p23f);
@@ -14,8 +14,9 @@ LANES_INLINE lanes lanes_round(lanes x)
     return lanes_sub(lanes_add(x, magic), magic);
 }
 
-/* a * 2^n for integral n in -150 .. 129 and a between 1/2 and 2, rounded once:
- * in two steps, so that both factors are normal and the first is exact. */
+/* Returns a * 2^n for integral n in -150 .. 129 and a between 1/2 and 2,
+ * rounded once. It multiplies in two steps, so that both factors are normal and
+ * the first product is exact. */
 #ifndef LANES_AVX512
 LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
 {
@@ -26,11 +27,12 @@ LANES_INLINE lanes lanes_times_pow2(lanes a, lanes n)
 }
 #endif
 
-/* exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and n.
+/* Computes exp(x) - 1 = 2^n (1 + p) - 1 with n = round(x / ln 2): returns p and
+ * n.
  *
- * r = x - n ln 2 with ln 2 in two parts, the first exact in nine bits;
- * p = r + r^2 q(r), q of degree 4 interpolating (e^r - 1 - r) / r^2 at the
- * Chebyshev points of |r| <= ln 2 / 2: within 0.4 units of the last place. */
+ * r = x - n ln 2 with ln 2 in two parts, the first exact in nine bits; p = r +
+ * r^2 q(r), q of degree 4 interpolating (e^r - 1 - r) / r^2 at the Chebyshev
+ * points of |r| <= ln 2 / 2: within 0.4 units of the last place. */
 LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
 {
     lanes k = lanes_round(lanes_mul(x, lanes_set(0x1.715476p+0f)));
@@ -46,8 +48,8 @@ LANES_INLINE lanes lanes_exp_parts(lanes x, lanes *n)
     return lanes_fma(lanes_mul(r, r), q, r);
 }
 
-/* e^x within 1 unit of the last place; 0 and infinity where they are due,
- * subnormal results too; exp(0) is exactly 1. */
+/* Returns e^x within 1 unit of the last place, with correct 0, infinity and
+ * subnormal results; exp(0) is exactly 1. */
 LANES_CALLED lanes lanes_exp(lanes x)
 {
     lanes n, p;

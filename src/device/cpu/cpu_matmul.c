@@ -1,11 +1,11 @@
-/* The contractions over any instruction set's jobs: which rows of
- * activations meet which matrix, how work is dealt to threads, and how rank
- * addends are summed. No arithmetic on weights happens here.
+/* The contractions over any instruction set's panel functions: which rows of
+ * activations are multiplied by which matrix, how threads share the work, and
+ * how rank addends are summed. No arithmetic on weights happens here.
  *
- * Rows of activations go in blocks of at most 16, so that weights are unpacked
- * once a block, and blocks in batches that stay in the cache while the panels
- * of weight rows pass by. Neither shows in the bits: an accumulator sees one
- * row of weights and one of activations, whoever is computed beside it. */
+ * Rows of activations form blocks of at most 16, so that weights are unpacked
+ * once per block. Blocks form batches that stay in the cache while the panels
+ * of weight rows are read. Neither changes the bits: an accumulator depends on
+ * one row of weights and one of activations only. */
 #include "device/cpu/cpu_matmul.h"
 
 #include <string.h>
@@ -13,9 +13,9 @@
 #include "device/cpu/cpu_ops.h"
 
 enum {
-    BATCH = 64, /* rows of activations that pass over a panel together */
-    /* Entries of a stack of subtree sums that are always there: enough for any
-     * run of 64 ranks, which has at most 6 complete subtrees at each end. */
+    BATCH = 64, /* rows of activations multiplied by a panel in turn */
+    /* Minimum depth of a stack of subtree sums: enough for any interval of 64
+     * ranks, which has at most 6 complete subtrees at each end. */
     MIN_DEPTH = 16,
 };
 
@@ -31,21 +31,22 @@ struct weight {
     const uint8_t *data;
     size_t matrix_bytes, panel_bytes;
     int64_t n, n_panel; /* rows of one matrix */
-    int panels;         /* most that a job takes */
+    int panels;         /* most that a panel call takes */
     bool q8;
     cpu_panel_fn *multiply;
-    const struct cpu_gemm *gemm; /* NULL: there is none */
+    const struct cpu_gemm *gemm; /* NULL: not available */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* How many rows of activations meet weights of a format; NULL: as few do. */
+/* Returns the GEMM of a format, NULL if many rows use panel calls as few do. */
 static const struct cpu_gemm *gemm_of(const struct cpu_matmul_isa *isa,
                                       pl_format f)
 {
     return isa->gemm && isa->gemm[f].run ? &isa->gemm[f] : NULL;
 }
 
-/* The weight in[1], and in *s what is common to all jobs of the call. */
+/* Returns the weight in[1], and sets in *s what all panel calls of the op
+ * share. */
 static struct weight weight_of(const struct cpu_call *c,
                                const struct cpu_matmul_isa *isa,
                                struct cpu_panel_args *s)
@@ -107,7 +108,7 @@ static const uint8_t *panel_at(const struct weight *w, int64_t matrix,
            (size_t)panel * w->panel_bytes;
 }
 
-/* Panels that few rows of activations meet in turn. */
+/* Returns how many panels a skinny GEMM multiplies in one call. */
 static int panels_of(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? CPU_PANEL_TOK / n_tok : 1;
@@ -115,8 +116,8 @@ static int panels_of(const struct weight *w, int64_t n_tok)
     return (int)(n < 1 ? 1 : min64(n, w->panels));
 }
 
-/* Where panels are dealt out, at which multiples: so that jobs are whole, if
- * there are panels enough for all threads. */
+/* Returns the multiple of panels at which threads divide them. Calls stay whole
+ * if there are enough panels for all threads. */
 static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
                            int64_t n_tok, int64_t n_panel)
 {
@@ -125,7 +126,7 @@ static int64_t panel_grain(const struct cpu_call *c, const struct weight *w,
     return n_panel >= (int64_t)4 * n * c->nth ? n : 1;
 }
 
-/* The panel to work on, the first of the job's, and the ones to come. */
+/* Sets the first panel of a call, and the panels to prefetch. */
 static void panel_set(struct cpu_panel_args *s, const struct weight *w,
                       int64_t matrix, int64_t panel, int64_t next_matrix,
                       int64_t next_panel)
@@ -146,19 +147,20 @@ struct stack {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* A new entry, with what it happens to hold. */
+/* Pushes an entry without initializing it. */
 static float *stack_take(struct stack *s)
 {
     return s->data + s->n_entry++ * s->n;
 }
 
-/* A new entry, all 0. */
+/* Pushes an entry of zeros. */
 static float *stack_push(struct stack *s)
 {
     return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
 }
 
-/* The newest entry is the addend of `item`: what it completes is summed. */
+/* Completes the newest entry, the addend of `item`: sums the subtrees that it
+ * completes. */
 static void stack_fold(struct stack *s, const struct tree_addend *item)
 {
     for (int a = 0; a < item->n_add; a++) {
@@ -168,7 +170,7 @@ static void stack_fold(struct stack *s, const struct tree_addend *item)
     }
 }
 
-/* Where the tree's result e begins. */
+/* Returns the start of the tree's result e. */
 static float *result_at(const struct cpu_call *c, int e)
 {
     return (float *)((uint8_t *)c->out.data + (size_t)e * c->out_stride);
@@ -176,11 +178,11 @@ static float *result_at(const struct cpu_call *c, int e)
 
 /* ---- rows of activations against one matrix ------------------------------ */
 
-/* Which pairs of rows (activations, result) meet the matrix. */
+/* The pairs of rows (activations, result) that a matrix multiplies. */
 struct pairs {
     const int32_t *list; /* [n] indices of result rows; NULL: 0 .. n-1 */
     int64_t n;
-    int64_t share; /* result rows i use row i / share of the activations */
+    int64_t share; /* result row i uses activation row i / share */
 };
 
 static int64_t pair_row(const struct pairs *p, int64_t i)
@@ -188,7 +190,8 @@ static int64_t pair_row(const struct pairs *p, int64_t i)
     return p->list != NULL ? p->list[i] : i;
 }
 
-/* Result rows first .. first+s->n_tok-1 of *p against the panels set in *s. */
+/* Computes result rows first .. first+s->n_tok-1 of *p for the panels set in
+ * *s. */
 static void block_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t panel)
@@ -228,7 +231,7 @@ static void block_run(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Pairs first .. end-1 against panels g0 .. g1-1 of one matrix. */
+/* Computes pairs first .. end-1 for panels g0 .. g1-1 of one matrix. */
 static void pairs_run(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct rows *x,
                       const struct pairs *p, int64_t first, int64_t end,
@@ -256,14 +259,14 @@ static size_t stack_bytes(const struct cpu_call *c, int64_t n_tok)
     return (size_t)(n_tok * PACK_ROWS * depth) * sizeof(float);
 }
 
-/* ---- many rows of activations -------------------------------------------- */
+/* ---- many rows of activations (GEMM) ------------------------------------- */
 
 enum {
     MANY_ROWS = 516,       /* most rows of activations of a batch */
-    MANY_BYTES = 2 << 20,  /* of them, arranged: about what a cache holds */
-    DOWN_ROWS = 128,       /* panels times tokens that pass by the experts */
-    DOWN_BYTES = 1 << 19,  /* of accumulators that pass by the experts */
-    MANY_ROWS_A_PART = 96, /* threads share rows of weights first */
+    MANY_BYTES = 2 << 20,  /* bytes of them arranged: about one cache */
+    DOWN_ROWS = 128,       /* panels times tokens per pass over the experts */
+    DOWN_BYTES = 1 << 19,  /* bytes of accumulators per such pass */
+    MANY_ROWS_A_PART = 96, /* least rows a part: prefer to split weight rows */
 };
 
 static int64_t n_block(const struct weight *w)
@@ -271,7 +274,7 @@ static int64_t n_block(const struct weight *w)
     return (w->n_panel + GEMM_PANELS - 1) / GEMM_PANELS;
 }
 
-/* Rows of a batch, of n. */
+/* Returns the rows of a batch, of n. */
 static int64_t many_rows(const struct cpu_gemm *m, const struct pack *p,
                          int64_t n)
 {
@@ -287,12 +290,12 @@ static int64_t entries(const struct cpu_call *c)
     return c->tree.depth > 1 ? c->tree.depth : 1;
 }
 
-/* A thread's memory for many rows: a stack of accumulators, then what gemm
- * needs. */
+/* A thread's memory for a GEMM: a stack of accumulators, then that of
+ * gemm_work. */
 struct many {
     struct gemm_work g;
     float *acc;
-    /* What is arranged: n pairs from `first` on of a list. */
+    /* The pairs arranged now: n pairs from `first` on of a list. */
     const int32_t *list;
     int64_t first, n;
 };
@@ -324,7 +327,7 @@ static const uint8_t *row_at(const struct rows *x, const struct pairs *p,
     return x->data + (size_t)(pair_row(p, i) / p->share) * x->row_bytes;
 }
 
-/* Arranges n pairs from `first` on, unless they are. */
+/* Arranges n pairs from `first` on, unless they are arranged already. */
 static void many_arrange(struct many *m, const struct rows *x,
                          const struct pairs *p, int64_t first, int64_t n)
 {
@@ -338,7 +341,7 @@ static void many_arrange(struct many *m, const struct rows *x,
     m->n = n;
 }
 
-/* Where result row i of the tree's entry e has the panel. */
+/* Returns the address of the panel in result row i of the tree's entry e. */
 static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
                      int e, int64_t panel)
 {
@@ -346,8 +349,8 @@ static float *out_at(const struct cpu_call *c, const struct pairs *p, int64_t i,
            panel * PACK_ROWS;
 }
 
-/* A block against the n arranged pairs from `first` on. One rank's sums of a
- * whole block are formed where the result is. */
+/* Multiplies a block by the n arranged pairs from `first` on. If one rank
+ * computes a whole block, its sums are formed in the result itself. */
 static void many_block(const struct cpu_call *c, const struct weight *w,
                        struct many *m, const struct pairs *p, int64_t first,
                        int64_t n, int64_t matrix, int64_t block)
@@ -375,7 +378,7 @@ static void many_block(const struct cpu_call *c, const struct weight *w,
                    (size_t)n_row * sizeof(float));
 }
 
-/* Pairs first .. end-1 against blocks b0 .. b1-1 of one matrix. */
+/* Computes pairs first .. end-1 for blocks b0 .. b1-1 of one matrix. */
 static void many_run(const struct cpu_call *c, const struct weight *w,
                      struct many *m, const struct rows *x,
                      const struct pairs *p, int64_t first, int64_t end,
@@ -406,8 +409,8 @@ size_t cpu_matmul_scratch(const struct cpu_call *c,
            many_init(&m, c, gemm, n, many_acc_bytes(c, gemm, n), NULL);
 }
 
-/* Threads share parts of the rows of activations and blocks, of the former as
- * few as give each thread some. */
+/* Threads share parts of (rows of activations, blocks). The rows are split into
+ * as few parts as give each thread some. */
 static void matmul_many(const struct cpu_call *c, const struct weight *w,
                         const struct rows *x, const struct pairs *p)
 {
@@ -440,7 +443,8 @@ static void matmul_many(const struct cpu_call *c, const struct weight *w,
 }
 
 /* out[i, :] = W x[i, :], all leading dimensions flattened into i. Threads share
- * units of one batch and one panel, so few rows of weights still feed many. */
+ * items of one batch and one panel, so even few weight rows occupy many
+ * threads. */
 void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;
@@ -476,8 +480,8 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 
 /* ---- heads and experts --------------------------------------------------- */
 
-/* Who goes where: pairs t * n_used + u sorted by expert, else as they were. A
- * head is the expert of one pair a token. */
+/* The routing: pairs t * n_used + u sorted by expert, otherwise in order. A
+ * head is an expert with one pair per token. */
 struct routing {
     int32_t *start; /* [n_expert + 1] */
     int32_t *pair;  /* [start[n_expert]] */
@@ -491,14 +495,15 @@ static size_t routing_bytes(const struct cpu_call *c, int64_t n_pair)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Every thread counts for itself: cheaper than a barrier. */
+/* Routes the pairs. Every thread does so for itself: cheaper than a barrier. */
 static struct routing route(const struct cpu_call *c, void *memory)
 {
     const int32_t *id = c->in[2].data;
     int64_t n_expert = c->in[1].dim[0];
     int64_t n_tok = c->in[2].dim[0], n_used = c->in[2].dim[1];
     struct routing r = {.start = memory};
-    int32_t *next = r.start + 1; /* counts, then where an expert's next goes */
+    int32_t *next = r.start + 1; /* counts, then position of an expert's next
+                                    pair */
 
     r.pair = r.start + n_expert + 2;
     r.token = r.pair + n_tok * n_used;
@@ -520,7 +525,7 @@ static struct routing route(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Token t's pair t * n_head + h goes to head h. */
+/* Routes token t's pair t * n_head + h to head h. */
 static struct routing route_heads(const struct cpu_call *c, void *memory)
 {
     int64_t n_head = c->in[1].dim[0], n_tok = c->in[0].dim[0];
@@ -539,7 +544,8 @@ static struct routing route_heads(const struct cpu_call *c, void *memory)
     return r;
 }
 
-/* Of n_pair pairs, of which one matrix meets `most` at most. */
+/* Returns the scratch for n_pair pairs, of which one matrix gets at most
+ * `most`. */
 static size_t routed_scratch(const struct cpu_call *c,
                              const struct cpu_matmul_isa *isa, int64_t n_pair,
                              int64_t most)
@@ -568,7 +574,7 @@ size_t cpu_expert_matmul_scratch(const struct cpu_call *c,
     return routed_scratch(c, isa, n_pair, n_pair);
 }
 
-/* Rows of slots whose expert does not exist. */
+/* Clears the rows of choices whose expert does not exist. */
 static void clear_unrouted(const struct cpu_call *c)
 {
     const int32_t *id = c->in[2].data;
@@ -584,7 +590,8 @@ static void clear_unrouted(const struct cpu_call *c)
     }
 }
 
-/* Panels that an expert's rows meet together. m: NULL where all are few. */
+/* Returns the panels that an expert's rows are multiplied by together. m: NULL
+ * if no expert has many rows. */
 static int64_t expert_grain(const struct many *m)
 {
     return m ? GEMM_PANELS : 1;
@@ -595,8 +602,8 @@ static int64_t expert_units(const struct weight *w, const struct many *m)
     return (w->n_panel + expert_grain(m) - 1) / expert_grain(m);
 }
 
-/* A part in units of one pair and expert_grain() panels; `share` pairs use one
- * row of the activations. */
+/* Computes a part, in units of one pair and expert_grain() panels. `share`
+ * pairs use one row of the activations. */
 static void expert_part(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, struct many *m,
                         const struct rows *x, const struct routing *r,
@@ -616,7 +623,8 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
 
         if (n == 0 || base + n * n_unit <= part.lo || base >= part.hi)
             continue;
-        /* What lies in the part with its first unit is the part's. */
+        /* A group of panels belongs to the part that contains its first
+         * unit. */
         g0 = part.lo > base ? (part.lo - base + n - 1) / n : 0;
         g1 = min64((part.hi - base + n - 1) / n, n_unit);
         if (m && n >= w->gemm->min_rows)
@@ -627,8 +635,9 @@ static void expert_part(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Every pair against its matrix. Threads share (matrix, panel) units weighted
- * by the matrix's pairs. Of n_pair pairs one matrix meets `most` at most. */
+/* Computes every pair with its matrix. Threads share (matrix, panel) units
+ * weighted by the matrix's pairs. One matrix gets at most `most` of the n_pair
+ * pairs. */
 static void routed_run(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa,
                        const struct routing *r, int64_t n_pair, int64_t most,
@@ -668,7 +677,7 @@ void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
     routed_run(c, isa, &r, cpu_rows(&c->in[0]), c->in[0].dim[0], 1);
 }
 
-/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row a token. A slot
+/* out[t, u, :] = W[id[t, u]] x[t, u, :]; x may have one row per token. A choice
  * with an id out of range gives zeros. */
 void cpu_expert_matmul(const struct cpu_call *c,
                        const struct cpu_matmul_isa *isa)
@@ -684,12 +693,13 @@ void cpu_expert_matmul(const struct cpu_call *c,
 
 /* ---- expert_down --------------------------------------------------------- */
 
-/* The routed pairs in blocks for a job: one expert, no token twice. */
+/* The routed pairs in blocks for panel calls: one expert each, no token
+ * twice. */
 struct down {
     struct routing r;
-    const void **x;  /* [pairs] their activations */
+    const void **x;  /* [pairs] activations of each */
     int32_t *block;  /* [n_block + 1] first pair of each block */
-    int64_t n_block; /* at most one a pair */
+    int64_t n_block; /* at most one per pair */
 };
 
 static size_t down_bytes(const struct cpu_call *c)
@@ -700,14 +710,16 @@ static size_t down_bytes(const struct cpu_call *c)
     return (n + 63) & ~(size_t)63;
 }
 
-/* Ranks whose addends are computed together: all, where tokens are few. */
+/* Returns how many ranks' addends are computed together: all if there are few
+ * tokens. */
 static int down_ranks(const struct cpu_call *c)
 {
     return c->in[2].dim[0] > DOWN_ROWS ? 1 : c->tree.n;
 }
 
-/* Panels of few tokens that go together, of each rank; or one of all tokens.
- * More tokens never need less: scratch is made for the most. */
+/* Returns the scratch for groups of panels of few tokens, of every rank; or for
+ * one panel of all tokens. It never shrinks with more tokens, because scratch
+ * is allocated for the most. */
 static size_t down_stack_bytes(const struct cpu_call *c)
 {
     int64_t n_tok = c->in[2].dim[0];
@@ -717,13 +729,13 @@ static size_t down_stack_bytes(const struct cpu_call *c)
     return ranks > depth ? ranks : depth;
 }
 
-/* A block's accumulators, of all tokens. */
+/* Returns the bytes of a block's accumulators for all tokens. */
 static int64_t down_block_bytes(const struct cpu_call *c)
 {
     return entries(c) * c->in[2].dim[0] * GEMM_WIDTH * (int64_t)sizeof(float);
 }
 
-/* Blocks whose accumulators pass by the experts together. */
+/* Returns how many blocks are accumulated per pass over the experts. */
 static int64_t down_blocks(const struct cpu_call *c)
 {
     int64_t one = down_block_bytes(c);
@@ -780,9 +792,9 @@ static struct down down_plan(const struct cpu_call *c, const struct rows *x)
     return d;
 }
 
-/* Panels that few rows of activations meet before those of the next expert.
- * One alone is so short a run through memory that hardware does not look ahead:
- * of 8 experts with 768 values a row, a core of a Zen 4 reads half as fast. */
+/* Returns how many panels of one expert are read before those of the next, in a
+ * skinny GEMM. A single panel is too short a read for hardware prefetching:
+ * with 8 experts of 768 values a row, a Zen 4 core reads half as fast. */
 static int64_t down_group(const struct weight *w, int64_t n_tok)
 {
     int64_t n = n_tok > 0 ? DOWN_ROWS / n_tok : 1;
@@ -791,8 +803,8 @@ static int64_t down_group(const struct weight *w, int64_t n_tok)
     return n > w->panels ? n : w->panels;
 }
 
-/* At which multiples of panels threads share, where there are enough of them,
- * so that portions are no short runs either. */
+/* Returns the multiple of panels at which threads divide them, if there are
+ * enough, so that portions are not short reads either. */
 static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
                           int64_t group)
 {
@@ -803,9 +815,10 @@ static int64_t down_grain(const struct cpu_call *c, const struct weight *w,
     return n > w->panels ? n : panel_grain(c, w, 1, w->n_panel);
 }
 
-/* The addends of n_rank ranks from `rank` on, for n panels from `panel` on:
- * every token's accumulator runs over its experts, ascending. A panel's weights
- * are read in one go. acc: [rank][panel][token][PACK_ROWS]. */
+/* Computes the addends of n_rank ranks from `rank` on, for n panels from
+ * `panel` on. Every token's accumulator runs over its experts, ascending. A
+ * panel's weights are read consecutively. acc:
+ * [rank][panel][token][PACK_ROWS]. */
 static void down_addends(const struct cpu_call *c, const struct weight *w,
                          struct cpu_panel_args *s, const struct down *d,
                          float *acc, int rank, int n_rank, int64_t panel,
@@ -838,8 +851,8 @@ static void down_addends(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* Whether a token has the expert twice: then its accumulator takes one after
- * the other. */
+/* Returns true if a token has the expert twice: then its accumulator takes the
+ * two one after the other. */
 static bool has_twice(const struct down *d, int64_t e)
 {
     for (int32_t i = d->r.start[e] + 1; i < d->r.start[e + 1]; i++)
@@ -848,8 +861,8 @@ static bool has_twice(const struct down *d, int64_t e)
     return false;
 }
 
-/* The expert of job block *j, and all its blocks, against n weight blocks from
- * `block` on. Accumulators: [block][token][GEMM_WIDTH]. */
+/* Computes the expert of block *j with panel calls, over all its blocks, for n
+ * weight blocks from `block` on. Accumulators: [block][token][GEMM_WIDTH]. */
 static void down_jobs(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, const struct down *d,
                       int64_t *j, float *acc, int64_t block, int64_t n)
@@ -878,7 +891,7 @@ static void down_jobs(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* All rows of one expert against n weight blocks from `block` on. */
+/* Computes all rows of one expert for n weight blocks from `block` on. */
 static void down_gemm(const struct cpu_call *c, const struct weight *w,
                       struct many *m, const struct down *d, int64_t e,
                       int32_t rank, float *acc, int64_t block, int64_t n)
@@ -904,7 +917,7 @@ static void down_gemm(const struct cpu_call *c, const struct weight *w,
     }
 }
 
-/* n weight blocks from `block` on, for all tokens. */
+/* Computes n weight blocks from `block` on, for all tokens. */
 static void down_many(const struct cpu_call *c, const struct weight *w,
                       struct cpu_panel_args *s, struct many *m,
                       const struct down *d, int64_t block, int64_t n)
@@ -942,7 +955,7 @@ static void down_many(const struct cpu_call *c, const struct weight *w,
         }
 }
 
-/* n panels from `panel` on, for all tokens. */
+/* Computes n panels from `panel` on, for all tokens. */
 static void down_panels(const struct cpu_call *c, const struct weight *w,
                         struct cpu_panel_args *s, const struct down *d,
                         int64_t panel, int64_t n)
@@ -978,8 +991,8 @@ static void down_panels(const struct cpu_call *c, const struct weight *w,
 
 /* out[t, :] = sum over u of W[id[t, u]] x[t, u, :]: one contraction over expert
  * and k. For each rank an accumulator starts at 0 and runs over the token's
- * experts, ascending, equal ones in slot order, and inside each over the rank's
- * k. A slot with an id out of range adds nothing. */
+ * experts, ascending, equal ones in order of u, and inside each over the rank's
+ * k. A choice with an id out of range adds nothing. */
 void cpu_expert_down(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct cpu_panel_args s;

@@ -1,5 +1,5 @@
-/* Contractions for CPUs with AMX int8, of the Sapphire Rapids kind and later:
- * few rows of activations as with AVX-512 VNNI, many with tiles. */
+/* Contractions for CPUs with AMX int8, Sapphire Rapids and later: skinny GEMM
+ * with AVX-512 VNNI, GEMM with tiles. */
 #include "device/cpu/cpu_tiles_amx.h"
 #include "device/cpu/cpu_vectors_avx512.h"
 

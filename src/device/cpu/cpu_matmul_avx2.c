@@ -2,13 +2,14 @@
  * panel's 16 rows are two vectors. */
 #include "device/cpu/cpu_ymm_tmpl.h"
 
-/* MIN_ROWS: on a Zen 3 gemm takes 0.65 to 0.9 of the time of jobs at 20 rows,
- * but 1.0 of Q8_0's; at 16, which one job takes, 0.75 to 1.1. */
+/* MIN_ROWS: on a Zen 3, at 20 rows, GEMM takes 0.65 to 0.9 of the time of panel
+ * calls, and 1.0 for Q8_0. At 16 rows, which one call takes, it is 0.75 to
+ * 1.1. */
 enum { WIDE_UNSIGNED = 0, MIN_ROWS = 17 };
 
-/* On a Zen 3 one row of activations read 1.2 (Q4_K) to 1.4 times (Q8_0) as much
- * a second so as with one panel and a page ahead. Float weights, when it
- * was one panel at a time, took the least time with 2 KiB, of 1, 2 and 4. */
+/* On a Zen 3, one row of activations reads 1.2 (Q4_K) to 1.4 times (Q8_0) as
+ * many bytes a second as with one panel and a page ahead. Float weights,
+ * measured with one panel at a time, were fastest with 2 KiB, of 1, 2 and 4. */
 enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 #include "device/cpu/cpu_unpack_tmpl.h"
@@ -22,14 +23,14 @@ enum { PANELS = 4, MAX_PANELS = 4, AHEAD = 1024, FLOAT_AHEAD = 2048 };
 
 /* ---- activations --------------------------------------------------------- */
 
-/* Sum of the four int32 in each 128-bit lane, in all of them. */
+/* Returns the sum of the four int32 in each 128-bit lane, in all of them. */
 static inline __m256i lane_sums(__m256i a)
 {
     a = _mm256_hadd_epi32(a, a);
     return _mm256_hadd_epi32(a, a);
 }
 
-/* The bits of max|x|; n is a multiple of 32. */
+/* Returns the bits of max|x|; n is a multiple of 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
@@ -51,7 +52,7 @@ static inline uint32_t greatest(const float *src, int64_t n)
     return (uint32_t)_mm_cvtsi128_si32(max);
 }
 
-/* q8_encode's steps on 32 values at once. */
+/* Encodes 32 values at once, as q8_encode does. */
 static inline void encode_block(struct q8_block *b, const float *src, float by)
 {
     const __m256 magic = _mm256_set1_ps(0x1.8p23f);
@@ -61,7 +62,8 @@ static inline void encode_block(struct q8_block *b, const float *src, float by)
     for (int i = 0; i < 4; i++) {
         __m256 x = _mm256_mul_ps(_mm256_loadu_ps(src + 8 * i), scale);
 
-        /* The fraction is rounded away; q is what the bits exceed magic by. */
+        /* The addition rounds the fraction away; q is the difference from
+         * magic's bits. */
         r[i] = _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(x, magic)),
                                 _mm256_castps_si256(magic));
     }

@@ -1,5 +1,5 @@
 /* Contractions with products of BF16 (graph_attr.bf16), for CPUs with AVX-512
- * and its BF16: weights of 16 bits, which stand as pairs of a row's values in
+ * and its BF16. Weights have 16 bits and form pairs of a row's values, in
  * vectors of a panel's 16 rows. Bits are those of cpu_panel_bf16_generic. */
 #include <immintrin.h>
 #include <string.h>
@@ -13,13 +13,13 @@
 enum {
     SIZE = 2 * PACK_ROWS, /* bytes of one k of a panel */
     AHEAD = 4096,
-    RUN = 32, /* values of a row of activations that are rounded at once */
-    MAX_ALL_TO_ALL =
-        8, /* most rows of activations whose sums are in registers */
+    RUN = 32, /* values of an activation row rounded at once */
+    /* Most rows of activations whose sums are in registers. */
+    MAX_ROWS = 8,
 };
 
-/* Weights of 16 rows at k and k + 1, which lie there; without `both`, 0 for
- * those at k + 1. */
+/* Returns the weights of 16 rows at k and k + 1. Without `both`, those at k + 1
+ * are 0. */
 TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
 {
     const uint16_t *lower = (const uint16_t *)p;
@@ -31,15 +31,16 @@ TMPL pairs weight_pairs(const uint8_t *p, pl_format f, bool both)
     return both ? w : pairs_and(w, 0xffff);
 }
 
-/* ---- few rows of activations --------------------------------------------- */
+/* ---- few rows of activations (skinny GEMM) ------------------------------- */
 
-/* n values of a segment, RUN at most, whose weights are at `tile`: the sums of
- * n_tok rows of activations, a number known to the compiler, as n should be. */
-TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ALL_TO_ALL],
-                   int64_t i, const int n, lanes sum[MAX_ALL_TO_ALL],
-                   const int n_tok, pl_format f)
+/* Adds n values of a segment, RUN at most, whose weights are at `tile`, to the
+ * sums of n_tok rows of activations. n_tok is a compile-time constant, as n
+ * should be. */
+TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ROWS],
+                   int64_t i, const int n, lanes sum[MAX_ROWS], const int n_tok,
+                   pl_format f)
 {
-    uint32_t pair[MAX_ALL_TO_ALL][RUN / 2];
+    uint32_t pair[MAX_ROWS][RUN / 2];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
@@ -55,18 +56,18 @@ TMPL void few_sums(const uint8_t *tile, const float *const x[MAX_ALL_TO_ALL],
     }
 }
 
-/* Rows of activations first .. first + n - 1; those up to n_tok are the first
- * one again, and go nowhere. */
+/* Computes rows of activations first .. first + n - 1. Rows up to n_tok repeat
+ * the first one, and their sums are discarded. */
 TMPL void few_rows(const struct cpu_panel_args *s, const struct pack_chunk *c,
                    int first, int n, const int n_tok, pl_format f)
 {
-    const float *x[MAX_ALL_TO_ALL];
+    const float *x[MAX_ROWS];
 
     UNROLL
     for (int j = 0; j < n_tok; j++)
         x[j] = (const float *)s->x[first + (j < n ? j : 0)] + c->k_loc;
     for (int64_t k = 0, end; k < c->n; k = end) {
-        lanes sum[MAX_ALL_TO_ALL];
+        lanes sum[MAX_ROWS];
 
         end = cpu_segment_end(c->k + k) - c->k;
         end = end < c->n ? end : c->n;
@@ -99,7 +100,7 @@ TMPL void panel(const struct cpu_panel_args *s, pl_format f)
         if (c->rank != s->rank)
             continue;
         for (int j = 0, n; j < s->n_tok; j += n) {
-            n = s->n_tok - j < MAX_ALL_TO_ALL ? s->n_tok - j : MAX_ALL_TO_ALL;
+            n = s->n_tok - j < MAX_ROWS ? s->n_tok - j : MAX_ROWS;
             if (n == 1)
                 few_rows(s, c, j, n, 1, f);
             else if (n == 2)
@@ -107,7 +108,7 @@ TMPL void panel(const struct cpu_panel_args *s, pl_format f)
             else if (n <= 4)
                 few_rows(s, c, j, n, 4, f);
             else
-                few_rows(s, c, j, n, MAX_ALL_TO_ALL, f);
+                few_rows(s, c, j, n, MAX_ROWS, f);
         }
     }
 }
@@ -122,10 +123,10 @@ static void panel_BF16(const struct cpu_panel_args *s)
     panel(s, PL_BF16);
 }
 
-/* ---- many rows of activations -------------------------------------------- */
+/* ---- many rows of activations (GEMM) ------------------------------------- */
 
-/* A unit is a segment, of 128 pairs; what it has not is 0, which changes no sum
- * but one of -0, and accumulators take both zeros alike. */
+/* A unit is a segment, of 128 pairs. Missing values are 0, which changes no sum
+ * except one of -0, and accumulators treat both zeros alike. */
 enum {
     UNIT_PAIRS = Q8_CHUNK / 2,
     TOK = 6,
@@ -152,7 +153,7 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
         const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
 
         for (int64_t k = 0; k < s.n; k += 2) {
-            /* the segment behind it arrives while this one is multiplied */
+            /* prefetch the next segment during this one */
             __builtin_prefetch(src + (s.n + k) * SIZE);
             pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
                         weight_pairs(src + k * SIZE, f, k + 1 < s.n));
@@ -195,7 +196,7 @@ static void arrange(void *dst, const struct pack *p, const void *const *x,
     }
 }
 
-/* Two panels, `stride` bytes apart, times n_tok rows of activations. */
+/* Multiplies two panels, `stride` bytes apart, by n_tok rows of activations. */
 TMPL void run_rows(const uint8_t *w, size_t stride, const uint32_t *x,
                    float *const *at, int64_t n_unit, const int n_tok)
 {
@@ -265,8 +266,8 @@ static void products(const struct gemm_pass *p)
 
 bool cpu_bf16_agrees(void)
 {
-    /* near 2^-126, where sums, factors and s are or become 0; an order of
-       addition that shows; rounding */
+    /* near 2^-126, where sums, factors and s are or become 0; a visible order
+     * of addition; rounding */
     static const struct {
         float s, a[2], b[2];
     } cases[] = {

@@ -10,8 +10,8 @@ static float element(pl_format f, const void *p, int64_t i)
     return f == PL_F16 ? f16_to_f32(v) : bf16_to_f32(v);
 }
 
-/* Weights and activations i of a chunk and the one behind it, which is 0 where
- * the segment ends. */
+/* Adds the products of value i of a chunk and of the next one, which is 0 at
+ * the end of a segment. */
 static float pair_add(const struct cpu_panel_args *s, const uint8_t *tiles,
                       const float *x, int64_t i, bool both, int row, float sum)
 {

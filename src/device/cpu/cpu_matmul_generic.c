@@ -1,6 +1,6 @@
-/* Jobs of contractions in plain C. They are the specification: vectors
- * give the same bits, lane by lane, and are tested against these.
- * Written to be read, not to be fast. */
+/* Panel functions in plain C. They are the specification: vector kernels give
+ * the same bits, lane by lane, and are tested against these. Written to be
+ * read, not to be fast. */
 #include <math.h>
 
 #include "base/half.h"
@@ -18,7 +18,7 @@ static float element(pl_format f, const void *p, int64_t i)
 
 /* ---- quantized ----------------------------------------------------------- */
 
-/* Has a tile a float scale for each half? */
+/* Returns true if a tile has a float scale for each half. */
 static bool has_two_d(const struct pack_rule *rule)
 {
     return rule->sub == PACK_SUB_UE4M3X2;
@@ -47,8 +47,8 @@ static void lane_read(struct lane *l, const struct pack_rule *rule,
         l->level[v] = rule->table ? rule->table[code[v]] : code[v] - rule->bias;
 }
 
-/* Integer sums of a tile, or of the tiles of a chunk. Where halves have a float
- * scale each, msum is the second half's isum. */
+/* Integer sums of a tile, or of the tiles of a chunk. If each half has a float
+ * scale, msum is the second half's isum. */
 struct sums {
     int32_t isum, msum;
 };
@@ -213,7 +213,7 @@ static const struct cpu_matmul_isa isa = {&cpu_jobs_generic, NULL};
 
 #include "device/cpu/cpu_matmul_ops_template.h"
 
-/* Parts between multiples of 256. */
+/* Returns the parts of a span between multiples of 256. */
 static int64_t span_parts(const struct rank_span *p)
 {
     return p->n > 0

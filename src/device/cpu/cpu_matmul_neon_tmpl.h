@@ -1,6 +1,6 @@
 /* Contractions for AArch64, for the instructions that the including file is
- * compiled for: NEON alone, with DotProd, with I8MM too. CPU_MATMUL_INIT is the
- * name of the function that puts them into a table, JOBS that of the jobs.
+ * compiled for: NEON alone, with DotProd, with I8MM too. CPU_MATMUL_INIT names
+ * the function that writes them into a table, JOBS the struct cpu_jobs.
  *
  * A panel's 16 rows are four vectors. Codes are signed bytes, -128 .. 127. SDOT
  * of DotProd multiplies four of them and adds to an int32. Without it products
@@ -47,7 +47,7 @@ static inline vi v_u16(const void *p)
     return (vi)vmovl_u16(vld1_u16(p));
 }
 
-/* Four bytes in the low half. */
+/* Returns four bytes in the low half. */
 static inline uint8x8_t load4(const void *p)
 {
     uint32_t x;
@@ -112,7 +112,7 @@ v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 
 #else
 
-/* Of two rows each: products that are next to one another belong to one row. */
+/* Each int16 vector holds two rows: adjacent products belong to one row. */
 static inline __attribute__((always_inline)) vi
 v_dot(vi acc, const vu *code, const int8_t *q, int n, int max)
 {
@@ -155,7 +155,7 @@ static const struct cpu_gemm gemm_table[PL_FORMAT_COUNT] = {
 
 /* ---- activations --------------------------------------------------------- */
 
-/* The bits of max|x|; n is a multiple of 32. */
+/* Returns the bits of max|x|; n is a multiple of 32. */
 static inline uint32_t greatest(const float *src, int64_t n)
 {
     uint32x4_t top[4] = {0};
@@ -168,7 +168,7 @@ static inline uint32_t greatest(const float *src, int64_t n)
         vmaxq_u32(vmaxq_u32(top[0], top[1]), vmaxq_u32(top[2], top[3])));
 }
 
-/* q8_encode's steps on 16 values at once; returns their sum. */
+/* Encodes 16 values at once, as q8_encode does; returns their sum. */
 static inline int16_t encode_half(int8_t *q, const float *src, float by)
 {
     int16x4_t r[4];

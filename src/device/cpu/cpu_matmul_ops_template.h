@@ -1,6 +1,5 @@
-/* The contractions of one instruction set, for the file that defines its
- * `static const struct cpu_matmul_isa isa` and then includes this; exact ones,
- * or those of BF16. */
+/* The contractions of one instruction set, exact or with BF16 products. The
+ * including file defines `static const struct cpu_matmul_isa isa` first. */
 
 static void run_matmul(const struct cpu_call *c)
 {

@@ -1,12 +1,13 @@
 /* The kernel set `reference`: weights decoded by their definition, activations
- * as floats, sums in double. Nearer to exact arithmetic than the others and
- * with bits of its own; it too depends on nothing but ranks. */
+ * as floats, sums in double. It is closer to exact arithmetic than the other
+ * sets and has its own bits, which too depend on ranks only. */
 #include "base/half.h"
 #include "device/cpu/cpu_matmul.h"
 
 enum { PIECE = 256 }; /* values decoded at a time */
 
-/* Four sums, by position in the piece, so that they do not wait on another. */
+/* Keeps four sums, by position in the piece, so that additions do not wait for
+ * each other. */
 static double dot(const float *w, const float *x, int64_t n)
 {
     double sum[4] = {0};
@@ -21,8 +22,8 @@ static double dot(const float *w, const float *x, int64_t n)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Values first .. first+n-1 of row r times every row of activations. Pieces
- * are counted from `first`, where a rank's part begins. */
+/* Adds values first .. first+n-1 of row r times every row of activations.
+ * Pieces are counted from `first`, where a rank's part begins. */
 static void row_add(const struct cpu_panel_args *s, int r, int64_t first,
                     int64_t n, double *sum)
 {

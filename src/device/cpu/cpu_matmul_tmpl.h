@@ -1,21 +1,21 @@
-/* Jobs of contractions with vectors, one text for all instruction sets.
- * Included by each cpu_matmul_*.c, after cpu_few_*_tmpl.h; a vector lane is a
- * weight row, so the steps are those of cpu_panel_generic for W rows at a time
- * and the bits are its bits. The includer defines
+/* Panel functions with vectors, one source for all instruction sets. Included
+ * by each cpu_matmul_*.c, after cpu_skinny_*_tmpl.h. A vector lane is a weight
+ * row, so the operations are those of cpu_panel_generic for W rows at a time,
+ * with the same bits. The includer defines
  *
- *   panel_quantized   the job, of quantized weights
- *   JOBS              what the set's jobs are called
- *   gemm_table        its ways with many rows of activations
- *   PANELS            how many panels a job takes
- *   MAX_PANELS        as many, or more
- *   FLOAT_AHEAD       bytes ahead of float weights that are fetched */
+ *   panel_quantized   the panel function of quantized weights
+ *   JOBS              the name of the set's struct cpu_jobs
+ *   gemm_table        its GEMMs, by format
+ *   PANELS            how many panels a call takes
+ *   MAX_PANELS        that many, or more
+ *   FLOAT_AHEAD       prefetch distance of float weights, in bytes */
 
 /* ---- floats -------------------------------------------------------------- */
 
-/* Panels `panel` and on of the job times rows of activations first ..
- * first+n-1. n_panel and n_tok of them are computed, numbers known to the
- * compiler, with their sums in registers, of a panel and a row each: rows
- * beyond n are the first one again, and go nowhere. */
+/* Multiplies panels `panel` and on of the call by rows of activations first ..
+ * first+n-1. n_panel and n_tok of them are computed, which are compile-time
+ * constants, with one sum per panel and row in registers. Rows beyond n repeat
+ * the first one, and their sums are discarded. */
 TMPL void float_block(const struct cpu_panel_args *s,
                       const struct pack_chunk *c, int panel, int first, int n,
                       const int n_panel, const int n_tok, pl_format f)
@@ -84,7 +84,8 @@ TMPL void float_block(const struct cpu_panel_args *s,
     }
 }
 
-/* One row of activations takes four panels at a time, where a job has them. */
+/* Takes four panels at a time for one row of activations, if the call has
+ * them. */
 TMPL void panel_float(const struct cpu_panel_args *s, pl_format f)
 {
     for (int i = 0; i < s->pack->n_chunk; i++) {

@@ -1,10 +1,10 @@
-/* Moving and adding bytes: collectives over shared memory, local copies, pulls.
+/* Moves and adds bytes: collectives over shared memory, local copies, pulls.
  *
- * A piece is two nested loops over intervals of bytes. Threads divide a piece
- * by its bytes, in whole cache lines, wherever intervals begin. Sums go block
- * by block: a block of every addend passes through the tree while it is in the
- * cache, so the order of additions is the tree's and nothing is stored but the
- * stack's blocks. */
+ * A copy descriptor is two nested loops over intervals of bytes. Threads divide
+ * it by bytes, in whole cache lines, wherever intervals begin. Sums are
+ * computed block by block: a block of every addend passes through the tree
+ * while it is in the cache. So the order of additions is the tree's, and only
+ * the stack's blocks are stored. */
 #include <math.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@
 
 enum { LINE = 64, BLOCK = 1024 /* floats */ };
 
-/* One thread's way through a piece: a run at a time, the first and last maybe
- * cut. */
+/* One thread's iteration over a copy descriptor, one interval at a time. The
+ * first and last may be partial. */
 struct walk {
     const struct copy_extent *l;
-    int64_t left;        /* bytes to go */
-    int64_t i0, i1, b;   /* the next byte */
-    int64_t src, dst, n; /* the run that walk_next found */
+    int64_t left;        /* bytes left */
+    int64_t i0, i1, b;   /* position of the next byte */
+    int64_t src, dst, n; /* the interval that walk_next found */
 };
 
 static void walk_start(struct walk *w, const struct copy_extent *l, int ith,
@@ -70,7 +70,8 @@ static void copy_piece(const struct cpu_image *m, const struct graph_sizes *z,
         memcpy(dst + w.dst, src + w.src, (size_t)w.n);
 }
 
-/* dst[n] = the tree over the addends, each read at `off`. */
+/* Reduces the addends, each read at `off`, to dst[n] in the order of the
+ * tree. */
 static void reduce_run(const struct cpu_image *g, const struct merge_item *m,
                        const struct graph_sizes *z, float *dst, int64_t off,
                        int64_t n, float *scratch)
@@ -196,8 +197,8 @@ double cpu_image_copy_bytes(const struct cpu_image *m, const struct insn *st)
     return bytes;
 }
 
-/* The slowest of the links that a transfer goes over, which carry so many bytes
- * here and their parts of them there: of a PUSH to several, what each gets. */
+/* Returns the seconds of the slowest link of a transfer of `bytes`. In a PUSH
+ * to several devices, the link of each carries its share of them. */
 static double slowest(const struct cpu_image *m, const struct insn *st,
                       double bytes)
 {
@@ -219,7 +220,7 @@ double cpu_image_copy_seconds(const struct cpu_image *m, const struct insn *st)
     double bytes;
 
     if (!insn_is_transfer(st) || slowest(m, st, 1) == 0)
-        return 0; /* links are free: bytes need not be counted */
+        return 0; /* links are free: no need to count bytes */
     bytes = cpu_image_copy_bytes(m, st);
     return bytes > 0 ? slowest(m, st, bytes) : 0;
 }

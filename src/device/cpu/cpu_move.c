@@ -11,7 +11,7 @@ static size_t element_bytes(const struct cpu_tensor *t)
     return t->format == PL_F16 || t->format == PL_BF16 ? 2 : 4;
 }
 
-/* Product of the dimensions from .. to - 1. */
+/* Returns the product of the dimensions from .. to - 1. */
 static int64_t product(const struct cpu_tensor *t, int from, int to)
 {
     int64_t n = 1;
@@ -21,7 +21,7 @@ static int64_t product(const struct cpu_tensor *t, int from, int to)
     return n;
 }
 
-/* Repeated along the dimensions that the operand lacks or has once. */
+/* Repeats the operand along the dimensions that it lacks or has with size 1. */
 static void broadcast_run(const struct cpu_call *c)
 {
     const struct cpu_tensor *x = &c->in[0];
@@ -47,8 +47,8 @@ static void broadcast_run(const struct cpu_call *c)
     }
 }
 
-/* A copy; of an F32 operand with fewer values, a broadcast (the lowering asks
- * for that, never a graph). */
+/* Copies. An F32 operand with fewer values is broadcast, which only the
+ * lowering requests, never a graph. */
 static void contiguous_run(const struct cpu_call *c)
 {
     struct cpu_part p = cpu_part(cpu_count(&c->out), 64, c->ith, c->nth);
@@ -64,7 +64,7 @@ static void contiguous_run(const struct cpu_call *c)
                (size_t)(p.hi - p.lo) * size);
 }
 
-/* Rows of the result, each gathered with one stride. */
+/* Gathers each row of the result with one stride. */
 static void permute_run(const struct cpu_call *c)
 {
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
@@ -109,7 +109,7 @@ static void copy_rows(const struct cpu_call *c, char *to, size_t to_step,
 {
     struct cpu_part p = cpu_part(n_row, 1, c->ith, c->nth);
 
-    if (n_row == 1) { /* then the row itself is dealt out */
+    if (n_row == 1) { /* then threads share the row itself */
         p = cpu_part((int64_t)run, 64, c->ith, c->nth);
         to += p.lo;
         from += p.lo;

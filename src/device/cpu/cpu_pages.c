@@ -1,17 +1,17 @@
-/* INSN_PAGES: what the sequences of a micro-batch have in a cache that lies on
+/* INSN_PAGES: copies the pages of a micro-batch's sequences out of a cache on
  * another device.
  *
- * The micro-batch's table says which pages: those of a sequence's row from its
- * first position to the last one in the micro-batch. Only whole tiles move,
- * [page, head], so nothing is known here of formats. A page that several
- * sequences share may come more than once; threads take pages by their number,
- * so that it is never written by two at a time. */
+ * The micro-batch's token table lists the pages: those of a sequence's row from
+ * its first position to the last one in the micro-batch. Only whole tiles are
+ * copied, [page, head], so this file does not depend on formats. A page that
+ * several sequences share may be listed more than once. Threads divide pages by
+ * number, so that two threads never write the same page. */
 #include <string.h>
 
 #include "device/cpu/cpu_image.h"
 #include "program/page_walk.h"
 
-/* What of the memory comes to where it goes. */
+/* Returns the destination cache tensor of a PAGES instruction. */
 static const struct prog_tensor *memory(const struct cpu_image *m,
                                         const struct insn *st)
 {
@@ -56,7 +56,8 @@ void cpu_image_pages(const struct cpu_image *m, const struct insn *st, int ith,
     }
 }
 
-/* The table is memory that only steps may touch. */
+/* Counts the pages. Enters the memory guard, because only instructions may
+ * access the token table. */
 static double count_pages(const struct cpu_image *m, const struct insn *st)
 {
     struct page_walk w = start(m, st);
@@ -72,7 +73,7 @@ static double count_pages(const struct cpu_image *m, const struct insn *st)
     return n;
 }
 
-/* Never between device_guard_enter and device_guard_leave. */
+/* Must not be called between device_guard_enter and device_guard_leave. */
 double cpu_pages_bytes(const struct cpu_image *m, const struct insn *st)
 {
     double n_page = count_pages(m, st), n_moved = 0;

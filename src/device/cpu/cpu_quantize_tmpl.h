@@ -2,8 +2,7 @@
  * defines
  *
  *   greatest       the bits of max|x|; n is a multiple of 32
- *   encode_block   q8_encode's steps on 32 values: q and sum
- */
+ *   encode_block   q and sum of 32 values, as q8_encode does */
 #include "base/half.h"
 
 static void encode(struct q8_block *dst, const float *src, int64_t n,

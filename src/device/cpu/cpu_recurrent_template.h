@@ -1,5 +1,5 @@
-/* Steps of recurrent layers: the runs of a step's sequences, each through its
- * slots of the state. Included by cpu_ops_template.h. */
+/* Kernels of recurrent layers: the runs of a step's sequences, each with its
+ * state slots. Included by cpu_ops_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
@@ -7,14 +7,15 @@
 #include "device/cpu/cpu_short_conv_template.h"
 #include "device/cpu/cpu_steal.h"
 
-/* The tokens of a sequence, side by side, and its slots. */
+/* Consecutive tokens of a sequence, and its state slots. */
 struct state_run {
     int64_t tok, n;
     const float *in; /* NULL: zeros */
     float *out;
 };
 
-/* The run that begins at token `tok`; `state` has `bytes` a slot. */
+/* Returns the run that begins at token `tok`; `state` has `bytes` per state
+ * slot. */
 static inline struct state_run state_run(const struct token_table *b,
                                          int64_t tok, void *state, size_t bytes)
 {
@@ -47,7 +48,7 @@ static inline struct cpu_short_conv conv_args(const struct cpu_call *c)
                                    .silu = c->attr->silu};
 }
 
-/* Behind the kernel's own scratch: a block's state, turned. */
+/* The kernel's own scratch, then a block's state, transposed. */
 static inline size_t short_conv_scratch(const struct cpu_call *c)
 {
     struct cpu_short_conv a = conv_args(c);
@@ -57,7 +58,8 @@ static inline size_t short_conv_scratch(const struct cpu_call *c)
 }
 
 /*   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
- *   A slot holds a channel's inputs side by side, the kernel wants a time's. */
+ *   A state slot keeps a channel's inputs contiguous, the kernel those of a
+ * time. */
 static inline void short_conv_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;

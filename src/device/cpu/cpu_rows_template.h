@@ -1,9 +1,9 @@
 /* Ops on rows of the last dimension: RMSNorm, RoPE, softmax, routers, and the
  * sum over the dimension before it. Included by cpu_ops_template.h.
  *
- * A row is one thread's, and its sums run over lanes i mod 16 (RMSNorm: i mod
- * 64) in ascending order, then along a fixed tree: they depend on the row and
- * on nothing else. */
+ * One thread computes a row. Its sums run over lanes i mod 16 (RMSNorm: i mod
+ * 64) in ascending order, then along a fixed tree, so they depend only on the
+ * row. */
 #ifndef DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 #define DEVICE_CPU_CPU_ROWS_TEMPLATE_H
 
@@ -81,21 +81,21 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* Doubles in a vector of cos_sin(); the compiler makes of it what the
- * instruction set has. */
+/* Doubles in a vector of cos_sin(); the compiler maps it to the instruction
+ * set. */
 enum { DOUBLES = 8 };
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef uint64_t double_bits
     __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef float half_lanes __attribute__((vector_size(DOUBLES * sizeof(float))));
 
-/* cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
+/* Computes cos and sin of a = angle * pos, a >= 0, times mscale, for 8 angles.
  *
- * In double precision, good to 1e-12 for a below 2^20 and to float precision
- * far beyond: x = a - k pi/2 with pi/2 in a part of 33 bits and the rest, then
- * the Taylor series for |x| <= pi/4. Adding 1.5 * 2^52 rounds, and leaves k in
- * the low bits, whose last two are the quadrant. Of angles that no model has,
- * infinite ones among them, the result means nothing, or is NaN. */
+ * Double precision, good to 1e-12 for a below 2^20 and to float precision far
+ * beyond. x = a - k pi/2, with pi/2 split into a part of 33 bits and the rest;
+ * then the Taylor series for |x| <= pi/4. Adding 1.5 * 2^52 rounds, and leaves
+ * k in the low bits, whose last two are the quadrant. For angles that no model
+ * has, infinite ones included, the result is meaningless or NaN. */
 static inline void cos_sin(const double *angle, double pos, double mscale,
                            float *co, float *si)
 {
@@ -123,7 +123,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     c = c * z + 1.0;
-    /* odd quadrants exchange them; signs are + - - + and + + - - */
+    /* odd quadrants exchange cos and sin; the signs of the quadrants are + - -
+     * + and + + - - */
     odd = 0 - (quadrant & 1);
     memcpy(&cos_bits, &c, sizeof(c));
     memcpy(&sin_bits, &s, sizeof(s));
@@ -138,7 +139,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     memcpy(si, &f, sizeof(f));
 }
 
-/* base^(-2/n), base > 0; of others, which no model has, it means nothing. */
+/* Returns base^(-2/n) for base > 0. For other bases, which no model has, the
+ * result is meaningless. */
 static inline double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -146,7 +148,7 @@ static inline double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Angle of pair i at position 1, and 0 up to a whole number of vectors:
+/* Computes the angle of pair i at position 1; 0 up to a multiple of vectors:
  *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
  *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
  *   pairs yarn_low and yarn_high. */
@@ -182,7 +184,7 @@ static inline void rope_angles(const struct cpu_call *c, double *angle)
         angle[i] = 0;
 }
 
-/* Rotates one head; dst may be x. Neither form fuses. */
+/* Rotates one head; dst may be x. Neither form fuses its multiply-adds. */
 static inline void rope_neox(float *dst, const float *x, const float *co,
                              const float *si, int64_t half)
 {
@@ -200,7 +202,8 @@ static inline void rope_neox(float *dst, const float *x, const float *co,
     }
 }
 
-/* co and si hold each pair's value twice, si's first one negated. */
+/* Rotates adjacent pairs. co and si hold each pair's value twice, the first one
+ * of si negated. */
 static inline void rope_pairs(float *dst, const float *x, const float *co,
                               const float *si, int64_t n_rot)
 {
@@ -214,7 +217,8 @@ static inline void rope_pairs(float *dst, const float *x, const float *co,
     }
 }
 
-/* Angles, cosines and sines: [n_rot], rounded up to whole vectors. */
+/* Returns n_rot, rounded up to whole vectors: the length of angles, cosines and
+ * sines. */
 static inline int64_t rope_width(const struct cpu_call *c)
 {
     int64_t grain = 2 * DOUBLES;
@@ -227,7 +231,8 @@ static inline size_t rope_scratch(const struct cpu_call *c)
     return (size_t)rope_width(c) * (sizeof(double) + 2 * sizeof(float));
 }
 
-/* cos and sin of a token's pairs, as rope_neox() or rope_pairs() reads them. */
+/* Computes cos and sin of a token's pairs in the order of rope_neox() or
+ * rope_pairs(). */
 static inline void rope_token(const struct graph_attr *a, const double *angle,
                               int32_t pos, float *co, float *si)
 {
@@ -245,8 +250,8 @@ static inline void rope_token(const struct graph_attr *a, const double *angle,
 
 /*   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
  *
- * The angles are double, cos and sin times mscale are rounded to float once
- * for each token and pair. */
+ * The angles are double. cos and sin times mscale are rounded to float once for
+ * each token and pair. */
 static inline void rope_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -321,8 +326,8 @@ static inline void softmax_run(const struct cpu_call *c)
 
 /* ---- routers ------------------------------------------------------------- */
 
-/* Scores of all experts by the gating; softmax over the selected ones leaves
- * the logits. */
+/* Computes the scores of all experts by the gating. For softmax over the
+ * selected experts, the scores are the logits. */
 static inline void router_scores(float *score, const float *logit, int64_t n,
                                  int gating)
 {
@@ -343,8 +348,8 @@ static inline void router_scores(float *score, const float *logit, int64_t n,
     }
 }
 
-/* The largest of x[0 .. n-1] among those not yet taken (taken ones are NaN);
- * the lowest index on ties, and index 0 if nothing compares. */
+/* Returns the index of the largest of x[0 .. n-1] not yet taken (taken ones are
+ * NaN): the lowest index on ties, and 0 if nothing compares. */
 static inline int64_t largest(const float *x, int64_t n)
 {
     int64_t best = -1;
@@ -356,9 +361,9 @@ static inline int64_t largest(const float *x, int64_t n)
     return best < 0 ? 0 : best;
 }
 
-/* Makes the experts of all but the n_used best groups unselectable. A group's
- * score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437); of a
- * softmax its best (DeepSeek-V2, arXiv:2405.04434). */
+/* Makes the experts of all but the n_group_used best groups unselectable. A
+ * group's score is the sum of its two best (DeepSeek-V3, arXiv:2412.19437), or
+ * with softmax its best (DeepSeek-V2, arXiv:2405.04434). */
 static inline void keep_groups(float *score, int64_t n,
                                const struct graph_attr *a, float *group)
 {
@@ -424,7 +429,7 @@ static inline void router_topk_run(const struct cpu_call *c)
 
 /*   logits [*, e], ids [*, u] I32  ->  weights [*, u]
  *
- * Sums run in slot order. */
+ * Sums run in order of u. */
 static inline void router_weights_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -459,7 +464,8 @@ static inline void router_weights_run(const struct cpu_call *c)
 
 /* ---- sum ----------------------------------------------------------------- */
 
-/* One rank's addend: 16 columns summed over the rank's rows, ascending. */
+/* Returns one rank's addend: 16 columns summed over the rank's rows,
+ * ascending. */
 static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
                              const float *x, int64_t d, int64_t n)
 {

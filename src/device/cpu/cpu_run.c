@@ -1,55 +1,59 @@
-/* A cpu device's threads go through its script together.
+/* The threads of a cpu device execute its variant together.
  *
- * Threads of a device meet where a step asks for it: a few tell each other, of
- * many the others tell the first one that they have arrived and it tells all to
- * go on. When devices meet, first threads tell one another in between, each
- * through a flag of its own, so two threads, or two devices of one thread, meet
- * in the time one cache line takes to cross. Flags count up, run after run:
- * nothing is ever reset, and a run that failed leaves nothing behind.
+ * Threads of a device synchronize where an instruction requires it. A few
+ * threads signal each other. If there are many, each signals its arrival to the
+ * first one, which then releases all. When several devices synchronize, their
+ * first threads signal one another in between, each through a flag of its own.
+ * So two threads, or two devices of one thread each, synchronize in the time
+ * one cache line takes to cross. Flags count up, step after step: they are
+ * never reset, and a failed step leaves nothing to clean up.
  *
- * Between two meetings threads help each other with contractions (cpu_steal.h),
- * and with attention share a token (cpu_attention_template.h).
- * What is taken of whose part is counted step by step, stretch by stretch in
- * one of two sets of counters in turn. Behind a meeting nobody looks any more
- * at the set of the stretch before it: each thread sets its own counters there
- * to 0, and all have done so when they meet again. In the first stretch of a
- * run, before any meeting, they do not help.
+ * Between two barriers threads help each other with contractions (cpu_steal.h),
+ * and share the tokens of attention (cpu_attention_template.h). Counters record
+ * how much of each part is taken, per instruction. They come in two sets, used
+ * by the stretches between barriers in turn. After a barrier no thread reads
+ * the set of the stretch before it, so each thread clears its own counters
+ * there; all have done so by the next barrier. In the first stretch of a step,
+ * before any barrier, threads do not help each other.
  *
- * A single token leaves little to share between contractions: its small steps
- * are the first thread's alone, which neither waits for the others between them
- * nor has them wait.
+ * Contractions of a single token leave little to share between them. The first
+ * thread executes such small instructions alone: it does not wait for the other
+ * threads between them, nor do they wait for it.
  *
- * The compute and the copy queue are issued in script order, which no wait can
- * block, since every WAIT names a POST that stands earlier. For the same reason
- * a thread that serves several devices, a cpu and the host on the same core,
- * takes their steps in the one order of all. */
+ * The compute and the copy queue are issued in the order of the variant. No
+ * WAIT can deadlock it, because every WAIT names a POST that comes earlier. For
+ * the same reason a thread that serves several devices, a cpu and the host on
+ * the same core, executes their instructions in the one total order. */
 #include "device/cpu/cpu_barriers.h"
 #include "device/cpu/cpu_device.h"
 
-enum { MAX_ALL_TO_ALL = 4 }; /* threads that look at each other's flags */
+enum { MAX_ALL_TO_ALL = 4 }; /* most threads that read each other's flags */
 
-/* One thread of one device in one run. */
+/* One thread of one device in one step. */
 struct worker {
     struct device_set *set;
     struct device *dev;
     struct cpu_device *cpu;
     const atomic_bool *failed;
-    uint64_t run; /* its number */
+    uint64_t run; /* number of the step */
     int ith, nth, n_spin;
-    uint64_t n_barriers; /* meetings of the device's threads so far */
-    int n_helped;        /* steps since the last one that have counters */
+    uint64_t n_barriers; /* barriers of the device's threads so far */
+    int n_helped;        /* instructions since the last one that use counters */
     void *scratch;
     const struct insn *insn;
-    const unsigned char *how;        /* [n_step] see cpu_barriers.h */
-    int n_insn, at;                  /* next step */
-    int n_micro;                     /* of this run */
+    const unsigned char *how;        /* [n_insn] see cpu_barriers.h */
+    int n_insn, at;                  /* next instruction */
+    int n_micro;                     /* of this step */
     const struct graph_sizes *sizes; /* [n_micro] */
-    int fail;                  /* tests: the device is lost at this step */
-    struct device_times spent; /* of the first thread: in this run; busy_s: all
-                                  of it, whatever it did */
-    double not_compute_s;      /* of that: not computing */
-    bool first;                /* of the device's threads: counts */
-    bool single;               /* a run of one token */
+    int fail;                        /* tests: the device is lost at this
+                                  instruction */
+    /* Times of the first thread in this step. busy_s: all of it, whatever it
+     * did. */
+    struct device_times spent;
+    double not_compute_s; /* part of it that is not computing */
+    bool first;           /* first of the device's threads: reports
+                                  times */
+    bool single;          /* a step of one token */
     bool traces, guarded;
 };
 
@@ -59,7 +63,7 @@ static bool await(const struct worker *w, struct device_flag *f,
     return flag_wait(f, target, w->n_spin, w->failed);
 }
 
-/* For another device. The clock is looked at by those who wait anyhow. */
+/* Waits for another device. Reads the clock only if it has to wait. */
 static bool await_device(struct worker *w, struct device_flag *f,
                          uint64_t target, bool rings)
 {
@@ -89,9 +93,10 @@ static bool await_all(struct worker *w, const struct insn_wait *all)
     return true;
 }
 
-/* The first threads of the devices that meet. Who meets does so at the same
- * place of the total order, and each device's steps ascend: whoever has come
- * that far or farther has arrived. */
+/* Barrier between the first threads of the devices in `st`. All of them execute
+ * it at the same position of the total order, and each device's instructions
+ * ascend in that order. So a peer has arrived when its position is at least
+ * ours. */
 static bool barrier_peers(struct worker *w, const struct insn *st)
 {
     uint64_t here = (w->run << 32) + (uint64_t)st->order + 1;
@@ -106,8 +111,8 @@ static bool barrier_peers(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* The counters, [nth], of the k-th step that threads help with in this stretch
- * or in the next. */
+/* Returns the counters, [nth], of the k-th instruction that threads help with
+ * in this stretch or in the next. */
 static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
                                                    bool next, int k)
 {
@@ -116,7 +121,7 @@ static struct cpu_steal_counter *steal_counters_at(const struct worker *w,
     return w->cpu->taken + (set * CPU_STEAL_INSNS + k) * w->nth;
 }
 
-/* The thread's own, for the next stretch. */
+/* Clears the thread's own counters, of this stretch or the next. */
 static void taken_clear(const struct worker *w, bool next)
 {
     for (int k = 0; k < CPU_STEAL_INSNS; k++)
@@ -124,7 +129,8 @@ static void taken_clear(const struct worker *w, bool next)
                               memory_order_relaxed);
 }
 
-/* For the kernel of this step, which all threads share. */
+/* Returns the counters for the kernel of this instruction, which all threads
+ * share. NULL if threads do not help with it. */
 static struct cpu_steal_counter *steal_counters_for(struct worker *w,
                                                     const struct insn *st)
 {
@@ -136,7 +142,7 @@ static struct cpu_steal_counter *steal_counters_for(struct worker *w,
     return steal_counters_at(w, false, w->n_helped++);
 }
 
-/* See meet(). */
+/* Signals arrival and waits for all; see barrier(). */
 static bool barrier_arrive(struct worker *w, const struct insn *st)
 {
     struct cpu_device *d = w->cpu;
@@ -162,8 +168,9 @@ static bool barrier_arrive(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* The threads of the device, and of all that meet in step `st` if there is one.
- * False: the run has failed. */
+/* Synchronizes the threads of the device, and those of all devices that
+ * synchronize at `st` unless it is NULL. Returns false if the step has
+ * failed. */
 static bool barrier(struct worker *w, const struct insn *st)
 {
     w->n_barriers++;
@@ -174,7 +181,7 @@ static bool barrier(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* A peer's link takes its time. */
+/* Sleeps as long as the simulated link takes. */
 static void link_time(const struct worker *w, const struct insn *st)
 {
     double t = cpu_image_copy_seconds(&w->cpu->image, st);
@@ -183,14 +190,14 @@ static void link_time(const struct worker *w, const struct insn *st)
         device_sleep(device_now() + t, w->failed);
 }
 
-/* A step that touches memory, part ith of nth. */
+/* Executes part ith of nth of an instruction that accesses memory. */
 static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
 {
     cpu_image_insn(&w->cpu->image, st, w->scratch, ith, nth,
                    nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* As work(), watched. */
+/* Like exec_insn(), with tracing and the memory guard. */
 static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
                              int nth)
 {
@@ -206,7 +213,7 @@ static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
         device_trace_add(s, w->dev, w->at, begin, device_clock(s));
 }
 
-/* As either, by the clock: it is not computing. */
+/* Like either, and adds the time as time not spent computing. */
 static void work_timed(struct worker *w, const struct insn *st, int nth)
 {
     double began = w->first ? device_now() : 0, took;
@@ -222,18 +229,20 @@ static void work_timed(struct worker *w, const struct insn *st, int nth)
     w->not_compute_s += took;
 }
 
-/* Must the threads meet before a step that they share? */
+/* Returns true if the threads must synchronize before an instruction that they
+ * share. */
 static bool needs_barrier(const struct worker *w, const struct insn *st,
                           int how)
 {
-    if (insn_is_barrier(st)) /* devices do, and so their threads */
+    if (insn_is_barrier(st)) /* so do the devices, and hence their threads */
         return true;
     if (w->single)
         return how & CPU_BARRIER_DECODE;
     return (how & CPU_BARRIER) || st->kind == INSN_POST;
 }
 
-/* Whoever must have come before the step has. False: the run has failed. */
+/* Waits for the threads and devices that must arrive before the instruction.
+ * Returns false if the step has failed. */
 static bool sync_before_insn(struct worker *w, const struct insn *st, int how,
                              bool alone)
 {
@@ -272,7 +281,7 @@ static bool run_insn(struct worker *w, const struct insn *st)
     return true;
 }
 
-/* The worker's next step of this run, NULL at the end. */
+/* Returns the worker's next instruction of this step, or NULL at the end. */
 static const struct insn *next(struct worker *w)
 {
     while (w->at < w->n_insn && !(w->how[w->at] & CPU_ALWAYS) &&
@@ -309,7 +318,7 @@ static void run_interleaved(struct worker *w, int n)
                 at = i;
             }
         }
-        if (!first || at != last) { /* it is another device's time now */
+        if (!first || at != last) { /* time now counts for another device */
             now = device_now();
             w[last].spent.busy_s += now - since;
             since = now;
@@ -332,7 +341,7 @@ static void run_to_end(struct worker *w)
         w->spent.busy_s = device_now() - began;
 }
 
-/* Tells the device what its first thread's time went to. */
+/* Adds the times of its first thread to the device's. */
 static void report_times(const struct worker *w)
 {
     struct device_times *x = &w->dev->spent;
@@ -343,7 +352,7 @@ static void report_times(const struct worker *w)
     x->copy_s += w->spent.copy_s;
 }
 
-/* False: the run has failed. */
+/* Prepares a worker for this step. Returns false if the step has failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
                         const struct cpu_thread_role *seat)
 {

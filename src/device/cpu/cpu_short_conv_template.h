@@ -3,11 +3,12 @@
  * For token t and channel c, with the inputs before the run from the state:
  *
  *   y = chain of fmaf(w[c][j], x[t - n_tap + 1 + j][c], y) from 0, j ascending
- *   out = y, or as op silu has it
+ *   out = y, or silu(y) like op silu
  *
- * A vector is sixteen channels. Channels are walked in blocks whose weights,
- * turned so that a tap's lie side by side, and last n_tap inputs stay in the
- * first cache, and inside a block by token, so that memory is read in order. */
+ * A vector is sixteen channels. Channels are computed in blocks whose weights
+ * and last n_tap inputs stay in the first-level cache. The weights are
+ * transposed, so that those of a tap are contiguous. A block is computed token
+ * by token, so that memory is read in order. */
 #ifndef DEVICE_CPU_CPU_SHORT_CONV_TEMPLATE_H
 #define DEVICE_CPU_CPU_SHORT_CONV_TEMPLATE_H
 
@@ -16,16 +17,17 @@
 
 #include <string.h>
 
-enum { CONV_CHANNELS = 256 }; /* a block; a multiple of 16 */
+enum { CONV_CHANNELS = 256 }; /* channels of a block; a multiple of 16 */
 
-/* Rows of inputs one behind another: [n][stride]. */
+/* Consecutive rows of inputs: [n][stride]. */
 struct conv_rows {
     const float *row;
     int64_t stride;
     int64_t n;
 };
 
-/* sum = chain of fmaf over the rows' first m <= 16 channels. */
+/* Returns sum plus the chain of fmaf over the rows, for m <= 16 channels from
+ * c. */
 LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
                             const float *w, lanes sum)
 {
@@ -38,7 +40,7 @@ LANES_INLINE lanes conv_add(struct conv_rows r, int64_t c, int64_t m,
     return sum;
 }
 
-/* The inputs before the run, from row `from` on, and how far apart they are. */
+/* Returns the inputs before the run, from row `from` on, and their stride. */
 static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                                           int64_t first, int64_t from)
 {
@@ -53,7 +55,7 @@ static inline struct conv_rows conv_state(const struct cpu_short_conv *a,
                               a->n_channel, n};
 }
 
-/* The n <= CONV_CHANNELS channels from `first`. */
+/* Computes the n <= CONV_CHANNELS channels from `first`. */
 static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
                               int64_t n, float *w)
 {
@@ -83,7 +85,8 @@ static inline void conv_block(const struct cpu_short_conv *a, int64_t first,
             lanes_store_n(out + c, y, m);
         }
     }
-    /* Oldest first, so that a state written in place is read in time. */
+    /* Oldest first: a state written in place is read before it is
+     * overwritten. */
     for (int64_t i = 0; i < a->n_tap - 1; i++) {
         int64_t t = a->n_tok - (a->n_tap - 1) + i;
         const float *from = t >= 0 ? a->x + t * a->x_stride + first

@@ -1,11 +1,11 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
- * It is the one that the including file is compiled for: AVX-512, AVX2 with FMA
- * and F16C, or plain C, whose loops are the specification. NEON, which is in
- * the base of AArch64, is asked for by defining LANES_NEON. Every operation
- * rounds once as its plain form does; min and max return the second operand
- * when the comparison fails (equal or NaN), as x86 does. Not a vector library:
- * only what the kernels of this folder use. */
+ * The set is the one that the including file is compiled for: AVX-512, AVX2
+ * with FMA and F16C, or plain C, whose loops are the specification. NEON, which
+ * is in the base of AArch64, is selected by defining LANES_NEON. Every
+ * operation rounds once, like its plain form. min and max return the second
+ * operand if the comparison fails (equal or NaN), as x86 does. Not a vector
+ * library: it has only what the kernels of this folder use. */
 #ifndef DEVICE_CPU_CPU_SIMD_H
 #define DEVICE_CPU_CPU_SIMD_H
 
@@ -190,7 +190,7 @@ LANES_INLINE void lanes_store(float *p, lanes a)
     _mm256_storeu_ps(p + 8, a.b);
 }
 
-/* All ones in lanes base .. base + 7 that are below n. */
+/* Returns all ones in lanes base .. base + 7 that are below n. */
 LANES_INLINE __m256i lanes_below(int base, int64_t n)
 {
     __m256i i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -344,7 +344,7 @@ typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
 
-/* f of the quarters of one, two or three operands. */
+/* Apply f to the quarters of one, two or three operands. */
 #define LANES_MAP1(f, x) ((lanes){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define LANES_MAP2(f, x, y)                                                    \
     ((lanes){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c),                \
@@ -415,7 +415,7 @@ LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
     return LANES_MAP3(vfmaq_f32, c, a, b); /* the addend comes first */
 }
 
-/* fmin and fmax of this instruction set treat NaN otherwise. */
+/* The fmin and fmax of this instruction set treat NaN differently. */
 LANES_INLINE float32x4_t lanes_min_quarter(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
@@ -543,7 +543,7 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Sixteen floats in memory gain nothing by loops that are written out. */
+/* Unrolled loops do not help with sixteen floats in memory. */
 #undef UNROLL
 #define UNROLL
 
@@ -571,7 +571,7 @@ LANES_INLINE void lanes_store(float *p, lanes a)
         p[i] = a.x[i];
 }
 
-/* The first n lanes, n in 0..16; the others are 0. */
+/* Loads the first n lanes, n in 0..16; the others are 0. */
 LANES_INLINE lanes lanes_load_n(const float *p, int64_t n)
 {
     LANES_EACH(i < n ? p[i] : 0.0f);
@@ -639,14 +639,14 @@ LANES_INLINE lanes lanes_swap_pairs(lanes a)
     LANES_EACH(a.x[i ^ 1]);
 }
 
-/* Lanes lo .. hi - 1 as they are, `other` elsewhere; 0 <= lo, hi <= 16. */
+/* Keeps lanes lo .. hi - 1, and sets the rest to `other`; 0 <= lo, hi <= 16. */
 LANES_INLINE lanes lanes_range(lanes a, int lo, int hi, float other)
 {
     LANES_EACH(i >= lo && i < hi ? a.x[i] : other);
 }
 
-/* 2^n for integral n in -126 .. 127: adding 1.5 * 2^23 leaves n in the low
- * bits, from where it moves into the exponent. */
+/* Returns 2^n for integral n in -126 .. 127. Adding 1.5 * 2^23 leaves n in the
+ * low bits, which are shifted into the exponent. */
 LANES_INLINE lanes lanes_pow2(lanes n)
 {
     LANES_EACH(
@@ -675,10 +675,10 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 }
 #endif
 
-/* ---- on top of these ----------------------------------------------------- */
+/* ---- built on these ------------------------------------------------------ */
 
-/* For what is long and stands in many places. In plain C, where each operation
- * is a loop, it is called: inlined it took a minute to compile. */
+/* For long functions used in many places. In plain C, where each operation is a
+ * loop, they are called: inlining them took a minute to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else

@@ -1,37 +1,38 @@
-/* Few rows of activations with AVX2, for cpu_matmul_tmpl.h: panel_quantized.
- * Included by cpu_matmul_avx2.c, after cpu_gemm_avx2_tmpl.h, which says what a
- * fold is, and large levels.
+/* Skinny GEMM with AVX2, for cpu_matmul_tmpl.h: panel_quantized. Included by
+ * cpu_matmul_avx2.c after cpu_gemm_avx2_tmpl.h, which defines folds and large
+ * levels.
  *
- * A *cell* is a panel and a row of activations. Four at a time have their
- * eight sums of int16 in registers: four panels and one row, which is read once
- * for all, or two and two, or one panel and four rows, for which weights are
- * unpacked once. What is left over goes one by one.
+ * A *cell* is a panel and a row of activations. Four cells at a time have their
+ * eight sums of int16 in registers. They are four panels and one row, which is
+ * read once for all; or two and two; or one panel and four rows, for which
+ * weights are unpacked once. Remaining cells are computed one by one.
  *
- * Codes are unsigned here, and tables are lifted until they are; so a fold
- * begins at what that adds to it, less; or, where it does not overflow so, a
- * tile's sum loses all of it at once.
+ * Codes are unsigned here, and tables are lifted until they are. So a fold
+ * starts at minus what the lift adds to it. If the whole tile cannot overflow,
+ * the lift is subtracted from the tile's sum at once.
  *
- * The includer defines AHEAD: how many bytes ahead of a panel are fetched for
- * one or two rows. */
+ * The includer defines AHEAD: the prefetch distance for one or two rows, in
+ * bytes of a panel. */
 
-/* Tiles that cells go through before others do: as many as a chunk has. */
+/* RUN: tiles that cells compute before other cells do, as many as a chunk
+ * has. */
 enum { CELLS = 4, RUN = 8 };
 
-/* What is taken off of a code. */
+/* Returns what is subtracted from a code. */
 TMPL int lift_of(struct shape f)
 {
     return is_large(f) ? 0 : f.table ? greatest_of(f) : f.bias;
 }
 
-/* Does what the lift adds come off of a tile's sum as a whole? It does where a
- * fold is a tile, and an int16 holds it as it is. */
+/* Returns true if the lift is subtracted from a tile's sum as a whole: if a
+ * fold is a tile, and an int16 holds its sum with the lift. */
 TMPL bool lift_comes_last(struct shape f)
 {
     return lift_of(f) != 0 && !f.table && fold_of(f) == 8 &&
            16 * 127 * ((1 << (f.low_bits + f.high_bits)) - 1) <= INT16_MAX;
 }
 
-/* Or is each fold begun at less? */
+/* Returns true if instead each fold starts at minus the lift. */
 TMPL bool lift_comes_first(struct shape f)
 {
     return lift_of(f) != 0 && !lift_comes_last(f);
@@ -39,7 +40,7 @@ TMPL bool lift_comes_first(struct shape f)
 
 /* ---- scales of a tile ---------------------------------------------------- */
 
-/* Bytes of the 16 rows, in both halves of a vector: of tile halves' scales, and
+/* Bytes of the 16 rows, in both halves of a vector: scales of tile halves, and
  * minima. */
 struct row_bytes {
     __m256i s[2], m[2];
@@ -75,10 +76,10 @@ TMPL struct row_bytes bytes_read(const uint8_t *tile, struct shape f)
     return b;
 }
 
-/* The int16 pairs (b, b) of rows W * h and on. */
+/* Returns the int16 pairs (b, b) of rows W * h and on. */
 TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 {
-    const int at = W * h, no = -128; /* gives a byte of 0 */
+    const int at = W * h, no = -128; /* selects a byte of 0 */
 #define ROW(r) at + r, no, at + r, no
 #define TOP(r) no, at + r, no, at + r
 
@@ -95,7 +96,7 @@ TMPL __m256i pairs_of(__m256i b, int h, bool is_signed)
 #undef TOP
 }
 
-/* S of half `half` of a tile. */
+/* Returns S of half `half` of a tile. */
 TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
                          struct shape f)
 {
@@ -107,7 +108,7 @@ TMPL __m256i scale_pairs(const struct row_bytes *b, int half, int h,
 
 /* ---- a tile -------------------------------------------------------------- */
 
-/* As pack_rule's. */
+/* Like pack_rule's. */
 TMPL int sub_bytes(struct shape f)
 {
     switch (f.sub) {
@@ -129,7 +130,7 @@ TMPL int tile_bytes(struct shape f)
     return sub_bytes(f) + 64 * (f.low_bits + f.high_bits);
 }
 
-/* Where folds begin: dword i is that of the fold which has it. */
+/* Start values of folds: dword i is that of the fold which contains it. */
 struct starts {
     int32_t at[8];
 };
@@ -150,16 +151,17 @@ TMPL void starts_of(struct starts *o, const struct q8_block *x, struct shape f)
     _mm256_storeu_si256((__m256i *)o->at, sum);
 }
 
-/* Of cells, in turn: panels' tiles, rows' blocks, and sums. */
+/* The current tiles of all cells: tiles of panels, blocks of rows, and
+ * starts. */
 struct tiles {
     const uint8_t *tile[CELLS];
-    const uint8_t *ahead[CELLS]; /* what is fetched meanwhile */
+    const uint8_t *ahead[CELLS]; /* addresses to prefetch */
     const struct q8_block *x[CELLS];
     struct row_bytes bytes[CELLS];
     struct starts start[CELLS];
 };
 
-/* Dword i of a tile's codes. */
+/* Returns dword i of a tile's codes. */
 TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
 {
     const uint8_t *low = tile + sub_bytes(f) + 4 * W * h;
@@ -167,15 +169,16 @@ TMPL vu code_at(const uint8_t *tile, int i, int h, vu table, struct shape f)
     return unpack_dword(low, low + 64 * f.low_bits, i, table, f);
 }
 
-/* How many bytes ahead of a panel are fetched. Four rows keep it back until the
- * job's other panels, and its other rows, have had their run. */
+/* Returns the prefetch distance in a panel. Four rows limit it, because the
+ * data must stay in the cache while the call's other panels and rows are
+ * computed. */
 TMPL int ahead_for(const int n_row, struct shape f)
 {
     return n_row == CELLS ? RUN * tile_bytes(f) : AHEAD;
 }
 
-/* Fetches what is due at dword i of a tile. A burst for all four panels at once
- * would hold up the loads behind it. */
+/* Prefetches the lines due at dword i of a tile. A burst for all four panels at
+ * once would delay the loads after it. */
 TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
 {
     const int n = (tile_bytes(f) + 63) / 64;
@@ -185,7 +188,7 @@ TMPL void few_fetch(const uint8_t *ahead, int i, struct shape f)
         __builtin_prefetch(ahead + 64 * j);
 }
 
-/* isum[][] += dwords `first` and on of the cells' tiles, a fold of them. */
+/* isum[][] += a fold of the cells' tiles, from dword `first` on. */
 TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                    vu table, const int n_panel, const int n_row, struct shape f)
 {
@@ -235,7 +238,7 @@ TMPL void few_fold(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* The same of four dwords of large levels. */
+/* isum[][] += four dwords of large levels. */
 TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
                     vu table, const int n_panel, const int n_row,
                     struct shape f)
@@ -278,7 +281,7 @@ TMPL void few_large(vi isum[CELLS][HALVES], const struct tiles *at, int first,
     }
 }
 
-/* What the lift adds to each sum of a tile comes off. */
+/* Subtracts what the lift added to each sum of a tile. */
 TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
                     const int n_panel, const int n_row, struct shape f)
 {
@@ -296,7 +299,7 @@ TMPL void few_lower(vi isum[CELLS][HALVES], const struct tiles *at,
     }
 }
 
-/* isum[][] += n dwords, 4 or 8, from the first one on. */
+/* isum[][] += n dwords, 4 or 8, from `first` on. */
 TMPL void few_products(vi isum[CELLS][HALVES], const struct tiles *at,
                        int first, int n, vu table, const int n_panel,
                        const int n_row, struct shape f)
@@ -324,7 +327,7 @@ TMPL void few_clear(vi isum[CELLS][HALVES], int n)
     }
 }
 
-/* ---- sums become floats -------------------------------------------------- */
+/* ---- integer sums to floats ---------------------------------------------- */
 
 /* acc += d isum. */
 TMPL void few_add(float *acc, vf d, vi isum)
@@ -334,7 +337,7 @@ TMPL void few_add(float *acc, vf d, vi isum)
     memcpy(acc, &a, sizeof a);
 }
 
-/* A tile that has floats of its own joins the cells' accumulators. */
+/* Adds a tile that has its own float scales to the cells' accumulators. */
 TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
                    const int n_panel, const int n_row, struct shape f)
 {
@@ -369,7 +372,7 @@ TMPL void few_tile(float *const acc[CELLS], const struct tiles *at, vu table,
     }
 }
 
-/* msum of half h of a panel's rows over n tiles, from the first one's on. */
+/* Computes msum of half h of a panel's rows over n tiles from `tile` on. */
 TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
                      const struct q8_block *const *x, int n, int h,
                      const int n_row, struct shape f)
@@ -389,8 +392,8 @@ TMPL void few_minima(vi msum[CELLS], const uint8_t *tile,
     }
 }
 
-/* The integer sums of a chunk of n tiles join the accumulators. at: its first
- * tiles; sup: where the panels have its super scales. */
+/* Adds the integer sums of a chunk of n tiles to the accumulators. at: its
+ * first tiles; sup: the panels' super scales. */
 TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
                     const struct tiles *at, const uint8_t *const sup[CELLS],
                     int n, const int n_panel, const int n_row, struct shape f)
@@ -418,10 +421,11 @@ TMPL void few_chunk(float *const acc[CELLS], vi isum[CELLS][HALVES],
     }
 }
 
-/* ---- jobs ---------------------------------------------------------------- */
+/* ---- panel calls --------------------------------------------------------- */
 
-/* Tiles first .. first + n - 1 of the chunk, all of it where it has integer
- * sums, of n_panel panels and n_row rows of activations from these on. */
+/* Computes tiles first .. first + n - 1 of the chunk, which are all of it if it
+ * has integer sums, for n_panel panels and n_row rows of activations from these
+ * on. */
 TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
                   int64_t first, int n, int panel, int row, vu table,
                   const int n_panel, const int n_row, struct shape f)
@@ -449,7 +453,7 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     for (int i = 0; i < n; i++) {
         UNROLL
         for (int p = 0; p < n_panel; p++) {
-            /* What the first rows have brought is not fetched again. */
+            /* Does not prefetch again what the first rows prefetched. */
             at.ahead[p] = row == 0 ? ahead_of(s, panel + p, at.tile[p],
                                               ahead_for(n_row, f))
                                    : at.tile[p];
@@ -482,8 +486,8 @@ TMPL void few_run(const struct cpu_panel_args *s, const struct pack_chunk *c,
     few_chunk(acc, isum, &at, sup, n, n_panel, n_row, f);
 }
 
-/* The same of all panels of the job: as many at a time as cells allow, then
- * each for itself. */
+/* Computes the same for all panels of the call: as many at a time as cells
+ * allow, then one by one. */
 TMPL void few_panels(const struct cpu_panel_args *s, const struct pack_chunk *c,
                      int64_t first, int n, int row, vu table, const int n_row,
                      struct shape f)

@@ -1,11 +1,11 @@
-/* Few rows of activations by v_dot of cpu_unpack_tmpl.h, for cpu_matmul_tmpl.h:
- * panel_quantized. The panels of a job go side by side, tile by tile, so that
- * as many streams come from memory.
+/* Skinny GEMM with v_dot of cpu_unpack_tmpl.h, for cpu_matmul_tmpl.h:
+ * panel_quantized. The panels of a call are computed in parallel, tile by tile,
+ * so that as many streams are read from memory.
  *
- * MAX_PANELS: most panels of a job, 1 or 4. AHEAD: how many bytes ahead of what
- * is read of each are fetched. */
+ * MAX_PANELS: most panels of a call, 1 or 4. AHEAD: the prefetch distance in
+ * each panel, in bytes. */
 
-/* Fetches n bytes AHEAD of p in panel i. */
+/* Prefetches n bytes AHEAD of p in panel i. */
 TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
 {
     p = ahead_of(s, i, p, AHEAD);
@@ -15,16 +15,16 @@ TMPL void fetch(const struct cpu_panel_args *s, int i, const uint8_t *p, int n)
 
 /* ---- tiles --------------------------------------------------------------- */
 
-/* Are the products of a half of a tile an int16, codes not yet shifted? Then
- * v_fold multiplies them by the scale and adds them. */
+/* Returns true if the products of half a tile sum to an int16, before the bias
+ * is subtracted. Then v_fold multiplies them by the scale and adds them. */
 TMPL bool folds(struct shape f)
 {
     return has_scale(f) && !is_wide(f) && f.low_bits + f.high_bits <= 4;
 }
 
-/* isum of the tile against one block. With L(c) = c - B the sum of L q is the
- * sum of c q less B times the sum of q, which the block carries. `bias` is the
- * pair -B (S0, S1), or -B (1, 1) where both halves have one scale. */
+/* Returns isum of the tile and one block. With L(c) = c - B the sum of L q is
+ * the sum of c q minus B times the sum of q, which the block stores. `bias` is
+ * the pair -B (S0, S1), or -B (1, 1) if both halves have one scale. */
 TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
                  const struct q8_block *x, struct shape f)
 {
@@ -37,7 +37,7 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     if (folds(f)) {
         int other = has_halves(f) ? 1 : 0;
 
-        if (!has_halves(f)) /* as the scale, for both halves */
+        if (!has_halves(f)) /* like the scale, for both halves */
             shift *= w->s[0];
         isum = v_fold(shift, v_dot(v_set(0), code, x->q, 4, max), w->s[0]);
         return v_fold(isum, v_dot(v_set(0), code + 4, x->q + 16, 4, max),
@@ -54,7 +54,8 @@ TMPL vi tile_dot(const vu code[8], const struct scales *w, vi bias,
     return isum;
 }
 
-/* The sum of half h of the tile, where halves have float scales. */
+/* Returns the sum of half h of the tile, for formats whose halves have float
+ * scales. */
 TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  struct shape f)
 {
@@ -62,7 +63,7 @@ TMPL vi half_dot(const vu code[8], const struct q8_block *x, int h,
                  255);
 }
 
-/* acc + the tile, where it has float scales of its own. */
+/* Returns acc plus the tile, for formats whose tiles have float scales. */
 TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
                    const struct q8_block *x, struct shape f)
 {
@@ -79,12 +80,12 @@ TMPL vf tile_close(vf acc, const vu code[8], const struct scales *w, vi bias,
     return acc;
 }
 
-/* Integer sums of a chunk, a row of activations and half of the panel each. */
+/* Integer sums of a chunk, by row of activations and half of the panel. */
 struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
 
-/* acc takes the integer sums of a chunk. */
+/* Adds the integer sums of a chunk to the accumulators `at`. */
 TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
                      vi msum, struct shape f)
 {
@@ -97,9 +98,9 @@ TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
     memcpy(at, &acc, sizeof(acc));
 }
 
-/* Rows W * h and on of one tile against a block of each row of activations. A
- * chunk's sums go on in `sums` and are closed with its last tile; of formats
- * without super-blocks each tile's are closed at once. */
+/* Multiplies rows W * h and on of one tile by a block of each row of
+ * activations. A chunk's sums accumulate in `sums` and are added with its last
+ * tile. In formats without super-blocks each tile's are added at once. */
 TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
                     const uint8_t *tile, int64_t block, int h, bool last,
                     vu table, struct sums *sums, struct shape f)
@@ -133,7 +134,7 @@ TMPL void tile_half(const struct cpu_panel_args *s, const uint8_t *sup,
     }
 }
 
-/* Any number of rows of activations. */
+/* Computes any number of rows of activations. */
 TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
 {
     const struct pack_rule *rule = s->pack->rule;
@@ -160,29 +161,29 @@ TMPL void more_rows(const struct cpu_panel_args *s, vu table, struct shape f)
     }
 }
 
-/* ---- a few rows of activations ------------------------------------------- */
+/* ---- few rows of activations --------------------------------------------- */
 
 /* A *cell* is a panel and a row of activations: number p n_tok + t. */
-enum { MAX_ALL_TO_ALL = 8 };
+enum { MAX_CELLS = 8 };
 
-/* n_panel panels of a job, and n_tok rows of activations; both numbers are
- * known to the compiler, and there are at most FEW cells. */
+/* n_panel panels of a call, and n_tok rows of activations. Both numbers are
+ * compile-time constants, and there are at most MAX_CELLS cells. */
 struct few {
     const struct cpu_panel_args *s;
-    const struct q8_block *x[MAX_ALL_TO_ALL];
-    const uint8_t *panel; /* the first of them */
-    int first;            /* and its number in the job */
+    const struct q8_block *x[MAX_CELLS];
+    const uint8_t *panel; /* the first of the panels */
+    int first;            /* its index in the call */
     vu table;
 };
 
-/* Sums of integers over a chunk, of floats over all of k, in registers, of each
- * cell. */
+/* Sums of each cell, in registers: integers over a chunk, floats over all of
+ * k. */
 struct few_sums {
-    vi isum[MAX_ALL_TO_ALL][HALVES];
-    vf acc[MAX_ALL_TO_ALL][HALVES];
+    vi isum[MAX_CELLS][HALVES];
+    vf acc[MAX_CELLS][HALVES];
 };
 
-/* Tile i of panel p's chunk. */
+/* Adds tile i of panel p's chunk. */
 TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
                    int64_t i, struct few_sums *sum, const int n_tok,
                    struct shape f)
@@ -221,12 +222,11 @@ TMPL void few_tile(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* The integer sums of panel p's chunk join the accumulators; its minima are
- * summed now. */
+/* Adds the integer sums of panel p's chunk to the accumulators; sums its minima
+ * now. */
 TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
-                    const struct few_sums *sum,
-                    float *const acc[MAX_ALL_TO_ALL], const int n_tok,
-                    struct shape f)
+                    const struct few_sums *sum, float *const acc[MAX_CELLS],
+                    const int n_tok, struct shape f)
 {
     const struct pack_rule *rule = w->s->pack->rule;
     const int64_t block = c->k_loc / 32;
@@ -235,7 +235,7 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
 
     UNROLL
     for (int h = 0; h < HALVES; h++) {
-        vi msum[MAX_ALL_TO_ALL];
+        vi msum[MAX_CELLS];
         struct scales k = {0};
 
         UNROLL
@@ -251,7 +251,7 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
                 msum[t] +=
                     v_pairs(v_set(load_dword(w->x[t][block + i].sum)), k.m);
         }
-        if (!has_min(f)) /* d alone: the first tile's scales are there */
+        if (!has_min(f)) /* d alone: the first tile's scales contain it */
             scales_read(&k, sup, sup + rule->sup_bytes, h, f);
         UNROLL
         for (int t = 0; t < n_tok; t++)
@@ -260,14 +260,15 @@ TMPL void few_close(const struct few *w, int p, const struct pack_chunk *c,
     }
 }
 
-/* All of the rank's chunks. The sums of rows beyond the job's go nowhere. */
+/* Computes all of the rank's chunks. The sums of rows beyond the call's are
+ * discarded. */
 TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
                      struct shape f)
 {
     const struct cpu_panel_args *s = w->s;
     const int n_cell = n_panel * n_tok;
     float nowhere[PACK_ROWS] = {0};
-    float *acc[MAX_ALL_TO_ALL];
+    float *acc[MAX_CELLS];
 
     UNROLL
     for (int i = 0; i < n_cell; i++)
@@ -309,8 +310,8 @@ TMPL void few_chunks(const struct few *w, const int n_panel, const int n_tok,
     }
 }
 
-/* All rows of the job, of n_tok that are computed: the others are the first one
- * again. n_panel at a time, and what is left one by one. */
+/* Computes all rows of the call as n_tok rows; additional ones repeat the first
+ * one. Takes n_panel panels at a time, and remaining ones one by one. */
 TMPL void few_rows(const struct cpu_panel_args *s, vu table, const int n_panel,
                    const int n_tok, struct shape f)
 {
@@ -340,8 +341,8 @@ TMPL void panel_quantized(const struct cpu_panel_args *s, struct shape f)
         few_rows(s, table, MAX_PANELS, 2, f);
     else if (s->n_tok <= 4)
         few_rows(s, table, MAX_PANELS < 2 ? MAX_PANELS : 2, 4, f);
-    else if (s->n_tok <= MAX_ALL_TO_ALL)
-        few_rows(s, table, 1, MAX_ALL_TO_ALL, f);
+    else if (s->n_tok <= MAX_CELLS)
+        few_rows(s, table, 1, MAX_CELLS, f);
     else
         more_rows(s, table, f);
 }

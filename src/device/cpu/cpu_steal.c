@@ -1,13 +1,13 @@
 /* A portion is a quarter of what is left of a part, so a part is cut into few
- * portions whose last ones are small. A thread looks for work at the one next
- * to it, then at those 2, 4, 8 further on: of many threads each looks at few
- * counters, and what one of them is behind with still spreads over all.
+ * portions and the last ones are small. A thread looks for work at the thread
+ * next to it, then at those 2, 4, 8 further on. Even of many threads each reads
+ * few counters, and the backlog of one thread still spreads over all.
  *
- * Counters order nothing else: what a portion reads was there when threads met
- * last, and what it writes is seen when they meet next. */
+ * Counters order nothing else. A portion's inputs were written before the last
+ * barrier, and its outputs are read after the next one. */
 #include "device/cpu/cpu_steal.h"
 
-enum { LEAST_ITEMS = 4 }; /* grains of a part that others may help with */
+enum { LEAST_ITEMS = 4 }; /* minimum grains per thread for helping */
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
 {
@@ -19,7 +19,8 @@ struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain)
     };
 }
 
-/* A portion of that thread's part. */
+/* Takes a portion of the part of thread `thread`. Returns false if nothing is
+ * left of it. */
 static bool take(const struct cpu_steal *d, int thread,
                  struct cpu_part *portion)
 {

@@ -1,16 +1,17 @@
-/* How the work of a kernel is dealt to threads.
+/* Divides the work of a kernel among threads.
  *
- * Each thread has a part, of like size. Cores are not alike for long: another
- * process, an interrupt or a neighbour's memory traffic slows one down, and all
- * would wait for it. So where a step is long enough, a thread takes its part
- * portion by portion, and when that is done it helps a few others with theirs.
- * An item is computed alone, so who does it shows in no bit. */
+ * Each thread has a part of similar size. Cores do not stay equally fast:
+ * another process, an interrupt or a neighbour's memory traffic slows one down,
+ * and all threads would wait for it. So in a long enough instruction a thread
+ * takes its part portion by portion, then steals portions of a few other
+ * threads' parts. Each item is computed alone, so the bits do not depend on the
+ * thread that computes it. */
 #ifndef DEVICE_CPU_CPU_STEAL_H
 #define DEVICE_CPU_CPU_STEAL_H
 
 #include "device/cpu/cpu_kernel.h"
 
-/* The part of n items that thread ith of nth takes, cut at multiples of
+/* Returns the part of n items that thread ith of nth takes, cut at multiples of
  * `grain`. */
 struct cpu_part {
     int64_t lo, hi;
@@ -32,12 +33,15 @@ static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
 struct cpu_steal {
     const struct cpu_call *call;
     int64_t n, grain; /* items; portions are cut at multiples of `grain` */
-    bool helps;       /* others may take of this thread's part, it of theirs */
-    int next;         /* how many threads further the next portion is sought */
+    /* Other threads may take portions of this thread's part, and it of
+     * theirs. */
+    bool helps;
+    /* Distance to the thread whose part the next portion is taken from. */
+    int next;
 };
 
 struct cpu_steal cpu_steal(const struct cpu_call *c, int64_t n, int64_t grain);
-/* The next portion; false: nothing is left. */
+/* Takes the next portion; returns false if nothing is left. */
 bool cpu_steal_next(struct cpu_steal *d, struct cpu_part *portion);
 
 #endif

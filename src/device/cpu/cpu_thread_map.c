@@ -1,12 +1,12 @@
-/* Which thread of the team does the work of which threads of devices.
+/* Assigns the threads of devices to the threads of the team.
  *
- * Each thread of a cpu device gets one of the team's to itself. The threads of
- * a host device sit with those on their cores, so that two groups on the same
- * cores never spin against each other: with the thread pinned to the same core,
- * or, where cpu devices are not pinned, with the next one. A host's thread for
- * which there is none gets one of its own. No thread serves two hosts: they are
- * one group, and could not meet. "io" is the caller's thread's, the first of
- * the team. */
+ * Each thread of a cpu device gets a team thread of its own. The threads of a
+ * host device share those on their cores, so that two groups on the same cores
+ * never spin against each other. A host thread shares the thread pinned to the
+ * same core or, if cpu devices are not pinned, the next one. If there is none,
+ * it gets a thread of its own. No thread serves two hosts: they form one group,
+ * and a thread cannot wait for itself. "io" is served by the caller's thread,
+ * the first of the team. */
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -27,7 +27,8 @@ static bool is_host(const struct backend *b, int dev)
     return device_of(b->set, dev)->desc.host;
 }
 
-/* A thread of the team's first n for one of a host, or n. */
+/* Returns one of the team's first n threads that a host thread can share, or
+ * n. */
 static int find_shared_thread(const struct backend *b, const int *core, int n,
                               int want)
 {
@@ -40,8 +41,8 @@ static int find_shared_thread(const struct backend *b, const int *core, int n,
     return n;
 }
 
-/* Seats for the threads of hosts or of the others, after n of the team's; how
- * many these are then. */
+/* Assigns the threads of host devices, or of the others, after the first n of
+ * the team. Returns the new number of team threads. */
 static int seat_devices(struct backend *b, int *core, int n, bool host,
                         bool no_pin)
 {
@@ -64,7 +65,7 @@ static int seat_devices(struct backend *b, int *core, int n, bool host,
     return n;
 }
 
-/* How many of the team's there are with the one that serves "io". */
+/* Assigns "io" to the first thread. Returns the number of team threads. */
 static int seat_io(struct backend *b, int *core, int n)
 {
     struct cpu_backend *backend = b->own;

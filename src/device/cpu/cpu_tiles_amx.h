@@ -1,23 +1,25 @@
 /* The tile registers of AMX, 0 to 7, for products of signed bytes.
  *
- * tile_dot(0 .. 3, 4 or 5, 6 or 7): each of 16 rows of the second operand, of k
- * bytes, times each of 16 columns of the third, whose rows hold 4 bytes of each
- * column; added to 16 rows of 16 int32. Numbers are literals. */
+ * tile_dot(0 .. 3, 4 or 5, 6 or 7) multiplies each of 16 rows of the second
+ * operand, of k bytes, by each of 16 columns of the third, whose rows hold 4
+ * bytes of each column. It adds the products to 16 rows of 16 int32. Tile
+ * numbers are literals. */
 #ifndef DEVICE_CPU_CPU_TILES_AMX_H
 #define DEVICE_CPU_CPU_TILES_AMX_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
-/* What ldtilecfg reads. Source: Intel's manual, volume 1, 18.3. */
+/* The operand of ldtilecfg. Source: Intel's manual, volume 1, 18.3. */
 struct tile_shapes {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t n_row[16];
 };
 
-/* The thread has tiles for k bytes, 32 or 64, until tiles_end(): a thread that
- * has them saves 8 KiB whenever the system takes its processor away. */
+/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). They
+ * should not stay configured: the system saves 8 KiB more at each context
+ * switch of such a thread. */
 static inline void tiles_begin(int k)
 {
     static const struct tile_shapes shapes[] = {
@@ -38,8 +40,8 @@ static inline void tiles_end(void)
     _tile_release();
 }
 
-/* GCC 12 does not say that a load reads memory; so what is written before it
- * and read after it stays there. */
+/* GCC 12 does not declare that a tile load reads memory. The barrier keeps
+ * earlier writes before the load and later reads after it. */
 #define tile_load(tile, from, stride)                                          \
     do {                                                                       \
         __asm__ volatile("" ::: "memory");                                     \

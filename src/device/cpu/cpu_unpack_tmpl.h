@@ -1,12 +1,12 @@
-/* What contractions with vectors have in common: packed weights to codes and
+/* Common code of contractions with vectors: unpacks weights to codes and
  * scales. Included by each cpu_matmul_*.c, before its cpu_gemm_*_tmpl.h,
- * cpu_few_*_tmpl.h and cpu_matmul_tmpl.h; a vector lane is a weight row.
+ * cpu_skinny_*_tmpl.h and cpu_matmul_tmpl.h. A vector lane is a weight row.
  *
  * The includer defines, for its instruction set:
  *
- *   W, vi, vu, vf      lanes a vector; vectors of int32, uint32, float
+ *   W, vi, vu, vf      lanes of a vector; vectors of int32, uint32, float
  *   FLOAT_TOK          rows of activations whose accumulators fit registers
- *   WIDE_UNSIGNED      wide codes go to 255; else they are signed
+ *   WIDE_UNSIGNED      wide codes are 0 .. 255; else they are signed
  *   v_set, v_setf      one value in all lanes
  *   v_fma              a * b + c, rounded once
  *   v_int_f            int32 to float
@@ -47,8 +47,9 @@ TMPL int32_t load_dword(const void *p)
     return x;
 }
 
-/* What is `ahead` bytes ahead of p, which lies in panel i of the job; of what
- * would be beyond it, the panel to come in its place. */
+/* Returns the address `ahead` bytes after p, which is in panel i of the call.
+ * Beyond the end of that panel, continues in the panel that will be read in its
+ * place. */
 TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
                              const uint8_t *p, int ahead)
 {
@@ -62,7 +63,7 @@ TMPL const uint8_t *ahead_of(const struct cpu_panel_args *s, int i,
 
 /* ---- quantized ----------------------------------------------------------- */
 
-/* What the compiler knows of a format; the same as its pack_rule. */
+/* Compile-time properties of a format; the same as its pack_rule. */
 struct shape {
     int low_bits, high_bits;
     int bias;
@@ -93,7 +94,7 @@ TMPL bool has_halves(struct shape f)
            f.sub == PACK_SUB_ODD4X2;
 }
 
-/* A float scale for each half? */
+/* Returns true if each half has a float scale. */
 TMPL bool has_two_d(struct shape f)
 {
     return f.sub == PACK_SUB_UE4M3X2;
@@ -104,7 +105,8 @@ TMPL bool has_scale(struct shape f)
     return has_halves(f) || f.sub == PACK_SUB_S8 || f.sub == PACK_SUB_U8_MIN;
 }
 
-/* The `bits` of every byte that start at bit `from`, moved to bit `to`. */
+/* Returns the `bits` of every byte that start at bit `from`, moved to bit
+ * `to`. */
 TMPL vu bits_moved(vu v, int bits, int from, int to)
 {
     uint32_t mask = ((1u << bits) - 1) * 0x01010101u << to;
@@ -112,7 +114,8 @@ TMPL vu bits_moved(vu v, int bits, int from, int to)
     return (to > from ? v << (to - from) : v >> (from - to)) & mask;
 }
 
-/* Dword i of the `bits`-wide plane, i = 0..7 in order of k, at bit `to`. */
+/* Returns dword i of the `bits`-wide plane, i = 0..7 in order of k, at bit
+ * `to`. */
 TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
 {
     if (bits == 8)
@@ -120,8 +123,8 @@ TMPL vu plane_dword(const uint8_t *plane, int bits, int i, int to)
     return bits_moved(load(plane + 64 * (i % bits)), bits, i / bits * bits, to);
 }
 
-/* Codes of formats with 8 bits or a table: signed, or unsigned by a bias of
- * 128; which one v_dot wants. */
+/* Returns true for formats with 8 bits or a table. Their codes are signed, or
+ * unsigned with a bias of 128, as v_dot requires. */
 TMPL bool is_wide(struct shape f)
 {
     return f.low_bits == 8 || f.table;
@@ -132,13 +135,13 @@ TMPL int bias_of(struct shape f)
     return is_wide(f) ? (WIDE_UNSIGNED ? 128 : 0) : f.bias;
 }
 
-/* What a format's codes stand for, if it has a table. */
+/* Returns the levels of a format's codes, if it has a table. */
 TMPL vu table_of(const struct pack_rule *rule, struct shape f)
 {
     return f.table ? v_table(rule->table) : (vu)v_set(0);
 }
 
-/* Dword i of a tile's codes. */
+/* Returns dword i of a tile's codes. */
 TMPL vu unpack_dword(const uint8_t *low, const uint8_t *high, int i, vu table,
                      struct shape f)
 {
@@ -161,13 +164,13 @@ TMPL void unpack(vu code[8], const uint8_t *low, const uint8_t *high, vu table,
         code[i] = unpack_dword(low, high, i, table, f);
 }
 
-/* Two int16 in every lane. */
+/* Returns two int16 in every lane. */
 TMPL vi pair(vi lo, vi hi)
 {
     return (vi)(((vu)hi << 16) | ((vu)lo & 0xffff));
 }
 
-/* 2^(e-128), bits by hand; e = 255 is NaN, e < 2 are subnormal. */
+/* Returns 2^(e-128), built from bits; e = 255 is NaN, e < 2 are subnormal. */
 TMPL vf e8m0_half(vi e)
 {
     vi small = e < 2, nan = e == 255; /* masks */
@@ -176,12 +179,13 @@ TMPL vf e8m0_half(vi e)
     return (vf)((v_set(0x7fc00000) & nan) | (bits & ~nan));
 }
 
-/* Half an unsigned E4M3 number, bits by hand; 127 is 0. */
+/* Returns half an unsigned E4M3 number, built from bits; 127 is 0. */
 TMPL vf ue4m3_half(vi x)
 {
     vi magnitude = x & 127, small = magnitude < 8, none = x == 127; /* masks */
     const vi one = v_set(1 << 23), least = v_set(120 << 23);
-    /* Below 8 there is no exponent: 2^-7 more than is meant. */
+    /* Below 8 the exponent field is 0: the value built here is 2^-7 too
+     * large. */
     vf v = (vf)((magnitude << 20) + v_set(119 << 23) + (one & small));
 
     return (vf)((vi)(v - (vf)(least & small)) & ~none);
@@ -189,11 +193,11 @@ TMPL vf ue4m3_half(vi x)
 
 struct scales {
     vf d, dmin;
-    vf d1;      /* of the second half; d then is the first one's */
+    vf d1;      /* of the second half; d is then the first half's */
     vi s[2], m; /* m: the pair (M0, M1) */
 };
 
-/* Rows W * h and on. */
+/* Reads the scales of rows W * h and on. */
 TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
                       int h, struct shape f)
 {
@@ -274,7 +278,7 @@ TMPL void scales_read(struct scales *o, const uint8_t *sup, const uint8_t *tile,
     X(IQ3_S, 4, 0, 0, true, ODD4X2, D_8TH)                                     \
     X(TQ2_0, 2, 0, 1, false, NONE, D)
 
-/* The same with two float scales a tile. */
+/* The same with two float scales per tile. */
 #define SHAPES_TWO_D(X) X(NVFP4, 4, 0, 0, true, UE4M3X2, NONE)
 
 /* format, the one of SHAPES that is packed like it */

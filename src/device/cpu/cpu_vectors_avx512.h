@@ -1,5 +1,5 @@
-/* The vectors of cpu_unpack_tmpl.h with AVX-512 F, BW, VL, DQ and VNNI: one is
- * the 16 rows of a panel. Included once by a file of kernels. */
+/* The vectors of cpu_unpack_tmpl.h with AVX-512 F, BW, VL, DQ and VNNI: one
+ * vector is the 16 rows of a panel. Included once by a file of kernels. */
 #ifndef DEVICE_CPU_CPU_VECTORS_AVX512_H
 #define DEVICE_CPU_CPU_VECTORS_AVX512_H
 

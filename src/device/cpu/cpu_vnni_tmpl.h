@@ -1,5 +1,5 @@
 /* v_fold and v_dot of cpu_unpack_tmpl.h, for instruction sets with VNNI. The
- * includer has defined its vectors, and
+ * includer defines its vectors first, and
  *
  *   v_dot4        for each lane, acc + the dot product of four unsigned bytes u
  *                 with four signed ones s

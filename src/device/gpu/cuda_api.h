@@ -1,6 +1,6 @@
-/* What of the CUDA driver API is CUDA's alone here, in words of our own; the
- * rest is stream_api.h. `make check-ptx` compares both with the vendor's
- * header.
+/* The parts of the CUDA driver API that HIP does not share, declared here under
+ * our own names; stream_api.h has the rest. `make check-ptx` compares both with
+ * the vendor's header.
  *
  * Source: CUDA Driver API reference, 12.0. */
 #ifndef DEVICE_GPU_CUDA_API_H
@@ -15,26 +15,26 @@ struct api_function;
 struct api_stream;
 struct api_graph;
 
-/* A launch that is to be a node of a graph. */
+/* Parameters of a kernel node of a graph. */
 struct cuda_kernel_node {
     struct api_function *function;
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
     void **parameter, **extra;
 };
 
-/* What an edge between two nodes of a graph waits for; all zero: that the first
- * has ended. */
+/* The kind of an edge between two nodes of a graph. All zero: the second node
+ * waits for the end of the first. */
 struct cuda_edge {
     unsigned char from_port, to_port, type, reserved[5];
 };
 enum {
-    /* The second may begin when all groups of the first have said so, or have
-     * ended, and waits itself. */
+    /* The second node may begin when all groups of the first have signalled it
+     * or ended. It then waits itself. */
     CUDA_PORT_PROGRAMMATIC = 1, /* of from_port */
     CUDA_EDGE_PROGRAMMATIC = 1, /* of type */
 };
 
-/* What cuDeviceGetAttribute tells. */
+/* Attributes of cuDeviceGetAttribute. */
 enum {
     CUDA_CLOCK_KHZ = 13,
     CUDA_N_MULTIPROCESSOR = 16,
@@ -45,17 +45,18 @@ enum {
     CUDA_CAPABILITY_MINOR = 76,
     CUDA_FLUSHES_REMOTE_WRITES = 98,
     CUDA_REGISTERS_HOST_MEMORY = 99,
-    CUDA_STREAMS_KNOW_WORDS = 122, /* of 64 bits */
+    CUDA_STREAMS_KNOW_WORDS = 122, /* 64-bit ones */
 };
 
-enum { CUDA_OVERLAPS = 90 }; /* from this capability on launches of graphs do */
+/* capability from which graphs use programmatic dependent launch */
+enum { CUDA_OVERLAPS = 90 };
 
 enum {
     CUDA_CODE_INVALID_PTX = 218,
-    CUDA_WRITE_FENCED = 0, /* a system-wide fence stands before the write */
+    CUDA_WRITE_FENCED = 0, /* a system-wide fence precedes the write */
     CUDA_WAIT_AT_LEAST = 0,
-    CUDA_WAIT_FLUSH = 1 << 30, /* remote writes before the waited-for one can
-                                  be seen by what follows */
+    /* remote writes before the awaited one are visible to later commands */
+    CUDA_WAIT_FLUSH = 1 << 30,
     CUDA_JIT_ERROR_LOG = 5,
     CUDA_JIT_ERROR_LOG_BYTES = 6,
 };
@@ -89,7 +90,7 @@ enum {
        struct cuda_graph_node *const *after, size_t n_after,                   \
        const struct cuda_kernel_node *node))
 
-/* The same of what drivers before 12.3 lack; NULL there. */
+/* The same for calls that drivers before 12.3 lack; NULL there. */
 #define CUDA_LATER_CALL_MAP(X)                                                 \
     X(cuGraphAddDependencies, _v2,                                             \
       (struct api_graph * g, struct cuda_graph_node *const *from,              \

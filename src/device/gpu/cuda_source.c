@@ -1,7 +1,6 @@
-/* The kernels' text for a device: what is packed in the library, unpacked, and
- * a kernel's program cut from it. What devices of capability 9.0 know beyond
- * those of 8.0 stands there in comments that begin with "90" and end with it,
- * so that one text is of both. */
+/* Unpacks the PTX of the library for a device, and extracts the program of one
+ * kernel. Code for devices of capability 9.0 that 8.0 lacks is in comments that
+ * begin and end with "90", so one PTX serves both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 
 static const char what[] = "the text of CUDA's kernels";
 
-/* The highest that the device can run; NULL: none. */
+/* Returns the highest level that the device can run, or NULL. */
 static const struct gpu_ptx_level *level_of(int level)
 {
     for (const struct gpu_ptx_level *l = gpu_ptx_level; l->level; l++)
@@ -27,7 +26,7 @@ bool cuda_has_text(int level)
     return level_of(level) != NULL;
 }
 
-/* Of each comment of that kind its code; nothing gets longer. */
+/* Turns these comments into code, in place. */
 static void uncover(char *text)
 {
     static const struct {
@@ -68,11 +67,11 @@ void cuda_text_fini(struct cuda_text *t)
 }
 
 struct part {
-    const char *at; /* NULL: there is none */
+    const char *at; /* NULL: absent */
     size_t n;
 };
 
-/* From the one to behind the other. */
+/* Returns the part from the start of `from` to the end of `to`. */
 static struct part part_of(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from);

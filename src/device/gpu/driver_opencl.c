@@ -1,12 +1,11 @@
-/* The driver for OpenCL 1.2 and later, whoever made it.
+/* The driver for OpenCL 1.2 and later, of any vendor.
  *
- * Kernels get every allocation as an argument, and an address names one of
- * them: its number, from 1, in the top byte, and an offset. Marks are events.
- * There is no map(): memory of the host that is made a buffer
- * (CL_MEM_USE_HOST_PTR) may be copied to and fro whenever the device likes, so
- * that others would not see what it writes, but on devices with fine-grained
- * system memory, which none of the usual have. So whoever issues waits for
- * other devices, and posts to them. */
+ * Kernels get every allocation as an argument. An address names one of them:
+ * its number, from 1, in the top byte, and an offset. Fences are events. There
+ * is no map(). The device may copy a host buffer (CL_MEM_USE_HOST_PTR) to and
+ * fro at any time, so other devices would not see its writes. Only devices with
+ * fine-grained system memory, which usual ones lack, could do it. So the
+ * issuing thread waits for other devices, and posts to them. */
 #include "device/gpu/driver_opencl.h"
 
 #include <inttypes.h>
@@ -23,7 +22,7 @@
 
 enum { N_QUEUE = QUEUE_COUNT, SHIFT = 56 };
 
-/* Memory of the host: a buffer that stays mapped. */
+/* Host memory: a buffer that stays mapped. */
 struct pinned {
     struct pinned *next;
     void *p;
@@ -38,18 +37,19 @@ struct gpu {
     struct cl_queue *queue[N_QUEUE];
     struct cl_memory *memory[OPENCL_MAX_MEMORY]; /* NULL: free */
     size_t bytes[OPENCL_MAX_MEMORY];
-    uint64_t change; /* counts allocations */
+    uint64_t change; /* number of allocations and releases */
     struct cl_program *program;
     struct cl_kernel *kernel[GPU_KERNEL_COUNT];
-    uint64_t has[GPU_KERNEL_COUNT]; /* the change whose memory it was given */
+    /* value of `change` when its arguments were set */
+    uint64_t has[GPU_KERNEL_COUNT];
     struct cl_event *mark[GPU_MAX_MARKS];
-    enum queue marked[GPU_MAX_MARKS]; /* whose queue's */
+    enum queue marked[GPU_MAX_MARKS]; /* queue of each fence */
     struct pinned *pinned;            /* owned */
-    pthread_mutex_t lock;             /* of said */
-    char said[256]; /* what the driver told last of its own accord */
+    pthread_mutex_t lock;             /* protects `said` */
+    char said[256]; /* last message that the driver sent through the callback */
 };
 
-/* What the driver says of the context's errors, from any thread. */
+/* Receives the driver's messages about errors of the context, on any thread. */
 static void notice(const char *what, const void *detail, size_t n, void *user)
 {
     struct gpu *g = user;
@@ -77,13 +77,14 @@ static pl_status check(struct gpu *g, int32_t code, const char *function,
     return opencl_check(code, function, whole, err);
 }
 
-/* Calls the function; a failure names it. */
+/* Calls the function; its error names it. */
 #define CALL(g, err, what, name, ...)                                          \
     check(g, (g)->cl.name(__VA_ARGS__), #name, what, err)
 
 /* ---- open and close ------------------------------------------------------ */
 
-/* h, and the variables by which PoCL makes other code of the same text. */
+/* Extends the hash h by the variables that change PoCL's code for the same
+ * source. */
 static uint64_t with_variables(uint64_t h)
 {
     for (char **v = environ; v && *v; v++)
@@ -136,7 +137,7 @@ static void close_gpu(struct gpu *g)
     free(g);
 }
 
-/* The device of that number, if it can run the kernels. */
+/* Finds the device of that number and checks that it can run the kernels. */
 static pl_status find(struct gpu *g, int index, pl_err *err)
 {
     struct opencl_devices all;
@@ -189,8 +190,8 @@ static pl_status open_gpu(struct gpu **out, int index, pl_err *err)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Compilers for processors, as PoCL's, compile a kernel when it is launched
- * first, and keep it themselves. Asked for a binary they would compile all. */
+/* Compilers for CPUs, such as PoCL's, compile a kernel at its first launch and
+ * cache it themselves. If asked for a binary they would compile all kernels. */
 static pl_status make_kernels(struct gpu *g, pl_err *err)
 {
     const char *name[GPU_KERNEL_COUNT];
@@ -229,7 +230,7 @@ static pl_status ready(struct gpu *g, const bool want[], int n_thread,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Where the address lies; NULL: nowhere. */
+/* Returns the allocation of an address, or NULL. */
 static struct cl_memory *memory_of(const struct gpu *g, uint64_t at,
                                    size_t *offset)
 {
@@ -255,8 +256,8 @@ static pl_status too_much(const struct gpu *g, size_t bytes, int32_t e,
                    bytes_text(have, most));
 }
 
-/* Drivers may put an allocation off until it is used; this is a use, so that
- * what is too much shows here. */
+/* Uses the allocation at once. Drivers may defer it until the first use, so an
+ * oversized one fails here. */
 static pl_status take_now(struct gpu *g, struct cl_memory *m, size_t bytes,
                           pl_err *err)
 {
@@ -358,10 +359,9 @@ static void host_release(struct gpu *g, void *p)
     }
 }
 
-/* ---- what goes into a queue ---------------------------------------------- */
+/* ---- commands of a queue ------------------------------------------------- */
 
-/* The address was never given out, or the bytes are not all of one allocation.
- */
+/* Checks that the bytes lie in one allocation. */
 static pl_status reach(struct gpu *g, uint64_t at, size_t bytes,
                        struct cl_memory **m, size_t *offset, pl_err *err)
 {
@@ -413,7 +413,7 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                 from_at, to_at, bytes, 0, NULL, NULL);
 }
 
-/* Gives the kernel the allocations, if they are others than those it has. */
+/* Sets the allocations as the kernel's arguments, if they have changed. */
 static pl_status give_memory(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     if (g->has[k] == g->change)
@@ -467,7 +467,8 @@ static bool on_cores(const struct gpu *g)
     return opencl_on_cores(&g->cl, g->at.device);
 }
 
-/* A queue that another waits for must have been sent off. */
+/* Flushes the other queue first, because its fence would otherwise never be
+ * reached. */
 static pl_status await(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     if (!g->mark[i] || g->marked[i] == q)

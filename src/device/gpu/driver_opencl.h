@@ -1,11 +1,12 @@
-/* What the files of the OpenCL driver share beside opencl_api.h. */
+/* Declarations shared by the files of the OpenCL driver, besides
+ * opencl_api.h. */
 #ifndef DEVICE_GPU_DRIVER_OPENCL_H
 #define DEVICE_GPU_DRIVER_OPENCL_H
 
 #include "device/gpu/gpu_driver.h"
 
-/* Allocations that an open device may have at once: kernels get all of them as
- * arguments (text/prelude_opencl.h). */
+/* Most allocations of an open device: kernels get all of them as arguments
+ * (text/prelude_opencl.h). */
 enum { OPENCL_MAX_MEMORY = 8 };
 
 pl_status opencl_list(struct gpu_info *out, int max, int *n, pl_err *err);

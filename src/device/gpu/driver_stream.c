@@ -1,14 +1,14 @@
 /* The driver for GPUs of NVIDIA and AMD, over CUDA and HIP (stream_api.h).
  *
- * Each kernel is a program, which is compiled, or fetched from where it was
- * kept, when a program of plait is loaded that launches it. A GPU has two
- * streams; each function makes the device the thread's for as long as it lasts,
- * so any thread may call, one at a time.
+ * Each kernel is a program. It is compiled, or fetched from a cache, when a
+ * program of plait that launches it is loaded. A GPU has two streams. Each
+ * function makes the device current for its duration, so any thread may call,
+ * one at a time.
  *
- * A post is a write of the stream: whoever reads the word sees what was written
- * before. A wait is the stream's too. Neither API knows of the order that such
- * words make, and may carry out two streams as one: what is waited for must
- * have been issued before, in the process's order of issuing. */
+ * A post is a stream write: a reader of the word sees all earlier writes. A
+ * wait is a stream operation too. Neither API knows the order that such words
+ * impose, and both may run two streams as one. So a post must be issued before
+ * its wait, in the process's order of issuing. */
 #include "device/gpu/driver_stream.h"
 
 #include <inttypes.h>
@@ -17,28 +17,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Memory of the host that the device has in its reach. */
+/* Host memory that the device can access. */
 struct mapped {
     struct mapped *next;
     unsigned char *p;
     size_t bytes;
     uint64_t at;
-    struct stream_range *range; /* held; NULL: not yet */
+    struct stream_range *range; /* referenced; NULL: not yet */
 };
 
 struct gpu {
     struct stream_api api;
     struct stream_device device;
     bool held;
-    atomic_bool entered; /* it is that of the thread */
+    atomic_bool entered; /* it is current in `thread` */
     pthread_t thread;
-    int was;                                     /* for leave_thread() */
-    bool words;                                  /* streams post and wait */
-    struct stream_text *text;                    /* owned */
+    int was;                  /* for leave_thread() */
+    bool words;               /* streams support posts and waits */
+    struct stream_text *text; /* owned */
     struct api_module *module[GPU_KERNEL_COUNT]; /* NULL: not compiled yet */
     struct api_function *kernel[GPU_KERNEL_COUNT];
     struct api_stream *stream[QUEUE_COUNT];
-    struct api_event *fence[QUEUE_COUNT]; /* before posts, or NULL */
+    /* recorded before a post; may be NULL */
+    struct api_event *fence[QUEUE_COUNT];
     struct api_event *mark[GPU_MAX_MARKS];
     struct mapped *mapped; /* owned */
 };
@@ -49,22 +50,22 @@ static pl_status check(const struct gpu *g, unsigned code,
     return stream_check(&g->api, code, call, g->device.who, err);
 }
 
-/* Calls the function; a failure names it. */
+/* Calls the function; its error names it. */
 #define CALL(g, err, name, ...)                                                \
     check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
-/* The same of a function of the make. */
+/* The same for a function of the vendor. */
 #define MAKE(g, name, ...)                                                     \
     (g)->api.make->name(&(g)->api, &(g)->device, __VA_ARGS__)
 
-/* Has this thread the device, from enter_thread() to leave_thread()? */
+/* Returns true between enter_thread() and leave_thread() on this thread. */
 static bool inside(const struct gpu *g)
 {
     return atomic_load_explicit(&g->entered, memory_order_acquire) &&
            pthread_equal(g->thread, pthread_self());
 }
 
-/* The device is this thread's until leave(), which hands on the status of what
- * was done in between. *was is for leave(). */
+/* Makes the device current in this thread until leave(), which passes on the
+ * status of the calls in between. *was is for leave(). */
 static pl_status enter(const struct gpu *g, int *was, pl_err *err)
 {
     *was = 0;
@@ -73,8 +74,8 @@ static pl_status enter(const struct gpu *g, int *was, pl_err *err)
     return MAKE(g, enter, was, err);
 }
 
-/* As enter(), for what is given back: it would be lost, so a call that fails is
- * made once more. */
+/* Like enter(), for releasing memory, which would leak: retries a failed call
+ * once. */
 static bool enter_to_release(const struct gpu *g, int *was)
 {
     return enter(g, was, NULL) == PL_OK || enter(g, was, NULL) == PL_OK;
@@ -107,7 +108,7 @@ static void leave_thread(struct gpu *g)
     leave(g, g->was, PL_OK, NULL);
 }
 
-/* Returns what the expression gives, inside. */
+/* Returns the value of the expression, evaluated with the device current. */
 #define DO_INSIDE(g, err, expression)                                          \
     do {                                                                       \
         int was_;                                                              \
@@ -164,8 +165,8 @@ static pl_status alloc(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err)
     return allocate(g, false, bytes, at, err);
 }
 
-/* Of HIP: what its caches keep of other memory they keep until a kernel ends,
- * whatever peers write meanwhile. */
+/* For HIP. Its caches keep other memory until a kernel ends, even if peers
+ * write to it meanwhile. */
 static pl_status alloc_shared(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err)
 {
@@ -192,7 +193,7 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     PL_TRY(enter(g, &was, err));
     s = CALL(g, err, host_alloc, &made, bytes ? bytes : 1,
              API_HOST_PORTABLE | API_HOST_MAPPED);
-    if (s == PL_NO_DEVICE_MEMORY) { /* it is not the device's */
+    if (s == PL_NO_DEVICE_MEMORY) { /* it is host memory */
         s = PL_NO_MEMORY;
         if (err)
             err->status = s;
@@ -207,7 +208,7 @@ static pl_status host_alloc(struct gpu *g, size_t bytes, void **p, pl_err *err)
     return s;
 }
 
-/* Has m registered, and finds where the device has it. */
+/* Registers m and finds its device address. */
 static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
 {
     unsigned long long at = 0, last = 0;
@@ -217,7 +218,7 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &at, m->p, 0));
     m->at = at;
     if (at == (uintptr_t)m->p && stream_range_is_ours(m->range))
-        return PL_OK; /* all of it, as the processor has it */
+        return PL_OK; /* all of it is mapped, at the CPU's address */
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
@@ -227,7 +228,7 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     return PL_OK;
 }
 
-/* Gives m back, which is in no list. */
+/* Frees m, which is in no list. */
 static void drop_mapped(struct gpu *g, struct mapped *m)
 {
     int was;
@@ -306,7 +307,7 @@ static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
     return MAKE(g, reach, &peer->device, err);
 }
 
-/* Two on one device work in the same memory. */
+/* Two devices on one GPU share its memory. */
 static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
 {
     if (g->device.handle == peer->device.handle)
@@ -314,7 +315,7 @@ static pl_status reach_gpu(struct gpu *g, struct gpu *peer, pl_err *err)
     DO_INSIDE(g, err, reach_peer(g, peer, err));
 }
 
-/* Where the device has a word of map()'ed memory. */
+/* Returns the device address of a word of map()'ed memory. */
 static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
                           unsigned long long *at, pl_err *err)
 {
@@ -351,7 +352,7 @@ static pl_status fill(struct gpu *g, pl_err *err)
     return PL_OK;
 }
 
-/* What the device can do, and the text for it. */
+/* Finds the capabilities of the device, and opens the kernel source for it. */
 static pl_status examine(struct gpu *g, int index, pl_err *err)
 {
     char why[160];
@@ -384,7 +385,7 @@ static pl_status open_at(struct gpu *g, const struct stream_vendor *make,
     DO_INSIDE(g, err, fill(g, err));
 }
 
-/* Errors tell nobody anything any more. */
+/* Ignores errors, because no caller can use them. */
 static void release_all(struct gpu *g)
 {
     for (int q = 0; q < QUEUE_COUNT; q++)
@@ -487,7 +488,7 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
     return copy_bytes(g, q, COPY_ANY, dst, src, bytes, err);
 }
 
-/* Loads what the kernel is, by `image`. */
+/* Loads the kernel from `image`. */
 static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
                       struct api_module **m, pl_err *err)
 {
@@ -503,7 +504,7 @@ static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
     return stream_check(&g->api, code, CALL_module_load, what, err);
 }
 
-/* Has the kernel compiled; the device is the thread's. */
+/* Compiles the kernel; the device is current. */
 static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     const void *image = NULL;
@@ -529,7 +530,7 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     return s;
 }
 
-/* Kernels that are to be compiled. */
+/* Kernels to compile. */
 struct compiling {
     struct gpu *g;
     enum gpu_kernel kernel[GPU_KERNEL_COUNT];
@@ -574,7 +575,7 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     DO_INSIDE(g, err, launch_inside(g, q, k, n_group, args, err));
 }
 
-/* ---- graphs -------------------------------------------------------------- */
+/* ---- device graphs ------------------------------------------------------- */
 
 struct gpu_graph {
     struct api_graph_exec *exec;
@@ -644,14 +645,14 @@ static bool overlap(struct gpu *g, bool may)
     return g->device.overlaps;
 }
 
-/* ---- marks and words ----------------------------------------------------- */
+/* ---- fences and words ---------------------------------------------------- */
 
 static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 {
     INSIDE(g, err, event_record, g->mark[i], g->stream[q]);
 }
 
-/* Any code: also that of what has failed before. */
+/* The code may be that of an earlier failure. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     int was;
@@ -688,7 +689,7 @@ static bool words(const struct gpu *g)
     return g->words;
 }
 
-/* Where the device has the word, if its streams know words. */
+/* Returns the device address of the word, if streams support words. */
 static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
                            unsigned long long *at, pl_err *err)
 {
@@ -718,7 +719,7 @@ static pl_status wait(struct gpu *g, enum queue q, _Atomic uint64_t *word,
     DO_INSIDE(g, err, MAKE(g, wait, g->stream[q], at, value, err));
 }
 
-/* To ask is to send off. */
+/* A query submits the commands. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     int was;
@@ -773,7 +774,7 @@ static void hip_peers(struct gpu_info *gpu, int n)
     stream_peers(&make_hip, gpu, n);
 }
 
-/* Rows that are the same in both. */
+/* Functions that are the same in both. */
 #define STREAM_ROWS                                                            \
     .close = close_gpu, .enter = enter_thread, .leave = leave_thread,          \
     .identity = identity, .compile_kernels = ready, .alloc = alloc,            \

@@ -1,5 +1,5 @@
-/* See gpu_compile.h. Who wants to know hears of it several times a second,
- * whether there is something new or not, so that a line on a terminal lives. */
+/* See gpu_compile.h. Progress is reported several times a second even if
+ * nothing is new, so that a line on a terminal stays alive. */
 #include "device/gpu/gpu_compile.h"
 
 #include "base/err.h"
@@ -15,11 +15,11 @@ struct compiling {
     gpu_compile_fn *one;
     void *user;
     int n;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the following fields */
     pthread_cond_t moved;
     int next, n_done;
-    int n_working; /* threads beside the caller's */
-    pl_status s;   /* of the first that failed */
+    int n_working; /* threads besides the caller's */
+    pl_status s;   /* of the first failure */
     pl_err err;
 };
 
@@ -35,7 +35,7 @@ void gpu_tell_done(struct gpu_progress *p, int more)
     gpu_tell(p, 0);
 }
 
-/* Begins and ends locked. */
+/* Called and returns with the lock held. */
 static void compile_next(struct compiling *c)
 {
     int i = c->next++;
@@ -74,7 +74,8 @@ static void *worker(void *user)
     return NULL;
 }
 
-/* Until there is something new, or it is time to tell again. Locked. */
+/* Waits until a program is done or the next report is due. Called with the lock
+ * held. */
 static void wait_a_little(struct compiling *c)
 {
     struct timespec t;
@@ -88,8 +89,8 @@ static void wait_a_little(struct compiling *c)
     pthread_cond_timedwait(&c->moved, &c->lock, &t);
 }
 
-/* The caller's part while others work: they never wait for what it calls. They
- * may have done all before it comes here. */
+/* Reports from the calling thread while other threads work. They never wait for
+ * the callback. They may have finished before it starts. */
 static void tell_on(struct compiling *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -105,7 +106,8 @@ static void tell_on(struct compiling *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Its part where it works, and either has nothing to tell or works alone. */
+/* Compiles on any thread that has nothing to report, or on the caller's if it
+ * works alone. */
 static void work(struct compiling *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -136,7 +138,7 @@ pl_status gpu_compile(const struct gpu_progress *p, int n, int n_thread,
 
     want = want < MAX_THREADS ? want : MAX_THREADS;
     if (!p->fn)
-        want--; /* it has nothing to tell, and is one of them */
+        want--; /* the calling thread reports nothing, so it compiles too */
     init(&c);
     pthread_mutex_lock(&c.lock);
     while (n_started < want &&

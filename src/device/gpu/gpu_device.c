@@ -1,4 +1,4 @@
-/* The kinds whose devices are GPUs. They differ in their driver alone. */
+/* The backends whose devices are GPUs. They differ only in their driver. */
 #include "device/gpu/gpu_device.h"
 
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "device/gpu/gpu_selftest.h"
 #include "machine/topology.h"
 
-/* ---- what it can do ------------------------------------------------------ */
+/* ---- capabilities -------------------------------------------------------- */
 
-/* In the forms of the CPU's kernels, whose bits they have: those of `reference`
- * are others. */
+/* GPU kernels have the bits of the CPU's generic kernels. The `reference`
+ * kernel set has other bits. */
 bool gpu_has_kernel(const struct device_desc *d,
                     const struct device_options *opt,
                     const struct insn_kernel *k, const struct prog_tensor *t)
@@ -38,7 +38,7 @@ size_t gpu_scratch(const struct device_desc *d,
     return bytes;
 }
 
-/* ---- a bank -------------------------------------------------------------- */
+/* ---- backend ------------------------------------------------------------- */
 
 static void close_gpu(struct gpu_device *x)
 {
@@ -46,13 +46,15 @@ static void close_gpu(struct gpu_device *x)
         x->driver->host_release(x->gpu, x->ring);
     if (!x->lost && !x->quarantined)
         x->driver->close(x->gpu);
-    if (device_set_is_copy(x->set)) /* threads of the original may wait */
+    /* threads of the original process may hold them */
+    if (device_set_is_copy(x->set))
         return;
     pthread_cond_destroy(&x->settled);
     pthread_mutex_destroy(&x->lock);
 }
 
-/* A forked copy has no driver that works: what is a GPU's stays as it is. */
+/* Marks all GPUs of a forked copy as lost, because drivers do not work there:
+ * the GPUs' state stays as it is. */
 static void lose_in_copy(struct backend *b)
 {
     struct gpu_backend *g = b->own;
@@ -138,7 +140,7 @@ static void release(struct gpu_device *x, uint64_t *at)
     *at = 0;
 }
 
-/* What the driver has given. */
+/* Frees what the driver allocated. */
 static void release_driver_memory(struct gpu_device *x)
 {
     gpu_region_unload(x);
@@ -149,7 +151,7 @@ static void release_driver_memory(struct gpu_device *x)
     x->table = NULL;
 }
 
-/* A load that has failed may have copies under way, to peers too. */
+/* Waits for copies that a failed load may have in flight, to peers too. */
 static void settle(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->region[REGION_INBOX]; q++)
@@ -182,8 +184,8 @@ static bool on_one_gpu(const struct gpu_device *x, const struct gpu_device *y)
     return bus[0] && strcmp(bus, y->dev->desc.bus) == 0;
 }
 
-/* Who gives memory back waits for all that the GPU is at, so what hangs there
- * keeps its other devices from it. */
+/* Marks the other devices of a lost GPU as lost too: freeing their memory would
+ * wait for the hung work. */
 static void mark_shared_lost(struct gpu_backend *g, int n)
 {
     for (int i = 0; i < n; i++)
@@ -214,7 +216,8 @@ static bool has_pages(const struct program *p)
     return false;
 }
 
-/* Events that the other queue waits for, and room for what is waited for. */
+/* Finds the events that the other queue waits for, and allocates the tables for
+ * waits and deferred instructions. */
 static pl_status look_at_waits(struct gpu_device *x, pl_err *err)
 {
     const struct program *p = x->dev->prog;
@@ -281,12 +284,13 @@ static pl_status check_kernels(struct gpu_device *x,
     return differs && device_set_options(x->set)->inexact ? PL_OK : s;
 }
 
-/* What is to be compiled and tested, and how much that is. */
+/* Finds which kernels to compile and test, and adds their number to the
+ * total. */
 static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
                          pl_err *err)
 {
     x->n_want = 0;
-    if (x->driver->launch == gpu_emu.launch) /* tests hold it to plain C */
+    if (x->driver->launch == gpu_emu.launch) /* tests compare it with plain C */
         return PL_OK;
     PL_TRY(gpu_list_kernels(x->set, x->dev, x->image.box, x->want, err));
     x->want[GPU_probe] = true;
@@ -298,8 +302,8 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
-/* Has one before it in the bank, of the same name and driver, passed what it
- * needs since foresee() looked? */
+/* Returns true if a device before it in the backend, of the same name and
+ * driver, has passed the kernels it needs since foresee(). */
 static bool passed_since(struct gpu_device *x)
 {
     const struct gpu_backend *g = x->dev->backend->own;
@@ -307,7 +311,8 @@ static bool passed_since(struct gpu_device *x)
     return x != &g->dev[0] && gpu_check_passed(x, x->want);
 }
 
-/* Compiles and tests. Compilers take seconds, and memory of the device. */
+/* Compiles and tests the kernels. Compilers take seconds, and memory of the
+ * device. */
 static pl_status ready_kernels(struct gpu_device *x, struct gpu_progress *p,
                                pl_err *err)
 {
@@ -380,7 +385,8 @@ pl_status gpu_load(struct backend *b, pl_err *err)
     return PL_OK;
 }
 
-/* The inbox is the host's, but for what peers write into the mirror. */
+/* Returns true for the inbox, which is in host memory, unless peers write there
+ * to the device-side inbox. */
 static bool on_host(const struct gpu_device *x, enum region r, size_t offset)
 {
     return r == REGION_INBOX && !gpu_peer_has(x, offset);
@@ -413,14 +419,15 @@ pl_status gpu_flush(struct device *d, pl_err *err)
     return gpu_stage_flush(d->own, err);
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static void thread_run(void *user, int thread)
 {
     struct backend *b = user;
     struct gpu_backend *g = b->own;
 
-    if (thread > 0) /* the first is the caller's, which another bank may want */
+    /* thread 0 is the caller's, which another backend may need */
+    if (thread > 0)
         gpu_run(&g->dev[thread - 1]);
 }
 
@@ -442,7 +449,7 @@ void gpu_wait(struct backend *b)
     team_end(g->team, thread_run, b);
 }
 
-/* ---- the kinds ----------------------------------------------------------- */
+/* ---- the backends -------------------------------------------------------- */
 
 const struct backend_ops emu_ops = GPU_KIND(emu, gpu_emu);
 const struct backend_ops cuda_ops = GPU_KIND(cuda, gpu_cuda, .show = gpu_show);
@@ -450,7 +457,7 @@ const struct backend_ops hip_ops = GPU_KIND(hip, gpu_hip, .show = gpu_show);
 const struct backend_ops opencl_ops =
     GPU_KIND(opencl, gpu_opencl, .show = gpu_show);
 
-/* Each GPU by its best driver: its devices are of the other kinds. */
+/* Each GPU with its best driver. Its devices are of the other backends. */
 const struct backend_ops gpu_ops = {
     .name = "gpu",
     .accepts = "gpu (each GPU), gpu:0, gpu*2",

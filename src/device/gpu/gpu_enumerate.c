@@ -1,10 +1,10 @@
-/* From an item of a -dev string to GPUs: which drivers show which, which of
- * them work, and what memory each has to give.
+/* Turns an item of a -dev string into GPUs: which drivers list which GPUs,
+ * which of them work, and their free memory.
  *
- * A GPU that cannot be used, or not now, does not keep others from being taken:
- * it is left out where any will do, and refused with its reason where it is
- * asked for by number. What memory is free is asked of those alone that are
- * taken, since the question takes time and memory of the GPU. */
+ * A GPU that cannot be used, or not now, does not block others. It is left out
+ * if any GPU will do, and rejected with its reason if it is requested by
+ * number. Free memory is queried only for chosen GPUs, because the query takes
+ * time and memory of the GPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +14,18 @@
 #include "device/gpu/gpu_driver.h"
 #include "device/gpu/gpu_kind.h"
 
-/* The drivers of real GPUs, the best first: `gpu` takes a GPU by the first that
- * can use it. */
+/* The drivers of real GPUs, best first: `gpu` uses the first that works for a
+ * GPU. */
 static const struct backend_ops *const vendors[] = {&cuda_ops, &hip_ops,
                                                     &opencl_ops};
 enum { N_VENDOR = sizeof vendors / sizeof *vendors };
 
-/* What one driver shows of a GPU. */
+/* A GPU as one driver lists it. */
 struct view {
     const struct backend_ops *ops;
     struct gpu_info info;
-    int gpu;    /* its number among all, each counted once */
-    bool asked; /* what memory is free */
+    int gpu;    /* its number among all GPUs, each counted once */
+    bool asked; /* its free memory was queried */
 };
 
 struct views {
@@ -35,7 +35,7 @@ struct views {
 
 /* ---- finding ------------------------------------------------------------- */
 
-/* Puts a text behind others: "A; B". */
+/* Appends a string: "A; B". */
 static void add_text(char *buf, size_t size, const char *text)
 {
     size_t n = strlen(buf);
@@ -46,7 +46,7 @@ static void add_text(char *buf, size_t size, const char *text)
     snprintf(buf + n, size - n, "%s%.*s", n > 0 ? "; " : "", (int)fits, text);
 }
 
-/* Adds what a driver shows. */
+/* Adds the GPUs that a driver lists. */
 static pl_status look(struct views *v, const struct backend_ops *ops,
                       pl_err *err)
 {
@@ -77,7 +77,7 @@ static void drop_cpu_devices(struct views *v)
     v->n = n;
 }
 
-/* What lies at one address is one GPU. */
+/* Numbers the GPUs. Entries with one bus address are one GPU. */
 static void number(struct views *v)
 {
     v->n_gpu = 0;
@@ -93,13 +93,14 @@ static void number(struct views *v)
     }
 }
 
-/* Characters of the item, for messages. */
+/* Returns the number of characters of the item to print. */
 static int shown(const struct device_item *it)
 {
     return it->len < 80 ? it->len : 80;
 }
 
-/* A driver's own; where any will do, processors only if there is no GPU. */
+/* Finds the GPUs of one driver. If any will do, CPU devices count only if there
+ * is no GPU. */
 static pl_status find_of(struct views *v, const struct device_item *it,
                          bool any, pl_err *err)
 {
@@ -114,7 +115,8 @@ static pl_status find_of(struct views *v, const struct device_item *it,
                    shown(it), it->text, it->ops->name);
 }
 
-/* Of all drivers; one that is not there is missed where there is no GPU. */
+/* Finds the GPUs of all drivers. A missing driver is reported only if there is
+ * no GPU. */
 static pl_status find_all(struct views *v, const struct device_item *it,
                           pl_err *err)
 {
@@ -141,7 +143,8 @@ static pl_status find_all(struct views *v, const struct device_item *it,
 
 /* ---- choosing ------------------------------------------------------------ */
 
-/* Can it be taken now? What memory is free is known then; else why not. */
+/* Returns true if the GPU can be used now, and sets its free memory; else sets
+ * why not. */
 static bool works(struct view *w)
 {
     pl_err why;
@@ -168,7 +171,8 @@ static void add_failure(char *buf, size_t size, const struct view *w)
     add_text(buf, size, one);
 }
 
-/* By the first driver that can; NULL: none, and why is told. */
+/* Returns the GPU with the first driver that works. Else returns NULL and
+ * appends the reasons. */
 static struct view *take(struct views *v, int gpu, char *buf, size_t size)
 {
     for (int i = 0; i < v->n; i++)
@@ -180,7 +184,7 @@ static struct view *take(struct views *v, int gpu, char *buf, size_t size)
     return NULL;
 }
 
-/* The item's only field; -1: there is none. */
+/* Reads the item's only field; -1: absent. */
 static pl_status read_index(const struct device_item *it, int *index,
                             pl_err *err)
 {
@@ -208,7 +212,7 @@ static pl_status none_works(const struct device_item *it, const char *why,
                    shown(it), it->text, why);
 }
 
-/* The one of that number: the driver's, of `gpu` that among all. */
+/* Chooses the GPU of that number: the driver's, or for `gpu` that among all. */
 static pl_status choose_one(struct views *v, const struct device_item *it,
                             int index, struct view **out, pl_err *err)
 {
@@ -234,7 +238,7 @@ static pl_status choose_one(struct views *v, const struct device_item *it,
                    shown(it), it->text, index, n == 1 ? "is" : "are", n);
 }
 
-/* Those that work, `most` of them at most, in their order. */
+/* Chooses up to `most` working GPUs, in order. */
 static pl_status choose_any(struct views *v, const struct device_item *it,
                             int most, struct view **out, int *n, pl_err *err)
 {
@@ -282,14 +286,14 @@ static bool is_on(const struct device_desc *d, const struct view *w)
     return d->ops == w->ops && d->index == w->info.index;
 }
 
-/* All devices on one GPU, those of earlier items too, have equal parts of its
- * memory, and of what is available there. */
+/* Gives all devices on one GPU, also those of earlier items, equal parts of its
+ * memory and of its free memory. */
 static void share_memory(struct device_list *l, const struct view *w)
 {
     const struct gpu_info *x = &w->info;
     uint64_t n = 0, all = x->total_bytes, now = x->available_bytes;
 
-    if (all < now) /* it is not known */
+    if (all < now) /* it is unknown */
         all = now;
     for (int i = 0; i < l->n; i++)
         n += is_on(&l->dev[i], w);
@@ -326,8 +330,8 @@ static pl_status describe(struct views *v, struct device_list *l,
     return PL_OK;
 }
 
-/* KIND: each GPU; KIND:I: the one; KIND*N: so many devices, which the GPUs take
- * in turn. */
+/* KIND: each GPU; KIND:I: one; KIND*N: N devices, spread over the GPUs in
+ * turn. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err)
 {
@@ -341,7 +345,7 @@ pl_status gpu_describe(struct device_list *l, const struct device_item *it,
     return s;
 }
 
-/* ---- for people ---------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------- */
 
 pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
                    int *n, pl_err *err)

@@ -1,4 +1,4 @@
-/* Which launches become which graph, and which graphs are kept. */
+/* Decides which launches form a device graph, and which graphs are kept. */
 #include "device/gpu/gpu_graph.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 /* ---- a segment ----------------------------------------------------------- */
 
-/* Steps of a queue that are launches alone, one behind the other. */
+/* Consecutive instructions of a queue that consist of launches only. */
 struct draft {
     struct gpu_device *x;
     struct gpu_cached_graph *to;
@@ -19,9 +19,9 @@ struct draft {
     struct gpu_access_set touches;
     int *first; /* owned, [n + 1] of touches.touch */
     struct gpu_deps order;
-    struct gpu_graph_node *node; /* owned, a launch each */
-    int *after;                  /* owned, what they point at */
-    int *last;                   /* owned, [n]: the last node of each */
+    struct gpu_graph_node *node; /* owned, one per launch */
+    int *after;                  /* owned, their `after` lists */
+    int *last;                   /* owned, [n]: last node of each instruction */
 };
 
 static const struct launch_list *list_of(const struct draft *d)
@@ -36,7 +36,7 @@ static int n_launch(const struct draft *d, int i)
     return first[d->step[i] + 1] - first[d->step[i]];
 }
 
-/* A step, and those that its launches do too. */
+/* Adds the accesses of an instruction and of those fused into it. */
 static void touch_fused(struct draft *d, int step)
 {
     const struct variant *c = d->to->variant;
@@ -59,8 +59,8 @@ static bool make_order(struct draft *d)
            gpu_order_make(&d->order, d->touches.touch, d->first, d->n);
 }
 
-/* The launches of a step are done one after another. Returns how many nodes
- * there are then. */
+/* Adds the nodes of an instruction, whose launches run one after another.
+ * Returns the new number of nodes. */
 static int put_nodes(struct draft *d, int i, int n, int *n_after)
 {
     const struct launch_list *l = list_of(d);
@@ -106,7 +106,7 @@ static bool make_graph(struct draft *d, struct gpu_graph **out)
     return ok;
 }
 
-/* The steps of the draft, if there are enough, as a segment. */
+/* Turns the collected instructions into a segment if there are enough. */
 static bool close_segment(struct draft *d)
 {
     struct gpu_cached_graph *r = d->to;
@@ -132,8 +132,9 @@ static bool close_segment(struct draft *d)
 
 /* ---- a recording --------------------------------------------------------- */
 
-/* Those of one queue: what stands in the other between them may be issued later
- * or before, for a segment waits for nothing and nobody for a part of it. */
+/* Records the instructions of one queue. The other queue's instructions between
+ * them may be issued later or earlier. No segment contains a wait, and no wait
+ * needs a part of a segment. */
 static bool record_queue(struct draft *d, enum queue q)
 {
     const struct variant *c = d->to->variant;
@@ -188,7 +189,7 @@ static void forget(struct gpu_device *x, struct gpu_cached_graph *r)
     r->n_segment = 0;
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static bool is_small(const struct device_run *run)
 {
@@ -198,8 +199,8 @@ static bool is_small(const struct device_run *run)
     return true;
 }
 
-/* The recording of such runs; if there is none, a new one in the place of the
- * oldest. */
+/* Returns the recording for such steps, else a new one in place of the least
+ * recently used. */
 static struct gpu_cached_graph *find(struct gpu_device *x,
                                      const struct variant *c)
 {

@@ -1,13 +1,13 @@
-/* What of this process's memory kernels find in place: the device's inbox and
- * events, and what others have that its program touches, but for what it writes
- * into memory of peers (gpu_peer.c). Kernels work in none of it; they read it
- * once, or write into an inbox. */
+/* The host memory that kernels access in place: the device's inbox and events,
+ * and memory of other devices that its program accesses. Pushes to peers'
+ * memory are not included (gpu_peer.c). Kernels keep no working data there;
+ * they read it once, or write to an inbox. */
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-/* 0: it cannot be. */
+/* Returns 0 if it cannot be mapped. */
 static uint64_t map(struct gpu_device *x, void *p, size_t bytes)
 {
     uint64_t at = 0;
@@ -33,13 +33,14 @@ pl_status gpu_reach_own(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Who looks at what others have. */
+/* State of the search for other devices' memory. */
 struct looker {
     struct gpu_device *x;
-    bool tried[DEVICE_MAX * REGION_COUNT]; /* what is refused is large, maybe */
+    /* a region that failed is not tried again: it may be large */
+    bool tried[DEVICE_MAX * REGION_COUNT];
 };
 
-/* One of the regions of others. */
+/* Maps one region of another device. */
 static void look(void *user, const struct insn_access *u)
 {
     struct looker *l = user;

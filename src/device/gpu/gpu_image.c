@@ -1,4 +1,4 @@
-/* From a step to launches. */
+/* Turns instructions into launches. */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
@@ -42,7 +42,8 @@ static void add(struct gpu_tables *t, const void *p, size_t bytes)
     gpu_tables_add(t, p, p, p ? bytes : 0);
 }
 
-/* What reads a weight as it lies: its chunks, or the table of its codes. */
+/* Adds the tables with which kernels read a weight: its chunks, or its code
+ * table. */
 static void tensor_tables(struct gpu_image *m, const struct prog_tensor *t)
 {
     size_t bytes;
@@ -72,7 +73,7 @@ static uint64_t at(const struct gpu_image *m, const void *key, size_t bytes)
     return bytes > 0 ? m->tables_at + gpu_tables_at(&m->tables, key, bytes) : 0;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- init and fini ------------------------------------------------------- */
 
 pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
                          const struct device *d, pl_err *err)
@@ -160,7 +161,7 @@ void gpu_image_place(struct gpu_image *m)
 
 /* ---- calls of kernels ---------------------------------------------------- */
 
-/* All but tensors. */
+/* Fills in all except tensors. */
 static void fill(struct gpu_call *c, const struct insn_kernel *k)
 {
     static const struct graph_attr none;
@@ -174,9 +175,9 @@ static void fill(struct gpu_call *c, const struct insn_kernel *k)
     c->out_stride = k->out_stride;
 }
 
-/* Where argument i of a step goes; NULL: it is the quantized form of the first
- * operand, or the token table. A result that is updated is the first operand
- * too. */
+/* Returns the member for argument i of an instruction. Returns NULL for the
+ * quantized form of the first operand and for the token table. An updated
+ * result is the first operand too. */
 static struct gpu_tensor *place(struct gpu_call *c, const struct insn_kernel *k,
                                 const struct prog_tensor *t, int i)
 {
@@ -188,8 +189,8 @@ static struct gpu_tensor *place(struct gpu_call *c, const struct insn_kernel *k,
     return &c->in[c->n_in++];
 }
 
-/* The token table at `data`, with the pages of the pool of tensor `of`; its
- * pointers go into the call as addresses. */
+/* Sets the token table at `data`, with the pages of the pool of tensor `of`.
+ * Its pointers are set as addresses. */
 static void put_table(struct gpu_call *c, const struct program *p,
                       const struct graph_sizes *z, uint64_t data,
                       const struct prog_tensor *of)
@@ -203,13 +204,14 @@ static void put_table(struct gpu_call *c, const struct program *p,
                           sizeof(int32_t);
 }
 
-/* The tensors of a call, as `tensor` has them. */
+/* Sets the tensors of a call from `tensor`. */
 static void fill_tensors(struct gpu_call *c, const struct program *p,
                          const struct insn_kernel *k,
                          const struct gpu_tensor *tensor,
                          const struct graph_sizes *z)
 {
-    const struct prog_tensor *memory = NULL; /* one of those it works on */
+    /* one of the caches or states it accesses */
+    const struct prog_tensor *memory = NULL;
 
     for (int i = 0; i < k->n_arg; i++) {
         struct gpu_tensor *to = place(c, k, p->tensor, i);
@@ -290,7 +292,7 @@ size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st)
                : 0;
 }
 
-/* ---- a run --------------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 struct reach {
     const struct gpu_image *m;
@@ -358,8 +360,9 @@ static void look_at_written(void *user, const struct insn_access *u)
         gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
 }
 
-/* Behind the launches of a step of the compute queue, from `first` on. What
- * uses its scratch may have spoilt what was sorted there. */
+/* Called after the launches of an instruction of the compute queue were added,
+ * from `first` on. An instruction that uses the queue's scratch may have
+ * overwritten the sorted routes there. */
 static void fuse(struct gpu_image *m, struct gpu_sorted *s,
                  const struct insn *st, int first)
 {
@@ -371,9 +374,9 @@ static void fuse(struct gpu_image *m, struct gpu_sorted *s,
     insn_accesses(st, m->prog->dev, m->prog->tensor, look_at_written, &w);
 }
 
-/* Behind the launches of a run's steps: those that others can do, they do. What
- * is no kernel's keeps its place, and so does a step for which bytes are
- * brought. */
+/* Fuses launches of a step's instructions after all are made. Instructions that
+ * are not kernels, or for which bytes are copied from the inbox, stay where
+ * they are. */
 static void fuse_insns(struct gpu_image *m, const struct variant *c,
                        const struct device_run *run)
 {

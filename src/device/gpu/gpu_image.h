@@ -1,11 +1,10 @@
-/* A program laid out on a GPU: where each tensor lies, how large it is in this
- * run, and the launches that its steps are.
+/* A program laid out on a GPU: the address and current size of each tensor, and
+ * the launches of its instructions.
  *
- * Launches depend on the sizes of a run, and on a bound of how long its
- * sequences are, and on nothing else that changes, so those of a script are
- * made once and kept while these stay. What kernels cannot reach, memory of
- * this process that is not mapped, they do not touch: such steps have no
- * launches, and the issuing thread carries the bytes (gpu_transfer.c). */
+ * Launches depend only on the sizes of a step and on a bound of its sequence
+ * lengths. So those of a variant are made once and kept while these stay.
+ * Kernels access no host memory that is not mapped. Instructions that need it
+ * have no launches; the issuing thread copies their bytes (gpu_transfer.c). */
 #ifndef DEVICE_GPU_GPU_IMAGE_H
 #define DEVICE_GPU_GPU_IMAGE_H
 
@@ -16,32 +15,36 @@
 #include "device/gpu/gpu_tables.h"
 #include "program/copy_loops.h"
 
-/* Bytes that have come, `at` from the start of the inbox and of its mirror. */
+/* Received bytes, `at` from the start of the inbox and of the device-side
+ * inbox. */
 struct gpu_arrival {
     size_t at, bytes;
 };
 
 struct gpu_inbox {
-    uint64_t mapped; /* the host's, where kernels find it; 0: nowhere */
-    struct gpu_arrival *arrival; /* owned, [n]: what the script copies */
+    uint64_t mapped; /* the host inbox's address for kernels; 0: not mapped */
+    /* owned, [n]: received ranges that the variant copies */
+    struct gpu_arrival *arrival;
     int n, n_max;
-    int *first; /* owned, [most steps of a script + 1] of arrival */
-    bool
-        *is_copied[QUEUE_COUNT]; /* owned, [prog->n_tensor]: by a step before */
-    int *pushed; /* owned, [prog->n_tensor] order of the last push to it, in
-                    the script `pushed_in` (NULL: none yet); -1: none */
+    int *first; /* owned, [most instructions of a variant + 1] of arrival */
+    /* owned, [prog->n_tensor]: copied by an earlier instruction */
+    bool *is_copied[QUEUE_COUNT];
+    /* owned, [prog->n_tensor]: order of the last push to it in variant
+     * `pushed_in` (NULL: none yet); -1: none */
+    int *pushed;
     const struct variant *pushed_in;
     bool no_memory; /* something was left out */
 };
 
-/* Where what is pushed to a GPU comes to (gpu_peer.c). */
+/* The destination of pushes to a GPU (gpu_peer.c). */
 struct peer_inbox {
-    uint64_t device_inbox; /* of its inbox */
-    bool *direct; /* owned, [tensors of its program]: it is pushed there by
-                        all who do; NULL: it is none of the bank's */
+    uint64_t device_inbox; /* its address */
+    /* owned, [tensors of its program]: all peers push it to the device-side
+     * inbox; NULL: the device is not of this backend */
+    bool *direct;
 };
 
-/* A region lies in several allocations: from a tensor on in another one. */
+/* An allocation boundary: from offset `from` on, the region lies at `at`. */
 struct gpu_cut {
     enum region region;
     size_t from;
@@ -51,85 +54,89 @@ struct gpu_cut {
 enum { GPU_MAX_CUTS = 16 };
 
 struct gpu_image {
-    struct device_set *set;           /* borrowed */
-    const struct program *prog;       /* borrowed */
-    int n_unit;                       /* of the GPU */
-    const struct peer_inbox *box;     /* borrowed, [devices of the set]; NULL:
-                                         nothing is pushed to mirrors */
-    uint64_t base[REGION_COUNT];      /* of the device's regions; of the inbox
-                                         its mirror */
-    struct gpu_cut cut[GPU_MAX_CUTS]; /* of a region ascending */
+    struct device_set *set;     /* borrowed */
+    const struct program *prog; /* borrowed */
+    int n_unit;                 /* compute units of the GPU */
+    /* borrowed, [devices of the set]; NULL: no pushes to device-side inboxes */
+    const struct peer_inbox *box;
+    /* of the device's regions; for the inbox the device-side one */
+    uint64_t base[REGION_COUNT];
+    struct gpu_cut cut[GPU_MAX_CUTS]; /* ascending within a region */
     int n_cut;
     uint64_t scratch[QUEUE_COUNT];
-    uint64_t *view;     /* owned, [devices of the set][REGION_COUNT]:
-                                  where kernels find it; 0: nowhere */
-    struct arena arena; /* of tables that are made here */
+    /* owned, [devices of the set][REGION_COUNT]: address for kernels; 0:
+     * none */
+    uint64_t *view;
+    struct arena arena; /* of tables made here */
     struct gpu_tables tables;
     uint64_t tables_at;
     struct gpu_tensor *tensor; /* owned, [prog->n_tensor] */
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* of gpu_image_pages() */
     int n_micro;
-    const struct variant *variant; /* that the launches are of; NULL: of none */
-    bool by_insn; /* asked for: each step has its own launches */
+    const struct variant *variant; /* whose launches are made; NULL: none */
+    bool by_insn; /* requested: each instruction has its own launches */
     bool is_by_insn;
     struct launch_list list; /* owned */
     struct gpu_inbox inbox;
-    int *first; /* owned, [most steps of a script + 1] of list.launch */
-    int *
-        fused_into; /* owned, [most instructions]: whose launches do its work */
-    int *queue;     /* owned, [most steps]: for fusing, as the next two */
-    bool *is_fusion_barrier; /* owned, [most steps] */
-    int *touched;            /* owned, [most steps + 1] of touches.touch */
+    int *first; /* owned, [most instructions of a variant + 1] of list.launch */
+    /* owned, [most instructions]: the instruction whose launches do its work */
+    int *fused_into;
+    int *queue; /* owned, [most instructions]: for fusing, as the next two */
+    bool *is_fusion_barrier; /* owned, [most instructions] */
+    int *touched; /* owned, [most instructions + 1] of touches.touch */
     struct gpu_access_set touches;
 };
 
-/* Of a device that has its program; collects its tables. base[] and
- * inbox.mapped are there; scratch[] and view[] are filled in by the caller, and
- * gpu_image_place() is called then. fini takes half-made ones. */
+/* Prepares the image of a device that has its program, and collects its tables.
+ * base[] and inbox.mapped are set before. The caller then fills in scratch[]
+ * and view[] and calls gpu_image_place(). fini takes half-made images. */
 pl_status gpu_image_init(struct gpu_image *m, struct device_set *set,
                          const struct device *d, pl_err *err);
 void gpu_image_place(struct gpu_image *m);
 void gpu_image_fini(struct gpu_image *m);
 
-/* The kernels that runs of its program can launch; needs nothing of a GPU. box:
- * as struct gpu_image has it. */
+/* Lists the kernels that steps of its program can launch. Needs no GPU. box: as
+ * in struct gpu_image. */
 pl_status gpu_list_kernels(struct device_set *set, const struct device *d,
                            const struct peer_inbox *box,
                            bool want[GPU_KERNEL_COUNT], pl_err *err);
 
-/* Makes the launches of a run, if they are not those of the last one. False:
- * there is no memory for them. */
+/* Makes the launches of a step unless they equal the last step's. Returns false
+ * if memory is short. */
 bool gpu_image_prepare(struct gpu_image *m, const struct device *d,
                        const struct device_run *run);
-/* A failed run may have left anything: all is made anew. */
+/* Forgets the launches after a failed step, which may have left anything. */
 static inline void gpu_image_forget(struct gpu_image *m)
 {
     m->variant = NULL;
 }
 
-/* Bytes of scratch that the steps of a queue need, on a GPU of so many units;
- * where there is no memory to find out, GPU_SCRATCH_UNKNOWN, with which no
- * program is loaded. */
+/* Returns the scratch bytes that the instructions of a queue need on a GPU with
+ * n_unit units. Returns GPU_SCRATCH_UNKNOWN, with which no program is loaded,
+ * if memory is too short to find out. */
 #define GPU_SCRATCH_UNKNOWN (SIZE_MAX / 8)
 size_t gpu_image_scratch(const struct program *p, int n_unit, enum queue q);
 
-/* How many pages of a sequence the launches of micro-batch k are made for:
- * those that its longest one has, rounded up to a power of two of spans, so
- * that launches are kept while sequences grow; 0: all that a table has. */
+/* Returns the pages of a sequence that the launches of micro-batch k are made
+ * for. It is the count of the longest sequence, rounded up to a power of two of
+ * spans, so that launches are kept while sequences grow. 0: all pages of a
+ * table. */
 int64_t gpu_image_pages(const struct device_run *run, int k);
 
-/* Has the run these sizes? */
+/* Returns true if the step has these sizes. */
 bool gpu_image_same_sizes(int n_micro, const struct graph_sizes *sizes,
                           const int64_t *n_page, const struct device_run *run);
 
-/* Bytes of its queue's scratch that the step needs, at the sizes of the run. */
+/* Returns the bytes of its queue's scratch that the instruction needs, at the
+ * sizes of the step. */
 size_t gpu_image_insn_scratch(const struct gpu_image *m, const struct insn *st);
 
-/* Can kernels reach all that the step touches? */
+/* Returns true if kernels can access all operands of the instruction. */
 bool gpu_image_reaches(const struct gpu_image *m, const struct insn *st);
 
-/* Where a byte of a region of the device itself lies; 0: nowhere. */
+/* Returns the address of a byte in a region of the device itself, or 0 if it
+ * has none. */
 static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
                                       size_t offset)
 {
@@ -144,7 +151,7 @@ static inline uint64_t gpu_image_byte(const struct gpu_image *m, enum region r,
     return base ? base + (offset - from) : 0;
 }
 
-/* Where a tensor of a device lies for kernels; 0: nowhere. */
+/* Returns a tensor's address for kernels, or 0 if it has none. */
 static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
                                     int tensor)
 {
@@ -156,15 +163,16 @@ static inline uint64_t gpu_image_at(const struct gpu_image *m, int dev,
     return base ? base + t->offset : 0;
 }
 
-/* Is a tensor pushed to the mirror of its inbox? */
+/* Returns true if a tensor is pushed to its device-side inbox. */
 static inline bool gpu_image_near(const struct gpu_image *m, int dev,
                                   int tensor)
 {
     return m->box && m->box[dev].direct && m->box[dev].direct[tensor];
 }
 
-/* The same where what is pushed comes: of the device's own inbox not the
- * mirror, unless it is pushed there. */
+/* The same, but the address where pushed bytes arrive. For the device's own
+ * inbox it is the host inbox, unless the tensor is pushed to the device-side
+ * one. */
 static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
                                      int tensor)
 {
@@ -178,7 +186,7 @@ static inline uint64_t gpu_image_box(const struct gpu_image *m, int dev,
     return m->inbox.mapped ? m->inbox.mapped + t->offset : 0;
 }
 
-/* And for the host, if it is open to this device. */
+/* The same for the host, or NULL if this device cannot access it. */
 static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
                                             int tensor)
 {
@@ -188,38 +196,43 @@ static inline unsigned char *gpu_image_host(const struct gpu_image *m, int dev,
     return d->at[t->region] ? d->at[t->region] + t->offset : NULL;
 }
 
-/* A long run of bytes between the host and the device: copied, as the drivers
- * do best, by no kernel. */
+/* Returns true for a long span between host and device. The driver copies it
+ * instead of a kernel, because that is fastest. */
 static inline bool gpu_image_long(const struct copy_extent *l)
 {
     return l->n0 == 1 && l->n1 == 1 && l->bytes >= 64 << 10;
 }
 
-/* The table of pages that a PAGES step reads, as the host has it at `data`. */
+/* Returns the page table that a PAGES instruction reads, whose host copy is at
+ * `data`. */
 struct token_table gpu_image_table(const struct gpu_image *m,
                                    const struct insn *st, const void *data);
 
-/* Tells the device what a step does. pages: of a PAGES step, its table. */
+/* Counts the work of an instruction in the device's counters. pages: the table
+ * of a PAGES instruction. */
 void gpu_image_count(const struct gpu_image *m, struct device *d,
                      const struct insn *st, const void *pages);
 
-/* ---- of these files alone ---- */
+/* ---- private to these files ---- */
 
-/* Adds what is made of a program's pieces to the tables. */
+/* Adds the tables made of an instruction's copy descriptors. */
 void gpu_move_tables(struct gpu_image *m, const struct insn *st);
-/* Adds the launches of a step that moves bytes, but for long runs between the
- * host and the device. */
+/* Adds the launches of an instruction that moves bytes, except long spans
+ * between host and device. */
 void gpu_move_launch(struct gpu_image *m, const struct insn *st);
 
 /* ---- gpu_inbox.c ---- */
-/* Takes what is zero but for `mapped`. False: there is no memory. */
+/* Takes a zeroed inbox in which only `mapped` is set. Returns false if memory
+ * is short. */
 bool gpu_inbox_init(struct gpu_inbox *x, const struct program *p, int n_step);
 void gpu_inbox_free(struct gpu_inbox *x);
-/* The steps of script c follow. */
+/* Begins the instructions of variant c. */
 void gpu_inbox_begin(struct gpu_image *m, const struct variant *c);
-/* Adds what a step reads and the mirror does not have yet. */
+/* Adds the ranges that an instruction reads and that the device-side inbox
+ * lacks so far. */
 void gpu_inbox_insn(struct gpu_image *m, const struct insn *st);
-/* Does an item read what has come in the inbox itself? */
+/* Returns true if an item reads its received bytes from the host inbox
+ * itself. */
 bool gpu_inbox_direct(const struct gpu_image *m, const struct insn *st,
                       const struct merge_item *it);
 

@@ -1,25 +1,26 @@
-/* What comes into a GPU's inbox, on its way to where kernels read it; what
- * peers write there themselves (gpu_peer.c) has no such way.
+/* Copies from the host inbox of a GPU to where kernels read. What peers write
+ * to GPU memory themselves (gpu_peer.c) needs no copy.
  *
- * The inbox lies in the host's memory, a post box: peers put bytes in, and
- * nothing works there. Its mirror lies in the GPU's memory and has the same
- * places. A step that reads what has come finds it in the mirror, where a copy
- * in the step's queue has brought it, behind the WAIT that the step comes
- * after: of a MERGE, a PUSH what their pieces take, of others the tensor as
- * large as it is in this run, once for all its readers in a queue that come
- * after the last push to it.
+ * The host inbox is in host memory: peers write bytes there, and no kernel
+ * works there. The device-side inbox is in GPU memory and has the same offsets.
+ * An instruction that reads received bytes finds them in the device-side inbox.
+ * A copy in its queue puts them there, after the WAIT that precedes the
+ * instruction. For a MERGE or a PUSH it copies the ranges of their copy
+ * descriptors. For others it copies the tensor at its current size. That is
+ * done once for all readers in a queue that follow the last push to it.
  *
- * A MERGE reads each byte once. A few it takes from the post box itself, where
- * the driver maps that: a kernel has 32 KiB over a bus of 16 GB/s in some 3 us,
- * while the copy alone takes a change from one engine to another and back. */
+ * A MERGE reads each byte once. It reads short ranges from the host inbox
+ * itself, where the driver maps it. A kernel reads 32 KiB over a bus of 16 GB/s
+ * in some 3 us, while the copy alone needs a change to another engine and back.
+ */
 #include "device/gpu/gpu_image.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a value put together */
+enum { DIRECT = 32 << 10 }; /* bytes of an addend, or of a gathered value */
 
-/* ---- what a run brings --------------------------------------------------- */
+/* ---- ranges of a step ---------------------------------------------------- */
 
 void gpu_inbox_free(struct gpu_inbox *x)
 {
@@ -50,8 +51,8 @@ static void note_push(struct gpu_image *m, const struct insn *st, int dev,
         m->inbox.pushed[tensor] = st->order;
 }
 
-/* Where in the order of all steps each tensor is pushed to for the last time.
- * Steps of guards that are not in the run count too. */
+/* Finds each tensor's last push in the order of all instructions. Instructions
+ * whose predicate excludes them from the step count too. */
 static void look_for_pushes(struct gpu_image *m, const struct variant *c)
 {
     for (int i = 0; i < m->prog->n_tensor; i++)
@@ -103,7 +104,7 @@ static void bring(struct gpu_inbox *x, size_t at, size_t bytes)
     x->arrival[x->n++] = (struct gpu_arrival){at, bytes};
 }
 
-/* Is it in the post box, and must be brought? */
+/* Returns true if a tensor is in the host inbox and must be copied. */
 static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
 {
     return dev == m->prog->dev &&
@@ -111,9 +112,10 @@ static bool in_inbox(const struct gpu_image *m, int dev, int tensor)
            !gpu_image_near(m, dev, tensor);
 }
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copy descriptors ---------------------------------------------------- */
 
-/* Bytes of a tensor, from the first that is touched to behind the last. */
+/* Byte range of a tensor, from the first accessed byte to the end of the
+ * last. */
 struct extent {
     int64_t begin, end;
 };
@@ -124,7 +126,7 @@ static struct extent extent_of(const struct copy_extent *l)
                                        (l->n1 - 1) * l->src_s1 + l->bytes};
 }
 
-/* Adds what a piece reads. */
+/* Adds the range that a copy descriptor reads. */
 static void widen(struct extent *e, const struct copy_desc *p,
                   const struct graph_sizes *z)
 {
@@ -143,7 +145,8 @@ static void widen(struct extent *e, const struct copy_desc *p,
     e->end = x.end > e->end ? x.end : e->end;
 }
 
-/* What pieces p[n] take, neighbours of one tensor together. */
+/* Copies the ranges of descriptors p[n]; consecutive ones of one tensor as one
+ * range. */
 static void bring_pieces(struct gpu_image *m, const struct insn *st,
                          const struct copy_desc *p, int n)
 {
@@ -159,7 +162,7 @@ static void bring_pieces(struct gpu_image *m, const struct insn *st,
     }
 }
 
-/* What an item reads of each addend. */
+/* Returns the range that an item reads of each addend. */
 static struct extent summed(const struct gpu_image *m, const struct insn *st,
                             const struct merge_item *it)
 {
@@ -255,7 +258,7 @@ static void bring_tensor(void *user, const struct insn_access *u)
     bring(x, r->m->prog->tensor[u->tensor].offset, bytes_of(r->m, u->tensor));
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
 void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
 {
@@ -273,7 +276,7 @@ void gpu_inbox_insn(struct gpu_image *m, const struct insn *st)
     case INSN_PAGES:
         insn_accesses(st, m->prog->dev, m->prog->tensor, bring_tensor, &r);
         return;
-    case INSN_PULL: /* what others have */
+    case INSN_PULL: /* reads memory of others */
     case INSN_POST:
     case INSN_WAIT:
         return;

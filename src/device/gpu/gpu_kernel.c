@@ -1,4 +1,4 @@
-/* The table of gpu_kernels.def, lists of launches, the table of entries. */
+/* The table of gpu_kernels.def, launch lists, the table of entries. */
 #include "device/gpu/gpu_kernel.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ void gpu_list_free(struct launch_list *l)
     *l = (struct launch_list){0};
 }
 
-/* Room for one more launch. */
+/* Makes space for one more launch. */
 static bool grow(struct launch_list *l, size_t bytes)
 {
     if (l->n == l->n_max) {

@@ -1,11 +1,11 @@
-/* From a kernel of a program to launches on a GPU.
+/* Turns a kernel of a program into launches on a GPU.
  *
- * A *launch* is one kernel of the text (text/), run by so many groups. What a
- * step of a program asks for is one launch or a few, one after another. Their
- * order of operations is that of the CPU's kernels, to the bit.
+ * A launch is one kernel of the kernel source (text/), run by a number of work
+ * groups. An instruction of a program becomes one launch or a few, one after
+ * another. Their order of operations is that of the CPU's kernels, to the bit.
  *
- * Nothing here touches a device: addresses are numbers, as the driver gives
- * them. A driver that knows pointers gives those. */
+ * Nothing here accesses a device. Addresses are the numbers that the driver
+ * returns; a driver with pointers returns those. */
 #ifndef DEVICE_GPU_GPU_KERNEL_H
 #define DEVICE_GPU_GPU_KERNEL_H
 
@@ -19,28 +19,30 @@ enum gpu_kernel {
 };
 
 enum {
-    GPU_MAX_LANES = 256, /* of a group */
+    GPU_MAX_LANES = 256, /* of a work group */
     GPU_MAX_ARGS = 640,  /* bytes of a kernel's arguments */
 };
 
 const char *gpu_kernel_name(enum gpu_kernel k);
-int gpu_kernel_lanes(enum gpu_kernel k);   /* of a group: 32, 64, 128 or 256 */
+/* of a work group: 32, 64, 128 or 256 */
+int gpu_kernel_lanes(enum gpu_kernel k);
 size_t gpu_kernel_args(enum gpu_kernel k); /* bytes */
-bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k); /* where there are */
+/* if the GPU has them */
+bool gpu_kernel_is_for_matrix_units(enum gpu_kernel k);
 
-/* A local tensor on the device: cpu_tensor's, but for its address. */
+/* A local tensor on the device: like cpu_tensor, except for its address. */
 struct gpu_tensor {
     uint64_t at; /* 0: absent */
     pl_format format;
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
-    const struct pack *pack; /* NULL for plain tensors */
+    const struct pack *pack; /* NULL: not packed */
     uint64_t chunk;          /* pack->chunk, on the device */
-    uint64_t grid;           /* of a plain weight: quant_grid(format), there */
+    uint64_t grid; /* quant_grid(format) of a plain weight, on the device */
 };
 
-/* A call of a kernel, as cpu_call. What a pointer of the host names lies on the
- * device too: its address has the same name and _at. */
+/* A call of a kernel, like cpu_call. The data of a host pointer also lies on
+ * the device: its address has the same name and _at. */
 struct gpu_call {
     struct gpu_tensor out;
     struct gpu_tensor in[GRAPH_MAX_IN];
@@ -48,10 +50,11 @@ struct gpu_call {
     const struct graph_attr *attr;
     uint64_t q8;              /* in[0] quantized; 0: floats are read */
     struct token_table table; /* n_tok 0: none. Its pointers are NULL */
-    uint64_t pos, seq, pages; /* what they would point at */
+    uint64_t pos, seq, pages; /* addresses for these pointers */
     int64_t n_seq;            /* of the table; 0: unknown */
-    int64_t n_page; /* that a sequence has positions in, at most; 0: unknown */
-    int n_unit;     /* of the GPU, that run groups side by side; 0: unknown */
+    /* most pages in which a sequence has positions; 0: unknown */
+    int64_t n_page;
+    int n_unit;              /* compute units of the GPU; 0: unknown */
     const int32_t *head_map; /* or NULL */
     uint64_t head_map_at;
     struct rank_tree tree;
@@ -63,16 +66,16 @@ struct gpu_call {
     uint64_t scratch; /* gpu_entry.scratch bytes, 256-aligned */
 };
 
-/* Takes over what a table on the host says, but for the addresses. */
+/* Takes over the values of a table on the host, except the addresses. */
 void gpu_call_set_table(struct gpu_call *c, const struct token_table *t);
 
-/* Launches, in order; the arguments of one behind another. */
+/* Launches, in order; their arguments follow one another. */
 struct launch_list {
-    int n, n_max; /* n_max: room */
+    int n, n_max; /* n_max: capacity */
     struct gpu_launch {
         enum gpu_kernel kernel;
         int32_t n_group;
-        size_t args;      /* where in `bytes` */
+        size_t args;      /* offset in `bytes` */
     } * launch;           /* owned */
     unsigned char *bytes; /* owned */
     size_t n_byte, n_byte_max;
@@ -80,18 +83,18 @@ struct launch_list {
 };
 
 void gpu_list_free(struct launch_list *l);
-/* Adds a launch; of no groups, nothing. `args` is copied. */
+/* Adds a launch unless n_group is 0. `args` is copied. */
 void gpu_list_add(struct launch_list *l, enum gpu_kernel k, int64_t n_group,
                   const void *args);
 
 struct gpu_entry {
     void (*launch)(struct launch_list *l, const struct gpu_call *c);
-    /* Scratch for a call of at most these sizes (addresses unset); NULL:
-     * none. */
+    /* Returns the scratch for a call of at most these sizes (addresses unset).
+     * NULL: none. */
     size_t (*scratch)(const struct gpu_call *c);
 };
 
-/* By kernel of the program; launch == NULL: GPUs have none. */
+/* By kernel of the program; launch == NULL: not on GPUs. */
 extern const struct gpu_entry gpu_entries[KERNEL_COUNT];
 
 #endif

@@ -20,7 +20,7 @@ struct head {
 };
 static const char magic[8] = "plaitgpu";
 
-enum { MOST = 1 << 30 }; /* bytes of a file */
+enum { MOST = 1 << 30 }; /* most bytes of a file */
 
 static pl_status place(char path[CACHE_PATH], const void *key, size_t n_key,
                        pl_err *err)
@@ -41,7 +41,7 @@ bool gpu_cache_is_there(void)
            access(path, R_OK | W_OK | X_OK) == 0;
 }
 
-/* Exactly n bytes. */
+/* Reads exactly n bytes. */
 static bool take(int fd, void *out, size_t n)
 {
     while (n > 0) {
@@ -57,7 +57,8 @@ static bool take(int fd, void *out, size_t n)
     return true;
 }
 
-/* A file of this user, as long as its head says, and of this key. */
+/* Returns true if the file belongs to this user, has the size that its header
+ * says, and a key of this size. */
 static bool fits(int fd, struct head *h, size_t n_key)
 {
     struct stat st;

@@ -1,14 +1,15 @@
-/* Which kernels of the text a program can launch, before any of its memory is
- * there: launches are made as for runs, at addresses that nothing has, and are
- * looked at instead of done. A kernel is chosen by sizes that grow, so those of
- * one row, of powers of two and of the largest run meet each, fused and by
- * themselves. */
+/* Lists the kernels that a program can launch, before any of its memory exists.
+ * Launches are made as for steps, at invalid addresses, and inspected instead
+ * of executed. A kernel is chosen by sizes that grow. So steps of one row, of
+ * powers of two and of the largest size cover each kernel, both fused and
+ * unfused. */
 #include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_image.h"
 
-/* Addresses that no driver gives, apart for each region; 0 would be absent. */
+/* Returns an address that no driver returns, different for each region. 0 would
+ * mean absent. */
 static uint64_t nowhere(int i)
 {
     return (uint64_t)(i + 1) << 48;
@@ -32,7 +33,7 @@ static pl_status init(struct gpu_image *m, struct device_set *set,
     return PL_OK;
 }
 
-/* False: there is no memory. */
+/* Returns false if memory is short. */
 static bool look(struct gpu_image *m, const struct device *d, int variant,
                  int n_micro, const struct graph_sizes *z,
                  bool want[GPU_KERNEL_COUNT])
@@ -51,7 +52,8 @@ static bool look(struct gpu_image *m, const struct device *d, int variant,
     return true;
 }
 
-/* So many tokens: all of one sequence and one result, or as many as can be. */
+/* Lists the kernels for n_tok tokens: all of one sequence with one result, and
+ * with as many of both as possible. */
 static bool look_at(struct gpu_image *m, const struct device *d, int variant,
                     int64_t n_tok, bool want[GPU_KERNEL_COUNT])
 {

@@ -1,11 +1,11 @@
-/* A kind of GPU is one line: its name and its driver. */
+/* A GPU backend is one line: its name and its driver. */
 #ifndef DEVICE_GPU_GPU_KIND_H
 #define DEVICE_GPU_GPU_KIND_H
 
 #include "device/cpu/cpu_image.h"
 #include "device/gpu/gpu_driver.h"
 
-/* As struct backend_ops has them. */
+/* As declared in struct backend_ops. */
 pl_status gpu_describe(struct device_list *l, const struct device_item *it,
                        pl_err *err);
 pl_status gpu_show(const struct backend_ops *ops, struct gpu_info *out, int max,
@@ -27,7 +27,7 @@ pl_status gpu_flush(struct device *d, pl_err *err);
 void gpu_submit(struct backend *b);
 void gpu_wait(struct backend *b);
 
-/* More columns may stand behind the driver. */
+/* More columns may follow the driver. */
 #define GPU_KIND(kind, its_driver, ...)                                        \
     {                                                                          \
         .name = #kind, .accepts = #kind ", " #kind ":0, " #kind "*2",          \

@@ -1,5 +1,5 @@
-/* The functions behind gpu_entries, one for each kernel of programs, and what
- * they share. */
+/* The functions of gpu_entries, one for each kernel of programs, and their
+ * helpers. */
 #ifndef DEVICE_GPU_GPU_LAUNCH_H
 #define DEVICE_GPU_GPU_LAUNCH_H
 
@@ -15,7 +15,7 @@ typedef uint64_t u64;
 typedef int64_t s64;
 #include "device/gpu/text/args.h"
 
-/* name, scratch function or NULL; gpu_launch_##name makes the launches */
+/* name, scratch function or NULL; gpu_launch_##name adds the launches */
 #define GPU_LAUNCH_MAP(X)                                                      \
     X(rms_norm, NULL)                                                          \
     X(softmax, NULL)                                                           \
@@ -87,7 +87,7 @@ static inline int64_t gpu_last(const struct gpu_tensor *t)
     return t->dim[t->n_dim - 1];
 }
 
-/* Product of all dimensions but the last. */
+/* Product of all dimensions except the last. */
 static inline int64_t gpu_rows(const struct gpu_tensor *t)
 {
     int64_t n = 1;
@@ -97,14 +97,14 @@ static inline int64_t gpu_rows(const struct gpu_tensor *t)
     return n;
 }
 
-/* How many groups of so many lanes n elements take. */
+/* Returns the number of groups of `lanes` lanes that n elements take. */
 static inline int64_t gpu_groups(int64_t n, int lanes)
 {
     return (n + lanes - 1) / lanes;
 }
 
-/* The same of 256 lanes that go on by turns: a few elements each, where there
- * are enough to fill any GPU. */
+/* The same for groups of 256 lanes that loop over their elements: a few each,
+ * if that still fills any GPU. */
 static inline int64_t gpu_turns(int64_t n)
 {
     enum { ENOUGH = 2048 };
@@ -113,13 +113,13 @@ static inline int64_t gpu_turns(int64_t n)
     return one < ENOUGH ? one : four > ENOUGH ? four : ENOUGH;
 }
 
-/* TEXT_F32 .., of a plain tensor's format. */
+/* Returns TEXT_F32 .. for the format of a plain tensor. */
 static inline int32_t gpu_format(pl_format f)
 {
     return f == PL_F16 ? TEXT_F16 : f == PL_BF16 ? TEXT_BF16 : TEXT_F32;
 }
 
-/* And of a cache. */
+/* The same for a cache. */
 static inline int32_t gpu_cache_format(pl_format f)
 {
     return f == PL_Q8_0 ? TEXT_Q8_0 : gpu_format(f);

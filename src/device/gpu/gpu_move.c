@@ -1,14 +1,14 @@
-/* Launches of steps that move bytes or add them along a tree of ranks. */
+/* Launches of instructions that move bytes or sum them along a rank tree. */
 #include <string.h>
 
 #include "device/gpu/gpu_image.h"
 #include "device/gpu/gpu_launch.h"
 
-enum { LANES = 256, UNITS = 4 * LANES /* of a group that copies */ };
+enum { LANES = 256, UNITS = 4 * LANES /* of a copying group */ };
 
-/* ---- pieces -------------------------------------------------------------- */
+/* ---- copy descriptors ---------------------------------------------------- */
 
-/* The largest unit that divides all that a piece says. */
+/* Returns the largest unit that divides all offsets and sizes of a copy. */
 static int32_t unit_of(const struct text_piece *p)
 {
     uint64_t all = p->dst | p->src | (uint64_t)p->bytes | (uint64_t)p->dst_s0 |
@@ -18,7 +18,7 @@ static int32_t unit_of(const struct text_piece *p)
     return all % 8 == 0 ? 8 : all % 4 == 0 ? 4 : all % 2 == 0 ? 2 : 1;
 }
 
-/* Pieces until they are launched, as many as one kernel takes. */
+/* Copies collected for a launch, at most as many as one kernel takes. */
 struct batch {
     struct launch_list *list;
     struct copy_pieces_args a;
@@ -56,7 +56,7 @@ static void put_piece(struct batch *b, const struct copy_extent *l,
         send(b);
 }
 
-/* What goes between the host's memory and the device: long runs are not copied
+/* Adds copies. Long spans between host memory and the device are not copied
  * here. */
 static void put_pieces(struct gpu_image *m, struct batch *b,
                        const struct copy_desc *p, int n,
@@ -71,9 +71,10 @@ static void put_pieces(struct gpu_image *m, struct batch *b,
     }
 }
 
-/* ---- what a MERGE reads -------------------------------------------------- */
+/* ---- sources of a MERGE -------------------------------------------------- */
 
-/* direct: what has come in the inbox is read there, not in the mirror. */
+/* direct: received bytes are read from the host inbox, not from the device-side
+ * one. */
 static uint64_t source(const struct gpu_image *m, int dev, int tensor,
                        bool direct)
 {
@@ -107,8 +108,8 @@ static size_t addend_bytes(const struct merge_item *it)
     return (size_t)it->n_addend * sizeof(struct merge_tree_addend);
 }
 
-/* What an addend is without its address, which is not known yet: which tensor.
- * Two of the same address are the same table. */
+/* Writes the addends of a table. Addends with equal addresses give equal
+ * tables. */
 static void make_addends(struct gpu_image *m, const struct merge_item *it,
                          bool direct, struct merge_tree_addend *out)
 {
@@ -127,7 +128,7 @@ static void make_addends(struct gpu_image *m, const struct merge_item *it,
     }
 }
 
-/* Which table of its addends is meant: two are made where the inbox is
+/* Returns the key of an item's addend table; two tables exist if the inbox is
  * mapped. */
 static const void *addends_key(const struct merge_item *it, bool direct)
 {
@@ -221,7 +222,7 @@ static void add_pages(struct gpu_image *m, const struct insn *st)
     gpu_list_add(&m->list, GPU_pages, z->n_seq * a.n_entry * a.n_head, &a);
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
 void gpu_move_tables(struct gpu_image *m, const struct insn *st)
 {

@@ -1,16 +1,15 @@
-/* Which GPUs write into each other's memory.
+/* Decides which GPUs write into each other's memory.
  *
- * Of what comes into a GPU's inbox each byte takes one way. Where all who push
- * to it are GPUs that reach this one's memory, or this one itself, they write
- * it into the mirror, where it is read: nothing lies in the host's memory on
- * its way. All else comes by the post box, as gpu_inbox.c says. Tensors that
- * have bytes in common, one being part of another or coming later, go the same
- * way: what is pushed as one may be read as another. Words that are waited for
- * are the host's always; a post comes behind all that was written before it,
- * wherever.
+ * Each byte for a GPU's inbox takes one of two ways. A tensor is written
+ * directly to the device-side inbox, where it is read, if each device that
+ * pushes it is this GPU or has peer access to it. It then never passes through
+ * host memory. All else passes through the host inbox (gpu_inbox.c). Tensors
+ * that share bytes, at once or in turn, go the same way, because bytes pushed
+ * as one tensor may be read as another. Event words are always in host memory.
+ * A post comes after all earlier writes, to any memory.
  *
- * What a driver says of its GPUs is tried: there are machines where bytes for a
- * peer come to nowhere, and no command fails. */
+ * The driver's statement about peer access is tested. On some machines bytes
+ * for a peer are lost, and no command fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +19,10 @@
 
 enum { TRIAL = 4096 };
 
-/* ---- does it reach? ------------------------------------------------------ */
+/* ---- test of peer access ------------------------------------------------- */
 
-/* From w's memory at `from` into the mirror of x. */
+/* Copies from w's memory at `from` to the device-side inbox of x, and
+ * compares. */
 static pl_status send(struct gpu_device *w, struct gpu_device *x, uint64_t from,
                       size_t n, bool *arrives, pl_err *err)
 {
@@ -55,12 +55,12 @@ static pl_status try_to_send(struct gpu_device *w, struct gpu_device *x,
     PL_TRY(gpu_allocate(w, "a trial", n, &from, err));
     s = send(w, x, from, n, arrives, err);
     if (!device_set_is_quarantined(
-            x->set)) /* else it might wait for what hangs */
+            x->set)) /* else release might wait for hung work */
         w->driver->release(w->gpu, from);
     return s;
 }
 
-/* Does what device d pushes come into the mirror of x? */
+/* Sets *yes if pushes of device d arrive in the device-side inbox of x. */
 static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
                          pl_err *err)
 {
@@ -72,17 +72,17 @@ static pl_status reaches(struct gpu_device *x, int d, bool peers, bool *yes,
         !x->driver->enable_peer_access ||
         x->driver->enable_peer_access(w->gpu, x->gpu, NULL) != PL_OK)
         return PL_OK;
-    x->reached = true; /* a trial that hangs may write later, too */
+    x->reached = true; /* a test that hangs may still write later */
     return try_to_send(w, x, yes, err);
 }
 
-/* ---- what is pushed ------------------------------------------------------ */
+/* ---- pushed ranges ------------------------------------------------------- */
 
-/* A part of an inbox: a tensor, or what a step pushes there. */
+/* A range of an inbox: a tensor, or one that an instruction pushes. */
 struct part {
     int64_t from, to; /* bytes */
-    int tensor;       /* -1: what is pushed */
-    bool far;         /* and it comes by the post box */
+    int tensor;       /* -1: a pushed range */
+    bool far;         /* it is pushed through host memory */
 };
 
 struct parts {
@@ -108,9 +108,10 @@ static void add_part(struct parts *p, const struct part *part)
     p->part[p->n++] = *part;
 }
 
-/* What a PUSH brings to its k-th destination, at the largest sizes, and all of
- * the tensor before it: a staging of several entries has more bytes than its
- * tensor tells of, and they are read by its name or by one of their own. */
+/* Adds the range of a PUSH to its k-th destination, at the largest sizes, from
+ * the start of its tensor. A staging buffer of several entries has more bytes
+ * than its tensor says, and is read under its name or under names of its own.
+ */
 static void add_push(struct parts *p, const struct insn_push *push, int k,
                      const struct graph_sizes *max)
 {
@@ -149,7 +150,7 @@ static void add_tensor(struct parts *p, int tensor, int as)
                                .tensor = as});
 }
 
-/* What a device pushes into the inbox. */
+/* Adds the ranges that a device pushes into the inbox. */
 static void add_pushes(struct parts *p, const struct program *from)
 {
     for (int i = 0; i < from->n_variant; i++)
@@ -172,8 +173,8 @@ static int by_place(const void *a, const void *b)
     return p->from < q->from ? -1 : p->from > q->from;
 }
 
-/* Parts that overlap, one the next: they are near if something is pushed there
- * and nothing by the post box. */
+/* Decides one chain of overlapping ranges: they use peer access if something is
+ * pushed there and no push goes through host memory. */
 static void deal(const struct part *part, int n, bool *near)
 {
     bool any = false, far = false;
@@ -241,7 +242,8 @@ static pl_status fill_box(struct gpu_device *x, bool peers,
     return s;
 }
 
-/* One that peers may write, if they might and the GPU has such memory. */
+/* Allocates the device-side inbox, in memory that peers may write, if peers may
+ * do so and the GPU has such memory. */
 static pl_status make_mirror(struct gpu_device *x, bool peers, pl_err *err)
 {
     const size_t bytes = x->dev->bytes[REGION_INBOX];
@@ -288,7 +290,7 @@ void gpu_peer_unload(struct gpu_backend *g)
     g->box = NULL;
 }
 
-/* All that overlaps goes one way, so that any byte of it tells. */
+/* Checks one byte only, because overlapping tensors go the same way. */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset)
 {
     const struct program *p = x->dev->prog;

@@ -1,15 +1,15 @@
-/* Speeds from figures of drivers. Multiply-adds a clock of a unit stand in the
- * vendors' data sheets and programming guides. */
+/* Speeds computed from the figures of drivers. Multiply-adds per clock and unit
+ * are from the vendors' data sheets and programming guides. */
 #include "device/gpu/gpu_rates.h"
 
 #include <math.h>
 
 /* ---- CUDA ---------------------------------------------------------------- */
 
-/* Lanes of floats in a multiprocessor (CUDA C++ Programming Guide, table of
- * arithmetic throughput), and multiply-adds of weights in blocks a lane: four
- * of dp4a; of matrix instructions as many as the lanes have scales to apply
- * for, which is 32 in four instructions. 10.3 has few units of int8. */
+/* Float lanes of a multiprocessor (CUDA C++ Programming Guide, table of
+ * arithmetic throughput), and multiply-adds of quantized weights per lane: four
+ * with dp4a. Matrix instructions have as many as the lanes can apply scales
+ * for: 32 in four instructions. 10.3 has few int8 units. */
 static const struct {
     int level, lanes, block; /* from this compute capability on */
 } cuda_unit[] = {
@@ -17,8 +17,8 @@ static const struct {
     {80, 64, 8},   {70, 64, 4},   {0, 128, 4},
 };
 
-/* Of a graph; guesses. Where launches overlap llama.cpp gained some 0.7 us a
- * kernel (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
+/* In a graph; guesses. With programmatic dependent launch llama.cpp gained some
+ * 0.7 us a kernel (its pull request 22522, gpt-oss 20B on an RTX PRO 6000). */
 static const double cuda_launch_s = 1.5e-6, cuda_overlapped_s = 0.8e-6;
 
 void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
@@ -34,11 +34,11 @@ void gpu_speeds_cuda(struct gpu_info *i, int level, bool overlaps, double hz)
 
 /* ---- HIP ----------------------------------------------------------------- */
 
-/* What HIP counts is a compute unit of 64 lanes, from gfx10 on a pair of them
- * (AMD's CDNA and RDNA white papers). Multiply-adds of weights in blocks a
- * lane: four of dot4, half of which scales take. CDNA's matrix units work
- * beside the lanes, which have scales to apply for eight; RDNA's in their
- * place, so that 32 take eight clocks, of RDNA 4 two, and four of scales. */
+/* HIP counts compute units of 64 lanes, from gfx10 on pairs of them (AMD's CDNA
+ * and RDNA white papers). Multiply-adds of quantized weights per lane: dot4
+ * does four, and scales take half the time. CDNA's matrix units run in parallel
+ * with the lanes, which can apply scales for eight. RDNA's run in their place:
+ * 32 take eight clocks, on RDNA 4 two, and the scales four. */
 static double hip_block(const struct gpu_info *i, int generation)
 {
     if (i->has >> GPU_MMA & 1)
@@ -59,9 +59,9 @@ void gpu_speeds_hip(struct gpu_info *i, int generation, bool paired, double hz)
 
 /* ---- OpenCL -------------------------------------------------------------- */
 
-/* What a vendor calls a unit has so many lanes. */
+/* Lanes of the unit that a vendor counts. */
 static const struct {
-    uint32_t vendor; /* by the PCI's numbers */
+    uint32_t vendor; /* PCI vendor ID */
     int lanes;
 } opencl_unit[] = {
     {0x10de, 128}, /* NVIDIA: a multiprocessor */
@@ -71,9 +71,10 @@ static const struct {
 };
 enum { LANES_OF_CORE = 8, BLOCK_MACS_PER_LANE = 2 };
 
-static const double hz_gpu = 1e9, hz_core = 2e9; /* where none is told */
-/* Memory is not told of. Of cards of 2016 to 2024 with figures between 6 (of
- * HBM) and 40 multiply-adds of floats a byte, most have about 20. */
+/* if the driver reports none */
+static const double hz_gpu = 1e9, hz_core = 2e9;
+/* OpenCL does not report the bandwidth. Most cards of 2016 to 2024 have about
+ * 20 float multiply-adds per byte; the extremes are 6 (with HBM) and 40. */
 static const double macs_per_byte = 20;
 static const double shared_bytes_per_s = 50e9; /* two channels of DDR5 */
 static const double opencl_launch_s = 10e-6;

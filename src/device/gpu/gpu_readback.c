@@ -1,16 +1,16 @@
-/* What a run brings back to memory of the host that the driver has not mapped:
- * a queue copies it into the ring (gpu_staging_ring.c), and the issuing thread
- * from there to where it belongs, when the slot is wanted again or the queue
- * has been waited for. It is waited for before others may read the bytes, which
- * they do after a post, and before the device itself does, where its own inbox
- * is memory of that sort. A driver that is given such memory keeps the thread
- * in each copy instead. */
+/* Readback during a step to host memory that the driver has not mapped. A queue
+ * copies the bytes into the staging ring (gpu_staging_ring.c). The issuing
+ * thread copies them to their destination when the buffer is needed again or
+ * after it waited for the queue. It waits before others may read the bytes,
+ * which they do after a post. It also waits before the device itself reads
+ * them, if its own inbox is such memory. A driver that gets such memory
+ * directly blocks the thread in each copy. */
 #include <string.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-/* ---- what has come ------------------------------------------------------- */
+/* ---- received bytes ------------------------------------------------------ */
 
 static void scatter(const struct pending_readback *r)
 {
@@ -64,9 +64,9 @@ void gpu_return_forget(struct gpu_device *x)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* ---- what is to come ----------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------ */
 
-/* Runs that lie side by side from src + l->src on. */
+/* Requests spans that are contiguous from src + l->src on. */
 static pl_status ask_for(struct gpu_device *x, enum queue q, unsigned char *dst,
                          uint64_t src, const struct copy_extent *l, pl_err *err)
 {

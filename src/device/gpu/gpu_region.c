@@ -1,6 +1,6 @@
-/* Regions of a GPU's memory, an allocation each, or several where a driver
- * promises no allocation as large as weights or caches are: cut between tensors
- * then, so that each tensor lies whole in one, as kernels want it. */
+/* Regions of a GPU's memory, one allocation each. Weights or caches get several
+ * if a driver guarantees no allocation that large. Boundaries are between
+ * tensors, because kernels need each tensor in one allocation. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -20,9 +20,9 @@ pl_status gpu_allocate(struct gpu_device *x, const char *what, size_t bytes,
                    x->dev->desc.name, bytes_text(b, bytes), what, why.message);
 }
 
-/* ---- where to cut -------------------------------------------------------- */
+/* ---- allocation boundaries ----------------------------------------------- */
 
-/* What must stay in one piece: a tensor, or several that overlap. */
+/* Bytes that must stay in one allocation: a tensor, or several that overlap. */
 struct extent {
     size_t from, to;
 };
@@ -34,7 +34,8 @@ static int by_start(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* The region's, ascending, apart from each other; the caller frees them. */
+/* Returns the extents of a region, ascending and disjoint; the caller frees
+ * them. */
 static struct extent *extents(const struct program *p, enum region r, int *n)
 {
     struct extent *e = malloc(((size_t)p->n_tensor + 1) * sizeof *e);
@@ -69,7 +70,8 @@ static pl_status too_large(const struct gpu_device *x, enum region r,
         bytes_text(most, x->dev->desc.largest_bytes));
 }
 
-/* Where each part begins but the first, as few as can be. */
+/* Finds the start of each allocation except the first, with as few as
+ * possible. */
 static pl_status find_cuts(struct gpu_device *x, enum region r, size_t most,
                            pl_err *err)
 {
@@ -99,7 +101,7 @@ static pl_status find_cuts(struct gpu_device *x, enum region r, size_t most,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Where the part that begins at `from` ends. */
+/* Returns the end of the allocation that contains `from`. */
 static size_t end_of(const struct gpu_device *x, enum region r, size_t from)
 {
     const struct gpu_image *m = &x->image;
@@ -149,9 +151,9 @@ void gpu_region_unload(struct gpu_device *x)
     }
 }
 
-/* ---- between runs -------------------------------------------------------- */
+/* ---- between steps ------------------------------------------------------- */
 
-/* A range may be of several parts. */
+/* Returns the bytes of a range that lie in its first allocation. */
 static size_t in_part(const struct gpu_device *x, enum region r, size_t offset,
                       size_t bytes)
 {

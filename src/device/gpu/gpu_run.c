@@ -1,26 +1,26 @@
-/* The issuing thread of a GPU: goes through the script in its order and puts
- * each step into its queue. Queues run later and side by side; what program.h
- * says of their order is kept by marks, where one waits for an event of the
- * other, and by flags, where a device waits for another.
+/* The issuing thread of a GPU: puts the instructions of a variant into their
+ * queues, in order. The queues execute them later and in parallel. The order
+ * that program.h demands is kept by fences between the two queues and by flags
+ * between devices.
  *
- * Where the driver's queues can wait for a word themselves, the thread does not
- * stop at a WAIT: it looks for what they wait for before it waits for a queue,
- * so that it never sleeps in the driver while another device has failed. The
- * rest is put off until the thread has seen it come.
+ * If the driver's queues can wait for a word themselves, the thread does not
+ * stop at a WAIT. It checks the awaited words before it waits for a queue, so
+ * that it never sleeps in the driver after another device failed. The remaining
+ * checks are deferred until then.
  *
- * What it must copy itself, from memory that is not mapped, keeps the thread
- * for long. So the copy queue's transfers and waits are put off then until that
- * queue is to do something else, to post as a rule, which is late (see "Order"
- * in doc/architecture.md): by then the compute queue has all that hides them.
- * No post is put off, so a wait still names one that is issued before. */
+ * Copies from memory that is not mapped occupy the thread for long. So
+ * transfers and waits of the copy queue are then deferred until that queue has
+ * to do something else, usually a post. That is late (see "Order" in
+ * doc/architecture.md): by then the compute queue has all the work that hides
+ * them. Posts are not deferred, so a wait still names one issued before. */
 #include <sched.h>
 
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 
-enum { LOOKS = 64 }; /* for a word, between two flushes */
+enum { LOOKS = 64 }; /* polls of a word between two flushes */
 
-/* Tells the set of an error of the driver, if there is one. */
+/* Reports a driver error to the set, if there is one. */
 static void report_error(struct gpu_device *x, int step, pl_status s,
                          const pl_err *err)
 {
@@ -41,9 +41,8 @@ static pl_status flush_both(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Until another device's event has come; what this one has put into its queues
- * goes on meanwhile. False: the run has failed, or the driver has, which *s
- * says. */
+/* Waits for another device's event while this GPU's queues continue. Returns
+ * false if the step failed, or the driver, whose error is in *s. */
 static bool poll_event(struct gpu_device *x, const struct device_flag *f,
                        double begin, pl_status *s, pl_err *err)
 {
@@ -66,7 +65,8 @@ static bool poll_event(struct gpu_device *x, const struct device_flag *f,
     }
 }
 
-/* Where queues wait by themselves, nobody knows for how long. */
+/* Waiting time is not counted if queues wait by themselves, because it is
+ * unknown. */
 static bool wait_event_host(struct gpu_device *x, struct insn_event e,
                             pl_status *s, pl_err *err)
 {
@@ -117,9 +117,8 @@ static pl_status set_mark(struct gpu_device *x, enum queue q, uint64_t *number,
     return x->driver->fence_record(x->gpu, q, (int)(x->n_mark % GPU_RING), err);
 }
 
-/* This queue goes on when the other has come to an event. Where its mark has
- * been set again since, where the other queue is now will do: it is later, and
- * still earlier in the script. */
+/* Makes `q` wait for an event of the other queue. If its fence was reused,
+ * records a new one: later in the queue, still earlier in program order. */
 static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
                                   pl_err *err)
 {
@@ -132,7 +131,7 @@ static pl_status wait_other_queue(struct gpu_device *x, enum queue q, int event,
     return x->driver->fence_wait(x->gpu, q, (int)(e->mark % GPU_RING), err);
 }
 
-/* False: the run has failed; *s says if it was the driver. */
+/* Returns false if the step failed; *s is set if the driver failed. */
 static bool issue_wait(struct gpu_device *x, const struct insn *st,
                        pl_status *s, pl_err *err)
 {
@@ -166,7 +165,7 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
     e->mark = 0;
     if (e->crossed)
         *s = set_mark(x, st->queue, &e->mark, err);
-    if (*s == PL_OK && !e->external) /* the mark is enough */
+    if (*s == PL_OK && !e->external) /* the fence suffices */
         *s = x->driver->flush(x->gpu, st->queue, err);
     if (*s == PL_OK && !e->external)
         return true;
@@ -183,9 +182,10 @@ static bool issue_post(struct gpu_device *x, const struct insn *st,
     return true;
 }
 
-/* ---- steps --------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------- */
 
-/* One at a time: nothing else is in work, and the clock is right. */
+/* Executes an instruction while nothing else is in flight, so that the measured
+ * time is right. */
 static bool issue_sync(struct gpu_device *x, const struct insn *st, int i,
                        pl_status *s, pl_err *err)
 {
@@ -222,12 +222,12 @@ static bool issue(struct gpu_device *x, const struct insn *st, int i,
         if (*s != PL_OK)
             return false;
     }
-    if (st->kind != INSN_PAGES) /* its table comes later */
+    if (st->kind != INSN_PAGES) /* its table is read later */
         gpu_image_count(&x->image, x->dev, st, NULL);
     return true;
 }
 
-/* False: the run has failed. */
+/* Returns false if the step failed. */
 static bool take_now(struct gpu_device *x, const struct insn *st, int i)
 {
     pl_err err = {0};
@@ -246,7 +246,7 @@ static bool take_now(struct gpu_device *x, const struct insn *st, int i)
     return false;
 }
 
-/* What was put off. */
+/* Issues the deferred instructions. */
 static bool issue_deferred(struct gpu_device *x, const struct variant *c)
 {
     bool on = true;
@@ -288,7 +288,7 @@ static void count_pages(struct gpu_device *x, const struct variant *c)
     }
 }
 
-/* True: all has been done. */
+/* Waits for both queues. Returns true if all work is done. */
 static bool end(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT; q++) {
@@ -303,8 +303,9 @@ static bool end(struct gpu_device *x)
     return true;
 }
 
-/* Nothing that was put into a queue may touch memory later, unless the GPU is
- * lost. What queues may wait for in vain is taken out of them. */
+/* Ends a failed step: no queued work may access memory later, unless the GPU is
+ * lost. Removes commands from queues that may wait for events that will not be
+ * signalled. */
 static void abort_run(struct gpu_device *x)
 {
     for (int q = 0; q < QUEUE_COUNT && x->queues_wait && !x->lost; q++)
@@ -331,7 +332,7 @@ static void mark_external_events(struct gpu_device *x,
             x->event[wait_event(w, j).event].external = true;
 }
 
-/* Which events other devices wait for. */
+/* Finds the events that other devices wait for. */
 static void find_external_waiters(struct gpu_device *x)
 {
     for (int d = 0; d < device_set_size(x->set); d++) {

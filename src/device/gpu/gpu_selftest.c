@@ -1,7 +1,7 @@
-/* The self test: trials (gpu_selftest_case.h) of what a program names, on the
- * device and in plain C. Memory is one image, random but for what must have a
- * form. All of it is compared, so that what is written beside a result shows.
- */
+/* The self-test: runs the cases (gpu_selftest_case.h) of a program's kernels on
+ * the device and in plain C. Memory is one image, random except for data that
+ * must have a form. All of it is compared, so that writes outside the result
+ * show. */
 #include "device/gpu/gpu_selftest.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "device/gpu/gpu_selftest_case.h"
 #include "device/gpu/gpu_text.h"
 
-/* ---- what differs -------------------------------------------------------- */
+/* ---- differences --------------------------------------------------------- */
 
 static bool is_nan(uint32_t x)
 {
@@ -26,7 +26,7 @@ static bool inside(const struct selftest_case *t, size_t at)
     return at >= t->out && at < t->out + t->out_bytes;
 }
 
-/* The trial's kernels: "delta_norm + delta_net_64". */
+/* Returns the kernels of a case: "delta_norm + delta_net_64". */
 static const char *kernels(const struct selftest_case *t, char *text,
                            size_t size)
 {
@@ -73,8 +73,8 @@ static pl_status differs_at(const struct gpu_device *x,
         word, remedy ? remedy : "", remedy ? ", " : "");
 }
 
-/* The first word that differs, if one does; that of the result before others.
- * The bits of NaNs are not promised. */
+/* Reports the first word that differs, if any; words of the result before
+ * others. The bits of NaNs are unspecified. */
 static pl_status compare(const struct gpu_device *x,
                          const struct selftest_case *t,
                          const unsigned char *have, pl_err *err)
@@ -94,15 +94,15 @@ static pl_status compare(const struct gpu_device *x,
     return PL_OK;
 }
 
-/* ---- what has passed before ---------------------------------------------- */
+/* ---- remembered results -------------------------------------------------- */
 
-/* What decides whether a trial passes. */
+/* All that decides whether a case passes. */
 struct passed_key {
     char what[16], identity[256];
     uint64_t text, trials;
 };
 
-/* By number: kept for the next program, which may want other kernels. */
+/* By case number: kept for the next program, which may want other kernels. */
 struct passed {
     unsigned char selftest_case[TRIAL_MOST];
 };
@@ -132,7 +132,7 @@ static void load_passed(struct passed *p, const struct gpu_device *x,
     free(found);
 }
 
-/* ---- trials -------------------------------------------------------------- */
+/* ---- cases --------------------------------------------------------------- */
 
 struct checking {
     struct gpu_device *gpu;
@@ -144,7 +144,7 @@ struct checking {
     bool differs;
 };
 
-/* The trial has been made. */
+/* Counts the kernels of a finished case. */
 static void count_tried(struct checking *c, const struct selftest_case *t)
 {
     for (int i = 0; i < t->list.n; i++) {
@@ -170,7 +170,7 @@ static pl_status run_on(struct gpu_device *x, const struct selftest_case *t,
     return gpu_drain(x, q, err);
 }
 
-/* Trial i, if the program names its kernels; have[TRIAL_IMAGE]. */
+/* Runs case i; have[TRIAL_IMAGE]. */
 static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
                          unsigned char *have, pl_err *err)
 {
@@ -191,8 +191,8 @@ static pl_status try_one(struct checking *c, struct selftest_case *t, int i,
     return s;
 }
 
-/* Is trial i of wanted kernels, and has it not passed? False, with *end: there
- * is none. It is made without values. */
+/* Returns true if case i consists of wanted kernels and has not passed yet.
+ * Sets *end after the last case. The case is made without values. */
 static bool is_due(const struct checking *c, struct selftest_case *t, int i,
                    bool *end)
 {
@@ -202,8 +202,9 @@ static bool is_due(const struct checking *c, struct selftest_case *t, int i,
                      (!c->passed.selftest_case[i] && trial_takes(t, c->want)));
 }
 
-/* What has failed may have copies under way, of memory that is given back next.
- * False: a GPU that is lost keeps them for ever. */
+/* Waits for copies that a failed case may have in flight, because their memory
+ * is freed next. Returns false if the GPU is lost: it keeps the memory for
+ * ever. */
 static bool at_rest(struct gpu_device *x, pl_status s)
 {
     if (!x->lost && s != PL_OK)
@@ -211,7 +212,7 @@ static bool at_rest(struct gpu_device *x, pl_status s)
     return !x->lost;
 }
 
-/* have: TRIAL_IMAGE bytes behind the image. */
+/* have: TRIAL_IMAGE bytes after the image. */
 static pl_status try_all(struct checking *c, uint64_t at, pl_err *err)
 {
     struct selftest_case t = {.image = malloc(2 * TRIAL_IMAGE), .at = at};
@@ -250,7 +251,7 @@ static pl_status try_in_memory(struct checking *c, pl_err *err)
     return s;
 }
 
-/* ---- all ----------------------------------------------------------------- */
+/* ---- entry points -------------------------------------------------------- */
 
 bool gpu_check_passed(struct gpu_device *x, const bool want[])
 {
@@ -280,7 +281,8 @@ pl_status gpu_check(struct gpu_device *x, const bool want[],
     load_passed(&c.passed, x, &key);
     s = try_in_memory(&c, err);
     *differs = c.differs;
-    if (s == PL_OK && x->driver->identity) /* if not kept, it is made again */
+    /* on failure the next process tests again */
+    if (s == PL_OK && x->driver->identity)
         gpu_cache_save(&key, sizeof key, &c.passed, sizeof c.passed, NULL);
     return s;
 }

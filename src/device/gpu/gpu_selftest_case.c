@@ -1,6 +1,6 @@
-/* Trials of kernels that programs call: a table of calls, and how a call's
- * operands and launches are made. What an argument may be is said by
- * program/kernels.def; a row says shapes. */
+/* Cases for kernels that programs call: a table of calls, and how operands and
+ * launches of a call are made. program/kernels.def says what an argument may
+ * be; a row gives shapes. */
 #include "device/gpu/gpu_selftest_case.h"
 
 #include <stdio.h>
@@ -17,7 +17,8 @@ enum { MAX_CHUNKS = 64 };
 
 /* ---- ids ----------------------------------------------------------------- */
 
-/* Ids below `end`, of a row different ones; `beyond`: some that are not. */
+/* Returns ids below `end`, distinct within a row; `beyond`: some out of
+ * range. */
 static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
                  int64_t end, bool beyond)
 {
@@ -39,7 +40,7 @@ static void *ids(struct selftest_case *t, const struct cpu_tensor *x,
 
 /* ---- weights ------------------------------------------------------------- */
 
-/* Of scales those with which nothing gets infinite. */
+/* Clears a bit of half-precision scales so that nothing becomes infinite. */
 static void tame_halves(unsigned char *p, int bytes)
 {
     for (int i = 1; i < bytes; i += 2)
@@ -56,7 +57,7 @@ static void tame_tile(const struct pack_rule *r, unsigned char *tile)
         tile[i] %= 0x70;
 }
 
-/* All other bits are weights as they are. */
+/* Returns packed blocks. All bits except scales are valid weights. */
 static void *blocks(struct selftest_case *t, const struct pack *p,
                     int64_t n_matrix)
 {
@@ -77,24 +78,25 @@ static void *blocks(struct selftest_case *t, const struct pack *p,
 
 /* ---- rows ---------------------------------------------------------------- */
 
-enum { CUT = 288, K = 512 }; /* where two ranks meet; values of a row */
+enum { CUT = 288, K = 512 }; /* boundary of two ranks; values of a row */
 
 /* The formats that a call's operands have in turn. */
 enum forms { FORM_F32, FORM_FLOATS, FORM_CACHES, FORM_WEIGHTS };
 
 static const struct row {
-    enum kernel kernel, last; /* last: of several, one after another */
+    /* last: of a range of kernels, one after another */
+    enum kernel kernel, last;
     enum forms forms;
     bool pairs;   /* each format with each */
-    bool plain;   /* weights as they lie in a file */
-    bool crossed; /* heads go to KV heads in turn */
-    bool apart;   /* ranks' results are not added */
-    int n_rank;   /* of the dimension that is summed */
-    int beside;   /* so many more of its kind in the same launch, */
-    enum kernel behind[TRIAL_CALLS - 1]; /* or these, one behind the other; 0:
-                                            none */
-    bool by_id;  /* rows looked up by its ids come first of these */
-    int64_t ids; /* which are below it */
+    bool plain;   /* weights as in a file, not packed */
+    bool crossed; /* heads use KV heads in turn */
+    bool apart;   /* the ranks' results are not added */
+    int n_rank;   /* of the summed dimension */
+    int beside;   /* further calls of its kind in the same launch */
+    /* or calls of these kernels, one after another; 0: none */
+    enum kernel behind[TRIAL_CALLS - 1];
+    bool by_id;  /* a lookup of rows by its ids precedes these */
+    int64_t ids; /* upper bound of the ids */
     enum trial_values values;
     struct trial_tokens tokens;
     struct graph_attr attr;
@@ -113,7 +115,7 @@ static bool has_form(enum forms forms, pl_format f)
            (forms == FORM_CACHES && f == PL_Q8_0);
 }
 
-/* The i-th of them, PL_FORMAT_COUNT if there is none. */
+/* Returns the i-th format, or PL_FORMAT_COUNT after the last. */
 static pl_format form(enum forms forms, int i)
 {
     int f = 0;
@@ -135,16 +137,16 @@ static int n_form(const struct row *r)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* What goes into a call. */
+/* State while a call is made. */
 struct making {
     struct selftest_case *t;
     const struct row *r;
-    pl_format f[2]; /* of the arguments that may have several */
+    pl_format f[2]; /* of the arguments whose format varies */
     int n_f;        /* such arguments so far */
-    int n_pack;     /* packs of the trial that are made */
+    int n_pack;     /* packs made for the case */
 };
 
-/* -1 stands for a dimension of 0. */
+/* Makes a tensor without data; -1 stands for a dimension of 0. */
 static struct cpu_tensor shape(const int64_t *dim, pl_format f)
 {
     struct cpu_tensor x = {.format = f};
@@ -165,7 +167,7 @@ static int64_t count(const struct cpu_tensor *x)
     return n;
 }
 
-/* Weights, and how they are packed, in parts by rank. */
+/* Returns weights, packed in parts by rank. */
 static void *weights(struct making *m, struct cpu_tensor *x)
 {
     struct selftest_case *t = m->t;
@@ -192,7 +194,7 @@ static void *weights(struct making *m, struct cpu_tensor *x)
                             (x->format == PL_F32 ? 4 : 2));
 }
 
-/* A cache, or a part of each of its tiles. */
+/* Returns a cache, or a part of each of its tiles. */
 static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
 {
     int64_t n = x->dim[0] / PAGE_TOKENS * x->dim[1], d = x->dim[2];
@@ -208,7 +210,7 @@ static void *cache(struct selftest_case *t, const struct cpu_tensor *x)
     return p;
 }
 
-/* Its format, if it may have several. */
+/* Returns the format of an argument, one of m->f if it varies. */
 static pl_format format_of(struct making *m, char letter)
 {
     const char *several[] = {[FORM_F32] = "",
@@ -245,7 +247,7 @@ static struct cpu_tensor tensor(struct making *m, int arg, const int64_t *dim)
     return x;
 }
 
-/* ---- what calls say beside ----------------------------------------------- */
+/* ---- other arguments of calls -------------------------------------------- */
 
 static void add_tokens(struct making *m)
 {
@@ -283,8 +285,8 @@ static void add_head_map(struct making *m)
     t->call.head_map = map;
 }
 
-/* The tree, and whose part of the dimension that is summed, or looked up, is
- * where. */
+/* Adds the rank tree, and the ranks' spans of the summed or looked-up
+ * dimension. */
 static void add_ranks(struct making *m, int64_t dim, int64_t cut)
 {
     const struct row *r = m->r;
@@ -342,7 +344,7 @@ static void reference(struct selftest_case *t)
         run_generic(t, t->also[i], t->also_call[i]);
 }
 
-/* Activations as the weights' format wants them. */
+/* Quantizes activations as the weights' format needs them. */
 static void add_q8(struct making *m)
 {
     struct selftest_case *t = m->t;
@@ -410,8 +412,8 @@ static void add_launches(struct selftest_case *t, enum kernel k,
     }
     if (c == &t->call)
         t->n_kept = t->n;
-    g.scratch =
-        t->at + t->n; /* an address that kernels without scratch do not take */
+    /* address never used: kernels without scratch ignore it */
+    g.scratch = t->at + t->n;
     if (e->scratch)
         g.scratch = trial_at(t, trial_room(t, e->scratch(&g)));
     e->launch(&t->list, &g);
@@ -430,8 +432,9 @@ static void give_result(struct selftest_case *t, struct cpu_tensor *x)
     x->data = trial_values(t, VALUES_MILD, PL_F32, count(x));
 }
 
-/* The same of other operands, but for the rows that weights meet, and what
- * tells of tokens; of contractions each has fewer rows than the last. */
+/* Adds calls of the same kernel with other operands, except the rows multiplied
+ * by weights and the token table. Each contraction has fewer weight rows than
+ * the last. */
 static void add_beside(struct making *m)
 {
     struct selftest_case *t = m->t;
@@ -457,7 +460,7 @@ static void add_beside(struct making *m)
     }
 }
 
-/* Of the tokens of all calls that turn heads. */
+/* Returns positions, shared by all calls that rotate heads. */
 static struct cpu_tensor positions(struct selftest_case *t, int64_t n)
 {
     struct cpu_tensor x = {.format = PL_I32, .n_dim = 1, .dim = {n}};
@@ -469,7 +472,8 @@ static struct cpu_tensor positions(struct selftest_case *t, int64_t n)
     return x;
 }
 
-/* Heads are a row's; of K values some share a scale, of two ranks' as well. */
+/* Quantizes rows; a row's heads are joined. Of K values, spans of one or two
+ * ranks share scales. */
 static void quantize_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -487,8 +491,8 @@ static void quantize_behind(struct making *m, struct cpu_call *c)
         trial_room(t, (size_t)(count(x) / 32) * sizeof(struct q8_block));
 }
 
-/* Heads into a cache, of the row's tokens: those of the last call, or others
- * like those that it has put into one. */
+/* Writes heads into a cache, for the row's tokens: those of the last call, or
+ * new ones if the last call wrote a cache too. */
 static void write_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -504,7 +508,7 @@ static void write_behind(struct making *m, struct cpu_call *c)
     c->table = &t->table;
 }
 
-/* Rows by the ids that an expert's rows have. */
+/* Looks up rows by the ids that select experts. */
 static void rows_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -517,7 +521,7 @@ static void rows_behind(struct making *m, struct cpu_call *c)
     c->tree = t->call.tree;
 }
 
-/* To a result the rows that have been looked up, or a row. */
+/* Adds to a result the looked-up rows, or a row. */
 static void sum_behind(struct making *m, struct cpu_call *c)
 {
     struct selftest_case *t = m->t;
@@ -532,7 +536,7 @@ static void sum_behind(struct making *m, struct cpu_call *c)
     give_result(t, &c->in[1]);
 }
 
-/* A call that works on the result of the last one. */
+/* Adds a call that uses the result of the last one. */
 static void add_behind(struct making *m, enum kernel k, struct cpu_call last)
 {
     struct selftest_case *t = m->t;
@@ -581,7 +585,7 @@ static void add_calls(struct making *m)
                    i + by_id > 0 ? t->also_call[i + by_id - 1] : t->call);
 }
 
-/* The launches of all calls, as one. */
+/* Makes the launches of all calls and fuses them. */
 static void add_all_launches(struct selftest_case *t)
 {
     int first[TRIAL_CALLS + 1] = {0}, host[TRIAL_CALLS];
@@ -603,7 +607,7 @@ static void add_all_launches(struct selftest_case *t)
         gpu_fuse_insns(&t->list, first, &s, host);
 }
 
-/* ---- a trial ------------------------------------------------------------- */
+/* ---- a case -------------------------------------------------------------- */
 
 static void add_result(struct making *m)
 {
@@ -623,7 +627,7 @@ static void add_result(struct making *m)
     t->out = (size_t)((unsigned char *)c->out.data - t->image);
     if (c->tree.n_out > 1) {
         c->out_stride = (bytes + 255) / 256 * 256;
-        trial_room(t, c->out_stride); /* behind it */
+        trial_room(t, c->out_stride); /* follows the result */
     }
     t->out_bytes = bytes + c->out_stride;
 }
@@ -660,7 +664,7 @@ static void make_call(struct selftest_case *t, const struct row *r,
     add_all_launches(t);
 }
 
-/* The i-th call of the table; false: there is none. */
+/* Makes the i-th call of the table. Returns false after the last. */
 static bool make_from_table(struct selftest_case *t, int i)
 {
     for (int k = 0; k < N_ROW; k++) {

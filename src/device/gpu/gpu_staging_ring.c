@@ -1,10 +1,10 @@
-/* The ring of memory through which bytes of the host go to a GPU and come back:
- * its driver copies from and to it at full speed, and keeps no thread for it. A
- * slot belongs to one queue while it is filled, piece by piece; a mark behind
- * its last piece says when it is free. So while a queue is at some slots others
- * are filled, and the link does not rest. What is in the ring waits for no
- * other device, so a slot becomes free by itself. Whoever calls these holds the
- * lock. */
+/* The staging ring: host memory through which bytes go to a GPU and back. The
+ * driver copies from and to it at full speed without blocking a thread. A
+ * staging buffer belongs to one queue while it is filled, range by range; a
+ * fence after its last range says when it is free. So while a queue uses some
+ * buffers, others are filled, and the link stays busy. Copies of the ring wait
+ * for no other device, so a buffer always becomes free. Callers hold the lock.
+ */
 #include <string.h>
 
 #include "base/err.h"
@@ -15,7 +15,7 @@ unsigned char *gpu_ring_at(const struct gpu_device *x, int i)
     return x->ring + (size_t)i * GPU_SLOT;
 }
 
-/* Behind all that goes through a slot, once that is in its queue. */
+/* Records the fence after all ranges of the buffer are in its queue. */
 pl_status gpu_ring_mark(struct gpu_device *x, int i, pl_err *err)
 {
     struct staging_buffer *o = &x->slot[i];
@@ -46,8 +46,8 @@ pl_status gpu_ring_look(struct gpu_device *x, int i, bool *yes, pl_err *err)
     return PL_OK;
 }
 
-/* Waits a moment for a closed slot. Others take and give meanwhile, so all may
- * be otherwise after it. */
+/* Waits a moment for a closed buffer. Other threads use the ring meanwhile, so
+ * all its state may have changed afterwards. */
 static pl_status wait_for(struct gpu_device *x, int i, pl_err *err)
 {
     double since = x->slot[i].since;

@@ -1,4 +1,4 @@
-/* 0, 1, empty or unset, and nothing else. */
+/* Accepts 0, 1, empty or unset only. */
 #include "device/gpu/gpu_switch.h"
 
 #include <stdlib.h>

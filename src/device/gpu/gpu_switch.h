@@ -1,5 +1,5 @@
-/* Variables of the environment that turn something off, to find out whether it
- * is what goes wrong: NAME=0. */
+/* Environment variables that turn a feature off, to find out whether it causes
+ * a fault: NAME=0. */
 #ifndef DEVICE_GPU_GPU_SWITCH_H
 #define DEVICE_GPU_GPU_SWITCH_H
 
@@ -7,8 +7,9 @@
 
 #include "pl.h"
 
-/* True unless it is off. PL_BAD_ARGUMENT if the variable is neither 0 nor 1;
- * `off` then tells what 0 does: "keeps GPUs from .." */
+/* Sets *on to false if the variable is 0, else to true. Returns PL_BAD_ARGUMENT
+ * if it is neither 0 nor 1; the message uses `off`, the effect of 0: "keeps
+ * GPUs from .." */
 pl_status gpu_switch(const char *name, const char *off, bool *on, pl_err *err);
 
 #endif

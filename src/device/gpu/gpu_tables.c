@@ -1,4 +1,4 @@
-/* Tables: sorted by what they hold, so that equal ones meet, then by key. */
+/* Sorts tables by contents, so that equal ones are adjacent, then by key. */
 #include "device/gpu/gpu_tables.h"
 
 #include <stdlib.h>

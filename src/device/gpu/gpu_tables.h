@@ -1,6 +1,6 @@
-/* What kernels read beside tensors: chunks of packed weights, trees of ranks,
- * spans, maps of heads. A program is given to a device once, and these with it,
- * equal ones once, in one allocation. */
+/* Constant data that kernels read besides tensors: chunks of packed weights,
+ * rank trees, spans, head maps. They are written once, when the program is
+ * loaded, in one allocation. Equal tables are stored once. */
 #ifndef DEVICE_GPU_GPU_TABLES_H
 #define DEVICE_GPU_GPU_TABLES_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 struct gpu_table {
-    const void *key;  /* of the program: what is looked up */
-    const void *data; /* what lies there; most often the key */
+    const void *key;  /* pointer of the program that is looked up */
+    const void *data; /* the bytes; usually the key */
     size_t bytes;
-    size_t at; /* from the start of all */
+    size_t at; /* offset in the allocation */
 };
 
 struct gpu_tables {
@@ -23,15 +23,15 @@ struct gpu_tables {
 };
 
 void gpu_tables_free(struct gpu_tables *t);
-/* `data` stays until it has been written to the device; of no bytes,
- * nothing. */
+/* Adds a table, or nothing for 0 bytes. `data` must stay valid until it is
+ * written to the device. */
 void gpu_tables_add(struct gpu_tables *t, const void *key, const void *data,
                     size_t bytes);
-/* Gives each its place. */
+/* Assigns the offsets. */
 void gpu_tables_lay(struct gpu_tables *t);
 /* Writes all into out[bytes]. */
 void gpu_tables_write(const struct gpu_tables *t, void *out);
-/* Where what was added lies; the key and the bytes as they were then. */
+/* Returns the offset of a table added with this key and size. */
 size_t gpu_tables_at(const struct gpu_tables *t, const void *key, size_t bytes);
 
 #endif

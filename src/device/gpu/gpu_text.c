@@ -1,4 +1,4 @@
-/* The kernels' text, unpacked. */
+/* Unpacks the kernel source. */
 #include "device/gpu/gpu_text.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* The kernels' text (text/), for drivers that have it compiled: a prelude, then
- * what all share. Nothing is included in it any more. Packed by
- * scripts/embed_text.py while building. */
+/* The kernel source (text/) for drivers that compile it: a prelude, then the
+ * common part, with all includes resolved. Packed by scripts/embed_text.py
+ * during the build. */
 #ifndef DEVICE_GPU_GPU_TEXT_H
 #define DEVICE_GPU_GPU_TEXT_H
 
@@ -11,19 +11,19 @@
 #include "pl.h"
 
 struct gpu_text {
-    uint64_t hash; /* of the text */
+    uint64_t hash; /* of the source */
     struct lzma text;
 };
 
 extern const struct gpu_text gpu_text, gpu_prelude_hip, gpu_prelude_opencl;
 
-/* *out: `head`, the prelude and gpu_text, one behind the other and terminated;
- * the caller frees it. PL_NO_MEMORY, or PL_DEVICE: the library's file is
- * damaged. */
+/* Sets *out to `head`, the prelude and gpu_text, concatenated and terminated;
+ * the caller frees it. Returns PL_NO_MEMORY, or PL_DEVICE if the library's file
+ * is damaged. */
 pl_status gpu_text_unpack(const char *head, const struct gpu_text *prelude,
                           char **out, pl_err *err);
 
-/* The error of a text that cannot be unpacked. */
+/* Sets the error of a source that cannot be unpacked. */
 static inline pl_status gpu_text_damaged(pl_err *err)
 {
     return err_set(err, PL_DEVICE,

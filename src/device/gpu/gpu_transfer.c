@@ -1,16 +1,16 @@
-/* Puts a step into its queue: its launches, and what no kernel does. That are
- * long runs between the host and the device, what has come into the inbox, and
- * all that touches memory which kernels cannot reach. What is read from there,
- * and what is written there, goes by the ring of staging memory: a driver that
- * is given memory which it has not mapped keeps the thread until it has copied
- * that, at half the speed of the link or less. */
+/* Queues the work of an instruction: its launches, and copies that kernels do
+ * not do. These are long spans between host and device, bytes received in the
+ * host inbox, and all access to memory that kernels cannot reach. Such memory
+ * is read and written through the staging ring. Given memory that it has not
+ * mapped, a driver blocks the thread until all is copied, at half the speed of
+ * the link or less. */
 #include "base/err.h"
 #include "device/gpu/gpu_device.h"
 #include "program/page_walk.h"
 
 #define DRIVER(fn, ...) PL_TRY(x->driver->fn(x->gpu, st->queue, __VA_ARGS__))
 
-/* ---- the mirror of the inbox --------------------------------------------- */
+/* ---- the device-side inbox ----------------------------------------------- */
 
 static pl_status carry_arrival(struct gpu_device *x, const struct insn *st,
                                const struct gpu_arrival *a, pl_err *err)
@@ -26,7 +26,8 @@ static pl_status carry_arrival(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* What the device has pushed itself may have to come back before. */
+/* Copies received ranges. Readbacks of the device's own pushes may have to
+ * finish before. */
 static pl_status carry_arrivals(struct gpu_device *x, const struct insn *st,
                                 int i, pl_err *err)
 {
@@ -41,9 +42,9 @@ static pl_status carry_arrivals(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* ---- bytes between the host and the device ------------------------------- */
+/* ---- bytes between host and device --------------------------------------- */
 
-/* A piece, run by run: from the host to the device, or back. */
+/* Copies an extent, span by span, from the host to the device or back. */
 static pl_status carry_runs(struct gpu_device *x, const struct insn *st,
                             const struct copy_extent *l, unsigned char *host,
                             uint64_t at, pl_err *err)
@@ -62,7 +63,7 @@ static pl_status carry_runs(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* A piece of the device's own, or for a peer. */
+/* Copies an extent on the device, or to a peer. */
 static pl_status copy_runs(struct gpu_device *x, const struct insn *st,
                            const struct copy_extent *l, uint64_t dst,
                            uint64_t src, pl_err *err)
@@ -79,7 +80,7 @@ static pl_status copy_runs(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* all: nothing is mapped; else long runs alone. */
+/* all: nothing is mapped; else only long spans are copied. */
 static pl_status carry_pull(struct gpu_device *x, const struct insn *st,
                             bool all, pl_err *err)
 {
@@ -107,7 +108,7 @@ static pl_status carry_pull(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* A piece to where destination `to` has it: a peer's memory, or the host's. */
+/* Copies an extent to destination `to`: a peer's memory, or the host's. */
 static pl_status carry_to(struct gpu_device *x, const struct insn *st,
                           const struct push_to *to, const struct copy_extent *l,
                           uint64_t at, pl_err *err)
@@ -145,7 +146,7 @@ static pl_status carry_push(struct gpu_device *x, const struct insn *st,
 
 /* ---- pages --------------------------------------------------------------- */
 
-/* The table comes to the host too: for the counters, if for nothing else. */
+/* Reads the token table back to the host. At least the counters need it. */
 static pl_status fetch_table(struct gpu_device *x, const struct insn *st,
                              pl_err *err)
 {
@@ -162,7 +163,7 @@ static const struct prog_tensor *tensor_of(const struct gpu_device *x, int dev,
     return &device_of(x->set, dev)->prog->tensor[tensor];
 }
 
-/* n heads, which lie side by side at both ends. */
+/* Copies n heads that are contiguous at both ends. */
 static pl_status carry_heads(struct gpu_device *x, const struct insn *st,
                              size_t to, size_t from, int64_t n, pl_err *err)
 {
@@ -210,7 +211,8 @@ static pl_status carry_pages(struct gpu_device *x, const struct insn *st,
     struct page_walk w;
     pl_status s;
 
-    if (!gpu_run_finish(x, st->queue, &s, err)) /* the table has come */
+    /* the table is on the host now */
+    if (!gpu_run_finish(x, st->queue, &s, err))
         return s;
     w = page_walk_start(
         gpu_image_table(&x->image, st, gpu_table_of(x, st->micro)));
@@ -220,7 +222,7 @@ static pl_status carry_pages(struct gpu_device *x, const struct insn *st,
     return PL_OK;
 }
 
-/* ---- a step -------------------------------------------------------------- */
+/* ---- an instruction ------------------------------------------------------ */
 
 static pl_status launch(struct gpu_device *x, const struct insn *st, int i,
                         pl_err *err)
@@ -270,7 +272,7 @@ static bool any_long(const struct copy_desc *p, int n,
     return false;
 }
 
-/* Has a transfer runs that no kernel copies? */
+/* Returns true if a transfer has spans that no kernel copies. */
 static bool has_long(const struct gpu_device *x, const struct insn *st)
 {
     const struct graph_sizes *z = &x->image.sizes[st->micro];

@@ -1,4 +1,4 @@
-/* The memory of trials, and the values in it. */
+/* The memory of self-test cases, and the values in it. */
 #include "device/gpu/gpu_selftest_case.h"
 
 #include <string.h>
@@ -59,15 +59,15 @@ uint64_t trial_at(const struct selftest_case *t, const void *p)
 static const uint32_t small[] = {
     0,          0x80000000, 1,          0x80000001, /* zeros, subnormals */
     0x007fffff, 0x807fffff, 0x00800000, 0x80800000, /* least normal ones */
-    0x0d000001, 0x8d800001, 0x387fffff, 0xb3000001, /* of f16 */
+    0x0d000001, 0x8d800001, 0x387fffff, 0xb3000001, /* limits of f16 */
 };
 static const uint32_t other[] = {
-    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* about one */
+    0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x4b000001, 0x4b000003, 0x3f000000, 0xc0200000, /* ties */
     0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
     0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
-    0xc2cf0000, 0x42b17218, 0x41200000, 0xc1200000, /* of exp, of tanh */
+    0xc2cf0000, 0x42b17218, 0x41200000, 0xc1200000, /* limits of exp, of tanh */
 };
 
 static float as_float(uint32_t u)
@@ -78,7 +78,7 @@ static float as_float(uint32_t u)
     return x;
 }
 
-/* Up to n. */
+/* Returns a value from -n to n. */
 static float uniform(uint32_t u, float n)
 {
     return (float)((double)(int32_t)u * 0x1p-31) * n;
@@ -113,7 +113,7 @@ void *trial_values(struct selftest_case *t, enum trial_values v, pl_format f,
         float x = value(t, v);
         uint16_t h;
 
-        if (i / 64 == 4 && v != VALUES_WILD) /* a block of nothing */
+        if (i / 64 == 4 && v != VALUES_WILD) /* a block of zeros */
             x = 0;
         h = f == PL_F16 ? f32_to_f16(x) : f32_to_bf16(x);
         memcpy(p + (size_t)i * size, f == PL_F32 ? (void *)&x : (void *)&h,

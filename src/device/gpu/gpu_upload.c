@@ -1,7 +1,7 @@
-/* Bytes of the host on their way to a GPU, through the ring
- * (gpu_staging_ring.c), and between runs back. Several threads fill at once,
- * those that load or a crew: they take their parts under the lock and copy
- * beside each other. */
+/* Copies host bytes to a GPU through the staging ring (gpu_staging_ring.c), and
+ * between steps back. Several threads fill the ring at once: those that load,
+ * or the copy threads. They reserve parts under the lock and copy in parallel.
+ */
 #include <string.h>
 
 #include "base/err.h"
@@ -9,14 +9,15 @@
 #include "machine/topology.h"
 
 enum {
-    CREW = 4, /* threads that copy in a run: each some 10 GB/s, while links take
-                 25 to 50 */
-    TOGETHER = 2 * GPU_SLOT /* bytes that wake them */
+    /* copy threads of a step: each copies some 10 GB/s, while links take 25 to
+     * 50 */
+    CREW = 4,
+    TOGETHER = 2 * GPU_SLOT /* bytes from which they are used */
 };
 
 /* ---- to the device ------------------------------------------------------- */
 
-/* A piece whose runs lie side by side from dst on. */
+/* A copy whose spans are contiguous from dst on. */
 struct errand {
     struct gpu_device *x;
     enum queue queue;
@@ -24,20 +25,20 @@ struct errand {
     const unsigned char *src;
     const struct copy_extent *loops;
     size_t bytes;
-    size_t taken; /* of them */
-    pl_status s;  /* what has failed first */
+    size_t taken; /* bytes reserved so far */
+    pl_status s;  /* of the first failure */
     pl_err err;
 };
 
-/* A part of a slot, and of an errand. */
+/* A part of a copy, in a staging buffer. */
 struct part {
     int slot;
     unsigned char *at;
     size_t from, bytes;
 };
 
-/* Takes the next part, as large as can be; it has no bytes if others have taken
- * the rest. */
+/* Reserves the next part, as large as possible. It has 0 bytes if other threads
+ * reserved the rest. */
 static pl_status take(struct errand *e, struct part *p, pl_err *err)
 {
     struct gpu_device *x = e->x;
@@ -58,7 +59,7 @@ static pl_status take(struct errand *e, struct part *p, pl_err *err)
     return PL_OK;
 }
 
-/* The part, which is full now, goes into the queue. */
+/* Queues a part that was filled. */
 static pl_status give(struct errand *e, const struct part *p, pl_err *err)
 {
     struct gpu_device *x = e->x;
@@ -71,7 +72,8 @@ static pl_status give(struct errand *e, const struct part *p, pl_err *err)
     return s == PL_OK ? gpu_ring_mark(x, p->slot, err) : s;
 }
 
-/* n bytes of a piece, from byte `from` on of its runs put side by side. */
+/* Gathers n bytes of a copy extent, counted from byte `from` of its spans
+ * joined end to end. */
 static void gather(unsigned char *to, const unsigned char *src,
                    const struct copy_extent *l, size_t from, size_t n)
 {
@@ -89,8 +91,8 @@ static void gather(unsigned char *to, const unsigned char *src,
     }
 }
 
-/* One of the threads that are at it. The lock is held, but while bytes are
- * copied. */
+/* Copies parts until all are reserved; runs on each thread of the copy. The
+ * lock is held, except while bytes are copied. */
 static void do_parts(struct errand *e)
 {
     struct gpu_device *x = e->x;
@@ -123,7 +125,7 @@ static void join_in(void *user, int thread)
     pthread_mutex_unlock(&e->x->lock);
 }
 
-/* crew: NULL where others may be at work with it. */
+/* crew: the copy threads, or NULL if other threads may be copying too. */
 static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
 {
     e->bytes = (size_t)copy_loops_bytes(e->loops);
@@ -139,7 +141,7 @@ static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
     return e->s;
 }
 
-/* Runs that lie side by side at the destination go together. */
+/* Copies spans that are contiguous at the destination together. */
 static pl_status write_runs(const struct errand *all, struct team *crew,
                             pl_err *err)
 {
@@ -203,7 +205,7 @@ pl_status gpu_stage_flush(struct gpu_device *x, pl_err *err)
     return s;
 }
 
-/* ---- the crew ------------------------------------------------------------ */
+/* ---- copy threads -------------------------------------------------------- */
 
 static bool pulls_much(const struct program *p)
 {
@@ -223,7 +225,8 @@ static bool pulls_much(const struct program *p)
     return false;
 }
 
-/* A GPU that has not mapped its own will not map what others have. */
+/* Needs no copy threads if its own memory is mapped, because other devices'
+ * memory can then be mapped too. */
 void gpu_stage_begin(struct gpu_device *x, int n_busy)
 {
     const struct topology *t = device_set_topology(x->set);
@@ -234,7 +237,7 @@ void gpu_stage_begin(struct gpu_device *x, int n_busy)
     for (int i = 0; i < n; i++)
         core[i] = -1;
     if (team_create(&x->copy_threads, n, core, n_busy + n, NULL) != PL_OK)
-        x->copy_threads = NULL; /* the issuing thread is alone then */
+        x->copy_threads = NULL; /* the issuing thread copies alone */
 }
 
 void gpu_stage_end(struct gpu_device *x)
@@ -243,9 +246,9 @@ void gpu_stage_end(struct gpu_device *x)
     x->copy_threads = NULL;
 }
 
-/* ---- and back ------------------------------------------------------------ */
+/* ---- readback between steps ---------------------------------------------- */
 
-/* Slot number k of those that a range comes in. */
+/* Returns the bytes of the k-th buffer of a range. */
 static size_t slot_bytes(size_t bytes, size_t k)
 {
     size_t left = bytes - k * GPU_SLOT;
@@ -265,7 +268,7 @@ static pl_status ask_for(struct gpu_device *x, uint64_t src, size_t bytes,
     return gpu_ring_mark(x, i, err);
 }
 
-/* While a slot is copied on, others are on their way. */
+/* Reads a range; while one buffer is copied out, others are in flight. */
 static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
                             uint64_t src, size_t bytes, pl_err *err)
 {
@@ -276,7 +279,7 @@ static pl_status read_slots(struct gpu_device *x, unsigned char *dst,
 
         for (; asked < n && asked < k + GPU_SLOTS; asked++)
             PL_TRY(ask_for(x, src, bytes, asked, err));
-        for (bool come = false; !come;) { /* nobody else is let in */
+        for (bool come = false; !come;) { /* the lock stays held */
             double since = x->slot[i].since;
 
             PL_TRY(gpu_ring_look(x, i, &come, err));
@@ -295,7 +298,7 @@ static pl_status read_all(struct gpu_device *x, void *dst, uint64_t src,
 
     PL_TRY(gpu_ring_empty(x, err));
     s = read_slots(x, dst, src, bytes, err);
-    if (s != PL_OK) /* what is on its way must not come into a slot later */
+    if (s != PL_OK) /* no late copy may reach a buffer */
         gpu_ring_empty(x, NULL);
     return s;
 }

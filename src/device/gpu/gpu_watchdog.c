@@ -1,11 +1,11 @@
-/* Waits for a GPU, which may hang: neither goes on nor says that anything is
- * wrong. No wait is left to the driver. *Pulses* are marks that are put into
- * the queues now and then; whoever waits looks which of them have been reached,
- * and a GPU that reaches none for half a minute is lost. Drivers keep a thread
- * that puts too much into a queue, so no more than the pulses are under way.
+/* Waits for a GPU, which may hang: it makes no progress and reports no error.
+ * No wait is left to the driver. Heartbeats are fences recorded in the queues
+ * now and then. A waiting thread checks which of them were reached; a GPU that
+ * reaches none for half a minute is lost. Drivers block a thread that queues
+ * too much, so no more than GPU_PULSES heartbeats are in flight.
  *
- * What a lost GPU has is not given back, nor what it reaches of this process:
- * its driver might not return, and what it works on might still be written. */
+ * Memory of a lost GPU is not freed, nor host memory that it can access. Its
+ * driver might not return, and its work might still write there. */
 #include <sched.h>
 #include <stdio.h>
 
@@ -14,9 +14,10 @@
 
 enum {
     PULSE_STEPS = 64,
-    LIMIT_S = 30,        /* more than any step takes */
-    LIMIT_CORES_S = 600, /* of a GPU that is played by processors */
-    LIMIT_PARTS = 8,     /* of the limit, until all is marked */
+    LIMIT_S = 30,        /* more than any instruction takes */
+    LIMIT_CORES_S = 600, /* for a GPU emulated by a CPU */
+    /* fraction of the limit after which a wait records fences */
+    LIMIT_PARTS = 8,
 };
 static const double awake_s = 0.02, nap_s = 50e-6;
 
@@ -82,7 +83,8 @@ pl_status gpu_watch(struct gpu_device *x, pl_err *err)
     return PL_OK;
 }
 
-/* Pulses that are reached meanwhile count: the queue may wait for the other. */
+/* Heartbeats reached meanwhile count too, because the queue may wait for the
+ * other one. */
 pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                          bool *yes, pl_err *err)
 {
@@ -95,7 +97,7 @@ pl_status gpu_poll_fence(struct gpu_device *x, int mark, double since,
                                                             : lose(x, err);
 }
 
-/* Short waits are those of tokens: then the thread stays awake. */
+/* Yields in short waits, as between tokens, and sleeps in long ones. */
 void gpu_pause(double begin)
 {
     if (device_now() - begin < awake_s)
@@ -104,7 +106,7 @@ void gpu_pause(double begin)
         device_sleep(device_now() + nap_s, NULL);
 }
 
-/* Until a pulse has been reached. */
+/* Waits until a heartbeat was reached. */
 static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
 {
     double begin = device_now();
@@ -120,7 +122,7 @@ static pl_status wait_for(struct gpu_device *x, uint64_t number, pl_err *err)
     }
 }
 
-/* A pulse of all that is in the queue now. */
+/* Records a heartbeat after all commands that are queued now. */
 static pl_status put_pulse(struct gpu_device *x, enum queue q, int step,
                            pl_err *err)
 {

@@ -1,9 +1,9 @@
-/* What of HIP, and of its compiler hiprtc, is HIP's alone here, in words of our
- * own; the rest is stream_api.h. `make check-hip` compares both with the
- * vendor's headers.
+/* The parts of HIP and of its compiler hiprtc that CUDA does not share,
+ * declared here under our own names; stream_api.h has the rest. `make
+ * check-hip` compares both with the vendor's headers.
  *
- * Source: HIP Runtime API reference, 5.2 and 6.2: what is here has the same
- * numbers and parameters in both. */
+ * Source: HIP Runtime API reference, 5.2 and 6.2; these numbers and parameters
+ * are the same in both. */
 #ifndef DEVICE_GPU_HIP_API_H
 #define DEVICE_GPU_HIP_API_H
 
@@ -12,10 +12,10 @@
 
 struct api_stream;
 struct api_graph;
-struct hip_properties; /* of a device; only its text is read */
+struct hip_properties; /* of a device; only its strings are read */
 struct hiprtc_program;
 
-/* What hipDeviceGetAttribute tells. */
+/* Attributes of hipDeviceGetAttribute. */
 enum {
     HIP_MAPS_HOST_MEMORY = 3,
     HIP_CLOCK_KHZ = 5,
@@ -27,19 +27,19 @@ enum {
 };
 
 enum {
-    HIP_CODE_INVALID_DEVICE = 101, /* hipInit before 6.0, if there is none */
-    HIP_EVENT_FENCED = (int)0x80000000, /* what stands before it can be seen by
-                                           all when it is reached */
+    HIP_CODE_INVALID_DEVICE = 101, /* of hipInit before 6.0, without a device */
+    /* earlier commands are visible to all when it is reached */
+    HIP_EVENT_FENCED = (int)0x80000000,
     HIP_WAIT_AT_LEAST = 0,
     HIP_COPY_TO_DEVICE = 1,
     HIP_COPY_TO_HOST = 2,
-    HIP_COPY_ANY = 4, /* addresses say which */
+    HIP_COPY_ANY = 4, /* the addresses decide */
     HIP_CAPTURE_OF_THREAD = 1,
-    HIP_FINE_GRAINED = 1, /* memory whose changes are seen at once */
+    HIP_FINE_GRAINED = 1, /* memory whose changes are visible at once */
 };
 
 /* Bytes that hold the properties of any version. They begin with a name of 256
- * bytes; what comes later has moved between versions. */
+ * bytes; later members have moved between versions. */
 enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
 
 /* name, parameters. */

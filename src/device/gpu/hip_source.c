@@ -1,9 +1,9 @@
-/* The kernels' text for a device of HIP: compiled by hiprtc, a program a
- * kernel, when one is first wanted, and kept for later processes
+/* The kernel source for a device of HIP. hiprtc compiles it when a kernel is
+ * first needed, one program a kernel. The code is cached for later processes
  * (gpu_kernel_cache.h).
  *
- * hiprtc is a library of its own, or, in versions before 6, a part of HIP's.
- * Its functions may be called by several threads. */
+ * hiprtc is a library of its own or, in versions before 6, part of HIP's
+ * library. Several threads may call its functions. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,14 +23,14 @@ static const char *const paths[] = {"libhiprtc.so.7",
                                     "/opt/rocm/lib/libhiprtc.so",
                                     NULL};
 
-/* Beside the device's architecture; sums and products stay as they are
+/* Besides the architecture. No contraction: sums and products stay as
  * written. */
 static const char *const options[] = {"-std=c++17", "-O3", "-ffp-contract=off",
                                       "-w"};
 enum { N_OPTION = sizeof options / sizeof *options };
 
-/* What the text is told first. PLAIT_HIP_MATRIX=0: to leave matrix units alone,
- * where they do not what their vendor says. */
+/* Sets the lines before the source. PLAIT_HIP_MATRIX=0 turns matrix units off,
+ * in case they do not compute what their vendor says. */
 static pl_status read_switch(const char **told, pl_err *err)
 {
     bool on;
@@ -45,7 +45,7 @@ static pl_status read_switch(const char **told, pl_err *err)
 
 /* ---- the library --------------------------------------------------------- */
 
-/* False: it is not in this library. */
+/* Returns false if the functions are not in this library. */
 static bool find_calls(struct hip_text *t, void *library)
 {
     bool all = library != NULL;
@@ -139,7 +139,7 @@ uint64_t hip_text_hash(const struct hip_text *t)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* The text with the one kernel left in it; the caller frees it. */
+/* Returns the source with only this kernel enabled; the caller frees it. */
 static pl_status text_of(const struct hip_text *t, enum gpu_kernel k,
                          char **out, pl_err *err)
 {
@@ -151,7 +151,7 @@ static pl_status text_of(const struct hip_text *t, enum gpu_kernel k,
     return gpu_text_unpack(head, &gpu_prelude_hip, out, err);
 }
 
-/* What the compiler said, from its first error on. */
+/* Sets the error to the compiler's log, from its first error on. */
 static pl_status compile_failed(const struct hip_text *t,
                                 struct hiprtc_program *p, unsigned code,
                                 const char *what, pl_err *err)
@@ -233,7 +233,8 @@ pl_status hip_text_compile(const struct hip_text *t, enum gpu_kernel k,
     if (*out)
         return PL_OK;
     PL_TRY(compile(t, k, &code, &n, err));
-    gpu_cache_save(key, (size_t)n_key, code, n, NULL); /* or compiles again */
+    /* on failure later processes compile again */
+    gpu_cache_save(key, (size_t)n_key, code, n, NULL);
     *out = code;
     return PL_OK;
 }

@@ -1,34 +1,35 @@
-/* Launches of attention: spans of all tokens, then the tree over each row's
- * states.
+/* Launches of attention: the spans of all tokens, then the merge tree over each
+ * row's states.
  *
- * Sizes decide the launches, never positions, for launches are kept from run
- * to run: a row has room for as many states as the longest sequence may have. A
- * state is a span; where a prompt's would take too much room, as many spans,
- * which one group merges, as it needs, and in the end the prompt goes in parts.
- */
+ * Launches depend on sizes, never on positions, because they are kept from step
+ * to step. So a row has space for as many states as the longest sequence may
+ * need. A state covers one span. If a prompt's states need too much memory, a
+ * state covers several spans, which one group merges. If that is not enough,
+ * the prompt is processed in parts. */
 #include "device/gpu/gpu_launch.h"
 
 #include "program/cache_tile.h"
 
 enum {
     MAX_ROWS = 16,          /* of a group */
-    PART_BYTES = 128 << 20, /* scratch that parts keep below, if they can */
+    PART_BYTES = 128 << 20, /* scratch that parts stay below, if possible */
     TILE_COLUMNS = 128,     /* of values, at most */
-    ALONE = 8,              /* up to so many tokens are taken one by one, */
-    ALONE_EACH = 2,         /* and up to so many a sequence */
-    FEW_TOKENS = 32,        /* up to so many do not go by tiles */
-    ENOUGH_GROUPS = 1 << 11 /* beyond them a group takes several spans */
+    ALONE = 8, /* up to this many tokens a group has rows of one token only */
+    ALONE_EACH = 2,         /* also up to this many per sequence */
+    FEW_TOKENS = 32,        /* up to this many tokens use no tile kernel */
+    ENOUGH_GROUPS = 1 << 11 /* with more groups, a group has several spans */
 };
 
 struct attention {
     const struct gpu_call *c;
     int64_t n_head, n_kv, state_bytes;
-    int32_t heads, per_kv; /* most heads of a KV head; all, if in order */
+    /* most heads of a KV head; the number of each if in order, else 0 */
+    int32_t heads, per_kv;
     enum gpu_kernel kernel;
-    bool alone;   /* rows are for the heads of one token */
-    int32_t rows; /* of a group of the kernel */
-    int32_t wide; /* columns of its entries on the stack; 0: it has none */
-    int64_t n_span, part; /* a row's spans; tokens of a launch */
+    bool alone;           /* a group's rows are heads of one token */
+    int32_t rows;         /* of a group */
+    int32_t wide;         /* columns of a stack entry; 0: no stack */
+    int64_t n_span, part; /* spans of a row; tokens of a launch */
 };
 
 static int64_t spans_for(int64_t n)
@@ -36,9 +37,9 @@ static int64_t spans_for(int64_t n)
     return (n + TEXT_SPAN - 1) / TEXT_SPAN;
 }
 
-/* Most spans that a token sees: what it sees lies in slots of their own, in the
- * pages of its sequence, of which a run may use the first ones alone, and in
- * the window. */
+/* Returns the most spans that a token attends to. Its limits are the cache's
+ * slots, the window, and the pages of its sequence, of which a step may use
+ * only the first ones. */
 static int64_t most_spans(const struct gpu_call *c)
 {
     int64_t n = c->in[1].dim[0], window = c->attr->window, most;
@@ -60,7 +61,7 @@ static int64_t levels_up(int64_t n)
     return (n + MERGE_STATES - 1) / MERGE_STATES;
 }
 
-/* States of a row on all levels of the tree. */
+/* Returns the number of states of a row on all levels of the tree. */
 static int64_t all_states(int64_t n)
 {
     int64_t all = n;
@@ -70,7 +71,7 @@ static int64_t all_states(int64_t n)
     return all;
 }
 
-/* Of a token's states. */
+/* Returns the bytes of a token's states. */
 static int64_t token_bytes(const struct gpu_call *c, int64_t n_state)
 {
     return c->out.dim[1] * all_states(n_state) * (TEXT_SOFT + c->out.dim[2]) *
@@ -86,7 +87,7 @@ size_t gpu_attention_scratch(const struct gpu_call *c)
     return (size_t)(all < most ? all : most);
 }
 
-/* How query heads lie to KV heads. */
+/* Finds how query heads map to KV heads. */
 static void set_heads(struct attention *a)
 {
     const int32_t *map = a->c->head_map;
@@ -104,8 +105,8 @@ static void set_heads(struct attention *a)
     a->per_kv = in_order ? a->heads : 0;
 }
 
-/* Tokens of different sequences share no keys, and rows of a group that it has
- * no tokens for are computed for nothing. */
+/* Chooses the kernel by rows. Tokens of different sequences share no keys, and
+ * a group's rows without tokens are computed in vain. */
 static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
 {
     int64_t rows;
@@ -121,7 +122,7 @@ static void choose_kernel(struct attention *a, int64_t n_tok, bool latent)
                                    : GPU_attend_16;
 }
 
-/* The form for prompts, where a sequence has rows for a tile on average. */
+/* Chooses a tile kernel, for prompts, if a sequence fills a tile on average. */
 static bool choose_tile(struct attention *a, int64_t n_tok)
 {
     int64_t e = a->c->out.dim[2], n_seq = a->c->n_seq > 0 ? a->c->n_seq : 1;
@@ -181,7 +182,7 @@ static void set_spans(const struct attention *a, struct attend_args *s,
     s->n_state = (int32_t)((a->n_span + s->spans - 1) >> depth);
 }
 
-/* Scratch for a launch of so many tokens. */
+/* Returns the scratch of a launch of n_tok tokens. */
 static int64_t tile_bytes(const struct attention *a,
                           const struct attend_args *s, int64_t n_tok)
 {
@@ -192,8 +193,8 @@ static int64_t tile_bytes(const struct attention *a,
            n_group * s->depth * TILE_ENTRY((int64_t)a->wide) * 4;
 }
 
-/* As many states a row as there is room for; then as many tokens at once. False
- * if there is none for a tile's. */
+/* Chooses as many states per row as fit, then as many tokens per launch.
+ * Returns false if a tile does not fit. */
 static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
 {
     int most = 0;
@@ -215,7 +216,7 @@ static bool fit_tiles(struct attention *a, struct attend_args *s, int64_t n_tok)
     return tile_bytes(a, s, a->part) <= PART_BYTES;
 }
 
-/* Tokens first .. end - 1. */
+/* Adds the launch for tokens first .. end - 1. */
 static void add_spans(struct launch_list *l, const struct attention *a,
                       struct attend_args *s, int64_t first, int64_t end)
 {

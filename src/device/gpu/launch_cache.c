@@ -1,10 +1,10 @@
-/* Launches of RoPE and of writing the cache: what comes before attention. */
+/* Launches of RoPE and of cache writes, which precede attention. */
 #include "device/gpu/gpu_launch.h"
 
 #include "base/exact.h"
 #include "program/cache_tile.h"
 
-/* base^(-2/n), as the CPU's kernel has it. */
+/* Returns base^(-2/n), computed as the CPU's kernel does. */
 static double rope_step(double base, int n)
 {
     double x = -2.0 / n * exact_log(base);
@@ -12,7 +12,7 @@ static double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Every stride-th power of the step; the device goes on from there. */
+/* Sets every stride-th power of the step; the device computes those between. */
 static void set_powers(struct rope_args *a)
 {
     int half = a->n_rot / 2;

@@ -1,27 +1,28 @@
-/* Launches of contractions with weights. Rows of activations meet a matrix by
- * head or expert; k is cut into runs by rank, whose sums are added along the
- * tree on a stack of partial results in the device's memory. */
+/* Launches of contractions with weights. A row of activations is multiplied by
+ * the matrix of its head or expert. k is split into spans by rank. Their sums
+ * are added along the rank tree, on a stack of partial results in device
+ * memory. */
 #include "device/gpu/gpu_launch.h"
 
 #include "quant/q8.h"
 
-/* As the text has them. */
+/* Equal to those of the kernel source. */
 enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 
-/* A group of the kernels for many rows has 8 panels of weights, and as long as
- * its rows are few it waits for one tile after another; groups of few rows are
- * many more, though each block of rows reads the weights again. A unit does
- * some of these in the time of one of the others: as many as stands here, from
- * the memory's latency and what a tile costs each, not measured. */
+/* A GEMM group has 8 panels of weights; with few rows it waits for one tile
+ * after another. Skinny kernels have many more groups, though each block of
+ * rows reads the weights again. A compute unit runs this many skinny groups in
+ * the time of one GEMM group. Estimated from memory latency and the cost of a
+ * tile, not measured. */
 enum {
-    FEW_IN_MANY = 16, /* of FEW_TOKENS rows */
-    ONE_IN_MANY = 24, /* of one row, as experts' are */
-    MANY_FROM = 9,    /* rows of activations that kernels for many are for */
-    MANY_EACH = 2 /* where units are unknown, rows of an expert on average */
+    FEW_IN_MANY = 16, /* skinny groups of FEW_TOKENS rows */
+    ONE_IN_MANY = 24, /* skinny groups of one row, as for experts */
+    MANY_FROM = 9,    /* fewest rows of activations for GEMM kernels */
+    MANY_EACH = 2     /* if n_unit is unknown: rows of an expert on average */
 };
 
 static const struct kernels {
-    enum gpu_kernel few, many; /* rows of activations */
+    enum gpu_kernel few, many; /* skinny and GEMM kernel */
 } kernels[PL_FORMAT_COUNT] = {
 #define FORMAT(format, name)                                                   \
     [PL_##format] = {GPU_matvec_##name, GPU_matmul_##name},
@@ -39,16 +40,16 @@ static const struct kernels {
 #undef FORMAT
 };
 
-/* ---- runs ---------------------------------------------------------------- */
+/* ---- spans --------------------------------------------------------------- */
 
-/* The runs of in[1]'s k, one after another, whoever's they are. */
+/* Iterates over the spans of in[1]'s k, of all ranks. */
 struct runs {
     const struct gpu_tensor *w;
     const struct gpu_call *c;
-    int i; /* chunk or span that comes next */
+    int i; /* next chunk or span */
 };
 
-/* The next run of the rank; false: there is none. */
+/* Returns the next span of the rank. Returns false after the last. */
 static bool next_packed(struct runs *r, int32_t rank, struct contract_run *run)
 {
     const struct pack *p = r->w->pack;
@@ -99,7 +100,7 @@ static bool next_run(struct runs *r, int32_t rank, struct contract_run *run)
 
 /* ---- a call as launches -------------------------------------------------- */
 
-/* A launch that is being filled: of the kernel, so many groups. */
+/* A launch being filled: its kernel and number of groups. */
 struct fill {
     struct launch_list *l;
     const struct gpu_call *c;
@@ -133,8 +134,8 @@ static void add_run(struct fill *f, const struct contract_run *run,
     a->run[a->n_run++].n_add = n_add;
 }
 
-/* The runs of one rank, behind the last one n_add. A rank without any adds
- * zeros. */
+/* Adds the spans of one rank, the last one with n_add. A rank without spans
+ * adds zeros. */
 static void add_rank(struct fill *f, int32_t rank, int32_t n_add)
 {
     struct runs r = {.w = &f->c->in[1], .c = f->c};
@@ -162,8 +163,8 @@ static int n_run_of(const struct gpu_call *c, int32_t rank)
     return n;
 }
 
-/* Accumulators of experts run over one after another, and in each over k: a
- * launch has one run or one expert. */
+/* Accumulators run over experts one after another, and in each over k. So a
+ * launch has either one span or one expert. */
 static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
 {
     int32_t n = n_run_of(f->c, rank) > 1 ? 1 : FEW_ITEMS;
@@ -183,7 +184,7 @@ static void add_rank_down(struct fill *f, int32_t rank, int32_t n_add)
     f->a.n_item = FEW_ITEMS;
 }
 
-/* The same with many rows: a launch has one expert of each token. */
+/* The same for GEMM kernels: a launch has one expert of each token. */
 static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
 {
     const struct contract_run none = {0};
@@ -196,7 +197,7 @@ static void add_rank_steps(struct fill *f, int32_t rank, int32_t n_add)
         flush(f);
     }
     f->a.item = f->a.n_item = 0;
-    if (n_add == 0) { /* they lie where they shall be */
+    if (n_add == 0) { /* the sums are in place already */
         f->a.top++;
         f->a.open = 0;
         return;
@@ -224,7 +225,7 @@ static bool reads_q8(const struct gpu_tensor *w)
     return w->pack && w->pack->rule->tile_values > 1;
 }
 
-/* What all contractions have. */
+/* Sets the arguments common to all contractions. */
 static struct fill begin(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *w = &c->in[1];
@@ -267,18 +268,18 @@ static struct fill begin(struct launch_list *l, const struct gpu_call *c)
     return f;
 }
 
-/* Takes the kernel for many rows of activations, n_block blocks of them. */
+/* Selects the GEMM kernel, with n_block blocks of rows. */
 static void set_many(struct fill *f, int64_t n_block)
 {
     f->kernel = kernels[f->c->in[1].format].many;
     f->n_group = gpu_groups(f->a.n_panel, MANY_PANELS) * n_block;
 }
 
-/* Would n_few groups of few rows take the GPU's units at least as long as
- * n_many of many rows, one of which takes as long as `each` of the others?
- * n_few grows with the rows, n_many is of one block of them: what pays does so
- * with more rows too, on which rely scratch, taken for the most rows, and
- * gpu_kernel_set.c. */
+/* Returns true if n_few skinny groups occupy the GPU at least as long as n_many
+ * GEMM groups. One of these takes as long as `each` skinny ones. n_few grows
+ * with the rows; n_many is for one block of them. So if GEMM pays, it pays with
+ * more rows too. Scratch, sized for the most rows, and gpu_kernel_set.c rely on
+ * that. */
 static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
                      int64_t each)
 {
@@ -289,7 +290,7 @@ static bool many_pay(const struct gpu_call *c, int64_t n_few, int64_t n_many,
 
 /* ---- heads --------------------------------------------------------------- */
 
-/* Have heads so many rows of activations that kernels for many are faster? */
+/* Returns true if heads have so many rows that GEMM kernels are faster. */
 static bool heads_are_many(const struct gpu_call *c, int64_t n_panel,
                            int64_t n_tok, int64_t n_head)
 {
@@ -339,8 +340,8 @@ size_t gpu_contract_scratch(const struct gpu_call *c)
 
 /* ---- experts ------------------------------------------------------------- */
 
-/* The same of experts, each of which all steps meet: one, but of expert_down
- * one for each expert of a token. */
+/* The same for experts. A call passes over all experts once, expert_down once
+ * for each expert of a token. */
 static bool experts_are_many(const struct gpu_call *c, int32_t mode)
 {
     int64_t n_pair = gpu_count(&c->in[2]), n_matrix = c->in[1].dim[0];
@@ -356,13 +357,14 @@ static bool experts_are_many(const struct gpu_call *c, int32_t mode)
                     ONE_IN_MANY * n_step);
 }
 
-/* Blocks of n pairs that are sorted by n_key keys, at most. */
+/* Returns the most blocks of n pairs sorted by n_key keys. */
 static int64_t max_blocks(int64_t n, int64_t n_key)
 {
     return n / MANY_TOKENS + (n_key < n ? n_key : n);
 }
 
-/* Pairs sorted by expert, in scratch behind the stack; returns its size. */
+/* Lays out the pairs sorted by expert, in scratch after the stack. Returns the
+ * total bytes of scratch. */
 static size_t route_layout(const struct gpu_call *c, int32_t mode,
                            struct route_args *r)
 {
@@ -386,7 +388,7 @@ static size_t route_layout(const struct gpu_call *c, int32_t mode,
     return (size_t)(r->list + (uint64_t)n * 4 - c->scratch);
 }
 
-/* Sorts the pairs and has *f use that. */
+/* Adds the launches that sort the pairs, and makes *f use the result. */
 static void route(struct fill *f)
 {
     struct route_args r;

@@ -36,7 +36,7 @@ UNARY(gelu, TEXT_GELU)
 UNARY(relu, TEXT_RELU)
 #undef UNARY
 
-/* Strides of an operand as the result's dimensions see it, innermost first. */
+/* Sets an operand's strides for the result's dimensions, innermost first. */
 static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
 {
     int64_t step = 1;
@@ -49,8 +49,8 @@ static void set_strides(int64_t *stride, const struct gpu_tensor *t, int n_dim)
     }
 }
 
-/* Makes one of neighbouring dimensions that both operands walk as one, and of
- * those of one element none. */
+/* Merges adjacent dimensions that both operands traverse as one, and removes
+ * those of one element. */
 static void fold_dims(struct binary_args *a)
 {
     int n = 0;

@@ -26,7 +26,7 @@ SAME(TEXT_SUP_D_8TH, PACK_SUP_D_8TH);
 SAME(TEXT_SUP_D_DMIN, PACK_SUP_D_DMIN);
 #undef SAME
 
-/* How codes become values, and where they lie in a packed tile. */
+/* Sets how codes become values, and where they are in a packed tile. */
 static void set_rule(struct gather_args *a, const struct pack_rule *r)
 {
     a->low = r->low_bits;

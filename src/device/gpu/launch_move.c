@@ -6,7 +6,7 @@ static int32_t element_bytes(const struct gpu_tensor *t)
     return t->format == PL_F16 || t->format == PL_BF16 ? 2 : 4;
 }
 
-/* Product of the dimensions from .. to - 1. */
+/* Returns the product of the dimensions from .. to - 1. */
 static int64_t product(const struct gpu_tensor *t, int from, int to)
 {
     int64_t n = 1;
@@ -18,7 +18,7 @@ static int64_t product(const struct gpu_tensor *t, int from, int to)
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* The greatest unit that divides all of a piece. */
+/* Returns the greatest unit that divides all offsets and sizes of a copy. */
 static int32_t unit_of(const struct text_piece *p)
 {
     uint64_t all = p->dst | p->src | (uint64_t)p->bytes | (uint64_t)p->dst_s0 |
@@ -31,7 +31,7 @@ static int32_t unit_of(const struct text_piece *p)
     return unit;
 }
 
-/* Pieces that no launch has yet. */
+/* Copies not launched yet. */
 struct copies {
     struct copy_pieces_args a;
     int64_t n_group;
@@ -43,7 +43,7 @@ static void copies_flush(struct launch_list *l, struct copies *x)
     *x = (struct copies){0};
 }
 
-/* Rows of `run` bytes, which lie dst_step and src_step apart. */
+/* Adds rows of `run` bytes that are dst_step and src_step apart. */
 static void copies_rows(struct launch_list *l, struct copies *x, uint64_t dst,
                         int64_t dst_step, uint64_t src, int64_t src_step,
                         int64_t run, int64_t n_row)
@@ -122,7 +122,8 @@ static void permute(struct launch_list *l, const struct gpu_call *c,
     gpu_list_add(l, GPU_permute, gpu_turns(a.n), &a);
 }
 
-/* The result's dimension `inner` is the last one of the operand. */
+/* Launches a tiled transpose: dimension `inner` of the result is the last one
+ * of the operand. */
 static void transpose(struct launch_list *l, const struct gpu_call *c,
                       const int64_t *stride, int inner)
 {
@@ -149,7 +150,7 @@ void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
     const int perm[GRAPH_MAX_DIM] = {c->attr->perm0, c->attr->perm1,
                                      c->attr->perm2, c->attr->perm3};
     int n = c->out.n_dim, inner = n - 1;
-    int64_t stride[GRAPH_MAX_DIM] = {0}; /* in the operand */
+    int64_t stride[GRAPH_MAX_DIM] = {0}; /* of the operand */
 
     for (int i = 0; i < n; i++) {
         stride[i] = product(&c->in[0], perm[i] + 1, n);
@@ -164,7 +165,7 @@ void gpu_launch_permute(struct launch_list *l, const struct gpu_call *c)
         permute(l, c, stride);
 }
 
-/* Repeated along the dimensions that the operand lacks or has once. */
+/* Repeats the operand along dimensions that it lacks or has once. */
 static void broadcast(struct launch_list *l, const struct gpu_call *c)
 {
     const struct gpu_tensor *x = &c->in[0];

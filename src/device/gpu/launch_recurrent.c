@@ -27,7 +27,8 @@ void gpu_launch_short_conv(struct launch_list *l, const struct gpu_call *c)
         gpu_list_add(l, GPU_short_conv_state, n, &a);
 }
 
-/* The scratch: normed keys, normed queries, their products, the runs. */
+/* Parts of the scratch: normalized keys, normalized queries, their products,
+ * the spans of tokens of one sequence. */
 enum { PART_KEYS, PART_QUERIES, PART_PRODUCTS, PART_RUNS, N_PART };
 
 static size_t scratch_lay(const struct gpu_call *c, uint64_t *at)
@@ -61,7 +62,7 @@ static enum gpu_kernel delta_kernel(int64_t d_k)
 
 void gpu_launch_delta_net(struct launch_list *l, const struct gpu_call *c)
 {
-    enum { SPLIT = 32 }; /* runs side by side */
+    enum { SPLIT = 32 }; /* spans in parallel */
     uint64_t at[N_PART];
     struct delta_net_args a = {.out = c->out.at,
                                .q = c->in[0].at,

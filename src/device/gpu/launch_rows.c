@@ -36,7 +36,7 @@ void gpu_launch_softmax(struct launch_list *l, const struct gpu_call *c)
     gpu_list_add(l, GPU_softmax, gpu_rows(&c->out), &a);
 }
 
-/* Parts of a span between multiples of 256. */
+/* Returns the number of parts into which multiples of 256 split a span. */
 static int32_t span_parts(const struct rank_span *s)
 {
     int64_t end = s->logical + s->n;

@@ -1,6 +1,6 @@
-/* What is used of OpenCL 1.2: objects, numbers and functions, as the standard
- * (Khronos, "The OpenCL Specification", version 1.2) and the registry of its
- * extensions have them. The library is opened when it is asked for. */
+/* The objects, constants and functions of OpenCL 1.2 used here, as in the
+ * standard (Khronos, "The OpenCL Specification", version 1.2) and the registry
+ * of its extensions. The library is opened on demand. */
 #ifndef DEVICE_GPU_OPENCL_API_H
 #define DEVICE_GPU_OPENCL_API_H
 
@@ -25,19 +25,19 @@ enum {
     CL_YES = 1,
     CL_ERROR_NO_DEVICE = -1,
     CL_ERROR_ALLOCATION = -4,
-    CL_ERROR_NO_PLATFORM = -1001, /* of loaders: cl_khr_icd */
+    CL_ERROR_NO_PLATFORM = -1001, /* from loaders: cl_khr_icd */
 };
 
-/* What clGetPlatformInfo and clGetDeviceInfo are asked for. */
+/* Parameters of clGetPlatformInfo and clGetDeviceInfo. */
 enum {
     CL_PLATFORM_VERSION_TEXT = 0x0901,
     CL_PLATFORM_NAME_TEXT = 0x0902,
 
     CL_DEVICE_KIND = 0x1000,   /* u64: CL_KIND_ .. */
-    CL_DEVICE_VENDOR = 0x1001, /* PCI's number */
+    CL_DEVICE_VENDOR = 0x1001, /* the PCI number */
     CL_DEVICE_UNITS = 0x1002,
     CL_DEVICE_MHZ = 0x100c,
-    CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most lanes of a group */
+    CL_DEVICE_GROUP_SIZE = 0x1004,      /* size_t: most lanes of a work group */
     CL_DEVICE_MOST_BYTES = 0x1010,      /* u64: of one allocation */
     CL_DEVICE_PARAMETER_BYTES = 0x1017, /* size_t: of a kernel's arguments */
     CL_DEVICE_FLOATS = 0x101b,          /* u64: CL_FLOATS_ .. */
@@ -56,10 +56,10 @@ enum {
     CL_DEVICE_PCI = 0x410f,           /* cl_khr_pci_bus_info: u32[4] */
     CL_DEVICE_NV_PCI_BUS = 0x4008,    /* cl_nv_device_attribute_query */
     CL_DEVICE_NV_PCI_SLOT = 0x4009,   /* device * 8 + function */
-    CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* not of old drivers */
+    CL_DEVICE_NV_PCI_DOMAIN = 0x400a, /* missing in old drivers */
     CL_DEVICE_AMD_PCI = 0x4037,       /* cl_amd_device_attribute_query */
     CL_DEVICE_AMD_TITLE = 0x4038,
-    CL_DEVICE_AMD_FREE = 0x4039, /* size_t[2]: KiB free, of it in one piece */
+    CL_DEVICE_AMD_FREE = 0x4039, /* size_t[2]: KiB free, largest free block */
 };
 
 enum { CL_KIND_CPU = 1 << 1, CL_KIND_GPU = 1 << 2, CL_KIND_ALL = -1 };
@@ -68,14 +68,14 @@ enum {
     CL_FLOATS_SUBNORMAL = 1 << 0,
     CL_FLOATS_INF_NAN = 1 << 1,
     CL_FLOATS_NEAREST = 1 << 2,
-    CL_FLOATS_DIVIDE_SQRT = 1 << 7, /* correctly rounded, if asked for */
+    CL_FLOATS_DIVIDE_SQRT = 1 << 7, /* correctly rounded, if requested */
 };
 
 enum {
     CL_MEMORY_READ_WRITE = 1 << 0,
-    CL_MEMORY_OF_HOST = 1 << 4, /* allocated where the host reaches it */
+    CL_MEMORY_OF_HOST = 1 << 4, /* allocated where the host can access it */
     CL_MAP_READ_WRITE = 3,
-    CL_MIGRATE_UNDEFINED = 1 << 1, /* contents need not come along */
+    CL_MIGRATE_UNDEFINED = 1 << 1, /* contents need not be migrated */
 };
 
 enum {
@@ -87,7 +87,7 @@ enum {
 
 enum {
     CL_EVENT_STATUS = 0x11D3,
-    CL_STATUS_COMPLETE = 0, /* more: not yet; less: an error */
+    CL_STATUS_COMPLETE = 0, /* positive: not yet; negative: an error */
 };
 
 typedef void cl_notify(const char *what, const void *detail, size_t n,
@@ -172,7 +172,7 @@ typedef void cl_notify(const char *what, const void *detail, size_t n,
     X(int32_t, clGetEventInfo,                                                 \
       (struct cl_event * e, uint32_t what, size_t max, void *out, size_t *n))  \
     X(int32_t, clReleaseEvent, (struct cl_event * e))
-/* What a command waits for, and its own event, which may be NULL. */
+/* The events that a command waits for, and its own event, which may be NULL. */
 #define OPENCL_EVENTS                                                          \
     uint32_t n_wait, struct cl_event *const *wait, struct cl_event **event
 
@@ -183,20 +183,20 @@ struct opencl {
 #undef OPENCL_MEMBER
 };
 
-/* Asks a library for its devices in a copy of the process, the first time it is
- * named. PL_DEVICE: the copy was ended by a signal. */
+/* Lists a library's devices in a forked process, the first time the library is
+ * named. Returns PL_DEVICE if a signal ended that process. */
 pl_status opencl_probe(const char *path, pl_err *err);
 
-/* PL_UNSUPPORTED: there is no such library, or it lacks a function; the message
- * names it. PL_DEVICE: opencl_probe() refuses it. The path is that of
- * $PLAIT_LIBOPENCL, else libOpenCL.so.1. */
+/* Opens the library at $PLAIT_LIBOPENCL, else libOpenCL.so.1. Returns
+ * PL_UNSUPPORTED if it is missing or lacks a function, which the message names,
+ * or PL_DEVICE if opencl_probe() rejects it. */
 pl_status opencl_load(struct opencl *cl, pl_err *err);
 void opencl_unload(struct opencl *cl); /* takes {0} */
 
-/* "CL_OUT_OF_RESOURCES", or "an unknown error". */
+/* Returns "CL_OUT_OF_RESOURCES", or "an unknown error". */
 const char *opencl_error(int32_t code);
-/* The message "WHAT: FUNCTION failed: CL_.. (-n)"; PL_OK where code is CL_OK.
- */
+/* Returns PL_OK if code is CL_OK. Else the message is "WHAT: FUNCTION failed:
+ * CL_.. (-n)". */
 pl_status opencl_check(int32_t code, const char *function, const char *what,
                        pl_err *err);
 
@@ -212,15 +212,16 @@ struct opencl_devices {
     } item[OPENCL_MAX_DEVICE];
 };
 
-/* All devices of all platforms, in the library's order. */
+/* Lists all devices of all platforms, in the library's order. */
 pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                          pl_err *err);
-/* What is asked for, terminated; "" if there is no such answer. */
+/* Writes a string property, terminated; "" if the device has none. */
 void opencl_text(const struct opencl *cl, struct cl_device *d, uint32_t what,
                  char *out, size_t size);
-/* Is it this machine's processors? */
+/* Returns true if the device is the host's CPU. */
 bool opencl_on_cores(const struct opencl *cl, struct cl_device *d);
-/* Has it all that the kernels need? The message names what it lacks. */
+/* Checks that the device has all that the kernels need. The message names what
+ * it lacks. */
 pl_status opencl_demands(const struct opencl *cl, struct cl_device *d,
                          pl_err *err);
 
@@ -230,12 +231,12 @@ struct opencl_source {
     const char *text;
     int n_kernel;
     const char *const *name; /* [n_kernel] */
-    bool keep;               /* for the next time */
+    bool keep;               /* for later processes */
 };
 
-/* Compiles the text, or takes what was kept of the last time, and makes
- * kernel[n_kernel], which the caller has zeroed. If it fails nothing is held.
- */
+/* Compiles the source, or takes the binary cached by an earlier call, and makes
+ * kernel[n_kernel], which the caller has zeroed. On failure nothing is
+ * allocated. */
 pl_status opencl_program(const struct opencl *cl, struct cl_context *c,
                          const struct opencl_device *d,
                          const struct opencl_source *src,

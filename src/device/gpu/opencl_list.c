@@ -1,5 +1,5 @@
-/* Devices of OpenCL: which there are, what is known of them, whether they can
- * run the kernels with their bits. */
+/* Lists the devices of OpenCL and their properties, and checks that they can
+ * run the kernels with the required bits. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                                OPENCL_MAX_DEVICE, device, &n);
         if (e == CL_ERROR_NO_DEVICE)
             continue;
-        if (e != CL_OK) { /* the others are there nonetheless */
+        if (e != CL_OK) { /* devices of other platforms remain usable */
             s = opencl_check(e, "clGetDeviceIDs", "opencl", err);
             continue;
         }
@@ -42,7 +42,7 @@ pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
     return out->n > 0 ? PL_OK : s;
 }
 
-/* False where the device has no such answer; the value is 0 then. */
+/* Returns false if the device lacks the property; the value is then 0. */
 static bool ask(const struct opencl *cl, struct cl_device *d, uint32_t what,
                 void *out, size_t size)
 {
@@ -50,7 +50,7 @@ static bool ask(const struct opencl *cl, struct cl_device *d, uint32_t what,
     return cl->clGetDeviceInfo(d, what, size, out, NULL) == CL_OK;
 }
 
-/* A number of four bytes or eight. */
+/* Returns a number of four or eight bytes. */
 static uint64_t number(const struct opencl *cl, struct cl_device *d,
                        uint32_t what)
 {
@@ -81,7 +81,7 @@ bool opencl_on_cores(const struct opencl *cl, struct cl_device *d)
     return (number(cl, d, CL_DEVICE_KIND) & CL_KIND_CPU) != 0;
 }
 
-/* The word stands in the list of extensions. */
+/* Returns true if the list of extensions contains the word. */
 static bool extends(const struct opencl *cl, struct cl_device *d,
                     const char *word)
 {
@@ -97,7 +97,7 @@ static bool extends(const struct opencl *cl, struct cl_device *d,
 
 /* ---- list ---------------------------------------------------------------- */
 
-/* The PCI address by whatever extension tells it, else "". */
+/* Writes the PCI address, from whichever extension has it, else "". */
 static void pci_address(const struct opencl *cl, struct cl_device *d,
                         char out[24])
 {
@@ -127,8 +127,8 @@ static void pci_address(const struct opencl *cl, struct cl_device *d,
     }
 }
 
-/* "OpenCL 3.0, driver 580.82": of the standard's two numbers what vendors write
- * behind them is left out. */
+/* Writes "OpenCL 3.0, driver 580.82", without the vendor's text after the
+ * version number. */
 static void version_text(const struct opencl *cl, struct cl_device *d,
                          char *out, size_t size)
 {
@@ -187,11 +187,12 @@ pl_status opencl_list(struct gpu_info *out, int max, int *n, pl_err *err)
     return s;
 }
 
-/* ---- what kernels need --------------------------------------------------- */
+/* ---- requirements of the kernels ----------------------------------------- */
 
 static const struct demand {
     uint32_t what;
-    uint64_t bits, least; /* it has all these bits, and is at least that */
+    /* it must have all these bits, and this value or more */
+    uint64_t bits, least;
     const char *lacks;
 } demands[] = {
     {CL_DEVICE_IS_THERE, 0, 1, "is not available now"},

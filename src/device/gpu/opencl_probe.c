@@ -1,6 +1,6 @@
-/* Drivers of OpenCL that end the process when they are first asked: PoCL aborts
- * where there is no /sys. So a library is first asked in a copy of the process;
- * what ends the copy is refused in the process itself. */
+/* Some drivers of OpenCL end the process when they are first used: PoCL aborts
+ * without /sys. So a library is first used in a forked copy of the process. If
+ * that ends by a signal, the process rejects the library. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,19 +18,19 @@
 #include "device/gpu/opencl_api.h"
 
 enum {
-    MOST_NS = 50 * 1000 * 1000, /* of a processor, that asking may take */
+    MOST_NS = 50 * 1000 * 1000, /* most CPU time of a probe */
     NAP_NS = 500 * 1000,
-    MOST_NAPS = 2000, /* for a copy that waits for something */
+    MOST_NAPS = 2000, /* most naps, for a copy that waits for something */
 };
 
-/* The copy inherits no handler and leaves nothing behind: no text of the
- * driver's, no core file. */
+/* Resets what the copy inherits: signal handlers, output for the driver's
+ * messages, core files. */
 static void prepare_copy(pid_t parent)
 {
     struct sigaction a = {.sa_handler = SIG_DFL};
     const struct rlimit none = {0, 0};
     sigset_t no_signal;
-    int fd = open("/dev/null", O_RDONLY); /* so writes to it fail */
+    int fd = open("/dev/null", O_RDONLY); /* read-only, so writes fail */
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -46,8 +46,8 @@ static void prepare_copy(pid_t parent)
     }
 }
 
-/* Asks as opencl_devices() does; answers are the process's own matter. The
- * process ends without the application's exit handlers. */
+/* Lists devices as opencl_devices() does; the process ignores the result. The
+ * copy ends without the application's exit handlers. */
 static void ask_in_copy(const char *path, pid_t parent)
 {
     struct opencl cl = {0};
@@ -70,8 +70,8 @@ static void ask_in_copy(const char *path, pid_t parent)
         syscall(SYS_exit_group, 0);
 }
 
-/* Waits for the copy; the signal that ended it by its own doing, else 0. One
- * that takes too long is ended: then there is no answer. */
+/* Waits for the copy. Returns the signal that ended it, or 0. A copy that takes
+ * too long is killed; the result is then 0. */
 static int outcome(pid_t pid)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -86,7 +86,7 @@ static int outcome(pid_t pid)
 
         if (got == pid)
             return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-        if (got < 0 && errno != EINTR) /* the application took it */
+        if (got < 0 && errno != EINTR) /* the application reaped it */
             return 0;
         if (clock_gettime(clock, &t) != 0 || t.tv_sec > 0 ||
             t.tv_nsec > MOST_NS)
@@ -113,7 +113,7 @@ static int try_library(const char *path)
     return pid > 0 ? outcome(pid) : 0;
 }
 
-/* The library that was tried opencl_tried. */
+/* The last library probed, and its result. */
 static struct {
     pthread_mutex_t lock;
     char path[512];

@@ -1,5 +1,5 @@
-/* Kernels on a device of OpenCL: from the binary that was kept of the last
- * time, or else compiled from their text. */
+/* Makes the kernels of an OpenCL device, from the cached binary or else from
+ * their source. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,15 @@ struct build {
     struct cl_kernel **kernel;
 };
 
-/* Compilers for processors run a group's lanes in turn, and take minutes where
- * loops are unrolled too. */
+/* Compilers for CPUs run a group's lanes in turn, and take minutes if loops are
+ * unrolled too. */
 static const char options_gpu[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 static const char options_cores[] =
     "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -DON_CORES";
 
-/* What decides the binary; the caller frees it. NULL: no memory. */
+/* Returns all that decides the binary; the caller frees it. NULL: out of
+ * memory. */
 static char *key_of(const struct build *b, size_t *n)
 {
     char name[256], version[256], driver[256], platform[256] = "";
@@ -75,7 +76,7 @@ static int32_t compile(const struct build *b, struct cl_program *p)
 
 /* ---- from a binary ------------------------------------------------------- */
 
-/* NULL: there is none, or the driver does not take it. */
+/* Returns NULL if there is no binary, or the driver rejects it. */
 static struct cl_program *from_binary(const struct build *b, const char *key,
                                       size_t n_key)
 {
@@ -96,7 +97,8 @@ static struct cl_program *from_binary(const struct build *b, const char *key,
     return NULL;
 }
 
-/* Nothing is lost where this fails: the text is there. */
+/* Caches the binary. Failures are ignored, because the source can be compiled
+ * again. */
 static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
                  size_t n_key)
 {
@@ -115,9 +117,9 @@ static void keep(const struct opencl *cl, struct cl_program *p, const char *key,
     free(bytes);
 }
 
-/* ---- from the text ------------------------------------------------------- */
+/* ---- from the source ----------------------------------------------------- */
 
-/* What the compiler said, from its first error on. */
+/* Sets the error to the compiler's log, from its first error on. */
 static pl_status build_failed(const struct opencl *cl, struct cl_program *p,
                               struct cl_device *d, int32_t e, pl_err *err)
 {

@@ -1,8 +1,8 @@
-/* The driver APIs whose queues are called streams, CUDA's and HIP's, in words
- * of our own: a library is opened when it is asked for, and no vendor's header
- * is needed. HIP's functions mirror CUDA's, so that one driver
- * (driver_stream.c) works with one table of functions. What differs is a
- * *make*: vendor_cuda.c, vendor_hip.c.
+/* The driver APIs whose queues are called streams, CUDA's and HIP's, declared
+ * here under our own names. A library is opened on demand, and no vendor's
+ * header is needed. HIP's functions mirror CUDA's, so one driver
+ * (driver_stream.c) works with one table of functions. Their differences are in
+ * struct stream_vendor: vendor_cuda.c, vendor_hip.c.
  *
  * Source: CUDA Driver API reference, 12.0; HIP Runtime API reference, 5.2. */
 #ifndef DEVICE_GPU_STREAM_API_H
@@ -20,15 +20,15 @@ struct api_function;
 struct api_stream;
 struct api_event;
 struct api_graph;
-struct api_graph_exec; /* one that can be launched */
+struct api_graph_exec; /* an instantiated graph */
 
-/* An address of a device. HIP has a pointer there, which is passed and returned
- * as a number of 64 bits is. */
+/* An address on a device. HIP uses a pointer, which is passed and returned like
+ * a 64-bit number. */
 #ifndef API_ADDRESS
 #define API_ADDRESS unsigned long long
 #endif
 
-/* Equal in both. */
+/* Equal in both APIs. */
 enum {
     API_SUCCESS = 0,
     API_OUT_OF_MEMORY = 2,
@@ -44,8 +44,8 @@ enum {
     API_HOST_MAPPED = 2,
 };
 
-/* name, CUDA's, the suffix of its symbol, HIP's, parameters. All return a code,
- * API_SUCCESS or an error, which may be one of an earlier command. */
+/* name, CUDA's, the suffix of its symbol, HIP's, parameters. All return
+ * API_SUCCESS or an error code, which may be that of an earlier command. */
 #define STREAM_CALL_MAP(X)                                                     \
     X(init, cuInit, , hipInit, (unsigned flags))                               \
     X(version, cuDriverGetVersion, , hipDriverGetVersion, (int *out))          \
@@ -123,7 +123,7 @@ enum stream_call {
 struct stream_vendor;
 struct stream_device;
 
-/* The library: its functions by name; those of the other make are NULL. */
+/* The library's functions by name; those of the other vendor are NULL. */
 struct stream_api {
     void *handle;
     const struct stream_vendor *make;
@@ -141,25 +141,26 @@ struct stream_api {
     const char *(*hipGetErrorString)(unsigned code);
 };
 
-/* Opens the make's library, and makes it ready. On failure nothing is held.
- * PL_UNSUPPORTED: there is none that works. */
+/* Opens and initializes the vendor's library. On failure nothing is allocated.
+ * Returns PL_UNSUPPORTED if none works. */
 pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
                       int *n_device, pl_err *err);
-void stream_unload(struct stream_api *api); /* takes one that is all zero */
+void stream_unload(struct stream_api *api); /* takes a zeroed one */
 
-/* PL_OK if the code is that of success, else "WHAT: FUNCTION failed: NAME
+/* Returns PL_OK for API_SUCCESS, else the error "WHAT: FUNCTION failed: NAME
  * (code, text)". */
 pl_status stream_check(const struct stream_api *api, unsigned code,
                        enum stream_call call, const char *what, pl_err *err);
 
-/* The same of a call for a kernel, which is named. */
+/* The same for a call about a kernel, which the message names. */
 pl_status stream_check_kernel(const struct stream_api *api,
                               const struct stream_device *d, unsigned code,
                               enum stream_call call, enum gpu_kernel k,
                               pl_err *err);
 
-/* Opens the library that the environment's variable names, else the first of
- * these that is there. NULL: none. *tried is the last that was tried. */
+/* Opens the library that the environment variable names, else the first one of
+ * `path` that opens. Returns NULL if none does. *tried is the last one tried.
+ */
 void *stream_open_library(const char *variable, const char *const path[],
                           const char **tried);
 
@@ -168,14 +169,14 @@ void *stream_open_library(const char *variable, const char *const path[],
 struct stream_device {
     char who[24]; /* for messages: "cuda:0" */
     int handle;
-    int level;                    /* of CUDA: 61 is compute capability 6.1 */
-    unsigned wait_flags;          /* of CUDA's waits for words */
-    bool overlaps;                /* launches of graphs may, of CUDA */
-    struct cuda_context *context; /* of CUDA: held; NULL: not yet */
+    int level;           /* of CUDA: compute capability, 61 is 6.1 */
+    unsigned wait_flags; /* of CUDA's waits for words */
+    bool overlaps; /* of CUDA: graphs may use programmatic dependent launch */
+    struct cuda_context *context; /* of CUDA: retained; NULL: not yet */
     char arch[80];                /* of HIP: "gfx90a:sramecc+:xnack-" */
 };
 
-/* By its ordinal; not held yet. */
+/* Finds a device by its ordinal; it is not retained yet. */
 pl_status stream_device(const struct stream_api *api, int index,
                         struct stream_device *d, pl_err *err);
 
@@ -189,21 +190,22 @@ enum stream_attribute {
     ATTRIBUTE_STREAMS_KNOW_WORDS,
     STREAM_ATTRIBUTE_COUNT
 };
-/* A make that has no such attribute has what it tells of. */
+/* The vendor lacks the attribute because all its devices have the property. */
 enum { NO_ATTRIBUTE = -1 };
 
 pl_status stream_attribute(const struct stream_api *api,
                            const struct stream_device *d,
                            enum stream_attribute what, int *value, pl_err *err);
 
-/* ---- makes --------------------------------------------------------------- */
+/* ---- vendors
+ * -------------------------------------------------------------- */
 
-/* Kernels ready to be loaded by a device, or the way to them. */
+/* Kernels ready to be loaded by a device, or their source and compiler. */
 struct stream_text;
 
 enum stream_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ANY };
 
-/* Launches that shall be a graph: their functions by kernel are there. */
+/* The launches of a graph to make; their functions are loaded, by kernel. */
 struct stream_launches {
     const struct gpu_graph_node *node;
     int n;
@@ -211,42 +213,42 @@ struct stream_launches {
 };
 
 struct stream_vendor {
-    const char *name, *title;   /* "cuda", "CUDA" */
-    const char *variable;       /* of the environment: names the library */
-    const char *const *path;    /* else these are tried; NULL ends them */
+    const char *name, *title; /* "cuda", "CUDA" */
+    const char *variable;     /* environment variable that names the library */
+    const char *const *path;  /* tried otherwise; NULL ends them */
     const char *remedy, *least; /* "install NVIDIA's driver", "... 520" */
-    /* By call; NULL: it has none. Older drivers may lack those from `later`
-     * on. */
+    /* By call; NULL: the vendor has none. Older drivers may lack those from
+     * `later` on. */
     const char *const *symbol, *const *call;
     int later;
     int attribute[STREAM_ATTRIBUTE_COUNT]; /* or NO_ATTRIBUTE */
-    /* How a post makes what stands before it seen by all: by an event of these
-     * flags; 0: it does so itself. */
+    /* Event flags with which a post makes earlier commands visible to all; 0:
+     * the post does so itself. */
     unsigned fence;
-    bool logs; /* module_load tells what a compiler said, if asked to */
+    bool logs; /* module_load can return the compiler's log */
 
     /* NULL: unknown. */
     const char *(*error_name)(const struct stream_api *api, unsigned code);
     const char *(*error_text)(const struct stream_api *api, unsigned code);
-    /* Does init's code say that there is no device? Then what follows of it:
-     * PL_OK, or an error. */
+    /* Returns true if init's code means that there is no device. none() then
+     * returns the result: PL_OK, or an error. */
     bool (*is_none)(unsigned code);
     pl_status (*none)(const struct stream_api *api, unsigned code, pl_err *err);
 
-    /* What runs on the device, whose handle is known. */
+    /* Sets the level or architecture of the device, whose handle is set. */
     pl_status (*examine)(const struct stream_api *api, struct stream_device *d,
                          pl_err *err);
-    /* Why the kernels cannot run on it; false: they can. */
+    /* Returns true if the kernels cannot run on it, and writes why. */
     bool (*refuses)(const struct stream_device *d, char *why, size_t size);
-    /* Version, features and speeds; n_unit and hz are known. */
+    /* Sets version, features and speeds; n_unit and hz are set. */
     void (*show)(const struct stream_api *api, const struct stream_device *d,
                  double hz, struct gpu_info *i);
-    /* What its memory transfers a clock. */
+    /* Returns the memory transfers per clock. */
     int (*transfers)(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits);
 
-    /* The device is held from hold() to drop(), and the thread's from enter()
-     * to leave(); *was is what leave() goes back to. */
+    /* The device is retained from hold() to drop(), and current in the thread
+     * from enter() to leave(); leave() restores *was. */
     pl_status (*hold)(const struct stream_api *api, struct stream_device *d,
                       pl_err *err);
     pl_status (*drop)(const struct stream_api *api, struct stream_device *d,
@@ -255,8 +257,8 @@ struct stream_vendor {
                        const struct stream_device *d, int *was, pl_err *err);
     pl_status (*leave)(const struct stream_api *api,
                        const struct stream_device *d, int was, pl_err *err);
-    /* The device, which is the thread's, reaches memory of `peer`, another one
-     * that is held, from now on; it can. */
+    /* Enables peer access from the device, which is current, to `peer`, another
+     * retained one. The hardware supports it. */
     pl_status (*reach)(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err);
@@ -265,15 +267,15 @@ struct stream_vendor {
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err);
     void (*text_close)(struct stream_text *t); /* takes NULL */
-    /* What module_load takes; threads may call it at the same time. *owned is
-     * for the caller to free, or NULL. */
+    /* Returns the image for module_load. Threads may call it at the same time.
+     * The caller frees *owned, which may be NULL. */
     pl_status (*text_program)(struct stream_text *t, enum gpu_kernel k,
                               const void **image, void **owned, pl_err *err);
-    /* Of all that the kernels' bits depend on beside the device and the
-     * version. */
+    /* Returns the hash of all that the kernels' bits depend on besides the
+     * device and the version. */
     uint64_t (*text_hash)(const struct stream_text *t);
 
-    /* What goes into a stream, as struct gpu_driver has it. */
+    /* Stream commands, as in struct gpu_driver. */
     pl_status (*copy)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       enum stream_direction way, uint64_t dst, uint64_t src,
@@ -284,8 +286,8 @@ struct stream_vendor {
     pl_status (*wait)(const struct stream_api *api,
                       const struct stream_device *d, struct api_stream *s,
                       uint64_t at, uint64_t value, pl_err *err);
-    /* *out may be there after a failure, too; the caller destroys it. Nothing
-     * is put into s, which the make may need. */
+    /* *out may be set after a failure too; the caller destroys it. Nothing is
+     * added to s, which the vendor's API may need. */
     pl_status (*graph)(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_launches *l, struct api_stream *s,

@@ -1,11 +1,11 @@
-/* Which devices CUDA and HIP have, and what is known of them before they are
- * opened: what is told without a context, so that a device that is full, taken
- * or broken does not keep others from being listed. A device bears its API's
- * number always, those that are too old for the kernels among them.
+/* Lists the devices of CUDA and HIP, with properties known before they are
+ * opened. These need no context, so a device that is full, taken or broken does
+ * not keep others from being listed. A device always has its API's number;
+ * devices too old for the kernels are listed too.
  *
- * What memory is free can be asked of a context alone, so one is there for a
- * moment, on the device that is asked for. What it takes itself is not free any
- * more then, as it will be. */
+ * Only a context reports free memory, so one is created for a moment, on the
+ * requested device. The context's own memory is then not free, as later in use.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static pl_status speeds(const struct stream_api *api,
     return PL_OK;
 }
 
-/* Letters of the address are written as the API likes. */
+/* APIs differ in the case of the address's letters. */
 static void lower_hex(char *s)
 {
     for (; *s; s++)

@@ -1,8 +1,8 @@
-/* Memory of this process that CUDA or HIP was told of, so that GPUs reach it in
- * place. Either registers a page once, for all its GPUs, and forgets it for
- * all: so who uses a range is counted for the process, whichever set or GPU it
- * belongs to. What other parts of the process have registered is theirs to give
- * back. */
+/* Host memory registered with CUDA or HIP, so that GPUs access it in place.
+ * Either API registers a page once for all its GPUs, and unregisters it for
+ * all. So references to a range are counted per process, over all device sets
+ * and GPUs. Ranges that other parts of the process registered are not
+ * unregistered here. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct stream_range {
     unsigned char *p;
     size_t bytes;
     int n_holder;
-    bool ours; /* else it was registered already */
+    bool ours; /* false: others registered it before */
 };
 
 static struct {
@@ -34,7 +34,8 @@ static struct stream_range *find(const struct stream_vendor *make,
     return NULL;
 }
 
-/* They would take the pages that they share from one with the other. */
+/* Returns true if a registered range shares a page with this one. Unregistering
+ * one would unregister the other's page. */
 static bool shares_page(const struct stream_vendor *make,
                         const unsigned char *p, size_t bytes)
 {

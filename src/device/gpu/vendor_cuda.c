@@ -1,12 +1,12 @@
-/* CUDA, of NVIDIA: what differs from HIP.
+/* CUDA, of NVIDIA: its differences from HIP.
  *
  * A GPU is the device's primary context, which other parts of the process may
- * use too. The kernels come as PTX (ptx/), a program each, which CUDA compiles
- * when it is loaded, and keeps for later processes. A post is a write of the
- * stream, with a system-wide fence before it: whoever reads the word sees what
- * was written before. A wait is the stream's too; where the device can, it is
- * followed by a flush of remote writes, so that what a peer wrote into this
- * device before it raised the word is seen by what follows. */
+ * use too. The kernels are PTX (ptx/), one program each, which CUDA compiles
+ * when it is loaded and caches for later processes. A post is a stream write
+ * after a system-wide fence: a reader of the word sees all earlier writes. A
+ * wait is a stream operation. If the device can, a flush of remote writes
+ * follows it. So later commands see what a peer wrote to this device before it
+ * raised the word. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
     return PL_OK;
 }
 
-/* Calls the function; a failure names it. */
+/* Calls the function; its error names it. */
 #define CALL(api, d, err, name, ...)                                           \
     stream_check(api, (api)->name(__VA_ARGS__), CALL_##name, (d)->who, err)
 
@@ -85,7 +85,7 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     PL_TRY(CALL(api, d, err, device_attribute, &flushes,
                 CUDA_FLUSHES_REMOTE_WRITES, d->handle));
     d->level = major * 10 + minor;
-    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_pdl.c complains */
+    gpu_switch("PLAIT_OVERLAP", "", &on, NULL); /* gpu_pdl.c reports errors */
     d->overlaps =
         on && d->level >= CUDA_OVERLAPS && api->cuGraphAddDependencies;
     d->wait_flags =
@@ -164,8 +164,8 @@ static pl_status leave(const struct stream_api *api,
     return CALL(api, d, err, cuCtxPopCurrent, &c);
 }
 
-/* Others in the process may have asked for it before, and it stays when we are
- * gone, for they may still want it: it ends with either context. */
+/* Other code of the process may have enabled it before. It is never disabled,
+ * because that code may still need it; it ends with either context. */
 static pl_status reach(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err)
@@ -176,12 +176,12 @@ static pl_status reach(const struct stream_api *api,
                         CALL_cuCtxEnablePeerAccess, d->who, err);
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- kernel source ------------------------------------------------------- */
 
 struct stream_text {
     int level;
     pthread_mutex_t lock;
-    struct cuda_text text; /* all zero until a kernel is asked for */
+    struct cuda_text text; /* zeroed until a kernel is needed */
 };
 
 static void text_close(struct stream_text *t)
@@ -193,8 +193,8 @@ static void text_close(struct stream_text *t)
     free(t);
 }
 
-/* To unpack the text takes longer than all else that opens a device, and many
- * are opened to be looked at. */
+/* Does not unpack the source yet: that takes longer than all other steps of
+ * opening a device, and many are opened only for a look. */
 static pl_status text_open(struct stream_text **out,
                            const struct stream_api *api,
                            const struct stream_device *d, pl_err *err)
@@ -263,9 +263,9 @@ static pl_status wait(const struct stream_api *api,
     return CALL(api, d, err, cuStreamWaitValue64, s, at, value, d->wait_flags);
 }
 
-/* A node of the graph of which the one before is known: their launches overlap.
- * All are one chain, so that each has only one to wait for; what else it would
- * wait for has ended when that one does, which waits, too. */
+/* Adds an edge from the previous node, with programmatic dependent launch. All
+ * nodes form one chain, so each waits for one node only. Other nodes it depends
+ * on have then ended, because the previous node waited for them too. */
 static pl_status link(const struct stream_api *api,
                       const struct stream_device *d, struct api_graph *g,
                       struct cuda_graph_node **node, pl_err *err)
@@ -277,7 +277,7 @@ static pl_status link(const struct stream_api *api,
                 1);
 }
 
-/* made: [l->n], those before it are there; after: room for as many. */
+/* made: [l->n], earlier nodes are set; after: space for as many. */
 static pl_status add_node(const struct stream_api *api,
                           const struct stream_device *d,
                           const struct stream_launches *l, struct api_graph *g,
@@ -312,7 +312,7 @@ static pl_status graph(const struct stream_api *api,
                        const struct stream_launches *l, struct api_stream *s,
                        struct api_graph **out, pl_err *err)
 {
-    /* the nodes, and those that one of them waits for */
+    /* the nodes, and the `after` list of one of them */
     struct cuda_graph_node **made = calloc(2 * (size_t)l->n + 1, sizeof *made);
     pl_status status;
 

@@ -1,14 +1,14 @@
-/* HIP, of AMD: what differs from CUDA.
+/* HIP, of AMD: its differences from CUDA.
  *
- * HIP has devices, not contexts: what a thread calls is for the device that it
- * has set, so what was set before is set again. The kernels are compiled by
- * hiprtc from their text (hip_source.c). A graph is made of launches that a
- * stream takes down instead of carrying them out, one after another: nodes that
- * could run at once do not. HIP does not say that a write of a stream shows
- * what stands before it to others, so an event that does stands before it.
+ * HIP has no contexts: calls of a thread go to the device that it has set, so
+ * the former device is restored afterwards. hiprtc compiles the kernels from
+ * source (hip_source.c). A graph is captured from a stream, one launch after
+ * another, so nodes that could run in parallel do not. HIP does not promise
+ * that a stream write makes earlier commands visible to others, so an event
+ * that does precedes it.
  *
- * None of this has been run on hardware: it was written by AMD's documentation,
- * and runs in tests over a library made for them. */
+ * None of this has run on hardware. It follows AMD's documentation, and tests
+ * run it on a stub library. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +29,7 @@ static const char *const symbols[STREAM_CALL_COUNT] = {
 #undef ROW
 };
 
-/* By the newest version first; the one without a number is there for
- * compilers. */
+/* Newest version first. The name without a number is for compilers. */
 static const char *const paths[] = {"libamdhip64.so.7",
                                     "libamdhip64.so.6",
                                     "libamdhip64.so.5",
@@ -53,7 +52,7 @@ static bool is_none(unsigned code)
     return code == API_NO_DEVICE || code == HIP_CODE_INVALID_DEVICE;
 }
 
-/* By what HIP looks for GPUs. */
+/* Checks the device file through which HIP finds GPUs. */
 static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
 {
     static const char door[] = "/dev/kfd";
@@ -69,14 +68,14 @@ static pl_status none(const struct stream_api *api, unsigned code, pl_err *err)
                    strerror(errno));
 }
 
-/* Calls the function; a failure names it. */
+/* Calls the function; its error names it. */
 #define CALL(api, d, err, name, ...)                                           \
     stream_check(api, (api)->name(__VA_ARGS__), CALL_##name, (d)->who, err)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* The first word of letters, digits and "+-:" that begins with "gfx" behind the
- * device's name, which may be anything. */
+/* Finds the first word of letters, digits and "+-:" that begins with "gfx",
+ * after the device's name, which may be anything. */
 static void find_arch(const char *properties, char *out, size_t size)
 {
     const char *end = properties + HIP_PROPERTIES_BYTES - 4;
@@ -109,8 +108,8 @@ static pl_status examine(const struct stream_api *api, struct stream_device *d,
     return s;
 }
 
-/* 9 of gfx90a, 11 of gfx1100; 0: unknown. The last two characters are minor and
- * stepping. */
+/* Returns 9 for gfx90a, 11 for gfx1100; 0: unknown. The last two characters are
+ * minor version and stepping. */
 static int generation(const char *arch)
 {
     size_t n =
@@ -142,8 +141,8 @@ static bool refuses(const struct stream_device *d, char *why, size_t size)
     return true;
 }
 
-/* As text/prelude_hip.h has them: multiplications of four bytes, and of
- * matrices of them. */
+/* As in text/prelude_hip.h: products of four bytes, and of matrices of
+ * bytes. */
 static bool has_dot4(const struct stream_device *d)
 {
     static const char *const arch[] = {"gfx906", "gfx908", "gfx90a",
@@ -184,8 +183,8 @@ static void show(const struct stream_api *api, const struct stream_device *d,
                    is_arch(d, "gfx90a") || is_arch(d, "gfx942"), hz);
 }
 
-/* HIP tells the clock of commands. HBM, which is wide, transfers two bits of
- * each line a clock, GDDR6 sixteen, memory that is the machine's eight. */
+/* HIP reports the command clock. Per clock and line, HBM, which is wide,
+ * transfers two bits, GDDR6 sixteen, shared host memory eight. */
 static int transfers(const struct stream_api *api,
                      const struct stream_device *d, int bus_bits)
 {
@@ -199,7 +198,7 @@ static int transfers(const struct stream_api *api,
     return shared ? 8 : 16;
 }
 
-/* HIP holds a device for the process. */
+/* HIP retains devices for the process by itself. */
 static pl_status hold(const struct stream_api *api, struct stream_device *d,
                       pl_err *err)
 {
@@ -223,8 +222,8 @@ static pl_status leave(const struct stream_api *api,
     return was == d->handle ? PL_OK : CALL(api, d, err, hipSetDevice, was);
 }
 
-/* Others in the process may have asked for it before, and it stays when we are
- * gone, for they may still want it. */
+/* Other code of the process may have enabled it before. It is never disabled,
+ * because that code may still need it. */
 static pl_status reach(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_device *peer, pl_err *err)
@@ -235,7 +234,7 @@ static pl_status reach(const struct stream_api *api,
                         CALL_hipDeviceEnablePeerAccess, d->who, err);
 }
 
-/* ---- text ---------------------------------------------------------------- */
+/* ---- kernel source ------------------------------------------------------- */
 
 struct stream_text {
     struct hip_text hip;
@@ -334,7 +333,7 @@ static pl_status take_down(const struct stream_api *api,
     return PL_OK;
 }
 
-/* What has begun must end, or the stream is of no use any more. */
+/* A capture that has begun must be ended, or the stream is unusable. */
 static pl_status graph(const struct stream_api *api,
                        const struct stream_device *d,
                        const struct stream_launches *l, struct api_stream *s,

@@ -76,7 +76,8 @@ static bool has_kernel(const struct device_desc *d,
     return !insn_kernel_is_bf16(k); /* what described ones have is not known */
 }
 
-/* What a device of private memory needs that runs this machine's kernels. */
+/* Returns the scratch bytes of a device with private memory that runs this
+ * machine's kernels. */
 static size_t scratch(const struct device_desc *d,
                       const struct device_options *opt, const struct program *p)
 {

@@ -1,14 +1,14 @@
-/* The kind proc: cores of this machine whose threads and memory are those of
- * another process, forked when a set is loaded.
+/* The backend proc: CPU cores whose threads and memory belong to another
+ * process, forked when a set is loaded.
  *
- * It is what a device on another host or on a card is to the rest: nobody reads
- * its memory, what is written to it and read from it passes through a stream,
- * and it may be lost at any moment. What runs in the process is a cpu device
- * (proc_child.c). A kernel of the application's (custom ops) runs there too:
- * what it changes beside its results is not seen here.
+ * It resembles a device on another host or on a card. Other devices cannot read
+ * its memory; writes and reads pass through a stream; it may be lost at any
+ * moment. A cpu device runs in the process (proc_child.c). Kernels of the
+ * application (custom ops) run there too; side effects of theirs are not
+ * visible here.
  *
- * Processes are ended by SIGKILL: they have nothing to put in order, and one
- * that hangs ends too. */
+ * Processes are ended by SIGKILL, because they have nothing to clean up, and so
+ * that hung ones end too. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #include "device/proc/proc_inner.h"
 #include "machine/topology.h"
 
-/* ---- what it can do ------------------------------------------------------ */
+/* ---- capabilities -------------------------------------------------------- */
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)
@@ -62,7 +62,7 @@ static size_t scratch(const struct device_desc *d,
     return cpu_ops.scratch(d, opt, p);
 }
 
-/* ---- a bank ---------------------------------------------------------- */
+/* ---- backend ------------------------------------------------------------- */
 
 static void close_backend(struct backend *b)
 {
@@ -107,9 +107,10 @@ bool proc_crowded(const struct device_set *s, int n)
            CPU_COUNT(&set) < device_set_threads(s, NULL) + n;
 }
 
-/* ---- processes ------------------------------------------------------- */
+/* ---- processes ----------------------------------------------------------- */
 
-/* No handler of the application's runs in the child, or between. */
+/* Forks with all signals blocked, so that no handler of the application runs in
+ * the child. */
 static pid_t fork_child(struct device_set *s, int dev, struct proc_pipe *pipe)
 {
     pid_t parent = getpid(), pid;
@@ -149,7 +150,7 @@ static pl_status start(struct proc_backend *b, int i, int dev, pl_err *err)
     return proc_take(p, pid, err);
 }
 
-/* A device that is gone. */
+/* Sets the error of a device whose process has ended. */
 static pl_status lost(const struct proc_device *p, pl_err *err)
 {
     return err_set(err, PL_DEVICE, "%s: %s", p->d->desc.name, p->how);
@@ -189,11 +190,11 @@ static pl_status load(struct backend *b, pl_err *err)
     return st;
 }
 
-/* ---- memory ---------------------------------------------------------------
+/* ---- memory --------------------------------------------------------------
  *
- * The inbox is written at once, since peers write there too: what came through
- * the stream could come after them. The other regions only the child sees, and
- * a run or a read comes behind what was written. */
+ * The inbox is written directly, because peers write there too: bytes of the
+ * stream could overwrite theirs later. Only the child accesses the other
+ * regions, and it executes a step or a read after earlier writes. */
 
 static pl_status put(struct device *d, enum region r, size_t offset,
                      const void *src, size_t bytes, pl_err *err)
@@ -232,7 +233,7 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return received ? PL_OK : lost(p, err);
 }
 
-/* There is nothing to wait for, see above. */
+/* Nothing is pending, see above. */
 static pl_status flush(struct device *d, pl_err *err)
 {
     const struct proc_device *p = d->own;
@@ -240,7 +241,7 @@ static pl_status flush(struct device *d, pl_err *err)
     return atomic_load(&p->gone) ? lost(p, err) : PL_OK;
 }
 
-/* ---- a run ----------------------------------------------------------- */
+/* ---- a step -------------------------------------------------------------- */
 
 static bool send_run(const struct proc_device *p, const struct device_run *run,
                      uint64_t number)

@@ -1,12 +1,12 @@
-/* The process of a device. It is a copy of its parent, with the programs, the
- * options and the kernels where they were; inboxes, events and the failure flag
- * are shared. In it the device becomes a cpu device, alone in a bank of its
- * own, so its threads go through the script as those of any cpu device do, and
- * reach their peers by nothing but inboxes and events.
+/* The process of a device. It is a copy of its parent, with the programs,
+ * options and kernels at the same addresses; inboxes, events and the failure
+ * flag are shared. In it the device becomes a cpu device, alone in a backend of
+ * its own. So its threads execute the variant as those of any cpu device, and
+ * communicate with peers only through inboxes and events.
  *
- * Nothing of the parent is put in order here: no handler runs, no stream is
- * flushed, no lock of the library is taken that the parent might hold. The
- * process ends when it is killed, by the parent or with it. */
+ * State of the parent is left alone: no handler runs, no stream is flushed, and
+ * no lock of the library that the parent might hold is taken. The process ends
+ * when it is killed, by the parent or with it. */
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,24 +22,25 @@
 struct child {
     struct device_set *set;
     struct device *d;
-    int dev[1]; /* of the bank: its index */
+    int dev[1]; /* index of the backend's only device */
     struct backend backend;
     struct proc_end end;
     struct device_run run;
 };
 
-/* ---- its life ------------------------------------------------------------ */
+/* ---- start and end ------------------------------------------------------- */
 
-/* The only place where the library ends a process: this one, which is its own.
- * The C library's ways would run the application's exit handlers. */
+/* Ends the process. This is the only place where the library does so, and the
+ * process is its own. The C library's functions would run the application's
+ * exit handlers. */
 static void leave(void)
 {
     for (;;)
         syscall(SYS_exit_group, 0);
 }
 
-/* Ends the process when the parent has ended. A thread's end of the parent is
- * not: PR_SET_PDEATHSIG would take it for one. */
+/* Ends the process when the parent process has ended. PR_SET_PDEATHSIG is not
+ * used, because it also fires when a mere thread of the parent ends. */
 static void *follow(void *user)
 {
     struct pollfd p = {.fd = *(const int *)user, .events = POLLIN};
@@ -64,8 +65,8 @@ static pl_status follow_parent(int *fd, pl_err *err)
                   : err_no_thread(err, "a thread of a device's process", e);
 }
 
-/* What a terminal or a supervisor sends to all processes of a group is the
- * parent's to answer. */
+/* Ignores signals that a terminal or a supervisor sends to a whole process
+ * group, because the parent handles them. */
 static void own_signals(void)
 {
     static const int parents[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
@@ -81,7 +82,8 @@ static void own_signals(void)
     pthread_sigmask(SIG_SETMASK, &none, NULL);
 }
 
-/* What the application has open shall close when it closes it. */
+/* Closes the application's files, so that they close when the application
+ * closes them. */
 static void close_files(void)
 {
 #ifdef SYS_close_range
@@ -89,7 +91,7 @@ static void close_files(void)
 #endif
 }
 
-/* ---- its memory ------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------- */
 
 static pl_status load(struct child *c, int *parent, pl_err *err)
 {
@@ -98,7 +100,7 @@ static pl_status load(struct child *c, int *parent, pl_err *err)
     return cpu_ops.load(&c->backend, err);
 }
 
-/* ---- its work -------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------- */
 
 static void run(struct child *c, const struct proc_order *o)
 {

@@ -1,6 +1,6 @@
-/* The counts only grow, so a full ring and an empty one differ. Who is about to
- * sleep says so before it looks a last time; who counts up does that before it
- * asks who sleeps. */
+/* The counts only grow, so a full ring and an empty one differ. A side
+ * registers as a sleeper before its last check; the other side advances the
+ * count before it checks for sleepers. So no wake-up is lost. */
 #include "device/proc/proc_pipe.h"
 
 #include "device/device_ops.h"
@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 enum {
-    CHUNK = 64 << 10, /* told to the other side at once */
-    LOOKS = 100,      /* between two looks at the clock */
+    CHUNK = 64 << 10, /* most bytes before the other side is told */
+    LOOKS = 100,      /* polls between two reads of the clock */
 };
 
 static void wake(struct proc_stream *s)
@@ -53,7 +53,8 @@ static bool look(const struct proc_end *e, const struct device_flag *f,
     return false;
 }
 
-/* Until the flag is at the target; false: the other side is gone. */
+/* Waits until the flag reaches the target. Returns false if the other side
+ * ended. */
 static bool await(const struct proc_end *e, struct proc_stream *s,
                   const struct device_flag *f, uint64_t target)
 {
@@ -68,8 +69,8 @@ static bool await(const struct proc_end *e, struct proc_stream *s,
     return atomic_load(&f->v) >= target;
 }
 
-/* Bytes that can go next without a break: of so many wanted, up to the ring's
- * end, of so many there. */
+/* Returns the bytes to copy next: at most `wanted`, at most `there`, and not
+ * past the end of the ring. */
 static size_t stretch(uint64_t at, size_t wanted, uint64_t there)
 {
     size_t n = PROC_RING_BYTES - at % PROC_RING_BYTES;

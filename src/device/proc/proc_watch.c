@@ -1,9 +1,9 @@
 /* One thread of the parent sleeps until a device's process ends. Processes are
- * named by descriptors (pidfd), not by numbers that the system may give to
- * others, and no child of the application's is waited for. An application that
- * closes what it did not open takes a descriptor away, or has another file
- * behind its number: so it is looked at before it is used, and a new one is
- * asked for as long as the process is there. */
+ * identified by descriptors (pidfd), because the system may reuse process ids.
+ * Other children of the application are not waited for. An application that
+ * closes files it did not open may close a descriptor, or reuse its number for
+ * another file. So a descriptor is checked before use, and reopened as long as
+ * the process exists. */
 #include "device/proc/proc_inner.h"
 
 #include <errno.h>
@@ -19,13 +19,13 @@
 
 #include "base/err.h"
 
-enum { BY_PIDFD = 3 }; /* P_PIDFD, which older C libraries do not name */
+enum { BY_PIDFD = 3 }; /* P_PIDFD, which older C libraries lack */
 
-/* ---- whose a descriptor is ---------------- */
+/* ---- descriptors --------------------------------------------------------- */
 
-enum { UNKNOWN = 0, DEAD = -1, NO_PROCESS = -2 }; /* beside numbers */
+enum { UNKNOWN = 0, DEAD = -1, NO_PROCESS = -2 }; /* not process ids */
 
-/* The process that a descriptor is of, as the system tells it. */
+/* Returns the process id of a descriptor, from /proc. */
 static long process_of(int fd)
 {
     static const char key[] = "\nPid:";
@@ -44,7 +44,7 @@ static long process_of(int fd)
     return at ? strtol(at + strlen(key), NULL, 10) : NO_PROCESS;
 }
 
-/* Is the descriptor still the one that we opened? */
+/* Returns true if the descriptor is still the one opened here. */
 static bool is_ours(const struct proc_device *p)
 {
     long now;
@@ -61,7 +61,7 @@ static bool open_pidfd(struct proc_device *p)
     return p->pidfd >= 0;
 }
 
-/* Has a child with the device's number that was not waited for? */
+/* Returns true if a child with the device's process id was not reaped. */
 static bool has_child(const struct proc_device *p)
 {
     siginfo_t i;
@@ -69,8 +69,8 @@ static bool has_child(const struct proc_device *p)
     return waitid(P_PID, (id_t)p->pid, &i, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Sees to a descriptor of the process, which the application may take away as
- * soon as it is open; false: there is none to be had. */
+/* Makes the descriptor valid, reopening it if the application closed it.
+ * Returns false if that is impossible. */
 static bool find(struct proc_device *p)
 {
     enum { TRIES = 10 };
@@ -86,10 +86,10 @@ static bool find(struct proc_device *p)
     return false;
 }
 
-/* ---- what becomes of a process ---------------- */
+/* ---- end of a process ---------------------------------------------------- */
 
-/* waitid() for the process. Without a descriptor its number is taken, which
- * stays its own until it has been waited for. */
+/* Calls waitid() for the process. Without a descriptor it uses the process id,
+ * which stays valid until the process is reaped. */
 static int await(struct proc_device *p, int how, siginfo_t *i)
 {
     bool found = find(p);
@@ -103,9 +103,9 @@ static int await(struct proc_device *p, int how, siginfo_t *i)
     return e;
 }
 
-/* The application may close the descriptor, or put another in its place, after
- * it was found to be ours: then the wait fails, which tells nothing as long as
- * there is a child of the number. */
+/* Returns true if the process has ended. The application may close or replace
+ * the descriptor after it was checked. The wait then fails, which means nothing
+ * while there is a child with that id. */
 static bool has_ended(struct proc_device *p)
 {
     const int how = WEXITED | WNOHANG | WNOWAIT;
@@ -119,9 +119,8 @@ static bool has_ended(struct proc_device *p)
     return i.si_pid != 0;
 }
 
-/* The process has ended (how: WNOHANG), or is about to (0): nothing of it is
- * left. If SIGCHLD is ignored, or the application waits for any child, how it
- * ended is not known. */
+/* Reaps a process that has ended (how: WNOHANG) or is about to (0). The reason
+ * is unknown if SIGCHLD is ignored or the application waits for any child. */
 static void reap(struct proc_device *p, int how)
 {
     siginfo_t i;
@@ -141,7 +140,7 @@ static void end(struct proc_device *p)
             kill(p->pid, SIGKILL);
 }
 
-/* Lets go of the descriptor, if it is there to be let go of. */
+/* Closes the descriptor if it is still ours. */
 static void close_pidfd(struct proc_device *p)
 {
     if (is_ours(p))
@@ -188,9 +187,9 @@ pl_status proc_take(struct proc_device *p, pid_t pid, pl_err *err)
                    strerror(e), proc_remedy(e));
 }
 
-/* ---- the watch ---------------- */
+/* ---- watcher ------------------------------------------------------------- */
 
-/* Under the lock. */
+/* Called with the lock held. */
 static void on_child_exit(struct proc_backend *b, struct proc_device *p)
 {
     reap(p, WNOHANG);
@@ -200,7 +199,7 @@ static void on_child_exit(struct proc_backend *b, struct proc_device *p)
     proc_pipe_wake(p->pipe);
 }
 
-/* Looks at the device that poll has told of, or at all; how many live. */
+/* Checks the devices that poll reported, or all. Returns the number alive. */
 static int look(struct proc_backend *b, bool all)
 {
     int n = 0;
@@ -219,8 +218,8 @@ static int look(struct proc_backend *b, bool all)
     return n;
 }
 
-/* Now and then it looks at all, since the application may have closed what is
- * polled; what poll tells of without an end is not asked for at once again. */
+/* The thread checks all devices now and then, because the application may have
+ * closed what is polled. It pauses if poll reports again and again. */
 static void *watch(void *user)
 {
     static const struct timespec nap = {0, 10 * 1000 * 1000};

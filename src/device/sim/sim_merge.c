@@ -1,13 +1,13 @@
-/* The draw of sim_merge.h: again and again the head of one queue or of the
- * other, where both may come; of two heads the one that stands first in the
- * script always may. */
+/* Implements the draw of sim_merge.h: repeatedly takes the head of one queue or
+ * of the other, if both are allowed. The head that is first in the variant is
+ * always allowed. */
 #include "device/sim/sim_merge.h"
 
-/* A queue while it is drawn from. */
+/* A queue during the draw. */
 struct source {
     const int *step;
     int n, head;
-    int tell; /* next POST or meeting of the run, from the head on */
+    int tell; /* next POST or barrier of the step, from the head on */
 };
 
 struct merging {
@@ -15,7 +15,7 @@ struct merging {
     const struct device_run *run;
     int dev;
     struct source queue[QUEUE_COUNT];
-    const unsigned char *told; /* of each event of the device: it is out */
+    const unsigned char *told; /* for each event of the device: drawn already */
 };
 
 static bool runs(const struct merging *m, const struct insn *st)
@@ -35,12 +35,12 @@ static void find_tell(const struct merging *m, struct source *q)
     }
 }
 
-/* May the head of queue k come next? */
+/* Returns true if the head of queue k may be next. */
 static bool is_free(const struct merging *m, int k)
 {
     const struct source *q = &m->queue[k], *other = &m->queue[!k];
     const struct insn *st;
-    bool others = false; /* is it a WAIT for them? */
+    bool others = false; /* a WAIT for other devices */
 
     if (q->head == q->n)
         return false;
@@ -64,7 +64,7 @@ void sim_merge(int *out, const struct variant *c, int dev,
                uint64_t *random)
 {
     struct merging m = {.variant = c, .run = run, .dev = dev, .told = told};
-    int k = 0, stay = 0; /* draws from one queue for a while */
+    int k = 0, stay = 0; /* draws to take from one queue */
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         m.queue[q] = (struct source){.step = queue[q].step, .n = queue[q].n};

@@ -1,15 +1,16 @@
-/* Two queues run as one, as hardware does whose queues share a channel: each
- * run, a device's steps stand in one list and are done strictly in its order.
- * The list is drawn anew for every run, among all that a device may be asked to
- * keep to: the order of each queue, its own POSTs before its own WAITs for
- * them, and every POST and meeting before a later WAIT for another device and a
- * later meeting. A program that passes program_check cannot stall. */
+/* Merges two queues into one, like hardware whose queues share a channel. In
+ * each step, a device executes its instructions strictly in the order of one
+ * list. The list is drawn anew for each step, among all orders that a device
+ * may have to follow. They keep the order of each queue, and a device's own
+ * POSTs before its own WAITs for them. Every POST and barrier stays before a
+ * later barrier or WAIT for another device. A program that passes program_check
+ * cannot deadlock. */
 #ifndef DEVICE_SIM_SIM_MERGE_H
 #define DEVICE_SIM_SIM_MERGE_H
 
 #include "device/device.h"
 
-/* Of 0 .. n - 1, by splitmix64. */
+/* Returns a random number of 0 .. n - 1, by splitmix64. */
 static inline int sim_draw(uint64_t *random, int n)
 {
     uint64_t z = *random += 0x9E3779B97F4A7C15;
@@ -20,12 +21,12 @@ static inline int sim_draw(uint64_t *random, int n)
 }
 
 struct sim_queue {
-    int *step; /* owned: a queue's steps, ascending */
+    int *step; /* owned: a queue's instructions, ascending */
     int n;
 };
 
-/* Draws the list of a run of device `dev` into out[c->n_step]. told: room for a
- * byte an event of the device. Steps that the run lacks are in it too. */
+/* Draws the list for a step of device `dev` into out[c->n_step]. told: space
+ * for a byte per event of the device. Disabled instructions are in it too. */
 void sim_merge(int *out, const struct variant *c, int dev,
                const struct device_run *run,
                const struct sim_queue queue[QUEUE_COUNT], unsigned char *told,

@@ -1,20 +1,20 @@
-/* Sim devices: what a machine with private memory and asynchronous queues may
- * do, done on purpose.
+/* Sim devices do on purpose what a machine with private memory and asynchronous
+ * queues may do.
  *
- * One thread plays all queues of all sim devices. Again and again it draws one
- * of the queues whose head can run and runs that step, or one piece of it, so
- * every order that events allow comes up sooner or later; now and then a queue
- * is held back for a while, as a busy device would. A seed repeats the draws,
- * and so the order, where no cpu device and no link's real time takes part.
- * Where links take real time there is nothing to repeat: as many threads as
- * there are cores share the devices, which then compute side by side, and as
- * many others their copy queues, which nothing that computes then keeps from
- * setting out, as no kernel keeps a link. A set may ask for both queues as one
- * (sim_merge.h).
+ * One thread runs all queues of all sim devices. It repeatedly draws a queue
+ * whose head can run and executes that instruction, or one copy descriptor of
+ * it. So every order that events allow occurs sooner or later. Now and then a
+ * queue is held back for a while, as on a busy device. A seed repeats the
+ * draws, and so the order, if no cpu device and no simulated link takes part.
+ * If links take real time, nothing is repeatable. Then as many threads as there
+ * are cores share the devices, which compute in parallel. As many others run
+ * their copy queues, so that computing does not delay a copy, as kernels do not
+ * delay a link. A set may ask for both queues as one (sim_merge.h).
  *
- * Kernels are the CPU's, whole or in parts in any order. Dead buffers are
- * poisoned, as all memory is when it is handed out: a step that reads too early
- * or too late finds NaNs. A program that passes program_check cannot stall. */
+ * Kernels are the CPU's, executed whole or in parts in any order. Dead buffers
+ * are poisoned, as all memory is when it is allocated. So an instruction that
+ * reads too early or too late finds NaNs. A program that passes program_check
+ * cannot deadlock. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,15 +32,16 @@
 enum { POISON = 0xFF }; /* NaN in every float format, -1 as an integer */
 
 struct cursor {
-    const int *step; /* of this run's script */
+    const int *step; /* of this step's variant */
     int n, head;
-    int hold;      /* draws for which it is left out */
-    bool pulling;  /* the head is a PULL or PAGES on its way */
-    int piece;     /* its next piece */
-    int n_piece;   /* PAGES come in parts too */
-    double begun;  /* the head, by the run's clock */
-    double due;    /* when its bytes arrive */
-    double pushed; /* when all that was pushed has arrived; a POST waits */
+    int hold;     /* draws for which it is held back */
+    bool pulling; /* the head is a transfer in flight */
+    int piece;    /* its next copy descriptor */
+    int n_piece;  /* PAGES are split into parts too */
+    double begun; /* start of the head, by the step's clock */
+    double due;   /* time when its bytes arrive */
+    /* time when all pushed bytes have arrived; a POST waits for it */
+    double pushed;
 };
 
 struct sim_device {
@@ -48,20 +49,23 @@ struct sim_device {
     struct device *dev;
     unsigned char *base[REGION_INBOX]; /* owned: private memory */
     unsigned char *scratch;            /* owned */
-    _Atomic uint64_t run_number;       /* the run that it is ready for */
-    pthread_mutex_t counting; /* of the counters: both queues have copies */
-    pthread_mutex_t lock;     /* of what its queues share, up to `death`, and of
-                              the trace */
+    _Atomic uint64_t run_number;       /* the step that it is ready for */
+    /* protects the counters: both queues have copies */
+    pthread_mutex_t counting;
+    /* protects what its queues share, up to `death`, and the trace */
+    pthread_mutex_t lock;
     struct sim_queue queue[PROG_MAX_VARIANT][QUEUE_COUNT];
-    int *merged;         /* owned, [most steps of a script]: of a run that has
-                            its queues as one */
-    unsigned char *told; /* owned, [n_event]: room for sim_merge */
-    struct cursor cursor[QUEUE_COUNT]; /* one of them is empty then */
-    const struct variant *variant;     /* of this run */
-    unsigned char *done;               /* owned, [most steps of a script] */
-    int first_open;                    /* all steps before are done */
+    /* owned, [most instructions of a variant]: the order of a step with both
+     * queues as one */
+    int *merged;
+    unsigned char *told; /* owned, [n_event]: space for sim_merge */
+    /* one is empty if the queues are merged */
+    struct cursor cursor[QUEUE_COUNT];
+    const struct variant *variant; /* of this step */
+    unsigned char *done;           /* owned, [most instructions of a variant] */
+    int first_open;                /* all earlier instructions are done */
     int last_begun;
-    int death; /* next to come */
+    int death; /* next dead range */
 };
 
 /* A thread and its devices. */
@@ -69,18 +73,19 @@ struct sim_thread {
     uint64_t random;
     int n;
     struct sim_device *dev; /* [n] of sim.dev */
-    unsigned queues;        /* a bit for each queue of theirs that it plays */
-    bool first;             /* makes them ready for a run */
+    unsigned queues;        /* one bit for each queue that it runs */
+    bool first;             /* prepares them for a step */
 };
 
 struct sim {
     struct device_set *set;
     struct cpu_kernels kernels;
-    struct team *team; /* owned: the caller's, which does nothing, threads */
+    /* owned: the caller's thread, which stays idle, and the threads */
+    struct team *team;
     int n, n_thread;
     struct sim_device *dev;    /* owned */
     struct sim_thread *thread; /* owned, [n_thread] */
-    /* the run in progress */
+    /* the step in progress */
     const struct device_run *run;
     uint64_t run_number;
 };
@@ -100,7 +105,8 @@ static void link_time(const struct device_desc *d, size_t bytes)
         device_sleep(device_now() + t, NULL);
 }
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- open, load and close
+ * -------------------------------------------------- */
 
 static void unload_device(struct device_set *set, struct sim_device *d)
 {
@@ -157,7 +163,8 @@ static void close_backend(struct backend *b)
     b->own = NULL;
 }
 
-/* One thread plays all devices; with links as many as there are cores. */
+/* Returns the number of threads: one for all devices; with links two per
+ * device, or two per core if there are fewer cores. */
 static int count_threads(const struct backend *b)
 {
     cpu_set_t may;
@@ -322,7 +329,8 @@ static pl_status get(struct device *d, enum region r, size_t offset, void *dst,
     return PL_OK;
 }
 
-/* ---- a run ------------------------------------------------------------- */
+/* ---- a step
+ * ---------------------------------------------------------------- */
 
 static void insn_ends(struct sim_device *d, int step)
 {
@@ -333,7 +341,7 @@ static void insn_ends(struct sim_device *d, int step)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Steps that this run does not have count as done. */
+/* Marks instructions that are disabled in this step as done. */
 static void skip_disabled(const struct sim *s, struct sim_device *d,
                           struct cursor *l)
 {
@@ -346,7 +354,7 @@ static void skip_disabled(const struct sim *s, struct sim_device *d,
     }
 }
 
-/* Sorts the steps of the run into the queues. */
+/* Sets the queues to the instructions of the step. */
 static void set_cursors(struct sim *s, struct sim_thread *p,
                         struct sim_device *d)
 {
@@ -409,11 +417,12 @@ static bool can_run(const struct sim *s, const struct sim_device *d,
     return !l->pulling || l->due == 0 || device_now() >= l->due;
 }
 
-/* Buffers that are dead before step `next` does anything. Waits that follow a
- * death may be what proves that peers have read it, so it takes effect as late
- * as it can: when the first step after it begins that touches memory. Where
- * that step has overtaken the last readers, in the other queue, it is passed
- * over: the step may be the buffer's next tenant. */
+/* Poisons buffers that are dead before instruction `next` accesses memory. A
+ * WAIT after a death may be the proof that peers have read the buffer. So a
+ * death takes effect as late as possible: when the first later instruction that
+ * accesses memory begins. If that instruction has overtaken the last readers in
+ * the other queue, the death is skipped, because the instruction may use the
+ * memory anew. */
 static void poison_dead(struct sim_device *d, int next)
 {
     const struct variant *c = d->variant;
@@ -436,7 +445,7 @@ static void insn_begins(struct sim_device *d, int step)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Whole, or in parts in any order. */
+/* Runs a kernel whole, or in parts in any order. */
 static void run_kernel(struct sim_thread *p, struct sim_device *d,
                        const struct insn *st)
 {
@@ -453,7 +462,7 @@ static void run_kernel(struct sim_thread *p, struct sim_device *d,
         cpu_image_kernel(&d->image, st, d->scratch, part[i], n, NULL);
 }
 
-/* Sets out: the bytes of a copy arrive when the link has brought them. */
+/* Starts a transfer: its bytes arrive after the link time. */
 static void start_transfer(struct sim_thread *p, struct sim_device *d,
                            struct cursor *l, const struct insn *st)
 {
@@ -465,7 +474,8 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
                  : st->kind == INSN_PUSH ? st->push.n_to
                                          : 1 + draw(p, CPU_PARTS);
     l->due = t > 0 ? device_now() + t : 0;
-    if (st->kind == INSN_PUSH && t > 0) { /* it goes on meanwhile */
+    /* the queue continues before arrival */
+    if (st->kind == INSN_PUSH && t > 0) {
         double late = cpu_image_latency(&d->image, st);
 
         l->pushed = l->due;
@@ -473,7 +483,7 @@ static void start_transfer(struct sim_thread *p, struct sim_device *d,
     }
 }
 
-/* One piece; true when all have arrived. */
+/* Copies one descriptor. Returns true after the last. */
 static bool transfer_progress(struct sim_device *d, struct cursor *l,
                               const struct insn *st)
 {
@@ -485,7 +495,8 @@ static bool transfer_progress(struct sim_device *d, struct cursor *l,
     return !l->pulling;
 }
 
-/* A step that touches memory, or a part of a copy; true when it has ended. */
+/* Executes an instruction that accesses memory, or a part of a copy. Returns
+ * true when it is complete. */
 static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
                  const struct insn *st)
 {
@@ -508,7 +519,7 @@ static bool work(struct sim_thread *p, struct sim_device *d, struct cursor *l,
     return true;
 }
 
-/* True when the head has ended. */
+/* Executes the head, or a part. Returns true when it is complete. */
 static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
                      struct cursor *l, const struct insn *st)
 {
@@ -531,8 +542,8 @@ static bool run_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     device_guard_enter(s->set, d->dev, st);
     ended = work(p, d, l, st);
     device_guard_leave(s->set);
-    /* Where the link takes time, a copy is there when it is due: moving its
-       bytes is work of this thread, which a device's link does beside it. */
+    /* With a link, a copy ends when it is due. This thread moves the bytes,
+     * which a device's link would do in parallel. */
     if (!ended)
         return false;
     end = device_clock(s->set);
@@ -558,7 +569,8 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     }
     if (!run_head(s, p, d, l, st))
         return;
-    pthread_mutex_lock(&d->counting); /* not the lock: it may want the guard */
+    /* not `lock`: counting may need the guard */
+    pthread_mutex_lock(&d->counting);
     cpu_image_count(&d->image, d->dev, st);
     pthread_mutex_unlock(&d->counting);
     insn_ends(d, i);
@@ -566,8 +578,8 @@ static void play_head(struct sim *s, struct sim_thread *p, struct sim_device *d,
     skip_disabled(s, d, l);
 }
 
-/* Draws among the queues that can run, those that are held back last. False:
- * none can. */
+/* Executes the head of a random queue that can run; queues held back come last.
+ * Returns false if none can run. */
 static bool run_random_queue(struct sim *s, struct sim_thread *p, bool *left)
 {
     int n = 0, n_held = 0;
@@ -612,7 +624,7 @@ static bool failed(const struct sim *s)
     return atomic_load_explicit(device_failed(s->set), memory_order_acquire);
 }
 
-/* Another thread or a link is waited for. */
+/* Waits a moment for another thread or a link. */
 static void wait_a_little(int idle)
 {
     static const struct timespec nap = {0, 100 * 1000};
@@ -623,7 +635,7 @@ static void wait_a_little(int idle)
         nanosleep(&nap, NULL);
 }
 
-/* The thread's devices, once they are. */
+/* Prepares the thread's devices, or waits until they are prepared. */
 static void make_ready(struct sim *s, struct sim_thread *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -651,7 +663,7 @@ static void run_devices(void *user, int thread)
     int idle = 0;
 
     if (thread == 0)
-        return; /* the caller's thread, which another bank may want */
+        return; /* the caller's thread, which another backend may need */
     p = &s->thread[thread - 1];
     make_ready(s, p);
     while (left && !failed(s)) {
@@ -689,7 +701,8 @@ static void ended(struct backend *b)
     }
 }
 
-/* ---- the kind ---------------------------------------------------------- */
+/* ---- the backend
+ * ----------------------------------------------------------- */
 
 static pl_status describe(struct device_list *l, const struct device_item *it,
                           pl_err *err)

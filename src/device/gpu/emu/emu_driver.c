@@ -1,11 +1,11 @@
-/* The driver of the emulator: a GPU that has no hardware, for tests.
+/* The driver of the emulator: a GPU without hardware, for tests.
  *
- * Its memory is this process's, poisoned. What is put into a queue stays there
- * until the queue is finished, or flushed, now and then; commands of both
- * queues are then carried out in an order of chance that marks allow. So a mark
- * that is missing shows, and bytes of the host that were not left alone.
- * Kernels run on the thread that issues. Launches of a graph come in an order
- * of chance, too, that their edges allow. */
+ * Its memory is host memory, poisoned. Queued commands stay in a queue until it
+ * is finished or, sometimes, flushed. The commands of both queues are then
+ * executed in a random order that the fences allow. So a missing fence shows,
+ * and so do host bytes that were changed too early. Kernels run on the issuing
+ * thread. Launches of a device graph run in a random order that its edges
+ * allow. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,14 +26,14 @@ struct command {
             void *dst;
             const void *src;
             size_t bytes;
-        } copy; /* of any of the three */
+        } copy; /* in any direction */
         struct {
             enum gpu_kernel kernel;
             int32_t n_group;
         } launch;
         struct {
             int i;
-            uint64_t n; /* how often it had been set */
+            uint64_t n; /* how often it had been recorded */
         } mark;
         struct {
             _Atomic uint64_t *word;
@@ -52,11 +52,11 @@ struct gpu {
     struct emu *emu; /* owned */
     uint64_t random;
     struct pending queue[QUEUE_COUNT];
-    uint64_t set[GPU_MAX_MARKS];     /* how often each was put into a queue */
-    uint64_t reached[GPU_MAX_MARKS]; /* and has been come to */
+    uint64_t set[GPU_MAX_MARKS];     /* how often each was recorded */
+    uint64_t reached[GPU_MAX_MARKS]; /* highest count reached */
     enum queue marked[GPU_MAX_MARKS];
-    enum gpu_kernel bad; /* that did something wrong */
-    const char *wrong;   /* what; NULL: all is well */
+    enum gpu_kernel bad; /* kernel with a fault */
+    const char *wrong;   /* the fault; NULL: none */
 };
 
 static int draw(struct gpu *g, int n)
@@ -92,8 +92,9 @@ static void run_command(struct gpu *g, const struct command *c)
             emu_launch(g->emu, c->launch.kernel, c->launch.n_group, c->args);
         g->bad = c->launch.kernel;
         break;
+    /* the other queue reached it first */
     case MARK:
-        if (g->reached[c->mark.i] < c->mark.n) /* the other queue was first */
+        if (g->reached[c->mark.i] < c->mark.n)
             g->reached[c->mark.i] = c->mark.n;
         break;
     case POST:
@@ -113,13 +114,13 @@ static void run_head(struct gpu *g, struct pending *p)
         p->head = p->n = 0;
 }
 
-/* Carries out what the queue has, up to n commands of both, and of the other
- * one what marks or chance want. False: the queue waits, or something was
- * wrong. */
+/* Executes up to n commands of both queues until queue q is empty. Runs
+ * commands of the other queue if fences need it, or by chance. Returns false if
+ * q must wait or a kernel had a fault. */
 static bool drive(struct gpu *g, enum queue q, int n)
 {
     struct pending *own = &g->queue[q], *other = &g->queue[!q];
-    int lean = draw(g, 3); /* to the queue, to the other, to neither */
+    int lean = draw(g, 3); /* preference: this queue, the other, neither */
 
     for (; own->head < own->n && !g->wrong && n > 0; n--) {
         bool theirs = lean == 1 || (lean == 2 && draw(g, 2) == 0);
@@ -140,7 +141,7 @@ static pl_status told(const struct gpu *g, pl_err *err)
                    g->wrong);
 }
 
-/* Room for a command; NULL: *s says why. */
+/* Appends a command. Returns NULL with the error in *s. */
 static struct command *put(struct gpu *g, enum queue q, enum command_kind kind,
                            pl_status *s, pl_err *err)
 {
@@ -169,7 +170,7 @@ static struct command *put(struct gpu *g, enum queue q, enum command_kind kind,
     return c;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------ */
 
 static pl_status list(struct gpu_info *out, int max, int *n, pl_err *err)
 {
@@ -273,7 +274,7 @@ static void unmap(struct gpu *g, void *p)
     (void)p;
 }
 
-/* By chance: where it does not, what is pushed goes by the host. */
+/* Fails at random: pushes then go through host memory. */
 static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
 {
     (void)peer;
@@ -281,7 +282,7 @@ static pl_status reach(struct gpu *g, struct gpu *peer, pl_err *err)
                           : err_set(err, PL_UNSUPPORTED, "it is too far away");
 }
 
-/* ---- what goes into a queue ---------------------------------------------- */
+/* ---- commands of a queue ------------------------------------------------- */
 
 static pl_status put_copy(struct gpu *g, enum queue q, void *dst,
                           const void *src, size_t bytes, pl_err *err)
@@ -330,7 +331,7 @@ static pl_status launch(struct gpu *g, enum queue q, enum gpu_kernel k,
     return s;
 }
 
-/* ---- graphs -------------------------------------------------------------- */
+/* ---- device graphs ------------------------------------------------------- */
 
 struct gpu_graph {
     int n;
@@ -341,7 +342,7 @@ struct gpu_graph {
         int n_after;
         _Alignas(16) unsigned char args[GPU_MAX_ARGS];
     } * node;   /* owned */
-    bool *done; /* owned, [n], of a run */
+    bool *done; /* owned, [n], of the current execution */
 };
 
 static void graph_free(struct gpu *g, struct gpu_graph *graph)
@@ -402,7 +403,7 @@ static bool node_can_run(const struct gpu_graph *graph, int i)
     return !graph->done[i];
 }
 
-/* One of those that edges allow, among the next ones. */
+/* Draws one of the next nodes whose edges allow it. */
 static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
 {
     enum { NEXT = 100 };
@@ -417,7 +418,7 @@ static int draw_node(struct gpu *g, const struct gpu_graph *graph, int first)
 static pl_status graph_run(struct gpu *g, enum queue q,
                            const struct gpu_graph *graph, pl_err *err)
 {
-    int first = 0; /* that is not done */
+    int first = 0; /* first node not done */
 
     memset(graph->done, 0, (size_t)graph->n * sizeof *graph->done);
     for (int n = 0; n < graph->n; n++) {
@@ -447,7 +448,7 @@ static pl_status mark(struct gpu *g, enum queue q, int i, pl_err *err)
 
 static pl_status finish(struct gpu *g, enum queue q, pl_err *err);
 
-/* It has, or must be asked again. */
+/* Reports the fence as reached, or at random as not reached yet. */
 static pl_status reached(struct gpu *g, int i, bool *yes, pl_err *err)
 {
     *yes = g->reached[i] == g->set[i];
@@ -504,13 +505,14 @@ static void drop(struct gpu *g, enum queue q)
 {
     struct pending *p = &g->queue[q];
 
-    for (; p->head < p->n; p->head++) /* an older one may still be awaited */
+    /* the other queue may still wait for it */
+    for (; p->head < p->n; p->head++)
         if (p->command[p->head].kind == MARK)
             run_command(g, &p->command[p->head]);
     p->head = p->n = 0;
 }
 
-/* All that can be done is done, or a little of it, or nothing yet. */
+/* Executes all that is possible, or a few commands, or nothing. */
 static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 {
     static const int most[] = {INT_MAX, 8, 0};

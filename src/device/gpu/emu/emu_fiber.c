@@ -1,7 +1,7 @@
-/* A switch saves the registers that a call preserves on the stack that is left,
- * and takes them from the one that is entered: a few nanoseconds, where
- * swapcontext() asks the system about signals. Sanitizers are told, since they
- * keep books on stacks. */
+/* A switch saves the callee-saved registers on the stack it leaves and restores
+ * those of the stack it enters. It takes a few nanoseconds; swapcontext() makes
+ * system calls for signals. Sanitizers are informed, because they track stacks.
+ */
 #include "device/gpu/emu/emu_fiber.h"
 
 #include <stdint.h>
@@ -35,14 +35,14 @@ struct fiber_stack {
     void (*fn)(void *user, int i);
     void *user;
     int i;
-    unsigned char *bytes; /* owned, [STACK]; NULL: the thread's */
-    const void *low;      /* of the stack, for AddressSanitizer */
+    unsigned char *bytes; /* owned, [STACK]; NULL: the thread's stack */
+    const void *low;      /* bounds of the stack, for AddressSanitizer */
     size_t size;
     void *fake, *tsan;
 };
 
-/* Returns, where `enter` was left, what `say` is there; a function that begins
- * is called with it. */
+/* Saves the current fiber and resumes the one at `enter`. There the call
+ * returns `say`; a fiber that begins gets it as its argument. */
 struct fiber *fiber_swap(void **leave, void *enter, struct fiber *say);
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -69,8 +69,8 @@ __asm__(".text\n"
         "    movq %rdx, %rax\n"
         "    ret\n"
         ".size fiber_swap, . - fiber_swap\n");
-/* Words from the first pointer on: six registers, where to return to, and one
- * so that the stack is aligned as behind a call. */
+/* Words of a saved frame: six registers, the return address, and one that
+ * aligns the stack as after a call. */
 enum { FRAME = 8, RETURN = 6 };
 #elif defined(__aarch64__)
 __asm__(".text\n"
@@ -112,7 +112,7 @@ enum { FRAME = 20, RETURN = 11 };
 #error "fiber_swap() is written for x86-64 and AArch64"
 #endif
 
-/* f runs again, or begins to; `from` was left for it. */
+/* Called when f resumes or begins, after a switch from `from`. */
 static void arrive(struct fiber *f, struct fiber *from)
 {
 #ifdef FIBER_ASAN
@@ -132,8 +132,8 @@ static void begin(struct fiber *from)
     f->stack->fn(f->stack->user, f->stack->i);
 }
 
-/* Stacks begin in different lines of their pages: those that all began alike
- * would share a few lines of the cache. */
+/* Offsets the start of each stack by cache lines. With equal offsets in their
+ * pages, all stacks would share a few lines of the cache. */
 static void lay_frame(struct fiber *f)
 {
     enum { LINE = 64, LINES = 64 };

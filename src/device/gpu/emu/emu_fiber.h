@@ -1,4 +1,4 @@
-/* Fibers: stacks that one thread goes on with in turn. */
+/* Fibers: stacks that one thread switches between. */
 #ifndef DEVICE_GPU_EMU_EMU_FIBER_H
 #define DEVICE_GPU_EMU_EMU_FIBER_H
 
@@ -6,24 +6,26 @@
 
 struct fiber_stack;
 
-/* What every switch reads: of many fibers in a few lines of the cache. */
+/* The fields that every switch reads, small so that many fibers fit in few
+ * cache lines. */
 struct fiber {
-    void *sp;         /* where its registers are, while it does not run */
-    struct fiber *to; /* that it was left for */
+    void *sp; /* stack pointer to its saved registers, while it does not run */
+    struct fiber *to;          /* fiber it last switched to */
     struct fiber_stack *stack; /* owned */
 };
 
-/* fn(user, i), which never returns, begins with the first switch to the fiber.
- * fn NULL: the stack of whoever calls fiber_enter(). False: no memory. */
+/* Prepares a fiber whose first switch calls fn(user, i), which never returns.
+ * fn NULL: a fiber for the stack of the caller of fiber_enter(). Returns false
+ * if memory is short. */
 bool fiber_init(struct fiber *f, void (*fn)(void *user, int i), void *user,
                 int i);
-void fiber_fini(struct fiber *f); /* takes one that is all zero; not the one
-                                     that runs */
-/* The caller's stack is this fiber's now; fibers are switched to from it. */
+void fiber_fini(struct fiber *f); /* takes a zeroed one; not the running one */
+/* Makes the caller's stack that of fiber f; switches start from it. */
 void fiber_enter(struct fiber *f);
-/* Leaves `from`, which runs, for `to`; returns when somebody switches back. */
+/* Switches from `from`, which runs, to `to`. Returns when a fiber switches
+ * back. */
 void fiber_switch(struct fiber *from, struct fiber *to);
-/* It is switched to soon: its stack is brought near. */
+/* Prefetches the stack of a fiber that is switched to soon. */
 static inline void fiber_expect(const struct fiber *f)
 {
     __builtin_prefetch(f->sp);

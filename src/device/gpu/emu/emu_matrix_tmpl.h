@@ -1,5 +1,5 @@
-/* The kernels that use matrix units, compiled for the emulator: TABLE is its
- * table, of a GPU of AMD's that EMU_MFMA or EMU_WMMA names. */
+/* The kernels that use matrix units, compiled for the emulator. TABLE names
+ * their table, for the AMD GPU that EMU_MFMA or EMU_WMMA selects. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/args.h"

@@ -1,6 +1,6 @@
-/* Groups of lanes on one thread. A fiber takes lanes one after another; one
- * that comes to a barrier keeps its fiber until the others have come. So a
- * kernel without barriers costs no switch, whatever its number of lanes. */
+/* Runs groups of lanes on one thread. A fiber runs lanes one after another. A
+ * lane that reaches a barrier keeps its fiber until the others reach it. So a
+ * kernel without barriers needs no switch, whatever its number of lanes. */
 #include "device/gpu/emu/emu_run.h"
 
 #include <stdlib.h>
@@ -22,12 +22,12 @@
 
 enum {
     POISON = 0xFF, /* NaN in every float format, -1 as an integer */
-    FENCE = 64,    /* bytes between two shared arrays */
+    FENCE = 64,    /* bytes between two arrays */
     ARENA = EMU_LOCAL + 16 * FENCE
 };
 
 enum lane_state {
-    LANE_READY,   /* may go on */
+    LANE_READY,   /* may continue */
     LANE_BARRIER, /* waits for its group */
     LANE_WAVE,    /* waits for its wave */
     LANE_DONE
@@ -37,20 +37,21 @@ struct emu {
     uint64_t random;
     struct fiber main, fiber[GPU_MAX_LANES];
     unsigned char *arena;    /* owned, [ARENA] */
-    size_t local, local_top; /* bytes given out; most in the group */
+    size_t local, local_top; /* bytes allocated; maximum in the group */
     uint32_t exchange[GPU_MAX_LANES][8];
     /* the group in progress */
     emu_kernel *kernel;
     const void *args;
-    int n_lane, n_begun, first, stride; /* lanes begin in the order first + i *
-                                           stride, modulo n_lane */
-    int from, n_passed; /* who waited goes on in the order from + i, modulo
-                           n_lane; n_passed have been come to */
-    uint8_t state[GPU_MAX_LANES]; /* enum lane_state */
-    int wave;                     /* lanes that wait for one another */
-    int on[GPU_MAX_LANES]; /* the fiber that a begun lane is on; -1: none */
-    int n_idle, idle[GPU_MAX_LANES]; /* fibers that hold no lane */
-    const char *wrong;               /* what the kernel did */
+    /* lanes begin in the order first + i * stride, modulo n_lane */
+    int n_lane, n_begun, first, stride;
+    /* waiting lanes continue in the order from + i, modulo n_lane; n_passed
+     * have been visited */
+    int from, n_passed;
+    uint8_t state[GPU_MAX_LANES];    /* enum lane_state */
+    int wave;                        /* lanes of a wave */
+    int on[GPU_MAX_LANES];           /* fiber of a begun lane; -1: none */
+    int n_idle, idle[GPU_MAX_LANES]; /* fibers without a lane */
+    const char *wrong;               /* fault of the kernel */
 };
 
 _Thread_local struct emu_lane emu_now;
@@ -61,7 +62,7 @@ static uint64_t draw(struct emu *e)
     return e->random >> 33;
 }
 
-/* ---- what kernels call --------------------------------------------------- */
+/* ---- called by kernels --------------------------------------------------- */
 
 void *emu_local(size_t bytes)
 {
@@ -80,8 +81,8 @@ void *emu_local(size_t bytes)
     return e->arena + at;
 }
 
-/* The fiber of a lane that may go on, or one for lanes that have not begun; the
- * thread's if there is none. So lanes hand on to one another. */
+/* Returns the fiber of a lane that may continue, else one for lanes that have
+ * not begun, else the thread's. So lanes switch directly to each other. */
 static struct fiber *next_fiber(struct emu *e)
 {
     enum { AHEAD = 3 };
@@ -101,7 +102,7 @@ static struct fiber *next_fiber(struct emu *e)
     return &e->main;
 }
 
-/* Leaves this lane and comes back when the others have come too. */
+/* Suspends this lane until the others have arrived too. */
 static void park(enum lane_state why)
 {
     struct emu_lane here = emu_now;
@@ -142,7 +143,7 @@ bool emu_shares(uint64_t at)
 
 /* ---- a group ------------------------------------------------------------- */
 
-/* What each fiber does: lanes that have not begun, one after another. */
+/* Runs lanes that have not begun, one after another; the body of each fiber. */
 static void work(struct emu *e, int fiber)
 {
     while (e->n_begun < e->n_lane && !e->wrong) {
@@ -170,7 +171,7 @@ static void fiber_main(void *user, int fiber)
     }
 }
 
-/* Lets every lane go until it is done or waits. */
+/* Runs every lane until it is done or waits. */
 static void run_ready(struct emu *e)
 {
     struct fiber *next;
@@ -197,8 +198,8 @@ static void release(struct emu *e, int lo, int hi)
         e->state[i] = LANE_READY;
 }
 
-/* Those who wait for one another may go on; false: all are done, or those who
- * wait will wait for ever. */
+/* Releases lanes that have all arrived. Returns false if all lanes are done, or
+ * the waiting ones would wait for ever. */
 static bool go_on(struct emu *e)
 {
     bool any = false;
@@ -224,8 +225,8 @@ static void run_group(struct emu *e)
     ASAN_POISON_MEMORY_REGION(e->arena, ARENA);
     e->n_begun = 0;
     e->first = (int)(draw(e) % (unsigned)e->n_lane);
-    e->stride = (int)(draw(e) % (unsigned)e->n_lane) | 1; /* n_lane is a power
-                                                             of two */
+    /* odd: coprime to n_lane, a power of two */
+    e->stride = (int)(draw(e) % (unsigned)e->n_lane) | 1;
     for (int i = 0; i < e->n_lane; i++) {
         e->state[i] = LANE_READY;
         e->on[i] = -1;
@@ -238,7 +239,7 @@ static void run_group(struct emu *e)
     e->local_top = 0;
 }
 
-/* Fibers that hold a lane which will never end are made anew. */
+/* Recreates all fibers, because some hold lanes that will never end. */
 static bool make_fibers(struct emu *e)
 {
     e->n_idle = 0;
@@ -251,12 +252,12 @@ static bool make_fibers(struct emu *e)
     return true;
 }
 
-/* Of a GPU that has the kernel. */
+/* Returns the kernel of a random emulated GPU that has it. */
 static emu_kernel *any_of(struct emu *e, enum gpu_kernel k)
 {
     static emu_kernel *const *const tables[] = {
         emu_kernels,        emu_kernels_plain,
-#ifndef EMU_PTX /* which knows nothing of AMD's */
+#ifndef EMU_PTX /* PTX covers no AMD GPU */
         emu_kernels_mfma32, emu_kernels_mfma16,
         emu_kernels_wmma11, emu_kernels_wmma12,
 #endif

@@ -1,11 +1,11 @@
-/* The emulator of a GPU: the kernels' text compiled as C, a lane a fiber.
+/* The emulator of a GPU: the kernel source compiled as C, each lane a fiber.
  *
- * The lanes of a group run one after another on one thread, each until it comes
- * to a barrier or its end, in an order of chance; so a barrier that is missing,
- * or that some lanes miss, shows. Memory that a group's lanes share is poisoned
- * before each group and, under AddressSanitizer, fenced. A launch is played by
- * a GPU that has the matrix units of one of the vendors' families, or by one
- * that has none. */
+ * The lanes of a group run one after another on one thread, each until it
+ * reaches a barrier or its end, in random order. So a barrier that is missing,
+ * or that some lanes miss, shows. Memory shared by the lanes of a group is
+ * poisoned before each group and, under AddressSanitizer, fenced. A launch is
+ * emulated on a GPU with the matrix units of one of the vendors' families, or
+ * without any. */
 #ifndef DEVICE_GPU_EMU_EMU_RUN_H
 #define DEVICE_GPU_EMU_EMU_RUN_H
 
@@ -20,18 +20,19 @@ struct emu; /* fibers and shared memory of one thread */
 struct emu *emu_new(uint64_t seed); /* NULL: no memory */
 void emu_free(struct emu *e);       /* takes NULL */
 
-/* Runs all groups. NULL, or what the kernel did that no GPU could: a sentence
- * without its end. Threads may launch side by side, each with an emulator of
- * its own. */
+/* Runs all groups. Returns NULL, or the fault of the kernel that no GPU
+ * permits, as a sentence without its end. Threads may launch concurrently, each
+ * with its own emulator. */
 const char *emu_launch(struct emu *e, enum gpu_kernel k, int32_t n_group,
                        const void *args);
 
-/* ---- for the kernels' text ---- */
+/* ---- for the kernel source ---- */
 
 enum {
+    /* Bytes that the lanes of a group may share: the minimum of every OpenCL
+     * device. */
     EMU_LOCAL = 32 << 10
-}; /* bytes that a group's lanes may share: what
-                                  every OpenCL device has at least */
+};
 
 /* The lane that this thread runs now. */
 struct emu_lane {
@@ -40,22 +41,21 @@ struct emu_lane {
 };
 extern _Thread_local struct emu_lane emu_now;
 
-/* The next of the group's arrays. */
+/* Returns the next of the group's arrays. */
 void *emu_local(size_t bytes);
 void emu_barrier(void);
-/* As emu_barrier() for the n lanes of a wave, [n w, n w + n); n: 32 or 64, one
- * for all lanes of a group. */
+/* Like emu_barrier() for the n lanes of a wave, [n w, n w + n). n is 32 or 64,
+ * the same for all lanes of a group. */
 void emu_wave(int n);
-/* A row of 32 bytes for each lane, as waves exchange them between two
+/* Returns a row of 32 bytes for the lane, which waves exchange between two
  * emu_wave(). */
 uint32_t *emu_exchange(int32_t lane);
-/* What a kernel does that no GPU could: a sentence without its end. */
+/* Records a fault that no GPU permits: a sentence without its end. */
 void emu_fault(const char *what);
-bool emu_shares(uint64_t at); /* it lies in the arrays of emu_local() */
+bool emu_shares(uint64_t at); /* in the arrays of emu_local() */
 
-/* The kernels themselves, by the GPU that is played: emu_text.c,
- * emu_text_plain.c; emu_matrix_*.c, where NULL stands for all but the kernels
- * that use matrix units. */
+/* The kernels, by emulated GPU: emu_text.c, emu_text_plain.c; emu_matrix_*.c,
+ * where NULL stands for all kernels except those that use matrix units. */
 typedef void emu_kernel(const void *args);
 extern emu_kernel *const emu_kernels[GPU_KERNEL_COUNT];
 extern emu_kernel *const emu_kernels_plain[GPU_KERNEL_COUNT];

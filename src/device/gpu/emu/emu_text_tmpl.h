@@ -1,4 +1,5 @@
-/* The kernels' text, compiled for the emulator: TABLE is its table. */
+/* The kernel source, compiled for the emulator. TABLE names the table of
+ * kernels. */
 #include "device/gpu/text/prelude_emu.h"
 
 #include "device/gpu/text/all.h"

@@ -1,9 +1,10 @@
-/* The instructions of PTX that the kernels' text is compiled to, as C: what
- * scripts/ptx_to_c.py makes of a kernel calls them, a lane a call. Written from
- * NVIDIA's "PTX ISA", not from the text's preludes, which they check.
+/* The PTX instructions used by the compiled kernel source, as C functions.
+ * scripts/ptx_to_c.py translates a kernel into calls of them, one lane a call.
+ * Written from NVIDIA's "PTX ISA", not from the preludes of the source, which
+ * they check.
  *
- * A register is u16, u32, u64, float, double or, of predicates, bool. Integers
- * are unsigned, and an instruction takes them for what its name says. */
+ * A register is u16, u32, u64, float, double or, for predicates, bool. Integers
+ * are unsigned; an instruction interprets them as its name says. */
 #ifndef DEVICE_GPU_EMU_PTX_OPS_H
 #define DEVICE_GPU_EMU_PTX_OPS_H
 
@@ -20,10 +21,11 @@ typedef float f32;
 typedef double f64;
 
 #define PTX static inline __attribute__((unused))
-/* For what is long: kernels of ten thousand instructions must compile soon. */
+/* For long functions: kernels of ten thousand instructions must compile
+ * fast. */
 #define PTX_APART static __attribute__((unused, noinline))
 
-/* ---- registers of one kind as those of another --------------------------- */
+/* ---- registers reinterpreted --------------------------------------------- */
 
 PTX u64 double_bits(double a)
 {
@@ -42,9 +44,9 @@ PTX double double_from_bits(u64 a)
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Addresses are multiples of what is read or written there, or the device ends
- * the kernel. Instructions say of which memory they are: `shared` lies in the
- * group's arrays, `global` does not. */
+/* Checks an access. An address must be a multiple of the access size, or the
+ * device ends the kernel. Instructions name their memory: `shared` is in the
+ * group's arrays, `global` is not. */
 PTX_APART void ptx_touch(u64 at, size_t bytes, bool shared, bool global)
 {
     if (at % bytes)
@@ -111,7 +113,8 @@ MEMORY_OF(param)
 #undef MEMORY_OF
 #undef MEMORY
 
-/* What is only asked for is never a fault; but nothing but weights is. */
+/* A prefetch never faults on a device. Here it reads, because the kernels
+ * prefetch weights only. */
 PTX void ptx_prefetch_global_L2(u64 at)
 {
     (void)*(const volatile u8 *)(uintptr_t)at;
@@ -156,7 +159,7 @@ PTX void ptx_prefetch_global_L2(u64 at)
     {                                                                          \
         return (u##bits)((s##bits)a >> (n < bits ? n : bits - 1));             \
     }                                                                          \
-    /* By zero: no fault, and a value that nobody may count on. */             \
+    /* By zero: no fault, an unspecified value. */                             \
     TWO(div_u##bits, u##bits, b ? a / b : ~(u##bits)0)                         \
     TWO(rem_u##bits, u##bits, b ? a % b : a)                                   \
     PTX u##bits ptx_div_s##bits(u##bits a, u##bits b)                          \
@@ -196,7 +199,7 @@ PTX u32 ptx_mad_lo_s32(u32 a, u32 b, u32 c)
 {
     return a * b + c;
 }
-/* `n` bits of a, from `at` on. */
+/* Returns `n` bits of a, from bit `at` on. */
 PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
 {
     u32 out = 0;
@@ -205,7 +208,8 @@ PTX_APART u32 ptx_bfe_u32(u32 a, u32 at, u32 n)
         out |= (a >> ((at & 255) + i) & 1) << i;
     return out;
 }
-/* Above them their highest, or a's own where they go beyond it. */
+/* The same, sign-extended from the highest of these bits, or from a's own if
+ * they exceed it. */
 PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
 {
     u32 out = 0, top;
@@ -219,7 +223,7 @@ PTX_APART u32 ptx_bfe_s32(u32 a, u32 at, u32 n)
         out |= (a >> (i < n && at + i < 32 ? at + i : top) & 1) << i;
     return out;
 }
-/* b, with the low n bits of a in place of its own from `at` on. */
+/* Returns b with n bits from `at` on replaced by the low n bits of a. */
 PTX_APART u32 ptx_bfi_b32(u32 a, u32 b, u32 at, u32 n)
 {
     for (u32 i = 0; i < (n & 255) && (at & 255) + i < 32; i++) {
@@ -229,8 +233,8 @@ PTX_APART u32 ptx_bfi_b32(u32 a, u32 b, u32 at, u32 n)
     }
     return b;
 }
-/* Four of the bytes a's and b's, a's first, by a nibble each: its low three
- * bits say which, the fourth one asks for eight of that byte's sign. */
+/* Selects four bytes of a and b, a's first, by one nibble each. Its low three
+ * bits are the index; the fourth replaces the byte by its sign. */
 PTX_APART u32 ptx_prmt_b32(u32 a, u32 b, u32 select)
 {
     u8 byte[8];
@@ -261,15 +265,14 @@ PTX_APART u32 ptx_dp4a_s32_s32(u32 a, u32 b, u32 c)
 
 /* ---- matrices ------------------------------------------------------------ */
 
-/* mma.m16n8kK.row.col of signed bytes, K = 16 n: D = A B + C in int32, A
- * [16, K] by rows, B [K, 8] by columns. What stands in the figures of "Matrix
- * Fragments for mma.m16n8k16" and "... .m16n8k32": of lane L, group L / 4 and
- * place t = L % 4 in it,
+/* mma.m16n8kK.row.col of signed bytes, K = 16 n: D = A B + C in int32, A [16,
+ * K] by rows, B [K, 8] by columns. The figures of "Matrix Fragments for
+ * mma.m16n8k16" and "... .m16n8k32" give the layout. For lane L, with group = L
+ * / 4 and t = L % 4:
  *   A's byte i: row group, and 8 more if i & 4; column 4 t + i % 4, and 16 more
- *               from the eighth on;
+ *           from the eighth on;
  *   B's byte i: row 4 t + i % 4, and 16 more from the fourth on; column group;
- *   C's and D's i: row group, from the second on 8 more; column 2 t + i % 2.
- */
+ *   C's and D's i: row group, from the second on 8 more; column 2 t + i % 2. */
 PTX_APART void ptx_mma(u32 *d, const u32 *a, const u32 *b, const u32 *c, int n)
 {
     s32 warp = emu_now.lane - emu_now.lane % 32, lane = emu_now.lane % 32;
@@ -315,7 +318,7 @@ PTX f32 ptx_fma_rn_f32(f32 a, f32 b, f32 c)
 {
     return fmaf(a, b, c);
 }
-/* Of a NaN and a number the number; of zeros the one above. */
+/* Returns the number if one operand is NaN, and +0 of two zeros. */
 PTX_APART f32 ptx_max_f32(f32 a, f32 b)
 {
     if (isnan(a) || (a == b && signbit(a)))
@@ -361,7 +364,7 @@ COMPARE(s64, u64)
 COMPARE(u64, u64)
 COMPARE(b64, u64)
 #undef COMPARE
-/* Of floats: what holds of no NaN, but for those that say `u`. */
+/* Comparisons of floats: false for NaNs, except those with `u`. */
 #define COMPARE(type)                                                          \
     PTX bool ptx_setp_eq_##type(type a, type b)                                \
     {                                                                          \
@@ -397,7 +400,7 @@ ONE(not_pred, bool, !a)
 
 /* ---- conversions --------------------------------------------------------- */
 
-/* Of a register that is wider than its type the low bits count. */
+/* Uses the low bits of a register that is wider than its type. */
 #define CONVERT(to, type, from, as)                                            \
     PTX type ptx_cvt_##to##_##from(as a)                                       \
     {                                                                          \
