@@ -367,7 +367,8 @@ def check_words(files, code):
 MOST_WORDS = {
     'README.md': 1000, 'CONTRIBUTING.md': 500, 'SECURITY.md': 500,
     'doc/adding.md': 2500, 'doc/architecture.md': 3800,
-    'doc/benchmarks.md': 4000, 'doc/kernels.md': 4000, 'doc/limits.md': 650,
+    'doc/benchmarks.md': 4000, 'doc/install.md': 700, 'doc/kernels.md': 4000,
+    'doc/limits.md': 650,
     'doc/numerics.md': 1800, 'doc/server.md': 3600, 'doc/testing.md': 2200,
     'doc/user-guide.md': 2600,
 }
