@@ -161,7 +161,7 @@ TEST(serve_models_that_leave_finish_their_streams)
 /* What a model has done stays counted while it is away and when it is back. */
 TEST(serve_models_totals_outlive_them)
 {
-    static const char name[] = "plait_texts_total{model=\"tiny\"}",
+    static const char name[] = "plait_requests_total{model=\"tiny\"}",
                       used[] = "plait_cache_pages{model=\"tiny\"}";
     struct serve_try s;
     char ask[256];
@@ -183,7 +183,7 @@ TEST(serve_models_totals_outlive_them)
         make_ask(ask, "any", 1, 5, false);
         free(serve_try_post(&s, "/v1/completions", ask, 200));
         free(serve_try_post(&s, "/models/unload", "{}", 200));
-        assert_int_equal(serve_try_metric(&s, "plait_texts_total"), i);
+        assert_int_equal(serve_try_metric(&s, "plait_requests_total"), i);
     }
     serve_try_stop(&s);
 }
