@@ -411,6 +411,7 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
     *params = (struct task_params){
         .prompt = ids,
         .n_prompt = t->n,
+        .slot = -1,
         .rows = how == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS,
         .no_cache = how != EMBEDDINGS_LAST,
         .client = http_client(g->r),

@@ -122,11 +122,11 @@ static pl_status check_params(const struct loop *l,
                         "token %" PRId64 " of the prompt is %" PRId32
                         "; the vocabulary has 0 to %" PRId64,
                         i, params->prompt[i], l->n_vocab - 1);
-    if (params->slot < 0 || params->slot > l->o.n_seq)
-        return fail(err, PL_BAD_ARGUMENT,
-                    "id_slot %d: the server has the slots 0 to %d (-np); name "
-                    "one of them, or -1 for any",
-                    params->slot - 1, l->o.n_seq - 1);
+    if (params->slot < -1 || params->slot >= l->o.n_seq)
+        return fail(
+            err, PL_BAD_ARGUMENT,
+            "id_slot %d: no such slot; use 0 to %d (-np), or -1 for any",
+            params->slot, l->o.n_seq - 1);
     if (params->rows && l->o.d_model == 0)
         return fail(err, PL_UNSUPPORTED,
                     "the server gives no embeddings: start it with "

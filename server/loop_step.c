@@ -64,7 +64,7 @@ static void set_task_state(struct loop *l, struct task *w, enum task_state at)
 /* Returns a free sequence that the task may have, or -1. */
 static int find_free_slot(const struct loop *l, const struct task *w)
 {
-    const int slot = w->params.slot - 1;
+    const int slot = w->params.slot;
 
     if (slot >= 0)
         return l->taken[slot] ? -1 : slot;
@@ -96,12 +96,11 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
     return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
 }
 
-/* Returns the paused task in slot `slot` - 1, or NULL. Caller holds the lock.
- */
+/* Returns the paused task in the slot, or NULL. Caller holds the lock. */
 static struct task *paused_task_in_slot(const struct loop *l, int slot)
 {
     for (int i = 0; i < l->n_task; i++)
-        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot - 1 &&
+        if (l->task[i]->at == TASK_RUNNING && l->task[i]->seq == slot &&
             l->task[i]->client_state == CLIENT_BACKLOGGED)
             return l->task[i];
     return NULL;
@@ -115,7 +114,7 @@ static bool is_admissible(const struct loop *l, const struct task *w,
 {
     return w->at == at && w->client_state == CLIENT_READY &&
            !loop_tiers_is_pending(l, w) &&
-           (w->params.slot == 0 || find_free_slot(l, w) >= 0 ||
+           (w->params.slot < 0 || find_free_slot(l, w) >= 0 ||
             paused_task_in_slot(l, w->params.slot));
 }
 
@@ -146,7 +145,7 @@ static struct task *pick_next_task(struct loop *l)
  * else the newest. NULL if none is paused. */
 static struct task *find_paused_task(struct loop *l, const struct task *w)
 {
-    bool named = w && w->params.slot > 0 && find_free_slot(l, w) < 0;
+    bool named = w && w->params.slot >= 0 && find_free_slot(l, w) < 0;
     struct task *idle = NULL;
 
     pthread_mutex_lock(&l->lock);

@@ -187,5 +187,5 @@ void request_fill_params(const struct request *a, int choice,
     params->max_tokens = a->max_tokens;
     params->ignore_end = a->ignore_end;
     params->no_cache = a->no_cache;
-    params->slot = a->slot + 1;
+    params->slot = a->slot;
 }

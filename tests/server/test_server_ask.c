@@ -720,7 +720,7 @@ TEST(ask_jobs_of_choices_differ_by_their_seed)
             "'ignore_eos': true, 'cache_prompt': false, 'id_slot': 2}",
             &rules);
     request_fill_params(&a, 5, &params, &own);
-    assert_int_equal(params.slot, 3);
+    assert_int_equal(params.slot, 2);
     assert_int_equal(params.sampling->seed, 12);
     assert_int_equal(params.max_tokens, 4);
     assert_true(params.ignore_end && params.no_cache);
@@ -729,7 +729,7 @@ TEST(ask_jobs_of_choices_differ_by_their_seed)
             "{'prompt': ['x', 'y'], 'n': 3, 'seed': 10}", &rules);
     request_fill_params(&a, 3, &params, &own);
     assert_int_equal(params.sampling->seed, 10);
-    assert_int_equal(params.slot, 0);
+    assert_int_equal(params.slot, -1);
     request_fini(&a);
 }
 

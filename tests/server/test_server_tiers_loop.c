@@ -135,6 +135,7 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
             .ignore_end = true,
             .client = 1,
             .sampling = &how,
+            .slot = -1,
             .listener = {.token = hear_token, .end = hear_end, .user = &h[i]}};
     }
     for (int i = 0; i < n_prompt; i++)
