@@ -326,7 +326,8 @@ static void reject_end(struct api_error *why, const struct choice *c,
         api_error_set_status(why, report->err.status, &report->err);
     else if (report->why == FINISH_TIMEOUT)
         api_error_set(why, 408, "timeout", "",
-                      "the request took longer than the %g s that it may",
+                      "the request timed out after %g s; send a shorter one, "
+                      "or start the server with a larger --timeout",
                       c->of->service->time_s);
     else if (report->why == FINISH_CANCELLED)
         api_error_set(why, 503, "unavailable", "", "the server is stopping");

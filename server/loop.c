@@ -47,7 +47,8 @@ static pl_status fail(pl_err *err, pl_status s, const char *form, ...)
 
 static pl_status no_memory(pl_err *err)
 {
-    return fail(err, PL_NO_MEMORY, "out of memory for a job of the server");
+    return fail(err, PL_NO_MEMORY,
+                "out of memory for a task of the server; try again later");
 }
 
 /* ---- tasks --------------------------------------------------------------- */
@@ -115,12 +116,12 @@ static pl_status check_params(const struct loop *l,
 {
     if (params->n_prompt < 1)
         return fail(err, PL_BAD_ARGUMENT,
-                    "the prompt has no token: give one at least");
+                    "the prompt has no tokens; give at least one");
     for (int64_t i = 0; i < params->n_prompt; i++)
         if (params->prompt[i] < 0 || params->prompt[i] >= l->n_vocab)
             return fail(err, PL_BAD_ARGUMENT,
-                        "token %" PRId64 " of the prompt is %" PRId32
-                        "; the vocabulary has 0 to %" PRId64,
+                        "prompt: token %" PRId64 " is %" PRId32
+                        ", not in the vocabulary; use ids from 0 to %" PRId64,
                         i, params->prompt[i], l->n_vocab - 1);
     if (params->slot < -1 || params->slot >= l->o.n_seq)
         return fail(
@@ -128,15 +129,15 @@ static pl_status check_params(const struct loop *l,
             "id_slot %d: no such slot; use 0 to %d (-np), or -1 for any",
             params->slot, l->o.n_seq - 1);
     if (params->rows && l->o.d_model == 0)
-        return fail(err, PL_UNSUPPORTED,
-                    "the server gives no embeddings: start it with "
-                    "--embeddings");
+        return fail(
+            err, PL_UNSUPPORTED,
+            "embeddings are disabled; start the server with --embeddings");
     if (params->n_prompt >= l->n_ctx)
         return fail(err, PL_BAD_ARGUMENT,
                     "the prompt has %" PRId64
-                    " tokens; the context has %" PRId64
-                    ", and what is written needs one: shorten it, or start "
-                    "the server with a larger context (-c)",
+                    " tokens, but the context has %" PRId64
+                    ", of which the output needs at least 1; shorten the "
+                    "prompt, or start the server with a larger context (-c)",
                     params->n_prompt, l->n_ctx);
     return PL_OK;
 }
@@ -209,9 +210,9 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         return fail(err, PL_DEVICE, "%s", l->lost.message);
     if (n > l->o.max_waiting)
         return fail(err, PL_BAD_ARGUMENT,
-                    "%d texts at once are more than the %d that may wait: ask "
-                    "for fewer, or start the server with a larger "
-                    "--max-waiting",
+                    "the request has %d tasks, more than the queue holds (%d); "
+                    "send fewer prompts or choices, or start the server with a "
+                    "larger --max-waiting",
                     n, l->o.max_waiting);
     if (n > l->o.max_waiting - l->counts.n_waiting ||
         n > l->max_task - l->n_task) {
@@ -219,8 +220,8 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
         if (retry_s)
             *retry_s = retry_after_s(l);
         return fail(err, PL_FULL,
-                    "%d requests wait already, of %d that may, and %d more "
-                    "are too many: try again later",
+                    "the queue is full: %d of %d tasks are waiting, no space "
+                    "for %d more; try again later",
                     l->counts.n_waiting, l->o.max_waiting, n);
     }
     while (k < n &&
@@ -431,8 +432,8 @@ pl_status loop_create(struct loop **out, pl_engine *e, const pl_tokenizer *t,
     if (pthread_create(&l->thread, NULL, loop_thread, l) != 0) {
         loop_free(l);
         return fail(err, PL_NO_MEMORY,
-                    "the thread of the server's loop: the "
-                    "system gives no more threads");
+                    "cannot start the thread of the scheduling loop; raise the "
+                    "limit of threads (\"ulimit -u\")");
     }
     l->started = true;
     *out = l;

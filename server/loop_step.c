@@ -440,7 +440,9 @@ static void emit_next_token(struct loop *l, struct task *w, float *logits)
     } else if (!w->params.ignore_end && pl_token_is_eog(l->t, id)) {
         loop_finish_task(l, w, FINISH_EOG, NULL);
     } else if (!append_token(l, w, id)) {
-        err = (pl_err){PL_NO_MEMORY, "out of memory for what a job writes"};
+        err =
+            (pl_err){PL_NO_MEMORY,
+                     "out of memory for the output of a task; try again later"};
         loop_finish_task(l, w, FINISH_ERROR, &err);
     } else if (!w->params.listener.token(w->params.listener.user, id, logits)) {
         loop_finish_task(l, w, FINISH_STOPPED, NULL);
@@ -525,7 +527,7 @@ static void fail_all_device_lost(struct loop *l, const pl_err *why)
     l->is_lost = true;
     l->lost = *why;
     pthread_mutex_unlock(&l->lock);
-    loop_log(l, PL_LOG_WARN, "all requests of this model end: %s",
+    loop_log(l, PL_LOG_WARN, "device lost, all requests of this model fail: %s",
              why->message);
     /* First, because a client may retry at once after its error. */
     if (l->o.lost)
@@ -539,8 +541,9 @@ static void retry_one_by_one(struct loop *l, bool rows, const pl_err *why)
 {
     pl_err err;
 
-    loop_log(l, PL_LOG_WARN, "a step of %d jobs failed: %s", l->n_run,
-             why->message);
+    loop_log(l, PL_LOG_WARN,
+             "a step of %d tasks failed, retrying them one by one: %s",
+             l->n_run, why->message);
     for (int i = 0; i < l->n_run; i++) {
         pl_status s;
 

@@ -142,8 +142,8 @@ void loop_tiers_start(struct loop *l, struct task *w)
         return;
     if (!tiers_search_done(w->search)) {
         loop_log(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waits no longer for the cache's folder, "
-                 "which does not answer; its prompt is computed",
+                 "task %" PRIu64 ": lookup in the cache folder timed out; "
+                 "computing the whole prompt",
                  w->id);
         loop_tiers_cancel(l, w);
         return;
@@ -179,8 +179,8 @@ static void load_entry(struct loop *l, struct task *w,
         w->n_done += e->n;
         w->n_cached = w->n_done;
     } else {
-        loop_log(l, PL_LOG_WARN, "a page of the cache does not come back: %s",
-                 err.message);
+        loop_log(l, PL_LOG_WARN,
+                 "cannot load a KV cache page from the tiers: %s", err.message);
         if (s == PL_BAD_FILE || s == PL_BAD_ARGUMENT || s == PL_UNSUPPORTED)
             tiers_report_corrupt(l->o.tiers, e);
     }
@@ -207,8 +207,8 @@ static bool load_next(struct loop *l, struct task *w)
         finish_loading(l, w);
     if (!e && !ended && late)
         loop_log(l, PL_LOG_WARN,
-                 "job %" PRIu64 " waits no longer for the cache's folder, "
-                 "which does not answer; the rest of its prompt is computed",
+                 "task %" PRIu64 ": loading pages from the cache folder timed "
+                 "out; computing the rest of the prompt",
                  w->id);
     return e || ended || late;
 }

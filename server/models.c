@@ -110,7 +110,8 @@ bool models_cancel_load(struct models *m, struct model *a)
     }
     if (a->queue_pos == 0)
         return false;
-    fail(&a->why, PL_CANCELLED, "it was unloaded before its turn had come");
+    fail(&a->why, PL_CANCELLED,
+         "unloaded before it could be loaded; load it again");
     models_finish_load(m, a);
     return true;
 }
@@ -137,10 +138,12 @@ bool models_reject_name(const struct models *m, const char *name,
     if (n >= sizeof names)
         memcpy(names + sizeof names - 4, "...", 4);
     if (!name)
-        return api_error_set(why, 400, "model_required", "model",
-                             "there are several models; name one of %s", names);
+        return api_error_set(
+            why, 400, "model_required", "model",
+            "model: required, because the server has several; use one of %s",
+            names);
     return api_error_set(why, 404, "model_not_found", "model",
-                         "there is no model \"%.80s\" here; there are %s", name,
+                         "model \"%.80s\" not found; use one of %s", name,
                          names);
 }
 
@@ -155,9 +158,8 @@ static pl_status fill(struct models *m, const struct model_about *about,
         for (int k = 0; k < i; k++)
             if (strcmp(about[k].name, about[i].name) == 0)
                 return fail(err, PL_BAD_ARGUMENT,
-                            "two models are called \"%s\" (%s and %s); name "
-                            "one of them otherwise, with --alias or in a "
-                            "preset",
+                            "model name \"%s\" is used twice (%s and %s); "
+                            "rename one of them with --alias or in a preset",
                             about[i].name, about[k].path, about[i].path);
         *a = (struct model){.of = m, .about = about[i]};
     }
@@ -199,7 +201,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
     *out = NULL;
     if (!m || !make_locks(m)) {
         free(m);
-        return fail(err, PL_NO_MEMORY, "no memory for the table of models");
+        return fail(err, PL_NO_MEMORY, "out of memory for the table of models");
     }
     m->o = *o;
     if (m->o.max_waiting == 0)
@@ -216,7 +218,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
     m->model = calloc((size_t)n + 1, sizeof *m->model);
     m->route = calloc((size_t)m->n_route + 1, sizeof *m->route);
     if (!m->model || !m->route)
-        s = fail(err, PL_NO_MEMORY, "no memory for the table of models");
+        s = fail(err, PL_NO_MEMORY, "out of memory for the table of models");
     if (s == PL_OK)
         s = fill(m, about, err);
     if (s == PL_OK) {
@@ -224,7 +226,9 @@ pl_status models_create(struct models **out, const struct model_about *about,
         m->has_keeper =
             pthread_create(&m->keeper, NULL, models_loader_thread, m) == 0;
         if (!m->has_keeper)
-            s = fail(err, PL_NO_MEMORY, "no thread that loads models");
+            s = fail(err, PL_NO_MEMORY,
+                     "cannot start the thread that loads models; raise the "
+                     "limit of threads (\"ulimit -u\")");
     }
     if (s == PL_OK)
         *out = m;

@@ -107,9 +107,9 @@ static bool unload_one(struct models *m)
             !is_idle_too_long(a, now))
             continue;
         unload(m, a,
-               a->unload_pending  ? "as was wished"
-               : a->evict_pending ? "others have waited for its place"
-                                  : "nobody used it");
+               a->unload_pending  ? "as requested"
+               : a->evict_pending ? "evicted for a waiting model"
+                                  : "idle for too long");
         return true;
     }
     return false;
@@ -149,7 +149,7 @@ static pl_status open_model(struct models *m, struct model *a,
         pthread_mutex_lock(&m->lock);
         other = find_idle_victim(m);
         if (other)
-            unload(m, other, "its memory is needed");
+            unload(m, other, "to free its memory for another model");
         pthread_mutex_unlock(&m->lock);
         if (!other)
             break;
@@ -163,7 +163,7 @@ static void set_given_up(const struct models *m, struct model *a)
     a->why.status = PL_CANCELLED;
     snprintf(a->why.message, sizeof a->why.message, "%s",
              m->stops ? "the server is stopping"
-                      : "it was unloaded while it was being loaded");
+                      : "unloaded while loading; load it again");
 }
 
 static void load(struct models *m, struct model *a)
@@ -237,8 +237,8 @@ static void fail_all_pinned(struct models *m, struct model *a)
     a->state = MODEL_FAILED;
     a->why.status = PL_FULL;
     snprintf(a->why.message, sizeof a->why.message,
-             "all %d places are taken by pinned models: unload one of them, or "
-             "start the server with a larger --models-max",
+             "all %d loaded models are pinned; unload one of them, or start "
+             "the server with a larger --models-max",
              m->o.max_loaded);
     models_finish_load(m, a);
 }
@@ -317,7 +317,7 @@ static bool load_one(struct models *m)
     }
     other = lru_model(m);
     if (other)
-        unload(m, other, "its place is needed");
+        unload(m, other, "evicted for another model (--models-max)");
     else if (!any_evictable(m))
         fail_all_pinned(m, a);
     else

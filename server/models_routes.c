@@ -78,7 +78,7 @@ static void append(struct model *a, struct models_waiting *w)
  * lock. */
 static void end_left(struct models *m, struct model *a)
 {
-    const pl_err left = {PL_CANCELLED, "the client has left"};
+    const pl_err left = {PL_CANCELLED, "the client disconnected"};
     struct models_waiting *w = a->first, *next;
 
     a->first = a->last = NULL;
@@ -105,10 +105,10 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
         end_left(m, &m->model[i]);
     if (m->n_waiting >= m->o.max_waiting) {
         http_set_header(r, "Retry-After", "5");
-        return api_error_set(
-            why, 429, NULL, NULL,
-            "%d requests wait for models already: try again later",
-            m->n_waiting);
+        return api_error_set(why, 429, NULL, NULL,
+                             "the queue is full: %d requests are waiting for "
+                             "models; try again later",
+                             m->n_waiting);
     }
     if (m->stops)
         return api_error_set(why, 503, "model_not_loaded", NULL,
@@ -148,11 +148,10 @@ static void give_to(struct models *m, struct model *a, struct http_request *r)
              ((a->queue_pos > 0 || a->evict_pending) && !only_looks(r)))
         waits = wait_for(m, a, r, &why);
     else
-        api_error_set(
-            &why, 400, "model_not_loaded", "model",
-            "\"%.80s\" is not loaded, and requests load none here: POST "
-            "/models/load first",
-            a->about.name);
+        api_error_set(&why, 400, "model_not_loaded", "model",
+                      "model \"%.80s\" is not loaded, and this request does "
+                      "not load it; POST /models/load first",
+                      a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (run)
         models_run(a, r);
@@ -354,7 +353,9 @@ static void on_unload(void *user, struct http_request *r)
     ok = ok || models_cancel_load(m, a);
     if (!ok)
         api_error_set(&why, 400, "model_not_loaded", "model",
-                      "\"%.80s\" is not loaded", a->about.name);
+                      "model \"%.80s\" is not loaded; list the loaded models "
+                      "with GET /models",
+                      a->about.name);
     pthread_mutex_unlock(&m->lock);
     if (ok)
         respond_json(r, json_pack("{s:b}", "success", 1));

@@ -53,7 +53,8 @@ pl_status response_create(struct response **out, const struct request *a,
 no_memory:
     response_free(w);
     *out = NULL;
-    snprintf(err->message, sizeof(err->message), "no memory for an answer");
+    snprintf(err->message, sizeof(err->message),
+             "out of memory for the response; try again later");
     return err->status = PL_NO_MEMORY;
 }
 

@@ -12,7 +12,7 @@ static pl_status no_memory(pl_err *err)
     if (err) {
         err->status = PL_NO_MEMORY;
         snprintf(err->message, sizeof err->message,
-                 "out of memory for the clients of a server");
+                 "out of memory for the table of clients; try again later");
     }
     return PL_NO_MEMORY;
 }

@@ -150,7 +150,7 @@ static pl_status cannot_open(struct tier_disk *d, const char *path, pl_status s,
     if (err) {
         err->status = s;
         snprintf(err->message, sizeof err->message,
-                 "the cache's folder %.700s: %.200s", path, why);
+                 "cache folder %.700s: %.200s", path, why);
     }
     tier_disk_close(d);
     return s;

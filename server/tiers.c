@@ -800,8 +800,7 @@ static pl_status fail(pl_err *err, const char *what)
 {
     if (err) {
         err->status = PL_NO_MEMORY;
-        snprintf(err->message, sizeof err->message,
-                 "the tiers of the cache: %s", what);
+        snprintf(err->message, sizeof err->message, "cache tiers: %s", what);
     }
     return PL_NO_MEMORY;
 }
@@ -842,7 +841,8 @@ pl_status tiers_create(struct tiers **out, const struct tiers_options *o,
         t->writes = pthread_create(&t->writer, NULL, writer_thread, t) == 0;
         t->reads = pthread_create(&t->reader, NULL, reader_thread, t) == 0;
         if (!t->sorts || !t->writes || !t->reads)
-            s = fail(err, "the system gives no more threads");
+            s = fail(err, "cannot start a thread; raise the limit of threads "
+                          "(\"ulimit -u\")");
     }
     if (s != PL_OK) {
         tiers_free(t);

@@ -328,7 +328,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
         {"[a]\npinned = maybe\n", "line 2: pinned: give true or false"},
         {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
         {"[a]\nc = 5\n", "[a] of the presets names no file"},
-        {"[a]\nc 5\n", "line 2: this is neither"},
+        {"[a]\nc 5\n", "line 2: neither"},
         {"", "has no model"},
     };
 
@@ -344,7 +344,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
     must_say(sh(1, "plait serve --models-dir /nowhere --port 0"),
              "reading the folder /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
-             "two models are called \"x\"");
+             "model name \"x\" is used twice");
 }
 
 /* Unloads the model and returns true once the request has its answer: one that
