@@ -276,7 +276,7 @@ static void set_gone(void *user)
     ((struct embeddings *)user)->gone = true;
 }
 
-static enum client_state on_wish(void *user)
+static enum client_state on_poll_client(void *user)
 {
     return ((struct embedded *)user)->of->gone ? CLIENT_GONE : CLIENT_READY;
 }
@@ -409,14 +409,14 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
     *params = (struct task_params){
         .prompt = ids,
         .n_prompt = t->n,
-        .slot = -1,
         .rows = how == EMBEDDINGS_LAST ? TASK_LAST_ROW : TASK_ALL_ROWS,
         .no_cache = how != EMBEDDINGS_LAST,
+        .slot = -1,
         .client = http_client(g->r),
         .time_s = g->service->time_s,
         .listener = {.row = on_row,
                      .token = on_token,
-                     .poll_client = on_wish,
+                     .poll_client = on_poll_client,
                      .end = on_end,
                      .user = t}};
     return (t->row && (t->sum || how != EMBEDDINGS_MEAN)) ||
@@ -424,7 +424,7 @@ static bool make_text(struct embeddings *g, int i, struct task_params *params,
 }
 
 /* Submits the tasks. If it returns true the loop's thread owns g. */
-static bool hand_over(struct embeddings *g, struct api_error *why)
+static bool submit_tasks(struct embeddings *g, struct api_error *why)
 {
     struct task_params *params = calloc((size_t)g->n + 1, sizeof *params);
     bool ok = params ? true : api_error_set_memory(why);
@@ -463,8 +463,8 @@ void embeddings_start(struct service *v, struct http_request *r, bool plain)
     if (v->pooling == EMBEDDINGS_OFF)
         api_error_set(
             &why, 501, "not_supported", "",
-            "this server gives no embeddings; start it with --embeddings");
-    else if (read_request(v, r, plain, &g, &why) && hand_over(g, &why))
+            "embeddings are disabled; start the server with --embeddings");
+    else if (read_request(v, r, plain, &g, &why) && submit_tasks(g, &why))
         return;
     if (g)
         embeddings_free(g);

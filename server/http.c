@@ -416,7 +416,7 @@ pl_status http_start(struct http **out, const struct http_options *o,
     h->user = user;
     h->listen_fd = h->watch_fd = h->wake_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->come, NULL);
+    pthread_cond_init(&h->wake, NULL);
     pthread_mutex_init(&h->log_lock, NULL);
     s = open_all(h, err);
     if (s == PL_OK)
@@ -500,7 +500,7 @@ void http_free(struct http *h)
         close(h->watch_fd);
     if (h->wake_fd >= 0)
         close(h->wake_fd);
-    pthread_cond_destroy(&h->come);
+    pthread_cond_destroy(&h->wake);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->log_lock);
     free(h->idle);

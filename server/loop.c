@@ -79,13 +79,13 @@ void loop_finish_task(struct loop *l, struct task *w, enum task_finish why,
                             .n_written = w->n_written};
     struct task_callbacks j;
     double now = loop_now(), began = w->admitted_s > 0 ? w->admitted_s : now;
-    double wrote = w->first_token_s > 0 ? w->first_token_s : now;
+    double first_token_s = w->first_token_s > 0 ? w->first_token_s : now;
 
     if (err)
         r.err = *err;
     r.queue_s = began - w->arrival_s;
-    r.prompt_s = wrote - began;
-    r.written_s = now - wrote;
+    r.prompt_s = first_token_s - began;
+    r.written_s = now - first_token_s;
     if (w->at == TASK_RUNNING) {
         pl_seq_trim(l->e, w->seq, 0, NULL, NULL);
         l->taken[w->seq] = false;
@@ -192,10 +192,10 @@ static pl_status task_create(struct task **out, const struct loop *l,
 /* Estimates the wait from the mean step time per task so far. */
 static double retry_after_s(const struct loop *l)
 {
-    double a_job =
+    double per_task_s =
         l->counts.n_task > 0 ? l->counts.step_s / (double)l->counts.n_task : 1;
 
-    return a_job < 1 ? 1 : a_job > 60 ? 60 : a_job;
+    return per_task_s < 1 ? 1 : per_task_s > 60 ? 60 : per_task_s;
 }
 
 /* Adds all tasks or none. Caller holds the lock. */
@@ -238,7 +238,7 @@ static pl_status enqueue_tasks(struct loop *l, struct task **w, int n,
     }
     l->counts.n_waiting += n;
     l->counts.n_task += (uint64_t)n;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     return PL_OK;
 }
 
@@ -282,7 +282,7 @@ pl_status loop_run_between_steps(struct loop *l,
     for (end = &l->loop_call; *end;)
         end = &(*end)->next;
     *end = &a;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     while (!a.done)
         pthread_cond_wait(&l->done, &l->lock);
     pthread_mutex_unlock(&l->lock);
@@ -318,7 +318,7 @@ static void *loop_thread(void *user)
         run_pending_calls(l);
         while (!busy && !l->stops && !l->loop_call && l->n_task == 0 &&
                !loop_tiers_backlogged(l)) {
-            pthread_cond_wait(&l->come, &l->lock);
+            pthread_cond_wait(&l->wake, &l->lock);
             busy = l->n_task > 0; /* a new task is served at once */
         }
         if (!busy && !l->stops && !l->loop_call) {
@@ -330,7 +330,7 @@ static void *loop_thread(void *user)
             soon.tv_nsec += 5000000;
             soon.tv_sec += soon.tv_nsec / 1000000000;
             soon.tv_nsec %= 1000000000;
-            pthread_cond_timedwait(&l->come, &l->lock, &soon);
+            pthread_cond_timedwait(&l->wake, &l->lock, &soon);
         }
         stops = l->stops;
         pthread_mutex_unlock(&l->lock);
@@ -396,7 +396,7 @@ static bool init_locks(struct loop *l)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->come, &a);
+    pthread_cond_init(&l->wake, &a);
     pthread_cond_init(&l->done, &a);
     pthread_condattr_destroy(&a);
     return true;
@@ -446,11 +446,11 @@ void loop_free(struct loop *l)
         return;
     pthread_mutex_lock(&l->lock);
     l->stops = true;
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
     pthread_mutex_unlock(&l->lock);
     if (l->started)
         pthread_join(l->thread, NULL);
-    pthread_cond_destroy(&l->come);
+    pthread_cond_destroy(&l->wake);
     pthread_cond_destroy(&l->done);
     pthread_mutex_destroy(&l->lock);
     schedule_fini(&l->schedule);

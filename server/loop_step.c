@@ -80,7 +80,7 @@ static int find_free_slot(const struct loop *l, const struct task *w)
 static bool fits_in_cache(struct loop *l, const struct task *w)
 {
     enum { TO_WRITE = 64 };
-    int64_t wish = w->n_text + TO_WRITE;
+    int64_t n_needed = w->n_text + TO_WRITE;
     int n = 0;
 
     pthread_mutex_lock(&l->lock);
@@ -90,10 +90,10 @@ static bool fits_in_cache(struct loop *l, const struct task *w)
         if (other->at != TASK_RUNNING)
             continue;
         n++;
-        wish += other->n_text - other->n_done + TO_WRITE;
+        n_needed += other->n_text - other->n_done + TO_WRITE;
     }
     pthread_mutex_unlock(&l->lock);
-    return n == 0 || wish <= pl_engine_free_tokens(l->e, -1);
+    return n == 0 || n_needed <= pl_engine_free_tokens(l->e, -1);
 }
 
 /* Returns the paused task in the slot, or NULL. Caller holds the lock. */

@@ -29,7 +29,7 @@ bool loop_tiers_offload(struct loop *l, double seconds)
         return false;
     do {
         int64_t n;
-        bool goes_on;
+        bool resumable;
         void *data;
         size_t bytes;
         pl_err err;
@@ -37,14 +37,15 @@ bool loop_tiers_offload(struct loop *l, double seconds)
         if (tiers_is_full(l->o.tiers))
             return gave;
         if (pl_prefix_export_page(l->e, l->path, pl_engine_n_ctx(l->e), &n,
-                                  &goes_on, &data, &bytes, &err) != PL_OK) {
-            loop_log(l, PL_LOG_WARN, "a page of the cache is not saved: %s",
+                                  &resumable, &data, &bytes, &err) != PL_OK) {
+            loop_log(l, PL_LOG_WARN,
+                     "cannot save a KV cache page to the tiers: %s",
                      err.message);
             return gave;
         }
         if (n == 0)
             return gave;
-        tiers_store(l->o.tiers, l->path, n, goes_on, data, bytes);
+        tiers_store(l->o.tiers, l->path, n, resumable, data, bytes);
         gave = true;
     } while (loop_now() < end);
     return gave;
@@ -63,7 +64,7 @@ static void wake(void *user)
 {
     struct loop *l = user;
 
-    pthread_cond_signal(&l->come);
+    pthread_cond_signal(&l->wake);
 }
 
 static int count_lookups(struct loop *l)

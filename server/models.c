@@ -28,7 +28,7 @@ void models_use(struct model *a, int more)
 {
     a->n_use += more;
     if (a->n_use == 0)
-        pthread_cond_signal(&a->of->come);
+        pthread_cond_signal(&a->of->wake);
 }
 
 /* Callbacks of a loaded service. */
@@ -51,7 +51,7 @@ static void on_lost(void *user, const pl_err *err)
     (void)err; /* the loop has logged it */
     pthread_mutex_lock(&m->lock);
     a->unload_pending = true;
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -66,7 +66,7 @@ void models_request_load(struct models *m, struct model *a)
         a->queue_pos = ++m->last_turn;
         a->since = loop_now();
     }
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
 }
 
 void models_dispatch_waiting(struct models *m, struct model *a)
@@ -94,7 +94,7 @@ void models_finish_load(struct models *m, struct model *a)
     a->queue_pos = 0;
     a->n_try++;
     models_dispatch_waiting(m, a);
-    pthread_cond_broadcast(&m->told);
+    pthread_cond_broadcast(&m->load_ended);
 }
 
 static void stop_load(struct model *a)
@@ -176,7 +176,7 @@ static void fill_routes(struct models *m)
 }
 
 /* Timed waits use the monotonic clock, which is never set. */
-static bool make_locks(struct models *m)
+static bool init_locks(struct models *m)
 {
     pthread_condattr_t a;
 
@@ -184,8 +184,8 @@ static bool make_locks(struct models *m)
         return false;
     pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->come, &a);
-    pthread_cond_init(&m->told, &a);
+    pthread_cond_init(&m->wake, &a);
+    pthread_cond_init(&m->load_ended, &a);
     pthread_condattr_destroy(&a);
     return true;
 }
@@ -199,7 +199,7 @@ pl_status models_create(struct models **out, const struct model_about *about,
     pl_status s = PL_OK;
 
     *out = NULL;
-    if (!m || !make_locks(m)) {
+    if (!m || !init_locks(m)) {
         free(m);
         return fail(err, PL_NO_MEMORY, "out of memory for the table of models");
     }
@@ -243,7 +243,7 @@ void models_drain(struct models *m)
     m->stops = true;
     for (int i = 0; m->model && i < m->n; i++)
         stop_load(&m->model[i]);
-    pthread_cond_signal(&m->come);
+    pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -264,8 +264,8 @@ void models_free(struct models *m)
             m->o.close(m->o.user, a->service); /* waits for its users */
         free(a->past);
     }
-    pthread_cond_destroy(&m->come);
-    pthread_cond_destroy(&m->told);
+    pthread_cond_destroy(&m->wake);
+    pthread_cond_destroy(&m->load_ended);
     pthread_mutex_destroy(&m->lock);
     free(m->model);
     free(m->route);
@@ -283,7 +283,7 @@ pl_status models_load(struct models *m, int i, pl_err *err)
     if (!models_is_ready(a)) {
         models_request_load(m, a);
         while (a->n_try == n_try)
-            pthread_cond_wait(&m->told, &m->lock);
+            pthread_cond_wait(&m->load_ended, &m->lock);
         if (a->state != MODEL_LOADED)
             s = fail(err, a->why.status, "%s", a->why.message);
     }

@@ -124,15 +124,16 @@ static bool wait_for(struct models *m, struct model *a, struct http_request *r,
 
 static bool may_load(const struct models *m, const struct http_request *r)
 {
-    const char *wish = http_query(r, "autoload");
+    const char *autoload = http_query(r, "autoload");
 
-    if (!wish)
+    if (!autoload)
         return !m->o.no_autoload && !only_looks(r);
-    return strcmp(wish, "true") == 0 || strcmp(wish, "1") == 0;
+    return strcmp(autoload, "true") == 0 || strcmp(autoload, "1") == 0;
 }
 
 /* Runs the request, queues it, or rejects it. */
-static void give_to(struct models *m, struct model *a, struct http_request *r)
+static void dispatch_request(struct models *m, struct model *a,
+                             struct http_request *r)
 {
     bool autoload = may_load(m, r), run, waits = false;
     struct api_error why;
@@ -212,7 +213,7 @@ void models_on_request(void *models, struct http_request *r)
     }
     a = find_model(m, r, &why);
     if (a)
-        give_to(m, a, r);
+        dispatch_request(m, a, r);
     else
         service_reject(r, &why);
 }
@@ -349,7 +350,7 @@ static void on_unload(void *user, struct http_request *r)
     ok = a->state == MODEL_LOADED;
     a->unload_pending |= ok;
     if (ok)
-        pthread_cond_signal(&m->come);
+        pthread_cond_signal(&m->wake);
     ok = ok || models_cancel_load(m, a);
     if (!ok)
         api_error_set(&why, 400, "model_not_loaded", "model",

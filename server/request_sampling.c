@@ -149,13 +149,16 @@ static bool add_bias(struct biases *b, int64_t id, float bias)
     struct request *a = b->r->a;
 
     if (id < 0 || id >= b->r->rules->n_vocab)
+        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
+                             "logit_bias: token %lld is not in the vocabulary; "
+                             "use ids from 0 to %lld",
+                             (long long)id,
+                             (long long)b->r->rules->n_vocab - 1);
+    if (b->n >= MOST_BIAS)
         return api_error_set(
             b->r->f.why, 400, "invalid_value", "logit_bias",
-            "logit_bias names token %lld; ids go from 0 to %lld", (long long)id,
-            (long long)b->r->rules->n_vocab - 1);
-    if (b->n >= MOST_BIAS)
-        return api_error_set(b->r->f.why, 400, "invalid_value", "logit_bias",
-                             "logit_bias has more than %d tokens", MOST_BIAS);
+            "logit_bias: more than the limit of %d tokens; send fewer",
+            MOST_BIAS);
     if (b->n == b->cap) {
         size_t cap = 2 * b->cap + 16;
         int32_t *ids = realloc(a->bias_id, cap * sizeof(*ids));

@@ -306,7 +306,7 @@ static bool read_name(struct slot_action *t, struct api_error *why)
     return ok;
 }
 
-static bool read_task(struct slot_action *t, struct api_error *why)
+static bool read_action(struct slot_action *t, struct api_error *why)
 {
     static const char *const actions[] = {"save", "restore", "erase"};
     const char *id = http_name(t->r), *action = http_query(t->r, "action");
@@ -375,7 +375,7 @@ void slots_act(void *user, struct http_request *r)
     t->r = r;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->ended, NULL);
-    if (read_task(t, &why) && start(t, &why))
+    if (read_action(t, &why) && start(t, &why))
         return;
     service_reject(r, &why);
     pthread_cond_destroy(&t->ended);
