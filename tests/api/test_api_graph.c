@@ -409,7 +409,7 @@ static pl_graph *small_graph(void)
     return g;
 }
 
-/* Rejects changes: a graph does not change while it has an executor. */
+/* Checks that a graph rejects changes while it has an executor. */
 static void change(pl_graph *g)
 {
     pl_err err;

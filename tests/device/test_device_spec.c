@@ -414,7 +414,7 @@ TEST(spec_allocation_failure_is_a_status)
     topology_fini(&t);
 }
 
-/* Writes "host@0:0,1 x2": as above with each device's threads. */
+/* The host as "host@0:0,1 x2": as above with each device's threads. */
 TEST(spec_host_has_every_core)
 {
     static const struct {

@@ -164,7 +164,8 @@ BOTH(cuda_shows_what_the_compiler_said, hip_shows_what_the_compiler_said)
     assert_clean(f);
 }
 
-/* Functions that free something: their failures are not reported. */
+/* Returns true for functions that free something: their failures are not
+ * reported. */
 static bool is_silent(const char *call)
 {
     static const char *const silent[] = {
@@ -178,8 +179,8 @@ static bool is_silent(const char *call)
     return false;
 }
 
-/* Functions with some unreported failures: the version is for people to read,
- * and HIP need not know which memory is at an address. */
+/* Returns true for functions with some unreported failures: the version is for
+ * people to read, and HIP need not know which memory is at an address. */
 static bool may_be_silent(const char *call)
 {
     return strcmp(fake_call_name(call), "version") == 0 ||

@@ -137,7 +137,7 @@ static struct gpu_device *gpu_of(struct device_set *s)
     return device_of(s, 0)->own;
 }
 
-/* Runs one more step of so many rows. Returns true if it had graphs. */
+/* Runs one more step of n_tok rows. Returns true if it had graphs. */
 static bool has_graphs(struct device_set *s, int64_t n_tok)
 {
     static float next;

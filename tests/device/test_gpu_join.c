@@ -93,8 +93,8 @@ static int tokens(const struct steps *s)
     return s->n_tok ? s->n_tok : 1;
 }
 
-/* Adds rope of heads of ROW values of each token; for one head its accesses are
- * declared. */
+/* Adds rope of heads of ROW values of each token. Declares the accesses of one
+ * token. */
 static void put_rope(struct steps *s, uint64_t x, uint64_t out, int heads)
 {
     struct rope_args a = {.out = out,
@@ -438,8 +438,7 @@ TEST(gpu_fuse_joins_choices_with_their_weights)
               {Y, OUT, SUM, 0, 2},           /* of other values, */
               {X, OUT, SUM, 1, 2},           /* by another rule, */
               {X, OUT, X, 0, 2},             /* or over values of other rows, */
-              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over what is kept for
-                                              * later */
+              {X, OUT, FAR + FLOATS, 0, 2}}; /* or over the choice's scratch */
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct steps s = {.n = 0};

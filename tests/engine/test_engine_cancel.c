@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 struct tired {
-    int calls, most; /* cancels after so many parts of its weights */
+    int calls, most; /* cancels after `most` parts of its weights */
     int cancel;
 };
 

@@ -744,7 +744,7 @@ static void keep_info(void *user, pl_log_level level, const char *text)
 }
 
 /* If devices hold everything with a smaller step, they are not left idle for a
- * larger one. The step is no smaller than necessary. */
+ * larger one. The step is not smaller than necessary either. */
 TEST(fit_takes_a_good_micro_batch)
 {
     static const int64_t ub[] = {256, 128, 64, 32};

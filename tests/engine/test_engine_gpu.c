@@ -368,7 +368,7 @@ TEST(gpu_kernels_are_asked_for_before_runs)
     }
 }
 
-/* Returns true if the self test tries each of these kernels, with no others. */
+/* Fails unless the self test tries each of these kernels, with no others. */
 static void all_tried(const char *model, const bool want[])
 {
     struct selftest_case t = {.image = test_need(TRIAL_IMAGE, 1), .dry = true};

@@ -188,7 +188,7 @@ TEST(engine_override_of_each_tensor_to_each_place)
                   c.placed, c.laid, c.refused);
 }
 
-/* The message to expect; NULL: none. */
+/* Keeps warnings. */
 static void keep(void *user, pl_log_level level, const char *text)
 {
     if (level == PL_LOG_WARN)

@@ -279,7 +279,7 @@ static void copied(const struct engine_run *r, int dst, int src)
         assert_int_equal(s, PL_FULL);
 }
 
-/* pl_engine_room tokens can be decoded, one more cannot. */
+/* pl_engine_free_tokens tokens can be decoded, one more cannot. */
 TEST(prefix_room_is_what_fits)
 {
     struct engine_run r;

@@ -26,7 +26,7 @@ int command_status(int status);
  * does. The command is in its path and its input is empty. It must exit with
  * `code`. */
 struct ran sh(int code, const char *line);
-/* Fails the case unless the output or the errors contain the text. */
+/* Fails the case unless standard error contains the text. */
 void must_say(struct ran r, const char *text);
 
 #endif

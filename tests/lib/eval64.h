@@ -25,7 +25,7 @@ struct eval_rows {
 };
 
 /* Computes one op on these operands (x == NULL: absent), which may have other
- * sizes than the node says. Of the node only attributes are read, and the shape
+ * sizes than the node says. It reads only the node's attributes, and its shape
  * for reshape. The result is malloc'ed. *gap, if not NULL, is lowered to the
  * least difference between scores that decided a choice. A state is not
  * changed. */

@@ -18,7 +18,7 @@ typedef int32_t vi __attribute__((vector_size(4 * W), may_alias));
 typedef uint32_t vu __attribute__((vector_size(4 * W), may_alias));
 typedef float vf __attribute__((vector_size(4 * W), may_alias));
 
-/* ---- vectors, as cpu_unpack_tmpl.h wants them ---------------------------- */
+/* ---- vectors, as cpu_unpack_tmpl.h needs them ---------------------------- */
 
 static inline vi v_set(int32_t x)
 {
