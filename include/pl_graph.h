@@ -200,8 +200,10 @@ PL_API pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
 
 /* The builders of ops follow. Each comment gives the shapes of the operands
  * and, after "->", of the result; [*] stands for any leading dimensions, t for
- * tokens. > Gathers rows: table [v, d], ids [*] (I32) -> [*, d]. Ids out of
- * range give zeros. */
+ * tokens.
+ *
+ * Gathers rows: table [v, d], ids [*] (I32) -> [*, d]. Ids out of range give
+ * zeros. */
 PL_API pl_tensor pl_gather_rows(pl_graph *g, pl_tensor table, pl_tensor ids);
 /* Multiplies by a weight: x [*, k], w [n, k] -> [*, n]. */
 PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
@@ -209,8 +211,8 @@ PL_API pl_tensor pl_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
  * -> [t, h, n]. */
 PL_API pl_tensor pl_head_matmul(pl_graph *g, pl_tensor x, pl_tensor w);
 /* Multiplies by the matrices of chosen experts: x [t, u or 1, k], w [e, n, k],
- * ids [t, u] (I32) -> [t, u, n]. Result [t, u] uses the matrix of expert ids[t,
- * u]. */
+ * ids [t, u] (I32) -> [t, u, n]. Choice u of token t uses the matrix of expert
+ * ids[t, u]. */
 PL_API pl_tensor pl_expert_matmul(pl_graph *g, pl_tensor x, pl_tensor w,
                                   pl_tensor ids);
 /* Multiplies by the matrices of chosen experts and adds up the results of a
@@ -501,11 +503,13 @@ typedef struct pl_step_tokens {
     /* The page table of each pool, [n_seq, page_stride]. Entry i of a row is
      * the number of the page, of 64 slots, that holds positions 64 i .. 64 i +
      * 63 of the sequence. If the pool has a window, only entries of positions
-     * inside the windows of the step's tokens are read. > For a pool of states
-     * the first three entries are: the slot of the state to read; the slot,
-     * perhaps the same, to which the state after the step's tokens is written;
-     * and the number of tokens that the state to read covers, at which the
-     * step's tokens begin. If that is 0, the state is not read. */
+     * inside the windows of the step's tokens are read.
+     *
+     * For a pool of states the first three entries are: the slot of the state
+     * to read; the slot, perhaps the same, to which the state after the step's
+     * tokens is written; and the number of tokens that the state to read
+     * covers, at which the step's tokens begin. If that is 0, the state is not
+     * read. */
     const int32_t *pages[PL_MAX_POOL];
     int64_t page_stride;
 } pl_step_tokens;
@@ -521,12 +525,13 @@ static inline void pl_rows_init(pl_step_tokens *r)
 /* Executes the graph once. Inputs that pl_tensor_set has not set since the last
  * step keep their values. If `pos`, `seq` or a page table is NULL, all tokens
  * are at position 0, of sequence 0, or in the first page. In a graph with
- * caches or states, `seq` needs page tables. > BAD_ARGUMENT, with nothing
- * executed: no token, or more tokens or results than planned; a position or
- * sequence outside the page table; a page or slot that the pool does not have;
- * page tables for only some of the pools; tokens of a sequence with a state
- * that are out of order, not adjacent, or before the state's position; an
- * executor that belongs to an engine. */
+ * caches or states, `seq` needs page tables.
+ *
+ * BAD_ARGUMENT, with nothing executed: no token, or more tokens or results than
+ * planned; a position or sequence outside the page table; a page or slot that
+ * the pool does not have; page tables for only some of the pools; tokens of a
+ * sequence with a state that are out of order, not adjacent, or before the
+ * state's position; an executor that belongs to an engine. */
 PL_API pl_status pl_exec_step(pl_exec *x, const pl_step_tokens *rows,
                               pl_err *err);
 

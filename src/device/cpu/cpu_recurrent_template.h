@@ -1,5 +1,6 @@
-/* Kernels of recurrent layers: the runs of a step's sequences, each with its
- * state slots. Included by cpu_ops_template.h. */
+/* The kernels short_conv and delta_net. They divide a step's tokens into runs,
+ * each with its state slots, and call the functions of cpu_recurrent.h.
+ * Included by cpu_ops_template.h. */
 #ifndef DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 #define DEVICE_CPU_CPU_RECURRENT_TEMPLATE_H
 
@@ -7,15 +8,16 @@
 #include "device/cpu/cpu_short_conv_template.h"
 #include "device/cpu/cpu_steal.h"
 
-/* Consecutive tokens of a sequence, and its state slots. */
+/* A run: n consecutive tokens of one sequence, from token `tok` of the step,
+ * and the states before and after them. */
 struct state_run {
     int64_t tok, n;
-    const float *in; /* NULL: zeros */
+    const float *in; /* NULL for a state of zeros */
     float *out;
 };
 
-/* Returns the run that begins at token `tok`; `state` has `bytes` per state
- * slot. */
+/* Returns the run that begins at token `tok`. `state` is the state tensor,
+ * whose slots have `bytes` bytes each. */
 static inline struct state_run state_run(const struct token_table *b,
                                          int64_t tok, void *state, size_t bytes)
 {
@@ -48,7 +50,8 @@ static inline struct cpu_short_conv conv_args(const struct cpu_call *c)
                                    .silu = c->attr->silu};
 }
 
-/* The kernel's own scratch, then a block's state, transposed. */
+/* Returns the scratch size in bytes: that of cpu_short_conv_scratch(), followed
+ * by the transposed state of a block of channels. */
 static inline size_t short_conv_scratch(const struct cpu_call *c)
 {
     struct cpu_short_conv a = conv_args(c);

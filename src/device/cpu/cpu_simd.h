@@ -344,7 +344,8 @@ typedef struct {
     float32x4_t a, b, c, d;
 } lanes;
 
-/* Apply f to the quarters of one, two or three operands. */
+/* Apply a function f of vectors of four floats to each quarter of one, two or
+ * three operands. */
 #define LANES_MAP1(f, x) ((lanes){f((x).a), f((x).b), f((x).c), f((x).d)})
 #define LANES_MAP2(f, x, y)                                                    \
     ((lanes){f((x).a, (y).a), f((x).b, (y).b), f((x).c, (y).c),                \
@@ -677,8 +678,9 @@ LANES_INLINE void lanes_to_f16(uint16_t *p, lanes a)
 
 /* ---- built on these ------------------------------------------------------ */
 
-/* For long functions used in many places. In plain C, where each operation is a
- * loop, they are called: inlining them took a minute to compile. */
+/* Attributes of long functions that are used in many places. They are inlined,
+ * except in plain C, where each operation is a loop and inlining took a minute
+ * to compile. */
 #ifdef LANES_PLAIN
 #define LANES_CALLED static __attribute__((noinline, unused))
 #else
@@ -694,8 +696,9 @@ LANES_INLINE void lanes_to_bf16(uint16_t *p, lanes a)
         p[i] = f32_to_bf16(x[i]);
 }
 
-/* The sum of all lanes along the tree i + (i + 8), + 4, + 2, + 1, and the
- * largest lane along the same tree. */
+/* lanes_sum() returns the sum of all lanes: lanes i + 8 are added to lanes i,
+ * then i + 4 to i, i + 2 to i, and i + 1 to i. lanes_top() returns the largest
+ * lane, compared in the same order. */
 #if defined(LANES_AVX512) || defined(LANES_AVX2)
 #ifdef LANES_AVX512
 LANES_INLINE __m256 lanes_low(lanes a)
