@@ -1,11 +1,12 @@
 /* Sixteen floats at a time, with the same bits on every instruction set.
  *
- * The set is the one that the including file is compiled for: AVX-512, AVX2
- * with FMA and F16C, or plain C, whose loops are the specification. NEON, which
- * is in the base of AArch64, is selected by defining LANES_NEON. Every
- * operation rounds once, like its plain form. min and max return the second
- * operand if the comparison fails (equal or NaN), as x86 does. Not a vector
- * library: it has only what the kernels of this folder use. */
+ * The instruction set is the one that the including file is compiled for:
+ * AVX-512, AVX2 with FMA and F16C, or plain C, whose loops are the
+ * specification. NEON, which every AArch64 processor has, is selected by
+ * defining LANES_NEON. Every operation rounds once, like its plain form. min
+ * and max return the second operand if the comparison fails (equal or NaN), as
+ * x86 does. Contains only the operations that the kernels of this folder
+ * use. */
 #ifndef DEVICE_CPU_CPU_SIMD_H
 #define DEVICE_CPU_CPU_SIMD_H
 
