@@ -1,23 +1,28 @@
-/* The position of each bit of each block format: one function per format, for
- * both directions (block.h). No arithmetic on values happens here; decode.c and
- * pack.c do that. The layouts are those of GGUF's quantized tensors. Blocks are
+/* The position of each bit in each block format: one function per format, for
+ * both directions (block.h). The comment before a function is the layout of its
+ * block in GGUF files, as fields in the order of memory: d and dmin are scales,
+ * qs and ql the low bits of codes, qh and hmask the high bits, sc integer
+ * scales. Arithmetic on values is in decode.c and pack.c. Blocks are
  * little-endian, as are the machines that plait runs on. */
 #include "quant/block_bits.h"
 
-/* A 6-bit scale is stored with 32 added; a lane holds the signed byte. */
+/* Converts a 6-bit scale between a block, which stores it with 32 added, and a
+ * lane, which has it as a signed byte. */
 static inline uint16_t signed_scale(uint16_t s, bool put)
 {
     return put ? (s + 32) & 63 : (uint8_t)(s - 32);
 }
 
-/* Nibbles of 16 bytes: the low ones are the first half of the tile. */
+/* Copies the 4-bit codes of a tile. The low nibbles of qs[16] are the first
+ * half of the tile, the high nibbles the second half. */
 static inline void nibbles(uint8_t *qs, uint8_t *c, bool put)
 {
     bits(qs, 16, 0, 15, c, 0, put);
     bits(qs, 16, 4, 15, c + 16, 0, put);
 }
 
-/* Bit l of a 32-bit word is bit 4 of code l. */
+/* Copies the fifth bits of codes: bit l of the 32-bit word at qh is bit 4 of
+ * code l. */
 static inline void fifth_bits(uint8_t *qh, uint8_t *c, bool put)
 {
     for (int l = 0; l < 32; l++)
@@ -126,7 +131,8 @@ void quant_move_q3_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 108, &l->sup[0], put);
 }
 
-/* f16 d, dmin; sc[12]: 6-bit S and M of eight tiles. */
+/* Copies the scales of Q4_K and Q5_K. Their layout is f16 d, dmin; sc[12],
+ * which has the 6-bit S and M of eight tiles. */
 static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
 {
     uint8_t *sc = b + 4;
@@ -144,7 +150,7 @@ static inline void scales_k(uint8_t *b, int t, struct quant_lane *l, bool put)
     scale(sc + t, 6, 3, &l->sub[1], 4, put);
 }
 
-/* scales_k; qs[128]. */
+/* The scales of scales_k(); qs[128]. */
 void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -153,7 +159,7 @@ void quant_move_q4_k(void *block, int t, struct quant_lane *l, bool put)
     bits(b + 16 + 32 * (t / 2), 32, 4 * (t % 2), 15, l->c, 0, put);
 }
 
-/* scales_k; qh[32]; qs[128]. */
+/* The scales of scales_k(); qh[32]; qs[128]. */
 void quant_move_q5_k(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -176,7 +182,8 @@ void quant_move_q6_k(void *block, int t, struct quant_lane *l, bool put)
     half(b + 208, &l->sup[0], put);
 }
 
-/* f16 d; u16 sh; sl[4]; qs[128]. 6-bit scales: low nibble in sl, rest in sh. */
+/* f16 d; u16 sh; sl[4]; qs[128]. A 6-bit scale has its low nibble in sl and its
+ * upper two bits in sh. */
 void quant_move_iq4_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -214,10 +221,11 @@ void quant_move_tq2_0(void *block, int t, struct quant_lane *l, bool put)
     half(b + 64, &l->sup[0], put);
 }
 
-/* Five codes of 0 .. 2 are the digits of a number to base 3 below 243. A byte
- * is that number * 256 / 243, rounded up, so that a multiplication by 3 shifts
- * the next digit, the highest first, into the overflow. `n_digit` is 5, or 4 if
- * the last digit is always 0; digit `at` is code *c. */
+/* Copies digit `at` of a byte of TQ1_0 to or from *c. Five codes of 0 .. 2 are
+ * the digits of a base-3 number below 243, the first code being the highest
+ * digit. The byte is that number * 256 / 243, rounded up; so each
+ * multiplication of the byte by 3 gives the next digit as its overflow.
+ * `n_digit` is 5, or 4 if the last digit is always 0. */
 static void digit(uint8_t *b, int n_digit, int at, uint8_t *c, bool put)
 {
     static const uint8_t power[5] = {1, 3, 9, 27, 81};

@@ -389,8 +389,7 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     float *const *to = p->to;
     int64_t n_row = p->n_row;
     const size_t step =
-        /* distance to the next vector in bytes */
-        HALVES == 1 ? p->stride : 4 * W;
+        HALVES == 1 ? p->stride : 4 * W; /* bytes to the next vector */
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
