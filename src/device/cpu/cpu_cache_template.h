@@ -442,10 +442,10 @@ LANES_INLINE void chain(enum kind kind, int n_row, int n_vec,
     }
 }
 
-/* How many vectors per row are computed together with 6, 4, 2 and 1 rows. Their
- * sums must fit in registers along with the vectors of b and one of a. With
- * AVX-512, six rows have 24 sums and 10 loads per 24 multiply-adds, so that the
- * two multipliers are the limit. */
+/* Number of vectors per row that are computed together with 6, 4, 2 and 1 rows.
+ * Their sums must fit in registers along with the vectors of b and one of a.
+ * With AVX-512, six rows have 24 sums and 10 loads per 24 multiply-adds, so
+ * that the two multipliers are the limit. */
 #ifdef LANES_AVX512
 enum { VECS_OF_6 = 4, VECS_OF_4 = 4, VECS_OF_2 = 8, VECS_OF_1 = 8 };
 #else

@@ -39,7 +39,8 @@ struct cpu_seats {
 
 struct cpu_backend {
     struct cpu_kernels kernels;
-    /* Of this machine, if the devices are on several NUMA nodes, else NULL. */
+    /* The machine's topology if the devices are on several NUMA nodes, else
+     * NULL. */
     const struct topology *topology;
     bool one_node;           /* all cores are on one NUMA node */
     struct team *team;       /* owned */
