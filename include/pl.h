@@ -124,7 +124,8 @@ typedef enum pl_status {
 #undef PL_STATUS_ENUM
 } pl_status;
 
-/* Filled by a call that fails. Needs no initialisation and owns nothing. */
+/* The error of a failed call, which fills it. Needs no initialization and owns
+ * no memory. */
 typedef struct pl_err {
     pl_status status;
     char message[1024]; /* always terminated */
@@ -258,7 +259,7 @@ typedef enum pl_offload {
     PL_OFFLOAD_OFF, /* the host always computes with its weights and caches */
 } pl_offload;
 
-/* The precision of products of floats. */
+/* The precision with which products of floats are computed. */
 typedef enum pl_numerics {
     PL_NUMERICS_EXACT, /* 32-bit floats */
     /* Attention and products with F16 and BF16 weights use BF16 (8 significant
@@ -274,7 +275,7 @@ typedef enum pl_numerics {
  * PL_BAD_ARGUMENT, naming the field: a negative count, NULL with a count above
  * 0, or an enumerator that does not exist. */
 typedef struct pl_options {
-    size_t size; /* sizeof(pl_options); see above */
+    size_t size; /* sizeof(pl_options), set by pl_options_init */
     /* The devices: "cpu", "cpu*2" (two devices), "cpu:0-3,cpu:4-7" (by cores),
      * "sim:2GiB:16GB/s:10us*2" (simulated), "proc*2" (processes), "gpu" (all
      * GPUs), "cuda:0". NULL means "cpu". */
@@ -290,8 +291,8 @@ typedef struct pl_options {
     int n_tensor_split;
     int n_threads; /* per device; 0 for the number of its cores */
     pl_split_mode split_mode;
-    int hybrid_size; /* devices per group; PL_SPLIT_HYBRID only */
-    int main_device; /* PL_SPLIT_NONE only */
+    int hybrid_size; /* PL_SPLIT_HYBRID only: devices per group */
+    int main_device; /* PL_SPLIT_NONE only: index of the device */
     /* Layers kept on devices; the others stay on the host. "N" means the last N
      * of n_layer + 1 layers (the output layer counts). "all" means all of them;
      * NULL or "auto", as many as fit. */
@@ -313,8 +314,8 @@ typedef struct pl_options {
     /* bytes left free on each device; 0 for 1/64 of its available memory */
     uint64_t fit_margin;
     bool no_pin; /* do not bind threads to cores */
-    /* Use devices that fail the self test too; the numeric hash reflects
-     * that. */
+    /* Use also devices that fail the self test. Their results may have other
+     * bits, so the numeric hash differs. */
     bool inexact;
     /* name of a CPU kernel set that pl_devices_print lists; NULL for the
      * best */
@@ -410,7 +411,7 @@ typedef struct pl_counters {
 typedef struct pl_device_counters {
     const char *name; /* "cpu0", as in the plan; valid as long as the engine */
     double step_s;    /* total of all steps; the same for every device */
-    double busy_s;    /* computing */
+    double busy_s;    /* time spent computing */
     /* in collectives, after all devices have arrived */
     double reduce_s;
     double wait_s; /* waiting for other devices */
@@ -428,13 +429,14 @@ typedef struct pl_device_counters {
  * recurrent states these are numbers of state slots. */
 typedef struct pl_cache_counters {
     int64_t n_page;
-    int64_t n_used; /* used by sequences */
-    /* cached prefixes that no sequence uses (pl_seq_share); evicted when pages
-     * run out */
+    int64_t n_used; /* pages that sequences use */
+    /* pages of cached prefixes that no sequence uses (pl_seq_share); evicted
+     * when pages run out */
     int64_t n_kept;
 } pl_cache_counters;
 
-/* Totals of a trace; zeros if no trace was requested. */
+/* Totals over all steps of a trace (pl_options.trace); zeros if there is no
+ * trace. */
 typedef struct pl_traced {
     uint64_t runs;
     double seconds; /* the total of these steps */
@@ -452,7 +454,8 @@ PL_API int64_t pl_model_n_ctx_train(const pl_model *m);
  * has none, which is not an error. */
 PL_API const pl_tokenizer *pl_model_tokenizer(const pl_model *m);
 
-/* Plans without reading any weight. `m` is borrowed until pl_plan_free. */
+/* Creates a plan: decides where weights, caches and ops are placed, without
+ * reading weights or using devices. `m` is borrowed until pl_plan_free. */
 PL_API pl_status pl_plan_create(pl_plan **out, const pl_model *m,
                                 const pl_options *opt, pl_err *err);
 PL_API void pl_plan_free(pl_plan *p);
@@ -698,11 +701,12 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
 PL_API pl_status pl_prefix_export_page(pl_engine *e, int32_t *token,
                                        int64_t room, int64_t *n, bool *goes_on,
                                        void **data, size_t *bytes, pl_err *err);
-/* Appends a page whose tokens are token[0 .. n-1] to a sequence. The sequence
- * must have whole pages only, all from pl_engine_decode, pl_seq_share or this
- * function. Nothing changes unless the page is complete. A recurrent model can
- * resume only after a page that has its states: otherwise trim the sequence
- * first (pl_seq_trim). */
+/* Appends an exported page `data` [bytes] to a sequence. token[0 .. n-1] are
+ * the tokens from the start of the sequence to the end of the page. The
+ * sequence must have whole pages only, all from pl_engine_decode, pl_seq_share
+ * or this function. Nothing changes unless the page is complete. A recurrent
+ * model can resume only after a page that has its states: after any other page,
+ * trim the sequence before decoding (pl_seq_trim). */
 PL_API pl_status pl_seq_import_page(pl_engine *e, int seq, const int32_t *token,
                                     int64_t n, const void *data, size_t bytes,
                                     pl_err *err);
@@ -759,7 +763,8 @@ PL_API void pl_detokenizer_free(pl_detokenizer *d);
  * valid until the next call, and may be empty, as it is for an id that does not
  * exist. */
 PL_API const char *pl_detokenize(pl_detokenizer *d, int32_t id);
-/* Returns the text held back, made valid, and resets the detokenizer. */
+/* Returns the bytes held back as valid UTF-8, with replacement characters, and
+ * resets the detokenizer for a new text. */
 PL_API const char *pl_detokenize_flush(pl_detokenizer *d);
 
 /* ---- chat -------------------------------------------------------------- */
@@ -898,20 +903,22 @@ typedef enum pl_sampling_step {
     PL_N_STEP
 } pl_sampling_step;
 
-/* Zeros are not the defaults: begin with pl_sampling_init. */
+/* The settings of a sampler. Zeros are not the defaults: begin with
+ * pl_sampling_init. Comments give the default as "default N" or in
+ * parentheses. */
 typedef struct pl_sampling {
     size_t size;
-    int penalty_last_n;                        /* 64 */
-    float repeat_penalty;                      /* 1 = off */
-    float frequency_penalty, presence_penalty; /* 0 = off */
+    int penalty_last_n;   /* default 64; last tokens that penalties consider */
+    float repeat_penalty; /* default 1 = off */
+    float frequency_penalty, presence_penalty; /* default 0 = off */
     int n_bias;
     const int32_t *bias_id;
     const float *bias; /* added to logits */
-    int top_k;         /* 40; 0 = off */
-    float typical_p;   /* 1 = off */
-    float top_p;       /* 0.95; 1 = off */
-    float min_p;       /* 0.05; 0 = off */
-    float temperature; /* 0.8; 0 = greedy */
+    int top_k;         /* default 40; 0 = off */
+    float typical_p;   /* default 1 = off */
+    float top_p;       /* default 0.95; 1 = off */
+    float min_p;       /* default 0.05; 0 = off */
+    float temperature; /* default 0.8; 0 = greedy */
     uint64_t seed;
 
     /* Top-n-sigma: keeps tokens whose logit is at most this many standard
@@ -952,7 +959,8 @@ typedef struct pl_sampling {
     uint8_t step[PL_N_STEP + 7];
 } pl_sampling;
 
-/* Sets the defaults of a struct of `size` bytes. */
+/* Sets the defaults in *s, whose size in the caller's header is `size`. Call
+ * pl_sampling_init instead. */
 PL_API void pl_sampling_init_size(pl_sampling *s, size_t size);
 static inline void pl_sampling_init(pl_sampling *s)
 {

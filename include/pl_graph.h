@@ -149,7 +149,7 @@ typedef enum pl_gating {
 
 typedef struct pl_rope {
     size_t size;
-    int n_rot;        /* rotated values of a head; even */
+    int n_rot;        /* how many values of a head are rotated; even */
     bool neox;        /* rotates pairs (i, i + n_rot/2); else (2i, 2i + 1) */
     float base;       /* frequency base */
     float freq_scale; /* 1 / factor of linear or YaRN scaling; 0 means 1 */
@@ -194,7 +194,8 @@ PL_API pl_tensor pl_cache(pl_graph *g, const char *name, pl_format f,
                           int64_t n_head, int64_t d_head, bool values,
                           int64_t window);
 /* Creates a state [slots, n_head, d_head] (F32), one slot per sequence. The op
- * that reads it updates it with each token. Role STATE or CONV_STATE. */
+ * that reads the state updates it with each token. The role is PL_ROLE_STATE or
+ * PL_ROLE_CONV_STATE. */
 PL_API pl_tensor pl_state(pl_graph *g, const char *name, int64_t n_head,
                           int64_t d_head, pl_role role);
 

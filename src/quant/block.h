@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct quant_lane {
-    uint8_t c[32];   /* codes, unsigned, before any bias */
+    uint8_t c[32];   /* unsigned codes, before the bias is subtracted */
     uint16_t sub[2]; /* sub scales, each a byte or an f16; see enum pack_sub */
     uint16_t sup[2]; /* f16 d and dmin of a super block */
 };
@@ -41,7 +41,7 @@ quant_move quant_move_mxfp4;
 quant_move quant_move_nvfp4;
 quant_move quant_move_tq1_0;
 quant_move quant_move_tq2_0;
-/* In block_grid.c. */
+/* Defined in block_grid.c. */
 quant_move quant_move_iq1_s;
 quant_move quant_move_iq1_m;
 quant_move quant_move_iq2_xxs;

@@ -110,11 +110,11 @@ static inline void even_signs(uint8_t *b, size_t bytes, int shift,
         *signs |= (x & 1) << 7;
 }
 
-/* f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups and one word qh. The
- * index of a group has 8 bits in qs and 3 in qh. The upper 4 bits of qh are 3
- * bits s, and a bit `down`. value = d (2 s + 1) (code - 1 + 1/8), or - 1/8 if
- * `down` is set. In units of d / 8 that is S = 8 (2 s + 1), and M = 7 (2 s + 1)
- * or, if `down`, 9 (2 s + 1). */
+/* Block of IQ1_S: f16 d; u8 qs[32]; u16 qh[8]. A tile has four groups and one
+ * word qh. The index of a group has 8 bits in qs and 3 in qh. The upper 4 bits
+ * of qh are 3 bits s, and a bit `down`. value = d (2 s + 1) (code - 1 + 1/8),
+ * or - 1/8 if `down` is set. In units of d / 8 that is S = 8 (2 s + 1), and M =
+ * 7 (2 s + 1) or, if `down`, 9 (2 s + 1). */
 void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qh = b + 34 + 2 * t;
@@ -139,10 +139,10 @@ void quant_move_iq1_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3 bits of its
- * index, and a bit `down`, as in IQ1_S, which becomes the sign of its codes
- * here. Each word of sc has four scales of 3 bits. The upper 4 bits of the four
- * words form d. */
+/* Block of IQ1_M: u8 qs[32], qh[16]; u16 sc[4]. A group has a nibble of qh: 3
+ * bits of its index, and a bit `down`, as in IQ1_S, which becomes the sign of
+ * its codes here. Each word of sc has four scales of 3 bits. The upper 4 bits
+ * of the four words form d. */
 void quant_move_iq1_m(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *sc = b + 48;
@@ -180,8 +180,9 @@ static inline void one_scale(uint8_t *b, size_t bytes, int shift,
     l->sub[0] = (uint16_t)(s | s << 4);
 }
 
-/* f16 d; 8 times {u8 qs[4]; u32 w}. A word w has the signs of four groups, 7
- * bits each, and a scale of 4 bits. */
+/* Block of IQ2_XXS: f16 d; 8 times {u8 qs[4]; u32 w}, one per tile. qs has the
+ * indices of four groups. A word w has the signs of four groups, 7 bits each,
+ * and a scale of 4 bits. */
 void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *qs = b + 2 + 8 * t;
@@ -200,8 +201,9 @@ void quant_move_iq2_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u16 qs[32]; u8 sc[8]. A word of qs has an index of 9 bits and 7 signs.
- * A byte of sc has a nibble, a scale, for each half of a tile. */
+/* Block of IQ2_XS: f16 d; u16 qs[32]; u8 sc[8]. A word of qs has an index of 9
+ * bits and 7 signs. A byte of sc has a nibble, a scale, for each half of a
+ * tile. */
 void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -221,9 +223,9 @@ void quant_move_iq2_xs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a group has 8 bits in
- * qs and 2 in qh. A byte of sc has a nibble, a scale, for each half of a
- * tile. */
+/* Block of IQ2_S: f16 d; u8 qs[32], signs[32], qh[8], sc[8]. The index of a
+ * group has 8 bits in qs and 2 in qh. A byte of sc has a nibble, a scale, for
+ * each half of a tile. */
 void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;
@@ -243,8 +245,9 @@ void quant_move_iq2_s(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[64]; u32 w[8]. A word w has four times 7 bits for 8 signs, each
- * for two groups, and a scale of 4 bits. */
+/* Block of IQ3_XXS: f16 d; u8 qs[64], the indices of groups; u32 w[8]. A word w
+ * has four times 7 bits for 8 signs, each for two groups, and a scale of 4
+ * bits. */
 void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block, *w = b + 66 + 4 * t;
@@ -270,8 +273,9 @@ void quant_move_iq3_xxs(void *block, int t, struct quant_lane *l, bool put)
     }
 }
 
-/* f16 d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a group has 8 bits in
- * qs and one in qh. sc has a nibble, a scale, for each tile. */
+/* Block of IQ3_S: f16 d; u8 qs[64], qh[8], signs[32], sc[4]. The index of a
+ * group has 8 bits in qs and one in qh. sc has a nibble, a scale, for each
+ * tile. */
 void quant_move_iq3_s(void *block, int t, struct quant_lane *l, bool put)
 {
     uint8_t *b = block;

@@ -99,14 +99,15 @@ struct pack_rule {
     int bias;            /* L(c) = c - bias if table is NULL */
     const int8_t *table; /* [16], L(c); or NULL */
     int tile_bytes, sup_bytes;
-    /* Offsets in a tile: low plane at sub_bytes, high plane at sub_bytes +
+    /* Sizes in bytes of a tile's sub scales and low plane. So the low plane is
+     * at offset sub_bytes of a tile, the high plane at sub_bytes +
      * low_bytes. */
     int sub_bytes, low_bytes;
     quant_move *move;   /* copies block to lane or back; NULL if float */
     quant_weave *weave; /* packs blocks of 16 rows; NULL to use `move` */
 };
 
-/* A chunk of a packed panel. */
+/* The position of a chunk (see the top) in a row and in a packed panel. */
 struct pack_chunk {
     int64_t k;     /* first value, as its index in the whole row */
     int32_t n;     /* number of values; a multiple of 32 if quantized */
@@ -115,15 +116,16 @@ struct pack_chunk {
     size_t off;    /* offset in the panel in bytes */
 };
 
-/* The shape of a packed matrix on one device; its experts share it. */
+/* The packed form of a matrix on one device. All experts of a weight share
+ * it. */
 struct pack {
     pl_format format;
     const struct pack_rule *rule;
     int64_t n_row;  /* rows that this device has */
     int64_t k;      /* values per row that this device has */
-    int64_t n_full; /* length of a whole logical row (for pack_row) */
+    int64_t n_full; /* length of a whole row, in values */
     int n_chunk;
-    const struct pack_chunk *chunk; /* ascending k_loc */
+    const struct pack_chunk *chunk; /* [n_chunk], k_loc ascending */
     size_t panel_bytes;             /* size of a panel; a multiple of 64 */
     size_t matrix_bytes;            /* size of all panels */
 };

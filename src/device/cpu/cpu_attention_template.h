@@ -389,7 +389,7 @@ static inline void add_values(const struct view *v, int64_t first, int n,
         all.lo = row[i].lo > all.lo ? row[i].lo : all.lo;
         all.hi = row[i].hi < all.hi ? row[i].hi : all.hi;
     }
-    if (v->by_pairs) { /* keep each pair of a row whole */
+    if (v->by_pairs) { /* begin and end at whole pairs of positions */
         all.lo += all.lo & 1;
         all.hi -= all.hi & 1;
     }
@@ -886,16 +886,19 @@ static inline void attend_spans(struct view *v, int64_t line, float *q)
     }
 }
 
-/*   q     [n_tok, n_head, d]      f32, RoPE applied
- *   k, v  [n_slot, n_kv, d or e]  caches, this step's rows written; latent: one
- *                                 [n_slot, n_kv, d] is both
+/* Computes attention:
+ *
+ *   q     [n_tok, n_head, d]      f32, RoPE applied
+ *   k, v  [n_slot, n_kv, d or e]  caches, which have this step's rows; if
+ *                                 `latent`, k [n_slot, n_kv, d] is both
  *   sinks [n_head] or absent
  *   out   [n_tok, n_head, e]
  *
  * Query head h reads KV head head_map[h]. If threads may help each other and
- * have few groups, they share spans. Else rows form a line, by KV head, then by
- * token, and each thread takes a stretch of equal cost. If there are fewer
- * tokens than threads, threads share the heads of a group too. */
+ * there are few groups, threads divide the spans of groups. Otherwise rows are
+ * ordered by KV head, then by token, and each thread computes consecutive rows
+ * of equal total cost. If there are fewer groups than threads, the query heads
+ * of a group are divided among threads, too. */
 static void attend(const struct cpu_call *c, bool latent)
 {
     const struct token_table *b = c->table;

@@ -74,11 +74,14 @@ static inline int cache_run(const struct token_table *b, int64_t t,
     return n;
 }
 
-/*   cache [n_slot, n_head, d], x [n_tok, n_head, d]: writes each token's row
- *   to the cache slot of its position. Threads divide heads first, so that few
- *   of them share a tile. Keys are transposed there, and single ones would be
- *   stored value by value, so adjacent tokens are converted and then written
- *   together. */
+/* Computes cache_write: writes the row of each token and head to its position:
+ *
+ *   x [n_tok, n_head, d]  ->  cache [n_slot, n_head, d]
+ *
+ * Threads divide heads first, so that few threads write to the same tile. Tiles
+ * of keys are transposed, so that the key of a single token would be written
+ * value by value. Therefore adjacent tokens are converted first and written
+ * together. */
 static inline void cache_write_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;

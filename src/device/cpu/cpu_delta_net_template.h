@@ -64,8 +64,8 @@ struct delta_dst {
 struct delta_token {
     const float *kn, *qn;
     lanes gamma;
-    lanes u[DELTA_VECTORS];                     /* updates */
-    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* products */
+    lanes u[DELTA_VECTORS];                     /* u, the updates of M */
+    lanes pk[DELTA_VECTORS], pq[DELTA_VECTORS]; /* pk, pq */
 };
 
 /* Makes one pass over w vectors of columns of M. Reads M from src, updates it

@@ -1,4 +1,5 @@
-/* Selects the cores of cpu devices and of the host. */
+/* Selects the processors (hardware threads) of cpu devices and of the host
+ * device. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static pl_status share(struct device_list *l, const struct topology *t,
             node[n_node++].first = i;
         node[n_node - 1].n++;
     }
-    if (n_dev < n_node) { /* ignore nodes: one range of cores */
+    if (n_dev < n_node) { /* treat all cores as one node */
         node[0].n = n;
         n_node = 1;
     }

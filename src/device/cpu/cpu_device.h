@@ -8,16 +8,17 @@
 #include "machine/topology.h"
 
 struct cpu_device {
-    struct cpu_image image; /* first: see cpu_image.h */
+    struct cpu_image image; /* must be first; see cpu_image.h */
     unsigned char *scratch; /* owned, for all threads */
     size_t scratch_stride;  /* size of a thread's scratch in bytes */
     bool ready;             /* the image is resolved for the step's sizes */
     /* owned, flags of each variant's instructions (cpu_barriers.h) */
     unsigned char *how[PROG_MAX_VARIANT];
-    /* Arrivals of threads and devices at barriers; see cpu_run.c. */
+    /* Flags that threads and devices raise at barriers; see cpu_run.c. */
     struct device_flag *arrived; /* owned, [n_thread] */
     struct device_flag met, released;
-    /* Owned, [2, CPU_STEAL_INSNS, n_thread]; see cpu_run.c. */
+    /* Owned, [2][CPU_STEAL_INSNS][n_thread], counters for work stealing; see
+     * cpu_run.c. */
     struct cpu_steal_counter *taken;
 };
 

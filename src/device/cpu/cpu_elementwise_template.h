@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512, /* elements converted at a time */
+    CHUNK = 512, /* number of elements converted at a time */
     GRAIN = 64,  /* a thread's part is a multiple of this */
 };
 

@@ -30,9 +30,9 @@ enum {
  * is NULL) plus the products. */
 struct gemm_pass {
     const void *weight; /* unpacked units of the first panel */
-    size_t stride;      /* bytes to the second panel's units */
+    size_t stride;      /* distance in bytes to units of the second panel */
     const void *act;    /* arranged rows of activations */
-    size_t act_step;    /* bytes from `tok` rows to the next `tok` */
+    size_t act_step;    /* distance in bytes between groups of `tok` rows */
     float *const *from; /* NULL or `to`, unless cpu_gemm.gathered */
     float *const *to;
     float *const *out; /* `to` of the last pass */
@@ -74,7 +74,7 @@ struct cpu_gemm {
 static inline int64_t gemm_chunk_units(const struct pack *p,
                                        const struct pack_chunk *c)
 {
-    if (p->rule->tile_values == 1) /* segments */
+    if (p->rule->tile_values == 1) /* float formats: segments */
         return (c->k + c->n - 1) / Q8_CHUNK - c->k / Q8_CHUNK + 1;
     return p->rule->sup == PACK_SUP_NONE ? c->n / 32 : 1;
 }
@@ -139,7 +139,8 @@ struct gemm_work {
  * is NULL, only returns the size. */
 size_t gemm_work_init(struct gemm_work *g, const struct cpu_gemm *gemm,
                       const struct pack *pack, int64_t n_row, void *memory);
-/* Called before and after all gemm_add() calls of an op. */
+/* A thread calls gemm_begin() before its first gemm_add() of an op, and
+ * gemm_end() after the last. */
 void gemm_begin(const struct gemm_work *g);
 void gemm_end(const struct gemm_work *g);
 /* Arranges rows g->x[0 .. n_row - 1] in g->act. */

@@ -73,9 +73,9 @@ TMPL int owed_of(struct shape f)
  *   chunks   float d, [float -dmin], [int16 pairs M, of two tiles [4] or of two
  *            halves [8]]; int8 plane[planes][8 tiles][8][64] */
 enum {
-    TILE_BYTES = 8 * ROW16, /* one plane of a tile */
+    TILE_BYTES = 8 * ROW16, /* size of a plane of a tile */
     PLANE_BYTES = 8 * TILE_BYTES,
-    PRODUCT_BYTES = 16 * ROW16, /* operand of a product over 64 values */
+    PRODUCT_BYTES = 16 * ROW16, /* size of an operand of tdpbssd */
 };
 
 TMPL int head_m(struct shape f)
@@ -517,6 +517,6 @@ static void begin_tiles(const struct pack *p)
     tiles_begin(p->rule->sup == PACK_SUP_NONE ? 32 : 64);
 }
 
-#define GEMM_TWO_D(X) /* a product over 16 values would waste the tiles */
+#define GEMM_TWO_D(X) /* none: a tdpbssd over 16 values is too slow */
 #define GEMM_STATE    .begin = begin_tiles, .end = tiles_end, .gathered = true,
 #include "device/cpu/cpu_gemm_formats_tmpl.h"

@@ -45,7 +45,7 @@ TMPL void segments_unpack(uint8_t *dst, const struct pack *p,
         for (int64_t i = 0; i < n_value; i += W) {
             vf v = float_load(src + i * size, f);
 
-            /* prefetch the next segment during this one */
+            /* prefetches the next segment */
             if (i * size % 64 == 0)
                 __builtin_prefetch(src + (n_value + i) * size);
             memcpy(dst + 4 * i, &v, sizeof v);

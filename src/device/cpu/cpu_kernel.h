@@ -33,7 +33,7 @@ struct cpu_tensor {
     pl_format format;
     int n_dim;
     int64_t dim[GRAPH_MAX_DIM];
-    const struct pack *pack; /* NULL for plain tensors */
+    const struct pack *pack; /* NULL if not packed */
 };
 
 /* Counts the items of a thread's part of an instruction that have been taken,
@@ -93,7 +93,7 @@ struct cpu_kernels {
     /* Quantizes activations, with the same bits as q8_encode(). */
     void (*q8)(struct q8_block *dst, const float *src, int64_t n,
                int64_t share);
-    /* out[i] = a[i] + b[i]; out may be a or b. */
+    /* Computes out[i] = a[i] + b[i] for i < n; out may be a or b. */
     void (*add)(float *out, const float *a, const float *b, int64_t n);
     cpu_short_conv_fn *short_conv;
     cpu_delta_net_fn *delta_net;
@@ -112,8 +112,8 @@ cpu_entry_of(const struct cpu_kernels *k, enum kernel kernel,
  * set. */
 void cpu_kernels_init(struct cpu_kernels *k, enum kernel_set set);
 
-/* Returns true if the kernel with this weight format reads quantized
- * activations. */
+/* Returns true if `kernel` reads activations quantized to 8 bits when its
+ * weight has the format `weight`. */
 bool cpu_wants_q8(const struct cpu_kernels *k, enum kernel kernel,
                   pl_format weight);
 

@@ -96,7 +96,7 @@ LANES_INLINE void pairs_store(uint32_t *p, pairs a)
     memcpy(p, a.x, sizeof a.x);
 }
 
-/* Masks both halves of each pair. */
+/* Returns a & mask for each pair, of which each half is 16 bits. */
 LANES_INLINE pairs pairs_and(pairs a, uint32_t mask)
 {
     for (int i = 0; i < LANES; i++)

@@ -156,13 +156,13 @@ struct stack {
     void (*add)(float *out, const float *a, const float *b, int64_t n);
 };
 
-/* Pushes an entry without initializing it. */
+/* Pushes an uninitialized entry and returns it. */
 static float *stack_take(struct stack *s)
 {
     return s->data + s->n_entry++ * s->n;
 }
 
-/* Pushes an entry of zeros. */
+/* Pushes an entry of zeros and returns it. */
 static float *stack_push(struct stack *s)
 {
     return memset(stack_take(s), 0, (size_t)s->n * sizeof(float));
@@ -502,7 +502,7 @@ void cpu_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
  * head_matmul treats a head as an expert with one pair per token. */
 struct routing {
     int32_t *start; /* [n_expert + 1] first pair of each expert */
-    int32_t *pair;  /* [start[n_expert]] */
+    int32_t *pair;  /* [start[n_expert]] pairs, by expert */
     int32_t *token; /* [start[n_expert]] token of each pair */
 };
 
@@ -689,7 +689,7 @@ static void routed_run(const struct cpu_call *c,
         gemm_end(&m->g);
 }
 
-/* out[t, h, :] = W[h] x[t, h, :]. */
+/* Computes out[t, h, :] = W[h] x[t, h, :]. */
 void cpu_head_matmul(const struct cpu_call *c, const struct cpu_matmul_isa *isa)
 {
     struct routing r =

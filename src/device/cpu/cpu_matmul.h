@@ -126,7 +126,7 @@ size_t cpu_expert_down_scratch(const struct cpu_call *c,
 void cpu_panel_generic(const struct cpu_panel_args *s); /* any packed format */
 /* any plain format */
 void cpu_panel_plain_generic(const struct cpu_panel_args *s);
-void cpu_panel_bf16_generic(const struct cpu_panel_args *s); /* attr.bf16 */
+void cpu_panel_bf16_generic(const struct cpu_panel_args *s); /* for attr.bf16 */
 void cpu_add_generic(float *out, const float *a, const float *b, int64_t n);
 
 /* Runs KERNEL_quantize with the given encoder: encodes in[0] to out as blocks

@@ -155,7 +155,7 @@ TMPL void unpack(uint8_t *dst, const struct pack *p, const uint8_t *panel,
         const uint8_t *src = panel + s.chunk->off + (size_t)(s.first * SIZE);
 
         for (int64_t k = 0; k < s.n; k += 2) {
-            /* prefetch the next segment during this one */
+            /* prefetches the next segment */
             __builtin_prefetch(src + (s.n + k) * SIZE);
             pairs_store((uint32_t *)dst + k / 2 * PACK_ROWS,
                         weight_pairs(src + k * SIZE, f, k + 1 < s.n));

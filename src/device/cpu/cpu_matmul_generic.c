@@ -30,7 +30,8 @@ static bool has_min(const struct pack_rule *rule)
            rule->sub == PACK_SUB_U8X2_MIN;
 }
 
-/* One row of a tile: its scales, and the levels L(c) of its codes. */
+/* One row of a tile: its scales and the levels L(c) of its codes, see
+ * quant/pack.h. */
 struct lane {
     struct pack_scales scale;
     int level[32];

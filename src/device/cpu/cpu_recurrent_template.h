@@ -60,9 +60,13 @@ static inline size_t short_conv_scratch(const struct cpu_call *c)
            (size_t)(a.n_tap * CONV_CHANNELS) * sizeof(float);
 }
 
-/*   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
- *   A state slot keeps a channel's inputs contiguous, the kernel those of a
- * time. */
+/* Computes short_conv:
+ *
+ *   x [n_tok, c], w [c, n_tap], state [slots, c, n_tap - 1]  ->  out [n_tok, c]
+ *
+ * In a state slot the inputs of a channel are contiguous, but the function of
+ * cpu_recurrent.h needs those of a token contiguous. So states are transposed,
+ * for a block of channels at a time. */
 static inline void short_conv_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;
@@ -125,8 +129,12 @@ static inline size_t delta_net_scratch(const struct cpu_call *c)
     return cpu_delta_net_scratch(&a);
 }
 
-/*   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
- *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e] */
+/* Computes delta_net:
+ *
+ *   q, k [n_tok, n_key, d], v [n_tok, n_head, e], decay, beta [n_tok, n_head],
+ *   state [slots, n_head, d * e]  ->  out [n_tok, n_head, e]
+ *
+ * Threads divide the items of all runs. */
 static inline void delta_net_run(const struct cpu_call *c)
 {
     const struct token_table *b = c->table;

@@ -44,8 +44,10 @@ static inline size_t rms_norm_scratch(const struct cpu_call *c)
     return (size_t)cpu_last(&c->out) * sizeof(float);
 }
 
-/*   x [*, d], w [d] or absent  ->  out = (x * (1 / sqrt(mean(x^2) + eps))) * w
- */
+/* Computes rms_norm:
+ *
+ *   x [*, d], w [d] or absent  ->  out [*, d]
+ *   out = (x * (1 / sqrt(mean(x^2) + eps))) * w */
 static inline void rms_norm_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);
@@ -81,8 +83,8 @@ static inline void rms_norm_run(const struct cpu_call *c)
 
 /* ---- RoPE ---------------------------------------------------------------- */
 
-/* Doubles in a vector of cos_sin(); the compiler maps it to the instruction
- * set. */
+/* Number of doubles in the vectors of cos_sin(), which the compiler maps to the
+ * instruction set. */
 enum { DOUBLES = 8 };
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef uint64_t double_bits
@@ -124,8 +126,8 @@ static inline void cos_sin(const double *angle, double pos, double mscale,
     c = c * z + 1.0 / 24.0;
     c = c * z - 0.5;
     c = c * z + 1.0;
-    /* odd quadrants exchange cos and sin; the signs of the quadrants are + - -
-     * + and + + - - */
+    /* In odd quadrants cos and sin are exchanged. In quadrants 0 to 3 the signs
+     * of cos are + - - +, and of sin + + - -. */
     odd = 0 - (quadrant & 1);
     memcpy(&cos_bits, &c, sizeof(c));
     memcpy(&sin_bits, &s, sizeof(s));
@@ -149,10 +151,14 @@ static inline double rope_step(double base, int n)
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(-x);
 }
 
-/* Computes the angle of pair i at position 1; 0 up to a multiple of vectors:
- *   a = base^(-2i/n) / factor[i];  linear scaling: a * freq_scale;
- *   YaRN: a * freq_scale * (1 - m) + a * m, m falling from 1 to 0 between the
- *   pairs yarn_low and yarn_high. */
+/* Computes angle[i], the angle of pair i at position 1:
+ *
+ *   t = base^(-2i/n_rot) / factor[i]
+ *   linear scaling: angle = t * freq_scale
+ *   YaRN: angle = t * freq_scale * (1 - m) + t * m, where m falls from 1 to 0
+ *   between the pairs yarn_low and yarn_high
+ *
+ * Elements after the last pair, up to a whole vector, are 0. */
 static inline void rope_angles(const struct cpu_call *c, double *angle)
 {
     const struct graph_attr *a = c->attr;
@@ -250,10 +256,13 @@ static inline void rope_token(const struct graph_attr *a, const double *angle,
     }
 }
 
-/*   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
+/* Computes rope:
  *
- * The angles are double. cos and sin times mscale are rounded to float once for
- * each token and pair. */
+ *   x [n_tok, n_head, d], pos [n_tok], factors [n_rot/2] or absent
+ *     ->  out [n_tok, n_head, d]
+ *
+ * Angles are computed in double. cos and sin, multiplied by mscale, are rounded
+ * to float once per token and pair. Values from n_rot on are copied. */
 static inline void rope_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -402,8 +411,11 @@ static inline size_t router_scratch(const struct cpu_call *c)
     return (size_t)(2 * cpu_last(&c->in[0])) * sizeof(float);
 }
 
-/*   logits [*, e], select bias [e] or absent  ->  ids [*, n_used] I32, best
- *   first; ties go to the lowest id. */
+/* Computes router_topk, the indices of the best experts:
+ *
+ *   logits [*, e], bias [e] or absent  ->  ids [*, n_used] I32
+ *
+ * The best expert is first; of equal ones, the lowest id. */
 static inline void router_topk_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -432,9 +444,11 @@ static inline void router_topk_run(const struct cpu_call *c)
     }
 }
 
-/*   logits [*, e], ids [*, u] I32  ->  weights [*, u]
+/* Computes router_weights, the weights of the chosen experts:
  *
- * Sums run in order of u. */
+ *   logits [*, e], ids [*, u] I32  ->  weights [*, u]
+ *
+ * They are summed in order of u for normalization. */
 static inline void router_weights_run(const struct cpu_call *c)
 {
     const struct graph_attr *a = c->attr;
@@ -485,7 +499,8 @@ static inline lanes sum_rows(const struct cpu_call *c, int32_t rank,
     return s;
 }
 
-/*   x [*, u, d]  ->  [*, d], over ranks along the tree. */
+/* Computes the op sum: x [*, u, d] -> out [*, d], summed over u. Each rank adds
+ * its rows, and the results of ranks are added along the rank tree. */
 static inline void sum_run(const struct cpu_call *c)
 {
     int64_t d = cpu_last(&c->out);

@@ -204,7 +204,8 @@ static void exec_insn(struct worker *w, const struct insn *st, int ith, int nth)
                    nth > 1 ? steal_counters_for(w, st) : NULL);
 }
 
-/* Like exec_insn(), with tracing and the memory guard. */
+/* Like exec_insn(), but with the time of simulated links, the memory guard and
+ * a trace entry, as far as they are enabled. */
 static void exec_insn_traced(struct worker *w, const struct insn *st, int ith,
                              int nth)
 {
@@ -362,7 +363,9 @@ static void report_times(const struct worker *w)
     x->copy_s += w->spent.copy_s;
 }
 
-/* Prepares a worker for this step. Returns false if the step has failed. */
+/* Initializes a worker for the role `seat` in the current step, and computes
+ * the device's sizes if they have changed. Returns false if the step has
+ * failed. */
 static bool init_worker(struct worker *w, const struct backend *b,
                         const struct cpu_thread_role *seat)
 {

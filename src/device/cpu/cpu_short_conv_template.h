@@ -20,7 +20,7 @@
 
 enum { CONV_CHANNELS = 256 }; /* channels of a block; a multiple of 16 */
 
-/* Consecutive rows of inputs: [n][stride]. */
+/* Inputs of n consecutive tokens, whose rows are `stride` floats apart. */
 struct conv_rows {
     const float *row;
     int64_t stride;

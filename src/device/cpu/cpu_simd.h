@@ -191,7 +191,8 @@ LANES_INLINE void lanes_store(float *p, lanes a)
     _mm256_storeu_ps(p + 8, a.b);
 }
 
-/* Returns all ones in lanes base .. base + 7 that are below n. */
+/* Returns a mask of lanes base .. base + 7: all ones in lanes whose index is
+ * below n, else 0. */
 LANES_INLINE __m256i lanes_below(int base, int64_t n)
 {
     __m256i i = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -414,10 +415,12 @@ LANES_INLINE lanes lanes_div(lanes a, lanes b)
 
 LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c)
 {
-    return LANES_MAP3(vfmaq_f32, c, a, b); /* the addend comes first */
+    /* the addend is the first operand of vfmaq_f32 */
+    return LANES_MAP3(vfmaq_f32, c, a, b);
 }
 
-/* The fmin and fmax of this instruction set treat NaN differently. */
+/* Min and max of four floats by comparison, because the min and max
+ * instructions of NEON treat NaN differently. */
 LANES_INLINE float32x4_t lanes_min_quarter(float32x4_t a, float32x4_t b)
 {
     return vbslq_f32(vcltq_f32(a, b), a, b);
@@ -545,7 +548,8 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Unrolled loops do not help with sixteen floats in memory. */
+/* Without vectors, sixteen floats are in memory and unrolled loops are no
+ * faster. */
 #undef UNROLL
 #define UNROLL
 

@@ -163,7 +163,7 @@ TMPL void starts_of(struct starts *o, const struct q8_block *x, struct shape f)
  * values of each row. */
 struct tiles {
     const uint8_t *tile[CELLS];
-    const uint8_t *ahead[CELLS]; /* addresses to prefetch */
+    const uint8_t *ahead[CELLS]; /* [panel], addresses to prefetch */
     const struct q8_block *x[CELLS];
     struct row_bytes bytes[CELLS];
     struct starts start[CELLS];

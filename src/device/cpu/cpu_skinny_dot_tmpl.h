@@ -90,7 +90,8 @@ struct sums {
     vi isum[CPU_PANEL_TOK][HALVES], msum[CPU_PANEL_TOK][HALVES];
 };
 
-/* Adds the integer sums of a chunk to the accumulators `at`. */
+/* Adds the integer sums of a chunk, times the scales, to the W accumulators at
+ * `at`. `dx` is the scale of the activations. */
 TMPL void sums_close(float *at, const struct scales *w, float dx, vi isum,
                      vi msum, struct shape f)
 {
@@ -180,13 +181,13 @@ enum { MAX_CELLS = 8 };
 struct few {
     const struct cpu_panel_args *s;
     const struct q8_block *x[MAX_CELLS];
-    const uint8_t *panel; /* the first of the panels */
+    const uint8_t *panel; /* first of the panels */
     int first;            /* index of that panel in the call */
     vu table;
 };
 
-/* Sums of each cell, in registers: integers over a chunk, floats over all of
- * k. */
+/* The sums of each cell, in registers: isum over a chunk, acc over all k of the
+ * rank. */
 struct few_sums {
     vi isum[MAX_CELLS][HALVES];
     vf acc[MAX_CELLS][HALVES];

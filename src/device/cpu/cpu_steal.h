@@ -28,7 +28,7 @@ static inline struct cpu_part cpu_part(int64_t n, int64_t grain, int ith,
     return p;
 }
 
-/* The items that a thread of a call computes, a portion at a time. */
+/* The state of a thread of a kernel call that takes its items in portions. */
 struct cpu_steal {
     const struct cpu_call *call;
     /* number of items; portions begin at multiples of `grain` */

@@ -17,9 +17,9 @@ struct tile_shapes {
     uint8_t n_row[16];
 };
 
-/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). They
- * should not stay configured: the system saves 8 KiB more at each context
- * switch of such a thread. */
+/* Configures the thread's tiles for k bytes, 32 or 64, until tiles_end(). While
+ * they are configured, the system saves 8 KiB more at each context switch of
+ * the thread. */
 static inline void tiles_begin(int k)
 {
     static const struct tile_shapes shapes[] = {

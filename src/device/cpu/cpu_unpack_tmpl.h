@@ -201,7 +201,7 @@ TMPL vf ue4m3_half(vi x)
 struct scales {
     vf d, dmin;
     vf d1;      /* if has_two_d(): that of the second half */
-    vi s[2], m; /* m: the pair (M0, M1) */
+    vi s[2], m; /* m: int16 pair (M0, M1) */
 };
 
 /* Reads the scales of a tile for the W rows from W * h. `sup` is the start of

@@ -75,7 +75,7 @@ static inline void deal_dwords(uint8_t *dst, const __m256i x[TOK])
     __m256i b = _mm256_unpacklo_epi32(x[2], x[3]);
     __m256i c = _mm256_unpackhi_epi32(x[0], x[1]);
     __m256i d = _mm256_unpackhi_epi32(x[2], x[3]);
-    /* dwords i and 4 + i, four rows each */
+    /* to[i]: dwords i and 4 + i of the four rows */
     const __m256i to[4] = {
         _mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b),
         _mm256_unpacklo_epi64(c, d), _mm256_unpackhi_epi64(c, d)};
