@@ -382,9 +382,10 @@ static inline void pl_options_init(pl_options *o)
 
 /* ---- models ------------------------------------------------------------ */
 
-typedef struct pl_model pl_model;   /* an open file: metadata only */
-typedef struct pl_plan pl_plan;     /* uses no devices */
-typedef struct pl_engine pl_engine; /* weights and cache on devices */
+typedef struct pl_model pl_model; /* an open file: metadata only */
+/* a split of a model over devices; opens none */
+typedef struct pl_plan pl_plan;
+typedef struct pl_engine pl_engine; /* a model on devices, with its cache */
 typedef struct pl_tokenizer pl_tokenizer;
 typedef struct pl_sampler pl_sampler;
 typedef struct pl_grammar pl_grammar;   /* the texts that may be generated */
@@ -694,10 +695,10 @@ PL_API pl_status pl_state_restore_file(pl_engine *e, int seq, const char *path,
  * `token` receives the *n tokens from the start of the sequence to the end of
  * the page, of which the page holds the last (*n - 1) % 64 + 1. *n is 0 if
  * there is no page to export. *goes_on is true if a sequence can resume after
- * this page. Those of a recurrent model can do so only after some pages; a page
- * that becomes resumable later is exported again. `room` is the capacity of
- * `token`, at least pl_engine_n_ctx. *data [*bytes] is malloc'ed; the caller
- * frees it. */
+ * this page. Sequences of a recurrent model can resume only after some pages; a
+ * page after which this becomes possible later is exported again. `room` is the
+ * capacity of `token`, at least pl_engine_n_ctx. *data [*bytes] is malloc'ed;
+ * the caller frees it. */
 PL_API pl_status pl_prefix_export_page(pl_engine *e, int32_t *token,
                                        int64_t room, int64_t *n, bool *goes_on,
                                        void **data, size_t *bytes, pl_err *err);

@@ -125,10 +125,10 @@ typedef struct pl_interval {
 
 typedef struct pl_layout {
     pl_layout_kind kind;
-    int dim;        /* SPLIT only; 0 is the outermost */
-    int64_t period; /* SPLIT only */
-    int n_run;      /* SPLIT only */
-    const pl_interval *run;
+    int dim;                /* SPLIT only; 0 is the outermost */
+    int64_t period;         /* SPLIT only: sum of the lengths in run[] */
+    int n_run;              /* SPLIT only: number of intervals */
+    const pl_interval *run; /* [n_run] */
 } pl_layout;
 
 typedef struct pl_graph pl_graph; /* opaque */

@@ -28,8 +28,8 @@ struct q8_block {
  * common scale; n and `share` are multiples of 32. The arithmetic gives the
  * same bits on every instruction set: multiply by 127/max|x|, round to nearest
  * even. If max|x| is below 2^-120, the values count as zero. If one is an
- * infinity or a NaN, all of its scale get d = NaN and q = 0, so that the error
- * is visible in the result. */
+ * infinity or a NaN, all values that share its scale get d = NaN and q = 0, so
+ * that the error is visible in the result. */
 void q8_encode(struct q8_block *dst, const float *src, int64_t n,
                int64_t share);
 

@@ -103,7 +103,7 @@ struct view {
     float *turned;     /* if latent: [64][rows], scores */
     uint32_t *latents; /* if latent: [64][wide_d / 2] pairs */
     struct row *row;
-    struct soft *soft; /* states of the rows, then their stacks */
+    struct soft *soft; /* [max_rows] states of rows, then their stacks */
     int32_t *head;
     int64_t max_rows;
 };

@@ -33,7 +33,9 @@ struct gemm_pass {
     size_t stride;      /* distance in bytes to units of the second panel */
     const void *act;    /* arranged rows of activations */
     size_t act_step;    /* distance in bytes between groups of `tok` rows */
-    float *const *from; /* NULL or `to`, unless cpu_gemm.gathered */
+    /* [n_row] sums before the pass; NULL for 0. Equal to `to` unless
+     * cpu_gemm.gathered. */
+    float *const *from;
     float *const *to;
     float *const *out; /* `to` of the last pass */
     int64_t n_row, n_unit;

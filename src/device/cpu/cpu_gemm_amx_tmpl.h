@@ -165,7 +165,7 @@ TMPL void unpack_planes(uint8_t *dst, const uint8_t *low,
     }
 }
 
-/* Stores the minima of tile i of a chunk. */
+/* Stores the minima M of tile i in the head of an unpacked unit. */
 TMPL void unpack_minima(uint8_t *head, const struct scales *w, int i,
                         struct shape f)
 {

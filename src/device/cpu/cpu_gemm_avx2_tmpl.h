@@ -110,8 +110,8 @@ TMPL int unit_size(struct shape f)
 /* Returns the size in bytes of a unit of arranged activations: bytes
  * x[tiles][8][TOK][4]; float d[TOK]. If the format has minima, sums of
  * activations follow: float sum[TOK] if the unit is a tile. If it is a chunk,
- * they are int16 pairs, each of two tiles, [4][TOK], or of the two halves of a
- * tile, [8][TOK]. */
+ * int16 pairs follow: the sums of two tiles, [4][TOK], or of the two halves of
+ * a tile, [8][TOK]. */
 TMPL int act_size(struct shape f)
 {
     if (!has_min(f))
@@ -147,7 +147,7 @@ TMPL void unpack_codes(uint8_t *dst, const uint8_t *low, vu table,
     }
 }
 
-/* Stores the minima of tile i. */
+/* Stores the minima M of tile i in the head of an unpacked unit. */
 TMPL void unpack_m(uint8_t *head, const struct scales *w, int i, struct shape f)
 {
     uint8_t *m = head + head_m(f) + ROW16 * (has_half_min(f) ? i : i / 2);

@@ -393,7 +393,7 @@ TMPL void gemm_products(const struct gemm_pass *p, struct shape f)
     float nowhere[GEMM_WIDTH] = {0};
 
     for (; n_row > 0; n_row -= TOK, to += TOK, x += p->act_step) {
-        if (!p->from) /* only these rows, because rows may be far apart */
+        if (!p->from) /* not all rows at once, because they may be far apart */
             gemm_clear(to, n_row < TOK ? n_row : TOK);
         for (int row = 0; row < GEMM_WIDTH; row += VECTORS * W) {
             const uint8_t *panel = w + (size_t)(row / PACK_ROWS) * p->stride;

@@ -77,7 +77,8 @@ size_t cpu_image_parts_scratch(const struct device_options *opt,
 void cpu_image_insn(const struct cpu_image *m, const struct insn *st,
                     void *scratch, int ith, int nth,
                     struct cpu_steal_counter *taken);
-/* Execute part ith of nth of an instruction of one type. */
+/* Execute part ith of nth of a kernel, a collective (MERGE), a transfer or a
+ * PAGES instruction, for backends that handle each type differently. */
 void cpu_image_kernel(const struct cpu_image *m, const struct insn *st,
                       void *scratch, int ith, int nth,
                       struct cpu_steal_counter *taken);

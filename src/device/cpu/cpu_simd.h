@@ -548,8 +548,8 @@ typedef struct {
     float x[LANES];
 } lanes;
 
-/* Without vectors, sixteen floats are in memory and unrolled loops are no
- * faster. */
+/* Without vectors, sixteen floats are in memory, where unrolling loops does not
+ * help. */
 #undef UNROLL
 #define UNROLL
 
