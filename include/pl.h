@@ -202,8 +202,9 @@ enum {
 };
 
 /* Opens `path` for writing; `flags` are PL_FILE_STREAM and PL_FILE_RESUME.
- * PL_NOT_FOUND: the directory does not exist. PL_BAD_ARGUMENT: `path` is not a
- * regular file. PL_IO: any other failure. */
+ * PL_NOT_FOUND: the directory does not exist. PL_BAD_ARGUMENT: `path` is empty
+ * or not a regular file. PL_IO: the file is write-protected or cannot be
+ * opened. */
 PL_API pl_status pl_file_open(pl_file **out, const char *path, unsigned flags,
                               pl_err *err);
 /* Appends n bytes to `file`, a pl_file; usable as a pl_state_write_fn. Returns
