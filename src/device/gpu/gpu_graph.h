@@ -20,7 +20,7 @@ enum {
     /* most tokens of a micro-batch that gets graphs. With more, the GPU is busy
      * longer than the thread that issues the launches */
     GPU_GRAPH_ROWS = 64,
-    GPU_GRAPH_LEAST = 4, /* least launches of a graph */
+    GPU_GRAPH_LEAST = 4, /* minimum number of launches in a graph */
 };
 
 struct gpu_segment {

@@ -73,8 +73,8 @@ struct gpu_call {
                          gpu_entry.scratch() returned */
 };
 
-/* Copies the members of `t` except its pointers to c->table. The caller sets
- * pos, seq and pages. */
+/* Copies the host table `t` to c->table, except its pointers, and computes
+ * n_seq and n_page from it. The caller sets pos, seq and pages. */
 void gpu_call_set_table(struct gpu_call *c, const struct token_table *t);
 
 /* A list of launches, in order. Their arguments are stored contiguously in
