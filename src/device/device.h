@@ -125,6 +125,7 @@ pl_status device_parse(struct device_list *out, const char *spec, int n_thread,
  *   available=20GiB  free memory, if less than MEM
  *   p2p=450GB/s      transfers that bypass the host, to others with p2p
  *   bridge=450GB/s   transfers that bypass the host, to others of the item
+ *
  * Each device has private memory, except that all devices with the field
  * "shared" share one. An item named host (host:64GiB:50GB/s) describes the host
  * and is not counted. "none" is accepted as by device_parse. */

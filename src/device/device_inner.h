@@ -1,5 +1,5 @@
-/* Internals of a device set, shared by the files of this folder; backends do
- * not include this. */
+/* Internals of a device set, shared by device_set.c, device_trace.c and
+ * device_guard.c. Backends do not include this header. */
 #ifndef DEVICE_DEVICE_INNER_H
 #define DEVICE_DEVICE_INNER_H
 

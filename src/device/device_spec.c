@@ -192,9 +192,9 @@ static const struct {
                        true},
 };
 
-/* Parses a field [KEY=]NUMBER into v[]. If the key is omitted, the number is
- * the first value of its unit that is allowed (bits of `offered`), may have no
- * key and is not set yet. */
+/* Parses a field [KEY=]NUMBER into v[]. Without a key, the number is the first
+ * value of its unit that is allowed (bits of `offered`), is not set yet, and
+ * does not require its key. */
 static pl_status parse_field(double *v, unsigned offered, const char *p,
                              const char *end, const struct device_item *it,
                              pl_err *err)

@@ -1,9 +1,9 @@
 /* Implementation of team.h. Incrementing a generation counter starts a run; a
- * count of finished calls ends it. Threads spin on both, so that runs in quick
+ * count of finished calls ends it. Threads spin on both, so runs in quick
  * succession need no system call. Workers that have spun for AWAKE_NS sleep on
- * a condition variable. A worker counts itself as asleep before its last check
- * of the generation counter, and the caller increments that counter before it
- * checks for sleepers, so no wake-up is lost. */
+ * a condition variable. No wake-up is lost: a worker counts itself as asleep
+ * before its last check of the generation counter, and the caller increments
+ * that counter before it checks for sleepers. */
 #include "device/team.h"
 
 #include <limits.h>

@@ -422,8 +422,8 @@ static pl_status copy(struct gpu *g, enum queue q, uint64_t dst, uint64_t src,
                 from_at, to_at, bytes, 0, NULL, NULL);
 }
 
-/* Sets all allocations as arguments of kernel k, unless they have not changed
- * since. */
+/* Sets all allocations as arguments of kernel k, if they have changed since its
+ * last launch. */
 static pl_status give_memory(struct gpu *g, enum gpu_kernel k, pl_err *err)
 {
     if (g->has[k] == g->change)

@@ -739,7 +739,7 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
     return leave(g, was, check(g, code, CALL_stream_query, err), err);
 }
 
-/* ---- the drivers --------------------------------------------------------- */
+/* ---- driver tables of CUDA and HIP --------------------------------------- */
 
 static pl_status cuda_open(struct gpu **out, int index, pl_err *err)
 {

@@ -305,9 +305,9 @@ static pl_status foresee(struct gpu_device *x, struct gpu_progress *p,
     return PL_OK;
 }
 
-/* Returns true if an earlier device of the backend has passed the self-test
- * since foresee() was called for x, and its stored result is valid for x
- * too. */
+/* Returns true if all kernels that x wants have passed by now. An earlier
+ * device of the backend may have tested them after foresee() was called for
+ * x. */
 static bool passed_since(struct gpu_device *x)
 {
     const struct gpu_backend *g = x->dev->backend->own;

@@ -76,10 +76,10 @@ struct gpu_driver {
 
     /* ---- memory ---- */
     pl_status (*alloc)(struct gpu *g, size_t bytes, uint64_t *at, pl_err *err);
-    /* Like alloc(), for memory that peers write while kernels of g run. A
-     * kernel that is launched after a signal sees the bytes that peers wrote
-     * before the signal. Fails if g cannot allocate such memory. NULL if all
-     * memory of alloc() is like that. */
+    /* Like alloc(), for memory that peers write while kernels of g run. Kernels
+     * of g must see a peer's bytes once the peer has posted an event. Fails if
+     * g cannot allocate such memory. NULL if all memory of alloc() is like
+     * that. */
     pl_status (*alloc_shared)(struct gpu *g, size_t bytes, uint64_t *at,
                               pl_err *err);
     void (*release)(struct gpu *g, uint64_t at);

@@ -2,7 +2,7 @@
  * call.
  *
  * The launches of a variant depend only on the sizes of the step and on the
- * page count of its longest sequence, rounded up to a power of two. Everything
+ * page count of its longest sequence, rounded to a power of two. Everything
  * else that changes (positions, pages, tokens) is read from memory by the
  * kernels. When a variant runs for the second time with the same small sizes,
  * its launches become device graphs. A graph holds the launches of one queue
@@ -34,7 +34,8 @@ struct gpu_cached_graph {
     int n_micro;
     struct graph_sizes sizes[PROG_MAX_MICRO];
     int64_t n_page[PROG_MAX_MICRO]; /* results of gpu_image_pages() */
-    uint64_t used;                  /* number of the last step that matched */
+    uint64_t used;                  /* number of the last step that used this
+                                       entry; 0: none */
     bool made;                      /* the graphs were made, or making them
                                        failed */
     int n_segment;

@@ -362,10 +362,11 @@ static void look_at_written(void *user, const struct insn_access *u)
         gpu_fuse_written(w->sorted, at, at + (u->bytes ? u->bytes : t->bytes));
 }
 
-/* Removes launches that sort routes again (gpu_fuse.h). Called after the
- * launches of a compute queue instruction were added, the first of which is
- * `first`. If the instruction uses the queue's scratch memory, it may overwrite
- * the sorted routes, so they are forgotten. */
+/* Removes the launches that sort the routes, which are (token, expert) pairs,
+ * if they are sorted already (gpu_fuse.h). Called after the launches of a
+ * compute queue instruction were added, the first of which is `first`. An
+ * instruction that uses the queue's scratch memory may overwrite the sorted
+ * routes, so they are forgotten. */
 static void fuse(struct gpu_image *m, struct gpu_sorted *s,
                  const struct insn *st, int first)
 {

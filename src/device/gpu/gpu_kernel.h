@@ -64,7 +64,7 @@ struct gpu_call {
     const int32_t *head_map; /* NULL if none */
     uint64_t head_map_at;
     struct rank_tree tree;
-    uint64_t tree_at; /* of tree.item */
+    uint64_t tree_at; /* device address of tree.item */
     const struct rank_span *span;
     uint64_t span_at;
     int n_span;

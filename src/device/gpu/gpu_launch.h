@@ -106,8 +106,8 @@ static inline int64_t gpu_groups(int64_t n, int lanes)
 }
 
 /* Returns the number of work groups of 256 lanes for a kernel whose lanes loop
- * over n elements. A lane gets more than one element, up to four or more, only
- * if at least ENOUGH groups remain, which fill any GPU. */
+ * over n elements. A lane gets more than one element, at most four, only if at
+ * least ENOUGH groups remain, which fill any GPU. */
 static inline int64_t gpu_turns(int64_t n)
 {
     enum { ENOUGH = 2048 };

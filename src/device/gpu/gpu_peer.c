@@ -292,8 +292,8 @@ void gpu_peer_unload(struct gpu_backend *g)
     g->box = NULL;
 }
 
-/* It suffices to check the first byte of a tensor, because overlapping tensors
- * are pushed the same way. */
+/* Checks only the byte at `offset`. This is valid for the whole range that a
+ * caller accesses, because overlapping tensors are pushed the same way. */
 bool gpu_peer_has(const struct gpu_device *x, size_t offset)
 {
     const struct program *p = x->dev->prog;

@@ -20,8 +20,8 @@ static const uint32_t corner[] = {
     0x3f800000, 0xbf800000, 0x3f800001, 0x3f7fffff, /* near one */
     0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, /* largest, infinite */
     0x7fc00000, 0x4b000001, 0x4b000003, 0x3f000000, /* NaN, ties */
-    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* ends of f16 */
-    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties of bf16 */
+    0x477fefff, 0x477ff000, 0x33000000, 0x33000001, /* limits of F16 */
+    0x3f808000, 0x3f818000, 0x1f800000, 0x5f000000, /* ties in BF16 */
     0x387fffff, 0x38800000, 0xc2cf0000, 0x42b17218, /* limits of exp */
 };
 enum { N_CORNER = sizeof corner / sizeof *corner };

@@ -127,7 +127,7 @@ static void join_in(void *user, int thread)
 }
 
 /* Uploads a copy. `crew` are the copy threads; NULL if only the calling thread
- * shall copy. */
+ * may copy. */
 static pl_status write_dense(struct errand *e, struct team *crew, pl_err *err)
 {
     e->bytes = (size_t)copy_loops_bytes(e->loops);

@@ -39,12 +39,12 @@ enum {
     HIP_FINE_GRAINED = 1, /* writes are visible to other devices at once */
 };
 
-/* HIP_PROPERTIES_BYTES is larger than struct hipDeviceProp_t of any version.
- * The struct begins with a name of HIP_NAME_BYTES bytes; the offsets of later
- * members differ between versions. */
+/* HIP_PROPERTIES_BYTES is more than the size of struct hipDeviceProp_t in any
+ * version. The struct begins with a name of HIP_NAME_BYTES bytes; the offsets
+ * of later members differ between versions. */
 enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
 
-/* name, parameters. */
+/* Functions of HIP's library: name, parameters. */
 #define HIP_CALL_MAP(X)                                                        \
     X(hipSetDevice, (int device))                                              \
     X(hipGetDevice, (int *device))                                             \
@@ -61,7 +61,7 @@ enum { HIP_PROPERTIES_BYTES = 16384, HIP_NAME_BYTES = 256 };
     X(hipStreamEndCapture, (struct api_stream * s, struct api_graph * *out))   \
     X(hipGetDeviceProperties, (struct hip_properties * out, int device))
 
-/* name, parameters. */
+/* Functions of hiprtc: name, parameters. */
 #define HIPRTC_CALL_MAP(X)                                                     \
     X(hiprtcVersion, (int *major, int *minor))                                 \
     X(hiprtcCreateProgram,                                                     \

@@ -23,8 +23,8 @@ static const char *const paths[] = {"libhiprtc.so.7",
                                     "/opt/rocm/lib/libhiprtc.so",
                                     NULL};
 
-/* Compiler options, in addition to the architecture. -ffp-contract=off prevents
- * that products and sums are fused, which would change bits. */
+/* Compiler options, in addition to the architecture. -ffp-contract=off keeps
+ * the compiler from fusing products and sums, which would change bits. */
 static const char *const options[] = {"-std=c++17", "-O3", "-ffp-contract=off",
                                       "-w"};
 enum { N_OPTION = sizeof options / sizeof *options };

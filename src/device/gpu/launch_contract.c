@@ -18,8 +18,7 @@ enum { FEW_TOKENS = 4, FEW_ITEMS = 256, MANY_TOKENS = 64, MANY_PANELS = 8 };
 enum {
     FEW_IN_MANY = 16, /* for skinny groups of FEW_TOKENS rows */
     ONE_IN_MANY = 24, /* for skinny groups of one row, as for experts */
-    MANY_FROM = 9,    /* least rows of activations for which GEMM kernels are
-                         used */
+    MANY_FROM = 9,    /* minimum rows of activations for GEMM kernels */
     MANY_EACH = 2     /* if n_unit is unknown: average rows per expert from
                          which GEMM is used */
 };

@@ -188,8 +188,8 @@ struct opencl {
 };
 
 /* Tests the library `path` the first time it is named: lists its devices in a
- * forked process, because broken libraries crash. Returns PL_DEVICE if a signal
- * ended that process. */
+ * forked process, because some drivers end the process. Returns PL_DEVICE if a
+ * signal or exit() ended it. */
 pl_status opencl_probe(const char *path, pl_err *err);
 
 /* Opens the library named by the environment variable PLAIT_LIBOPENCL, by
@@ -219,7 +219,7 @@ struct opencl_devices {
     } item[OPENCL_MAX_DEVICE];
 };
 
-/* Lists all devices of all platforms, in the library's order. */
+/* Sets *out to all devices of all platforms, in the library's order. */
 pl_status opencl_devices(const struct opencl *cl, struct opencl_devices *out,
                          pl_err *err);
 /* Writes the string property `what` of device `d` to out[size], terminated; ""

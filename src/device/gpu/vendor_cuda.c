@@ -5,8 +5,8 @@
  * compiles when it is loaded and caches for later processes. A post is a stream
  * write after a system-wide fence: a reader of the word sees all earlier
  * writes. A wait is a stream operation. Where the device supports it, the wait
- * is followed by a flush of remote writes, so that later commands see what a
- * peer wrote to this device before it set the word. */
+ * is followed by a flush of remote writes. Later commands then see what a peer
+ * wrote to this device before it set the word. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

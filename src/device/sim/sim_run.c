@@ -50,7 +50,7 @@ struct cursor {
 };
 
 struct sim_device {
-    struct cpu_image image; /* first: see cpu_image.h */
+    struct cpu_image image; /* must be the first member: see cpu_image.h */
     struct device *dev;
     unsigned char *base[REGION_INBOX]; /* owned, except the inbox */
     unsigned char *scratch;            /* owned */

@@ -2,10 +2,10 @@
  *
  * Its memory is host memory, poisoned. Queued commands are only stored until
  * the queue is finished or, sometimes, flushed. Then the commands of both
- * queues are executed in a random order that the fences allow, and launches of
- * a device graph in a random order that its edges allow. So a missing fence or
- * edge causes wrong results, and so does host memory that is changed too early.
- * Kernels run on the issuing thread. */
+ * queues are executed in a random order that the fences allow. Launches of a
+ * device graph are in a random order that its edges allow. So a missing fence
+ * or edge causes wrong results, and so does host memory that is changed too
+ * early. Kernels run on the issuing thread. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
