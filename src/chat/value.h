@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "pl.h"
 
-/* kind, Python's name of the type. */
+/* X(kind, Python's name of the type) */
 #define VALUE_KIND_MAP(X)                                                      \
     X(ABSENT, "absent") /* an argument that is not given */                    \
     X(UNDEFINED, "Undefined")                                                  \
@@ -41,19 +41,19 @@ enum value_kind {
 #undef VALUE_KIND_ENUM
 };
 
-/* UTF-8, any bytes. */
+/* A string of any bytes; normally UTF-8. */
 struct string {
     const char *s; /* [len], not terminated */
     size_t len;
-    uint32_t hash; /* 0: not computed yet */
+    uint32_t hash; /* 0 if not computed yet */
     bool ascii;    /* one byte per character */
 };
 
 struct value {
     uint8_t kind;
     /* View: an enum view. String: STR_MARKUP or 0. Tuple: TUPLE_GROUP or 0.
-     * Undefined value: the kind that lacks the attribute, or V_ABSENT if there
-     * is no such variable. */
+     * Undefined value: the kind of the object that lacks the attribute, or
+     * V_ABSENT for a variable that does not exist. */
     uint8_t sub;
     union {
         bool truth;
@@ -73,10 +73,11 @@ struct value {
     };
 };
 
-/* HTML, as |safe and |escape mark it. What is joined with it gets escaped. */
+/* Marks a string as HTML, as |safe and |escape do. A string that is joined with
+ * it is escaped first. */
 enum { STR_MARKUP = 1 };
 
-/* A result item of |groupby: (grouper, list). */
+/* Marks a tuple (grouper, list), an item of the result of |groupby. */
 enum { TUPLE_GROUP = 1 };
 
 enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
@@ -90,20 +91,22 @@ struct pair {
     struct value key, value;
 };
 
-/* In insertion order of the keys. */
+/* Keys in insertion order. */
 struct dict {
     size_t n, cap;
-    struct pair *pair;         /* [n] of [cap] */
-    uint32_t *slot, slot_mask; /* hash table: pairs from 1; NULL: few */
+    struct pair *pair; /* [n] of [cap] */
+    /* hash table of pair indices + 1, 0 if free; NULL if few pairs */
+    uint32_t *slot, slot_mask;
 };
 
 struct iter {
     struct list list;
-    size_t at; /* items before it were yielded */
+    size_t at; /* number of items already yielded */
 };
 
 struct range {
-    int64_t first, end, step, n; /* n items, computed from the others */
+    /* n: number of items, computed from the others */
+    int64_t first, end, step, n;
 };
 
 struct joiner {
@@ -165,7 +168,7 @@ static inline double value_as_float(struct value v)
     return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
 }
 
-/* Returns the name used in messages, as in "str object", or "None". */
+/* Returns the type's name for messages, such as "str object" or "None". */
 const char *value_kind_name(enum value_kind kind);
 bool value_truth(struct value v);
 
@@ -180,10 +183,11 @@ bool string_is(const struct string *s, const char *text);
 
 struct list *list_create(struct arena *a, size_t n);
 struct dict *dict_create(struct arena *a, size_t cap);
-/* Keys are strings, numbers and None. Replaces the value of an existing key. */
+/* Sets d[key] to `value`, replacing the value of an existing key. Keys are
+ * strings, numbers and None. */
 bool dict_put(struct arena *a, struct dict *d, struct value key,
               struct value value);
-/* Returns NULL if there is no such key. */
+/* Returns the value of `key`, or NULL if the dict does not have the key. */
 struct value *dict_find(const struct dict *d, struct value key);
 bool value_is_key(struct value v);
 
