@@ -18,7 +18,7 @@ struct lexer {
     const char *s; /* [len], newlines are \n */
     size_t len, at;
     int line;
-    /* the text before `at` ends with a newline, or is empty */
+    /* The text before `at` ends with a newline, or is empty. */
     bool line_starts;
     struct token *token;
     size_t n, cap;

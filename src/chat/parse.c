@@ -1100,7 +1100,7 @@ static pl_status loop_statement(struct parser *p, struct node *out)
 static const struct tag {
     const char *name;
     enum node_kind kind;
-    /* parses the tag after its name */
+    /* Parses the tag after its name. */
     pl_status (*parse)(struct parser *p, struct node *out);
 } tags[] = {
     {"if", N_IF, if_statement},

@@ -800,7 +800,7 @@ static pl_status run_over(struct render *r, const struct node *n,
     bool whole = false;
     struct list *l;
 
-    /* in the arena: a macro may use it after the loop */
+    /* In the arena, because a macro may use it after the loop. */
     PL_TRY(render_alloc(r, 1, sizeof *l, &l));
     PL_TRY(value_items(r, items, l));
     if (n->c)

@@ -79,14 +79,14 @@ struct pl_reply {
      * n_recipient is 0, the recipient is the user. */
     size_t recipient, n_recipient;
     bool pieces; /* report arguments in pieces, as they arrive */
-    /* Of the current call, if its arguments are reported in pieces: the offset
-     * in `raw` where they begin, 0 if none of them was reported; and the end of
-     * the reported part. */
+    /* The current call's arguments, if they are reported in pieces: the offset
+     * in `raw` where they begin, 0 if none was reported; and the end of the
+     * reported part. */
     size_t args, told;
     bool args_whole;
     struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
-    /* of the current call; `made` has its converted arguments */
+    /* Of the current call. `made` has its converted arguments. */
     struct reply_text made, name, id;
 };
 
@@ -486,7 +486,7 @@ static enum found find_call(struct pl_reply *r, bool last, size_t *end)
         struct span rest = from(r, r->seen);
         size_t at = span_find(rest, f->call_close);
 
-        /* a part of the closing marker may have arrived */
+        /* A part of the closing marker may have arrived. */
         if (at == rest.n && !last) {
             size_t keep = f->call_close.n - 1;
 

@@ -236,7 +236,8 @@ enum probe {
 static const struct {
     const char *messages, *tools, *extra;
     bool prompt;
-    /* the messages with arguments as JSON strings; NULL if no calls */
+    /* The messages with arguments as JSON strings; NULL if there are no
+     * calls. */
     const char *as_text;
 } probes[N_PROBE] = {
     [PROMPT] = {ASKED "]", NULL, NULL, true, NULL},

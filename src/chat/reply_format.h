@@ -28,7 +28,7 @@ enum reply_calls {
  * blanks around a marker are not reported. The markers are allocated in
  * `arena`. */
 struct reply_format {
-    /* gpt-oss: each message is <|channel|>NAME<|message|>...<|end|> */
+    /* As in gpt-oss, each message is <|channel|>NAME<|message|>...<|end|> */
     bool channels;
     /* The template reads message.thinking instead of
      * message.reasoning_content. */
@@ -40,7 +40,7 @@ struct reply_format {
     bool each;     /* calls_open and calls_close enclose each call */
     struct span think_open, think_close;
     struct span content_open, content_close; /* around all content */
-    /* marker after a message; after one that ends with a call */
+    /* The marker after a message, and after one that ends with a call. */
     struct span end[2];
 
     enum reply_calls calls;

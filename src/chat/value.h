@@ -95,7 +95,8 @@ struct pair {
 struct dict {
     size_t n, cap;
     struct pair *pair; /* [n] of [cap] */
-    /* hash table of pair indices + 1, 0 if free; NULL if few pairs */
+    /* Hash table of pair indices + 1, 0 if free. NULL if there are few
+     * pairs. */
     uint32_t *slot, slot_mask;
 };
 
@@ -105,7 +106,7 @@ struct iter {
 };
 
 struct range {
-    /* n: number of items, computed from the others */
+    /* n is the number of items, computed from the others. */
     int64_t first, end, step, n;
 };
 

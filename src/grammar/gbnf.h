@@ -27,8 +27,9 @@ enum {
     GBNF_TIMES = 10000, /* the largest count of a repetition */
 };
 
-/* Reads a grammar. `name` is the text's name in messages. PL_BAD_ARGUMENT gives
- * line, column and a remedy. Zeroes *r first; on failure it holds no memory. */
+/* Parses a grammar. `name` is the text's name in messages. PL_BAD_ARGUMENT
+ * gives line, column and a remedy. Zeroes *r first; on failure it holds no
+ * memory. */
 pl_status gbnf_read(struct rules *r, const char *text, size_t len,
                     const char *name, pl_err *err);
 

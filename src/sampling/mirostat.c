@@ -1,4 +1,4 @@
-/* The two versions of Mirostat; mu is the greatest surprise in bits. */
+/* The two versions of Mirostat. mu is the greatest allowed surprise in bits. */
 #include "sampling/mirostat.h"
 
 #include "base/exact.h"
@@ -7,17 +7,18 @@ static const double ln2 = 0x1.62e42fefa39efp-1;
 
 enum {
     N_SLOPE = 100
-}; /* likeliest tokens from which Zipf's exponent is
-                           estimated */
+    /* Number of likeliest tokens from which the exponent of Zipf's law is
+ * estimated. */
+};
 
-/* Returns e^x for any x, within the range of a double. */
+/* Returns e^x for any x, limited to e^700. */
 static double power(double x)
 {
     return x <= 0 ? exact_exp(x) : 1 / exact_exp(x < 700 ? -x : -700);
 }
 
-/* Version 1: returns the k at which a vocabulary by Zipf's law would have this
- * surprise. Candidates must be sorted and weighed. */
+/* Version 1: returns the k for which the k-th likeliest token of a vocabulary
+ * by Zipf's law has surprise mu. Candidates must be sorted and weighed. */
 static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
 {
     double above = 0, below = 0, slope, rest, k;
