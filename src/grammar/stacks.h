@@ -49,8 +49,8 @@ struct stack_set {
     /* In the arena. NULL if no step from or to this set was made. */
     struct stack_row *row;
     /* Characters that all lead to the set `after` are called even. A sequence
-     * of `span` even ASCII characters leads to the set `past`; see masks.c. */
-    /* The even characters, and those that do not lead to STACKS_DEAD. */
+     * of `span` even ASCII characters leads to the set `past`; see masks.c.
+     * Live characters are those that do not lead to STACKS_DEAD. */
     uint64_t even_ascii[2], live_ascii[2];
     uint8_t even_others;
     bool others_known, spanned;

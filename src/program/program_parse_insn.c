@@ -9,7 +9,7 @@ static bool arrow(struct read *r)
     return true;
 }
 
-/* Reads "%5", of the line's device, or "0.%5". */
+/* Reads a tensor: "%5" of the line's device, or "0.%5" of device 0. */
 static bool place(struct read *r, const struct read_at *at, int *dev, int *t)
 {
     char c = lex_peek(&r->x);
@@ -128,7 +128,7 @@ static bool addend(struct read *r, const struct read_at *at, void *out)
            read_adds(r, &a->n_add);
 }
 
-/* Reads what follows `sum`. */
+/* Reads the addends of a sum, after `sum`. */
 static bool sum(struct read *r, const struct read_at *at, struct merge_item *m)
 {
     struct form_stack s = {0};
@@ -161,7 +161,8 @@ static bool items(struct read *r, const struct read_at *at,
     return r->x.status == PL_OK;
 }
 
-/* Reads the devices after `meet`; the default is the line's devices. */
+/* Reads the devices of a barrier, after `meet`. The default is the line's
+ * devices. */
 static bool peers(struct read *r, const struct read_at *at,
                   struct insn_merge *m)
 {

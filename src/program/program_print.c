@@ -18,7 +18,8 @@ static void put_dim(struct text_out *o, pl_dim d)
     text_put(o, "%s", dim_print(d, buf));
 }
 
-/* Prints a tensor of device `own`'s program, or of another's. */
+/* Prints a tensor of device `dev`: "%5" if that is `own`, the line's device,
+ * else "0.%5". */
 static void put_place(struct text_out *o, int own, int dev, int tensor)
 {
     if (dev == own)
@@ -138,7 +139,8 @@ static void put_custom(struct text_out *o, const struct insn_kernel *k)
     put_custom_split(o, "out", 0, &c->out);
 }
 
-/* Returns how many heads a kernel's map has; 0: no map; -1: unknown. */
+/* Returns the number of heads in a kernel's map, 0 if it has no map, -1 if it
+ * cannot be counted. */
 static int64_t mapped_heads(const struct program *p,
                             const struct insn_kernel *k)
 {
@@ -176,8 +178,8 @@ static void put_kernel(struct text_out *o, const struct program *p,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Prints the constant part and the part that grows with the step: "64",
- * "4*n_tok", "64+4*n_tok". */
+/* Prints an offset, the constant part `at` plus the part `off` that depends on
+ * the step: "64", "4*n_tok" or "64+4*n_tok". */
 static void put_offset(struct text_out *o, pl_dim off, int64_t at)
 {
     if (at != 0 || off.symbol == PL_CONST)
@@ -388,7 +390,7 @@ void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
     }
 }
 
-/* ---- what cannot be printed ---------------------------------------------- */
+/* ---- instructions that cannot be printed --------------------------------- */
 
 static bool odd_sum(int n_add)
 {

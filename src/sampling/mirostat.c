@@ -7,9 +7,7 @@ static const double ln2 = 0x1.62e42fefa39efp-1;
 
 enum {
     N_SLOPE = 100
-    /* Number of likeliest tokens from which the exponent of Zipf's law is
- * estimated. */
-};
+}; /* number of likeliest tokens from which Zipf's exponent is estimated */
 
 /* Returns e^x for any x, limited to e^700. */
 static double power(double x)

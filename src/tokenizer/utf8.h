@@ -22,11 +22,11 @@ static inline int utf8_scan(const char *s, size_t n)
         return -1;
     more = b < 0xe0 ? 1 : b < 0xf0 ? 2 : 3;
     if (b == 0xe0)
-        lo = 0xa0; /* overlong below */
+        lo = 0xa0; /* lower bytes: overlong */
     else if (b == 0xed)
         hi = 0x9f; /* higher bytes: surrogates */
     else if (b == 0xf0)
-        lo = 0x90; /* overlong below */
+        lo = 0x90; /* lower bytes: overlong */
     else if (b == 0xf4)
         hi = 0x8f; /* higher bytes: above U+10FFFF */
     for (int i = 1; i <= more; i++) {
