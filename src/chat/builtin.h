@@ -18,8 +18,9 @@ struct args {
 
 struct call {
     struct value self; /* operand of a filter, test or method */
-    struct value arg[BUILTIN_MAX_PARAM]; /* V_ABSENT if not given */
-    const struct args *args;             /* all arguments, for params "*" */
+    /* By parameter; V_ABSENT if not given. */
+    struct value arg[BUILTIN_MAX_PARAM];
+    const struct args *args; /* all arguments, for params "*" */
 };
 
 typedef pl_status builtin_fn(struct render *r, const struct call *c,

@@ -74,7 +74,7 @@ static pl_status equal_inner(struct render *r, struct value a, struct value b,
                (a.range->n < 2 || a.range->step == b.range->step);
         return PL_OK;
     default:
-        *out = a.list == b.list; /* identity */
+        *out = a.list == b.list; /* equal only if they are the same object */
         return PL_OK;
     }
 }

@@ -12,7 +12,7 @@ enum { MAX_COMPARED = 16 }; /* maximum number of operands in a < b < c */
 
 struct parser {
     struct arena *arena;
-    const struct token *t; /* the next one */
+    const struct token *t; /* the next token */
     struct dict *name;
     int depth_left;
     int n_loop;          /* enclosing loops, up to the enclosing macro */
@@ -376,7 +376,8 @@ static pl_status primary(struct parser *p, struct node **out)
 
 static pl_status add_word(struct parser *p, struct node *node, struct word word)
 {
-    if ((node->n_word & (node->n_word - 1)) == 0) { /* grow at powers of 2 */
+    /* Grows when n_word is 0 or a power of 2. */
+    if ((node->n_word & (node->n_word - 1)) == 0) {
         size_t cap = node->n_word > 0 ? 2 * (size_t)node->n_word : 1;
         struct word *more = arena_alloc(p->arena, cap, sizeof *more);
 
@@ -540,7 +541,7 @@ static pl_status test(struct parser *p, struct node **node)
     const struct token *t;
     int line = p->t->line;
 
-    p->t++; /* is */
+    p->t++; /* skips "is" */
     negated = skip_name(p, "not");
     PL_TRY(named(p, N_TEST, *node, node));
     t = p->t;
@@ -885,7 +886,7 @@ static pl_status if_statement(struct parser *p, struct node *out)
         PL_TRY(need_block_end(p));
         PL_TRY(block(p, endif_only, &out->a));
     }
-    p->t++; /* endif */
+    p->t++; /* skips "endif" */
     take_kids(out, &k);
     return need_block_end(p);
 }
@@ -912,7 +913,7 @@ static pl_status for_statement(struct parser *p, struct node *out)
         PL_TRY(body(p, "endfor", &part));
         PL_TRY(add_kid(p, &k, part));
     } else {
-        p->t++; /* endfor */
+        p->t++; /* skips "endfor" */
         PL_TRY(need_block_end(p));
     }
     take_kids(out, &k);
@@ -1164,7 +1165,7 @@ static pl_status block_inner(struct parser *p, const char *const *ends,
         } else if (p->t->kind == T_PRINT_BEGIN) {
             PL_TRY(print(p, &node));
         } else {
-            p->t++; /* {% */
+            p->t++; /* skips "{%" */
             if (is_any(p, ends))
                 return PL_OK;
             PL_TRY(statement(p, &node));

@@ -120,7 +120,7 @@ static pl_status put_real(struct render *r, double v, const struct form *f)
     if (f->type == '%')
         v *= 100;
     if (!f->prefix) {
-        form[1] = '%'; /* without the # */
+        form[1] = '%'; /* drops the # from the format */
         c++;
     }
     numeral_print(text, sizeof text - 1, c, f->precision < 0 ? 6 : f->precision,

@@ -86,7 +86,7 @@ struct pl_reply {
     bool args_whole;
     struct json_scan args_scan;
     struct reply_text content, reasoning, calls;
-    /* Of the current call. `made` has its converted arguments. */
+    /* The current call; `made` has its converted arguments. */
     struct reply_text made, name, id;
 };
 
@@ -301,7 +301,7 @@ static enum mark mark_at(const struct pl_reply *r, struct span t, bool last,
 {
     const struct reply_format *f = r->f;
     const struct {
-        unsigned states; /* bit 1 << enum state */
+        unsigned states; /* 1 << each enum state in which it is valid */
         struct span mark;
         enum mark is;
     } marks[] = {
@@ -674,7 +674,8 @@ static bool go_through_header(struct pl_reply *r, bool last)
 
     if (text.n == 0)
         return false;
-    header = text.s[0] == '<' || text.s[0] == 't'; /* to=... */
+    /* May begin with <| or to=. */
+    header = text.s[0] == '<' || text.s[0] == 't';
     if (header && n < t.n && n <= MOST_BETWEEN) {
         read_header(r, (struct span){t.s, n});
         r->body = r->seen = r->at + n + message.n;

@@ -39,20 +39,22 @@ struct reply_format {
     bool listed;   /* OBJECT: all calls are in one JSON list */
     bool each;     /* calls_open and calls_close enclose each call */
     struct span think_open, think_close;
-    struct span content_open, content_close; /* around all content */
+    struct span content_open, content_close; /* before and after all content */
     /* The marker after a message, and after one that ends with a call. */
     struct span end[2];
 
     enum reply_calls calls;
-    struct span calls_open, calls_close; /* around all calls, or each */
+    /* Around all calls, or if `each` around each. */
+    struct span calls_open, calls_close;
     struct span call_open, call_close;
     /* OBJECT: keys; absent for {"f": {...}} */
     struct span name_key, arguments_key;
     struct span id_open;    /* NAMED: before the identifier */
     struct span name_open;  /* NAMED: between identifier and name */
     struct span args_open;  /* NAMED: before the arguments, with blanks */
-    struct span name_close; /* TAGGED: after the name */
-    struct span key_open, value_open, value_close; /* TAGGED */
+    struct span name_close; /* TAGGED: marker after the name */
+    /* TAGGED: markers around keys and values. */
+    struct span key_open, value_open, value_close;
     /* TAGGED: marker before a value that is not a string. Absent if it is
      * value_open. */
     struct span json_open;
@@ -78,7 +80,7 @@ void reply_format_fini(struct reply_format *f);
 
 /* ---- spans -------------------------------------------------------------- */
 
-struct span span_of(const char *s); /* of a terminated text */
+struct span span_of(const char *s); /* of a zero-terminated text */
 /* without its first `from` bytes */
 struct span span_from(struct span t, size_t from);
 struct span span_trim(struct span t);

@@ -20,7 +20,7 @@
 enum { SYNTAX_MAX_DEPTH = 200 };
 
 enum token_kind {
-    T_END, /* of the template */
+    T_END, /* end of the template */
     T_DATA,
     T_PRINT_BEGIN, /* {{ */
     T_PRINT_END,
@@ -36,7 +36,7 @@ struct token {
     enum token_kind kind;
     int line;
     struct value value; /* of data, name, string and number tokens */
-    char op[3];         /* terminated */
+    char op[3];         /* operator, zero-terminated */
 };
 
 /* Splits text[0 .. len) into tokens. Sets *out to the *n tokens, the last of
@@ -50,8 +50,8 @@ pl_status lex_template(struct arena *a, const char *text, size_t len,
 enum node_kind {
     /* statements */
     N_BLOCK,      /* kid: statements */
-    N_DATA,       /* value */
-    N_PRINT,      /* a */
+    N_DATA,       /* value: the text */
+    N_PRINT,      /* a: expression */
     N_IF,         /* kid: condition, block, condition, block ...; a: else? */
     N_FOR,        /* a: target, b: iterable, c: filter?, kid: body, else?;
                      flags: recursive */
@@ -64,22 +64,22 @@ enum node_kind {
     N_BREAK,
     N_CONTINUE,
     /* expressions */
-    N_CONST, /* value */
+    N_CONST, /* value: the constant */
     N_NAME,  /* sym, value: its text */
     N_HOLE,  /* the input of a block's filter */
-    N_LIST,  /* kid */
+    N_LIST,  /* kid: items */
     N_TUPLE,
     N_DICT,      /* kid: key, value, key, value ... */
     N_ATTRIBUTE, /* a, value: the name; as a target, a is the namespace */
-    N_ITEM,      /* a, b: the index */
-    N_SLICE,     /* a, kid: first?, end?, step? */
+    N_ITEM,      /* a: object, b: index */
+    N_SLICE,     /* a: sequence, kid: first?, end?, step? */
     N_CALL,      /* a: callee, kid, word: arguments, b: *list?, c: **dict? */
     N_FILTER,    /* as N_CALL; builtin?, value: its name */
     N_TEST,      /* as N_FILTER */
-    N_NOT,       /* a */
+    N_NOT,       /* a: operand */
     N_NEGATE,
     N_PLUS,
-    N_AND, /* a, b */
+    N_AND, /* a, b: operands */
     N_OR,
     N_ADD,
     N_SUBTRACT,
@@ -88,9 +88,9 @@ enum node_kind {
     N_DIVIDE_DOWN,
     N_REMAINDER,
     N_POWER,
-    N_JOIN,    /* kid: a ~ b ~ c */
+    N_JOIN,    /* kid: operands of a ~ b ~ c */
     N_COMPARE, /* kid: first, second, ...; op: enum comparison [n_kid - 1] */
-    N_CONDITIONAL, /* a if b else c? */
+    N_CONDITIONAL, /* a: result if b is true, c: else? */
 };
 
 enum comparison { IS_EQ, IS_NE, IS_LT, IS_LE, IS_GT, IS_GE, IS_IN, IS_NOT_IN };
@@ -105,7 +105,7 @@ struct word {
 struct node {
     enum node_kind kind;
     int line;
-    int sym; /* of a name: its number */
+    int sym; /* number of a name */
     struct node *a, *b, *c;
     struct node **kid;
     struct word *word;

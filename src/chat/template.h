@@ -20,7 +20,7 @@ struct chat_limits {
     uint64_t steps;
     int depth;           /* nesting of statements, expressions and values */
     size_t output_bytes; /* including strings being built */
-    size_t memory_bytes; /* of values */
+    size_t memory_bytes; /* memory of all values */
 };
 extern const struct chat_limits chat_usual_limits;
 
@@ -29,7 +29,7 @@ struct chat_variable {
     const char *name;
     const char *s; /* [len] */
     size_t len;
-    bool json; /* else a plain string */
+    bool json; /* `s` is a JSON text, not a plain string */
 };
 
 /* Parses text[0 .. len), which may be freed afterwards. PL_BAD_FILE if it is

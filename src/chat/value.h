@@ -25,7 +25,7 @@
     X(TUPLE, "tuple object")                                                   \
     X(DICT, "dict object")                                                     \
     X(VIEW, "dict view") /* dict.keys(), .values(), .items(), as a list */     \
-    X(ITER, "generator") /* yields its items once */                           \
+    X(ITER, "generator") /* yields each item once */                           \
     X(RANGE, "range object")                                                   \
     X(NAMESPACE, "namespace object")                                           \
     X(LOOP, "loop")                                                            \
@@ -116,7 +116,7 @@ struct joiner {
 };
 
 struct cycler {
-    struct list *list; /* at least one item */
+    struct list *list; /* has at least one item */
     size_t at;
 };
 
@@ -178,7 +178,7 @@ bool value_truth(struct value v);
 /* `s` is borrowed as long as the string is used. */
 struct string *string_view(struct arena *a, const char *s, size_t len);
 struct string *string_copy(struct arena *a, const char *s, size_t len);
-uint32_t string_hash(struct string *s); /* never 0 */
+uint32_t string_hash(struct string *s); /* returns the hash, which is never 0 */
 bool string_equal(struct string *a, struct string *b);
 bool string_is(const struct string *s, const char *text);
 

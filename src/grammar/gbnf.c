@@ -16,8 +16,8 @@ struct parser {
     struct rules *r;
     const char *start, *at, *end;
     const char *name;
-    const char *rule_at;  /* position of the last rule, */
-    int64_t line, column; /* and its line and column */
+    const char *rule_at;  /* start of the rule parsed last */
+    int64_t line, column; /* line and column of rule_at */
     const char **used;    /* [r->n]: where each rule was first named */
     uint32_t cap_rule;
     uint32_t *slot, n_slot; /* owned: hash table of rule numbers + 1 by name */

@@ -23,7 +23,7 @@ enum {
     GBNF_BYTES = 1 << 20,
     GBNF_RULES = 4096,
     GBNF_TREES = 65536, /* literals, classes, groups, ... */
-    GBNF_DEPTH = 64,    /* nested groups */
+    GBNF_DEPTH = 64,    /* maximum nesting of groups */
     GBNF_TIMES = 10000, /* the largest count of a repetition */
 };
 

@@ -33,7 +33,7 @@ void grammar_free(struct grammar *g);
 enum grammar_token_kind {
     GRAMMAR_TOKEN_TEXT,  /* matches its bytes; never if it has none */
     GRAMMAR_TOKEN_END,   /* ends a complete text */
-    GRAMMAR_TOKEN_NEVER, /* other special tokens */
+    GRAMMAR_TOKEN_NEVER, /* never matches; for other special tokens */
 };
 
 enum { GRAMMAR_TOKEN_BYTES = 4096 };

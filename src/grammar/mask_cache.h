@@ -37,7 +37,7 @@ struct mask_cache {
     struct mask_entry **bucket; /* owned, [n_bucket]; the entries, too */
     struct mask_entry *newest, *oldest;
     size_t n_bucket, n_entry, bytes, most_bytes;
-    uint32_t n_word; /* words of a mask */
+    uint32_t n_word; /* number of words of a mask */
 };
 
 bool mask_cache_init(struct mask_cache *c, uint32_t n_word, size_t most_bytes);

@@ -9,10 +9,11 @@
 
 enum {
     MOST_EDGES = 1 << 19,
-    MOST_STEPS = 1 << 21,     /* visits of trees, because some create no node */
-    INLINE_SIZE = 16,         /* a rule of up to this size is inlined, */
-    INLINE_WITHOUT_LOOP = 64, /* or of up to this size without a loop */
-    INLINE_PASSES = 8,        /* maximum depth of nested inlined rules */
+    MOST_STEPS = 1 << 21, /* visits of trees, because some create no node */
+    INLINE_SIZE = 16,     /* maximum size of an inlined rule with a loop */
+    /* Maximum size of an inlined rule without a loop. */
+    INLINE_WITHOUT_LOOP = 64,
+    INLINE_PASSES = 8, /* maximum depth of nested inlined rules */
 };
 
 struct builder {

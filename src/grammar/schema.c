@@ -12,8 +12,9 @@
 enum {
     MOST_DEPTH = 100,
     PATH_BYTES = 512,
-    MOST_ITEMS = 500,     /* of prefixItems */
-    MOST_STEPS = 1 << 22, /* of searches and comparisons */
+    MOST_ITEMS = 500, /* maximum number of prefixItems */
+    /* Maximum number of steps of searches and comparisons. */
+    MOST_STEPS = 1 << 22,
 };
 
 enum keyword_of {
@@ -1289,7 +1290,8 @@ pl_status schema_put_rule(struct gbnf_text *out, struct schema_sums *sums,
     uint32_t none;
     pl_status s = PL_OK;
 
-    while (w.n_rule < sums->n_rule && s == PL_OK) /* existing rules */
+    /* Rules that exist already have no schema. */
+    while (w.n_rule < sums->n_rule && s == PL_OK)
         s = rule_new(&w, NULL, &none);
     if (s == PL_OK)
         s = schema_rule(&w, schema, rule);

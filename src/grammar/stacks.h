@@ -56,7 +56,7 @@ struct stack_set {
     bool others_known, spanned;
     /* others_dead is set if all non-ASCII characters lead to STACKS_DEAD. */
     bool dead_known, others_dead;
-    uint16_t depth;             /* of the deepest stack */
+    uint16_t depth;             /* depth of the deepest stack */
     uint32_t after, past, span; /* all meaningless while `after` is 0 */
     uint32_t n, hash;
     uint32_t closed; /* result of stacks_closed; STACKS_FAILED if not known */

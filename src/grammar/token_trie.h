@@ -18,7 +18,7 @@
  * length. */
 struct char_kinds {
     uint64_t ascii[2];
-    uint8_t others; /* bits: enum other_kind */
+    uint8_t others; /* set of enum other_kind */
 };
 
 enum other_kind {

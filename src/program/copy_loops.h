@@ -5,7 +5,8 @@
 #include "program/program.h"
 
 struct copy_extent {
-    /* Src, dst: offsets in the tensors; bytes: of a span. */
+    /* Offsets in the source and destination tensor, and the size of a span, in
+     * bytes. */
     int64_t src, dst, bytes;
     int64_t n0, src_s0, dst_s0;
     int64_t n1, src_s1, dst_s1;

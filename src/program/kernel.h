@@ -1,5 +1,5 @@
-/* Kernels: what a device can compute, and the parameters of a call besides its
- * tensors. Independent of backends. */
+/* Kernels, the operations that a device can compute, and the parameters of a
+ * kernel call besides its tensors. Independent of backends. */
 #ifndef PROGRAM_KERNEL_H
 #define PROGRAM_KERNEL_H
 
@@ -28,7 +28,7 @@ enum packing { PACKING_ROWS, PACKING_PACKED };
 enum weight_use {
     USE_CONTRACTION,
     USE_LOOKUP, /* gather_rows, which can also read packed weights */
-    USE_VALUES, /* all other readers */
+    USE_VALUES, /* all other kernels */
     USE_COUNT
 };
 /* The form in which a contraction reads its activations. It affects the bits of

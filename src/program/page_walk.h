@@ -9,7 +9,8 @@
 
 struct page_walk {
     struct token_table b;
-    /* Next token; next entry of the sequence's row; last one. */
+    /* The next token; of the current sequence's row, the next and the last
+     * entry. */
     int64_t tok, k, last;
     int64_t row;
 };

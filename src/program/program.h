@@ -87,7 +87,7 @@ struct copy_desc {
     int64_t src_const, dst_const; /* the constant part, which is added to it */
     pl_dim bytes;
     pl_dim n0, src_s0, dst_s0; /* outer loop: count and strides */
-    pl_dim n1, src_s1, dst_s1; /* inner loop */
+    pl_dim n1, src_s1, dst_s1; /* inner loop: count and strides */
 };
 
 /* A value assembled on this device. It is copied by the descriptors piece[],
@@ -143,7 +143,7 @@ struct insn_kernel {
     /* If kernel_maps_heads(): for each local head of argument *many, the local
      * head of argument *few. Else NULL. */
     const int32_t *head_map;
-    const struct kernel_custom *custom; /* for KERNEL_custom */
+    const struct kernel_custom *custom; /* of KERNEL_custom; NULL for others */
     int n_cost;
     const struct kernel_cost *cost;
 };
@@ -192,12 +192,12 @@ struct insn_push {
     bool between_groups; /* counts as a copy, else as part of a collective */
 };
 
-/* Copies every page that the micro-batch's sequences use from tensor `src` of
- * device src_dev to cache `out` of device out_dev. One of the two devices is
- * this one. A destination on the other device is in its inbox. Head h of `out`
- * is copied from head map[h] of `src`; if map[h] is -1, another instruction
- * copies it. Both tensors consist of tiles of tile_bytes, [page][head], and
- * page numbers are the same on both. */
+/* Copies pages from tensor `src` of device src_dev to cache `out` of device
+ * out_dev: all pages that the micro-batch's sequences use. One of the two
+ * devices is this one. A destination on the other device is in its inbox. Head
+ * h of `out` is copied from head map[h] of `src`; if map[h] is -1, another
+ * instruction copies it. Both tensors consist of tiles of tile_bytes,
+ * [page][head], and page numbers are the same on both. */
 struct insn_pages {
     int out_dev, out, src_dev, src;
     /* This device's tensor with the micro-batch's token table. */

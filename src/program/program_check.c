@@ -102,10 +102,9 @@ static struct graph_sizes corner(const struct check *c, const struct insn *st,
     return z;
 }
 
-/* Returns the number of corners at which a range must be checked whose offset
- * has this growth. Counts and strides grow with the sizes. If the offset falls
- * as sizes grow, any corner may have the farthest end; otherwise corner 0 has
- * it. */
+/* Returns the number of corners at which to check a range whose offset has this
+ * growth. Counts and strides grow with the sizes. If the offset falls as sizes
+ * grow, any corner may have the farthest end; otherwise corner 0 has it. */
 static int n_corner(int64_t growth)
 {
     return growth < 0 ? CORNERS : 1;
@@ -686,7 +685,7 @@ struct simulate {
     const struct insn **post; /* owned, [n_event]: the POST of each event */
     int *first;            /* owned, [n_dev]: index of each device's event 0 */
     int *at[QUEUE_COUNT];  /* owned, [n_dev]: index of the next instruction */
-    unsigned char *posted; /* owned, [n_event] */
+    unsigned char *posted; /* owned, [n_event]: 1 if the event was posted */
     int n_event, n_micro;  /* n_micro: micro-batches of the simulated step */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* sizes of these micro-batches */
 };

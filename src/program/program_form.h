@@ -7,9 +7,9 @@
 
 enum {
     FORM_MAX_DEV = 1024,
-    FORM_MAX_WITH = 64,       /* devices in one line */
-    FORM_MAX_EVENT = 1 << 22, /* of all devices */
-    FORM_MAX_CHUNK = 1 << 20, /* of all packings */
+    FORM_MAX_WITH = 64,       /* maximum number of devices in one line */
+    FORM_MAX_EVENT = 1 << 22, /* maximum number of events of all devices */
+    FORM_MAX_CHUNK = 1 << 20, /* maximum number of chunks of all packings */
 };
 /* The limit of numbers of bytes. A size times the largest n_tok stays below, so
  * that no check of a parsed program overflows. */
@@ -47,7 +47,7 @@ struct rank_tree form_tree(enum kernel k);
 struct form_order {
     int dev;
     bool any;         /* there is an instruction above */
-    struct insn last; /* that instruction */
+    struct insn last; /* the instruction above */
 };
 int64_t form_order(const struct form_order *o, int dev, const struct insn *s);
 void form_order_took(struct form_order *o, int dev, const struct insn *s);

@@ -12,13 +12,13 @@
 #include "pl_graph.h"
 
 struct lex {
-    const char *at, *end; /* the rest of the text */
+    const char *at, *end; /* the rest of the text: next character and end */
     const char *begin;    /* start of the line */
-    int line;             /* from 1 */
+    int line;             /* line number, from 1 */
     const char *word;     /* start of the last word read, or of the next one */
     int word_line, word_column;
     pl_err *err;
-    pl_status status; /* of the first error */
+    pl_status status; /* status of the first error */
 };
 
 /* Sets the error "line 3, column 7: ...", with the position of the last word,

@@ -10,14 +10,15 @@
  * length is known. The size of its elements may change between uses. */
 struct read_list {
     void *p;      /* owned */
-    size_t bytes; /* capacity */
+    size_t bytes; /* capacity in bytes */
     int n;
 };
 
 /* A device as read so far. */
 struct read_dev {
     struct program p;
-    /* Insn, dead: of the current variant. */
+    /* Tensors of the device; instructions and dead ranges of the current
+     * variant. */
     struct read_list tensor, insn, dead;
     struct variant variant[PROG_MAX_VARIANT];
     size_t end[REGION_COUNT]; /* end of its tensors, a multiple of 64 */
@@ -76,9 +77,9 @@ bool read_heads(struct read *r, const struct read_at *at,
 /* Returns device `d`, or NULL if the text has no such device. */
 struct read_dev *read_device(struct read *r, int d);
 bool read_adds(struct read *r, int *n);        /* counts '+' after an entry */
-bool read_rank(struct read *r, int32_t *rank); /* "{3}" */
+bool read_rank(struct read *r, int32_t *rank); /* reads "{3}" */
 
-bool read_index(struct read *r, int *out); /* 0 .. INT32_MAX */
+bool read_index(struct read *r, int *out); /* reads 0 .. INT32_MAX */
 bool read_bytes(struct read *r, size_t *out);
 /* Reads a tensor's number, such as "%5". */
 bool read_tensor(struct read *r, int *out);

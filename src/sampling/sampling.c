@@ -19,7 +19,7 @@ struct sampler {
     struct sampling_options o; /* options, without their borrowed members */
     int32_t n_vocab;
     uint64_t state; /* state of the random generator */
-    double mu;      /* surprise limit of Mirostat */
+    double mu;      /* greatest allowed surprise in bits, for Mirostat */
 
     uint8_t
         step[PL_N_STEP]; /* enum pl_sampling_step, only those with an effect */
@@ -475,8 +475,8 @@ static void collect(struct sampler *s, const float *logits)
 
     *a = (struct candidates){.c = a->c, .heat = 1};
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        /* Of equal logits the first is kept, so no candidate of this block
-         * is. */
+        /* The first of equal logits is kept, so no candidate of this block
+         * would be. */
         if (plain && i % BLOCK == 0 && i + BLOCK <= s->n_vocab &&
             a->n == s->cap && greatest_of_block(logits + i) <= a->c[0].key) {
             i += BLOCK - 1;

@@ -51,7 +51,7 @@ struct sampling_options {
     int32_t mirostat;
     float mirostat_tau, mirostat_eta;
 
-    uint8_t step[PL_N_STEP]; /* enum pl_sampling_step */
+    uint8_t step[PL_N_STEP]; /* enum pl_sampling_step, the order of samplers */
     int32_t n_step;          /* 0 for all, in the order of the enum */
 
     const struct sampling_bias *bias; /* [n_bias], borrowed during create */

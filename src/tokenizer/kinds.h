@@ -39,10 +39,11 @@ struct tokenizer {
     /* KIND_SPM and KIND_GEMMA: no symbol contains a blank after a word, so
      * words are merged one by one. */
     bool cuts_words;
-    bool strips_marks, lowers; /* KIND_WORDPIECE */
-    struct char_map map;       /* KIND_UNIGRAM, as the next two */
-    double unknown_score;      /* of a character that is not a token */
-    bool joins_blanks; /* joins white space to one blank before a word */
+    /* KIND_WORDPIECE: removes marks, makes lower case. */
+    bool strips_marks, lowers;
+    struct char_map map;  /* KIND_UNIGRAM, as the next two */
+    double unknown_score; /* of a character that is not a token */
+    bool joins_blanks;    /* joins white space to one blank before a word */
     /* KIND_BPE: the symbol of the character that represents the byte. Other
      * kinds: the token "<0xXX>", or the byte itself as a token. -1 if none. */
     int32_t byte_id[256];

@@ -56,7 +56,7 @@ static const char *const eog_texts[] = {
     "<|calls|>",
     "<end_of_utterance>",
     "[e~[",
-    /* with U+FF5C (fullwidth bar) and U+2581 */
+    /* this text contains U+FF5C (fullwidth bar) and U+2581 */
     ("<\xef\xbd\x9c"
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };

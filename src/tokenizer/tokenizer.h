@@ -63,10 +63,11 @@ enum tokenizer_flag {
     TOKENIZER_WHOLE = 8         /* decoding: nothing precedes these tokens */
 };
 
-/* Appends the tokens of text[0 .. len), which may hold any bytes. Bytes that
- * are not UTF-8 are kept one by one; WordPiece drops them, and Unigram treats
- * them as U+FFFD. A byte without a token becomes the unknown token, or nothing
- * if there is none. Takes O(n log n) time. On failure `out` is unchanged. */
+/* Appends the tokens of text[0 .. len), which may contain any bytes. Each byte
+ * that is not UTF-8 is encoded separately; WordPiece drops it, and Unigram
+ * treats it as U+FFFD. A byte without a token becomes the unknown token, or
+ * nothing if there is none. Takes O(n log n) time. On failure `out` is
+ * unchanged. */
 pl_status tokenizer_encode(const struct tokenizer *t, const char *text,
                            size_t len, unsigned flags, struct token_list *out,
                            pl_err *err);

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How much less than the lowest score of a token an unknown character
- * scores. */
+/* An unknown character scores this much less than the worst token. */
 static const double unknown_penalty = 10;
 
 static bool is_cut(const struct token *t)

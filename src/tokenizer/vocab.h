@@ -46,9 +46,9 @@ struct vocab {
     struct token *token; /* [n_symbol]; the first n_token are the file's */
     int32_t n_token, n_symbol, cap;
     bool has_same;             /* some tokens have the same text */
-    struct vocab_slot *slot;   /* hash table */
+    struct vocab_slot *slot;   /* hash table of texts */
     uint32_t n_slot;           /* a power of two */
-    struct vocab_merge *merge; /* hash table */
+    struct vocab_merge *merge; /* hash table of merges */
     uint32_t n_merge_slot;     /* a power of two, or 0 */
     uint32_t max_len;          /* length of the longest text */
 };
