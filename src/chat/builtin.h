@@ -9,7 +9,7 @@ struct render;
 
 enum { BUILTIN_MAX_ARG = 32, BUILTIN_MAX_PARAM = 6 };
 
-/* The arguments of a call, positional ones first. */
+/* The arguments of a call: n positional ones, then n_word named ones. */
 struct args {
     int n, n_word;
     struct value value[BUILTIN_MAX_ARG];  /* [n + n_word] */
@@ -33,7 +33,8 @@ struct builtin {
     builtin_fn *run;
 };
 
-/* Return the row of that name, or NULL. */
+/* Return the function, filter, test or method of this name, or NULL.
+ * builtin_method looks only for methods of values of kind `kind`. */
 const struct builtin *builtin_function(const struct string *name);
 const struct builtin *builtin_filter(const struct string *name);
 const struct builtin *builtin_test(const struct string *name);

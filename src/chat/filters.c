@@ -505,7 +505,7 @@ static pl_status slice(struct render *r, const struct call *c,
     return make_iter(r, &all, out);
 }
 
-/* Returns the arguments of a call without the first `skip`. */
+/* Returns a copy of `args` without the first `skip` arguments. */
 static struct args args_rest(const struct args *args, int skip)
 {
     struct args rest = *args;

@@ -305,7 +305,8 @@ static bool text_to_float(const struct string *s, double *out)
     if (!isdigit((unsigned char)*p) && *p != '.' && !ascii_same(p, "inf") &&
         !ascii_same(p, "infinity") && !ascii_same(p, "nan"))
         return false;
-    if (strchr(p, 'x') || strchr(p, 'X')) /* C accepts hexadecimal floats */
+    /* C accepts hexadecimal floats, Python does not. */
+    if (strchr(p, 'x') || strchr(p, 'X'))
         return false;
     *out = numeral_double(buf, &end);
     return *end == '\0';

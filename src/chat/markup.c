@@ -99,7 +99,8 @@ pl_status markup_operands(struct render *r, enum node_kind kind,
     return markup_escape(r, *b, false, b);
 }
 
-/* Escapes the arguments of a method that become part of its result. */
+/* If the method's result contains arguments, as that of replace(), escapes
+ * these arguments. */
 static pl_status method_args(struct render *r, const struct builtin *method,
                              struct args *args)
 {

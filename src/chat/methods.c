@@ -106,7 +106,7 @@ static uint32_t cased(uint32_t c, enum string_case to, bool first,
     }
 }
 
-enum { SHARP_S = 0xdf }; /* two letters in upper case */
+enum { SHARP_S = 0xdf }; /* German sharp s, which is SS in upper case */
 
 pl_status string_case(struct render *r, const struct string *s,
                       enum string_case to, struct value *out)
@@ -227,7 +227,7 @@ pl_status string_replace(struct render *r, const struct string *s,
         at += to_found + from->len;
         if (from->len > 0)
             continue;
-        if (at == s->len) /* an empty part also matches at the end */
+        if (at == s->len) /* an empty `from` also matches at the end */
             break;
         to_found = unicode_get(s->s + at, s->len - at, &c);
         PL_TRY(render_put(r, s->s + at, to_found));
@@ -984,7 +984,8 @@ static pl_status dict_items(struct render *r, const struct call *c,
     return dict_view(r, c->self.dict, VIEW_ITEMS, out);
 }
 
-/* Returns the value itself, because values never change. */
+/* The method copy() of dicts: returns the dict itself, because dicts never
+ * change. */
 static pl_status copy(struct render *r, const struct call *c, struct value *out)
 {
     (void)r;

@@ -1,5 +1,5 @@
-/* Builds a tree from a template's tokens by recursive descent. One function for
- * each level of precedence, in the order of the grammar. */
+/* Builds a tree from a template's tokens by recursive descent. There is one
+ * function for each level of precedence, in the order of the grammar. */
 #include "chat/syntax.h"
 
 #include "base/err.h"
@@ -201,7 +201,7 @@ static pl_status unary(struct parser *p, bool filters, struct node **out);
 /* The form of a comma-separated list without brackets that is allowed. */
 struct tuple_form {
     bool simple;     /* only names and literals */
-    bool condition;  /* a if b else c is allowed */
+    bool condition;  /* conditional expressions "a if b else c" are allowed */
     bool may_empty;  /* an empty list is allowed; it is in brackets */
     const char *end; /* the word that ends the list, or NULL */
 };

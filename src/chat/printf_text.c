@@ -13,7 +13,7 @@
 
 enum { MAX_WIDTH = 100000, MAX_PRECISION = 300 };
 
-/* The format of one value. */
+/* A parsed format specification, for one value. */
 struct form {
     uint32_t fill;
     /* < > ^, or = to fill between sign and digits; '\0' for the default */

@@ -314,7 +314,8 @@ static pl_status add_word(struct render *r, struct args *args,
     return PL_OK;
 }
 
-/* Appends *list to the positional arguments. */
+/* Evaluates the list after "*" in a call and appends its items to the
+ * positional arguments. */
 static pl_status eval_list_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -329,7 +330,8 @@ static pl_status eval_list_args(struct render *r, const struct node *n,
     return PL_OK;
 }
 
-/* Appends **dict to the named arguments. */
+/* Evaluates the dict after "**" in a call and appends its pairs to the named
+ * arguments. */
 static pl_status eval_dict_args(struct render *r, const struct node *n,
                                 struct args *args)
 {
@@ -808,7 +810,8 @@ static pl_status run_over(struct render *r, const struct node *n,
     PL_TRY(scope_open(r, outer));
     PL_TRY(run_loop(r, n, l, depth, &whole));
     r->scope->n = 0;
-    if (!whole && n->n_kid > 1) /* as in jinja2, even after a break */
+    /* As in jinja2, `else` runs even after a break. */
+    if (!whole && n->n_kid > 1)
         PL_TRY(run(r, n->kid[1]));
     r->scope = outer;
     return PL_OK;

@@ -59,10 +59,11 @@ struct render {
     pl_err *err;
 };
 
-/* Fails with "template line N: ...". */
+/* Sets the error "template line N: ..." with status `s`, and returns `s`. */
 pl_status render_fail(struct render *r, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails with "'x' is undefined" or "'dict object' has no attribute 'x'". */
+/* Fails because the undefined value `v` is used: "'x' is undefined" or "'dict
+ * object' has no attribute 'x'". */
 pl_status render_undefined(struct render *r, struct value v);
 
 /* ---- limits ------------------------------------------------------------ */

@@ -125,7 +125,7 @@ static bool read_object(const struct reply_format *f, struct span t,
     out->arguments = span_of("{}");
     if (!is_object(t, made))
         return false;
-    if (f->name_key.n == 0) { /* the only key is the name */
+    if (f->name_key.n == 0) { /* {"f": {...}}: the only key is the name */
         if (!json_walk_next(&w, &out->name, &out->arguments) ||
             json_walk_next(&w, &key, &value))
             return false;
@@ -168,7 +168,7 @@ static bool read_head(const struct reply_format *f, struct span *t,
 
     out->name = (struct span){rest.s, span_name(rest)};
     rest = span_from(rest, out->name.n);
-    if (f->name_open.n > 0) { /* the first name is an identifier */
+    if (f->name_open.n > 0) { /* the identifier comes before the name */
         if (!span_begins(rest, f->name_open))
             return false;
         out->id = out->name;

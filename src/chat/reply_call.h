@@ -38,7 +38,7 @@ bool reply_call_read(const struct reply_format *f, struct span t,
  * `t`. Sets out->name and out->id, which point into `t`. */
 bool reply_call_begins(const struct reply_format *f, struct span t,
                        struct reply_call *out, size_t *at);
-/* Returns true if a tool has this name. */
+/* Returns true if the list `tools` declares a tool of this name. */
 bool reply_is_tool(const json_t *tools, struct span name);
 
 #endif

@@ -634,7 +634,8 @@ static void learn_end(struct reply_format *f, struct span rest)
 }
 
 /* Learns the markers around calls. `plain` is the text of a message before its
- * content. */
+ * content, `one` the first call of a probe, and `second` the second call or
+ * NULL. */
 static void learn_around(struct reply_format *f, const struct answers *a,
                          struct span plain, const struct seen *one,
                          const struct seen *second)
@@ -674,7 +675,7 @@ static struct span leave_id(struct seen *c, const char *id)
     return after;
 }
 
-/* Learns the markers around [f(k='v', n=1)]. */
+/* Learns the markers around a CALLS_PYTHON call, such as [f(k='v', n=1)]. */
 static void learn_python(struct reply_format *f, const struct answers *a,
                          struct span plain, bool *no_memory)
 {
@@ -766,8 +767,8 @@ static void learn_calls(struct reply_format *f, const struct answers *a,
 
 /* ---- all ----------------------------------------------------------------- */
 
-/* Copies the markers, which point into the probes' texts, to the format's
- * arena. */
+/* Copies the markers to the format's arena, because they point into the texts
+ * of probes, which are freed. */
 static pl_status keep(struct reply_format *f, pl_err *err)
 {
     struct span *all[] = {

@@ -37,7 +37,7 @@ struct reply_format {
     bool led;      /* blanks separate a prompt from content */
     bool id_named; /* NAMED: the name is an identifier such as functions.f:0 */
     bool listed;   /* OBJECT: all calls are in one JSON list */
-    bool each;     /* calls_open and calls_close enclose each call */
+    bool each;     /* calls_open and calls_close are around each call */
     struct span think_open, think_close;
     struct span content_open, content_close; /* before and after all content */
     /* The marker after a message, and after one that ends with a call. */
@@ -50,8 +50,8 @@ struct reply_format {
     /* OBJECT: keys; absent for {"f": {...}} */
     struct span name_key, arguments_key;
     struct span id_open;    /* NAMED: before the identifier */
-    struct span name_open;  /* NAMED: between identifier and name */
-    struct span args_open;  /* NAMED: before the arguments, with blanks */
+    struct span name_open;  /* NAMED: between the identifier and the name */
+    struct span args_open;  /* NAMED: before the arguments, including blanks */
     struct span name_close; /* TAGGED: marker after the name */
     /* TAGGED: markers around keys and values. */
     struct span key_open, value_open, value_close;

@@ -14,7 +14,7 @@
 
 /* X(kind, Python's name of the type) */
 #define VALUE_KIND_MAP(X)                                                      \
-    X(ABSENT, "absent") /* an argument that is not given */                    \
+    X(ABSENT, "absent") /* argument that is not given */                       \
     X(UNDEFINED, "Undefined")                                                  \
     X(NONE, "None")                                                            \
     X(BOOL, "bool")                                                            \
@@ -59,7 +59,7 @@ struct value {
         bool truth;
         int64_t i;
         double f;
-        struct string *str; /* of an undefined value: its name, or NULL */
+        struct string *str; /* for V_STR; for V_UNDEFINED its name, or NULL */
         struct list *list;  /* of lists, tuples, views */
         struct dict *dict;  /* also of namespaces */
         struct iter *iter;
@@ -157,13 +157,13 @@ static inline bool value_is_number(struct value v)
     return v.kind == V_BOOL || v.kind == V_INT || v.kind == V_FLOAT;
 }
 
-/* v must be a bool or an int. */
+/* Returns the value of a bool or an int. `v` must be one of these. */
 static inline int64_t value_as_int(struct value v)
 {
     return v.kind == V_BOOL ? v.truth : v.i;
 }
 
-/* v must be a number. */
+/* Returns the value of a number. `v` must be a bool, an int or a float. */
 static inline double value_as_float(struct value v)
 {
     return v.kind == V_FLOAT ? v.f : (double)value_as_int(v);
@@ -175,7 +175,8 @@ bool value_truth(struct value v);
 
 /* The functions below return NULL or false when out of memory. */
 
-/* `s` is borrowed as long as the string is used. */
+/* Return a string with the text s[0 .. len). string_view borrows `s` as long as
+ * the string is used; string_copy copies it. */
 struct string *string_view(struct arena *a, const char *s, size_t len);
 struct string *string_copy(struct arena *a, const char *s, size_t len);
 uint32_t string_hash(struct string *s); /* returns the hash, which is never 0 */

@@ -1,4 +1,5 @@
-/* Converts JSON to values. The only file of values that uses jansson. */
+/* Converts JSON to values. value_json.c is the only file for values that uses
+ * jansson. */
 #ifndef CHAT_VALUE_JSON_H
 #define CHAT_VALUE_JSON_H
 

@@ -182,7 +182,8 @@ static pl_status begins_with_itself(struct maker *m, uint32_t rule,
                    m->name, (long long)r->line, (long long)r->column, a, b);
 }
 
-/* Progress of the depth-first walk at one rule. */
+/* A rule on the path of the depth-first walk, and the number of its edges
+ * visited so far. */
 struct visit {
     uint32_t rule, edge;
 };
@@ -261,7 +262,7 @@ static pl_status list_entries(struct maker *m)
     return PL_OK;
 }
 
-/* Drops the return state of a call if that state could only return. */
+/* If the return state of a call can only return, sets it to STATE_NONE. */
 static void shorten_calls(struct automaton *a)
 {
     for (uint32_t i = 0; i < a->n_call; i++) {

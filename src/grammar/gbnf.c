@@ -58,7 +58,7 @@ static pl_status wrong(struct parser *p, const char *what)
     return wrong_at(p, p->at, what);
 }
 
-/* Does the same, with a rule's name in the message. */
+/* Does the same with the message `before`, the rule's name, `after`. */
 static pl_status wrong_rule(struct parser *p, const char *at, const char *name,
                             const char *before, const char *after)
 {
@@ -457,7 +457,7 @@ static bool is_repeat(char c)
     return c == '*' || c == '+' || c == '?' || c == '{';
 }
 
-/* Reads all repetitions after an item. */
+/* Reads all repetition signs after *item and wraps the item in their trees. */
 static pl_status read_repeats(struct parser *p, bool lines,
                               const struct tree **item)
 {

@@ -22,7 +22,8 @@
 enum {
     GBNF_BYTES = 1 << 20,
     GBNF_RULES = 4096,
-    GBNF_TREES = 65536, /* literals, classes, groups, ... */
+    /* Limit of the number of literals, classes, groups, ... */
+    GBNF_TREES = 65536,
     GBNF_DEPTH = 64,    /* maximum nesting of groups */
     GBNF_TIMES = 10000, /* the largest count of a repetition */
 };

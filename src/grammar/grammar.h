@@ -72,7 +72,7 @@ void grammar_masks_free(struct grammar_masks *m);
 /* Creates a state at the start of a text. */
 pl_status grammar_state_create(struct grammar_state **out,
                                struct grammar_masks *m, pl_err *err);
-/* Copies a state; the copy advances on its own. */
+/* Copies a state. The copy and the original then advance independently. */
 pl_status grammar_state_copy(struct grammar_state **out,
                              const struct grammar_state *from, pl_err *err);
 void grammar_state_free(struct grammar_state *s);

@@ -421,7 +421,7 @@ static bool walk_leaves(struct walk *w, struct stack_row *row,
     return true;
 }
 
-/* Adds all leaves below a node. */
+/* Sets the bits of the tokens of all leaves below a node. */
 static void add_branch(struct walk *w, const struct trie_node *node)
 {
     const struct grammar_vocab *v = w->m->v;
@@ -671,7 +671,7 @@ static bool add_tops(struct grammar_masks *m, uint32_t set, uint32_t *bits,
     return true;
 }
 
-/* Computes the mask of a set, without the tokens that end a text. */
+/* Computes and caches the mask of a set, without the tokens that end a text. */
 static bool make_mask(struct grammar_masks *m, uint32_t set, uint32_t *bits)
 {
     struct walk w = {.m = m, .bits = bits, .most = INT64_MAX};

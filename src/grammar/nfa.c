@@ -1,4 +1,4 @@
-/* Converts trees to graphs; see nfa.h. */
+/* Converts the trees of rules to graphs; see nfa.h. */
 #include "grammar/nfa.h"
 
 #include "base/err.h"

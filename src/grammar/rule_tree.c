@@ -1,4 +1,4 @@
-/* Shared by all notations: ranges of characters, and UTF-8. */
+/* Functions that all notations share: ranges of characters, and UTF-8. */
 #include "grammar/rule_tree.h"
 
 #include <stdlib.h>

@@ -15,7 +15,7 @@ enum tree_kind {
     TREE_CLASS,  /* one character of the ranges, as UTF-8 */
     TREE_RULE,   /* a text of the rule */
     TREE_SEQ,    /* all children, one after another */
-    TREE_ALT,    /* one of the children */
+    TREE_ALT,    /* any one of the children */
     TREE_REPEAT, /* the only child, min to max times */
 };
 
@@ -40,7 +40,7 @@ struct tree {
 struct rule {
     const char *name; /* terminated */
     const struct tree *body;
-    int64_t line, column; /* of its beginning, from 1 */
+    int64_t line, column; /* position of its beginning, from 1 */
 };
 
 struct rules {

@@ -378,7 +378,8 @@ static const char *only_type(struct writer *w, json_t *schema, int depth)
     return type && strcmp(type, "integer") == 0 ? "number" : type;
 }
 
-/* Returns true if const and enum show that a and b have no value in common. */
+/* Returns true if the keywords const and enum show that no value fits both
+ * schemas a and b. */
 static bool other_constants(struct writer *w, json_t *a, json_t *b)
 {
     json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
@@ -411,8 +412,9 @@ static bool requires(struct writer *w, json_t *schema, const char *key)
     return false;
 }
 
-/* Returns true if no document fits both. Detects only simple cases: different
- * types, different constants, or a required member with different constants. */
+/* Returns true if no document fits both schemas. Detects only simple cases:
+ * different types, different constants, or a required member with different
+ * constants. */
 static bool are_apart(struct writer *w, json_t *a, json_t *b)
 {
     const char *x = only_type(w, a, 8), *y = only_type(w, b, 8);
@@ -501,7 +503,8 @@ static pl_status put_pattern(struct part *p, const json_t *pattern)
 
 static pl_status put_format(struct part *p, const json_t *format)
 {
-    /* February has 28 days, because a grammar cannot count years. */
+    /* February has only 28 days here, because a grammar cannot detect leap
+     * years. */
     static const char date[] =
         "[0-9]{4} \"-\" ((\"0\" [1-9] | \"1\" [0-2]) \"-\" (\"0\" [1-9] | "
         "\"1\" [0-9] | \"2\" [0-8]) | (\"0\" [13-9] | \"1\" [0-2]) \"-\" "
@@ -1243,7 +1246,8 @@ static pl_status put_schema(struct part *p)
     return bits ? put_types(p, bits) : put_untyped(p);
 }
 
-/* Returns the rule of a schema. Writes it unless it exists. */
+/* Sets *out to the rule of a schema. Writes the rule if it does not exist
+ * yet. */
 static pl_status schema_rule(struct writer *w, json_t *schema, uint32_t *out)
 {
     struct part p = {.w = w, .schema = schema};

@@ -32,7 +32,7 @@ extern const struct schema_strings schema_strings; /* the notation of JSON */
 /* Writes the rules to which those of schemas refer: ws, string, value and
  * others. Must be called once per grammar. */
 void schema_put_common(struct gbnf_text *out, const struct schema_strings *how);
-/* Totals over all schemas of a grammar so far. */
+/* Totals over all schemas added to a grammar so far. */
 struct schema_sums {
     uint32_t n_rule;
     int64_t n_step; /* steps of searches and comparisons, which are limited */

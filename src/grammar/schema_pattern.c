@@ -14,7 +14,7 @@ struct pattern {
     int depth;
 };
 
-/* The characters of a class. */
+/* The characters of a class, as ranges. */
 struct ranges {
     struct char_range r[2 * MOST_RANGES + 2];
     uint32_t n;

@@ -20,7 +20,7 @@ void gbnf_put_bytes(struct gbnf_text *t, const char *s, size_t len);
 void gbnf_print(struct gbnf_text *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Puts a literal of these bytes, which are UTF-8. */
+/* Puts a GBNF literal of the text s[0 .. len), which must be UTF-8. */
 void gbnf_put_literal(struct gbnf_text *t, const char *s, size_t len);
 /* Puts a class of characters, given as n normalized ranges. Each character has
  * only one spelling in a JSON string: itself, or the shortest escape if JSON

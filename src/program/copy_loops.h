@@ -1,4 +1,4 @@
-/* A copy descriptor evaluated at the sizes of a step. */
+/* A copy descriptor (copy_desc) evaluated at the sizes of a step. */
 #ifndef PROGRAM_COPY_LOOPS_H
 #define PROGRAM_COPY_LOOPS_H
 

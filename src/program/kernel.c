@@ -1,4 +1,4 @@
-/* The table of kernels.def. */
+/* The table of kernels.def and its functions; see kernel.h. */
 #include "program/kernel.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@ enum kernel {
     KERNEL_COUNT
 };
 
-/* The access of an instruction to a tensor. */
+/* The kind of access of an instruction to a tensor. */
 enum access {
     ACCESS_READ = 1,
     ACCESS_WRITE = 2,

@@ -57,7 +57,7 @@
 enum region {
     REGION_WEIGHTS,
     REGION_CACHE,
-    REGION_WORK,  /* activations, inputs, outputs, staging */
+    REGION_WORK,  /* activations, inputs, outputs, staging buffers */
     REGION_INBOX, /* the only region that peers write, by PUSH and PAGES only */
     REGION_COUNT
 };
@@ -160,7 +160,7 @@ struct insn_merge {
     int group; /* of a barrier: its group, less than n_group */
     int n_peer;
     const int *peer; /* of a barrier: its devices, including this one */
-    bool collective; /* it is a collective of a group */
+    bool collective; /* counts as a collective of its group */
     bool counted;    /* this device counts it in statistics, its peers do not */
     pl_dim collective_bytes[2]; /* logical size in bytes: the sum of both */
 };
@@ -349,7 +349,7 @@ static inline bool insn_is_transfer(const struct insn *s)
            s->kind == INSN_PUSH;
 }
 
-/* Returns true for a copy between groups. */
+/* Returns true if the instruction copies between groups. */
 static inline bool insn_is_group_copy(const struct insn *s)
 {
     return s->kind == INSN_PAGES ||
@@ -398,7 +398,7 @@ static inline bool insn_is_event(const struct insn *s)
     return s->kind == INSN_POST || s->kind == INSN_WAIT;
 }
 
-/* One tensor that an instruction accesses. */
+/* An access of an instruction to a tensor. */
 struct insn_access {
     int dev, tensor; /* device in the set, tensor of its program */
     size_t off;      /* bytes from the tensor's start */

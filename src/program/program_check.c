@@ -229,7 +229,8 @@ static pl_status check_result(const struct check *c, const struct insn *st,
     return PL_OK;
 }
 
-/* Checks that a sum accesses floats only at multiples of their size. */
+/* Checks that the copies of a sum access whole floats, at multiples of their
+ * size. */
 static pl_status check_floats(const struct check *c, const struct copy_desc *l)
 {
     if (!whole_floats(l->bytes))
@@ -305,7 +306,7 @@ static bool is_memory(const struct program *p, const struct prog_tensor *t)
     return pool >= 0 && pool < program_pools(&p->max) && t->dim[0].n == 1;
 }
 
-/* Checks that the tensor is the token table of the instruction's
+/* Fails if the tensor is not the token table of the instruction's
  * micro-batch. */
 static pl_status check_token_table(const struct check *c, const struct insn *st,
                                    int tensor)
@@ -598,8 +599,8 @@ static void scan_inbox_use(void *user, const struct insn_access *u)
         x->written = true;
 }
 
-/* Checks that the device does not write its own inbox, which only pushes fill.
- * The instruction's tensors must exist. */
+/* Fails if the instruction writes its own device's inbox, which only pushes
+ * fill. The instruction's tensors must exist. */
 static pl_status check_own_inbox(const struct check *c, const struct insn *st)
 {
     struct inbox_look x = {c->p, false};

@@ -14,7 +14,8 @@
 /* The dimensions that a row's letters stand for. */
 enum { LETTERS = 64 };
 struct shape {
-    pl_dim dim[LETTERS]; /* by letter & 63, if in `known` */
+    /* Indexed by letter & 63; valid if its bit is in `known`. */
+    pl_dim dim[LETTERS];
     uint64_t known;
     int n_star; /* number of the result's dimensions that '*' matches */
     pl_dim star[GRAPH_MAX_DIM];
@@ -132,8 +133,8 @@ static const char *dims_of(const struct insn_kernel *k)
     return op < OP_COUNT ? op_info(op)->dims : "*->*";
 }
 
-/* Returns true if an operand may have a dimension of 1 where the result has
- * more. */
+/* Returns true if an operand may have a dimension of 1 where the result has a
+ * larger one. */
 static bool repeats(const struct insn_kernel *k, const char *dims, int operand)
 {
     return strcmp(dims, "*,*->*") == 0 || k->kernel == KERNEL_custom ||
@@ -198,7 +199,7 @@ static bool holds(const struct prog_tensor *t, char what)
                !t->pack && t->n_dim == 3;
     case 's':
         return t->format == PL_F32 && !t->pack && t->n_dim == 3;
-    case 'w': { /* rows and their length must match its dimensions */
+    case 'w': { /* a packing's rows and their length match dim[] */
         const pl_dim *d = t->n_dim >= 2 ? &t->dim[t->n_dim - 2] : NULL;
 
         return t->format != PL_I32 && d &&

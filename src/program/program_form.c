@@ -1,4 +1,4 @@
-/* The defaults of program_form.h. */
+/* Computes the defaults of program_form.h. */
 #include "program/program_form.h"
 
 #include "program/cache_tile.h"

@@ -32,7 +32,7 @@ bool lex_expected(struct lex *x, const char *what);
 /* Advances to the next line that is not empty. Returns false at the end of the
  * text. */
 bool lex_line(struct lex *x);
-/* Returns true at the end of the line. */
+/* Returns true if no word is left on the line. */
 bool lex_at_end(struct lex *x);
 bool lex_need_end(struct lex *x);
 /* Returns the next character that is not a blank; '\0' at the end of the

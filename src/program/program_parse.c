@@ -97,7 +97,7 @@ struct read_dev *read_device(struct read *r, int d)
 
 /* ---- devices ------------------------------------------------------------- */
 
-/* Reads "n_tok 4 n_out 4", after `max`. */
+/* Reads sizes such as "n_tok 4 n_out 4", after `max`. */
 static bool sizes(struct read *r, struct program *p)
 {
     struct lex *x = &r->x;
@@ -230,7 +230,7 @@ static bool variant(struct read *r)
     return lex_need_end(&r->x);
 }
 
-/* Reads "128 @0, 64 @512" or "%5", after `dies`. */
+/* Reads dead ranges such as "128 @0, 64 @512" or "%5", after `dies`. */
 static bool dead_ranges(struct read *r, struct read_dev *d)
 {
     struct dead_range *x;
@@ -262,7 +262,7 @@ static bool dead_ranges(struct read *r, struct read_dev *d)
     return lex_need_end(&r->x);
 }
 
-/* The part of a line before the colon. */
+/* The part of an instruction's line before the colon. */
 struct who {
     int dev[FORM_MAX_WITH], n;
     enum queue queue;
@@ -271,7 +271,8 @@ struct who {
     int64_t least, most;
 };
 
-/* Reads "n_tok 5..", "n_out ..4" or "n_tok 2..4", after `if`. */
+/* Reads a predicate such as "n_tok 5..", "n_out ..4" or "n_tok 2..4", after
+ * `if`. */
 static bool guard(struct read *r, struct who *w)
 {
     struct lex *x = &r->x;

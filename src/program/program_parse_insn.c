@@ -58,7 +58,8 @@ bool read_entries(struct read *r, const struct read_at *at, read_entry_fn *one,
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Reads "64", "4*n_tok" or "64+4*n_tok". */
+/* Reads an offset such as "64", "4*n_tok" or "64+4*n_tok" into its constant
+ * part *at and its other part *off. */
 static bool offset(struct read *r, int64_t *at, pl_dim *off)
 {
     pl_dim d;
@@ -73,7 +74,8 @@ static bool offset(struct read *r, int64_t *at, pl_dim *off)
     return !lex_accept(&r->x, '+') || lex_dim(&r->x, off);
 }
 
-/* Reads "x n_tok(64, 32)" if present. */
+/* Reads a loop such as "x n_tok(64, 32)": its count and its strides. If there
+ * is none, the count is 1. */
 static bool loop(struct read *r, pl_dim *n, pl_dim *src, pl_dim *dst)
 {
     *n = (pl_dim){1, PL_CONST};

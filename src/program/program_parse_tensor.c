@@ -70,7 +70,7 @@ static bool pack_words(struct read *r, struct pack *p, bool *told)
     return lex_need(x, ')');
 }
 
-/* Builds the packing from the parsed spans. */
+/* Builds the packing from the parsed spans, which are in r->part. */
 static bool pack_make(struct read *r, struct pack *p)
 {
     const struct pack_span *span = r->part.p;
@@ -152,7 +152,7 @@ static bool dimensions(struct read *r, struct prog_tensor *t)
     return lex_need(&r->x, ']');
 }
 
-struct told { /* the parts given for a tensor */
+struct told { /* the parts of a tensor that its line gives */
     bool offset, bytes;
 };
 

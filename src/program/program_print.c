@@ -112,7 +112,8 @@ static void put_costs(struct text_out *o, const struct insn_kernel *k)
     text_put_char(o, ')');
 }
 
-/* Prints the local parts of a split dimension, for a caller-defined kernel. */
+/* Prints the part of a split dimension that is on the device, for a kernel of a
+ * caller-defined op. */
 static void put_custom_split(struct text_out *o, const char *name, int i,
                              const struct kernel_custom_split *s)
 {
@@ -275,7 +276,8 @@ static void put_item(struct text_out *o, int own, const struct merge_item *m)
     put_pieces(o, own, m->reduce, m->piece, m->n_piece);
 }
 
-/* Returns true if it printed something. */
+/* Prints the words of a merge before its items. Returns true if there were
+ * any. */
 static bool put_merge_head(struct text_out *o, const struct insn_merge *m)
 {
     const pl_dim *b = m->collective_bytes;

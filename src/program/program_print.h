@@ -1,4 +1,4 @@
-/* Shared by the files that print programs. */
+/* Functions shared by the files that print programs. */
 #ifndef PROGRAM_PROGRAM_PRINT_H
 #define PROGRAM_PROGRAM_PRINT_H
 
@@ -16,7 +16,8 @@ static inline void put_comma(struct text_out *o, int i)
  * instruction of device `dev` of all[n_dev]. */
 void program_put_insn(struct text_out *o, const struct program *all, int n_dev,
                       int dev, const struct insn *s);
-/* Returns why an instruction cannot be printed, or NULL if it can. */
+/* Returns why an instruction cannot be printed, as a part of an error message,
+ * or NULL if it can be printed. */
 const char *program_insn_oddity(const struct program *p, const struct insn *s);
 
 #endif

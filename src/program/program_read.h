@@ -1,4 +1,4 @@
-/* Shared by the files that parse programs. */
+/* Functions shared by the files that parse programs. */
 #ifndef PROGRAM_PROGRAM_READ_H
 #define PROGRAM_PROGRAM_READ_H
 
@@ -14,14 +14,15 @@ struct read_list {
     int n;
 };
 
-/* A device as read so far. */
+/* A device as far as its text has been parsed. */
 struct read_dev {
     struct program p;
     /* Tensors of the device; instructions and dead ranges of the current
      * variant. */
     struct read_list tensor, insn, dead;
     struct variant variant[PROG_MAX_VARIANT];
-    size_t end[REGION_COUNT]; /* end of its tensors, a multiple of 64 */
+    /* End of each region's tensors, a multiple of 64. */
+    size_t end[REGION_COUNT];
     int end_event, end_group; /* one more than the highest number used */
 };
 

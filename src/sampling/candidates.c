@@ -10,7 +10,7 @@
 
 /* ---- the heap ---------------------------------------------------------- */
 
-/* Returns true if `a` belongs nearer to the root than `b`. */
+/* Returns true if `a` must be nearer to the root of the heap than `b`. */
 typedef bool order_fn(const struct candidate *a, const struct candidate *b);
 
 static bool best_first(const struct candidate *a, const struct candidate *b)

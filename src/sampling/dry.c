@@ -166,7 +166,7 @@ void dry_accept(struct dry *d, int32_t id)
  * back[0 ..] are equal. */
 static void compare(struct dry *d, int32_t n)
 {
-    int32_t left = 0, right = 0; /* the match that extends furthest */
+    int32_t left = 0, right = 0; /* range of the match that extends furthest */
 
     for (int32_t i = 1; i < n; i++) {
         int32_t same = 0;

@@ -33,7 +33,7 @@ static int32_t likeliest(const struct candidates *a, int32_t n_vocab, double mu)
     if (slope < 1e-6)
         return a->n;
     rest = slope - 1;
-    /* (rest 2^mu / (1 - n^-rest)) ^ (1 / slope) */
+    /* k = (rest 2^mu / (1 - n^-rest)) ^ (1 / slope) */
     rest = rest > -1e-9 && rest < 1e-9
                ? 1 / exact_log(n_vocab > 1 ? n_vocab : 2)
                : rest / (1 - power(-rest * exact_log(n_vocab)));

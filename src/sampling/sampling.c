@@ -176,7 +176,7 @@ static bool has_penalties(const struct sampling_options *o)
             o->penalty_presence != 0);
 }
 
-/* Returns true if the sampler has an effect. */
+/* Returns true if the sampler `step` has an effect with these options. */
 static bool is_on(const struct sampling_options *o, int step)
 {
     switch ((enum pl_sampling_step)step) {

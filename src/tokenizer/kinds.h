@@ -53,7 +53,7 @@ struct tokenizer {
     bool adds_blank;  /* puts a blank before a text and after special tokens */
     bool drops_blank; /* decoding drops the blank before a text */
     bool eats_blank;  /* phi-3: drops white space after parsed special tokens */
-    int32_t eats_before; /* the token that drops white space before it, or -1 */
+    int32_t eats_before; /* -1, or the token that drops white space before it */
     /* The user-defined tokens; these and the control and unknown tokens. */
     struct special_set user, all;
 };

@@ -7,11 +7,11 @@
 #include "pl.h"
 
 struct merge_sym {
-    uint32_t start, len; /* bytes of the text that the symbol covers */
+    uint32_t start, len; /* bytes [start, start + len) of the text */
     int32_t id;          /* the caller's id; -1 never joins by id */
     int32_t prev, next;  /* neighbours, -1 at the ends */
-    /* The pair (this, next), while it is in the heap: */
-    int32_t pos;    /* -1 if the pair does not join */
+    /* The pair of this symbol and the next one: */
+    int32_t pos;    /* position in the heap; -1 if they do not join */
     int32_t joined; /* the id of the joined symbol */
     double key;     /* the smallest joins first; ties: the leftmost */
 };

@@ -67,7 +67,8 @@ struct rule {
     " ?[^" WS "(|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}"     \
     "\\x{60c})]+"
 
-/* Letters of the scripts with case that DeepSeek LLM lists one by one. */
+/* Letters of scripts that have upper and lower case, listed one by one as in
+ * DeepSeek LLM. */
 #define CASED                                                                  \
     "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}"             \
     "\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}"     \

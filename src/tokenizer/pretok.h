@@ -31,9 +31,9 @@ void pretok_free(struct pretok *p);
 /* Returns true if a piece that is a token becomes this token without
  * merging. */
 bool pretok_takes_whole(const struct pretok *p);
-/* Returns the default of tokenizer.ggml.add_bos_token. */
+/* Returns the value of tokenizer.ggml.add_bos_token for files without it. */
 bool pretok_adds_bos(const struct pretok *p);
-/* Returns true if the BOS token exists only if the file names it. */
+/* Returns true if there is a BOS token only if the file names one. */
 bool pretok_lacks_bos(const struct pretok *p);
 
 /* Called for each piece in order; the pieces concatenated are the text. `by` is

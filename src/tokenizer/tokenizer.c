@@ -236,7 +236,8 @@ static void correct_types(struct tokenizer *t)
     for (size_t i = 0; i < sizeof shown_texts / sizeof shown_texts[0]; i++)
         if ((k = named(t, shown_texts[i])))
             k->type = TOKEN_USER;
-    /* gpt-oss and solar-open continue after the end of a message */
+    /* In gpt-oss and solar-open, a reply continues after the end of a
+     * message. */
     if (end && ((named(t, "<|return|>") && named(t, "<|call|>")) ||
                 (named(t, "<|flush|>") &&
                  (named(t, "<|call|>") || named(t, "<|calls|>"))))) {

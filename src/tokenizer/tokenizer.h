@@ -60,7 +60,7 @@ enum tokenizer_flag {
     /* Text such as "<|im_end|>" becomes that token. */
     TOKENIZER_PARSE_SPECIAL = 2,
     TOKENIZER_SHOW_SPECIAL = 4, /* decoding: write the text of control tokens */
-    TOKENIZER_WHOLE = 8         /* decoding: nothing precedes these tokens */
+    TOKENIZER_WHOLE = 8         /* decoding: the tokens begin a text */
 };
 
 /* Appends the tokens of text[0 .. len), which may contain any bytes. Each byte

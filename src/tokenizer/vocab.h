@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* Numbers as in tokenizer.ggml.token_type. */
+/* The numbers are those of tokenizer.ggml.token_type. */
 enum token_type {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN,
@@ -30,12 +30,12 @@ struct token {
     bool eog;     /* generation ends at this token */
 };
 
-struct vocab_slot { /* an entry of the table of texts */
+struct vocab_slot { /* an entry of the hash table of texts */
     uint32_t id1;   /* id + 1; 0 if the entry is free */
     uint32_t hash;
 };
 
-struct vocab_merge { /* an entry of the table of merges */
+struct vocab_merge { /* an entry of the hash table of merges */
     uint64_t pair;   /* (left << 32 | right) + 1; 0 if unused */
     int32_t rank;
     int32_t joined;
@@ -58,7 +58,7 @@ struct vocab {
 pl_status vocab_init(struct vocab *v, const struct gguf *g, pl_err *err);
 void vocab_fini(struct vocab *v);
 
-/* Reads tokenizer.ggml.merges, which must exist. */
+/* Reads tokenizer.ggml.merges, which must exist, into the table of merges. */
 pl_status vocab_read_merges(struct vocab *v, const struct gguf *g, pl_err *err);
 
 /* Returns the token with this text, or -1. If several tokens have it, returns
@@ -91,7 +91,7 @@ void vocab_walk_init(const struct vocab *v, struct vocab_walk *w, const char *s,
  * last one. */
 int32_t vocab_walk_next(const struct vocab *v, struct vocab_walk *w);
 
-/* Returns the merge of two adjacent symbols, or NULL. */
+/* Returns the merge of two adjacent symbols, or NULL if they do not join. */
 const struct vocab_merge *vocab_find_merge(const struct vocab *v, int32_t left,
                                            int32_t right);
 
