@@ -572,8 +572,8 @@ static pl_status map(struct render *r, const struct call *c, struct value *out)
 }
 
 /* Sets *out to the items for which the truth of a test is `want`. If `by_path`,
- * tests what the path in the first argument names. Without a test, the value
- * itself is tested. */
+ * the test is applied to the attribute of the item that the first argument
+ * names. Without a test, the truth of the value itself counts. */
 static pl_status choose(struct render *r, const struct call *c, bool by_path,
                         bool want, struct value *out)
 {

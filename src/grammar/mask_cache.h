@@ -30,7 +30,7 @@ struct mask_entry {
     uint32_t n, n_pop; /* number of words or ids; MASK_TOP: of pops */
     size_t bytes;
     struct mask_entry *chain, *newer, *older;
-    uint32_t data[]; /* [n], then n_pop of struct pop */
+    uint32_t data[]; /* [n] words or ids, then n_pop elements of struct pop */
 };
 
 struct mask_cache {

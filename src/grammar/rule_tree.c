@@ -30,9 +30,9 @@ static uint32_t join(struct char_range *range, uint32_t n)
     return k;
 }
 
-/* Replaces n ranges, which are ascending and do not touch, by the ranges
- * between them. Works in place: writes only to positions that were already
- * read, and one after the last. Returns the new number of ranges. */
+/* Replaces n ranges, which are ascending and do not touch, by their complement.
+ * Works in place: writes only to positions that were already read, and one
+ * after the last. Returns the new number of ranges. */
 static uint32_t others(struct char_range *range, uint32_t n)
 {
     uint32_t next = 0, k = 0;

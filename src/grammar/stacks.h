@@ -45,7 +45,7 @@ struct stack_row {
 };
 
 struct stack_set {
-    struct stack_item *item; /* [n], in the arena, by state */
+    struct stack_item *item; /* [n], in the arena, ascending by state */
     /* In the arena. NULL if no step from or to this set was made. */
     struct stack_row *row;
     /* Characters that all lead to the set `after` are called even. A sequence
