@@ -3,8 +3,8 @@
  * The results of libm differ in the last bit between C libraries, which is
  * enough to make two machines draw different tokens or rotate keys by different
  * angles. These functions use only IEEE double additions, multiplications and
- * divisions in a fixed order (the build forbids contraction). Errors stay below
- * 4 units in the last place over the stated ranges. */
+ * divisions in a fixed order (the build forbids contraction). In the stated
+ * ranges the errors are below 4 units in the last place. */
 #ifndef BASE_EXACT_H
 #define BASE_EXACT_H
 
@@ -21,10 +21,10 @@ static inline double exact_pow2(int n)
     return d;
 }
 
-/* Returns e^x for x <= 0; 0 below -708. With k = round(x / ln 2) and r = x - k
- * ln 2, |r| <= 0.347, e^x = 2^k e^r. e^r is its Taylor series up to r^13 / 13!
- * (the rest is below 1e-17). ln 2 is in two parts, as in Cody and Waite
- * (1980). */
+/* Returns e^x for x <= 0; returns 0 if x < -708. With k = round(x / ln 2) and r
+ * = x - k ln 2, |r| <= 0.347, e^x = 2^k e^r. e^r is its Taylor series up to
+ * r^13 / 13! (the rest is below 1e-17). ln 2 is in two parts, as in Cody and
+ * Waite (1980). */
 static inline double exact_exp(double x)
 {
     static const double ln2_high = 0x1.62e42fee00000p-1;

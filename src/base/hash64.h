@@ -1,9 +1,9 @@
 /* A fast incremental 64-bit checksum of bytes.
  *
- * It detects damage and distinguishes data, but is not safe against an
- * adversary. It depends only on the bytes and the seed, on every machine. A
- * change within one aligned word of 8 bytes is always detected; others are
- * missed once in 2^64. */
+ * The checksum detects damaged data and distinguishes different data. It is not
+ * secure against an adversary. It depends only on the bytes and the seed, not
+ * on the machine. A change within one aligned word of 8 bytes is always
+ * detected; any other change is missed with probability 2^-64. */
 #ifndef BASE_HASH64_H
 #define BASE_HASH64_H
 
@@ -12,8 +12,8 @@
 
 struct hash64 {
     uint64_t lane[8];
-    unsigned char rest[64]; /* of the last stripe, not yet mixed */
-    uint64_t bytes;         /* so far */
+    unsigned char rest[64]; /* last bytes, not yet hashed */
+    uint64_t bytes;         /* number of bytes so far */
 };
 
 void hash64_init(struct hash64 *h, uint64_t seed);
