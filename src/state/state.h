@@ -1,8 +1,9 @@
-/* State files: the cache contents of sequences as a stream of bytes.
+/* The format of saved states: the KV cache and recurrent states of sequences,
+ * as a stream of bytes.
  *
- * Everything is in logical order, so the stream depends on no layout, ranks,
- * devices or pages; cache contents are opaque here. All numbers are little
- * endian.
+ * Data is in logical order, so the stream does not depend on layouts, ranks,
+ * devices or page numbers. Cache contents are opaque bytes here. Integers are
+ * little-endian. Below, each field has its offset and its size in bytes.
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
  *           8   4  version, 4
@@ -47,12 +48,14 @@
  *                  cache's own format
  *                  8  checksum
  *
- * A checksum is the hash64 of the bytes since the last one, seeded by that. So
- * the last one covers everything, and chunks cannot be reordered. The head
- * determines how many bytes follow; nothing follows the last checksum.
+ * A checksum is the hash64 of the bytes since the previous checksum, which is
+ * the seed. So the last checksum covers the whole stream, and chunks cannot be
+ * reordered. The head determines how many bytes follow. Nothing follows the
+ * last checksum.
  *
- * Writer and reader keep only the head and what the caller passes. The reader
- * checks a head before it uses it. */
+ * Writer and reader keep only the head in memory, apart from the caller's
+ * buffers. The reader verifies the checksum of the head before it uses the
+ * head. */
 #ifndef STATE_STATE_H
 #define STATE_STATE_H
 
@@ -62,16 +65,16 @@
 
 enum {
     STATE_VERSION = 4,
-    STATE_CHUNK = 64, /* positions */
+    STATE_CHUNK = 64, /* positions per chunk */
     STATE_NAME = 96,
     STATE_MAX_CACHE = 1 << 17,
     STATE_MAX_SEQ = 1 << 16,
-    STATE_MAX_NOTE = 1 << 26, /* bytes */
+    STATE_MAX_NOTE = 1 << 26, /* maximum size of a note in bytes */
 };
 
 struct state_cache {
     int layer;
-    bool values, state; /* neither: keys */
+    bool values, state; /* what the cache holds; keys if neither is set */
     pl_format format;
     int64_t n_head, d_head, window;
 };
@@ -85,31 +88,35 @@ struct state_head {
     uint64_t model, numeric;
     int64_t n_vocab;
     int n_rank;
-    bool whole, aside;     /* aside: `model` is the mark of an engine */
-    char name[STATE_NAME]; /* terminated */
+    bool whole, aside;     /* the flags; aside: `model` is the id of one engine
+                              (engine.mark) */
+    char name[STATE_NAME]; /* NUL-terminated */
     int n_cache, n_seq;
     struct state_cache *cache;
     struct state_seq *seq;
-    const void *note; /* borrowed; NULL without bytes */
+    const void *note; /* borrowed; NULL if note_bytes is 0 */
     size_t note_bytes;
 };
 
-/* Returns true if these 8 bytes begin a state. */
+/* Returns true if `b`, the first 8 bytes of a file, are those of a saved
+ * state. */
 bool state_begins(const char b[8]);
 
-/* Return the bytes of the head, and of the whole stream. */
+/* Return the size of the head and the size of the whole stream, in bytes. */
 size_t state_head_bytes(const struct state_head *h);
 uint64_t state_bytes(const struct state_head *h);
 
-/* Returns the bytes of a row: of one position of a cache, or of a state. */
+/* Returns the size of a row in bytes. A row is one position of a cache, or a
+ * whole recurrent state. */
 size_t state_row_bytes(const struct state_cache *c);
 
-/* Returns the positions of the chunk that begins at `pos` of a sequence; 0 at
- * its end. */
+/* Returns the number of positions in the chunk that begins at position `pos` of
+ * a sequence, or 0 at the end of the sequence. */
 int64_t state_chunk(const struct state_seq *s, int64_t pos);
 
-/* Returns the rows of a cache in the chunk that begins at `pos` of a sequence:
- * one a position, or 0. A state has one in the last chunk. */
+/* Returns the number of rows of cache c in the chunk that begins at position
+ * `pos` of a sequence: one per position, or 0 if the cache lacks these
+ * positions. A recurrent state has one row, in the last chunk. */
 int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
                    int64_t pos);
 
@@ -118,8 +125,8 @@ int64_t state_rows(const struct state_cache *c, const struct state_seq *s,
 struct state_writer {
     pl_state_write_fn *write;
     void *user;
-    struct hash64 sum; /* since the last checksum */
-    uint64_t at;       /* bytes so far */
+    struct hash64 sum; /* hash of the bytes since the last checksum */
+    uint64_t at;       /* bytes written so far */
 };
 
 void state_writer_init(struct state_writer *w, pl_state_write_fn *write,
@@ -128,7 +135,7 @@ pl_status state_put_head(struct state_writer *w, const struct state_head *h,
                          pl_err *err);
 pl_status state_put(struct state_writer *w, const void *data, size_t n,
                     pl_err *err);
-/* Ends a chunk. */
+/* Writes the checksum that ends the head or a chunk. */
 pl_status state_put_sum(struct state_writer *w, pl_err *err);
 
 /* Reading ---------------------------------------------------------------- */
@@ -142,14 +149,15 @@ struct state_reader {
 
 void state_reader_init(struct state_reader *r, pl_state_read_fn *read,
                        void *user);
-/* Reads and checks the head. `a` owns its arrays and its note. BAD_FILE, or
- * UNSUPPORTED for another version. */
+/* Reads and checks the head. Its arrays and its note are allocated from `a`.
+ * Returns BAD_FILE if the data is not a valid head, or UNSUPPORTED if it has
+ * another version. */
 pl_status state_get_head(struct state_reader *r, struct state_head *h,
                          struct arena *a, pl_err *err);
 pl_status state_get(struct state_reader *r, void *data, size_t n, pl_err *err);
-/* Ends a chunk: checks that it is unchanged. */
+/* Reads and verifies the checksum that ends the head or a chunk. */
 pl_status state_get_sum(struct state_reader *r, pl_err *err);
-/* Checks that nothing follows. */
+/* Checks that the stream ends here. Returns BAD_FILE if more bytes follow. */
 pl_status state_get_end(struct state_reader *r, pl_err *err);
 
 #endif
