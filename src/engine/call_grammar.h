@@ -13,7 +13,7 @@
 #include "chat/reply_format.h"
 #include "grammar/schema_text.h"
 
-/* Appends the grammar as GBNF to `out`. `tools` is a JSON list as in
+/* Sets *out to the text of the grammar, in GBNF. `tools` is a JSON list as in
  * pl_conversation. `only` names the one tool that may be called, NULL for any
  * tool. `single` allows exactly one call, otherwise one or more. `content` is
  * the JSON Schema of a document that may be the reply instead of calls, NULL if
