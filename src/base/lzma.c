@@ -144,8 +144,8 @@ static void literal(struct decoder *d)
     prob *p = d->model.literal + LITERALS * context;
     unsigned m = 1;
 
-    if (d->state >= 7) { /* after a match, the context includes the byte after
-                            the matched bytes */
+    /* after a match, the context includes the byte after the matched bytes */
+    if (d->state >= 7) {
         unsigned other = behind(d, d->rep[0]);
 
         do {

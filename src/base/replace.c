@@ -148,8 +148,9 @@ static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
     if (f->fd < 0 && !take_name(f, new_mode))
         return failed(f->path, "no file can be made there: ",
                       "; name one in a directory that may be written to", err);
-    if (mode >= 0) /* not restricted by the umask; after a failure fewer users
-                      may read the file */
+    /* not restricted by the umask; after a failure fewer users may read the
+     * file */
+    if (mode >= 0)
         (void)!fchmod(f->fd, (mode_t)mode);
     return PL_OK;
 }
@@ -335,8 +336,8 @@ pl_status pl_file_commit(pl_file *f, pl_err *err)
     }
     if (!f->whole)
         return PL_OK;
-    if (guard(f->path, &mode, err) != PL_OK) { /* check again: hours may have
-                                                  passed */
+    /* check again: hours may have passed */
+    if (guard(f->path, &mode, err) != PL_OK) {
         if (err)
             err->status = PL_IO;
         return PL_IO;

@@ -249,8 +249,9 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     PL_TRY(cache_directories(path, err));
     PL_TRY(pl_file_open(&f, path, 0, err));
     o = calibration_json(c);
-    if (o && dump(o, f)) /* the text fits into the buffer of f, so only out of
-                            memory can make this fail */
+    /* the text fits into the buffer of f, so this fails only if out of
+     * memory */
+    if (o && dump(o, f))
         s = pl_file_commit(f, err);
     else
         s = err_no_memory(err, "what was measured");

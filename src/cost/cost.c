@@ -14,17 +14,13 @@
 
 #include <math.h>
 
-/* Defaults for figures that the description of a device lacks. */
-enum {
-    MACS_PER_BYTE = 50
-};                                           /* multiply-adds per byte of memory
-                                                bandwidth */
-static const double link_bytes_per_s = 16e9; /* that of PCIe 3.0 x16 or 4.0
-                                                x8 */
-static const double latency_s = 10e-6;       /* fixed time of a copy between
-                                                devices */
-static const double launch_s = 2e-6;         /* fixed time of a kernel in a
-                                                device graph */
+/* Defaults for figures that the description of a device lacks. MACS_PER_BYTE is
+ * the number of multiply-adds of an accelerator per byte of memory
+ * bandwidth. */
+enum { MACS_PER_BYTE = 50 };
+static const double link_bytes_per_s = 16e9; /* PCIe 3.0 x16 or 4.0 x8 */
+static const double latency_s = 10e-6;       /* fixed time of a copy */
+static const double launch_s = 2e-6;         /* fixed time of a kernel */
 /* Launches per instruction. Several instructions may be fused into one launch
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
  * 142 instructions. */
@@ -199,9 +195,8 @@ static double attention(const struct program *p, const struct insn_kernel *s,
     const struct prog_tensor *q = &p->tensor[s->arg[1].tensor];
     const struct prog_tensor *out = &p->tensor[s->arg[0].tensor];
     double n = (double)z->sizes.n_tok / n_seq(z);
-    double seen = (double)z->n_past + (n + 1) / 2; /* average number of
-                                                      positions that a token
-                                                      attends to */
+    /* average number of positions that a token attends to */
+    double seen = (double)z->n_past + (n + 1) / 2;
     double macs, bytes;
 
     if (s->attr && s->attr->window > 0)

@@ -90,8 +90,8 @@ struct cost_machine {
     void *user;
 };
 
-/* How a device spends the time of a step. The figures may overlap, because its
- * queues run at the same time. */
+/* Seconds of a step that a device spends on each activity. The figures may
+ * overlap, because its queues run at the same time. */
 struct cost_use {
     double busy_s;       /* kernels, and reductions of local data */
     double collective_s; /* collectives of the device's group: copies, barriers,

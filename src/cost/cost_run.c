@@ -253,8 +253,8 @@ void cost_threads(const struct device_list *l, int *thread0, int *n_thread)
         n_thread[d] = x->on_cores && !x->host ? x->n_thread : 0;
         n += n_thread[d];
     }
-    for (int d = 0; d < l->n; d++) { /* a host gets the range of threads of all
-                                        CPU devices on its cores */
+    /* a host gets the range of threads of all CPU devices on its cores */
+    for (int d = 0; d < l->n; d++) {
         int first = n, end = 0;
 
         for (int c = 0; l->dev[d].host && c < l->n; c++) {
@@ -356,8 +356,8 @@ pl_status cost_run(const struct cost_machine *m, int variant, int n_micro,
     }
     for (int d = 0; d < m->n_dev; d++)
         if (m->prog[d].active)
-            for (int q = 0; q < QUEUE_COUNT; q++) /* the step ends when all
-                                                     pushed data has arrived */
+            /* the step ends when all pushed data has arrived */
+            for (int q = 0; q < QUEUE_COUNT; q++)
                 *seconds = fmax(*seconds, fmax(w.queue[d][q], w.pushed[d][q]));
     for (int d = 0; use && d < m->n_dev; d++)
         account(&w, d, *seconds, &use[d]);

@@ -1,11 +1,11 @@
-/* The rates of a plan's devices, and how they are known. */
+/* The rates of a plan's devices, and the sources of these rates. */
 #ifndef COST_RATES_H
 #define COST_RATES_H
 
 #include "cost/calibration.h"
 #include "lower/compile.h"
 
-/* How the rates of a plan's devices are known. */
+/* The sources of the rates of a plan's devices. */
 struct rates_basis {
     bool calibrated;  /* the calibration of this machine applies to the CPU
                          devices */

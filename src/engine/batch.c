@@ -274,8 +274,7 @@ static void gather(pl_engine *e, const pl_batch *b, int64_t most, int64_t *next,
         m->from[at] = i;
         m->token[at] = b->token[i];
         m->seq[at] = seq_of(b, i);
-        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* rows are in the order
-                                                         of the batch */
+        m->row[at] = is_wanted(b, i) ? (*row)++ : -1; /* in batch order */
     }
     for (int64_t k = 0; k < m->n; k++) {
         e->of[m->seq[k]].at = -1;
@@ -307,8 +306,7 @@ static pl_status reserve(pl_engine *e, struct micro *m, pl_err *err)
 static pl_status check_logits(const struct micro *m, int64_t i,
                               const float *row, size_t n, pl_err *err)
 {
-    const uint32_t infinity = 0x7f800000; /* bits of infinity; NaNs are greater,
-                                             ignoring signs */
+    const uint32_t infinity = 0x7f800000; /* NaNs are greater, ignoring signs */
     int32_t at = m->out_row[i];
     uint32_t most = 0, v;
     size_t k = 0;

@@ -19,8 +19,7 @@ static const struct {
     {"tokenizer.ggml.bos_token_id", "bos_token"},
     {"tokenizer.ggml.eos_token_id", "eos_token"},
     {"tokenizer.ggml.unknown_token_id", "unk_token"},
-    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* GGUF has this
-                                                           spelling */
+    {"tokenizer.ggml.seperator_token_id", "sep_token"}, /* GGUF's spelling */
     {"tokenizer.ggml.padding_token_id", "pad_token"},
     {"tokenizer.ggml.cls_token_id", "cls_token"},
     {"tokenizer.ggml.mask_token_id", "mask_token"},

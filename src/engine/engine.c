@@ -357,8 +357,8 @@ static pl_status share(pl_engine *e, int seq, const int32_t *token, int64_t n,
                            "token %" PRId64 " of those whose prefix is looked "
                            "for is %d; the vocabulary has 0 to %" PRId64,
                            i, token[i], n_vocab - 1);
-    PL_TRY(exec_wait_async(e->exec, err)); /* asynchronous transfers may be in
-                                              progress */
+    /* asynchronous transfers may be in progress */
+    PL_TRY(exec_wait_async(e->exec, err));
     engine_trust_prefixes(e);
     if (n > 0)
         *n_shared = prefix_match(&e->kv, seq, token, n - 1);

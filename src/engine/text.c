@@ -391,8 +391,9 @@ int32_t pl_sample(pl_sampler *s, const float *logits)
 
     if (!s)
         return -1;
-    s->err.status = PL_OK; /* clears only the first byte of the message, because
-                              clearing all for each token would be slow */
+    /* clears only the first byte of the message, because clearing all for each
+     * token would be slow */
+    s->err.status = PL_OK;
     s->err.message[0] = '\0';
     return sample(s, logits, &id) == PL_OK ? id : -1;
 }

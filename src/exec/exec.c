@@ -490,8 +490,7 @@ static pl_status check_pages(const pl_exec *x, const struct token_table *b,
         return check_state(b, n_page, i, err);
     if (i > 0 && b->seq[i - 1] == seq && b->pos[i - 1] <= pos &&
         b->pos[i - 1] / PAGE_TOKENS > from)
-        from = b->pos[i - 1] / PAGE_TOKENS; /* earlier pages were checked for
-                                               the previous token */
+        from = b->pos[i - 1] / PAGE_TOKENS; /* others are checked */
     for (int64_t k = from; k <= pos / PAGE_TOKENS; k++) {
         int32_t page = b->pages[seq * b->page_stride + k];
 

@@ -239,8 +239,8 @@ double exec_trace_hidden(struct trace_span *busy, int n_busy,
             busy[n++] = busy[i];
         }
     for (int k = 0; k < n_copy; k++) {
-        int lo = 0, hi = n; /* binary search: the first span that ends after the
-                               copy begins */
+        /* binary search: the first span that ends after the copy begins */
+        int lo = 0, hi = n;
 
         while (lo < hi) {
             int mid = lo + (hi - lo) / 2;

@@ -98,8 +98,8 @@ static pl_status deal(struct weight_store *s, const struct graph_node *g,
     int last = g->n_dim - 1, dim = l->kind == PL_SPLIT ? l->dim : 0;
     int64_t outer = 1;
 
-    if (s->t->pack && dim == last) { /* a panel contains the device's part of a
-                                        row */
+    /* a panel contains the device's part of a row */
+    if (s->t->pack && dim == last) {
         l = &layout_mirrored;
         dim = 0;
     }

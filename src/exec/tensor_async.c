@@ -148,8 +148,8 @@ void exec_async_free(pl_exec *x)
 
     if (!a)
         return;
-    if (a->owner != getpid()) { /* a forked child has no thread to join, and the
-                                   lock may be held */
+    /* a forked child has no thread to join, and the lock may be held */
+    if (a->owner != getpid()) {
         free(a);
         return;
     }

@@ -109,8 +109,7 @@ static pl_status line(struct view *v, int64_t at, int64_t n, int64_t stride,
             run = v->row == 1 ? n : v->row - at % v->row;
             run = run < n ? run : n;
         }
-        if (v->row == 1 && v->put) /* an input: elements can be written
-                                      directly */
+        if (v->row == 1 && v->put) /* an input: no window needed */
             PL_TRY(set(v, data, (size_t)at * v->size, (size_t)run * v->size));
         else
             for (int64_t i = 0; i < run; i += v->row == 1 ? 1 : run)

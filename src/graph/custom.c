@@ -304,8 +304,7 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err)
     struct row r;
     int d = 0;
 
-    read_row(n->custom->dims, &r); /* cannot fail: pl_custom has checked the
-                                      row */
+    read_row(n->custom->dims, &r); /* pl_custom has checked the row */
     for (int i = 0; i < n->n_in; i++) {
         const struct graph_node *x = &g->node[n->in[i]];
 

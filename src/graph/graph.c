@@ -75,8 +75,7 @@ enum op op_from_name(const char *name)
 
 int64_t dim_value(pl_dim d, const struct graph_sizes *s)
 {
-    if (d.symbol == GRAPH_N_SEQ) /* not an enumerator, so not a case of the
-                                    switch */
+    if (d.symbol == GRAPH_N_SEQ) /* not an enumerator of pl_symbol */
         return d.n * s->n_seq;
     if (dim_pool(d) >= 0)
         return d.n * s->n_slot[dim_pool(d)];

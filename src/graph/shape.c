@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int64_t MAX_COUNT = (int64_t)1 << 46; /* maximum number of elements
-                                                      of a tensor */
+/* Maximum number of elements of a tensor. */
+static const int64_t MAX_COUNT = (int64_t)1 << 46;
 
 struct shape {
     const pl_graph *g;

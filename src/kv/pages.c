@@ -193,8 +193,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     if (n == 0)
         return PL_OK;
     s = states_reserve(kv, seq, err);
-    for (int k = 0; k < kv->n_pool && s == PL_OK; k++) { /* all steps that can
-                                                            fail come first */
+    /* all steps that can fail come first */
+    for (int k = 0; k < kv->n_pool && s == PL_OK; k++) {
         const struct kv_pool *p = &kv->pool[k];
         int32_t last = p->state ? -1 : last_page(kv, p, seq);
 

@@ -82,8 +82,8 @@ bool layout_contains(const pl_layout *have, const pl_layout *want, int64_t size)
 static bool repeats(const pl_interval *run, int n, int64_t q, int64_t period)
 {
     int i = 0, j = 0;
-    int64_t pos = 0, li = run[0].len, lj = q; /* remaining lengths of intervals
-                                                 i and j */
+    /* remaining lengths of intervals i and j */
+    int64_t pos = 0, li = run[0].len, lj = q;
 
     while (lj >= run[j].len)
         lj -= run[j++].len;

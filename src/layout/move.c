@@ -3,10 +3,9 @@
  * no layout expresses the result, the caller first gathers the operand. */
 #include "layout/rules.h"
 
-enum {
-    MAX_RUNS = 4096
-}; /* maximum number of intervals of a result; if there
-                             are more, the operand is gathered */
+/* Maximum number of intervals of a result. If there are more, the operand is
+ * gathered. */
+enum { MAX_RUNS = 4096 };
 
 static const pl_layout *with_dim(struct arena *a, const pl_layout *x, int dim)
 {

@@ -238,8 +238,7 @@ static pl_status choose_concat(struct pass *s, int node)
 
     for (int i = 0; i < n->n_in; i++) {
         h[i] = s->have[n->in[i]];
-        if (h[i]->kind == PL_PARTIAL) /* will be reduced before the concat reads
-                                         it */
+        if (h[i]->kind == PL_PARTIAL) /* reduced before the concat */
             h[i] = &layout_mirrored;
     }
     mirrored(n, c);
@@ -559,8 +558,7 @@ static pl_status version(struct writer *w, int v, const pl_layout *want,
             *out = i;
             return PL_OK;
         }
-        from = i; /* after the loop, the oldest node, which has the original
-                     value */
+        from = i; /* at the end, the original value */
     }
     if (x->op == OP_weight) { /* stored once more, with this layout */
         c.kind = NUM_OP;
@@ -648,8 +646,8 @@ static pl_status write_nodes(struct pass *s, struct writer *w)
     }
     for (int v = 0; v < g->n_node; v++)
         if (g->node[v].op == OP_weight) {
-            if (w->first[v] < 0) { /* a weight that no node reads is stored
-                                      nevertheless */
+            /* a weight that no node reads is stored nevertheless */
+            if (w->first[v] < 0) {
                 struct num_node n = {
                     .kind = NUM_OP, .node = v, .layout = s->choice[v].result};
                 int made;

@@ -5,10 +5,9 @@
 
 #include <string.h>
 
-enum {
-    STAR = 128
-}; /* pseudo letters of the dimensions that '*' stands for:
-                        STAR + 1 for the rightmost */
+/* Pseudo letters of the dimensions that '*' stands for: STAR + 1 for the
+ * rightmost, then ascending. */
+enum { STAR = 128 };
 
 /* Sets out[d] to the letters of each of the n_dim dimensions of one operand.
  * [p, end) is the operand's pattern in the op's row. */
@@ -124,8 +123,9 @@ enum rule_fit rules_project(struct arena *a, const struct rule_split *s,
             continue;
         if ((l->a == s->a && l->b == s->b) ||
             (s->b == 0 && l->b != 0 && l->b == s->a)) {
-            p = s->l; /* equal letters, or the inner factor, repeated for each
-                         outer index */
+            /* equal letters, or the inner factor, repeated for each outer
+             * index */
+            p = s->l;
         } else if (s->b == 0 && l->b != 0 && l->a == s->a) {
             p = s->l;
             factor = dim[d].n / s->size;

@@ -243,8 +243,8 @@ static const char *copy_name(const struct compiled *q,
     if (n->name[0] != 't' ||
         strspn(n->name + 1, "0123456789") + 1 != strlen(n->name))
         return plan_short_name(n->name, buf);
-    for (const struct graph_node *x = n;;) { /* goes back to a node that reads a
-                                                weight or cache */
+    /* goes back to a node that reads a weight or cache */
+    for (const struct graph_node *x = n;;) {
         for (int k = 0; k < x->n_in; k++)
             if (x->in[k] >= 0 && (q->g->node[x->in[k]].op == OP_weight ||
                                   q->g->node[x->in[k]].op == OP_memory)) {

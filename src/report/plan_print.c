@@ -15,10 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_COLUMN = 4
-}; /* maximum number of devices that get columns of their
-                            own */
+/* Maximum number of devices that get columns of their own. */
+enum { MAX_COLUMN = 4 };
 
 /* The tensors and collectives of one layer. `layer` is -1 for those outside
  * layers. */

@@ -184,8 +184,8 @@ static void draw_line(const struct svg_page *g, const struct svg_line *l)
         }
     if (y0 > y1)
         return;
-    for (int i = 0; i < g->n_row; i++) /* finds a place for the label without an
-                                          arrow or circle */
+    /* finds a place for the label without an arrow or circle */
+    for (int i = 0; i < g->n_row; i++)
         if (middle(&g->row[i]) > y0 + 1 && middle(&g->row[i]) < at)
             at = middle(&g->row[i]);
     at = (y0 + (y1 - y0 < 1 ? y0 : at)) / 2;

@@ -24,8 +24,8 @@ static int64_t read_file(void *user, void *data, size_t n)
 bool state_is(const char *path)
 {
     char b[8] = "";
-    struct stat st; /* a pipe is not opened, because that could wait and would
-                       consume data */
+    /* a pipe is not opened, because that could wait and would consume data */
+    struct stat st;
     bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
     FILE *f = regular ? fopen(path, "rb") : NULL;
     bool is = f && fread(b, 1, sizeof b, f) == sizeof b && state_begins(b);

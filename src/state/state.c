@@ -415,8 +415,8 @@ static pl_status get_fixed(struct state_reader *r, struct state_head *h,
     memcpy(h->name, p, STATE_NAME);
     h->name[STATE_NAME - 1] = 0;
     for (char *c = h->name; *c; c++)
-        *c = *c < ' ' || *c > '~' ? '?' : *c; /* the name may be printed to a
-                                                 terminal */
+        /* the name may be printed to a terminal */
+        *c = *c < ' ' || *c > '~' ? '?' : *c;
     return PL_OK;
 }
 

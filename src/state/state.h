@@ -7,45 +7,46 @@
  *
  *   head    0   8  "plaitkv" and a byte 0x1a
  *           8   4  version, 4
- *          12   4  bytes of the head
- *          16   8  fingerprint of the model: all that decides what is cached
- *          24   8  hash of the numeric plan that computed it
- *          32   8  tokens of the vocabulary
- *          40   4  ranks
- *          44   4  flags; bit 0: the whole cache, so other sequences are empty;
- *                  bit 1: for one engine only, whose mark is the fingerprint
- *          48   4  n_cache
- *          52   4  n_seq
- *          56   8  bytes of the note
- *          64  96  the model's name, for messages: ASCII, then 0
- *         160      n_cache times 32, in the order of the data:
+ *          12   4  size of the head in bytes
+ *          16   8  hash of the model: of all that decides the cache contents
+ *          24   8  hash of the numeric plan that computed the contents
+ *          32   8  number of tokens of the vocabulary
+ *          40   4  number of ranks
+ *          44   4  flags; bit 0: a state of the whole cache, so sequences that
+ *                  are not listed are empty; bit 1: for one engine only, whose
+ *                  id (engine.mark) replaces the hash of the model
+ *          48   4  n_cache, number of caches
+ *          52   4  n_seq, number of sequences
+ *          56   8  size of the note in bytes
+ *          64  96  name of the model for messages: ASCII, then zeros
+ *         160      n_cache records of 32 bytes, in the order of the data:
  *                     0  4  layer
- *                     4  4  0 keys, 1 values, 2 a state, which has one row:
- *                           that after the sequence's last position, among the
- *                           rows of that position's chunk
+ *                     4  4  contents: 0 keys, 1 values, 2 a recurrent state.
+ *                           A state has one row, that after the sequence's
+ *                           last position, in the sequence's last chunk
  *                     8  4  GGUF id of the format
- *                    12  4  heads
- *                    16  8  values of a head
- *                    24  8  window: of each sequence only the positions are
- *                           present that a token after its end sees, and those
- *                           before them back to a multiple of 64. 0: all
- *                  n_seq times 40, ids ascending:
+ *                    12  4  number of heads
+ *                    16  8  number of elements of a head
+ *                    24  8  window, 0 for none. With a window, a sequence has
+ *                           only the positions that a token after its end
+ *                           attends to, from the multiple of 64 at or before
+ *                           the first of them
+ *                  n_seq records of 40 bytes, ids ascending:
  *                     0  4  id
- *                     4  4  like: record of an earlier sequence, or its own
+ *                     4  4  like: index of the record of an earlier sequence
+ *                           that shares positions, or of this record
  *                     8  8  first position
- *                    16  8  n, positions
+ *                    16  8  n, number of positions
  *                    24  8  n_like: number of positions at the beginning that
- *                           are those of `like` and not repeated: a multiple
- *                           of 64, or, without states, n; `like` has those of
- *                           them that are present
+ *                           are shared with `like` and not stored again. A
+ *                           multiple of 64, or n if there are no states
  *                    32  8  0
- *                  the note: bytes of the caller
+ *                  the note: data of the caller
  *                  8  checksum
- *   chunk   for each sequence, from position first + n_like, up to the next
- *           multiple of 64 or the sequence's end:
+ *   chunk   for each sequence, for each range of positions from first + n_like
+ *           up to the next multiple of 64 or the sequence's end:
  *                  for each cache that has these positions: rows
- *                  [positions, n_head, d_head], each head's values in the
- *                  cache's own format
+ *                  [positions, n_head, d_head], in the cache's own format
  *                  8  checksum
  *
  * A checksum is the hash64 of the bytes since the previous checksum, which is

@@ -240,8 +240,7 @@ static int open_to_read(const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0); /* from here, wait for the data of a
-                                        pipe */
+        (void)fcntl(fd, F_SETFL, 0); /* wait for data from here on */
     return fd;
 }
 

@@ -141,9 +141,8 @@ static void all_seqs(struct trip *t)
         for (int i = 0; i < h->n_seq; i++) {
             int64_t n = kv_shared_length(&t->e->kv, s, h->seq[i].id);
 
-            if (n == q->n && t->e->kv.states >= 0) /* save at least one chunk,
-                                                      which contains the
-                                                      recurrent state */
+            /* save at least the last chunk, which has the recurrent state */
+            if (n == q->n && t->e->kv.states >= 0)
                 n = (n - 1) / STATE_CHUNK * STATE_CHUNK;
             if (n > q->n_like) {
                 q->like = i;
@@ -371,8 +370,8 @@ static pl_status check_pages(const struct trip *t, int seq, bool twice,
                              bool *in_place, pl_err *err)
 {
     *in_place = false;
-    for (int k = 0; k < t->e->kv.n_pool; k++) /* there are always enough state
-                                                 slots */
+    /* there are always enough state slots */
+    for (int k = 0; k < t->e->kv.n_pool; k++)
         if (k != t->e->kv.states)
             PL_TRY(check_pool(t, seq, twice, k, in_place, err));
     return PL_OK;

@@ -190,8 +190,8 @@ pl_status pl_prefix_export_page(pl_engine *e, int32_t *token, int64_t room,
                        "may have %" PRId64 " (pl_engine_n_ctx)",
                        room, e->plan->n_ctx);
     PL_TRY(exec_enter(e->exec, err));
-    s = exec_wait_async(e->exec, err); /* asynchronous tensor transfers may be
-                                          in progress */
+    /* asynchronous transfers may be in progress */
+    s = exec_wait_async(e->exec, err);
     if (s == PL_OK)
         engine_trust_prefixes(e);
     if (s == PL_OK && prefix_next_dirty(&e->kv) >= 0) {
@@ -326,8 +326,8 @@ static pl_status put(struct carrier *c, int seq, const int32_t *token,
     kv_trim_windows(kv, seq);
     if (states)
         prefix_insert_state(kv, seq);
-    prefix_mark_clean(kv, prefix_node_of(kv, seq)); /* the tier that it was read
-                                                       from has a copy */
+    /* clean, because the tier that the page was read from has a copy */
+    prefix_mark_clean(kv, prefix_node_of(kv, seq));
     return PL_OK;
 }
 
