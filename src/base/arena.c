@@ -47,7 +47,7 @@ struct arena_block {
     struct arena_block *next;
     size_t size; /* size of data[] */
     size_t used;
-    bool huge; /* mapped, so zero until first use; else malloc'ed */
+    bool huge; /* mapped by mmap, so initially zero; else allocated by malloc */
     _Alignas(16) unsigned char data[];
 };
 

@@ -25,9 +25,9 @@ static inline uint16_t bf16_round(float f)
 }
 
 /* Returns a * b + s, rounded once, or 0 if the result, rounded to 24 bits, is
- * below 2^-126. fmaf has fewer bits there and may round such a result up to
- * 2^-126. So a result of at most 2^-126 is computed again, scaled by 2^64, with
- * all 24 bits. */
+ * below 2^-126. Below 2^-126, fmaf keeps fewer bits and may round up to 2^-126.
+ * So a result of at most 2^-126 is computed again, scaled by 2^64, with all 24
+ * bits. */
 static inline float bf16_fma(float a, float b, float s)
 {
     float r = fmaf(a, b, s);

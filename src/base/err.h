@@ -6,9 +6,9 @@
 #include "pl.h"
 
 /* Writes the printf-style message into `err` (may be NULL) and returns `s`, so
- * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` A
- * message that is too long loses its middle, so that its end, which has the
- * cause, stays. */
+ * that a failure reads `return err_set(err, PL_BAD_FILE, "%s: ...", path);` If
+ * a message is too long, its middle is cut out, so that its end, which has the
+ * cause, is kept. */
 pl_status err_set(pl_err *err, pl_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -63,8 +63,9 @@ static inline double exact_log(double x)
     return k * 0x1.62e42fefa39efp-1 + 2 * t * sum;
 }
 
-/* splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
- * generators", OOPSLA 2014. Any state is valid. */
+/* Returns the next random number of the generator splitmix64 and advances
+ * *state. Any state is valid. See Steele, Lea, Flood, "Fast splittable
+ * pseudorandom number generators", OOPSLA 2014. */
 static inline uint64_t exact_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -74,7 +75,8 @@ static inline uint64_t exact_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Returns a uniform number in [0, 1): the top 53 bits. */
+/* Returns a random number, uniformly distributed in [0, 1), made from the top
+ * 53 bits of the next number of the generator. */
 static inline double exact_uniform(uint64_t *state)
 {
     return (double)(exact_random(state) >> 11) * 0x1p-53;

@@ -18,9 +18,10 @@ struct hash64 {
 
 void hash64_init(struct hash64 *h, uint64_t seed);
 void hash64_add(struct hash64 *h, const void *data, size_t n);
-/* Returns the checksum so far; more may be added afterwards. */
+/* Returns the checksum of all bytes added so far. More bytes may be added
+ * afterwards. */
 uint64_t hash64_end(const struct hash64 *h);
-/* Hashes one buffer. */
+/* Returns the checksum of n bytes of data, with a seed. */
 uint64_t hash64(uint64_t seed, const void *data, size_t n);
 
 #endif

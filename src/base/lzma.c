@@ -19,7 +19,7 @@ enum {
     LEAST = 2, /* length of the shortest match */
 };
 
-typedef uint16_t prob; /* probability of a 0, in 2048ths */
+typedef uint16_t prob; /* probability that a bit is 0, times 2048 */
 
 struct length {
     prob choice, choice2;
@@ -189,8 +189,8 @@ static uint32_t distance(struct decoder *d, unsigned len)
     return v + reverse_tree(d, d->model.align, 4);
 }
 
-/* Selects one of the last distances and moves it to the front. Returns true for
- * a match of one byte. */
+/* Decodes which of the last four distances is used again, and moves it to the
+ * front of d->rep. Returns true if the match is one byte long. */
 static bool repeat(struct decoder *d, unsigned pos)
 {
     struct model *m = &d->model;

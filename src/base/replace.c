@@ -143,7 +143,7 @@ static pl_status open_beside(struct pl_file *f, int mode, pl_err *err)
 {
     mode_t new_mode = mode < 0 ? 0666 : (mode_t)mode;
 
-    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs it */
+    if (access("/proc/self/fd", X_OK) == 0) /* linkat needs this directory */
         f->fd = open(f->dir, O_WRONLY | O_TMPFILE | O_CLOEXEC, new_mode);
     if (f->fd < 0 && !take_name(f, new_mode))
         return failed(f->path, "no file can be made there: ",

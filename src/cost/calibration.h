@@ -28,7 +28,7 @@ enum {
  * apply, because another driver may be faster. */
 struct calibrated_device {
     char kind[16];                        /* backend, such as "cuda" */
-    char title[96], bus[24], version[96]; /* as in device_desc */
+    char title[96], bus[24], version[96]; /* as in struct device_desc */
     struct cost_rates rates;
 };
 
@@ -66,7 +66,7 @@ extern const struct calibration_field
     calibration_device_field[CALIBRATION_DEVICE_FIELDS];
 bool calibration_may_lack(const struct calibration_field *f);
 
-/* Returns the field's value in `r`. */
+/* Returns the address of field f in `r`. */
 double *calibration_value(struct cost_rates *r,
                           const struct calibration_field *f);
 
@@ -123,7 +123,7 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
  * Returns NOT_FOUND if the file does not exist or is damaged. */
 pl_status calibration_load(struct calibration *c, enum kernel_set set,
                            const struct topology *t, pl_err *err);
-/* Creates the directory and writes the file atomically. */
+/* Writes *c to its cache file atomically, creating the directory if needed. */
 pl_status calibration_save(const struct calibration *c, pl_err *err);
 /* Returns the contents of the file as JSON, or NULL if out of memory. */
 json_t *calibration_json(const struct calibration *c);

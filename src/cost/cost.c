@@ -25,7 +25,8 @@ static const double launch_s = 2e-6;         /* fixed time of a kernel */
  * (device/gpu/gpu_fuse.h): a token of the bundled model takes 63 launches for
  * 142 instructions. */
 static const double launches_a_step = 0.44;
-/* The fractions of a device's peak figures that kernels reach. */
+/* The fractions of a device's peak bandwidth and peak multiply-adds that
+ * kernels reach. */
 static const double of_bandwidth = 0.8, of_peak = 0.4;
 
 static void set_work(struct cost_rates *out, double bytes_per_s,

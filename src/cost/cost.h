@@ -74,7 +74,7 @@ void cost_default_rates(struct cost_rates *out, const struct device_desc *d,
  * token chooses n_used of n_expert experts at random with equal probability. */
 double cost_distinct_experts(int64_t n_expert, int64_t n_used, int64_t n_tok);
 
-/* The machine whose programs are simulated. */
+/* The devices and programs that cost_run simulates. */
 struct cost_machine {
     int n_dev;
     const struct program *prog;     /* [n_dev] */

@@ -31,7 +31,7 @@ struct caller {
     pl_err *err;
 };
 
-/* A tool while its rules are written. */
+/* The tool whose rules are being written. */
 struct tool {
     struct caller *c;
     int i;

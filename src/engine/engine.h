@@ -1,4 +1,5 @@
-/* The objects behind pl.h's models, plans and engines. */
+/* The structs of pl_model, pl_plan and pl_engine, and functions shared by the
+ * files of the engine. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 

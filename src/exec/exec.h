@@ -21,7 +21,7 @@ struct exec_owners {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
-    pid_t owner;       /* the process that owns its threads and devices */
+    pid_t owner;       /* the process that created the threads and devices */
     uint64_t n_set;    /* number of changes to weights and caches */
     atomic_bool busy;  /* true between exec_enter and exec_leave */
     atomic_bool lent;  /* true while callbacks may read tensors, */
@@ -37,7 +37,8 @@ struct pl_exec {
                                                  sequences, or -1 */
     unsigned char *page;                      /* buffer for one page of a
                                                  device's largest cache */
-    int io;                   /* the device of inputs and results */
+    int io;                   /* index of the io device, which holds inputs and
+                                 results */
     int n_micro;              /* maximum number of micro-batches of any
                                  variant */
     struct exec_async *async; /* owned; NULL before the first asynchronous
@@ -55,7 +56,8 @@ struct pl_exec {
  * forked child process, which has neither the threads nor the devices. */
 pl_status exec_enter(pl_exec *x, pl_err *err);
 void exec_leave(pl_exec *x);
-/* Allows callbacks of the current call to read tensors, until exec_leave. */
+/* Allows callbacks of the current public call to read tensors until exec_leave,
+ * if they run in the calling thread. */
 void exec_allow_callback_reads(pl_exec *x);
 /* Begin and end a call that only reads tensors. Like exec_enter, but also
  * succeeds inside a callback for which exec_allow_callback_reads was called.

@@ -179,8 +179,8 @@ static const char *action(const struct exec_trace *t, const struct insn *s,
     return "";
 }
 
-/* Returns the tensor that names an instruction: an op's weight, else the
- * computed or copied tensor. */
+/* Returns the tensor whose name a trace shows for the instruction of a graph
+ * node: the weight of the op if it has one, else the node itself. */
 static const struct graph_node *tensor_of(const struct exec_trace *t, int node)
 {
     const struct graph_node *n = &t->p->g->node[node];

@@ -24,7 +24,7 @@ struct transfer {
 
 struct exec_async {
     pl_exec *x;
-    pid_t owner; /* the process that owns the thread */
+    pid_t owner; /* the process that created the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;

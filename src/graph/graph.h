@@ -96,7 +96,8 @@ struct graph_node {
     int layer;                 /* layer of the model, -1 if none */
     struct graph_attr attr;
     const char *name; /* unique, never NULL; the GGUF name if a leaf */
-    bool output;      /* read by the host after a step */
+    bool output;      /* result of the graph (pl_output), which the host reads
+                         after a step */
     bool keep;        /* readable after a step (pl_keep) */
     const struct pl_layout *want; /* requested by the user, or NULL */
     /* Definition of an OP_custom node, with row and kernel; owned by the
@@ -145,7 +146,8 @@ struct pl_graph {
     int layer;            /* layer of the nodes created next (pl_layer) */
     pl_numerics numerics; /* numerics of the ops created next
                              (pl_set_numerics) */
-    int *named;           /* owned: hash table of nodes by name, -1 = free */
+    int *named;           /* owned, [named_cap] hash table of nodes by name, -1
+                             if free */
     int n_named, named_cap;
     atomic_int n_held; /* number of executors that use the graph and need it
                           unchanged */

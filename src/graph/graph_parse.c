@@ -66,7 +66,7 @@ bad(struct parse *p, pl_status s, const char *fmt, ...)
     return false;
 }
 
-/* Skips blanks and a comment, but not the end of the line. */
+/* Skips blanks and a comment, but not the newline after them. */
 static void skip_blanks(struct parse *p)
 {
     while (*p->p == ' ' || *p->p == '\t' || *p->p == '\r')
@@ -81,7 +81,8 @@ static bool at_end(struct parse *p)
     return *p->p == '\n' || *p->p == '\0';
 }
 
-/* Returns the word at the current position, for messages. */
+/* Writes the word at the current position to `buf`, in quotes, for a message.
+ * Returns `buf` or another text. */
 static const char *here(struct parse *p, char buf[40])
 {
     size_t n;

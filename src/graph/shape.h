@@ -22,7 +22,8 @@ bool custom_shape(const pl_graph *g, struct graph_node *n, pl_err *err);
 bool dim_equal(pl_dim a, pl_dim b);
 /* Names of symbolic dimensions, such as "n_tok" and "n_slot1". */
 extern const char *const dim_symbols[GRAPH_N_SEQ + 1];
-/* Prints "n_tok", "64" or "4*n_tok" to buf and returns buf. */
+/* Writes the text of a dimension to `buf`: "n_tok", "64" or "4*n_tok". Returns
+ * `buf`. */
 const char *dim_print(pl_dim d, char buf[32]);
 
 /* graph_make appends a node with any op to the graph. It serves the parser of

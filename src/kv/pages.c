@@ -218,7 +218,8 @@ pl_status kv_reserve(struct kv *kv, int seq, int64_t n, bool past,
     return PL_OK;
 }
 
-/* Frees pages from .. end - 1 of a sequence, the last one first. */
+/* Releases entries from .. end - 1 of a sequence's table row, the last one
+ * first. */
 static void drop_range(struct kv *kv, struct kv_pool *p, int seq, int from,
                        int end)
 {

@@ -83,7 +83,8 @@ pl_status kv_init(struct kv *kv, int n_seq, int stride, const pl_graph *g,
                   const int *n_page, pl_err *err);
 void kv_fini(struct kv *kv);
 
-/* Copies the contents of page `from` of a pool to page `to` on all devices. */
+/* A callback that copies the contents of page `from` to page `to`, for all
+ * caches of a pool and on all devices. */
 typedef pl_status kv_copy_fn(void *user, int pool, int from, int to,
                              pl_err *err);
 

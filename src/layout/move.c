@@ -55,8 +55,8 @@ static bool cut_range(struct arena *a, const pl_layout *x, int64_t size,
     return *out != NULL;
 }
 
-/* Returns true if the symbolic dimension is inside `dim`, so that the strides
- * of `dim` contain the symbol. */
+/* Returns true if node n has a symbolic dimension after `dim`, so that the
+ * stride of `dim` depends on its size. */
 static bool symbol_below(const struct graph_node *n, int dim)
 {
     for (int d = dim + 1; d < n->n_dim; d++)

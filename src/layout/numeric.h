@@ -11,7 +11,7 @@
 #include "graph/graph.h"
 #include "layout/layout.h"
 
-/* kind, its name in plans */
+/* Kinds of nodes. Columns: enumerator, name in printed plans. */
 #define NUM_KIND_MAP(X)                                                        \
     X(OP, "op")                                                                \
     X(ALL_REDUCE, "AllReduce")         /* PARTIAL to MIRRORED */               \
@@ -29,8 +29,8 @@ enum num_kind {
 
 const char *num_kind_name(enum num_kind k);
 
-/* The edition of doc/numerics.md. It increases when an order of operations
- * changes, and every hash depends on it. */
+/* The edition of doc/numerics.md. It is increased when the order of any
+ * operations changes. All hashes of numeric plans depend on it. */
 enum { NUMERIC_ORDER = 2 };
 
 struct num_node {
@@ -45,7 +45,7 @@ struct num_node {
 };
 
 struct numeric {
-    struct arena arena; /* owns all that follows */
+    struct arena arena; /* owns the layouts and `value` */
     const pl_graph *g;  /* borrowed */
     int n_rank;
     int n;

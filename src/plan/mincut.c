@@ -206,7 +206,8 @@ static bool improve_pair(struct swap *s, int a, int b)
     for (int i = 0; i < n_touched; i++)
         add_value(s, &g->value[s->touched[i]], a, b, &n);
     flow_maximum(&s->flow, SOURCE, SINK);
-    for (int i = 0; i < g->n; i++) /* the index becomes the previous label */
+    for (int i = 0; i < g->n; i++) /* from here, s->index has the previous
+                                      labels */
         if (s->index[i] >= 0) {
             int old = g->label[i];
 
@@ -307,7 +308,8 @@ pl_status mincut_solve(struct glue *g, pl_err *err)
             int r = g->reader[g->value[i].first + k];
 
             from_value[e] = i;
-            next_of[e] = first_of[r]; /* so that the latest operand is first */
+            next_of[e] = first_of[r]; /* the list begins with the latest
+                                         operand */
             first_of[r] = e;
         }
     start(g, first_of, next_of, from_value, bytes);

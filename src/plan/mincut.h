@@ -6,7 +6,8 @@
 
 #include "pl.h"
 
-/* A value is copied once to each group that reads it, except its own. */
+/* A value and its readers. It must be copied to each group that reads it,
+ * except the group that produces it. */
 struct mincut_value {
     int from;      /* vertex that produces the value */
     int first, n;  /* readers: glue.reader[first .. first + n - 1] */

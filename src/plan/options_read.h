@@ -1,4 +1,4 @@
-/* Copies and checks a caller's pl_options. */
+/* Copies the pl_options of a caller and checks them. */
 #ifndef PLAN_OPTIONS_READ_H
 #define PLAN_OPTIONS_READ_H
 

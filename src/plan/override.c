@@ -117,8 +117,8 @@ static int common(const char *regex, const char *name)
     return best;
 }
 
-/* Returns true if the names differ only in numbers: "blk.0.ffn_up" and
- * "blk.11.ffn_up". */
+/* Returns true if two names differ only in numbers, as "blk.0.ffn_up" and
+ * "blk.11.ffn_up" do. */
 static bool alike(const char *a, const char *b)
 {
     for (;;) {

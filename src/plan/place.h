@@ -12,7 +12,8 @@
 #include "layout/numeric.h"
 #include "plan/plan_config.h"
 
-/* A device's shard of a group: consecutive ranks. */
+/* A device that is a member of a group, and the consecutive ranks that it
+ * carries there. */
 struct place_member {
     int group, dev;    /* dev: index in the device list */
     int rank0, n_rank; /* n_rank 0: idle in this group */
@@ -31,7 +32,8 @@ struct placement {
     int n_group, n_member;
     struct place_group *group;
     struct place_member *member; /* [n_member] ordered by group */
-    int host;                    /* the host's group, or PLACE_NOWHERE */
+    int host;                    /* index of the host's group, or PLACE_NOWHERE
+                                    if there is none */
     int n_layer;
     int *layer_group; /* [n_layer + 1] group that computes a layer's ops unless
                          a weight or cache of the op is elsewhere; [n_layer] is

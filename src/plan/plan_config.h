@@ -31,7 +31,7 @@ struct override {
     const char *regex, *where;
 };
 
-/* Options that are left open to the planner. */
+/* Options that are left to the planner: true if undecided. */
 struct plan_config_auto {
     bool mode, share, layers, experts, ubatch, ctx;
 };
@@ -50,9 +50,9 @@ struct plan_config {
     enum kernel_set kernel_set;
 
     /* distribution over the devices */
-    pl_split_mode mode;  /* not AUTO */
-    int width;           /* devices of a group, in HYBRID mode */
-    int main_device;     /* in NONE mode */
+    pl_split_mode mode;  /* never PL_SPLIT_AUTO */
+    int width;           /* devices per group in HYBRID mode */
+    int main_device;     /* index of the device that is used in NONE mode */
     int n_rank;          /* 0 for one per device of the widest group, or
                             INTENT_MIXED_RANKS in mixed groups without shares */
     const double *share; /* [list.n] share of each device, NULL if equal */

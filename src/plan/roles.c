@@ -27,7 +27,7 @@
 /* The axis along which a tensor is split: the meaning of the indices of the
  * split dimension. */
 enum axis {
-    AXIS_NONE,       /* mirrored */
+    AXIS_NONE,       /* not split */
     AXIS_HEAD,       /* query heads, all of the same number of values */
     AXIS_KV,         /* KV heads, each shared by several query heads */
     AXIS_QKV,        /* heads of q, then of k, then of v */
@@ -45,7 +45,7 @@ enum axis {
 static const struct role_row {
     const char *name;
     enum axis axis;
-    int dim; /* the dimension to split */
+    int dim; /* the dimension that is split */
 } rows[PL_ROLE_COUNT] = {
     [PL_ROLE_NONE] = {"none", AXIS_NONE, 0},
     [PL_ROLE_TOKEN_EMBD] = {"token_embd", AXIS_VOCAB, 0},
@@ -133,7 +133,7 @@ struct deal {
     const pl_graph *g;
     struct arena *a;
     int n_rank;
-    double share[PL_MAX_RANKS];  /* normalised */
+    double share[PL_MAX_RANKS];  /* share of each rank; they add up to 1 */
     double behind[PL_MAX_RANKS]; /* bytes by which a rank is below its share so
                                     far */
     struct layer *layer;         /* [n_layer + 1]; entry 0 is for tensors

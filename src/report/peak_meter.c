@@ -189,7 +189,8 @@ static const struct unit amx_unit = {"tdpbssd", has_amx, amx, 4 * 32768 / 12.};
     __asm__ volatile("1:\n" TWELVE(one) "subs %0,%0,#1\nb.ne 1b\n"             \
                      : "+r"(n)::"v0", "v1", "v2", "v3", "v4", "v5", "v6",      \
                        "v7", "v8", "v9", "v10", "v11", "v12", "v13", "cc")
-/* sdot v<i>.4s,v12.16b,v13.16b, for assemblers that target older CPUs */
+/* The instruction sdot v<i>.4s,v12.16b,v13.16b as a number, because an
+ * assembler that targets an older CPU rejects its name. */
 #define SDOT(i) ".inst 0x4e8d9580+" #i "\n"
 #define FMLA(i) "fmla v" #i ".4s,v12.4s,v13.4s\n"
 

@@ -1,4 +1,5 @@
-/* The facts of a plan, collected once for text, JSON and SVG. */
+/* Facts about a plan, which plan_print.c, plan_json.c and plan_svg.c present as
+ * text, JSON and SVG. */
 #ifndef REPORT_PLAN_FACTS_H
 #define REPORT_PLAN_FACTS_H
 
@@ -12,7 +13,7 @@ struct plan_tensor {
     const char *layout;     /* text of layout_print; the versions' texts are
                                joined by " and " */
     const pl_layout *first; /* layout of the first version */
-    int group;              /* its home group */
+    int group;              /* home group */
     uint64_t *bytes;        /* [n_dev] bytes allocated on each device, all
                                versions */
 };
@@ -24,7 +25,7 @@ struct plan_device {
 enum plan_basis {
     PLAN_CALIBRATED, /* rates from this machine's calibration
                         (cost/calibration.h) */
-    PLAN_ASSUMED,    /* default rates of the kernel set */
+    PLAN_ASSUMED,    /* default rates, because this machine is not calibrated */
     PLAN_DESCRIBED,  /* rates from a description */
 };
 

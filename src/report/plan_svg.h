@@ -68,7 +68,8 @@ struct svg_page {
     int *row_of;    /* [n_dev] row of each device */
     int *column_of; /* [n_layer + 2] column of each layer, indexed by layer +
                        1 */
-    bool tied;      /* the output uses the embedding's weight */
+    bool tied;      /* the output has no weight of its own but uses that of the
+                       embedding */
     bool has_kind[SVG_KINDS], has_line[SVG_LINES];
     double scale; /* area of a box in px^2 per byte */
     double width, height;
@@ -79,7 +80,7 @@ struct svg_page {
 pl_status svg_page_init(struct svg_page *g, struct arena *a, pl_err *err);
 
 enum svg_kind svg_kind(const struct graph_node *n);
-/* Returns the column that draws the tensor, or NULL. */
+/* Returns the column in which tensor t is drawn, or NULL if it is not drawn. */
 const struct svg_column *svg_column_of(const struct svg_page *g,
                                        const struct plan_tensor *t);
 /* Returns the bytes that a device of the row stores of a layer of column c, on

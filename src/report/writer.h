@@ -1,4 +1,4 @@
-/* Writes text to the caller's pl_write_fn. */
+/* Writes formatted text and JSON to the caller's pl_write_fn. */
 #ifndef REPORT_WRITER_H
 #define REPORT_WRITER_H
 

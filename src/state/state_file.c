@@ -153,7 +153,7 @@ pl_status pl_state_restore_memory(pl_engine *e, int seq, const void *data,
 
 /* Files ------------------------------------------------------------------ */
 
-/* A file being read. */
+/* A file that a state is read from, with a read buffer. */
 struct file {
     int fd;
     int error; /* errno of the first failure, 0 if none */
