@@ -13,9 +13,9 @@
  * carries. */
 struct exec_owners {
     int n;
-    const int *dev;                /* [n] */
-    const rankset *ranks;          /* [n] */
-    const struct lowered_value *v; /* [n] */
+    const int *dev;                /* [n] indices of the devices */
+    const rankset *ranks;          /* [n] ranks that each device carries */
+    const struct lowered_value *v; /* [n] the tensors on each device */
 };
 
 struct pl_exec {

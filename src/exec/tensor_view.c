@@ -153,7 +153,7 @@ static pl_status bad(pl_err *err, const struct graph_node *n, const char *what)
 static pl_status bounds(const pl_view *w, const struct graph_node *n,
                         int64_t *lo, int64_t *hi, bool *empty, pl_err *err)
 {
-    int64_t count = 8; /* maximum size of an element */
+    int64_t count = 8; /* maximum size of an element in bytes */
 
     *lo = *hi = w->start;
     *empty = false;

@@ -38,8 +38,8 @@ extern const pl_layout layout_mirrored, layout_partial;
 bool layout_equal(const pl_layout *a, const pl_layout *b);
 
 /* Returns true if every rank that holds an index under layout `want` also holds
- * that index under `have`. Neither may be PARTIAL. `size` is the size of the
- * split dimension. */
+ * that index under `have`. PARTIAL contains, and is contained in, only PARTIAL.
+ * `size` is the size of the split dimension. */
 bool layout_contains(const pl_layout *have, const pl_layout *want,
                      int64_t size);
 
