@@ -1,5 +1,5 @@
-/* Who is answered what: paths, methods, keys, browsers, and the line that is
- * logged. */
+/* Each request gets the right response, by path, method, key and browser, and
+ * the right log line. */
 #include "lib/http_try.h"
 
 #include <stdio.h>
@@ -170,7 +170,7 @@ TEST(http_keys_are_asked_for_but_where_a_route_is_open)
     assert_null(strstr(t.log, "two"));
 }
 
-/* A key refused leaves a connection as it was, where no body comes. */
+/* A rejected key keeps the connection open if there is no body. */
 TEST(http_refusals_keep_the_connection)
 {
     static const char *const keys[] = {"one"};
@@ -226,7 +226,8 @@ TEST(http_clients_are_told_apart_by_their_keys)
     try_start(&t, NULL);
     client_of(&t, "Authorization: Bearer one\r\n", again);
     client_of(&t, "Authorization: Bearer two\r\n", other);
-    assert_string_equal(again, other); /* keys that nobody checks are no name */
+    assert_string_equal(again, other); /* unchecked keys do not identify a
+                                        * client */
     try_stop(&t);
 }
 
@@ -267,7 +268,7 @@ TEST(http_browsers_of_elsewhere_are_let_in_on_request)
     try_stop(&t);
 }
 
-/* Without keys anybody's page could have a browser ask. */
+/* Without keys, a web page from anywhere could have a browser send requests. */
 TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
 {
     static const struct {
@@ -329,7 +330,7 @@ TEST(http_pages_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
     try_stop(&t);
 }
 
-/* Whoever owns a name can make it mean this machine; browsers tell the name. */
+/* The owner of a name can point it at this machine; browsers send the name. */
 TEST(http_names_of_elsewhere_may_not_ask_where_no_key_is_asked_for)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Files of presets: what is read, and which line is wrong. */
+/* Files of presets are read, and an error names the wrong line. */
 #include "lib/support.h"
 
 #include "server/preset.h"

@@ -1,5 +1,5 @@
-/* Requests read: what each protocol's fields become, and how what is wrong is
- * refused. */
+/* Parsing of requests: each protocol's fields get their meaning, and wrong ones
+ * are rejected with the right error. */
 #include "gguf/gguf_write.h"
 #include "lib/alloc_fail.h"
 #include "lib/support.h"
@@ -21,7 +21,7 @@ static const struct request_rules can_all = {
     .max_tokens = -1,
     .can = REQUEST_GRAMMAR | REQUEST_SCHEMA | REQUEST_CALL};
 
-/* ' stands for ". */
+/* Returns the text with " for each '. */
 static char *quoted(const char *text)
 {
     char *s = strdup(text);
@@ -57,7 +57,7 @@ static void same_json(const char *got, const char *want_text)
     free(want);
 }
 
-/* It is refused with this field, and the message has this. */
+/* Expects a rejection for this field, with this in the message. */
 static void refused_by(enum request_kind kind, const char *text,
                        const char *param, const char *says,
                        const struct request_rules *by)
@@ -84,7 +84,7 @@ static void refused(enum request_kind kind, const char *text, const char *param,
 
 #define HELLO "'messages': [{'role': 'user', 'content': 'Hi'}]"
 
-/* ---- how tokens are chosen ----------------------------------------------- */
+/* ---- sampling options ---------------------------------------------------- */
 
 TEST(ask_without_options_has_the_rules_defaults)
 {
@@ -259,7 +259,7 @@ TEST(ask_refuses_wrong_values_by_field_value_and_range)
     refused(REQUEST_RESPONSES, "{}", "input", "missing");
 }
 
-/* Values cost memory, far more than the bytes of a body. */
+/* Values take far more memory than the bytes of a body. */
 TEST(ask_refuses_bodies_of_too_many_values)
 {
     static const char *const value[] = {"[],", "{},", "1,"};
@@ -279,7 +279,7 @@ TEST(ask_refuses_bodies_of_too_many_values)
                                    (size_t)(at - text), &rules, &why));
         assert_int_equal(why.status, 400);
         assert_non_null(strstr(why.message, "1048576"));
-        memset(text, ',', (size_t)N); /* a text may have as many as it likes */
+        memset(text, ',', (size_t)N); /* a string may have any number */
         memcpy(text, "{\"prompt\":\"", 11);
         memcpy(text + N, "\"}", 3);
         assert_true(
@@ -406,7 +406,8 @@ TEST(ask_chat_gives_arguments_as_texts_where_templates_want_them)
     request_fini(&a);
 }
 
-/* Values in texts of arguments are bounded too, those of all calls together. */
+/* Values in the strings of arguments are limited too, for all calls
+ * together. */
 TEST(ask_chat_parses_no_more_values_in_arguments_than_a_request_may_have)
 {
     enum { N = 600000 };
@@ -587,7 +588,7 @@ TEST(ask_schemas_of_all_protocols_are_kept)
                "grammar", "cannot be combined", &can_all);
 }
 
-/* ---- jobs ---------------------------------------------------------------- */
+/* ---- tasks --------------------------------------------------------------- */
 
 TEST(ask_prompts_become_tokens)
 {
@@ -656,8 +657,8 @@ TEST(ask_conversations_become_tokens_with_one_bos)
 }
 
 /* The assistant's text at the end is the end of the prompt, whatever the
- * template puts behind it or takes from it; where it shows another, it is
- * refused. */
+ * template adds or removes there. A template that changes the text leads to a
+ * rejection. */
 TEST(ask_conversations_end_with_what_the_assistant_has_begun)
 {
     static const struct {
@@ -755,7 +756,7 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
         assert_int_equal(got, n_top < n ? n_top : n);
         assert_true(fabs(of.p - (logits[of.id] - 500 - log(sum))) < 1e-9);
         for (int i = 0; i < got; i++) {
-            int before = 0; /* tokens that must stand before it */
+            int before = 0; /* tokens that must precede it */
 
             for (int k = 0; k < n; k++)
                 before += logits[k] > logits[top[i].id] ||
@@ -765,7 +766,7 @@ TEST(logprobs_are_those_of_all_tokens_in_order)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------ */
+/* ---- rejections ---------------------------------------------------------- */
 
 TEST(refusals_have_the_shape_of_their_protocol)
 {
@@ -843,8 +844,9 @@ TEST(ask_survives_every_allocation_that_fails)
          "'o'}]}"},
     };
 
-    json_set_alloc_funcs(malloc, free); /* those that fail on request; the
-                                           reader of JSON survives some */
+    json_set_alloc_funcs(malloc, free); /* the wrapped ones, which fail on
+                                         * request; the JSON reader survives
+                                         * some */
     for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
         char *body = quoted(row[i].body);
 
@@ -944,7 +946,7 @@ TEST(ask_reads_samplers_in_any_order)
     refused(REQUEST_CHAT, "{" HELLO ", 'samplers': 5}", "samplers", "a list");
 }
 
-/* A vocabulary of bytes and of tokens by their usual names. */
+/* Opens a vocabulary of bytes and of tokens with their usual names. */
 static pl_tokenizer *open_fim(const char *path)
 {
     static const char *const marks[] = {"<|fim_prefix|>", "<|fim_suffix|>",
@@ -1002,7 +1004,8 @@ TEST(ask_gaps_are_told_of_by_the_models_own_tokens)
     assert_int_equal(ids[0], pl_tokenizer_bos(words));
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
         assert_int_equal(ids[1 + i], want[i]);
-    /* A mark in what the client gives is text, but in the prompt. */
+    /* A special token in the client's text is plain text, but not in the
+     * prompt. */
     assert_int_equal(ids[n - 3], 258);
     assert_int_equal(ids[n - 2], 'x');
     assert_int_equal(ids[n - 1], 256);
