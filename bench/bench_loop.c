@@ -55,6 +55,7 @@ static void add(struct loop *l, int i, int64_t n_vocab)
         .max_tokens = N_WRITE,
         .sampling = &how,
         .ignore_end = true,
+        .slot = -1,
         .client = 1 + (uint64_t)i % 8,
         .listener = {.token = on_token, .poll_client = on_wish, .end = on_end}};
     pl_err err;

@@ -158,7 +158,7 @@ void serve_try_idle(struct serve_try *s)
 {
     TEST_UNTIL(serve_try_metric(s, "plait_requests_running") +
                    serve_try_metric(s, "plait_requests_waiting") +
-                   serve_try_metric(s, "plait_requests_away") ==
+                   serve_try_metric(s, "plait_requests_preempted") ==
                0);
 }
 

@@ -247,7 +247,7 @@ TEST(http_who_leaves_before_the_answer_is_noticed_once)
     try_stop(&t);
     assert_null(strstr(t.log, "/hello"));
     assert_non_null(strstr(t.log, "POST /hold - 0."));
-    assert_non_null(strstr(t.log, "the client left"));
+    assert_non_null(strstr(t.log, "the client disconnected"));
 }
 
 TEST(http_who_leaves_within_the_answer_is_noticed_once)

@@ -67,7 +67,8 @@ static void post(struct http_try *t, const char *path, size_t n, size_t chunk,
         for (size_t i = 0; i < n; i++)
             assert_true(a.body[i] == 'x');
     } else {
-        assert_string_equal(a.body, "413 the body is too large");
+        assert_string_equal(
+            a.body, "413 the request body is too large; send a smaller one");
     }
     free(a.body);
     try_close(&c);
@@ -170,11 +171,17 @@ TEST(http_bodies_announced_twice_are_refused)
     try_ask(&t,
             "POST /echo" HOST "Content-Length: 4\r\nContent-Length: 5\r\n\r\n"
             "body!",
-            400, "400 the length of the body is told twice", NULL);
+            400,
+            "400 the length of the body is given twice; send either one "
+            "Content-Length or one Transfer-Encoding",
+            NULL);
     try_ask(&t,
             "POST /echo" HOST "Content-Length: 4\r\n"
             "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            400, "400 the length of the body is told twice", NULL);
+            400,
+            "400 the length of the body is given twice; send either one "
+            "Content-Length or one Transfer-Encoding",
+            NULL);
     try_ask(&t, "POST /echo" HOST "Transfer-Encoding: gzip\r\n\r\nbody", 501,
             NULL, NULL);
     try_ask(&t,
@@ -533,33 +540,33 @@ TEST(http_start_names_what_is_wrong)
             "port 65536");
     refused(&(struct http_options){.port = -1}, PL_BAD_ARGUMENT, "port -1");
     refused(&(struct http_options){.key = empty, .n_key = 2}, PL_BAD_ARGUMENT,
-            "key 2 of 2 is empty");
+            "key 2 of 2: empty");
     refused(&(struct http_options){.prefix = "api"}, PL_BAD_ARGUMENT,
             "prefix \"api\"");
     refused(&(struct http_options){.prefix = "/"}, PL_BAD_ARGUMENT,
             "prefix \"/\"");
     refused(&(struct http_options){.prefix = ""}, PL_BAD_ARGUMENT, "prefix");
     refused(&(struct http_options){.timeout_s = -1}, PL_BAD_ARGUMENT,
-            "timeout of -1");
+            "timeout -1 s");
     refused(&(struct http_options){.host = "no such host"}, PL_BAD_ARGUMENT,
             "\"no such host\"");
     refused(&(struct http_options){.host = "192.0.2.1"}, PL_IO,
             "192.0.2.1, port 0");
     refused(&(struct http_options){.cert_file = "a"}, PL_BAD_ARGUMENT,
-            "the key is not given");
+            "no key given");
     refused(&(struct http_options){.cert_key_file = "a"}, PL_BAD_ARGUMENT,
-            "the certificate is not given");
+            "no certificate given");
     refused(&(struct http_options){.cert_file = "/no/such.pem",
                                    .cert_key_file = rubbish},
             PL_IO, "/no/such.pem: No such file");
     refused(
         &(struct http_options){.cert_file = rubbish, .cert_key_file = rubbish},
-        PL_IO, "not taken for TLS");
+        PL_IO, "TLS: cannot use");
     try_start(&t, NULL);
     snprintf(port, sizeof port, "127.0.0.1, port %d", t.port);
     refused(&(struct http_options){.port = t.port}, PL_IO, port);
     refused(&(struct http_options){.port = t.port}, PL_IO,
-            "another program listens there");
+            "stop the program that uses this port");
     try_stop(&t);
 }
 

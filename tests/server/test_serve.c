@@ -79,6 +79,35 @@ TEST(serve_tells_what_it_serves)
     serve_try_stop(&s);
 }
 
+TEST(serve_has_the_metrics_that_are_documented)
+{
+    static char doc[1 << 16];
+    FILE *f = fopen(test_file("doc/server.md"), "r");
+    char *all, *at, name[64], plain[72], labelled[72], first;
+    struct serve_try s;
+    int n = 0;
+
+    assert_non_null(f);
+    doc[fread(doc, 1, sizeof doc - 1, f)] = '\0';
+    fclose(f);
+    serve_try_start(&s, "", "");
+    at = all = serve_try_get(&s, "/metrics");
+    while (at && (at = strstr(at, "# HELP plait_"))) {
+        assert_int_equal(sscanf(at, "# HELP plait_%63s %c", name, &first), 2);
+        snprintf(plain, sizeof plain, "`%s`", name);
+        snprintf(labelled, sizeof labelled, "`%s{", name);
+        at = strchr(at, '\n');
+        if (!strstr(doc, plain) && !strstr(doc, labelled))
+            fail_msg("%s: not in doc/server.md", name);
+        if (first < 'A' || first > 'Z' || !at || at[-1] != '.')
+            fail_msg("%s: the help is not a sentence", name);
+        n++;
+    }
+    assert_true(n > 30);
+    free(all);
+    serve_try_stop(&s);
+}
+
 TEST(serve_streams_what_it_answers_whole)
 {
     static const char whole[] = "{\"prompt\":\"Once upon a time\",\"seed\":3,"
@@ -161,7 +190,7 @@ TEST(serve_says_where_embeddings_are_no_numbers)
     for (int i = 0; i < 2; i++) {
         char *body = serve_try_post(&s, paths[i], "{\"input\":\"Once\"}", 500);
 
-        assert_non_null(strstr(body, "the model broken"));
+        assert_non_null(strstr(body, "model broken"));
         assert_non_null(strstr(body, "not finite"));
         free(body);
     }

@@ -418,7 +418,7 @@ TEST(serve_conversations_in_a_small_cache_answer_the_same)
             try_close(&c[k]);
         }
     }
-    assert_true(serve_try_metric(&s, "plait_places_given_total") > 0);
+    assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
     serve_try_idle(&s);
     serve_try_stop(&s);
     serve_try_stop(&calm_one);

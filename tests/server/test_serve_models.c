@@ -162,7 +162,7 @@ TEST(serve_models_that_leave_finish_their_streams)
 /* A model's totals stay while it is unloaded and after it is loaded again. */
 TEST(serve_models_totals_outlive_them)
 {
-    static const char name[] = "plait_texts_total{model=\"tiny\"}",
+    static const char name[] = "plait_requests_total{model=\"tiny\"}",
                       used[] = "plait_cache_pages{model=\"tiny\"}";
     struct serve_try s;
     char ask[256];
@@ -184,7 +184,7 @@ TEST(serve_models_totals_outlive_them)
         make_ask(ask, "any", 1, 5, false);
         free(serve_try_post(&s, "/v1/completions", ask, 200));
         free(serve_try_post(&s, "/models/unload", "{}", 200));
-        assert_int_equal(serve_try_metric(&s, "plait_texts_total"), i);
+        assert_int_equal(serve_try_metric(&s, "plait_requests_total"), i);
     }
     serve_try_stop(&s);
 }
@@ -329,7 +329,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
         {"[a]\npinned = maybe\n", "line 2: pinned: give true or false"},
         {"[a]\nc = many\n", "--ctx-size many: give a whole number"},
         {"[a]\nc = 5\n", "[a] of the presets names no file"},
-        {"[a]\nc 5\n", "line 2: this is neither"},
+        {"[a]\nc 5\n", "line 2: neither"},
         {"", "has no model"},
     };
 
@@ -345,7 +345,7 @@ TEST(serve_models_names_what_is_wrong_in_presets)
     must_say(sh(1, "plait serve --models-dir /nowhere --port 0"),
              "reading the folder /nowhere");
     must_say(sh(2, "plait serve -m a/x.gguf -m b/x.gguf --port 0"),
-             "two models are called \"x\"");
+             "model name \"x\" is used twice");
 }
 
 /* Unloads the model. Returns true once the request has its response; a request

@@ -103,7 +103,7 @@ static void leave_in_prompt(struct serve_try *s, uint64_t seed)
 TEST(serve_client_that_leaves_in_its_prompt_leaves_nothing_behind)
 {
     static const char cancelled[] =
-        "plait_texts_ended_total{why=\"cancelled\"}";
+        "plait_requests_finished_total{reason=\"cancelled\"}";
     enum { N = 3 };
     char more[256];
 
@@ -209,7 +209,7 @@ TEST(serve_answers_do_not_depend_on_company_cache_or_places)
     serve_try_start(&s, "", "-np 8 -ub 64 --max-waiting 64");
     for (int round = 0; round < (test_long() ? 10 : 2); round++)
         ask_together(&s, body, alone, 2 * N);
-    assert_true(serve_try_metric(&s, "plait_places_given_total") > 0);
+    assert_true(serve_try_metric(&s, "plait_preemptions_total") > 0);
     assert_true(serve_try_metric(&s, "plait_cached_tokens_total") > 0);
     serve_try_stop(&s);
     for (int i = 0; i < 2 * N; i++) {

@@ -122,6 +122,7 @@ static pl_status add(struct place *p, struct heard *h, uint64_t seed,
                                  .max_tokens = max_tokens,
                                  .ignore_end = true,
                                  .client = client,
+                                 .slot = -1,
                                  .listener = {.progress = hear_progress,
                                               .token = hear_token,
                                               .poll_client = tell_wish,
@@ -365,6 +366,7 @@ TEST(server_jobs_do_not_end_before_their_grammar_holds)
     struct task_params params = {.prompt = prompt,
                                  .n_prompt = 3,
                                  .max_tokens = 200,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .grammar_applies = tell_holds,
                                               .end = hear_end,
@@ -421,6 +423,7 @@ TEST(server_jobs_have_the_place_that_they_name)
                                  .n_prompt = 3,
                                  .max_tokens = 20,
                                  .ignore_end = true,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end}};
@@ -432,7 +435,7 @@ TEST(server_jobs_have_the_place_that_they_name)
         h[i].n_vocab = pl_tokenizer_n_vocab(p.t);
         h[i].wish = CLIENT_BACKLOGGED;
         params.listener.user = &h[i];
-        params.slot = i < 2 ? N : 0;
+        params.slot = i < 2 ? N - 1 : -1;
         params.max_tokens = 20 + i;
         TEST_OK(loop_add(p.loop, &params, 1, NULL, &err), err);
     }
@@ -448,7 +451,7 @@ TEST(server_jobs_have_the_place_that_they_name)
         int64_t n;
 
         loop_slot_erase(p.loop, slot);
-        params.slot = 1 + slot;
+        params.slot = slot;
         params.max_tokens = 9;
         h[0] = (struct heard){.n_vocab = h[0].n_vocab};
         params.listener.user = &h[0];
@@ -460,9 +463,9 @@ TEST(server_jobs_have_the_place_that_they_name)
             free(token);
         }
     }
-    params.slot = N + 1;
+    params.slot = N;
     assert_int_equal(loop_add(p.loop, &params, 1, NULL, &err), PL_BAD_ARGUMENT);
-    assert_non_null(strstr(err.message, "id_slot 3: the server has the slots 0 "
+    assert_non_null(strstr(err.message, "id_slot 3: no such slot; use 0 "
                                         "to 2"));
     tear_down(&p);
 }
@@ -476,7 +479,7 @@ TEST(server_jobs_that_pause_leave_the_place_that_another_names)
                                  .n_prompt = 3,
                                  .max_tokens = 9,
                                  .ignore_end = true,
-                                 .slot = 2,
+                                 .slot = 1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end}};
@@ -591,6 +594,7 @@ TEST(server_jobs_of_slow_clients_pause)
                                      .n_prompt = 3,
                                      .max_tokens = 5,
                                      .time_s = 0.05,
+                                     .slot = -1,
                                      .listener = {.token = hear_token,
                                                   .poll_client = tell_wish,
                                                   .end = hear_end,
@@ -610,6 +614,7 @@ TEST(server_refuses_what_can_never_run_and_what_is_too_much)
     struct heard h[N] = {0};
     struct task_params params = {.prompt = prompt,
                                  .max_tokens = 5,
+                                 .slot = -1,
                                  .listener = {.token = hear_token,
                                               .poll_client = tell_wish,
                                               .end = hear_end,
@@ -735,6 +740,7 @@ TEST(server_jobs_come_together_or_not_at_all)
                                          .n_prompt = 3,
                                          .max_tokens = 2,
                                          .ignore_end = true,
+                                         .slot = -1,
                                          .listener = {.token = hear_token,
                                                       .poll_client = tell_wish,
                                                       .end = hear_end,
@@ -903,6 +909,7 @@ static void ask_rows(struct place *p, struct rows *h, uint64_t seed, int n,
                                  .rows = which,
                                  .no_cache = true,
                                  .client = seed,
+                                 .slot = -1,
                                  .listener = {.row = hear_row,
                                               .token = hear_no_token,
                                               .end = hear_rows_end,

@@ -166,7 +166,7 @@ TEST(slot_file_of_another_version_is_refused_with_a_remedy)
     assert_true(file && fseek(file, 8, SEEK_SET) == 0 && fputc(1, file) == 1 &&
                 fclose(file) == 0);
     assert_int_equal(slot_file_read(&got, path, &root, &err), PL_BAD_FILE);
-    assert_non_null(strstr(err.message, "version 1"));
-    assert_non_null(strstr(err.message, "save it anew"));
+    assert_non_null(strstr(err.message, "has version 1"));
+    assert_non_null(strstr(err.message, "save the slot anew"));
     slot_file_fini(&got);
 }

@@ -66,7 +66,7 @@ static void same_entry(const struct tier_entry *a, const struct tier_entry *b)
     assert_true(tier_key_same(&a->key, &b->key));
     assert_int_equal(a->first, b->first);
     assert_int_equal(a->n, b->n);
-    assert_int_equal(a->goes_on, b->goes_on);
+    assert_int_equal(a->resumable, b->resumable);
     assert_int_equal(a->bytes, b->bytes);
     assert_memory_equal(a->token, b->token, sizeof a->token);
     assert_memory_equal(a->data, b->data, a->bytes);
@@ -169,7 +169,7 @@ TEST(tier_of_memory_keeps_what_was_used_last)
         }
         assert_int_equal(t.n, p.n);
         assert_int_equal(t.bytes, plain_bytes(&p));
-        assert_true(t.bytes <= t.limit && t.owed <= t.bytes);
+        assert_true(t.bytes <= t.limit && t.dirty <= t.bytes);
     }
     tier_table_fini(&t);
     for (int k = 0; k < N_KEY; k++) {
@@ -557,7 +557,7 @@ static int64_t found(struct tiers *t, int x, int64_t n, int64_t length)
         end += e->n;
         free(data);
         if (i == f.n - 1) {
-            assert_true(e->goes_on);
+            assert_true(e->resumable);
             assert_int_equal(end, f.end);
         }
     }

@@ -134,6 +134,7 @@ static void write_same(struct place *p, struct heard *h, int n, uint64_t seed,
             .ignore_end = true,
             .client = 1,
             .sampling = &how,
+            .slot = -1,
             .listener = {.token = hear_token, .end = hear_end, .user = &h[i]}};
     }
     for (int i = 0; i < n_prompt; i++)
@@ -186,7 +187,7 @@ static void settle(struct place *p, bool disk)
     pl_err err;
 
     TEST_OK(loop_run_between_steps(p->loop, give_rest, p->tiers, &err), err);
-    TEST_UNTIL((tiers_counts(p->tiers, &c), c.owed_bytes == 0));
+    TEST_UNTIL((tiers_counts(p->tiers, &c), c.dirty_bytes == 0));
     assert_true(disk ? c.written > 0 : c.ram_pages > 0);
     assert_int_equal(c.failed + c.damaged, 0);
 }

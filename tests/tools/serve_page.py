@@ -98,7 +98,7 @@ def answers(b):
     send(b, 'Tell me a tale.')
     b.wait('!stopper && path().length === 2')
     note = b.get(f'{LAST}.querySelector(".tools").textContent')
-    if '60 tokens' not in note or 'cut at the limit' not in note:
+    if '60 tokens' not in note or 'at the token limit' not in note:
         raise browser.Failed(note)
     same(b.get('$("say").textContent'), 'The answer is complete')
 
@@ -138,17 +138,17 @@ def survives_reload(b):
 def keeps_versions(b):
     options(b, max_tokens=8)
     first = b.get(TEXT)
-    b.click('.message:last-child [title="Write it again"]')
+    b.click('.message:last-child [title=Regenerate]')
     b.wait('!stopper')
     same(b.get(f'{LAST}.innerText.includes("2 of 2")'), True)
-    b.click('.message:last-child [title="Version before"]')
+    b.click('.message:last-child [title="Previous version"]')
     same(b.get(TEXT), first)
     n = b.get('path().length')
     b.click('.message.user [title=Edit]')
     b.write('.editing textarea', ' Another one.')
     b.key('Enter', 13)
     b.wait('!stopper && path().length === 2')
-    b.click('.message.user [title="Version before"]')
+    b.click('.message.user [title="Previous version"]')
     same(b.get('path().length'), n)
 
 
@@ -307,7 +307,7 @@ def tells_of_errors(b, server):
     send(b, 'Is anybody there?')
     b.wait('!stopper && path().length === 4')
     same(b.get(f'{LAST}.querySelector(".wrong").textContent'),
-         'The server cannot be reached. Does it run?')
+         'Cannot reach the server; check that it is running.')
 
 
 def n_looked(b):
@@ -319,13 +319,13 @@ def asks_for_a_key(b, url):
     b.wait('$("ask-key").open')
     b.get('turn(true); $("ask-key").close()')
     b.wait('$("machine-wrong").textContent === '
-           '"The server wants another API key."')
+           '"The server rejected the API key; enter another one."')
     n = n_looked(b)
     while n_looked(b) < n + 2:
         b.get('new Promise(go => setTimeout(go, 100))')
     same(b.get('$("ask-key").open'), False)  # not asked again
     b.get('turn(false); begin(); 0')
-    for key, text in ('wrong', 'does not know this key'), ('k1', ''):
+    for key, text in ('wrong', 'rejected this key'), ('k1', ''):
         b.wait('$("ask-key").open')
         b.get('$("key").value = ""')
         b.write('#key', key)
