@@ -764,10 +764,10 @@ static pl_status read_tools(struct pl_reply *r, const char *tools, pl_err *err)
         return PL_OK;
     if (!r->tools && json_error_code(&e) == json_error_out_of_memory)
         return err_no_memory(err, "tools");
-    return err_set(err, PL_BAD_ARGUMENT,
-                   "tools: '%.20s' is no JSON list; give [...], an object for "
-                   "each",
-                   tools);
+    return err_set(
+        err, PL_BAD_ARGUMENT,
+        "tools: '%.20s' is not a JSON list; give [...] with an object for each",
+        tools);
 }
 
 pl_status reply_create(pl_reply **out, const struct reply_format *format,
@@ -842,11 +842,12 @@ static pl_status check_open(const struct pl_reply *r, pl_err *err)
 {
     if (r->busy)
         return err_set(err, PL_BAD_ARGUMENT,
-                       "the reply is telling a part of it: add to it when "
-                       "that call has returned");
+                       "the reply is in its callback: add to it after the "
+                       "callback has returned");
     if (r->finished)
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "the reply is finished: make one for the next message");
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "the reply is finished: create another for the next message");
     return status(r, err);
 }
 

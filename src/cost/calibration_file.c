@@ -192,7 +192,7 @@ pl_status calibration_path(char path[CALIBRATION_PATH],
     snprintf(key, sizeof key, "%s|%d|%s|%s", c->cpu, c->n_core,
              kernel_set_name(c->kernel_set), PLAIT_VERSION);
     snprintf(name, sizeof name, "rates-%016" PRIx64 ".json", hash(key));
-    return cache_path(path, name, "what was measured", err);
+    return cache_path(path, name, "the measurements", err);
 }
 
 pl_status calibration_load(struct calibration *c, enum kernel_set set,
@@ -249,7 +249,7 @@ pl_status calibration_save(const struct calibration *c, pl_err *err)
     if (o && dump(o, f)) /* it fits into the buffer of f: later writes fail */
         s = pl_file_commit(f, err);
     else
-        s = err_no_memory(err, "what was measured");
+        s = err_no_memory(err, "the measurements");
     pl_file_close(f);
     json_decref(o);
     return s;

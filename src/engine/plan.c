@@ -84,8 +84,8 @@ static void tell_unused_layers(const struct model *m, const pl_options *opt)
     if (m->n_next == 0 || opt->mtp > 0 || !opt->log)
         return;
     snprintf(text, sizeof text,
-             "%" PRId64 " layer%s for multi-token prediction, from blk.%" PRId64
-             " on, %s not used and not loaded",
+             "%" PRId64 " multi-token prediction layer%s, from blk.%" PRId64
+             ", %s not used and not loaded",
              m->n_next, m->n_next > 1 ? "s" : "", m->n_layer,
              m->n_next > 1 ? "are" : "is");
     opt->log(opt->log_user, PL_LOG_INFO, text);

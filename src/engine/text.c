@@ -108,10 +108,10 @@ pl_status pl_tokenize(const pl_tokenizer *t, const char *text, size_t len,
     PL_NEED(ids, err);
     PL_NEED(n, err);
     if (flags & ~(PL_ADD_SPECIAL | PL_PARSE_SPECIAL))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "flags %#x; only PL_ADD_SPECIAL and PL_PARSE_SPECIAL "
-                       "are some",
-                       (unsigned)flags);
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "unknown flags %#x; use PL_ADD_SPECIAL and PL_PARSE_SPECIAL",
+            (unsigned)flags);
     f |= flags & PL_ADD_SPECIAL ? TOKENIZER_ADD_SPECIAL : 0;
     f |= flags & PL_PARSE_SPECIAL ? TOKENIZER_PARSE_SPECIAL : 0;
     {
@@ -255,10 +255,10 @@ static pl_status check_sampling(const pl_sampling *s, int64_t n_vocab,
         return err_set(err, PL_BAD_ARGUMENT,
                        "sampling: n_bias is %d; give 0 or more", s->n_bias);
     if (s->n_bias > 0 && (!s->bias_id || !s->bias))
-        return err_set(err, PL_BAD_ARGUMENT,
-                       "sampling: n_bias is %d and %s is NULL; give as many, "
-                       "or 0",
-                       s->n_bias, s->bias_id ? "bias" : "bias_id");
+        return err_set(
+            err, PL_BAD_ARGUMENT,
+            "sampling: n_bias is %d but %s is NULL; set it, or n_bias to 0",
+            s->n_bias, s->bias_id ? "bias" : "bias_id");
     return PL_OK;
 }
 
@@ -376,8 +376,8 @@ static pl_status sample(pl_sampler *s, const float *logits, int32_t *id)
     *id = sampling_pick(s->s, logits, allowed);
     if (*id < 0)
         return err_set(&s->err, PL_BAD_FILE,
-                       "no token is possible: all logits are nan or -inf; the "
-                       "model is damaged, or biases forbid every token%s",
+                       "no token can be sampled: all logits are nan or -inf; "
+                       "the model is damaged, or biases forbid every token%s",
                        s->mask ? " that the grammar allows" : "");
     sampling_accept(s->s, *id);
     return s->mask ? token_mask_accept(s->mask, *id, &s->err) : PL_OK;

@@ -162,12 +162,12 @@ static pl_status bounds(const pl_view *w, const struct graph_node *n,
         }
         if (__builtin_mul_overflow(w->dim[d] - 1, w->stride[d], &far) ||
             __builtin_add_overflow(far < 0 ? *lo : *hi, far, far < 0 ? lo : hi))
-            return bad(err, n, "a view that leaves the tensor");
+            return bad(err, n, "a view that exceeds the tensor");
         if (__builtin_mul_overflow(count, w->dim[d], &count))
-            return bad(err, n, "a view of more values than memory has");
+            return bad(err, n, "a view with too many values");
     }
     if (!*empty && (*lo < 0 || *hi >= (int64_t)1 << 46))
-        return bad(err, n, "a view that leaves the tensor");
+        return bad(err, n, "a view that exceeds the tensor");
     return PL_OK;
 }
 
@@ -191,8 +191,8 @@ static pl_status move(pl_exec *x, pl_tensor t, const pl_view *w, void *data,
         return put ? set(&v, NULL, 0, 0) : get(&v, NULL, 0, 0);
     if (put && f->block > 1)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: values of %s cannot be set one by one; set whole "
-                       "rows with pl_tensor_set",
+                       "%s: single values of %s cannot be set; set whole rows "
+                       "with pl_tensor_set",
                        v.n->name, f->name);
     v.row = 1;
     v.row_bytes = v.size = 4;

@@ -112,8 +112,8 @@ pl_status states_reserve(struct kv *kv, int seq, pl_err *err)
         continue;
     if (pool(kv)->n_free == 0)
         return err_set(err, PL_FULL,
-                       "no slot of %d is free for the state of sequence %d: "
-                       "plan for more sequences",
+                       "none of %d state slots is free for sequence %d; plan "
+                       "for more sequences",
                        pool(kv)->n_page, seq);
     words(kv, seq)[STATE_WRITTEN] = kv_alloc_page(kv, kv->states);
     return PL_OK;

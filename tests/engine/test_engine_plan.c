@@ -1027,8 +1027,8 @@ TEST(engine_plan_tells_of_layers_that_are_not_used)
 
     pl_plan_free(plan(m, &opt));
     assert_non_null(said.s);
-    assert_non_null(strstr(said.s, "1 layer for multi-token prediction, from "
-                                   "blk.3 on, is not used and not loaded"));
+    assert_non_null(strstr(said.s, "1 multi-token prediction layer, from "
+                                   "blk.3, is not used and not loaded"));
     free(said.s);
     pl_model_free(m);
 }

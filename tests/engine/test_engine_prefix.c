@@ -258,7 +258,7 @@ TEST(prefix_requests_are_checked)
     open_plain(&r, some_options("cpu"));
     engine_run_decode(&r, 0, N, token, NULL);
     refused(r.engine, 0, token, N, PL_BAD_ARGUMENT, "which has 240 tokens");
-    refused(r.engine, 4, token, N, PL_BAD_ARGUMENT, "0 to 3 are planned");
+    refused(r.engine, 4, token, N, PL_BAD_ARGUMENT, "not in 0 .. 3");
     refused(r.engine, 1, token, -1, PL_BAD_ARGUMENT, "-1 tokens");
     refused(r.engine, 1, NULL, 1, PL_BAD_ARGUMENT, "token is NULL");
     refused(r.engine, 1, wrong, 2, PL_BAD_ARGUMENT, "token 1 of those");

@@ -68,7 +68,7 @@ static pl_status open_backend(struct backend *b, pl_err *err)
 
     b->own = c;
     if (!c)
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     cpu_kernels_choose(&c->kernels, device_set_options(b->set));
     c->topology = on_several_nodes(b) ? device_set_topology(b->set) : NULL;
     c->one_node = topology_one_node();
@@ -157,9 +157,8 @@ static pl_status not_given(const struct device *d, const char *what,
 {
     char buf[24];
 
-    return err_set(err, PL_NO_DEVICE_MEMORY,
-                   "%s: the system does not give %s for %s", d->desc.name,
-                   bytes_text(buf, bytes), what);
+    return err_set(err, PL_NO_DEVICE_MEMORY, "%s: cannot allocate %s for %s",
+                   d->desc.name, bytes_text(buf, bytes), what);
 }
 
 static pl_status load_device(struct backend *b, struct device *d, pl_err *err)

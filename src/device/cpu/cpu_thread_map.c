@@ -92,7 +92,7 @@ pl_status cpu_seats_fill(struct backend *b, pl_err *err)
     core = malloc((size_t)n * sizeof *core);
     if (!c->seats || !core) {
         free(core);
-        return err_no_memory(err, "a set of devices");
+        return err_no_memory(err, "a device set");
     }
     n = seat_devices(b, core, 0, false, no_pin);
     n = seat_devices(b, core, n, true, no_pin);

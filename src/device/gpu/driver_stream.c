@@ -222,8 +222,8 @@ static pl_status find(struct gpu *g, struct mapped *m, pl_err *err)
     PL_TRY(CALL(g, err, host_address, &last, m->p + m->bytes - 1, 0));
     if (last - at != m->bytes - 1)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s, mapping %zu bytes: parts of them are mapped "
-                       "already, by themselves; map the whole first",
+                       "%s, mapping %zu bytes: parts of the range are already "
+                       "mapped; map the whole range first",
                        g->device.who, m->bytes);
     return PL_OK;
 }
@@ -264,8 +264,8 @@ static pl_status can_map(const struct gpu *g, size_t bytes, pl_err *err)
     if (maps && registers && bytes > 0)
         return PL_OK;
     return err_set(err, PL_UNSUPPORTED,
-                   "%s cannot reach %zu bytes of this process in place",
-                   g->device.who, bytes);
+                   "%s cannot map %zu bytes of this process", g->device.who,
+                   bytes);
 }
 
 static pl_status map(struct gpu *g, void *p, size_t bytes, uint64_t *at,
@@ -302,7 +302,7 @@ static pl_status reach_peer(struct gpu *g, const struct gpu *peer, pl_err *err)
     PL_TRY(CALL(g, err, device_reaches, &can, g->device.handle,
                 peer->device.handle));
     if (!can)
-        return err_set(err, PL_UNSUPPORTED, "%s does not reach memory of %s",
+        return err_set(err, PL_UNSUPPORTED, "%s cannot access memory of %s",
                        g->device.who, peer->device.who);
     return MAKE(g, reach, &peer->device, err);
 }
@@ -330,7 +330,7 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
         }
     }
     return err_set(err, PL_BAD_ARGUMENT,
-                   "%s: a word that is waited for must lie in mapped memory",
+                   "%s: a word to wait for must be in mapped memory",
                    g->device.who);
 }
 
@@ -376,8 +376,8 @@ static pl_status open_at(struct gpu *g, const struct stream_vendor *make,
     PL_TRY(stream_load(&g->api, make, &n_device, err));
     if (index < 0 || index >= n_device)
         return err_set(err, PL_NOT_FOUND,
-                       "%s:%d: %s has %d devices here, counted from 0; `plait "
-                       "devices` lists them",
+                       "%s:%d: %s has %d devices on this machine, counted from "
+                       "0; `plait devices` lists them",
                        make->name, index, make->title, n_device);
     PL_TRY(examine(g, index, err));
     PL_TRY(g->api.make->hold(&g->api, &g->device, err));
@@ -434,7 +434,7 @@ static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
 
     *out = NULL;
     if (!g)
-        return err_no_memory(err, "a device of CUDA or HIP");
+        return err_no_memory(err, "a CUDA or HIP device");
     s = open_at(g, make, index, err);
     if (s != PL_OK) {
         close_gpu(g);
@@ -695,8 +695,8 @@ static pl_status find_word(const struct gpu *g, _Atomic uint64_t *word,
 {
     if (!g->words)
         return err_set(err, PL_UNSUPPORTED,
-                       "%s: its streams neither post a word nor wait for one; "
-                       "the issuing thread must",
+                       "%s: its streams have no memory operations; signal and "
+                       "wait on the issuing thread",
                        g->device.who);
     return place_of(g, word, at, err);
 }

@@ -43,9 +43,8 @@ static pl_status find_calls(struct stream_api *api, const char *path,
 
         if (m->symbol[c] && !f && c < m->later)
             return err_set(err, PL_UNSUPPORTED,
-                           "%s has no %s: %s; %s names "
-                           "another library",
-                           path, m->symbol[c], m->least, m->variable);
+                           "%s has no %s: %s; set %s to another library", path,
+                           m->symbol[c], m->least, m->variable);
         memcpy((char *)api + place[c], &f, sizeof f);
     }
     *(void **)&api->hipGetErrorName = dlsym(api->handle, "hipGetErrorName");
@@ -63,7 +62,7 @@ static pl_status open_library(struct stream_api *api, pl_err *err)
         return find_calls(api, path, err);
     why = dlerror();
     return err_set(err, PL_UNSUPPORTED,
-                   "no %s here: %s; %s, or name its library by %s", m->title,
+                   "no %s found: %s; %s, or set its library in %s", m->title,
                    why && strstr(why, path) ? why : path, m->remedy,
                    m->variable);
 }
@@ -74,7 +73,7 @@ static pl_status count_devices(const struct stream_api *api, int *n,
     char what[32];
     unsigned code = api->init(0);
 
-    snprintf(what, sizeof what, "no %s here", api->make->title);
+    snprintf(what, sizeof what, "no %s found", api->make->title);
     if (api->make->is_none(code))
         return api->make->none(api, code, err);
     if (code != API_SUCCESS) {

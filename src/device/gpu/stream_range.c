@@ -59,8 +59,8 @@ static pl_status add(struct stream_range **out, const struct stream_api *api,
     if (shares_page(api->make, p, bytes)) {
         free(r);
         return err_set(err, PL_UNSUPPORTED,
-                       "%s, mapping %zu bytes: parts of their pages are mapped "
-                       "already, by themselves; map the whole first",
+                       "%s, mapping %zu bytes: parts of the range are already "
+                       "mapped; map the whole range first",
                        who, bytes);
     }
     if (!r)
