@@ -413,7 +413,7 @@ static enum exit_code read_presets(struct serve_list *l,
 }
 
 /* Fills the options shown to clients. */
-static bool fill_told(struct serve_named *m)
+static bool fill_shown_args(struct serve_named *m)
 {
     bool ok = true;
 
@@ -478,7 +478,7 @@ static enum exit_code parse(struct serve_list *l, int i)
     enum exit_code c;
 
     if (!add_general(m, &l->general) || !add_words(&m->args, &m->own) ||
-        !add_words(&m->args, &l->common) || !fill_told(m))
+        !add_words(&m->args, &l->common) || !fill_shown_args(m))
         return no_memory();
     c = options_parse(o, CMD_SERVE, m->args.n, m->args.v);
     if (c != EXIT_DONE)

@@ -301,7 +301,7 @@ static pl_status get_all(struct coming *g, const char *known)
 
 /* ---- commit and close ---------------------------------------------------- */
 
-static pl_status take_place(struct coming *g)
+static pl_status commit_file(struct coming *g)
 {
     pl_status s;
 
@@ -376,7 +376,7 @@ pl_status hub_download(const struct hub_options *o,
             s = check_sum(&g, &again);
     }
     if (s == PL_OK && !g.same)
-        s = take_place(&g);
+        s = commit_file(&g);
     if (s == PL_OK && g.same)
         unlink(g.part);
     close_part(&g);

@@ -267,8 +267,8 @@ static bool write_whole(int fd, const struct tier_entry *e)
     return true;
 }
 
-static bool place(const struct tier_disk *d, int fd, bool named,
-                  const char *part, const char *name)
+static bool publish(const struct tier_disk *d, int fd, bool named,
+                    const char *part, const char *name)
 {
     char self[40];
 
@@ -288,7 +288,7 @@ static bool write_file(struct tier_disk *d, const struct tier_entry *e)
     if (fd < 0)
         return false;
     name_of(&e->key, name);
-    ok = write_whole(fd, e) && place(d, fd, named, part, name);
+    ok = write_whole(fd, e) && publish(d, fd, named, part, name);
     error = errno;
     close(fd);
     if (!ok)

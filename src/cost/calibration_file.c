@@ -133,7 +133,7 @@ static bool to_text(char *out, size_t size, const json_t *o, const char *name)
 }
 
 /* A device in a link domain has a rate to the others. */
-static bool to_island(struct cost_rates *r, const json_t *o)
+static bool link_domain_from_json(struct cost_rates *r, const json_t *o)
 {
     json_int_t n = json_integer_value(o);
 
@@ -158,7 +158,7 @@ static bool to_devices(struct calibration *c, const json_t *all)
             !to_text(d->version, sizeof d->version, o, "version") ||
             !to_rates(&d->rates, json_object_get(o, "rates"),
                       CALIBRATION_DEVICE_FIELDS, calibration_device_field) ||
-            !to_island(&d->rates, json_object_get(o, "island")))
+            !link_domain_from_json(&d->rates, json_object_get(o, "island")))
             return false;
         c->n_device++;
     }

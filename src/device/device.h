@@ -32,7 +32,7 @@ struct device_desc {
     double link_bytes_per_s, link_latency_s; /* to its peers; 0 = free */
     double p2p_bytes_per_s; /* to others with it, not via the host; 0 = none */
     double bridge_bytes_per_s; /* in its link domain, not via the host */
-    int island;                /* link domain; 0: none */
+    int link_domain;           /* link domain; 0: none */
     int numa_node;             /* -1: none */
     int index;                 /* of a GPU, in its driver's list */
     /* of a GPU: its PCI address, "" if unknown. Devices with the same address

@@ -283,7 +283,7 @@ pl_status device_item_append(struct device_list *l,
     x.launch_s = v[DEVICE_LAUNCH];
     x.p2p_bytes_per_s = v[DEVICE_P2P];
     x.bridge_bytes_per_s = v[DEVICE_BRIDGE];
-    x.island = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
+    x.link_domain = x.bridge_bytes_per_s > 0 ? l->n + 1 : 0;
     for (int i = 0; i < (it->count > 0 ? it->count : 1); i++)
         PL_TRY(device_list_append(l, &x, it, err));
     return PL_OK;

@@ -159,7 +159,7 @@ pl_status pl_engine_create(pl_engine **out, const pl_model *m,
     e->mark = draw_mark(e);
     s = pl_plan_create(&e->plan, m, opt, err);
     if (s == PL_OK) {
-        e->plan->lent = true;
+        e->plan->borrowed = true;
         s = exec_create(&e->exec, e->plan->compiled, opt, err);
         if (s == PL_NO_DEVICE_MEMORY)
             fit_explain(err, e->plan->compiled);

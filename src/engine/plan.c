@@ -138,7 +138,7 @@ pl_status pl_plan_create(pl_plan **out, const pl_model *m,
 
 void pl_plan_free(pl_plan *p)
 {
-    if (p && !p->lent)
+    if (p && !p->borrowed)
         plan_free(p);
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 struct pl_tokenizer {
-    bool lent;                 /* a model's: pl_tokenizer_free does nothing */
+    bool borrowed;             /* a model's: pl_tokenizer_free does nothing */
     struct tokenizer *t;       /* owned */
     struct token_texts *texts; /* owned */
 };
@@ -41,7 +41,7 @@ pl_status engine_tokenizer(pl_tokenizer **out, const struct gguf *file,
     s = tokenizer_create(&t->t, file, err);
     if (s == PL_OK)
         s = token_texts_create(&t->texts, t->t, err);
-    t->lent = true;
+    t->borrowed = true;
     if (s == PL_OK)
         *out = t;
     else
@@ -60,7 +60,7 @@ pl_status pl_tokenizer_open(pl_tokenizer **out, const char *path, pl_err *err)
     PL_TRY(gguf_open(&g, path, err));
     s = engine_tokenizer(out, g, err);
     if (s == PL_OK)
-        (*out)->lent = false;
+        (*out)->borrowed = false;
     gguf_close(g);
     return s;
 }
@@ -77,7 +77,7 @@ struct token_texts *engine_texts(const pl_tokenizer *t)
 
 void pl_tokenizer_free(pl_tokenizer *t)
 {
-    if (t && !t->lent)
+    if (t && !t->borrowed)
         engine_tokenizer_free(t);
 }
 

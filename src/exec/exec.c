@@ -208,26 +208,27 @@ pl_status exec_enter(pl_exec *x, pl_err *err)
 
 void exec_leave(pl_exec *x)
 {
-    atomic_store_explicit(&x->lent, false, memory_order_relaxed);
+    atomic_store_explicit(&x->callback_reads, false, memory_order_relaxed);
     atomic_store_explicit(&x->busy, false, memory_order_release);
 }
 
 void exec_allow_callback_reads(pl_exec *x)
 {
-    x->lent_to = pthread_self();
-    atomic_store_explicit(&x->lent, true, memory_order_release);
+    x->callback_thread = pthread_self();
+    atomic_store_explicit(&x->callback_reads, true, memory_order_release);
 }
 
-pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err)
+pl_status exec_enter_reading(pl_exec *x, bool *in_callback, pl_err *err)
 {
-    *lent = atomic_load_explicit(&x->lent, memory_order_acquire) &&
-            pthread_equal(x->lent_to, pthread_self());
-    return *lent ? PL_OK : exec_enter(x, err);
+    *in_callback =
+        atomic_load_explicit(&x->callback_reads, memory_order_acquire) &&
+        pthread_equal(x->callback_thread, pthread_self());
+    return *in_callback ? PL_OK : exec_enter(x, err);
 }
 
-void exec_leave_reading(pl_exec *x, bool lent)
+void exec_leave_reading(pl_exec *x, bool in_callback)
 {
-    if (!lent)
+    if (!in_callback)
         exec_leave(x);
 }
 
@@ -408,14 +409,14 @@ pl_status pl_tensor_set(pl_exec *x, pl_tensor t, const void *data,
 pl_status pl_tensor_get(pl_exec *x, pl_tensor t, void *data, size_t offset,
                         size_t bytes, pl_err *err)
 {
-    bool lent;
+    bool in_callback;
     pl_status s;
 
     PL_NEED(x, err);
     PL_NEED_ARRAY(data, bytes, err);
-    PL_TRY(exec_enter_reading(x, &lent, err));
+    PL_TRY(exec_enter_reading(x, &in_callback, err));
     s = exec_get_output(x, x->last_micro, t, data, offset, bytes, err);
-    exec_leave_reading(x, lent);
+    exec_leave_reading(x, in_callback);
     return s;
 }
 

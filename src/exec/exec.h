@@ -20,11 +20,11 @@ struct exec_owners {
 struct pl_exec {
     struct compiled *plan;
     bool own_plan;
-    pid_t owner;       /* the process that owns its threads and devices */
-    uint64_t n_set;    /* number of changes to weights and caches */
-    atomic_bool busy;  /* between exec_enter and exec_leave */
-    atomic_bool lent;  /* callbacks may read meanwhile, */
-    pthread_t lent_to; /* on this thread */
+    pid_t owner;      /* the process that owns its threads and devices */
+    uint64_t n_set;   /* number of changes to weights and caches */
+    atomic_bool busy; /* between exec_enter and exec_leave */
+    atomic_bool callback_reads; /* callbacks may read meanwhile, */
+    pthread_t callback_thread;  /* on this thread */
     struct device_set *set;
     int last_variant, last_micro;             /* of the last step */
     struct graph_sizes sizes[PROG_MAX_MICRO]; /* of the last step */
@@ -54,9 +54,9 @@ pl_status exec_enter(pl_exec *x, pl_err *err);
 void exec_leave(pl_exec *x);
 /* Allows callbacks of the current call to read tensors, until exec_leave. */
 void exec_allow_callback_reads(pl_exec *x);
-/* The same for reading only. *lent: true if a callback reads. */
-pl_status exec_enter_reading(pl_exec *x, bool *lent, pl_err *err);
-void exec_leave_reading(pl_exec *x, bool lent);
+/* The same for reading only. *in_callback: true if a callback reads. */
+pl_status exec_enter_reading(pl_exec *x, bool *in_callback, pl_err *err);
+void exec_leave_reading(pl_exec *x, bool in_callback);
 
 /* Returns false while a call is in progress; true in a forked copy. */
 bool exec_may_free(pl_exec *x);

@@ -233,16 +233,16 @@ static bool is_empty(const pl_view *w)
 static pl_status move_alone(const char *name, pl_exec *x, pl_tensor t,
                             const pl_view *w, void *data, bool put, pl_err *err)
 {
-    bool lent = false;
+    bool in_callback = false;
     pl_status s;
 
     if (!x || !w)
         return err_null(err, name, x ? "v" : "x");
     if (!data && !is_empty(w))
         return err_null(err, name, "data");
-    PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &lent, err));
+    PL_TRY(put ? exec_enter(x, err) : exec_enter_reading(x, &in_callback, err));
     s = move(x, t, w, data, put, err);
-    exec_leave_reading(x, lent);
+    exec_leave_reading(x, in_callback);
     return s;
 }
 

@@ -30,9 +30,10 @@ struct kv_pool {
     int32_t *free;  /* owned, [n_page] stack of free pages */
     int n_free;
     /* If prefixes are cached (prefix.h), else NULL. */
-    int32_t *holder;       /* owned, [n_page] node that holds the page, or -1 */
-    struct lru_link *idle; /* owned, [n_page + 1] LRU ring of evictable pages */
-    int n_idle;
+    int32_t *holder; /* owned, [n_page] node that holds the page, or -1 */
+    struct lru_link
+        *evictable; /* owned, [n_page + 1] LRU ring of evictable pages */
+    int n_evictable;
     uint64_t clock; /* counts uses of evictable pages and checkpoints */
 };
 
@@ -107,7 +108,7 @@ static inline int kv_states_planned(int64_t n_seq, int n_checkpoint)
 /* Returns the pages of a pool that are free or evictable. */
 static inline int kv_free_pages(const struct kv *kv, int pool)
 {
-    return kv->pool[pool].n_free + kv->pool[pool].n_idle;
+    return kv->pool[pool].n_free + kv->pool[pool].n_evictable;
 }
 /* Returns how many sequences hold a page, including copies and checkpoints. */
 static inline int kv_seq_refs(const struct kv_pool *p, int32_t page)

@@ -39,7 +39,7 @@ struct prefix_node {
     int32_t token[PAGE_TOKENS];
     int32_t page[PL_MAX_POOL]; /* or slot; -1: not held */
     bool dirty;
-    int fresh_next, fresh_before; /* in the ring of dirty nodes */
+    int dirty_next, dirty_before; /* in the ring of dirty nodes */
 };
 
 /* The tokens of a sequence, as far as they are known. */

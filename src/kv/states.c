@@ -62,8 +62,9 @@ static bool evict_checkpoint(struct kv *kv)
     const struct kv_pool *p = pool(kv);
     int k = oldest(kv);
 
-    if (p->n_idle > 0 && (k < 0 || p->idle[p->idle[p->n_page].next].since <
-                                       kv->checkpoint[k].used))
+    if (p->n_evictable > 0 &&
+        (k < 0 || p->evictable[p->evictable[p->n_page].next].since <
+                      kv->checkpoint[k].used))
         return prefix_evict_lru(kv, kv->states);
     if (k >= 0)
         drop_checkpoint(kv, k);

@@ -100,8 +100,8 @@ static pl_status count_ranks(struct placement *p, const struct cut *c,
                        widest, PL_MAX_RANKS);
     p->n_rank = in->n_rank ? in->n_rank : widest;
     if (in->n_rank == 0 && !in->share && plan_config_is_mixed(in, NULL) &&
-        widest < INTENT_MIXED_RANKS)
-        p->n_rank = INTENT_MIXED_RANKS;
+        widest < PLAN_CONFIG_MIXED_RANKS)
+        p->n_rank = PLAN_CONFIG_MIXED_RANKS;
     for (int r = 0; r < p->n_rank; r++)
         p->share[r] = by_share ? in->share[r] : 1;
     return PL_OK;

@@ -31,12 +31,12 @@ static int count_layers(const pl_graph *g)
 static pl_status read_sizes(struct plan_config *in, const pl_options *opt,
                             pl_err *err)
 {
-    in->n_ctx = opt->n_ctx ? opt->n_ctx : INTENT_N_CTX;
-    in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : INTENT_N_UBATCH;
-    in->n_out = opt->n_out ? opt->n_out : INTENT_N_OUT;
-    in->n_seq = opt->n_seq ? opt->n_seq : INTENT_N_SEQ;
+    in->n_ctx = opt->n_ctx ? opt->n_ctx : PLAN_CONFIG_N_CTX;
+    in->n_ubatch = opt->n_ubatch ? opt->n_ubatch : PLAN_CONFIG_N_UBATCH;
+    in->n_out = opt->n_out ? opt->n_out : PLAN_CONFIG_N_OUT;
+    in->n_seq = opt->n_seq ? opt->n_seq : PLAN_CONFIG_N_SEQ;
     in->n_checkpoint =
-        opt->n_checkpoint ? opt->n_checkpoint : INTENT_N_CHECKPOINT;
+        opt->n_checkpoint ? opt->n_checkpoint : PLAN_CONFIG_N_CHECKPOINT;
     if (in->n_ctx < 1 || in->n_ctx > (int64_t)1 << 30)
         return err_set(err, PL_BAD_ARGUMENT,
                        "a context of %" PRId64 " tokens; 1 to 2^30 are allowed",

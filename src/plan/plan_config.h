@@ -16,12 +16,12 @@
 #include "plan/diagnostics.h"
 
 enum {
-    INTENT_N_CTX = 4096, /* defaults, for pl_options of 0 */
-    INTENT_N_UBATCH = 512,
-    INTENT_N_OUT = 64,
-    INTENT_N_SEQ = 8,
-    INTENT_N_CHECKPOINT = 4,
-    INTENT_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
+    PLAN_CONFIG_N_CTX = 4096, /* defaults, for pl_options of 0 */
+    PLAN_CONFIG_N_UBATCH = 512,
+    PLAN_CONFIG_N_OUT = 64,
+    PLAN_CONFIG_N_SEQ = 8,
+    PLAN_CONFIG_N_CHECKPOINT = 4,
+    PLAN_CONFIG_MIXED_RANKS = 16, /* see plan_config_is_mixed() */
 };
 
 /* A rule of -ot. `where` is interpreted once groups exist. */
@@ -49,7 +49,7 @@ struct plan_config {
     int width;           /* devices of a group, in HYBRID mode */
     int main_device;     /* in NONE mode */
     int n_rank;          /* 0: one a device of the widest group; in mixed groups
-                            without shares INTENT_MIXED_RANKS */
+                            without shares PLAN_CONFIG_MIXED_RANKS */
     const double *share; /* [list.n] of devices, NULL: equal */
 
     /* on the host */

@@ -645,7 +645,7 @@ static int members(const char *spec, int n_thread, int n_host, bool pinned,
     s = build_set_of(&l, &opt);
     n = ((const struct cpu_backend *)s->backend[0].own)->n_thread;
     for (int d = 0; d < l.n - 1; d++)
-        assert_int_equal(cpu_seats_share(&s->backend[0], d, l.n - 1),
+        assert_int_equal(cpu_thread_map_share(&s->backend[0], d, l.n - 1),
                          l.dev[d].on_cores && d < n_host);
     device_set_free(s);
     device_list_free(&l);

@@ -263,7 +263,7 @@ TEST(spec_paper_devices_may_have_peers_and_int8)
     assert_non_null(strstr(err.message, "p2p must be a bandwidth"));
 }
 
-/* Those of one item are an island; those of another are another. */
+/* Those of one item are an link_domain; those of another are another. */
 TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
 {
     struct device_list l;
@@ -274,11 +274,11 @@ TEST(spec_paper_devices_of_an_item_may_have_a_bridge)
                                "gpu:1GiB:1TB/s:p2p=9GB/s:bridge=300GB/s*2",
                                &err),
             err);
-    assert_true(l.dev[0].island > 0 && l.dev[3].island > 0);
-    assert_int_equal(l.dev[0].island, l.dev[1].island);
-    assert_int_equal(l.dev[2].island, 0);
-    assert_int_equal(l.dev[3].island, l.dev[4].island);
-    assert_int_not_equal(l.dev[0].island, l.dev[3].island);
+    assert_true(l.dev[0].link_domain > 0 && l.dev[3].link_domain > 0);
+    assert_int_equal(l.dev[0].link_domain, l.dev[1].link_domain);
+    assert_int_equal(l.dev[2].link_domain, 0);
+    assert_int_equal(l.dev[3].link_domain, l.dev[4].link_domain);
+    assert_int_not_equal(l.dev[0].link_domain, l.dev[3].link_domain);
     assert_true(l.dev[1].bridge_bytes_per_s == 300e9);
     assert_true(l.dev[1].p2p_bytes_per_s == 0);
     assert_true(l.dev[4].p2p_bytes_per_s == 9e9);

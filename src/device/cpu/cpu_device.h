@@ -25,23 +25,23 @@ enum { CPU_STEAL_INSNS = 4 };
 
 /* Roles of a thread of the team: a thread of a device, of a host device, or of
  * both. The first thread also serves "io". */
-enum { CPU_SEATS = 3 };
+enum { CPU_MAX_ROLES = 3 };
 struct cpu_thread_role {
     int dev, ith; /* device of the set, thread of it */
 };
-struct cpu_seats {
+struct cpu_thread_roles {
     int n;
-    struct cpu_thread_role seat[CPU_SEATS];
+    struct cpu_thread_role role[CPU_MAX_ROLES];
 };
 
 struct cpu_backend {
     struct cpu_kernels kernels;
     /* This machine's, if the devices are on several nodes, else NULL. */
     const struct topology *topology;
-    bool one_node;           /* all cores are equally near to memory */
-    struct team *team;       /* owned */
-    int n_thread;            /* of the team */
-    struct cpu_seats *seats; /* owned, [n_thread] */
+    bool one_node;                  /* all cores are equally near to memory */
+    struct team *team;              /* owned */
+    int n_thread;                   /* of the team */
+    struct cpu_thread_roles *roles; /* owned, [n_thread] */
 };
 
 static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
@@ -51,9 +51,9 @@ static inline struct cpu_device *cpu_device_of(struct device_set *s, int dev)
 
 /* cpu_thread_map.c: assigns the threads of all devices to those of a team, and
  * starts it. */
-pl_status cpu_seats_fill(struct backend *b, pl_err *err);
+pl_status cpu_thread_map_fill(struct backend *b, pl_err *err);
 /* Returns true if one thread of the team serves both devices. */
-bool cpu_seats_share(const struct backend *b, int dev_a, int dev_b);
+bool cpu_thread_map_share(const struct backend *b, int dev_a, int dev_b);
 
 /* cpu_run.c: executes the variants of the devices of one thread of the team. */
 void cpu_run(struct backend *b, int thread);

@@ -55,7 +55,7 @@ static pl_status check(const struct gpu *g, unsigned code,
     check(g, (g)->api.name(__VA_ARGS__), CALL_##name, err)
 /* The same for a function of the vendor. */
 #define MAKE(g, name, ...)                                                     \
-    (g)->api.make->name(&(g)->api, &(g)->device, __VA_ARGS__)
+    (g)->api.vendor->name(&(g)->api, &(g)->device, __VA_ARGS__)
 
 /* Returns true between enter_thread() and leave_thread() on this thread. */
 static bool inside(const struct gpu *g)
@@ -338,7 +338,7 @@ static pl_status place_of(const struct gpu *g, _Atomic uint64_t *word,
 
 static pl_status fill(struct gpu *g, pl_err *err)
 {
-    const unsigned fence = g->api.make->fence;
+    const unsigned fence = g->api.vendor->fence;
 
     for (int q = 0; q < QUEUE_COUNT; q++) {
         PL_TRY(CALL(g, err, stream_create, &g->stream[q],
@@ -359,28 +359,28 @@ static pl_status examine(struct gpu *g, int index, pl_err *err)
     int words;
 
     PL_TRY(stream_device(&g->api, index, &g->device, err));
-    if (g->api.make->refuses(&g->device, why, sizeof why))
+    if (g->api.vendor->refuses(&g->device, why, sizeof why))
         return err_set(err, PL_UNSUPPORTED, "%s: %s; leave it out of -dev",
                        g->device.who, why);
     PL_TRY(stream_attribute(&g->api, &g->device, ATTRIBUTE_STREAMS_KNOW_WORDS,
                             &words, err));
     g->words = words != 0;
-    return g->api.make->text_open(&g->text, &g->api, &g->device, err);
+    return g->api.vendor->text_open(&g->text, &g->api, &g->device, err);
 }
 
-static pl_status open_at(struct gpu *g, const struct stream_vendor *make,
+static pl_status open_at(struct gpu *g, const struct stream_vendor *vendor,
                          int index, pl_err *err)
 {
     int n_device;
 
-    PL_TRY(stream_load(&g->api, make, &n_device, err));
+    PL_TRY(stream_load(&g->api, vendor, &n_device, err));
     if (index < 0 || index >= n_device)
         return err_set(err, PL_NOT_FOUND,
                        "%s:%d: %s has %d devices on this machine, counted from "
                        "0; `plait devices` lists them",
-                       make->name, index, make->title, n_device);
+                       vendor->name, index, vendor->title, n_device);
     PL_TRY(examine(g, index, err));
-    PL_TRY(g->api.make->hold(&g->api, &g->device, err));
+    PL_TRY(g->api.vendor->hold(&g->api, &g->device, err));
     g->held = true;
     DO_INSIDE(g, err, fill(g, err));
 }
@@ -418,15 +418,15 @@ static void close_gpu(struct gpu *g)
             release_all(g);
             leave(g, was, PL_OK, NULL);
         }
-        g->api.make->drop(&g->api, &g->device, NULL);
+        g->api.vendor->drop(&g->api, &g->device, NULL);
     }
     if (g->text)
-        g->api.make->text_close(g->text);
+        g->api.vendor->text_close(g->text);
     stream_unload(&g->api);
     free(g);
 }
 
-static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
+static pl_status open_gpu(struct gpu **out, const struct stream_vendor *vendor,
                           int index, pl_err *err)
 {
     struct gpu *g = calloc(1, sizeof *g);
@@ -435,7 +435,7 @@ static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
     *out = NULL;
     if (!g)
         return err_no_memory(err, "a CUDA or HIP device");
-    s = open_at(g, make, index, err);
+    s = open_at(g, vendor, index, err);
     if (s != PL_OK) {
         close_gpu(g);
         return s;
@@ -446,15 +446,15 @@ static pl_status open_gpu(struct gpu **out, const struct stream_vendor *make,
 
 static pl_status identity(struct gpu *g, char *out, size_t size, pl_err *err)
 {
-    const struct stream_vendor *make = g->api.make;
+    const struct stream_vendor *vendor = g->api.vendor;
     char name[96] = "";
     int version = 0;
 
     PL_TRY(CALL(g, err, device_name, name, sizeof name, g->device.handle));
     PL_TRY(CALL(g, err, version, &version));
-    snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, make->name, name,
-             g->device.arch[0] ? ", " : "", g->device.arch, version,
-             make->text_hash(g->text));
+    snprintf(out, size, "%s, %s%s%s, driver %d, %016" PRIx64, vendor->name,
+             name, g->device.arch[0] ? ", " : "", g->device.arch, version,
+             vendor->text_hash(g->text));
     return PL_OK;
 }
 
@@ -495,8 +495,8 @@ static pl_status load(struct gpu *g, enum gpu_kernel k, const void *image,
     char log[512] = "", what[sizeof g->device.who + sizeof log + 128];
     unsigned option[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
     void *value[] = {log, (void *)(uintptr_t)sizeof log};
-    unsigned code =
-        g->api.module_load(m, image, g->api.make->logs ? 2 : 0, option, value);
+    unsigned code = g->api.module_load(m, image, g->api.vendor->logs ? 2 : 0,
+                                       option, value);
 
     log[sizeof log - 1] = '\0';
     snprintf(what, sizeof what, "%s, kernel %s%s%s", g->device.who,
@@ -510,7 +510,7 @@ static pl_status compile(struct gpu *g, enum gpu_kernel k, pl_err *err)
     const void *image = NULL;
     void *owned = NULL;
     struct api_module *m = NULL;
-    pl_status s = g->api.make->text_program(g->text, k, &image, &owned, err);
+    pl_status s = g->api.vendor->text_program(g->text, k, &image, &owned, err);
 
     if (s == PL_OK)
         s = load(g, k, image, &m, err);
@@ -736,42 +736,42 @@ static pl_status flush(struct gpu *g, enum queue q, pl_err *err)
 
 static pl_status cuda_open(struct gpu **out, int index, pl_err *err)
 {
-    return open_gpu(out, &make_cuda, index, err);
+    return open_gpu(out, &vendor_cuda, index, err);
 }
 
 static pl_status cuda_list(struct gpu_info *out, int max, int *n, pl_err *err)
 {
-    return stream_list(&make_cuda, out, max, n, err);
+    return stream_list(&vendor_cuda, out, max, n, err);
 }
 
 static pl_status cuda_free_memory(int index, uint64_t *bytes, pl_err *err)
 {
-    return stream_free_memory(&make_cuda, index, bytes, err);
+    return stream_free_memory(&vendor_cuda, index, bytes, err);
 }
 
 static void cuda_peers(struct gpu_info *gpu, int n)
 {
-    stream_peers(&make_cuda, gpu, n);
+    stream_peers(&vendor_cuda, gpu, n);
 }
 
 static pl_status hip_open(struct gpu **out, int index, pl_err *err)
 {
-    return open_gpu(out, &make_hip, index, err);
+    return open_gpu(out, &vendor_hip, index, err);
 }
 
 static pl_status hip_list(struct gpu_info *out, int max, int *n, pl_err *err)
 {
-    return stream_list(&make_hip, out, max, n, err);
+    return stream_list(&vendor_hip, out, max, n, err);
 }
 
 static pl_status hip_free_memory(int index, uint64_t *bytes, pl_err *err)
 {
-    return stream_free_memory(&make_hip, index, bytes, err);
+    return stream_free_memory(&vendor_hip, index, bytes, err);
 }
 
 static void hip_peers(struct gpu_info *gpu, int n)
 {
-    stream_peers(&make_hip, gpu, n);
+    stream_peers(&vendor_hip, gpu, n);
 }
 
 /* Functions that are the same in both. */

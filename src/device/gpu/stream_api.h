@@ -126,7 +126,7 @@ struct stream_device;
 /* The library's functions by name; those of the other vendor are NULL. */
 struct stream_api {
     void *handle;
-    const struct stream_vendor *make;
+    const struct stream_vendor *vendor;
 #define MEMBER(name, cuda, suffix, hip, parameters) unsigned(*name) parameters;
     STREAM_CALL_MAP(MEMBER)
 #undef MEMBER
@@ -143,8 +143,9 @@ struct stream_api {
 
 /* Opens and initializes the vendor's library. On failure nothing is allocated.
  * Returns PL_UNSUPPORTED if none works. */
-pl_status stream_load(struct stream_api *api, const struct stream_vendor *make,
-                      int *n_device, pl_err *err);
+pl_status stream_load(struct stream_api *api,
+                      const struct stream_vendor *vendor, int *n_device,
+                      pl_err *err);
 void stream_unload(struct stream_api *api); /* takes a zeroed one */
 
 /* Returns PL_OK for API_SUCCESS, else the error "WHAT: FUNCTION failed: NAME
@@ -294,6 +295,6 @@ struct stream_vendor {
                        struct api_graph **out, pl_err *err);
 };
 
-extern const struct stream_vendor make_cuda, make_hip;
+extern const struct stream_vendor vendor_cuda, vendor_hip;
 
 #endif

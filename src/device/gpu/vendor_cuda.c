@@ -329,7 +329,7 @@ static pl_status graph(const struct stream_api *api,
     return status;
 }
 
-const struct stream_vendor make_cuda = {
+const struct stream_vendor vendor_cuda = {
     .name = "cuda",
     .title = "CUDA",
     .variable = "PLAIT_LIBCUDA",

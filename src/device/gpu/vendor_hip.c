@@ -351,7 +351,7 @@ static pl_status graph(const struct stream_api *api,
     return status == PL_OK ? ended : status;
 }
 
-const struct stream_vendor make_hip = {
+const struct stream_vendor vendor_hip = {
     .name = "hip",
     .title = "HIP",
     .variable = "PLAIT_LIBHIP",
