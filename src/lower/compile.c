@@ -1,4 +1,5 @@
-/* An intent to devices, groups, layouts, numeric plan, placement, programs. */
+/* Compiles a plan config: devices, groups, layouts, the numeric plan, placement
+ * and programs. */
 #include "lower/compile.h"
 
 #include "base/err.h"
@@ -215,7 +216,7 @@ static pl_status add_variant(struct compiled *p, struct lower_options *lo,
 static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
 {
     struct lower_options lo = {.max = p->max, .page_stride = p->page_stride};
-    struct lower_variant variant[SCRIPT_COUNT];
+    struct lower_variant variant[VARIANT_COUNT];
     int *home = arena_alloc(&p->arena, (size_t)p->num->n + 1, sizeof *home);
     bool *away = arena_alloc(&p->arena, (size_t)p->g->n_node + 1, 1);
     pl_status s;
@@ -225,7 +226,7 @@ static pl_status lower_all(struct compiled *p, pl_offload offload, pl_err *err)
         return err_no_memory(err, "a plan");
     for (int i = 0; i < p->num->n; i++)
         home[i] = p->home[p->num->node[i].node];
-    for (int k = 0; k < SCRIPT_COUNT; k++)
+    for (int k = 0; k < VARIANT_COUNT; k++)
         p->variant[k] = -1;
     PL_TRY(fill_shards(p, &lo, err));
     lo.home = home;
@@ -360,7 +361,7 @@ static pl_status run_passes(struct compiled *p, const struct plan_config *in,
     warn_threads(p);
     PL_TRY(device_list_add_io(&p->list, p->paper, err));
     PL_TRY(propagate(p, &y, err));
-    return lower_all(p, in->offload, err); /* placing ops first */
+    return lower_all(p, in->offload, err); /* places the ops first */
 }
 
 /* Each kernel is looked at where it comes first. */

@@ -1,8 +1,7 @@
-/* A graph compiled for groups of devices: everything short of memory.
- *
- * What can be said before anything is allocated: the devices, who carries which
- * rank in which group, the numeric plan, where everything is, the programs and
- * their exact bytes. Works for paper devices too. */
+/* A graph compiled for groups of devices: all that is known before device
+ * memory is allocated. That is the devices, the ranks that each carries in its
+ * groups, the numeric plan, the placement, the programs and their exact size in
+ * bytes. Paper devices (those of --device-spec) work too. */
 #ifndef LOWER_COMPILE_H
 #define LOWER_COMPILE_H
 
@@ -10,13 +9,13 @@
 #include "lower/lower.h"
 #include "plan/place.h"
 
-/* What the programs' scripts are for. */
+/* The variants of a program. */
 enum compiled_variant {
     VARIANT_RESIDENT,  /* one micro-batch; everything computed where it lives */
     VARIANT_STREAMED,  /* one; weights and caches of the host streamed to the
                         devices */
     VARIANT_PIPELINED, /* several; everything computed where it lives */
-    SCRIPT_COUNT
+    VARIANT_COUNT
 };
 
 struct compiled {
@@ -29,11 +28,11 @@ struct compiled {
     enum kernel_set kernel_set;
     struct numeric *num;
     struct lowered *low;
-    int variant[SCRIPT_COUNT]; /* its script, -1: there is none */
-    int64_t stream_from;       /* least tokens of a step for VARIANT_STREAMED */
-    struct graph_sizes max;    /* of one micro-batch */
-    int n_checkpoint;          /* states that sequences can go back to */
-    int page_stride;           /* entries of a sequence in a table of pages */
+    int variant[VARIANT_COUNT]; /* its script, -1: there is none */
+    int64_t stream_from;    /* least tokens of a step for VARIANT_STREAMED */
+    struct graph_sizes max; /* of one micro-batch */
+    int n_checkpoint;       /* states that sequences can go back to */
+    int page_stride;        /* entries of a sequence in a table of pages */
     bool paper;
     uint64_t numeric_hash; /* of num, and of the activations' precision */
 };
@@ -60,8 +59,8 @@ pl_status compile_graph_for(struct compiled **out, const pl_graph *g,
                             pl_err *err);
 void compiled_free(struct compiled *p);
 
-/* Has each device the kernels that its programs name? Else the error that
- * loading them would give. */
+/* Checks that each device has the kernels that its programs name. Returns the
+ * error that loading them would give. */
 pl_status compiled_check_kernels(const struct compiled *p, pl_err *err);
 
 /* What lowering asks of device d. */

@@ -6,10 +6,10 @@
  * a PARTIAL subgraph one after another, and places buffers by lifetime. It
  * changes no bit: all that decides bits is in the numeric plan.
  *
- * Names: lower_X is asked for, lowered_X is what comes of it beside the
- * programs. A script is told of four times: a lower_variant asks for it, a
- * variant_builder (lower_inner.h) is the one being written, a lowered_variant
- * says what it sends, and the program's struct script has its steps. */
+ * Names: lower_X is a request, lowered_X its result apart from the programs. A
+ * variant has four types: lower_variant requests it, variant_builder
+ * (lower_inner.h) is the one being written, lowered_variant lists its
+ * transfers, and the program's struct variant has its instructions. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
 

@@ -99,7 +99,7 @@ static pl_status emit_deferred_post(struct lower *w, int d, int event)
     const struct cursor was = w->now;
     pl_status s;
 
-    w->now = (struct cursor){x->event[event].micro, GUARD_NONE};
+    w->now = (struct cursor){x->event[event].micro, PRED_NONE};
     for (int e = x->first_late; e < event; e++)
         if (x->event[e].late && x->event[e].micro == w->now.micro) {
             x->event[e].late = false;
@@ -134,7 +134,7 @@ pl_status lower_flush_batched_post(struct lower *w, int d)
     if (event < 0)
         return PL_OK;
     x->batched_post = -1;
-    w->now = (struct cursor){x->owed_micro, GUARD_NONE};
+    w->now = (struct cursor){x->owed_micro, PRED_NONE};
     s = post(w, d, QUEUE_COMPUTE, event);
     w->now = was;
     return s;
@@ -186,8 +186,8 @@ pl_status lower_order_after_queue(struct lower *w, int d, enum queue q)
 
     if (w->opt->dev[d].one_queue)
         return PL_OK;
-    for (int i = 0; i < PROG_MAX_MICRO * GUARD_COUNT; i++) {
-        struct posts *p = &x->posts[other][i / GUARD_COUNT][i % GUARD_COUNT];
+    for (int i = 0; i < PROG_MAX_MICRO * PRED_COUNT; i++) {
+        struct posts *p = &x->posts[other][i / PRED_COUNT][i % PRED_COUNT];
 
         if (p->n == p->linked)
             continue;

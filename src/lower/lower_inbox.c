@@ -582,11 +582,11 @@ static int64_t max_one_shot_rows(const struct exchange *e, int j)
     return most > 1 ? most : 1;
 }
 
-/* Guards of the two ways; GUARD_NONE twice: one way does. */
+/* Guards of the two ways; PRED_NONE twice: one way does. */
 static void set_predicates(const struct exchange *e, enum predicate *few,
                            enum predicate *many)
 {
-    *few = *many = GUARD_NONE;
+    *few = *many = PRED_NONE;
     for (int j = 0; j < e->n && e->g->n > 2; j++) {
         pl_symbol s = elements(e, j).symbol;
 
@@ -594,8 +594,8 @@ static void set_predicates(const struct exchange *e, enum predicate *few,
             continue;
         if (e->w->one_shot_rows == 0)
             e->w->one_shot_rows = max_one_shot_rows(e, j);
-        *few = s == PL_N_TOK ? PRED_ONE_SHOT_TOK : GUARD_FEW_OUT;
-        *many = s == PL_N_TOK ? PRED_TWO_SHOT_TOK : GUARD_MANY_OUT;
+        *few = s == PL_N_TOK ? PRED_ONE_SHOT_TOK : PRED_ONE_SHOT_OUT;
+        *many = s == PL_N_TOK ? PRED_TWO_SHOT_TOK : PRED_TWO_SHOT_OUT;
         return;
     }
 }
@@ -610,7 +610,7 @@ static int64_t max_rows_of(const struct exchange *e, enum predicate few)
     for (int j = 0; j < e->n; j++)
         if (elements(e, j).symbol != s)
             return 0;
-    return few == GUARD_NONE ? 0 : e->w->one_shot_rows;
+    return few == PRED_NONE ? 0 : e->w->one_shot_rows;
 }
 
 pl_status lower_collective_inbox(struct lower *w, int group, int n,
@@ -642,12 +642,12 @@ pl_status lower_collective_inbox(struct lower *w, int group, int n,
     PL_TRY(gather_from_buffers(&e));
     w->now.predicate = few;
     PL_TRY(first_shot(&e, &one));
-    if (few != GUARD_NONE) {
+    if (few != PRED_NONE) {
         w->now.predicate = many;
         PL_TRY(first_shot(&e, &two));
         PL_TRY(second_shot(&e));
     }
-    w->now.predicate = GUARD_NONE;
+    w->now.predicate = PRED_NONE;
     for (int k = 0; k < e.g->n; k++)
         w->shard[e.g->first + k].collectives.reusable_from[w->now.micro] =
             first[k];

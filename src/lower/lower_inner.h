@@ -10,12 +10,12 @@
 /* In which runs steps are: those of a message are there twice, for few rows and
  * for many. Rows are n_tok or n_out. */
 enum predicate {
-    GUARD_NONE,
+    PRED_NONE,
     PRED_ONE_SHOT_TOK,
     PRED_TWO_SHOT_TOK,
-    GUARD_FEW_OUT,
-    GUARD_MANY_OUT,
-    GUARD_COUNT
+    PRED_ONE_SHOT_OUT,
+    PRED_TWO_SHOT_OUT,
+    PRED_COUNT
 };
 
 /* What the next steps are made for. Who makes some for another micro-batch in
@@ -52,7 +52,7 @@ struct draft_events {
     int batched_post; /* to be posted once values have come, or -1 */
     int owed_micro;   /* which waits for them */
     int first_late;   /* the first event that may be one */
-    struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][GUARD_COUNT];
+    struct posts posts[QUEUE_COUNT][PROG_MAX_MICRO][PRED_COUNT];
 };
 
 /* The quantized form of a tensor: with one scale for each chunk of the spans,
@@ -202,9 +202,9 @@ static inline int lower_dev(const struct lower *w, int u)
 
 /* ---- lower.c, lower_passes.c --------------------------------------------- */
 
-/* Emits the steps of a script, in the total order. */
+/* Emits the instructions of a variant, in the total order. */
 pl_status lower_order(struct lower *w, struct lowered_variant *variant);
-/* All passes over a script: w->script is there. */
+/* Runs all passes over the variant w->variant. */
 pl_status lower_passes(struct lower *w, struct lowered_variant *variant);
 
 /* ---- lower_builder.c -------------------------------------------------------

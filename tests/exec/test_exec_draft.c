@@ -168,7 +168,7 @@ TEST(exec_runs_of_few_rows_post_for_themselves)
     assert_int_equal(a, b);
     s.w.now.predicate = PRED_TWO_SHOT_TOK;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &b), PL_OK);
-    s.w.now.predicate = GUARD_NONE;
+    s.w.now.predicate = PRED_NONE;
     assert_int_equal(lower_post(&s.w, 0, QUEUE_COMPUTE, &c), PL_OK);
     must_be(&s, 0, "post0 post1 post2");
     assert_true(a == 0 && b == 1 && c == 2);
@@ -193,7 +193,7 @@ TEST(exec_queues_know_of_each_other)
     s.w.now.predicate =
         PRED_ONE_SHOT_TOK; /* in these runs only it knows of the post */
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 0, a), PL_OK);
-    s.w.now.predicate = GUARD_NONE;
+    s.w.now.predicate = PRED_NONE;
     must_be(&s, 0, "post0 wait0");
     assert_int_equal(lower_wait(&s.w, 0, QUEUE_COMPUTE, 1, c), PL_OK);
     must_be(&s, 0, "post0 wait0 wait0 wait0");
