@@ -312,8 +312,8 @@ static enum marker marker_at(const struct pl_reply *r, struct span t, bool last,
     return m;
 }
 
-/* Advances r->seen to the next marker. Returns MARKER_PART if only its beginning
- * has arrived, NO_MARKER if there is none. */
+/* Advances r->seen to the next marker. Returns MARKER_PART if only its
+ * beginning has arrived, NO_MARKER if there is none. */
 static enum marker next_marker(struct pl_reply *r, bool last, size_t *n)
 {
     for (; r->seen < r->raw.n; r->seen++) {

@@ -228,8 +228,9 @@ void pl_engine_cache(const pl_engine *e, pl_cache_counters *out, size_t size)
                 p->state)
                 p = &e->kv.pool[k];
         if (p)
-            c = (pl_cache_counters){
-                p->n_page, p->n_page - p->n_free - p->n_idle, p->n_idle};
+            c = (pl_cache_counters){p->n_page,
+                                    p->n_page - p->n_free - p->n_evictable,
+                                    p->n_evictable};
         exec_leave(e->exec);
     }
     sized_write(out, size, &c, sizeof c);

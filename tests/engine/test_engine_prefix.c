@@ -140,7 +140,7 @@ TEST(prefix_is_held_once)
     for (int s = 0; s < 4; s++)
         clear(&r, s);
     assert_int_equal(p->n_free, p->n_page - 2);
-    assert_int_equal(p->n_idle, 2);
+    assert_int_equal(p->n_evictable, 2);
     engine_run_close(&r);
 }
 
